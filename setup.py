@@ -1,7 +1,7 @@
-"""Composition: what of Ottla is compiled, where it can be.
+"""Composition: the build of Ottla's compiled modules.
 
-Everything else stands in pyproject.toml. Without Cython, mypy or a C compiler the install goes on,
-and all runs in plain Python (docs/adr/0009-compiled-record-scanner.md and
+All other settings are in pyproject.toml. Without Cython, mypy or a C compiler the install still
+succeeds, and Ottla runs in plain Python (docs/adr/0009-compiled-record-scanner.md and
 docs/adr/0043-hot-modules-are-compiled.md).
 """
 
@@ -20,14 +20,14 @@ HEADERS = [
     "kafkawire/_numbers.pxd",
     "kafkawire/_walk.pxd",
 ]
-# They would take a quarter of the compiler's time.
+# Debug tables would take a quarter of the compile time.
 NO_DEBUG_TABLES = ["-g0"]
-# Strictness is for checks, and no library need be there: what is not known has any type.
+# Strict checks run elsewhere. Libraries may be missing here; names from them have type Any.
 MYPY_OPTIONS = ["--config-file=", "--ignore-missing-imports", "--python-version=3.11"]
 
 
 def twins():
-    """The compiled twins of kafkawire's inner loops."""
+    """Return the extensions for the compiled twins of kafkawire's inner loops."""
     try:
         from Cython.Build import cythonize
     except ImportError:
@@ -45,7 +45,7 @@ def twins():
 
 
 def remove_former(state):
-    """Remove what was compiled from sources in another state."""
+    """Remove binaries that were compiled from sources in another state."""
     for old in Path("speedups").glob("binaries_*"):
         if not old.name.endswith(state):
             shutil.rmtree(old)
@@ -55,7 +55,7 @@ def remove_former(state):
 
 
 def hot_modules():
-    """The modules that `speedups.modules` names."""
+    """Return the extensions for the modules that `speedups.modules` names."""
     try:
         from mypyc.build import mypycify
     except ImportError:
@@ -85,29 +85,29 @@ def hot_modules():
         sys.stderr.write(f"The hot modules are not compiled: mypy ended with {error}.\n")
         return []
     for extension in extensions:
-        # Beside the sources they would be imported by whoever imports those.
+        # Beside the sources, every import of a source would find the binary.
         if not extension.name.startswith("speedups."):
             extension.name = f"speedups.{binaries.name}.{extension.name}"
     return extensions
 
 
 def source_bytes(extension):
-    """How much there is to compile."""
+    """Return the size of the source to compile."""
     return sum(Path(source).stat().st_size for source in extension.sources)
 
 
-# Two compilers at once are done soonest when the longest work begins first.
+# Two parallel compilers finish soonest if the largest sources come first.
 extensions = sorted([*twins(), *hot_modules()], key=source_bytes, reverse=True)
 for extension in extensions:
-    # Not an argument above: both compilers make extensions of their own, and forget it.
+    # Set here, because both compilers create new extensions without this attribute.
     extension.optional = True
 
 setup(
     ext_modules=extensions,
     options={
         "build_ext": {"parallel": os.cpu_count()},
-        # A directory on the path, not a finder behind it. A finder loses to any folder of the same
-        # name beside a user's script, such as this clone, which would be a namespace package.
+        # A directory on the path instead of a finder behind it. A finder loses to any folder of the
+        # same name beside a user's script, such as this clone, which would be a namespace package.
         "editable_wheel": {"mode": "compat"},
     },
 )

@@ -1,4 +1,4 @@
-"""Types of the compiled twin, which are those of the plain loops."""
+"""Types of the compiled twin, equal to those of the plain loops."""
 
 from kafkawire.columns_loops import RecordColumns as RecordColumns
 from kafkawire.columns_loops import read_plain_batches as read_plain_batches

@@ -1,16 +1,16 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Decision: the compiled twin of `columns_loops`, `key_hash` and `key_table_loops`.
 
-Built at install time where Cython and a C compiler are present; `columns_scanner` falls back to
-the plain loops without it. What the functions promise is written there, and
-tests/property/kafkawire/test_columns_twins.py holds the two together.
+Built at install time if Cython and a C compiler are available; `columns_scanner` falls back to the
+plain loops otherwise. The plain modules document the contracts of the functions, and
+tests/property/kafkawire/test_columns_twins.py keeps the twins consistent.
 """
 
 from os import environ
 
-# Here, because kafkawire itself reads no environment.
+# Checked here, because the Python modules of kafkawire read no environment.
 if environ.get("OTTLA_PURE_PYTHON", "0") not in ("", "0"):
-    raise ImportError("OTTLA_PURE_PYTHON asks for the plain loops")
+    raise ImportError("OTTLA_PURE_PYTHON disables the compiled loops")
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -45,7 +45,7 @@ from kafkawire.records_header import BatchHeader
 
 COLUMNS_VERSION = 3
 
-# A named tuple's own call is a Python function, and takes as long as a small batch.
+# The constructor of a named tuple is a Python function, and takes as long as a small batch.
 cdef object new_tuple = tuple.__new__
 
 
@@ -55,7 +55,7 @@ cdef enum:
     OLDER = 3
     NEWER = 4
     FIRST_CAPACITY = 4096
-    # Of a hundred slots of the table; above, chains of occupied slots grow long.
+    # Load limit of the table; above it, chains of occupied slots grow long.
     MAX_LOAD_PERCENT = 70
 
 cdef uint64_t C1 = 0x87C37B91114253D5
@@ -81,10 +81,10 @@ cdef inline uint64_t read_word(const uint8_t *at) noexcept nogil:
 cdef inline uint64_t read_part(
     const uint8_t *start, const uint8_t *at, Py_ssize_t size
 ) noexcept nogil:
-    """The 1 to 8 bytes at `at` as a number; `start` is the first byte that may be read."""
+    """Return the 1 to 8 bytes at `at` as a number; `start` is the first byte that may be read."""
     cdef uint64_t word = 0
     cdef Py_ssize_t index
-    # One load that reaches back, where there is something to reach back into.
+    # A single load that begins before `at`, if enough bytes precede it.
     if at + size - start >= 8:
         return read_word(at + size - 8) >> (8 * (8 - size))
     for index in range(size):
@@ -128,12 +128,12 @@ cdef object corrupt(Py_ssize_t index):
 
 
 cdef inline int64_t plus(int64_t a, int64_t b) noexcept nogil:
-    """The sum, wrapped to 64 bits."""
+    """Return the sum, wrapped to 64 bits."""
     return <int64_t>(<uint64_t>a + <uint64_t>b)
 
 
 cdef inline uint64_t fingerprint_of(const Record *record, const uint8_t *end) noexcept nogil:
-    """The hash of what follows the key: value and headers, as they are encoded."""
+    """Return the hash of the encoded value and headers, which follow the key."""
     cdef const uint8_t *rest = record.key + (record.key_bytes if record.key_bytes > 0 else 0)
     cdef uint64_t high, low
     murmur(rest, end - rest, &high, &low)
@@ -148,7 +148,7 @@ def hash_key(bytes key not None):
 
 
 cdef class Section:
-    """The records of one batch; holds the buffer while it lives."""
+    """The records of one batch; the object keeps the buffer alive."""
 
     cdef Py_buffer view
     cdef const uint8_t *start
@@ -173,7 +173,7 @@ cdef class Section:
         return 0
 
     cdef int check_all(self) except -1:
-        """Refuse the section as a whole, before anything of it is taken over."""
+        """Check the complete section before any part of it is used."""
         cdef const uint8_t *cursor = self.start
         cdef const uint8_t *end = self.end
         cdef Record record
@@ -184,7 +184,7 @@ cdef class Section:
         return self.check_end(cursor)
 
 
-# What holds for the records of one batch, as `SectionSurvey` tells it.
+# Summary of the records of one batch, the fields of `SectionSurvey`.
 cdef struct Survey:
     int64_t newest_ms
     Py_ssize_t out_of_order
@@ -225,7 +225,7 @@ cdef Py_ssize_t survey_records(
     return -1
 
 
-cdef inline object told_survey(const Survey *survey):
+cdef inline object survey_tuple(const Survey *survey):
     cdef tuple fields = (
         survey.newest_ms, survey.out_of_order, survey.without_key, survey.tombstones
     )
@@ -245,7 +245,7 @@ def survey_section(
     if unreadable >= 0:
         raise corrupt(unreadable)
     section.check_end(cursor)
-    return told_survey(&survey)
+    return survey_tuple(&survey)
 
 
 cdef enum:
@@ -283,7 +283,7 @@ cdef Py_ssize_t put_plain_batch(
     Py_ssize_t position,
     list found,
 ) except -1:
-    """Append the batch at `head` if it is a plain one; return its size, or 0."""
+    """Append the batch at `head` if it is plain; return its size, or 0."""
     if left < HEADER_BYTES:
         return 0
     cdef int64_t base_offset = <int64_t>read_big_endian(head, 8)
@@ -320,14 +320,14 @@ cdef Py_ssize_t put_plain_batch(
         return 0
     header = new_tuple(BatchHeader, header_fields(head))
     cdef tuple fields = (
-        file, position, header, whole, whole[HEADER_BYTES:], told_survey(&survey)
+        file, position, header, whole, whole[HEADER_BYTES:], survey_tuple(&survey)
     )
     found.append(new_tuple(SoundBatch, fields))
     return size
 
 
 cdef class Buffer:
-    """Bytes that grow."""
+    """A growing byte buffer."""
 
     cdef uint8_t *data
     cdef Py_ssize_t size
@@ -364,7 +364,7 @@ cdef class Buffer:
 
 
 cdef class SpanColumn:
-    """A column of byte strings, of which some may be null."""
+    """A column of nullable byte strings."""
 
     cdef Buffer data
     cdef Buffer offsets
@@ -429,7 +429,7 @@ cdef class RecordColumns:
 
     @property
     def span_bytes(self):
-        """How many bytes the keys and values take so far."""
+        """Size of the keys and values so far."""
         cdef Py_ssize_t size = 0
         if self.key is not None:
             size += self.key.data.size
@@ -565,11 +565,11 @@ cdef extern from *:
         uint32_t record_bytes
 
 cdef enum:
-    # So many records wait for their slots, which arrive from memory while later ones are hashed.
+    # Number of records that wait for the prefetch of their slots while later ones are hashed.
     AHEAD = 32
     CACHE_LINE_BYTES = 64
 
-# A record on its way into its slot.
+# A hashed record that waits for its slot.
 cdef struct Hashed:
     uint64_t high
     uint64_t low
@@ -626,9 +626,9 @@ cdef class KeyTable:
         return 0
 
     cdef inline Slot *_find(self, uint64_t high, uint64_t low) noexcept nogil:
-        """The key's slot, or the empty one where it belongs; there always is an empty one."""
+        """Return the key's slot, or the empty slot for it; there is always an empty one."""
         cdef uint64_t mask = self._capacity - 1
-        # The second half: shards split by the first, and would leave slots unused.
+        # The second half of the hash: shards use the first, so that it would leave slots unused.
         cdef uint64_t index = low & mask
         cdef Slot *slot
         while True:
@@ -638,7 +638,7 @@ cdef class KeyTable:
             index = (index + 1) & mask
 
     cdef inline bint _hash(self, const Record *record, Hashed *hashed) noexcept nogil:
-        """Whether the record belongs into this table; its slot is then on its way."""
+        """Return whether the record belongs into this table, and prefetch its slot if so."""
         cdef const char *slot
         if record.key_bytes < 0:
             return False
@@ -647,7 +647,7 @@ cdef class KeyTable:
             return False
         slot = <const char *>(self._slots + (hashed.low & (self._capacity - 1)))
         OTTLA_PREFETCH(slot)
-        # The line behind it too: it holds the slot's end, or the next slot, where many keys are.
+        # Also the next cache line: it holds the rest of the slot, or the next slot, with many keys.
         OTTLA_PREFETCH(slot + CACHE_LINE_BYTES)
         return True
 
@@ -720,7 +720,7 @@ cdef class KeyTable:
         return 0
 
     cdef Slot *_take_slot(self, Slot *slot, uint64_t high, uint64_t low) except NULL:
-        """The empty `slot`, made the key's own; another one if the table has to grow."""
+        """Assign the empty `slot` to the key; return another slot if the table has to grow."""
         if <uint64_t>self.key_count >= self._key_limit:
             raise KeyLimitError(f"more than {self._key_limit} keys")
         if <uint64_t>self.key_count >= self._room:
@@ -867,7 +867,7 @@ cdef class KeyTable:
             slot = self._slots + index
             if slot.count >= least:
                 rows.append((-<int64_t>slot.count, <int64_t>slot.offset))
-                # Cut now and then, so that what is kept stays small.
+                # Truncated periodically, so that the list stays short.
                 if len(rows) >= 64 * limit + 1024:
                     rows.sort()
                     del rows[limit:]

@@ -1,4 +1,4 @@
-"""Types of the compiled twin, which are those of the plain loops."""
+"""Types of the compiled twin, equal to those of the plain loops."""
 
 from kafkawire.compaction_loops import OffsetMap as OffsetMap
 from kafkawire.compaction_loops import choose_records as choose_records

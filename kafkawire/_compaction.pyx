@@ -1,20 +1,21 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Decision: the compiled twin of `compaction_loops`: the same names, results and errors.
 
-What the functions promise is written there, and tests/property/kafkawire/test_compaction_twins.py
-holds the two together. Keys are told apart by SipHash-2-4 of 128 bits under a key that the caller
-draws: a producer who wanted another one's records gone could not make two keys with one hash.
+The plain module documents the contracts of the functions, and
+tests/property/kafkawire/test_compaction_twins.py keeps the twins consistent. Keys are identified by
+128-bit SipHash-2-4 under a random key of the caller: a hostile producer cannot construct two keys
+with the same hash to remove the records of another one.
 
-Invariant: no byte outside the section is read, whatever the section says about itself.
+Invariant: no byte outside the section is read, even if its lengths are wrong.
 
 Source: Aumasson and Bernstein, SipHash: a fast short-input PRF.
 """
 
 from os import environ
 
-# Here, because kafkawire itself reads no environment.
+# Checked here, because the Python modules of kafkawire read no environment.
 if environ.get("OTTLA_PURE_PYTHON", "0") not in ("", "0"):
-    raise ImportError("OTTLA_PURE_PYTHON asks for the plain loops")
+    raise ImportError("OTTLA_PURE_PYTHON disables the compiled loops")
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -52,7 +53,7 @@ cdef extern from *:
     void OTTLA_PREFETCH(const void *address) noexcept nogil
 
 cdef enum:
-    # So many records are looked up together: their slots arrive from memory meanwhile.
+    # Number of records that are looked up together, to prefetch their slots in parallel.
     AHEAD = 16
 
 cdef struct Hash:
@@ -145,7 +146,7 @@ cdef class OffsetMap:
         if len(seed) != 16:
             raise ValueError(f"a seed has 16 bytes, not {len(seed)}")
         memcpy(self._seed, PyBytes_AS_STRING(seed), 16)
-        # The system gives the memory page by page, when it is first written.
+        # The system allocates each page when it is first written.
         self._slots = <Slot *>calloc(slot_count, sizeof(Slot))
         if self._slots == NULL:
             raise MemoryError(f"{slot_count * sizeof(Slot)} bytes for a map of keys")
@@ -157,7 +158,7 @@ cdef class OffsetMap:
         free(self._slots)
 
     def put(self, bytes key not None, int64_t offset):
-        """Note that `key` has a record at `offset`; False when there is no slot for a new key."""
+        """Set the offset of the last record of `key`; return False if a new key has no slot."""
         cdef Hash hash = self.hash_of(<const uint8_t *>PyBytes_AS_STRING(key), len(key))
         return self.insert(hash, self.home(hash), offset)
 
@@ -173,7 +174,7 @@ cdef class OffsetMap:
         return self._slots + hash.low % <uint64_t>self.slot_count
 
     cdef inline Slot *seek(self, Hash hash, Slot *slot) noexcept nogil:
-        """The slot of a key or the free one where it would go; NULL in a map that is full."""
+        """Return the slot of a key, or the free slot for it; NULL if the map is full."""
         cdef Slot *end = self._slots + self.slot_count
         cdef Py_ssize_t left = self.slot_count
         while left:
@@ -263,7 +264,7 @@ def index_keys(
 
 
 cdef int check_section(const uint8_t *cursor, const uint8_t *end, Py_ssize_t count) except -1:
-    """Walk everything once, so that damage is found before anything is done."""
+    """Walk all records once, to find damage before any change."""
     cdef Record record
     cdef Py_ssize_t index
     for index in range(count):
@@ -393,7 +394,7 @@ cdef bytes rewrite(
 ):
     cdef Py_ssize_t count = len(kept)
     cdef const uint8_t *mask = <const uint8_t *>PyBytes_AS_STRING(kept)
-    # A record grows by its timestamp, of ten bytes at most, and then by its length, of five.
+    # A record can grow by its timestamp (at most ten bytes), and then by its length (five bytes).
     cdef bytearray output = bytearray((end - cursor) + (0 if is_same_base else 15 * count))
     cdef uint8_t *start = output
     cdef uint8_t *at = start
@@ -433,10 +434,10 @@ cdef bytes rewrite(
 
 
 cdef inline const uint8_t *behind_timestamp(const uint8_t *at) noexcept nogil:
-    """Where the offset delta of a sound record stands."""
+    """Return the position of the offset delta of a sound record."""
     while at[0] > 0x7F:
         at += 1
-    # The length's last byte, and the attributes.
+    # Skip the last byte of the length, and the attributes.
     at += 2
     while at[0] > 0x7F:
         at += 1

@@ -1,10 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Decision: how the compiled codecs go through a message, and write what has a length.
+"""Decision: traverse a message, and write values with a length, in the compiled codecs.
 
-They know the common form only: no tagged field, nothing null or very long. Whatever else there is,
-also what is malformed, is left to the general codec, so that there is one place that refuses.
+These functions handle only the common form: no tagged fields, no null, no very long values. All
+other forms, and malformed bytes, are left to the general codec, so that only one place rejects
+input.
 
-Invariant: no byte from `end` on is read, whatever the bytes before it say.
+Invariant: no byte from `end` on is read, even if a length is wrong.
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
@@ -21,7 +22,7 @@ cdef enum:
     MAX_STRING_BYTES = 0x7FFF
     NOT_PLAIN = -2
 
-# What is left of a message; `at` only grows, up to `end`. So many elements may its arrays have.
+# The rest of a message. `at` only grows, up to `end`; `items_left` limits the elements of arrays.
 cdef struct Cursor:
     int64_t items_left
     const uint8_t *at
@@ -30,7 +31,7 @@ cdef struct Cursor:
 
 
 cdef inline object new(object kind):
-    """An object whose fields are not set yet."""
+    """Return an object with unset fields."""
     return (<PyTypeObject *>kind).tp_new(<PyTypeObject *>kind, (), NULL)
 
 
@@ -39,7 +40,7 @@ cdef inline bint has(const Cursor *cursor, Py_ssize_t size) noexcept:
 
 
 cdef inline int64_t read_length(Cursor *cursor, int plain_bytes) noexcept:
-    """A length or count; NOT_PLAIN if it is cut short, null, negative or very long."""
+    """Read a length or count; NOT_PLAIN if it is truncated, null, negative or very long."""
     cdef int64_t length = 0
     cdef int shift
     cdef uint8_t byte
@@ -64,7 +65,7 @@ cdef inline int64_t read_length(Cursor *cursor, int plain_bytes) noexcept:
 
 
 cdef inline int64_t read_count(Cursor *cursor) noexcept:
-    """The number of elements of an array; NOT_PLAIN as for a length, and if they are too many."""
+    """Read the number of elements of an array; NOT_PLAIN as for a length, or if it is too high."""
     cdef int64_t count = read_length(cursor, 4)
     if count > cursor.items_left:
         return NOT_PLAIN
@@ -73,7 +74,7 @@ cdef inline int64_t read_count(Cursor *cursor) noexcept:
 
 
 cdef inline object read_string(Cursor *cursor):
-    """The string that is here; None if there is none that is plain."""
+    """Read a string; None if it is not plain."""
     cdef int64_t length = read_length(cursor, 2)
     if length == NOT_PLAIN or length > MAX_STRING_BYTES or not has(cursor, length):
         return None
@@ -86,7 +87,7 @@ cdef inline object read_string(Cursor *cursor):
 
 
 cdef inline bint skip_no_tags(Cursor *cursor) noexcept:
-    """Whether there is no tagged field here."""
+    """Skip an empty tagged section; return False if there is none."""
     if not cursor.is_flexible:
         return True
     if not has(cursor, 1) or cursor.at[0]:
@@ -96,7 +97,7 @@ cdef inline bint skip_no_tags(Cursor *cursor) noexcept:
 
 
 cdef inline bint skip_null(Cursor *cursor) noexcept:
-    """Whether there is a null string here."""
+    """Skip a null string; return False if there is none."""
     cdef int size = 1 if cursor.is_flexible else 2
     if not has(cursor, size):
         return False

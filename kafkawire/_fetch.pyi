@@ -1,4 +1,4 @@
-"""Types of the compiled twin, which are those of the plain functions."""
+"""Types of the compiled twin, equal to those of the plain functions."""
 
 from kafkawire.fetch_loops import decode_fetch as decode_fetch
 from kafkawire.fetch_loops import encode_fetched as encode_fetched

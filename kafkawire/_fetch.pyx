@@ -1,16 +1,16 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Decision: the compiled twin of `fetch_loops`: the same names, results and errors.
 
-Reads and answers what consumers and followers send all day; aborted transactions, other histories,
-new leaders and whatever `_cursor` does not read are left to the general codec.
-tests/property/kafkawire/test_fetch_twins.py holds the two together.
+It handles the common requests and responses of consumers and followers. Aborted transactions,
+diverging epochs, new leaders, and all forms that `_cursor` does not read are left to the general
+codec. tests/property/kafkawire/test_fetch_twins.py keeps the twins consistent.
 """
 
 from os import environ
 
-# Here, because kafkawire itself reads no environment.
+# Checked here, because the Python modules of kafkawire read no environment.
 if environ.get("OTTLA_PURE_PYTHON", "0") not in ("", "0"):
-    raise ImportError("OTTLA_PURE_PYTHON asks for the plain functions")
+    raise ImportError("OTTLA_PURE_PYTHON disables the compiled functions")
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport PyByteArray_Check
@@ -65,13 +65,13 @@ cdef enum:
     LAST_VERSION = 17
     SIZE_BYTES = 4
     TOPIC_ID_BYTES = 16
-    # More than what stands around topics, around partitions and in a partition takes, whatever
-    # the version, without the topic's name.
+    # Upper bounds, for all versions, of the sizes around the topics, around the partitions of a
+    # topic (without its name), and of a partition.
     MOST_ENDS_BYTES = 40
     MOST_TOPIC_BYTES = 24
     MOST_PARTITION_BYTES = 56
 
-# What a field is that a version does not have.
+# Values of fields that a version does not have.
 cdef object NO_TOPIC_NAME = FetchTopic().topic
 cdef object NO_TOPIC_ID = FetchTopic().topic_id
 cdef object NO_REPLICA_STATE = FetchRequest().replica_state
@@ -102,7 +102,7 @@ def decode_fetch(body, int version, int64_t max_items=UNLIMITED_ITEMS):
 
 
 cdef inline int64_t read_number(Cursor *cursor, int size) noexcept:
-    """The number of 1, 4 or 8 bytes that is here; the caller has looked that it is."""
+    """Return the number of 1, 4 or 8 bytes at the cursor; the caller has checked the size."""
     cdef int64_t number
     if size == 1:
         number = <int8_t>cursor.at[0]
@@ -223,13 +223,13 @@ def encode_fetched(header, message):
         try:
             parts = write_response(header.correlation_id, message, version)
         except (AttributeError, OverflowError, TypeError, UnicodeEncodeError):
-            # The general codec names what does not fit.
+            # The general codec names the wrong field.
             pass
     return fetch_loops.encode_fetched(header, message) if parts is None else parts
 
 
 cdef list write_response(int32_t correlation_id, object message, int version):
-    """Its parts; None if it is not plain."""
+    """Return the parts of the response; None if it is not plain."""
     cdef Py_ssize_t most_bytes = MOST_ENDS_BYTES
     cdef Py_ssize_t text_bytes
     if message.node_endpoints or (version < FIRST_WITH_SESSIONS and message.session_id):
@@ -277,7 +277,7 @@ cdef list fill(uint8_t *room, int32_t correlation_id, object message, int versio
         size_bytes += at - begin
     if size_bytes > INT32_MAX:
         return None
-    # Nobody else has seen the first part yet.
+    # The first part has not been shared yet, so it can be changed.
     write_big_endian(<uint8_t *>PyBytes_AS_STRING(parts[0]), size_bytes, SIZE_BYTES)
     return parts
 
@@ -285,7 +285,7 @@ cdef list fill(uint8_t *room, int32_t correlation_id, object message, int versio
 cdef uint8_t *write_head(
     uint8_t *room, int32_t correlation_id, object message, int version
 ) except NULL:
-    """Write what stands before the topics, with room for the size."""
+    """Write the fields before the topics, after space for the size."""
     cdef bint is_flexible = version >= FIRST_FLEXIBLE_VERSION
     cdef uint8_t *at = write_big_endian(room + SIZE_BYTES, <uint64_t>correlation_id, 4)
     at = write_no_tags(at, is_flexible)
@@ -297,7 +297,7 @@ cdef uint8_t *write_head(
 
 
 cdef uint8_t *write_topic(uint8_t *at, object topic, int version) except NULL:
-    """Write what stands before a topic's partitions."""
+    """Write the fields before a topic's partitions."""
     cdef bint is_flexible = version >= FIRST_FLEXIBLE_VERSION
     cdef Py_ssize_t text_bytes
     cdef const char *text
@@ -313,7 +313,7 @@ cdef uint8_t *write_topic(uint8_t *at, object topic, int version) except NULL:
 
 
 cdef inline int64_t size_of_records(object records) except? -2:
-    """How many bytes they put on the wire; -1 for none at all, which is not the same as empty."""
+    """Return the size of the records on the wire; -1 for None, which differs from empty."""
     if records is None:
         return -1
     if PyBytes_Check(records):
@@ -324,7 +324,7 @@ cdef inline int64_t size_of_records(object records) except? -2:
 
 
 cdef inline bint is_plain(object data, int version) except -1:
-    """Whether nothing is told of a partition but how far it may be read, an error, and records."""
+    """Whether a partition has only an error code, its offsets and records."""
     return (
         not data.aborted_transactions
         and data.diverging_epoch is NO_DIVERGING_EPOCH
@@ -335,7 +335,7 @@ cdef inline bint is_plain(object data, int version) except -1:
 
 
 cdef uint8_t *write_partition(uint8_t *at, object data, int version) except NULL:
-    """Write what stands before a partition's records; return where their length goes."""
+    """Write the fields before a partition's records; return the position of their length."""
     at = write_big_endian(at, <int32_t>data.partition_index, 4)
     at = write_big_endian(at, <int16_t>data.error_code, 2)
     at = write_big_endian(at, <int64_t>data.high_watermark, 8)

@@ -1,4 +1,4 @@
-"""Types of the compiled twin, which are those of the plain functions."""
+"""Types of the compiled twin, equal to those of the plain functions."""
 
 from kafkawire.frames_loops import decode_request_header as decode_request_header
 from kafkawire.frames_loops import frame_response as frame_response

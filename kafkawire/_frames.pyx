@@ -1,19 +1,19 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Decision: the compiled twin of `frames_loops`: the same names, results and errors.
 
-Built at install time where Cython and a C compiler are present; `frames_scanner` falls back to
-the plain functions without it. What is common is read here; whatever is not (another form of
-header, tagged fields, anything malformed) is left to the plain function, so that there is one
-place that refuses. tests/property/kafkawire/test_frames_twins.py holds the two together.
+Built at install time if Cython and a C compiler are available; `frames_scanner` falls back to the
+plain functions otherwise. Common headers are decoded here. All others (another form of header,
+tagged fields, malformed bytes) are left to the plain function, so that only one place rejects
+input. tests/property/kafkawire/test_frames_twins.py keeps the twins consistent.
 
-Invariant: no byte outside the given buffer is read, whatever it says about itself.
+Invariant: no byte outside the given buffer is read, even if its lengths are wrong.
 """
 
 from os import environ
 
-# Here, because kafkawire itself reads no environment.
+# Checked here, because the Python modules of kafkawire read no environment.
 if environ.get("OTTLA_PURE_PYTHON", "0") not in ("", "0"):
-    raise ImportError("OTTLA_PURE_PYTHON asks for the plain functions")
+    raise ImportError("OTTLA_PURE_PYTHON disables the compiled functions")
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport (
@@ -42,8 +42,8 @@ cdef enum:
     NOT_ASKED = -1
 
 cdef list API_KEYS = [None] * KEY_COUNT
-# The first version of each API whose headers have tagged fields, asked of the table when it is
-# needed first: that imports the API's messages.
+# The first version of each API with tagged fields in its headers, looked up on first use, because
+# the lookup imports the API's messages.
 cdef int32_t flexible_requests[KEY_COUNT]
 cdef int32_t flexible_responses[KEY_COUNT]
 cdef int index
@@ -54,7 +54,7 @@ for each in APIS:
 
 
 cdef int ask(int key) except -1:
-    """Note from which versions on the headers of an API are flexible."""
+    """Cache the first versions with flexible headers of an API."""
     api = APIS[API_KEYS[key]]
     request, response = api.flexible_from, api.response_header_flexible_from
     flexible_requests[key] = INT16_MAX + 1 if request is None else request
@@ -92,14 +92,14 @@ def decode_request_header(frame):
     cdef Py_buffer buffer
     PyObject_GetBuffer(frame, &buffer, PyBUF_SIMPLE)
     try:
-        answer = read_header(<const uint8_t *>buffer.buf, buffer.len)
+        common = read_header(<const uint8_t *>buffer.buf, buffer.len)
     finally:
         PyBuffer_Release(&buffer)
-    return frames_loops.decode_request_header(frame) if answer is None else answer
+    return frames_loops.decode_request_header(frame) if common is None else common
 
 
 cdef object read_header(const uint8_t *data, Py_ssize_t size):
-    """The header and where it ends; None for what is not common."""
+    """Return the header and its end; None if the header is not of the common form."""
     if size < HEAD_BYTES:
         return None
     cdef int16_t key = <int16_t>read_big_endian(data, 2)

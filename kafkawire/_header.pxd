@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Decision: what the compiled modules know of a batch header's layout."""
+"""Decision: the layout of a batch header, for the compiled modules."""
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
 
@@ -8,14 +8,14 @@ from kafkawire._numbers cimport read_big_endian
 
 cdef enum:
     HEADER_BYTES = 61
-    # Base offset and length, which the length field does not count.
+    # Size of base offset and length, which the length field does not count.
     LOG_OVERHEAD_BYTES = 12
     MAGIC = 2
     ATTRIBUTES_POSITION = 21
 
 
 cdef inline tuple header_fields(const uint8_t *data):
-    """The fields of `BatchHeader`, in their order; `data` are HEADER_BYTES at least."""
+    """Return the fields of `BatchHeader` in order; `data` has at least HEADER_BYTES."""
     return (
         <int64_t>read_big_endian(data, 8),
         <int32_t>read_big_endian(data + 8, 4),

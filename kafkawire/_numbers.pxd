@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Decision: how the compiled modules read and write the protocol's fixed-size numbers."""
+"""Decision: read and write the protocol's fixed-size numbers, for the compiled modules."""
 
 from libc.stdint cimport uint8_t, uint64_t
 
@@ -13,7 +13,7 @@ cdef inline uint64_t read_big_endian(const uint8_t *at, int size) noexcept nogil
 
 
 cdef inline uint8_t *write_big_endian(uint8_t *at, uint64_t number, int size) noexcept nogil:
-    """Write the lowest `size` bytes; return where the next number goes."""
+    """Write the lowest `size` bytes; return the position after them."""
     cdef int index
     for index in range(size - 1, -1, -1):
         at[index] = number & 0xFF

@@ -1,4 +1,4 @@
-"""Types of the compiled twin, which are those of the plain functions."""
+"""Types of the compiled twin, equal to those of the plain functions."""
 
 from kafkawire.produce_loops import decode_produce as decode_produce
 from kafkawire.produce_loops import encode_accepted as encode_accepted

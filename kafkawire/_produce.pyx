@@ -1,16 +1,16 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Decision: the compiled twin of `produce_loops`: the same names, results and errors.
 
-Reads the requests that producers send all day: versions 3 to 11, no transaction, nothing that
-`_cursor` leaves to the general codec. tests/property/kafkawire/test_produce_twins.py holds the two
-together.
+It handles the common requests of producers: versions 3 to 11, without transactions, and without
+forms that `_cursor` leaves to the general codec. tests/property/kafkawire/test_produce_twins.py
+keeps the twins consistent.
 """
 
 from os import environ
 
-# Here, because kafkawire itself reads no environment.
+# Checked here, because the Python modules of kafkawire read no environment.
 if environ.get("OTTLA_PURE_PYTHON", "0") not in ("", "0"):
-    raise ImportError("OTTLA_PURE_PYTHON asks for the plain functions")
+    raise ImportError("OTTLA_PURE_PYTHON disables the compiled functions")
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -43,8 +43,8 @@ cdef enum:
     FIRST_READ_VERSION = 3
     FIRST_FLEXIBLE_VERSION = 9
     LAST_VERSION = 11
-    # A row of an answer, from the partition to the start offset; what follows depends on the
-    # version: two empty values, in flexible versions compact and with no tagged fields.
+    # A row of a response, from the partition to the log start offset. From version 8 on two empty
+    # values follow; in flexible versions they are compact, and followed by no tagged fields.
     ROW_BYTES = 30
     ROW_BYTES_V3 = 22
 
@@ -174,7 +174,7 @@ cdef uint8_t *write_row(uint8_t *at, tuple row, int version) except NULL:
     at = write_big_endian(at, <int64_t>start_offset, 8)
     if version < 8:
         return at
-    # No records at fault, no message.
+    # No record errors, no error message.
     if version >= FIRST_FLEXIBLE_VERSION:
         at[0] = 1
         at[1] = at[2] = 0

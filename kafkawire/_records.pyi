@@ -1,4 +1,4 @@
-"""Types of the compiled twin, which are those of the plain loops."""
+"""Types of the compiled twin, equal to those of the plain loops."""
 
 from kafkawire.records_loops import RecordBuffer as RecordBuffer
 from kafkawire.records_loops import assign_offsets as assign_offsets

@@ -1,18 +1,18 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Decision: the compiled twin of `records_loops`: the same names, results and errors.
 
-Built at install time where Cython and a C compiler are present; `records_scanner` falls back to
-the plain loops without it. What the functions promise is written there, and
-tests/property/kafkawire/test_records_twins.py holds the two together.
+Built at install time if Cython and a C compiler are available; `records_scanner` falls back to the
+plain loops otherwise. The plain module documents the contracts of the functions, and
+tests/property/kafkawire/test_records_twins.py keeps the twins consistent.
 
-Invariant: no byte outside the section is read, whatever the section says about itself.
+Invariant: no byte outside the section is read, even if its lengths are wrong.
 """
 
 from os import environ
 
-# Here, because kafkawire itself reads no environment.
+# Checked here, because the Python modules of kafkawire read no environment.
 if environ.get("OTTLA_PURE_PYTHON", "0") not in ("", "0"):
-    raise ImportError("OTTLA_PURE_PYTHON asks for the plain loops")
+    raise ImportError("OTTLA_PURE_PYTHON disables the compiled loops")
 
 from cpython.bytearray cimport PyByteArray_FromStringAndSize
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
@@ -70,7 +70,7 @@ from kafkawire.records_loops import MAX_TIMESTAMP_MS, Survey
 
 INTERFACE_VERSION = 3
 
-# A named tuple's own call is a Python function, and takes as long as a small batch.
+# The constructor of a named tuple is a Python function, and takes as long as a small batch.
 cdef object new_tuple = tuple.__new__
 
 cdef extern from *:
@@ -110,7 +110,7 @@ cdef inline bytes copy_span(const uint8_t *span, int32_t size):
 
 
 cdef tuple copy_headers(const Record *record, const uint8_t *end):
-    """The headers of a record that `walk_record` has found sound."""
+    """Return the headers of a record that `walk_record` has accepted."""
     cdef const uint8_t *cursor = record.headers
     cdef const uint8_t *span = NULL
     cdef int32_t size = 0
@@ -135,7 +135,7 @@ def read_rows(
     tuple after not None,
 ):
     """See `records_loops.read_rows`."""
-    # tp_alloc below makes an object that only a tuple class can have asked for.
+    # The call of tp_alloc below is valid only for a tuple class.
     if not (isinstance(row_type, type) and issubclass(row_type, tuple)):
         raise TypeError(f"row_type must be a tuple class, not {row_type!r}")
     cdef Py_buffer view
@@ -190,7 +190,7 @@ cdef list read_section(
         if not has_append_time:
             if OTTLA_ADD_OVERFLOWS(base_timestamp_ms, record.timestamp_delta, &timestamp_ms):
                 raise CorruptBatchError("a timestamp leaves 64 bits")
-            # Records of one batch often share a millisecond, and so may share the number.
+            # Records of one batch often share a timestamp, and can share the int object too.
             if timestamp_ms != last_timestamp_ms:
                 timestamp = timestamp_ms
                 last_timestamp_ms = timestamp_ms
@@ -219,23 +219,23 @@ cdef list read_section(
 
 
 cdef inline tuple new_row(object row_type, Py_ssize_t width):
-    """An empty tuple of a subclass, as tuple.__new__ makes it, but not by way of another tuple."""
+    """Return an unfilled tuple of a subclass, without the second tuple that __new__ creates."""
     cdef PyTypeObject *kind = <PyTypeObject *>row_type
     cdef PyObject *row = kind.tp_alloc(kind, width)
     OTTLA_FORGET_HASH(row)
     result = <tuple>row
-    # The cast has counted the reference once more.
+    # The cast has added a reference.
     Py_DECREF(result)
     return result
 
 
 cdef inline void put(tuple row, Py_ssize_t column, object field):
-    # PyTuple_SET_ITEM takes over a reference that Cython does not know to be gone.
+    # PyTuple_SET_ITEM steals a reference, which Cython does not know.
     Py_INCREF(field)
     PyTuple_SET_ITEM(row, column, field)
 
 
-# What `survey` has found so far; it goes on from `index`.
+# State of `survey`, which continues from `index`.
 cdef struct Found:
     int64_t earliest_ms
     int64_t latest_ms
@@ -248,7 +248,7 @@ cdef struct Found:
 
 
 cdef enum:
-    # Sections from this size on take so long that other threads shall run meanwhile.
+    # Sections from this size on take so long that the GIL is released for other threads.
     LONG_SECTION_BYTES = 1 << 20
 
 
@@ -276,12 +276,12 @@ def survey_records(data, Py_ssize_t count, int64_t base_timestamp_ms):
             raise CorruptBatchError(f"{count} records end {left_bytes} bytes too early")
     finally:
         PyBuffer_Release(&view)
-    cdef tuple answer = new_row(Survey, 4)
-    put(answer, 0, found.earliest_ms)
-    put(answer, 1, found.latest_ms)
-    put(answer, 2, found.without_key)
-    put(answer, 3, found.out_of_place)
-    return answer
+    cdef tuple result = new_row(Survey, 4)
+    put(result, 0, found.earliest_ms)
+    put(result, 1, found.latest_ms)
+    put(result, 2, found.without_key)
+    put(result, 3, found.out_of_place)
+    return result
 
 
 cdef void survey(
@@ -291,7 +291,7 @@ cdef void survey(
     int64_t base_timestamp_ms,
     Found *found,
 ) noexcept nogil:
-    """Walk the records, up to the first that is at fault or has a time that leaves 64 bits."""
+    """Walk the records, up to the first invalid one or a timestamp that exceeds 64 bits."""
     cdef int64_t timestamp_ms
     cdef Record record
     found.earliest_ms = found.latest_ms = NO_TIMESTAMP
@@ -320,7 +320,7 @@ cdef void survey(
 
 
 cdef inline uint8_t *write_span(uint8_t *at, const char *span, Py_ssize_t size) noexcept nogil:
-    """Write a length and the bytes; null if the size is -1."""
+    """Write a length and the bytes; a size of -1 means null."""
     at = write_varint(at, size)
     if size <= 0:
         return at
@@ -333,7 +333,7 @@ cdef inline Py_ssize_t span_bytes(Py_ssize_t size) noexcept nogil:
 
 
 cdef enum:
-    # Attribute bits: a codec, the broker's time, a marker.
+    # Attribute bits of batches that are compressed, have log append time, or are markers.
     NOT_PLAIN = 0x2F
 
 
@@ -430,7 +430,7 @@ cdef bint is_plain(
 
 
 cdef inline object exact_bytes(object value):
-    """`value` if it is bytes or None, else a copy of its bytes."""
+    """Return `value` if it is bytes or None, else a copy of its bytes."""
     if value is None or PyBytes_CheckExact(value):
         return value
     return bytes(memoryview(value))
@@ -462,7 +462,7 @@ cdef class RecordBuffer:
         free(self._bytes)
 
     cdef int _reserve(self, Py_ssize_t size) except -1:
-        """Have room for `size` bytes in all."""
+        """Ensure a capacity of `size` bytes in total."""
         cdef Py_ssize_t capacity = self._capacity or 512
         cdef uint8_t *grown
         while capacity < size:
@@ -520,11 +520,11 @@ cdef class RecordBuffer:
         return count
 
     def to_bytearray(self):
-        """A copy of everything, the reserved bytes in front."""
+        """Return a copy of all bytes, including the reserved ones."""
         return PyByteArray_FromStringAndSize(<const char *>self._bytes, self.size_bytes)
 
     def records(self):
-        """A copy of the records alone."""
+        """Return a copy of the records alone."""
         return PyBytes_FromStringAndSize(
             <const char *>self._bytes + self._reserved_bytes,
             self.size_bytes - self._reserved_bytes,
@@ -532,7 +532,7 @@ cdef class RecordBuffer:
 
 
 cdef bytes encode_headers(object headers):
-    """The count of headers and the headers; two passes, so that the size is known."""
+    """Return the encoded count of headers and headers; the first of two passes finds the size."""
     cdef list pairs = [(key, exact_bytes(value)) for key, value in headers]
     cdef Py_ssize_t size = varint_bytes(len(pairs))
     cdef Py_ssize_t key_bytes

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Decision: how the compiled modules step over a record, and write its numbers.
+"""Decision: step over a record, and write its numbers, in the compiled modules.
 
-Invariant: no byte at or behind `end` is read, whatever the section says about itself.
+Invariant: no byte at or behind `end` is read, even if a length is wrong.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
@@ -31,7 +31,7 @@ cdef enum:
     MIN_RECORD_BYTES = 7
     NO_TIMESTAMP = -1
 
-# What may be wrong with a record, as `walk_record` answers.
+# The result of `walk_record`: a kind of damage, or none.
 cdef enum Fault:
     NO_FAULT
     PAST_THE_END
@@ -55,12 +55,12 @@ cdef struct Record:
 cdef inline Fault read_uvarint(
     const uint8_t **cursor, const uint8_t *end, uint64_t *result, int last_shift, uint8_t last_byte
 ) noexcept nogil:
-    """Read a number whose last possible byte stands at `last_shift`, and is `last_byte` at most."""
+    """Read a number whose last possible byte is at `last_shift`, and is `last_byte` at most."""
     cdef const uint8_t *at = cursor[0]
     cdef uint64_t number = 0
     cdef int shift = 0
     cdef uint8_t byte
-    # Nearly all numbers of a record take one byte or two: they need no loop.
+    # Nearly all numbers of a record take one or two bytes, and need no loop.
     if at < end and at[0] < 0x80:
         cursor[0] = at + 1
         result[0] = at[0]
@@ -142,7 +142,7 @@ cdef inline Fault walk_headers(
 cdef inline Fault walk_record(
     const uint8_t **cursor, const uint8_t *end, Record *record
 ) noexcept nogil:
-    """Step over the record at `cursor`, and say where its parts lie."""
+    """Step over the record at `cursor`, and fill in the positions of its parts."""
     cdef int32_t size
     cdef const uint8_t *at = cursor[0]
     cdef const uint8_t *record_end
@@ -156,10 +156,10 @@ cdef inline Fault walk_record(
     if size < MIN_RECORD_BYTES - 1:
         return WRONG_LENGTH
     record_end = at + size
-    # By the record's own length, and not by those of its parts: so the processor may begin with
+    # By the record's length instead of the lengths of its parts, so that the processor can begin
     # the next record while it still adds up this one.
     cursor[0] = record_end
-    # The attributes, which no version uses.
+    # The attributes, which are unused in all versions.
     at += 1
     fault = read_varlong(&at, record_end, &record.timestamp_delta)
     if fault == NO_FAULT:

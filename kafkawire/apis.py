@@ -1,9 +1,9 @@
-"""Decision: the table of Kafka's APIs, what can be read of each and what is served.
+"""Decision: the table of Kafka's APIs, with the decodable and advertised versions of each.
 
-To add an API: declare its request and response in `messages/`, give it a row here. `decodable`
-is what the declarations say; `advertised` is what ApiVersions promises to clients, and stays None
-until a handler serves it. Message modules are imported when one of their messages is first asked
-for, so that importing this table costs nothing.
+To add an API: declare its request and response in `messages/`, and add a row here. `decodable`
+follows from the declarations. `advertised` is the range that ApiVersions promises to clients, and
+stays None until a handler serves it. A message module is imported when one of its messages is first
+requested, so that importing this table costs nothing.
 """
 
 import enum
@@ -124,27 +124,30 @@ class Api:
 
     @cached_property
     def request(self) -> type[object]:
-        """The declaration of its request."""
+        """Declaration of the API's request."""
         return self._message("Request")
 
     @cached_property
     def response(self) -> type[object]:
-        """The declaration of its response."""
+        """Declaration of the API's response."""
         return self._message("Response")
 
     @cached_property
     def decodable(self) -> Versions:
-        """First and last version that can be read and written; a broker may offer fewer."""
+        """First and last version that can be read and written; a broker may serve fewer."""
         return versions_of(self.request)
 
     @cached_property
     def flexible_from(self) -> int | None:
-        """The first version with tagged fields and compact lengths (KIP-482), None if none has."""
+        """First version with tagged fields and compact lengths (KIP-482); None without one."""
         return flexible_from(self.request)
 
     @cached_property
     def response_header_flexible_from(self) -> int | None:
-        """Never for ApiVersions: its response is read before the client knows what we speak."""
+        """First version with a flexible response header; None without one.
+
+        ApiVersions has none, because clients read its response before they know our versions.
+        """
         return None if self.key is ApiKey.API_VERSIONS else self.flexible_from
 
     def _message(self, suffix: str) -> type[object]:
@@ -156,7 +159,7 @@ _ROWS: Final = (
     # Versions 0-2 of Produce are refused by the handler, but librdkafka stops compressing when
     # they are not advertised (KAFKA-18659).
     Api(ApiKey.PRODUCE, "Produce", "produce", advertised=(0, 9)),
-    # From version 13 on Fetch speaks of topic ids instead of names.
+    # From version 13 on, Fetch uses topic ids instead of names.
     Api(ApiKey.FETCH, "Fetch", "fetch", advertised=(4, 17)),
     Api(ApiKey.LIST_OFFSETS, "ListOffsets", "list_offsets", advertised=(1, 9)),
     Api(ApiKey.METADATA, "Metadata", "metadata", advertised=(0, 12)),
@@ -164,7 +167,7 @@ _ROWS: Final = (
     Api(ApiKey.STOP_REPLICA, "StopReplica", "stop_replica", advertised=(0, 4)),
     Api(ApiKey.UPDATE_METADATA, "UpdateMetadata", "update_metadata", advertised=(0, 8)),
     Api(ApiKey.CONTROLLED_SHUTDOWN, "ControlledShutdown", "controlled_shutdown", advertised=(0, 3)),
-    # Versions 9 of these two name members by epoch (KIP-848).
+    # Version 9 of these two identifies members by epoch (KIP-848).
     Api(ApiKey.OFFSET_COMMIT, "OffsetCommit", "group_offsets", advertised=(2, 8)),
     Api(ApiKey.OFFSET_FETCH, "OffsetFetch", "group_offsets", advertised=(1, 8)),
     Api(ApiKey.FIND_COORDINATOR, "FindCoordinator", "find_coordinator", advertised=(0, 6)),
@@ -240,11 +243,11 @@ _ROWS: Final = (
 )
 
 APIS: Final[Mapping[ApiKey, Api]] = MappingProxyType({api.key: api for api in _ROWS})
-"""Every API whose messages are declared."""
+"""Every API with declared messages."""
 
 
 def request_header_version(api_key: ApiKey, version: int) -> int:
-    """Return the version of the header before this request: 2 is flexible, 0 has no client id.
+    """Return the header version of this request: 2 is flexible, 0 has no client id.
 
     Raises:
         KeyError: the messages of this API are not declared.
@@ -256,7 +259,7 @@ def request_header_version(api_key: ApiKey, version: int) -> int:
 
 
 def response_header_version(api_key: ApiKey, version: int) -> int:
-    """Return the version of the header before this response: 1 is flexible.
+    """Return the header version of this response: 1 is flexible.
 
     Raises:
         KeyError: the messages of this API are not declared.

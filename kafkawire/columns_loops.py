@@ -1,9 +1,9 @@
-"""Decision: the loops over records that audits need: columns out of records, and a survey.
+"""Decision: the loops over records for audits: columns from records, and a survey.
 
-`kafkawire/_columns.pyx` is the compiled twin of this module and of `key_table_loops`: the same
-names, results and errors. Whoever needs a loop imports `kafkawire.columns_scanner`.
+`kafkawire/_columns.pyx` is the compiled twin of this module and of `key_table_loops`: it has the
+same names, results and errors. Callers import `kafkawire.columns_scanner`, which selects a twin.
 
-Invariant: a section is either read to its last byte or refused with CorruptBatchError.
+Invariant: a section is either read to its last byte or rejected with CorruptBatchError.
 """
 
 from array import array
@@ -31,7 +31,7 @@ _NO_TIMESTAMP: Final = -1
 
 
 class Column(IntFlag):
-    """What `RecordColumns` may keep of each record."""
+    """The columns that `RecordColumns` can extract."""
 
     OFFSET = 1
     TIMESTAMP = 2
@@ -46,7 +46,7 @@ class Column(IntFlag):
 
 
 class Spans(NamedTuple):
-    """A column of byte strings: `offsets` has one entry more than there are rows."""
+    """A column of byte strings; `offsets` has one more entry than there are rows."""
 
     data: bytes
     offsets: bytes
@@ -54,22 +54,22 @@ class Spans(NamedTuple):
 
 
 class SectionSurvey(NamedTuple):
-    """What holds for the records of one batch."""
+    """Summary of the records of one batch."""
 
     newest_timestamp_ms: int
-    """Largest timestamp by the records' own deltas; -1 if there is no record."""
+    """Largest timestamp by the deltas of the records; -1 without records."""
     first_out_of_order: int
-    """Index of the first record whose offset is not behind the one before, or outside; or -1."""
+    """Index of the first record with an offset that does not grow or lies outside; or -1."""
     without_key: int
-    """How many records have a null key."""
+    """Number of records with a null key."""
     tombstones: int
-    """How many records have a key and a null value."""
+    """Number of records with a key and a null value."""
 
 
 class SoundBatch(NamedTuple):
-    """A batch of a file whose checksum is right, and whose records are what its header says.
+    """A batch of a file with a correct checksum, and with records that match its header.
 
-    `data` is all of it, header included; `section` are its records, decompressed.
+    `data` is the complete batch, header included; `section` holds its records, decompressed.
     """
 
     file: str
@@ -81,7 +81,7 @@ class SoundBatch(NamedTuple):
 
 
 class Fields(NamedTuple):
-    """One record in place; `rest` is its value and headers as they are encoded."""
+    """One record in place; `rest` is its encoded value and headers."""
 
     timestamp_delta: int
     offset_delta: int
@@ -93,11 +93,11 @@ class Fields(NamedTuple):
 
 
 def read_plain_batches(data: memoryview, file: str, position: int, limit: int) -> list[SoundBatch]:
-    """Return the batches at the head of `data` about which nothing has to be said.
+    """Return the plain batches at the head of `data`.
 
-    They are whole, sound and uncompressed, and stand one behind the other; `position` is that of
-    the first in its file. The list, of `limit` batches at most, ends before the first one that is
-    otherwise, or is cut short.
+    A plain batch is complete, sound and uncompressed. The batches are adjacent; `position` is the
+    file position of the first one. The list has at most `limit` batches, and ends before the first
+    batch that is not plain.
     """
     found: list[SoundBatch] = []
     at = 0
@@ -136,7 +136,7 @@ def _plain_batch_at(data: memoryview, at: int, file: str, position: int) -> Soun
 def survey_section(
     data: BytesLike, count: int, last_offset_delta: int, base_timestamp_ms: int
 ) -> SectionSurvey:
-    """Walk `count` records and say what an audit has to know about them.
+    """Walk `count` records and return the summary that an audit needs.
 
     Raises:
         CorruptBatchError: the bytes are not `count` records.
@@ -156,7 +156,7 @@ def survey_section(
 
 
 class RecordColumns:
-    """Columns of records, filled batch by batch; those that were not asked for cost nothing."""
+    """Columns of records, filled batch by batch; columns that are not requested cost nothing."""
 
     def __init__(self, columns: int) -> None:
         self._columns = columns
@@ -209,7 +209,7 @@ class RecordColumns:
         self.row_count += count
 
     def take(self) -> dict[str, bytes | Spans]:
-        """The columns so far, in the machine's byte order; the next ones begin empty."""
+        """Return the columns so far, in native byte order, and start empty ones."""
         taken: dict[str, bytes | Spans] = {
             name: column.tobytes() for name, column in self._numbers.items()
         }
@@ -245,10 +245,10 @@ def _pack(spans: list[bytes | None]) -> Spans:
 def wrapped_timestamps(
     rows: list[Fields], base_timestamp_ms: int, append_timestamp_ms: int | None
 ) -> list[int]:
-    """The timestamp of each record."""
+    """Return the timestamp of each record, wrapped to 64 bits."""
     if append_timestamp_ms is not None:
         return [append_timestamp_ms] * len(rows)
-    # Wraps as 64 bits do: an audit of damaged batches must not end in an error of its own.
+    # No error on overflow: the audit of a damaged batch must not fail itself.
     return [_wrapped(base_timestamp_ms + row.timestamp_delta) for row in rows]
 
 
@@ -257,7 +257,7 @@ def _wrapped(number: int) -> int:
 
 
 def walk_fields(data: BytesLike, count: int) -> Iterator[Fields]:
-    """Read `count` records one after the other.
+    """Yield `count` records in order.
 
     Raises:
         CorruptBatchError: the bytes are not `count` records.
@@ -273,7 +273,7 @@ def walk_fields(data: BytesLike, count: int) -> Iterator[Fields]:
             end = position + size
             if size < MIN_RECORD_BYTES - 1 or end > len(section):
                 raise CorruptBatchError(f"a record at {start} cannot have {size} bytes")
-            # The attributes, which no version uses.
+            # The attributes, which are unused in all versions.
             timestamp_delta, position = _read_number(section, position + 1, 64)
             offset_delta, position = _read_number(section, position, 32)
             key, position = _read_span(section, position)

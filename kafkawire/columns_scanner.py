@@ -1,7 +1,7 @@
-"""Composition: the loops of audits over records, compiled where that is possible.
+"""Composition: the loops over records for audits, compiled if possible.
 
-As `records_scanner`: without the compiled twin, or with OTTLA_PURE_PYTHON=1, the loops are those of
-`columns_loops`. Nothing but speed differs (tests/property/kafkawire/test_columns_twins.py).
+As in `records_scanner`, the fallback without the compiled twin, or with OTTLA_PURE_PYTHON=1, is
+`columns_loops`. Only the speed differs (tests/property/kafkawire/test_columns_twins.py).
 """
 
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ else:
     try:
         from kafkawire import _columns
 
-        # An editable install keeps its compiled module when the sources move on.
+        # An editable install keeps its compiled module when the sources change.
         if _columns.COLUMNS_VERSION != COLUMNS_VERSION:
             raise ImportError("the compiled column scanner is of another version")
         from kafkawire._columns import (

@@ -1,6 +1,6 @@
-"""Composition: the loops over records that compaction needs, compiled where that is possible.
+"""Composition: the loops over records for compaction, compiled if possible.
 
-As with `kafkawire.records_scanner`, nothing but speed and the size of a map's slot differs
+As in `kafkawire.records_scanner`, only the speed differs, and the size of a slot of the map
 (tests/property/kafkawire/test_compaction_twins.py).
 """
 
@@ -22,7 +22,7 @@ else:
     try:
         from kafkawire import _compaction
 
-        # An editable install keeps its compiled module when the sources move on.
+        # An editable install keeps its compiled module when the sources change.
         if _compaction.INTERFACE_VERSION != INTERFACE_VERSION:
             raise ImportError("the compiled loops are of another version")
         from kafkawire._compaction import (

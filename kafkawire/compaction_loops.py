@@ -1,11 +1,11 @@
-"""Decision: the loops over records that compaction needs, in plain Python.
+"""Decision: the loops over records for compaction, in plain Python.
 
-Input is the record section of a batch, decompressed, as `kafkawire.records_loops` describes it.
-`kafkawire/_compaction.pyx` is this module's compiled twin: the same names, results and errors.
-Whoever needs a loop imports `kafkawire.compaction`, which picks one of the two
+The input is the decompressed record section of a batch (see `kafkawire.records_loops`).
+`kafkawire/_compaction.pyx` is this module's compiled twin: it has the same names, results and
+errors. Callers import `kafkawire.compaction`, which selects a twin
 (docs/adr/0027-compaction-in-a-child-process.md).
 
-Invariant: a section is either read to its last byte or refused with CorruptBatchError.
+Invariant: a section is either read to its last byte or rejected with CorruptBatchError.
 
 Source: kafka.log.Cleaner and org.apache.kafka.common.record.MemoryRecords.filterTo of Kafka 3.9.
 """
@@ -24,7 +24,7 @@ from kafkawire.records_loops import (
 # Raised with every change of this interface, so that a stale compiled twin is not used.
 INTERFACE_VERSION: Final = 1
 BYTES_PER_SLOT: Final = 160
-"""What a key costs in the dictionary below; the compiled twin needs 24."""
+"""Memory per key in the dictionary below; the compiled twin needs 24 bytes."""
 
 HASH_BYTES: Final = 16
 _NO_TIMESTAMP: Final = -1
@@ -37,7 +37,7 @@ _MAX_INT64: Final = 2**63 - 1
 class OffsetMap:
     """The offset of the last record of each key, for at most `slot_count` keys.
 
-    Keys are told apart by a hash of 128 bits under `seed`, 16 bytes that nobody can guess.
+    Keys are identified by a 128-bit hash under `seed`, which is 16 unpredictable bytes.
     """
 
     def __init__(self, slot_count: int, seed: bytes) -> None:
@@ -47,17 +47,17 @@ class OffsetMap:
             raise ValueError(f"a seed has {HASH_BYTES} bytes, not {len(seed)}")
         self.slot_count = slot_count
         self.latest_offset = -1
-        """The map knows every record up to here: the last one put, or what its owner says."""
+        """Last offset that the map covers: the last one put, or a later one set by the owner."""
         self._seed = seed
         self._offsets: dict[bytes, int] = {}
 
     @property
     def size(self) -> int:
-        """How many keys there are."""
+        """Number of keys."""
         return len(self._offsets)
 
     def put(self, key: bytes, offset: int) -> bool:
-        """Note that `key` has a record at `offset`; False when there is no slot for a new key."""
+        """Set the offset of the last record of `key`; return False if a new key has no slot."""
         digest = blake2b(key, digest_size=HASH_BYTES, key=self._seed).digest()
         if len(self._offsets) >= self.slot_count and digest not in self._offsets:
             return False
@@ -70,19 +70,19 @@ class OffsetMap:
 
 
 class Choice(NamedTuple):
-    """Which records of one batch stay."""
+    """The records of one batch to keep."""
 
     kept: bytes
-    """A byte per record: 1 if it stays."""
+    """One byte per record: 1 to keep it, 0 to drop it."""
     kept_count: int
     has_tombstone: bool
-    """Whether one of those that stay has no value."""
+    """Whether a kept record has no value."""
     first_timestamp_ms: int
-    """Timestamp of the first that stays; -1 without any."""
+    """Timestamp of the first kept record; -1 without one."""
     latest_timestamp_ms: int
-    """The largest timestamp of those that stay; -1 without any."""
+    """Largest timestamp of the kept records; -1 without one."""
     without_key_count: int
-    """How many were dropped because nothing can ever replace them."""
+    """Number of records dropped because they have no key."""
 
 
 def index_keys(
@@ -93,10 +93,10 @@ def index_keys(
     offsets: OffsetMap,
     limit: int,
 ) -> bool:
-    """Put the records from `start_offset` on that have a key; False as soon as `limit` are there.
+    """Put the records with a key from `start_offset` on; return False once `limit` is reached.
 
     Raises:
-        CorruptBatchError: the bytes are not `count` records; none was put.
+        CorruptBatchError: the bytes are not `count` records; the map is unchanged.
     """
     fields = list(iterate_fields(bytes(data), count, base_offset, 0))
     for offset, _, key, _, _ in fields:
@@ -117,15 +117,15 @@ def choose_records(
     offsets: OffsetMap,
     drops_tombstones: bool,
 ) -> Choice:
-    """Choose the records to keep: the last one of each key, and all that the map does not know.
+    """Choose the records to keep: the last one of each key, and all beyond the map's range.
 
-    With `drops_tombstones`, known records without a value go too. Records have the time
-    `append_timestamp_ms`, if that is given.
+    With `drops_tombstones`, records in that range without a value are dropped too. The timestamp
+    of all records is `append_timestamp_ms`, if that is given.
 
     Raises:
         CorruptBatchError: the bytes are not `count` records.
     """
-    # Grows with the records that are there: `count` is only a claim.
+    # Grows with the records that are read: `count` is not trusted.
     kept = bytearray()
     first_ms = latest_ms = _NO_TIMESTAMP
     has_tombstone = False
@@ -156,7 +156,7 @@ def rewrite_records(
     append_timestamp_ms: int | None,
     new_base_timestamp_ms: int,
 ) -> bytes:
-    """Return the records whose byte in `kept` is 1, their times counted from another base.
+    """Return the records whose byte in `kept` is 1, with timestamps relative to the new base.
 
     Raises:
         CorruptBatchError: the bytes are not `len(kept)` records.

@@ -1,14 +1,14 @@
-"""Decision: the four codecs of Kafka, with a limit on what comes out.
+"""Decision: the four codecs of Kafka, with a limit on the decompressed size.
 
-Invariant: `decompress` never holds more than `max_bytes` of output, whatever the input claims. Each
-codec writes into a buffer of a fixed size, so the limit does not depend on its good will; what
-the input says about its own size only makes that buffer smaller.
+Invariant: `decompress` never holds more than `max_bytes` of output, whatever size the input claims.
+Each codec writes into a buffer of a fixed size, so the codec itself need not enforce the limit. The
+size that the input claims can only make the buffer smaller.
 
-The containers, as Kafka's Java clients write and read them:
-    gzip    RFC 1952; through zlib, which has a limit of its own (and is as fast as cramjam here)
+The containers are as Kafka's Java clients write and read them:
+    gzip    RFC 1952; uses zlib, which has a size limit (and is as fast as cramjam for this)
     snappy  xerial's: a 16-byte header, then blocks, each with its length; a bare block is read too
-    lz4     frames of independent blocks of 64 KiB: Java refuses dependent blocks, which
-            cramjam.lz4.compress writes. Put together here, as Java does, at the default level
+    lz4     frames of independent blocks of 64 KiB: Java rejects dependent blocks, which
+            cramjam.lz4.compress writes. Built here, as in Java, at the default level
     zstd    RFC 8878 frames
 
 Source: org.apache.kafka.common.compress of Kafka 3.9; lz4_Frame_format.md; RFC 8878.
@@ -27,11 +27,11 @@ from kafkawire.errors import CorruptBatchError, TooLargeError
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
-# A batch of a million bytes of very repetitive records is about this large; no client makes more.
+# About the size of a highly repetitive batch of a million bytes; clients send nothing larger.
 MAX_DECOMPRESSED_BYTES: Final = 128 * MIB
 
-# From here on a buffer is mapped: to clear and to copy 128 MiB would hold up all other threads for
-# 0.1 s each.
+# Buffers from this size on are memory-mapped: clearing and copying 128 MiB would block all other
+# threads for 0.1 s each.
 _MAPPED_BYTES: Final = 1 * MIB
 
 _GZIP_WINDOW_BITS: Final = 31
@@ -54,7 +54,7 @@ _LZ4_BLOCK_CHECKSUM_BIT: Final = 0x10
 _LZ4_CONTENT_SIZE_BIT: Final = 0x08
 _LZ4_DICTIONARY_BIT: Final = 0x01
 _LZ4_MAX_RATIO: Final = 255
-# Kafka's default, by which its clients mean the fast compressor.
+# Kafka's default level, for which its clients use the fast compressor.
 _LZ4_DEFAULT_LEVEL: Final = 9
 
 _ZSTD_DEFAULT_LEVEL: Final = 3
@@ -69,7 +69,7 @@ _LITTLE_UINT32: Final = Struct("<I")
 
 
 class Codec(IntEnum):
-    """How the records of a batch are compressed; the number is the one on the wire."""
+    """Compression of a batch's records; the number is the one on the wire."""
 
     NONE = 0
     GZIP = 1
@@ -79,7 +79,7 @@ class Codec(IntEnum):
 
 
 def compress(codec: Codec, data: bytes | bytearray | memoryview, level: int | None = None) -> bytes:
-    """Compress `data`; `level` is the codec's own, None its default (as Kafka's producers use)."""
+    """Compress `data`; `level` depends on the codec, None is the default of Kafka's producers."""
     if codec is Codec.GZIP:
         return zlib.compress(data, -1 if level is None else level, wbits=_GZIP_WINDOW_BITS)
     if codec is Codec.SNAPPY:
@@ -87,7 +87,7 @@ def compress(codec: Codec, data: bytes | bytearray | memoryview, level: int | No
     if codec is Codec.LZ4:
         return _compress_lz4(memoryview(data), level)
     if codec is Codec.ZSTD:
-        # cramjam's own default is another one (0 means "choose", and it has chosen 3 and 11).
+        # cramjam's default differs: 0 means "choose", and it has chosen 3 and 11.
         chosen = _ZSTD_DEFAULT_LEVEL if level is None else level
         return bytes(cramjam.zstd.compress(data, level=chosen))
     return bytes(data)
@@ -100,7 +100,7 @@ def decompress(
 
     Raises:
         TooLargeError: it expands to more than `max_bytes`.
-        CorruptBatchError: not what the codec writes, or cut short.
+        CorruptBatchError: `data` is malformed or truncated.
     """
     if codec is Codec.NONE:
         if len(data) > max_bytes:
@@ -128,7 +128,8 @@ def _decompress_gzip(data: memoryview, max_bytes: int) -> bytes | memoryview:
         member = zlib.decompressobj(_GZIP_WINDOW_BITS)
         is_whole = False
         while not is_whole:
-            # One byte more than allowed tells "too large" from "just fits"; 0 would mean no limit.
+            # One byte more than allowed distinguishes "too large" from "just fits"; 0 would mean
+            # no limit.
             parts.append(member.decompress(rest, min(budget + 1, _GZIP_PART_BYTES)))
             budget -= len(parts[-1])
             if budget < 0:
@@ -225,7 +226,7 @@ def _decompress_bounded(
     bound: int,
     max_bytes: int,
 ) -> bytes | memoryview:
-    """Decompress into a buffer that cannot grow: of `bound` bytes, and never over `max_bytes`."""
+    """Decompress into a fixed buffer of `bound` bytes, limited to `max_bytes`."""
     output_bytes = min(bound, max_bytes)
     is_large = output_bytes >= _MAPPED_BYTES
     output = memoryview(mmap.mmap(-1, output_bytes)) if is_large else bytearray(output_bytes)
@@ -239,7 +240,7 @@ def _decompress_bounded(
 
 
 def _bound_lz4(data: memoryview) -> int:
-    """Most bytes that the frame in `data` can expand to, from the sizes of its blocks."""
+    """Return the maximum size of the decompressed frame in `data`, from the sizes of its blocks."""
     if data[: len(_LZ4_MAGIC)] != _LZ4_MAGIC:
         raise CorruptBatchError("lz4 data does not begin with a frame")
     flags = data[4]
@@ -256,7 +257,7 @@ def _bound_lz4(data: memoryview) -> int:
 
 
 def _bound_zstd(data: memoryview) -> int:
-    """Most bytes that the frames in `data` can expand to."""
+    """Return the maximum size of the decompressed frames in `data`."""
     bound = position = 0
     while position < len(data):
         magic: int = _LITTLE_UINT32.unpack_from(data, position)[0]
@@ -271,7 +272,7 @@ def _bound_zstd(data: memoryview) -> int:
 
 
 def _bound_zstd_frame(data: memoryview, position: int) -> tuple[int, int]:
-    """Most bytes that the frame whose descriptor is at `position` holds, and where it ends."""
+    """Return the maximum size and the end of the frame with the descriptor at `position`."""
     descriptor = data[position]
     is_single_segment = descriptor >> 5 & 1
     content_size_flag = descriptor >> 6
@@ -291,7 +292,7 @@ def _bound_zstd_frame(data: memoryview, position: int) -> tuple[int, int]:
         bound += size if kind in (_ZSTD_RAW, _ZSTD_RUN) else _ZSTD_BLOCK_BYTES
     position += 4 if descriptor & 4 else 0
     if content_size_bytes:
-        # The flag 1 stores the size less 256; what is claimed and not true fails in the decoder.
+        # The flag 1 stores the size minus 256. A false claim fails in the decoder.
         bound = min(bound, content_size + (256 if content_size_flag == 1 else 0))
     return bound, position
 

@@ -1,7 +1,7 @@
-"""Decision: the bytes that consumers of a group exchange, with their version in front.
+"""Decision: the bytes that consumers of a group exchange, prefixed with their version.
 
-A broker hands them on. Whoever reads them takes a version newer than is known here as the newest
-known one, and ignores what follows its fields: later versions only append (KIP-429).
+A broker forwards them unread. A reader treats an unknown newer version as the newest known one, and
+ignores the bytes behind its fields: later versions only append fields (KIP-429).
 
 Source: KIP-429, KIP-792; ConsumerProtocol of Kafka 3.9.
 """
@@ -21,7 +21,7 @@ P = TypeVar("P", ConsumerProtocolSubscription, ConsumerProtocolAssignment)
 
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 MAX_SURPLUS_BYTES: Final = 256
-"""How much a newer version may append."""
+"""Maximum number of bytes that a newer version may append."""
 
 _VERSION: Final = Struct(">h")
 
@@ -40,16 +40,16 @@ def decode_subscription(data: bytes) -> ConsumerProtocolSubscription:
     """Return the subscription of a member.
 
     Raises:
-        DecodeError: these are not its bytes.
+        DecodeError: `data` is not a subscription.
     """
     return _decode(ConsumerProtocolSubscription, data)
 
 
 def decode_assignment(data: bytes) -> ConsumerProtocolAssignment:
-    """Return what a member was given; nothing for empty bytes, as brokers hold them meanwhile.
+    """Return the assignment of a member; empty for no bytes, as before the first assignment.
 
     Raises:
-        DecodeError: these are not its bytes.
+        DecodeError: `data` is not an assignment.
     """
     if not data:
         return ConsumerProtocolAssignment(assigned_partitions=[])
@@ -60,16 +60,16 @@ def subscribed_topics(data: bytes) -> frozenset[str]:
     """Return the topics that a member subscribes to.
 
     Raises:
-        DecodeError: this is no subscription.
+        DecodeError: `data` is not a subscription.
     """
     return frozenset(decode_subscription(data).topics)
 
 
 def assigned_partitions(data: bytes) -> list[TopicPartition]:
-    """Return the partitions that a member was given; none for an empty assignment.
+    """Return the partitions assigned to a member; none for an empty assignment.
 
     Raises:
-        DecodeError: this is no assignment.
+        DecodeError: `data` is not an assignment.
     """
     return [
         TopicPartition(each.topic, index)

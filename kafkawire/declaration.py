@@ -1,4 +1,4 @@
-"""Decision: how a message is declared once, for all its versions.
+"""Decision: the declaration of a message, once for all its versions.
 
     @struct
     class MetadataResponseBroker:
@@ -8,11 +8,11 @@
         rack: str | None = field(STRING, since=1, nullable=1, default=None, ignorable=True)
 
 `@struct` turns the class into a keyword-only dataclass with slots, in which every field has a
-default; `@message(versions=..., flexible=...)` does the same for a whole request or response. What
-was declared stays available as `layout_of(class)`, from which readers and writers are compiled.
+default; `@message(versions=..., flexible=...)` does the same for a complete request or response.
+The declaration remains available as `layout_of(class)`; readers and writers are compiled from it.
 
-`field` is, on purpose, not announced to type checkers as a field specifier: they then take it for
-an ordinary default value, check its type against the annotation, and know that no argument of the
+On purpose, `field` is not declared to type checkers as a field specifier. They treat it as an
+ordinary default value, check its type against the annotation, and know that no argument of the
 class is required.
 """
 
@@ -31,7 +31,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Kind(enum.Enum):
-    """How a type is laid out on the wire."""
+    """Layout of a type on the wire."""
 
     FIXED = enum.auto()
     UUID = enum.auto()
@@ -44,10 +44,10 @@ class Kind(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WireType(Generic[T_co]):
-    """A type of the protocol; `T_co` is what its values are in Python.
+    """A type of the protocol; `T_co` is the Python type of its values.
 
     `code` is the `struct` format of a FIXED or UUID type, `element` the type of an ARRAY's
-    elements, `layout` that of a STRUCT.
+    elements, `layout` the layout of a STRUCT.
     """
 
     name: str
@@ -89,8 +89,8 @@ class Field:
     """One declared field.
 
     It is present in the versions `since` to `until` (inclusive), may be null from version
-    `nullable` on, and stands in the tagged section when it has a `tag`. A value other than
-    `default` in a version without the field is dropped when `ignorable`, and refused otherwise.
+    `nullable` on, and is part of the tagged section if it has a `tag`. A value other than
+    `default` in a version without the field is dropped if `ignorable`, and rejected otherwise.
     """
 
     name: str
@@ -107,7 +107,7 @@ class Field:
         return self.since <= version and (self.until is None or version <= self.until)
 
     def is_nullable_in(self, version: int) -> bool:
-        """Whether it may be null in this version."""
+        """Whether the field may be null in this version."""
         return self.nullable is not None and self.nullable <= version
 
 
@@ -115,8 +115,8 @@ class Field:
 class Layout:
     """All fields of a struct or message in the order of the wire.
 
-    `versions` is (first, last) for a message and None for a struct, which lives in the versions
-    of the messages around it; `flexible` is the first flexible version, if any.
+    `versions` is (first, last) for a message and None for a struct, which shares the versions of
+    the messages that contain it; `flexible` is the first flexible version, if any.
     """
 
     type: type
@@ -133,7 +133,7 @@ _layouts: Final[dict[type, Layout]] = {}
 
 
 def layout_of(declared: type) -> Layout:
-    """Return what was declared for this class; KeyError when nothing was."""
+    """Return the layout of a declared class; raise KeyError for any other class."""
     return _layouts[declared]
 
 
@@ -149,7 +149,7 @@ _UNSET: Final = _Unset.UNSET
 
 @dataclass(frozen=True, slots=True)
 class _Declared:
-    """What `field` leaves in the class body until the class is built."""
+    """Placeholder that `field` leaves in the class body until the class is built."""
 
     complete: Callable[[str], Field]
 
@@ -189,7 +189,7 @@ def field(
     ignorable: bool = False,
     default: T | _Unset | None = _UNSET,
 ) -> T | None:
-    """Declare a field; see `Field` for the arguments. Without `default`, the type's own."""
+    """Declare a field (see `Field` for the arguments); `default` defaults to that of the type."""
     resolved = _resolve(wire)
 
     def complete(name: str) -> Field:
@@ -204,7 +204,7 @@ def field(
             default=resolved.default if default is _UNSET else default,
         )
 
-    # Stands in for the value only until the decorator replaces it by the default.
+    # A placeholder, which the decorator replaces by the default.
     return cast(T, _Declared(complete))
 
 
@@ -225,7 +225,7 @@ def _resolve(wire: _Wire[T]) -> WireType[object]:
 
 @dataclass_transform(kw_only_default=True)
 def struct(declared: type[T]) -> type[T]:
-    """Make `declared` a value that is part of messages."""
+    """Make `declared` a struct that messages can contain."""
     return _build(declared, versions=None, flexible=None)
 
 
@@ -233,7 +233,7 @@ def struct(declared: type[T]) -> type[T]:
 def message(
     *, versions: tuple[int, int], flexible: int | None = None
 ) -> Callable[[type[T]], type[T]]:
-    """Make the class a message of these versions (both inclusive), flexible from one on."""
+    """Make the class a message with `versions` (both inclusive), flexible from `flexible` on."""
 
     def build(declared: type[T]) -> type[T]:
         return _build(declared, versions=versions, flexible=flexible)
@@ -247,7 +247,7 @@ def _build(declared: type[T], *, versions: tuple[int, int] | None, flexible: int
         if isinstance(value, _Declared):
             fields.append(value.complete(name))
             setattr(declared, name, dataclasses.field(default=fields[-1].default))
-    # What a dataclass would generate for these three costs four fifths of a class's build time.
+    # Letting `dataclass` generate these three would take four fifths of a class's build time.
     declared.__doc__ = declared.__doc__ or "Part of a message."
     setattr(declared, "__eq__", _equals)  # noqa: B010
     setattr(declared, "__repr__", _describe)  # noqa: B010
@@ -257,7 +257,7 @@ def _build(declared: type[T], *, versions: tuple[int, int] | None, flexible: int
 
 
 def _equals(self: object, other: object) -> bool:
-    """Equal fields; an array is equal to any sequence of equal elements."""
+    """Whether all fields are equal; an array equals any sequence of equal elements."""
     layout = _layout_of_value(self)
     if layout is None or _layout_of_value(other) is not layout:
         return False
@@ -268,7 +268,7 @@ def _equals(self: object, other: object) -> bool:
 
 
 def _describe(self: object) -> str:
-    """Show the fields that differ from their defaults."""
+    """Return the class name with the fields that differ from their defaults."""
     layout = _layout_of_value(self)
     assert layout is not None
     shown = [
@@ -284,13 +284,13 @@ def _comparable(value: object) -> object:
 
 
 def _layout_of_value(value: object) -> Layout | None:
-    # The shared default of a struct is of a subclass of its own.
+    # The shared default of a struct has its own subclass.
     kind = type(value)
     return _layouts.get(kind) or _layouts.get(kind.__base__ or kind)
 
 
 def _shared_default(layout: Layout) -> object:
-    """Return the one value that all absent structs of this type share; it refuses changes."""
+    """Return the immutable value that all absent structs of this type share."""
 
     def refuse(_self: object, name: str, _value: object) -> None:
         raise AttributeError(

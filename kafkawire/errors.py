@@ -1,13 +1,13 @@
-"""Decision: Kafka's error codes, and the exceptions of everything that reads its protocol.
+"""Decision: Kafka's error codes, and the exceptions of all readers of its protocol.
 
     Exception
-    |- WireError              bytes that are not what the protocol says
+    |- WireError              bytes that violate the protocol
     |  |- DecodeError         a frame, header or message cannot be read: close the connection
-    |  |  `- TrailingBytesError   a whole message is there, and something behind it
-    |  |- EncodeError         a value does not fit its field or version: a mistake of the caller
+    |  |  `- TrailingBytesError   extra bytes follow a complete message
+    |  |- EncodeError         a value does not fit its field or version: a bug in the caller
     |  `- CorruptBatchError   a record batch is damaged
-    |     `- TooLargeError    its records expand beyond what the caller takes
-    `- ApiError               an expected failure that travels to the client as an error code
+    |     `- TooLargeError    its records expand beyond the caller's limit
+    `- ApiError               an expected failure, sent to the client as an error code
 
 Source: org.apache.kafka.common.protocol.Errors and the RetriableException hierarchy of Kafka 3.9
 for numbers, names and retriability; the texts are ours.
@@ -21,11 +21,11 @@ _FINAL: Final = False
 
 
 class WireError(Exception):
-    """Bytes and protocol disagree."""
+    """The root: bytes or values that violate the protocol."""
 
 
 class DecodeError(WireError):
-    """The input is malformed; nothing that follows it on the connection can be trusted."""
+    """The input is malformed; no later byte of the connection can be trusted."""
 
 
 class TrailingBytesError(DecodeError):
@@ -52,8 +52,8 @@ class TooLargeError(CorruptBatchError):
 class ErrorCode(IntEnum):
     """Every error code of the protocol.
 
-    `retriable` says whether a client may send the same request again, `text` what went wrong in
-    one sentence.
+    `retriable` says whether a client may retry the same request; `text` describes the error in one
+    sentence.
     """
 
     retriable: bool
@@ -232,13 +232,13 @@ class ErrorCode(IntEnum):
 
 
 MAX_MESSAGE_CHARACTERS: Final = 1_000
-"""Of an error's text: it quotes what was sent, and has to fit a string of the protocol."""
+"""Limit of an error's text, which quotes input and must fit a string of the protocol."""
 
 
 class ApiError(Exception):
-    """A request, or a part of it, fails with a code that the client will understand.
+    """A request, or a part of it, fails with a code that the client understands.
 
-    `message` is what the client's user gets to read; it says what `code` alone does not.
+    `message` is for the client's user, and adds details to `code`.
     """
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
@@ -250,10 +250,10 @@ class ApiError(Exception):
         self.message = message
 
     def without_origin(self) -> Self:
-        """Forget where it was raised, for whoever keeps it.
+        """Drop the traceback, so that the exception can be stored.
 
-        A frame that holds an exception which holds the frame stays, with all that it uses, until
-        somebody searches for garbage.
+        Otherwise a stack frame that refers to the exception would form a reference cycle with it,
+        and stay in memory until the next garbage collection.
         """
         self.__traceback__ = self.__cause__ = self.__context__ = None
         return self

@@ -1,6 +1,6 @@
-"""Composition: the two ends of a Fetch request, compiled where that is possible.
+"""Composition: the codec of Fetch requests and responses, compiled if possible.
 
-As for `records_scanner`: nothing but speed differs between the twins
+As in `records_scanner`, only the speed of the twins differs
 (tests/property/kafkawire/test_fetch_twins.py).
 """
 
@@ -16,7 +16,7 @@ else:
     try:
         from kafkawire import _fetch
 
-        # An editable install keeps its compiled module when the sources move on.
+        # An editable install keeps its compiled module when the sources change.
         if _fetch.INTERFACE_VERSION != INTERFACE_VERSION:
             raise ImportError("the compiled Fetch codec is of another version")
         from kafkawire._fetch import decode_fetch, encode_fetched

@@ -1,6 +1,6 @@
-"""Decision: frames cut out of a buffer, their headers, and the frame around an answer.
+"""Decision: split a buffer into frames, decode their headers, and frame a response.
 
-The plain twin of `_frames`, which `frames_scanner` prefers where it was built.
+This is the plain twin of `_frames`, which `frames_scanner` prefers if it was built.
 """
 
 from struct import Struct
@@ -12,7 +12,7 @@ from kafkawire.headers import RequestHeader, decode_request_header
 __all__ = ["INTERFACE_VERSION", "decode_request_header", "frame_response", "split_frames"]
 
 INTERFACE_VERSION: Final = 1
-"""To be raised, here and in `_frames`, when a function of both changes."""
+"""Raise this, here and in `_frames`, when a function of both changes."""
 
 _SIZE: Final = Struct(">i")
 _SIZE_BYTES: Final = _SIZE.size
@@ -24,9 +24,9 @@ _NO_TAGGED_FIELDS: Final = b"\0"
 def split_frames(
     view: memoryview, start: int, end: int, limit: int, most: int
 ) -> tuple[list[memoryview], int]:
-    """Return the whole frames in `view[start:end]`, without their sizes, and where the rest begins.
+    """Return the complete frames in `view[start:end]`, without sizes, and the start of the rest.
 
-    Stops after `limit` frames, and before one whose size is negative or more than `most`.
+    Stops after `limit` frames, and before a frame with a size that is negative or above `most`.
     """
     frames: list[memoryview] = []
     while end - start >= _SIZE_BYTES and len(frames) < limit:
@@ -40,7 +40,7 @@ def split_frames(
 
 
 def frame_response(header: RequestHeader, body: bytes) -> bytes:
-    """Return the answer to the request with `header`, whole: size, header and `body`."""
+    """Return the complete response frame for the request with `header`: size, header, `body`."""
     is_flexible = response_header_version(header.api_key, header.api_version) > 0
     tagged_fields = _NO_TAGGED_FIELDS if is_flexible else b""
     size = _CORRELATION_ID_BYTES + len(tagged_fields) + len(body)

@@ -1,6 +1,6 @@
-"""Composition: frames and their headers, by compiled functions where that is possible.
+"""Composition: the functions for frames and their headers, compiled if possible.
 
-As for `records_scanner`: nothing but speed differs between the twins
+As in `records_scanner`, only the speed of the twins differs
 (tests/property/kafkawire/test_frames_twins.py).
 """
 
@@ -16,7 +16,7 @@ else:
     try:
         from kafkawire import _frames
 
-        # An editable install keeps its compiled module when the sources move on.
+        # An editable install keeps its compiled module when the sources change.
         if _frames.INTERFACE_VERSION != INTERFACE_VERSION:
             raise ImportError("the compiled frames are of another version")
         from kafkawire._frames import decode_request_header, frame_response, split_frames

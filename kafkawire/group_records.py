@@ -1,8 +1,8 @@
-"""Decision: the records of `__consumer_offsets`, and which of its partitions a group belongs to.
+"""Decision: the records of `__consumer_offsets`, and the partition that a group belongs to.
 
 A key or value is its version (two bytes) and a message of that version. Keys of versions 0 and 1
-are of offsets, those of version 2 of groups. Offsets are written in version 3, or 1 when they have
-a time to expire of their own; groups in version 3; every version up to 4 is read.
+name offsets, keys of version 2 name groups. Offsets are written in version 3, or in version 1 if
+they have their own expiration time; groups are written in version 3. All versions up to 4 are read.
 
 Source: GroupMetadataManager and the schemas of kafka-group-coordinator, Kafka 3.9.
 """
@@ -31,7 +31,7 @@ _VERSION: Final = Struct(">h")
 _OFFSET_KEY_VERSIONS: Final = (0, 1)
 _GROUP_KEY_VERSION: Final = 2
 _LAST_VALUE_VERSION: Final = 4
-# The last version that is not flexible: what Kafka itself writes.
+# The last version that is not flexible; Kafka writes the same.
 _WRITTEN_VERSION: Final = 3
 _VERSION_WITH_EXPIRY: Final = 1
 _CACHED_HASHES: Final = 16_384
@@ -42,35 +42,35 @@ M = TypeVar("M")
 
 
 class OffsetKey(NamedTuple):
-    """Names a committed offset."""
+    """The key of a committed offset."""
 
     group_id: str
     topic_partition: TopicPartition
 
 
 class GroupKey(NamedTuple):
-    """Names a group."""
+    """The key of a group."""
 
     group_id: str
 
 
 class CommittedOffset(NamedTuple):
-    """How far a group has come in a partition; the next offset that it will read."""
+    """The progress of a group in a partition: the next offset that it will read."""
 
     offset: int
     leader_epoch: int
-    """Of the last record that was read; NO_LEADER_EPOCH if the client did not say."""
+    """Leader epoch of the last consumed record; NO_LEADER_EPOCH if the client did not send it."""
     metadata: str
     commit_timestamp_ms: int
     expire_timestamp_ms: int | None = None
-    """When it is forgotten, if an old client said so itself."""
+    """Time of expiration, if an old client has set it."""
 
 
-# A loop over characters, asked for twice per request of a group: half the cost of a commit
-# without the cache (benchmarks/loads/group_load.py).
+# A loop over characters, called twice per request of a group. Without the cache it is half the cost
+# of a commit (benchmarks/loads/group_load.py).
 @lru_cache(maxsize=_CACHED_HASHES)
 def java_string_hash(text: str) -> int:
-    """Return what Java's `String.hashCode` does: over UTF-16 units, a signed 32-bit number."""
+    """Return the result of Java's `String.hashCode`: over UTF-16 units, a signed 32-bit number."""
     units = memoryview(text.encode("utf-16-be", "surrogatepass"))
     value = 0
     for position in range(0, len(units), 2):
@@ -81,7 +81,7 @@ def java_string_hash(text: str) -> int:
 def partition_for(group_id: str, partition_count: int) -> int:
     """Return the partition of `__consumer_offsets` that holds a group."""
     value = abs(java_string_hash(group_id))
-    # Java cannot negate its smallest integer; Kafka takes 0 for it.
+    # Java cannot negate its smallest integer; Kafka uses 0 instead.
     return 0 if value == _INT32_MIN_BITS else value % partition_count
 
 
@@ -117,10 +117,10 @@ def group_value(value: GroupMetadataValue) -> bytes:
 
 
 def read_key(data: bytes) -> OffsetKey | GroupKey | None:
-    """Return what a key names; None for a version that is not known, which is left alone.
+    """Return the decoded key; None for an unknown version, which callers must skip.
 
     Raises:
-        DecodeError: it is not a key.
+        DecodeError: `data` is not a key.
     """
     version = _version(data)
     if version in _OFFSET_KEY_VERSIONS:
@@ -136,7 +136,7 @@ def read_offset_value(data: bytes) -> CommittedOffset:
     """Return the offset in the value of a record.
 
     Raises:
-        DecodeError: damaged, or a newer version.
+        DecodeError: the value is damaged, or of a newer version.
     """
     value = _read(OffsetCommitValue, data)
     expires_ms = value.expire_timestamp
@@ -153,7 +153,7 @@ def read_group_value(data: bytes) -> GroupMetadataValue:
     """Return the group in the value of a record; before version 1 members share one timeout.
 
     Raises:
-        DecodeError: damaged, or a newer version.
+        DecodeError: the value is damaged, or of a newer version.
     """
     value = _read(GroupMetadataValue, data)
     if _version(data) == 0:

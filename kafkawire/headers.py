@@ -1,8 +1,8 @@
-"""Decision: the headers before every request and response, and whole frames.
+"""Decision: the headers of requests and responses, and complete frames.
 
 On the wire a frame is its size in four bytes, a header, and a message. The version of the header
-follows from the API and the version of the message: flexible messages have headers with tagged
-fields, whose client id nevertheless keeps its old form.
+depends on the API and the version of the message. Flexible messages have headers with tagged
+fields, but the client id in these headers keeps its old form.
 
 Source: RequestHeader.json and ResponseHeader.json of Kafka 3.9, KIP-482, KIP-511.
 """
@@ -24,14 +24,17 @@ _REQUEST_HEAD: Final = Struct(">hhih")
 """Key, version, correlation id, length of the client id."""
 
 _RESPONSE_HEADS: Final = (Struct(">4xi"), Struct(">4xix"))
-"""Room for the size, correlation id, in version 1 also an empty tagged section."""
+"""Space for the size, then the correlation id, and in version 1 an empty tagged section."""
 
 _BY_NUMBER: Final = {int(key): api for key, api in APIS.items()}
 
 
 @dataclass(slots=True)
 class RequestHeader:
-    """Who asks for what. Not frozen, which would double the cost of making one per request."""
+    """The header of a request.
+
+    It is not frozen, because that would double the cost of creating one per request.
+    """
 
     api_key: ApiKey
     api_version: int
@@ -40,13 +43,13 @@ class RequestHeader:
 
 
 def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
-    """Return the header of a request frame (without its size) and where its message starts.
+    """Return the header of a request frame (without its size), and the start of its message.
 
-    The version need not be one that we know: a newer one has the newest form of header.
+    An unknown newer version is accepted and has the newest form of header.
 
     Raises:
-        DecodeError: the header is malformed, or of an API whose messages are not declared, so that
-            its form is unknown; close the connection.
+        DecodeError: the header is malformed; or the API is not declared, so that the form of its
+            header is unknown. Close the connection.
     """
     try:
         key, version, correlation_id, length = _REQUEST_HEAD.unpack_from(frame)
@@ -73,7 +76,7 @@ def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
 
 
 def decode_response_header(api_key: ApiKey, version: int, frame: Buffer) -> tuple[int, int]:
-    """Return the correlation id of a response frame (without its size), and where its message is.
+    """Return the correlation id of a response frame (without its size), and the message's start.
 
     Raises:
         DecodeError: the header is malformed.
@@ -91,7 +94,7 @@ def decode_response_header(api_key: ApiKey, version: int, frame: Buffer) -> tupl
 def encode_request(
     api_key: ApiKey, version: int, correlation_id: int, client_id: str | None, message: object
 ) -> bytes:
-    """Return a whole request frame, its size included.
+    """Return a complete request frame, including its size.
 
     Raises:
         EncodeError: a value does not fit its field or this version.
@@ -104,13 +107,13 @@ def encode_request(
 def encode_request_parts(
     api_key: ApiKey, version: int, correlation_id: int, client_id: str | None, message: object
 ) -> Parts:
-    """Like `encode_request`, in pieces: `records` values are handed through uncopied."""
+    """Like `encode_request`, but in pieces: `records` values are passed through uncopied."""
     head = _request_head(api_key, version, correlation_id, client_id)
     return _sized_parts(encode_parts(message, version, head))
 
 
 def encode_response(api_key: ApiKey, version: int, correlation_id: int, message: object) -> bytes:
-    """Return a whole response frame, its size included.
+    """Return a complete response frame, including its size.
 
     Raises:
         EncodeError: a value does not fit its field or this version.
@@ -123,7 +126,7 @@ def encode_response(api_key: ApiKey, version: int, correlation_id: int, message:
 def encode_response_parts(
     api_key: ApiKey, version: int, correlation_id: int, message: object
 ) -> Parts:
-    """Like `encode_response`, in pieces: `records` values are handed through uncopied."""
+    """Like `encode_response`, but in pieces: `records` values are passed through uncopied."""
     head = _response_head(api_key, version, correlation_id)
     return _sized_parts(encode_parts(message, version, head))
 
@@ -131,7 +134,7 @@ def encode_response_parts(
 def _request_head(
     api_key: ApiKey, version: int, correlation_id: int, client_id: str | None
 ) -> bytearray:
-    """Return room for the size, and the header."""
+    """Return space for the size, and the header."""
     head = bytearray(_SIZE.size)
     header_version = request_header_version(api_key, version)
     try:
@@ -148,7 +151,7 @@ def _request_head(
 
 
 def _response_head(api_key: ApiKey, version: int, correlation_id: int) -> bytearray:
-    """Return room for the size, and the header."""
+    """Return space for the size, and the header."""
     head = _RESPONSE_HEADS[response_header_version(api_key, version)]
     try:
         return bytearray(head.pack(correlation_id))

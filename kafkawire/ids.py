@@ -1,7 +1,7 @@
-"""Decision: the identities that every part of Ottla names things by.
+"""Decision: the identifiers that every part of Ottla uses.
 
-Offsets, epochs and ids are `NewType`s of int, so that a checker tells them apart; at run time they
-are int itself. The rule for topic names and the text form of topic ids are Kafka's.
+Offsets, epochs and ids are `NewType`s of int, so that a type checker distinguishes them; at run
+time they are plain ints. The rule for topic names and the text form of topic ids are Kafka's.
 """
 
 import base64
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     LeaderEpoch = NewType("LeaderEpoch", int)
     ProducerId = NewType("ProducerId", int)
 else:
-    # A call of a NewType runs Python code, twice as long as this, several times per batch.
+    # Calling a NewType runs Python code and takes twice as long, several times per batch.
     BrokerId = Offset = LeaderEpoch = ProducerId = int
 
 TopicId = uuid.UUID
 
 ZERO_TOPIC_ID: Final = TopicId(int=0)
-"""Stands for "no topic id" wherever a topic id is expected."""
+"""Represents "no topic id"."""
 
 MAX_TOPIC_NAME_CHARS: Final = 249
 """Leaves room for `-<partition>` and a suffix in the 255 bytes of a directory name."""
@@ -60,7 +60,7 @@ def topic_id_from_text(text: str) -> TopicId:
 
 
 def validate_topic_name(name: str) -> str | None:
-    """Return why `name` cannot name a topic, or None when it can."""
+    """Return the reason why `name` is not a legal topic name, or None if it is legal."""
     if not name:
         return "a topic name must not be empty"
     if name in (".", ".."):
@@ -73,7 +73,7 @@ def validate_topic_name(name: str) -> str | None:
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Return the partition numbers of each topic, in the order in which they come."""
+    """Return the partition numbers of each topic, in the order of the input."""
     grouped: dict[str, list[int]] = {}
     for topic, partition in partitions:
         grouped.setdefault(topic, []).append(partition)

@@ -1,6 +1,6 @@
-"""Decision: the 128-bit hash by which audits know keys: MurmurHash3 x64, seed 0.
+"""Decision: the 128-bit hash by which audits identify keys: MurmurHash3 x64, seed 0.
 
-It does not resist an attacker: who reports two keys as equal compares their bytes first.
+It does not resist an attacker: compare the bytes of two keys before reporting them as equal.
 
 Source: MurmurHash3.cpp, public domain, by Austin Appleby.
 """
@@ -13,7 +13,7 @@ _C2: Final = 0x4CF5AD432745937F
 
 
 def hash_key(key: bytes) -> tuple[int, int]:
-    """The 128-bit hash of `key` as two signed 64-bit numbers."""
+    """Return the 128-bit hash of `key` as two signed 64-bit numbers."""
     first = second = 0
     whole = len(key) - len(key) % 16
     for start in range(0, whole, 16):
@@ -57,5 +57,5 @@ def _signed(number: int) -> int:
 
 
 def shard_of(first: int, shard_count: int) -> int:
-    """Which of `shard_count` tables the key with the hash (`first`, ...) belongs into."""
+    """Return the shard, out of `shard_count`, of the key with the hash (`first`, ...)."""
     return (first & _MASK) % shard_count

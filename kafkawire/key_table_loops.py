@@ -1,6 +1,6 @@
 """Decision: the last record of each key of a log, in plain Python; the twin of `_columns.KeyTable`.
 
-Invariant: a table never holds more than `key_limit` keys, whatever is fed to it.
+Invariant: a table never holds more than `key_limit` keys, regardless of its input.
 """
 
 from array import array
@@ -13,19 +13,19 @@ from kafkawire.key_hash import hash_key, shard_of
 from kafkawire.records_loops import BytesLike
 
 EXPORT_COLUMNS: Final = 5
-"""Numbers per key in what `export` gives."""
+"""Numbers per key in the result of `export`."""
 
 _NO_TIMESTAMP: Final = -1
-# What stands in the place of a tombstone's fingerprint: its value is null, whatever its headers.
+# Fingerprint of every tombstone, regardless of its headers: its value is null.
 _TOMBSTONE_PRINT: Final = 0
 
 
 class KeyLimitError(Exception):
-    """There are more keys than a table may hold: split them over several tables by `shard`."""
+    """There are more keys than a table may hold; split them over several tables by `shard`."""
 
 
 class Mismatch(IntEnum):
-    """How a record disagrees with the table of a reference log."""
+    """The kind of disagreement between a record and the table of a reference log."""
 
     UNKNOWN_KEY = 1
     OTHER_VALUE = 2
@@ -47,7 +47,7 @@ class _Slot:
 class KeyTable:
     """The last record of each key of one log, or of one `shard` of its keys.
 
-    `note` feeds it; a table that was fed from a reference then judges another log by `match`.
+    `note` fills the table from a reference log; `match` then compares another log with it.
     """
 
     def __init__(self, key_limit: int, shard: int = 0, shard_count: int = 1) -> None:
@@ -61,7 +61,7 @@ class KeyTable:
 
     @property
     def key_count(self) -> int:
-        """How many different keys there are."""
+        """Number of distinct keys."""
         return len(self._slots)
 
     def note(
@@ -74,13 +74,13 @@ class KeyTable:
         end_offset: int,
         repeat_limit: int = 0,
     ) -> list[tuple[int, int]]:
-        """Take in the records below `end_offset`; those without a key are passed over.
+        """Add the records below `end_offset`; records without a key are skipped.
 
-        Returns up to `repeat_limit` pairs of offsets (earlier, this) with one key's hash.
+        Returns up to `repeat_limit` pairs of offsets (earlier, this) of keys with the same hash.
 
         Raises:
             CorruptBatchError: the bytes are not `count` records.
-            KeyLimitError: more keys than the table may hold; it is of no use any more.
+            KeyLimitError: there are more keys than the table may hold; discard the table.
         """
         repeats: list[tuple[int, int]] = []
         rows = list(walk_fields(data, count))
@@ -119,11 +119,11 @@ class KeyTable:
         cleaned_until: int,
         limit: int,
     ) -> list[tuple[int, int, int]]:
-        """Hold the records from `start_offset` on against the table, and mark the keys it knows.
+        """Compare the records from `start_offset` on with the table, and mark the keys it holds.
 
-        A key is marked by its last record, or by a newer one from `end_offset` on, where the
-        table's log ends. A record before its key's last is a mismatch only when that one is below
-        `cleaned_until`: elsewhere compaction has not chosen yet.
+        A key is marked by its last record, or by a newer one at or above `end_offset`, the end of
+        the table's log. An earlier record of a key is a mismatch only if the last one is below
+        `cleaned_until`: above, compaction has not removed it yet.
 
         Returns up to `limit` tuples (a `Mismatch`, the offset, the table's offset of the key).
 
@@ -156,10 +156,10 @@ class KeyTable:
         return mismatches
 
     def unseen(self, tombstones_after_ms: int, limit: int) -> list[tuple[int, int, bool]]:
-        """The keys that `match` did not mark: (offset, timestamp, is a tombstone), by offset.
+        """Return the keys that `match` did not mark: (offset, timestamp, is_tombstone), by offset.
 
-        Only a tombstone's timestamp is known; it is -1 for others. Tombstones are listed only when
-        theirs is above `tombstones_after_ms`.
+        The timestamp is known only for tombstones, and -1 for others. A tombstone is included only
+        if its timestamp is above `tombstones_after_ms`.
         """
         found = sorted(
             (slot.offset, slot.time, slot.is_tombstone)
@@ -169,31 +169,31 @@ class KeyTable:
         return found[:limit]
 
     def is_seen(self, key: bytes) -> bool:
-        """Whether `match` has met the last record of `key`."""
+        """Whether `match` has seen the last record of `key`."""
         slot = self._slots.get(hash_key(key))
         return slot is not None and slot.is_seen
 
     def heaviest(self, limit: int) -> list[tuple[int, int]]:
-        """The keys with the most records: (count, last offset), the most first."""
+        """Return the keys with the most records, largest first: (count, last offset)."""
         rows = sorted((-slot.count, slot.offset) for slot in self._slots.values())
         return [(-count, offset) for count, offset in rows[:limit]]
 
     def histogram(self) -> list[int]:
-        """How many keys have 1, 2, 3 to 4, 5 to 8, ... records: 32 counts."""
+        """Return the numbers of keys with 1, 2, 3 to 4, 5 to 8, ... records: 32 counts."""
         counts = [0] * 32
         for slot in self._slots.values():
             counts[(slot.count - 1).bit_length()] += 1
         return counts
 
     def tombstone_count(self) -> int:
-        """How many keys end with a tombstone."""
+        """Return the number of keys that end with a tombstone."""
         return sum(slot.is_tombstone for slot in self._slots.values())
 
     def export(self) -> bytes:
-        """The keys, for `load`: five 64-bit numbers each, in the machine's byte order.
+        """Return the keys for `load`: five 64-bit numbers each, in native byte order.
 
-        The key's hash, the last record's offset, its fingerprint or a tombstone's timestamp, and
-        whether it is a tombstone.
+        These are the key's hash (two numbers), the last record's offset, its fingerprint or a
+        tombstone's timestamp, and whether it is a tombstone.
         """
         rows = array("q")
         for (first, second), slot in self._slots.items():
@@ -202,10 +202,10 @@ class KeyTable:
         return rows.tobytes()
 
     def load(self, rows: BytesLike) -> None:
-        """Take in what `export` of another table gave: what it knows of its keys.
+        """Add the keys that another table has exported.
 
         Raises:
-            KeyLimitError: more keys than the table may hold.
+            KeyLimitError: there are more keys than the table may hold.
         """
         numbers = array("q", bytes(rows))
         for start in range(0, len(numbers), EXPORT_COLUMNS):

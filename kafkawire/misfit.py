@@ -1,8 +1,7 @@
-"""Decision: names the field whose value cannot be written.
+"""Decision: find the field with a value that cannot be written.
 
-The compiled writers check nothing that Python does not check for them; what `struct` or a missing
-method says of a wrong value does not name the field. So the message is walked once more, slowly,
-after the write has failed.
+The compiled writers rely on Python's own checks, and the errors of `struct` or of a missing method
+do not name the field. After a failed write, this module therefore walks the message again, slowly.
 """
 
 from struct import error as StructError  # noqa: N812
@@ -13,9 +12,9 @@ from kafkawire.primitives import MAX_STRING_BYTES
 
 
 def find_misfit(layout: Layout, value: object, version: int) -> str | None:
-    """Return the path of the first field that cannot be written, what it holds, and why.
+    """Return the path, value and problem of the first field that cannot be written.
 
-    None when every field by itself is in order.
+    The result is None if every field by itself is valid.
     """
     for each in layout.fields:
         if not each.is_in(version):

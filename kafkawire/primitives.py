@@ -1,8 +1,8 @@
-"""Decision: the pieces of Kafka's encoding that are more than one fixed-size number.
+"""Decision: the elements of Kafka's encoding other than single fixed-size numbers.
 
-Unsigned varints, tagged fields that nobody knows, topic ids, arrays of numbers, and the errors that
-all readers raise. The compiled readers and writers call these only off their fast path: a length
-below 128 is one byte and is handled in the generated code itself.
+These are unsigned varints, unknown tagged fields, topic ids, arrays of numbers, and the errors that
+all readers raise. The compiled readers and writers call them only off their fast path: a length
+below 128 is one byte, and the generated code itself handles it.
 
 Source: the protocol guide's "Protocol Primitive Types" and KIP-482 (flexible versions).
 """
@@ -18,30 +18,30 @@ from kafkawire.errors import DecodeError, EncodeError, TrailingBytesError
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 MAX_STRING_BYTES: Final = 0x7FFF
-"""Kafka refuses longer strings, also where a varint could announce them."""
+"""Kafka rejects longer strings, even if a varint could encode the length."""
 
 MAX_TAGGED_FIELDS: Final = 16
-"""In one struct or header. Nothing that is declared has more than five."""
+"""Limit per struct or header. No declared struct has more than five."""
 
 MAX_UVARINT: Final = 0xFFFF_FFFF
 _MAX_UVARINT_BYTES: Final = 5
 
 _SMALL_ARRAY_ITEMS: Final = 16
-"""Arrays of numbers up to this length have a ready-made `Struct`: replica lists are short."""
+"""Arrays of numbers up to this length have a precompiled `Struct`: replica lists are short."""
 
 
 class RecordsRegion(Protocol):
-    """Record batches that lie elsewhere, such as in a file, and are sent without being read."""
+    """Record batches outside of memory, such as in a file, which are sent without being read."""
 
     @property
     def size_bytes(self) -> int:
-        """How many bytes of batches will be sent."""
+        """Number of bytes that will be sent."""
 
 
 Records: TypeAlias = Buffer | RecordsRegion
 
 
-# Errors of readers. They return the exception, so that generated code says `raise short(...)`.
+# Errors of readers. They return the exception, so that generated code can `raise short(...)`.
 
 
 def short(field: str, size_bytes: int, left_bytes: int) -> DecodeError:
@@ -55,17 +55,17 @@ def too_many(field: str, count: int, left_bytes: int) -> DecodeError:
 
 
 def too_many_items(field: str) -> DecodeError:
-    """With the elements of this array the message has more than its reader was allowed to make."""
+    """With this array, the message exceeds the reader's limit on elements."""
     return DecodeError(f"{field} makes it more elements than one request may have")
 
 
 def too_many_tags(count: int) -> DecodeError:
-    """A struct or header has more tagged fields than any version of it could."""
+    """A struct or header has more tagged fields than any of its versions."""
     return DecodeError(f"{count} tagged fields; at most {MAX_TAGGED_FIELDS}")
 
 
 def bad_length(field: str, length: int) -> DecodeError:
-    """A length is negative where that means nothing, or null where null is not allowed."""
+    """A length is negative and has no meaning, or the field is null and must not be."""
     return DecodeError(f"{field} is null" if length == -1 else f"{field} has length {length}")
 
 
@@ -75,7 +75,7 @@ def long_string(field: str, size_bytes: int) -> DecodeError:
 
 
 def bad_tag_size(tag: int, position: int, stop: int) -> DecodeError:
-    """A tagged field does not fill the bytes that were announced for it."""
+    """A tagged field does not fill its announced size."""
     return DecodeError(f"tagged field {tag} ends at byte {position}, announced was {stop}")
 
 
@@ -111,7 +111,7 @@ def string_length(length: int) -> bytes:
 
 
 def read_uvarint(buf: Buffer, position: int) -> tuple[int, int]:
-    """Return the varint at `position` and the position after it; IndexError when cut short."""
+    """Return the varint at `position` and the position after it; IndexError if it is truncated."""
     first = buf[position]
     if first < 0x80:
         return first, position + 1
@@ -119,7 +119,7 @@ def read_uvarint(buf: Buffer, position: int) -> tuple[int, int]:
 
 
 def continue_uvarint(first: int, buf: Buffer, position: int) -> tuple[int, int]:
-    """Like `read_uvarint`, when `first` has been read and says that more bytes follow."""
+    """Continue `read_uvarint` after `first`, a byte that announces more bytes."""
     value = first & 0x7F
     for shift in range(7, 7 * _MAX_UVARINT_BYTES, 7):
         byte = buf[position]
@@ -135,7 +135,7 @@ def continue_uvarint(first: int, buf: Buffer, position: int) -> tuple[int, int]:
 
 
 def skip_tags(buf: Buffer, position: int, count: int, end: int) -> int:
-    """Return the position after `count` tagged fields, all of them unknown."""
+    """Return the position after `count` unknown tagged fields."""
     if count > MAX_TAGGED_FIELDS:
         raise too_many_tags(count)
     for _ in range(count):
@@ -148,7 +148,7 @@ def skip_tags(buf: Buffer, position: int, count: int, end: int) -> int:
 
 
 def records_size_bytes(records: Records) -> int:
-    """Return how many bytes `records` puts on the wire."""
+    """Return the number of bytes that `records` takes on the wire."""
     if isinstance(records, memoryview):
         return records.nbytes
     if isinstance(records, (bytes, bytearray)):
@@ -156,8 +156,8 @@ def records_size_bytes(records: Records) -> int:
     return records.size_bytes
 
 
-# uuid.UUID checks and converts its arguments for over a microsecond; the two slots that it sets
-# are all that an id needs, and a fetch request carries one id per topic.
+# The constructor uuid.UUID takes over a microsecond to check and convert its arguments. An id needs
+# only the two slots that it sets, and a fetch request has one id per topic.
 _new_uuid = object.__new__
 _set_int = uuid.UUID.__dict__["int"].__set__
 _set_is_safe = uuid.UUID.__dict__["is_safe"].__set__
@@ -175,7 +175,7 @@ def uuid_from_bytes(data: bytes) -> uuid.UUID:
 # Arrays of numbers, read and written in one call each.
 
 NUMBER_CODES: Final = frozenset("bhHiIq")
-"""The `struct` characters of the types that such arrays exist for."""
+"""The `struct` characters of the element types of such arrays."""
 
 
 @cache
@@ -193,7 +193,7 @@ def number_array_reader(code: str) -> Callable[[Buffer, int, int], list[int]]:
 
 @cache
 def number_array_writer(code: str, *, compact: bool) -> Callable[[Sequence[int]], bytes]:
-    """Return a function numbers -> their count and themselves, for a `struct` format character."""
+    """Return a function numbers -> encoded array, for a `struct` format character."""
     count_code = "B" if compact else "i"
     small = [Struct(f">{count_code}{n}{code}").pack for n in range(_SMALL_ARRAY_ITEMS + 1)]
     extra = 1 if compact else 0

@@ -1,9 +1,8 @@
-"""Decision: the Produce response when every batch was appended, written without objects.
+"""Decision: the Produce response after every batch was appended, encoded without objects.
 
-That is nearly every response of a busy broker, and of fixed form but for the topics' names. The
-bytes are those that `schema.encode` makes of the same `ProduceResponse`
-(tests/property/kafkawire/test_produce_accepted.py); it takes a sixth of the time
-(benchmarks/micro/test_handlers.py).
+Nearly every response of a busy broker is of this kind, and only its topic names vary in size. The
+bytes are the same as from `schema.encode` (tests/property/kafkawire/test_produce_accepted.py), in a
+sixth of the time (benchmarks/micro/test_handlers.py).
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ FLEXIBLE_FROM: Final = 9
 Accepted = tuple[int, int, int, int]
 """Partition, base offset, log append time (-1 unless the broker set it), log start offset.
 
-A bare tuple: to make a named one takes as long as to write it.
+A bare tuple, because creating a named one takes as long as encoding it.
 """
 
 _COMPACT: Final = [uvarint(length + 1) for length in range(256)]
 _int32: Final = Struct(">i").pack
 _int16: Final = Struct(">h").pack
-# Index, no error, offset, time (and from version 5 log start); from version 8 also no record
-# errors and no error message, from version 9 compact and with no tagged fields.
+# Index, no error, offset, time (and from version 5 on log start). From version 8 on also no record
+# errors and no error message; from version 9 on compact, with no tagged fields.
 _row_v3: Final = Struct(">i2xqq").pack
 _row_v5: Final = Struct(">i2xqqq").pack
 _row_v8: Final = Struct(">i2xqqq4xh").pack
@@ -35,7 +34,7 @@ _row_v9: Final = Struct(">i2xqqqB2x").pack
 
 
 def encode_accepted(topics: Sequence[tuple[str, Sequence[Accepted]]], version: int) -> bytes:
-    """Return the body of a ProduceResponse of version 3 to 11 in which nothing was refused."""
+    """Return the body of a ProduceResponse of version 3 to 11 without any error."""
     if version >= FLEXIBLE_FROM:
         return _encode_flexible(topics)
     parts = [_int32(len(topics))]
@@ -68,5 +67,5 @@ def _encode_flexible(topics: Sequence[tuple[str, Sequence[Accepted]]]) -> bytes:
 
 
 def _compact(length: int) -> bytes:
-    """Return a length as flexible versions write it: one more, as a varint."""
+    """Return a length in the form of flexible versions: plus one, as a varint."""
     return _COMPACT[length] if length < len(_COMPACT) else uvarint(length + 1)

@@ -1,4 +1,4 @@
-"""Decision: Produce requests read and answered; the plain twin of `_produce`."""
+"""Decision: decode Produce requests and encode their responses; the plain twin of `_produce`."""
 
 from typing import Final
 
@@ -10,13 +10,13 @@ from kafkawire.schema import UNLIMITED_ITEMS, decode
 __all__ = ["INTERFACE_VERSION", "Accepted", "decode_produce", "encode_accepted"]
 
 INTERFACE_VERSION: Final = 2
-"""To be raised, here and in `_produce`, when a function of both changes."""
+"""Raise this, here and in `_produce`, when a function of both changes."""
 
 
 def decode_produce(body: Buffer, version: int, max_items: int = UNLIMITED_ITEMS) -> ProduceRequest:
-    """Return what `schema.decode` does.
+    """Return the same message as `schema.decode`.
 
     Raises:
-        DecodeError: `body` is no ProduceRequest of this version; close the connection.
+        DecodeError: `body` is not a ProduceRequest of this version; close the connection.
     """
     return decode(ProduceRequest, body, version, max_items)

@@ -1,6 +1,6 @@
-"""Composition: the two ends of a Produce request, compiled where that is possible.
+"""Composition: the codec of Produce requests and responses, compiled if possible.
 
-As for `records_scanner`: nothing but speed differs between the twins
+As in `records_scanner`, only the speed of the twins differs
 (tests/property/kafkawire/test_produce_twins.py).
 """
 
@@ -16,7 +16,7 @@ else:
     try:
         from kafkawire import _produce
 
-        # An editable install keeps its compiled module when the sources move on.
+        # An editable install keeps its compiled module when the sources change.
         if _produce.INTERFACE_VERSION != INTERFACE_VERSION:
             raise ImportError("the compiled Produce codec is of another version")
         from kafkawire._produce import decode_produce, encode_accepted

@@ -1,13 +1,13 @@
-"""Decision: turns a declaration into the source of a function that reads it, and compiles that.
+"""Decision: generate the source of a function that reads a declared message, and compile it.
 
-One straight function per (message, version): nested structs are inlined as loops, runs of
-fixed-size fields are one `struct` call, a compact length takes part in the run before it as its
-first byte. `print(reader_source(layout, version))` shows what runs.
+There is one straight-line function per (message, version). Nested structs are inlined as loops,
+runs of fixed-size fields are one `struct` call, and the first byte of a compact length is part of
+the run before it. `print(reader_source(layout, version))` shows the code.
 
-Invariants of the generated code: nothing is allocated for a length before the bytes left have
-been compared with it, nor for more elements than it may make; the position only grows; what it
-raises on malformed input is DecodeError, IndexError, ValueError or struct.error, which
-`schema.decode` makes one DecodeError.
+Invariants of the generated code: it compares a length with the remaining bytes, and with the limit
+on elements, before it allocates anything; the position only grows; on malformed input it raises
+DecodeError, IndexError, ValueError or struct.error, which `schema.decode` turns into a single
+DecodeError.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from kafkawire.primitives import Buffer
 from kafkawire.source import LENGTH_CODE, Source
 
 Reader: TypeAlias = Callable[[Buffer, int], object]
-"""Takes the input, and how many elements all arrays may have together."""
+"""Takes the input, and the limit on the elements of all arrays together."""
 
 _HELPERS: Final[dict[str, object]] = {
     name: getattr(primitives, name)
@@ -33,7 +33,7 @@ _HELPERS: Final[dict[str, object]] = {
 
 
 def compile_reader(layout: Layout, version: int) -> Reader:
-    """Return the function that reads the whole of its input as this message and version."""
+    """Return the function that reads its complete input as this message and version."""
     title = f"reader of {layout.type.__name__} v{version}"
     return cast(Reader, _ReaderSource(layout, version).compile("read", title))
 
@@ -44,10 +44,10 @@ def reader_source(layout: Layout, version: int) -> str:
 
 
 def min_size_bytes(wire: WireType[object], version: int, *, flexible: bool) -> int:
-    """Return the fewest bytes that a value of this type takes; at least 1.
+    """Return the minimum size of a value of this type; at least 1.
 
-    The count of an array is checked against this. A struct without any field in some version would
-    take no bytes; it counts as 1, so that no array is longer than its input.
+    The count of an array is checked against this. A struct without any field in some version takes
+    no bytes, but counts as 1, so that no array is longer than its input.
     """
     if wire.layout is not None:
         sizes = [
@@ -66,10 +66,10 @@ _LENGTH_BYTES: Final = {kind: calcsize(">" + code) for kind, code in LENGTH_CODE
 
 
 class _ReaderSource(Source):
-    """Writes one reader.
+    """Generator of one reader.
 
-    `_run` holds the fixed-size fields that are due, as (target, code), and `_after_run` the lines
-    that turn what was read into values.
+    `_run` holds the pending fixed-size fields as (target, code), and `_after_run` the lines that
+    convert the raw fields to values.
     """
 
     def __init__(self, layout: Layout, version: int) -> None:
@@ -85,7 +85,7 @@ class _ReaderSource(Source):
         if _holds_records(layout, self._version):
             self.emit("if type(buf) is not memoryview: buf = memoryview(buf)")
         else:
-            # Slices of bytes are cheaper than those of a memoryview, and these messages are small.
+            # Slicing bytes is cheaper than slicing a memoryview, and these messages are small.
             self.emit("if type(buf) is not bytes: buf = bytes(buf)")
         self.emit("end = len(buf)")
         self.emit("p = 0")
@@ -172,7 +172,7 @@ class _ReaderSource(Source):
         self.close()
 
     def _sized(self, wire: WireType[object], target: str, label: str, nullable: bool) -> None:
-        """Read what starts with its length: a string, bytes, records or an array."""
+        """Read a value that starts with its length: a string, bytes, records or an array."""
         length = self.name("n")
         if self._flexible:
             self._fixed(length, "B")
@@ -238,7 +238,7 @@ class _ReaderSource(Source):
         self._run.append((target, code))
 
     def _flush(self) -> None:
-        """Read all fixed-size fields that are due, in one call."""
+        """Read all pending fixed-size fields in one call."""
         if not self._run:
             return
         targets = ", ".join(target for target, _ in self._run)

@@ -1,8 +1,8 @@
-"""Composition: record batches, format v2. The one import for whoever reads, writes or checks them.
+"""Composition: record batches, format v2; the single import for reading, writing and checking them.
 
 records_header    the 61 bytes at a batch's head, checksum, stamping in place
 records_read      records out of a batch          records_build    a batch out of records
-records_validate  what a broker refuses, and with which code (records_refusal)
+records_validate  a broker's checks, and the codes of its refusals (records_refusal)
 records_control   the markers that end transactions
 records_scanner   the loops over records: compiled, or records_loops in plain Python
 """

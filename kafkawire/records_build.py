@@ -1,4 +1,4 @@
-"""Decision: record batches made from records, as Kafka's own producer makes them.
+"""Decision: build record batches from records, in the same way as Kafka's producer.
 
 Invariant: offsets within a built batch are dense from 0, the base timestamp is the first record's,
 and the checksum is right.
@@ -29,12 +29,12 @@ _MAX_INT32 = 2**31 - 1
 
 
 class BatchBuilder(RecordBuffer):
-    """One batch in the making: `append` records, then `build`.
+    """A batch under construction: `append` records, then `build`.
 
-    `append(timestamp_ms, key, value, headers)` returns the record's offset delta, or -1 when the
-    batch is full: when it has a record already and would exceed `limit_bytes` before compression.
-    It is inherited, so that with the compiled scanner no Python runs between caller and loop
-    (benchmarks/micro/test_records.py). `size_bytes` is the size without compression.
+    `append(timestamp_ms, key, value, headers)` returns the record's offset delta, or -1 if the
+    batch is full: it has a record already, and would exceed `limit_bytes` before compression. The
+    method is inherited, so that with the compiled scanner no Python code runs between caller and
+    loop (benchmarks/micro/test_records.py). `size_bytes` is the size without compression.
     """
 
     __slots__ = (
@@ -72,7 +72,7 @@ class BatchBuilder(RecordBuffer):
         self._is_control = is_control
 
     def build(self, base_offset: int = 0, leader_epoch: int = NO_LEADER_EPOCH) -> bytearray:
-        """The batch of the records so far; the builder may go on.
+        """Return the batch of the records so far; the builder can take more records afterwards.
 
         Raises:
             EncodeError: there is no record, or the producer's fields contradict each other.
@@ -120,7 +120,7 @@ def recompress(
     level: int | None = None,
     max_bytes: int = MAX_DECOMPRESSED_BYTES,
 ) -> bytearray:
-    """The same records in a new batch under another codec, for a topic that demands one.
+    """Return the same records in a new batch with another codec, for a topic that requires it.
 
     Raises:
         CorruptBatchError: `batch` cannot be read, or is larger than `max_bytes` when decompressed.

@@ -1,7 +1,7 @@
-"""Decision: control batches, by which the cluster ends transactions inside a log.
+"""Decision: control batches, which end transactions inside a log.
 
-A control batch holds one record: its key says what it is (version 2 | type 2), its value for the
-end of a transaction holds version 2 | coordinator epoch 4. Clients never write one.
+A control batch holds one record. Its key holds the type (version 2 | type 2); the value of a
+transaction marker holds version 2 | coordinator epoch 4. Clients never write a control batch.
 
 Source: KIP-98, and org.apache.kafka.common.record.EndTransactionMarker of Kafka 3.9.
 """
@@ -21,7 +21,7 @@ _VERSION: Final = 0
 
 
 class ControlType(IntEnum):
-    """What a control record says; other numbers exist, and a reader passes over them."""
+    """The type of a control record; a reader skips other numbers, which exist."""
 
     ABORT = 0
     COMMIT = 1
@@ -47,7 +47,7 @@ def build_control_batch(
     base_offset: int = 0,
     leader_epoch: int = NO_LEADER_EPOCH,
 ) -> bytearray:
-    """The batch that a transaction's coordinator has the leader append to end it."""
+    """Return the batch with which a transaction coordinator ends a transaction in a log."""
     builder = BatchBuilder(
         producer_id=producer_id,
         producer_epoch=producer_epoch,
@@ -60,10 +60,10 @@ def build_control_batch(
 
 
 def read_control_batch(batch: BytesLike) -> EndTransactionMarker | None:
-    """The marker in `batch`; None if it is empty or of a type that this version does not know.
+    """Return the marker in `batch`; None if the batch is empty or its type is unknown.
 
     Raises:
-        CorruptBatchError: no control batch, or not a marker's bytes.
+        CorruptBatchError: `batch` is not a control batch, or its marker is malformed.
     """
     if not read_header(batch).is_control:
         raise CorruptBatchError("not a control batch")

@@ -1,4 +1,4 @@
-"""Decision: the 61 bytes at the head of a record batch, and all that a broker does with them alone.
+"""Decision: the 61 bytes at the head of a record batch, and all operations on them alone.
 
 Owns the layout of format v2 (magic 2), the only format that Ottla reads and writes:
 
@@ -6,8 +6,8 @@ Owns the layout of format v2 (magic 2), the only format that Ottla reads and wri
     last offset delta 4 | base timestamp 8 | max timestamp 8 | producer id 8 | producer epoch 2 |
     base sequence 4 | record count 4 | records, compressed or not
 
-Invariant: the checksum covers everything from the attributes to the end. What a leader assigns
-(base offset, leader epoch) lies in front of it, so that a batch is stored as its producer sent it.
+Invariant: the checksum covers everything from the attributes to the end. The fields that a leader
+assigns (base offset, leader epoch) lie in front of it, so that a batch is stored as it was sent.
 
 Source: KIP-98, and org.apache.kafka.common.record.DefaultRecordBatch of Kafka 3.9.
 """
@@ -32,7 +32,7 @@ NO_PRODUCER_ID: Final = -1
 NO_SEQUENCE: Final = -1
 NO_LEADER_EPOCH: Final = -1
 
-# Base offset and length are not counted by the length field.
+# The length field does not count base offset and length.
 LOG_OVERHEAD_BYTES: Final = 12
 HEADER: Final = Struct(">qiibIhiqqqhii")
 CRC_POSITION: Final = 17
@@ -57,13 +57,13 @@ _TIMESTAMP: Final = Struct(">q")
 
 
 class TimestampType(IntEnum):
-    """Who set the timestamps of a batch: its producer, or the broker when it appended."""
+    """Origin of a batch's timestamps: its producer, or the broker at the time of the append."""
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
 
 
-# Looked up by number: an enum's own call costs four times as much, several times per batch.
+# A lookup by number: calling the enum costs four times as much, several times per batch.
 _CODECS: Final = tuple(Codec)
 _TIMESTAMP_TYPES: Final = tuple(TimestampType)
 
@@ -71,7 +71,7 @@ _TIMESTAMP_TYPES: Final = tuple(TimestampType)
 class BatchHeader(NamedTuple):
     """The header's fields, in the order of the wire.
 
-    A named tuple, because one struct call then makes it (benchmarks/micro/test_records.py).
+    A named tuple, because one struct call creates it (benchmarks/micro/test_records.py).
     """
 
     base_offset: int
@@ -90,7 +90,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """Size of the whole batch, header included."""
+        """Size of the batch, including the header."""
         return LOG_OVERHEAD_BYTES + self.batch_length
 
     @property
@@ -100,7 +100,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def next_offset(self) -> int:
-        """Offset that follows the batch."""
+        """Offset after the batch."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
@@ -112,7 +112,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def codec(self) -> Codec:
-        """How the records are compressed.
+        """Compression of the records.
 
         Raises:
             CorruptBatchError: the batch names a codec that does not exist.
@@ -124,7 +124,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def timestamp_type(self) -> TimestampType:
-        """Who set the timestamps."""
+        """Origin of the timestamps."""
         return _TIMESTAMP_TYPES[(self.attributes & LOG_APPEND_TIME_BIT) >> 3]
 
     @property
@@ -134,23 +134,23 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_control(self) -> bool:
-        """Whether the batch holds a marker of the cluster instead of a user's records."""
+        """Whether the batch holds a marker of the cluster instead of records of a user."""
         return bool(self.attributes & CONTROL_BIT)
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """From when on compaction may remove the batch's tombstones; None before it was set."""
+        """Time from which compaction may remove the batch's tombstones; None until it is set."""
         return self.base_timestamp_ms if self.attributes & DELETE_HORIZON_BIT else None
 
 
 def read_header(data: BytesLike, position: int = 0) -> BatchHeader:
-    """Read the header at `position`; the records need not be there.
+    """Read the header at `position`; the records need not be present.
 
     Raises:
-        CorruptBatchError: too short, not format v2, or values that no batch can have.
+        CorruptBatchError: the bytes are too short, not format v2, or hold impossible values.
     """
     try:
-        # Not BatchHeader._make: it is a Python function, and costs as much as all the rest.
+        # Without BatchHeader._make, a Python function that costs as much as everything else here.
         header = tuple.__new__(BatchHeader, HEADER.unpack_from(data, position))
     except struct.error:
         raise CorruptBatchError(
@@ -169,12 +169,12 @@ def read_header(data: BytesLike, position: int = 0) -> BatchHeader:
 
 
 def iterate_batches(data: BytesLike) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """Walk the batches in `data`, each with its bytes (a view, not a copy).
+    """Yield the batches in `data`, each with its bytes (a view, not a copy).
 
-    A last batch that is cut short ends the walk silently, for a fetch response may end so.
+    A truncated last batch ends the iteration silently, because a fetch response may have one.
 
     Raises:
-        CorruptBatchError: what stands where a batch should begin is none.
+        CorruptBatchError: no valid batch begins where one must.
     """
     view = memoryview(data)
     position = 0
@@ -184,7 +184,7 @@ def iterate_batches(data: BytesLike) -> Iterator[tuple[BatchHeader, memoryview]]
 
 
 def batch_size_at(data: BytesLike, position: int) -> int | None:
-    """Size in bytes of the batch that begins at `position`; None when `data` ends within it.
+    """Return the size of the batch at `position`; None if `data` ends within it.
 
     Raises:
         CorruptBatchError: the length there is smaller than a header.
@@ -202,20 +202,20 @@ def batch_size_at(data: BytesLike, position: int) -> int | None:
 
 
 def crc_matches(batch: memoryview, header: BatchHeader) -> bool:
-    """Whether the checksum in the header is that of the bytes."""
+    """Whether the checksum in the header matches the bytes."""
     return header.crc == crc32c(batch[ATTRIBUTES_POSITION : header.size_bytes])
 
 
 def assign_offsets(batch: memoryview, base_offset: int, leader_epoch: int) -> None:
-    """Stamp what the leader decides into `batch`, in place; its checksum does not cover it."""
+    """Write the fields that a leader assigns into `batch`, in place; the checksum stays valid."""
     _OFFSET.pack_into(batch, 0, base_offset)
     _EPOCH.pack_into(batch, LOG_OVERHEAD_BYTES, leader_epoch)
 
 
 def set_log_append_time(batch: memoryview, timestamp_ms: int) -> None:
-    """Give every record of `batch` the broker's time, in place, with a new checksum.
+    """Set the time of every record of `batch` to the broker's, in place, with a new checksum.
 
-    The records keep their own timestamps in their bytes; a reader that sees the bit ignores them.
+    The bytes of the records keep their own timestamps; a reader that sees the bit ignores them.
     """
     attributes: int = _ATTRIBUTES.unpack_from(batch, ATTRIBUTES_POSITION)[0]
     _ATTRIBUTES.pack_into(batch, ATTRIBUTES_POSITION, attributes | LOG_APPEND_TIME_BIT)
@@ -229,7 +229,7 @@ def set_max_timestamp(batch: memoryview, timestamp_ms: int) -> None:
 
 
 def write_header(batch: bytearray, header: BatchHeader) -> None:
-    """Write `header` over the head of `batch`, with the checksum of the bytes that are there."""
+    """Write `header` over the head of `batch`, with the checksum of its current bytes."""
     HEADER.pack_into(batch, 0, *header)
     _write_crc(memoryview(batch))
 

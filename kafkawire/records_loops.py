@@ -1,17 +1,17 @@
-"""Decision: every loop over the records of a batch, and what is done to each batch produced.
+"""Decision: every loop over the records of a batch, and the check of each produced batch.
 
-Input is the record section of a batch, decompressed. Each record is
+The input is the decompressed record section of a batch. Each record is
 
     length varint | attributes 1 | timestamp delta varlong | offset delta varint |
     key length varint, key | value length varint, value |
     header count varint, then per header: key length varint, key | value length varint, value
 
 with zig-zag varints; a negative length means null. `kafkawire/_records.pyx` is this module's
-compiled twin: the same names, results and errors. Whoever needs a loop imports
-`kafkawire.records_scanner`, which picks one of the two (docs/adr/0009-compiled-record-scanner.md).
+compiled twin: it has the same names, results and errors. Callers import
+`kafkawire.records_scanner`, which selects a twin (docs/adr/0009-compiled-record-scanner.md).
 
-Invariant: a section is either read to its last byte or refused with CorruptBatchError; a count or
-a length that the bytes cannot hold is refused before anything is allocated for it.
+Invariant: a section is either read to its last byte or rejected with CorruptBatchError; a count or
+a length that the bytes cannot hold is rejected before anything is allocated for it.
 
 Source: org.apache.kafka.common.record.DefaultRecord of Kafka 3.9.
 """
@@ -58,28 +58,28 @@ _Fields: TypeAlias = tuple[int, int, bytes | None, bytes | None, Headers]
 MIN_RECORD_BYTES: Final = 7
 _LARGE_SECTION_BYTES: Final = 1 << 20
 _NOT_PLAIN: Final = 0x2F
-"""Attribute bits: a codec, the broker's time, a marker."""
+"""Attribute bits of batches that are compressed, have log append time, or are markers."""
 _NO_TIMESTAMP: Final = -1
 _INT32_BITS: Final = 32
 _INT64_BITS: Final = 64
 _MAX_INT32: Final = 2**31 - 1
 _MIN_INT64: Final = -(2**63)
 _MAX_INT64: Final = 2**63 - 1
-# One less than fits, so that its distance from a base timestamp of -1 fits too.
+# One below the maximum, so that its distance from a base timestamp of -1 also fits.
 MAX_TIMESTAMP_MS: Final = 2**63 - 2
 
 
 class Survey(NamedTuple):
-    """What a validator wants to know about the records of one batch."""
+    """Summary of the records of one batch, for a validator."""
 
     earliest_timestamp_ms: int
-    """Smallest timestamp, records without one left out; -1 if none has one."""
+    """Smallest timestamp of records that have one; -1 if none has one."""
     latest_timestamp_ms: int
     """Largest timestamp; -1 if none has one."""
     first_without_key: int
-    """Index of the first record whose key is null; -1 if all have one."""
+    """Index of the first record with a null key; -1 if all have a key."""
     first_out_of_place: int
-    """Index of the first record whose offset delta is not its index; -1 if all are in place."""
+    """Index of the first record with an offset delta other than its index; -1 if there is none."""
 
 
 def read_rows(
@@ -94,9 +94,9 @@ def read_rows(
 ) -> list[Row]:
     """Read `count` records as rows (*before, offset, timestamp, key, value, headers, *after).
 
-    `row_type` is a tuple class, such as a NamedTuple with those fields; it is filled without a
-    call of its constructor. Every row has the time `append_timestamp_ms`, if that is given.
-    `base_offset` must be so low that no offset leaves 64 bits.
+    `row_type` is a tuple class, such as a NamedTuple with those fields; its constructor is not
+    called. Every row has the time `append_timestamp_ms`, if that is given. `base_offset` must be
+    low enough that no offset exceeds 64 bits.
 
     Raises:
         CorruptBatchError: the bytes are not `count` records.
@@ -113,14 +113,14 @@ def read_rows(
 
 
 def survey_records(data: BytesLike, count: int, base_timestamp_ms: int) -> Survey:
-    """Walk `count` records and say what a validator has to know about them.
+    """Walk `count` records and return the summary that a validator needs.
 
     Raises:
         CorruptBatchError: the bytes are not `count` records.
     """
     earliest_ms = latest_ms = _NO_TIMESTAMP
     without_key = out_of_place = -1
-    # To copy what is large, and then its values, would hold up all other threads.
+    # Copying a large section, and then its values, would block all other threads.
     is_large = len(data) >= _LARGE_SECTION_BYTES
     section = cast(bytes, memoryview(data)) if is_large else bytes(data)
     fields = iterate_fields(section, count, 0, base_timestamp_ms)
@@ -147,12 +147,12 @@ def read_plain_batch(
     before_max_ms: int,
     after_max_ms: int,
 ) -> BatchHeader | None:
-    """Return the header of a batch that is all that a producer's must be; None for a closer look.
+    """Return the header of a plain, valid batch of a producer; None if it needs a closer look.
 
-    That is: whole, alone, of `most_bytes` at most, with the right checksum; not compressed, no
-    marker, stamped by its producer, with records that count from 0 without gaps and, if asked for,
-    have keys, are not older or newer than the limits say (neither is negative), and whose latest
-    time is the one in the header.
+    Such a batch is complete, alone, of at most `most_bytes`, with a correct checksum. It is not
+    compressed, not a marker, and has timestamps of its producer. Its records have offset deltas
+    from 0 without gaps and, with `needs_key`, keys. With `times_matter`, their timestamps are
+    within the limits (neither is negative), and the largest one equals that in the header.
     """
     if not BATCH_HEADER_BYTES <= len(batch) <= most_bytes:
         return None
@@ -194,11 +194,11 @@ def _check_timestamp(timestamp_ms: int) -> None:
 def iterate_fields(
     section: bytes, count: int, base_offset: int, base_timestamp_ms: int
 ) -> Iterator[_Fields]:
-    """Read `count` records, one at a time: a validator must not hold them all.
+    """Yield `count` records one at a time, because a validator must not hold them all.
 
-    Varints of one and two bytes are read inline: a call for each would cost as much again as all
-    the rest (benchmarks/micro/test_records.py). Slices may run past the end unnoticed, but then
-    the record does not end where its length says, or the section not where the last record does.
+    Varints of one and two bytes are read inline: a call for each would double the total cost
+    (benchmarks/micro/test_records.py). A slice may run past the end unnoticed, but then the end of
+    the record differs from its length, or the end of the section from that of the last record.
     """
     if count * MIN_RECORD_BYTES > len(section):
         raise CorruptBatchError(f"{len(section)} bytes cannot hold {count} records")
@@ -216,7 +216,7 @@ def iterate_fields(
                 raise CorruptBatchError(f"negative record length {-(number >> 1) - 1}")
             record_end = position + (number >> 1)
 
-            # Attributes, which no version uses, then the timestamp delta.
+            # The attributes, which are unused in all versions, then the timestamp delta.
             position += 2
             number = section[position - 1]
             if number > 0x7F:
@@ -287,7 +287,7 @@ def _read_headers(section: bytes, position: int) -> tuple[Headers, int]:
         if key_bytes < 0:
             raise CorruptBatchError(f"negative length of a header's key {key_bytes}")
         position = start + key_bytes
-        # Kafka's readers replace what is not UTF-8 too, rather than losing the record.
+        # Like Kafka's readers, replace invalid UTF-8 instead of losing the record.
         key = bytes(section[start:position]).decode(errors="replace")
         value_bytes, start = _read_length(section, position)
         position = start + max(0, value_bytes)
@@ -321,7 +321,7 @@ def read_varint(section: bytes, position: int, bits: int) -> tuple[int, int]:
 
 
 def encode_varint(value: int) -> bytes:
-    """The zig-zag varint of `value`, which must fit 64 bits."""
+    """Return the zig-zag varint of `value`, which must fit 64 bits."""
     number = value << 1 ^ value >> 63
     encoded = bytearray()
     while number > 0x7F:
@@ -331,14 +331,15 @@ def encode_varint(value: int) -> bytes:
     return bytes(encoded)
 
 
-# Nearly all lengths and deltas of a batch are below; a lookup is 20 times faster than the loop.
+# Nearly all lengths and deltas of a batch are in this range; a lookup is 20 times faster than the
+# loop.
 _VARINTS: Final = [encode_varint(value) for value in range(4096)]
 _VARINTS_END: Final = len(_VARINTS)
 _NULL: Final = encode_varint(-1)
 
 
 class RecordBuffer:
-    """Records in their wire form, behind `reserved_bytes` zeros that leave room for a header."""
+    """Encoded records, behind `reserved_bytes` zeros that leave space for a header."""
 
     __slots__ = (
         "_bytes",
@@ -359,7 +360,7 @@ class RecordBuffer:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes so far, those reserved included."""
+        """Number of bytes so far, including the reserved ones."""
         return len(self._bytes)
 
     def append(
@@ -371,11 +372,12 @@ class RecordBuffer:
     ) -> int:
         """Add a record and return its offset delta.
 
-        Returns -1, and adds nothing, when the buffer would exceed its limit by it; the first
-        record is always taken.
+        Returns -1, and adds nothing, if the buffer would exceed its limit. The first record is
+        always accepted.
 
         Raises:
-            EncodeError: the timestamp is below -1 (none) or too large, or no buffer can hold more.
+            EncodeError: the timestamp is below -1 (none) or too large, or the buffer would exceed
+                2^31 - 1 bytes.
         """
         if not _NO_TIMESTAMP <= timestamp_ms <= MAX_TIMESTAMP_MS:
             raise EncodeError(f"timestamp {timestamp_ms} is not within -1..{MAX_TIMESTAMP_MS}")
@@ -398,7 +400,7 @@ class RecordBuffer:
             size = len(value)
             value_length = _VARINTS[size] if size < _VARINTS_END else encode_varint(size)
 
-        # One join, because it sizes the record and copies it at once.
+        # A single join computes the size of the record and copies it in one step.
         body = b"".join(
             (
                 b"\0",
@@ -430,11 +432,11 @@ class RecordBuffer:
         return count
 
     def to_bytearray(self) -> bytearray:
-        """A copy of everything, the reserved bytes in front."""
+        """Return a copy of all bytes, including the reserved ones."""
         return bytearray(self._bytes)
 
     def records(self) -> bytes:
-        """A copy of the records alone."""
+        """Return a copy of the records alone."""
         return bytes(memoryview(self._bytes)[self._reserved_bytes :])
 
 

@@ -1,7 +1,7 @@
-"""Decision: the records inside a batch, decompressed and taken apart.
+"""Decision: decompress a batch and read its records.
 
-Invariant: whatever the bytes, the outcome is the whole batch's records or CorruptBatchError; the
-work and the memory are bounded by the size of the batch and by `max_bytes`.
+Invariant: for any input, the result is all records of the batch or CorruptBatchError. Time and
+memory are bounded by the size of the batch and by `max_bytes`.
 """
 
 from typing import NamedTuple
@@ -31,10 +31,10 @@ class Record(NamedTuple):
 def read_records(batch: BytesLike, *, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> list[Record]:
     """Read every record of `batch`, which begins at the view's start; compacted ones are absent.
 
-    The checksum is not looked at; `crc_matches` does that.
+    The checksum is not checked; use `crc_matches`.
 
     Raises:
-        CorruptBatchError: damaged, or larger than `max_bytes` when decompressed.
+        CorruptBatchError: the batch is damaged, or larger than `max_bytes` when decompressed.
     """
     return read_records_as(Record, batch, max_bytes=max_bytes)
 
@@ -49,11 +49,11 @@ def read_records_as(
     section: BytesLike | None = None,
     max_bytes: int = MAX_DECOMPRESSED_BYTES,
 ) -> list[Row]:
-    """Read every record of `batch` straight into a tuple class of the caller.
+    """Read every record of `batch` directly into a tuple class of the caller.
 
-    Each row is (*before, offset, timestamp_ms, key, value, headers, *after), and `row_type` a
-    NamedTuple with those fields (or `tuple`): one allocation per record, no constructor call.
-    `header` saves reading it again, `section` decompressing the records again.
+    Each row is (*before, offset, timestamp_ms, key, value, headers, *after), and `row_type` is a
+    NamedTuple with those fields (or `tuple`): one allocation per record, no constructor call. A
+    caller that has the `header` or the decompressed `section` can pass them to save time.
 
     Raises:
         CorruptBatchError: as `read_records`.
@@ -73,10 +73,11 @@ def read_records_as(
 
 
 def record_section(batch: BytesLike, header: BatchHeader, max_bytes: int) -> BytesLike:
-    """The bytes of `batch` behind its header, decompressed.
+    """Return the bytes of `batch` behind its header, decompressed.
 
     Raises:
-        CorruptBatchError: cut short, damaged, or larger than `max_bytes` when decompressed.
+        CorruptBatchError: the batch is truncated, damaged, or larger than `max_bytes` when
+            decompressed.
     """
     if len(batch) < header.size_bytes:
         raise CorruptBatchError(f"a batch of {header.size_bytes} bytes is cut at {len(batch)}")

@@ -1,7 +1,8 @@
-"""Decision: why a produced batch is refused, once it is known that it is.
+"""Decision: the reason for refusing a produced batch, once it is known to be invalid.
 
-The way of a good batch (`records_validate`) asks only whether anything is wrong. What it is, is
-found here, in the order of Kafka's own checks, so that a batch with two faults gets Kafka's code.
+The fast path (`records_validate`) only detects that a batch is invalid. This module finds the
+reason, in the order of Kafka's checks, so that a batch with two faults gets the same code as in
+Kafka.
 
 Source: ProduceRequest.validateRecords, ByteBufferLogInputStream, UnifiedLog.
 analyzeAndValidateRecords and LogValidator of Kafka 3.9; KIP-467 for errors per record.
@@ -24,7 +25,7 @@ from kafkawire.records_header import (
 from kafkawire.records_read import Record
 from kafkawire.records_scanner import Survey
 
-# As Kafka's log reader: no batch of any format is smaller, no format has another number.
+# As in Kafka's log reader: the smallest batch of any format, and the highest format number.
 _MIN_LENGTH: Final = 14
 _MAGIC_POSITION: Final = 16
 _FRAME: Final = Struct(">qi")
@@ -34,14 +35,14 @@ _NO_KEY: Final = "no key, which a compacted topic needs"
 
 
 class RecordError(NamedTuple):
-    """Why one record was refused, for the list in a produce response."""
+    """Reason for refusing one record, for the list in a produce response."""
 
     batch_index: int
     message: str
 
 
 class RecordsRejectedError(ApiError):
-    """Single records of a batch are at fault, the first hundred of them in `record_errors`."""
+    """Single records of a batch are invalid; `record_errors` has the first hundred of them."""
 
     def __init__(self, code: ErrorCode, record_errors: list[RecordError]) -> None:
         first = record_errors[0]
@@ -50,25 +51,25 @@ class RecordsRejectedError(ApiError):
 
 
 class RecordRules(NamedTuple):
-    """What a topic asks of each record; times are inclusive, None if the broker sets them."""
+    """Rules of a topic for each record; times are inclusive, None if the broker sets them."""
 
     needs_key: bool
     times_ms: tuple[int, int] | None
 
     def may_have_time(self, timestamp_ms: int) -> bool:
-        """Whether a record with this time, -1 for none, may enter the topic."""
+        """Whether the topic accepts a record with this timestamp; -1 means none."""
         if self.times_ms is None or timestamp_ms == NO_TIMESTAMP:
             return True
         oldest_ms, newest_ms = self.times_ms
         return oldest_ms <= timestamp_ms <= newest_ms
 
     def refuse_time(self, timestamp_ms: int) -> str:
-        """Say that `may_have_time` is false."""
+        """Return the error text for a timestamp that `may_have_time` rejects."""
         return f"timestamp {timestamp_ms} is not within {self.times_ms}"
 
 
 def refuse_frame(batch: memoryview, max_batch_bytes: int) -> NoReturn:
-    """Raise why `batch` is not one whole batch of format v2 and a legal size."""
+    """Raise the reason why `batch` is not a single, complete batch of format v2 and legal size."""
     size = _size_at(batch, 0)
     if size is None:
         raise _invalid(f"{len(batch)} bytes hold no whole batch")
@@ -90,7 +91,7 @@ def refuse_frame(batch: memoryview, max_batch_bytes: int) -> NoReturn:
 
 
 def _size_at(batch: memoryview, position: int) -> int | None:
-    """Size of the batch at `position`, None if it is not all there; raises if there is none."""
+    """Return the size of the batch at `position`, None if it is incomplete; raise if invalid."""
     remaining = len(batch) - position
     if remaining < LOG_OVERHEAD_BYTES:
         return None
@@ -107,7 +108,7 @@ def _size_at(batch: memoryview, position: int) -> int | None:
 
 
 def refuse_header(header: BatchHeader) -> NoReturn:
-    """Raise why `header`, of a batch whose checksum is right, is not a client's."""
+    """Raise the reason why a client may not send `header`; the batch's checksum is correct."""
     codec = header.attributes & CODEC_MASK
     if codec not in _CODECS:
         raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"unknown codec {codec}")
@@ -128,9 +129,9 @@ def refuse_header(header: BatchHeader) -> NoReturn:
 
 
 def refuse_survey(survey: Survey, rules: RecordRules) -> NoReturn:
-    """Raise what `survey` alone tells of a batch that breaks `rules`: at most one record's fault.
+    """Raise the fault of a batch that breaks `rules`, found from `survey` alone.
 
-    For batches of so many records that to look at each again would take too much memory.
+    It names at most one record. This is for batches with too many records for a list of faults.
     """
     for timestamp_ms in (survey.earliest_timestamp_ms, survey.latest_timestamp_ms):
         if not rules.may_have_time(timestamp_ms):
@@ -144,9 +145,9 @@ def refuse_survey(survey: Survey, rules: RecordRules) -> NoReturn:
 
 
 def refuse_records(records: Iterable[Record], rules: RecordRules) -> NoReturn:
-    """Raise why some of `records`, whose offsets count from 0, break `rules`.
+    """Raise the faults of `records`, which break `rules`; their offsets count from 0.
 
-    As in Kafka, one wrong time makes the whole refusal INVALID_TIMESTAMP.
+    As in Kafka, a single wrong timestamp makes the whole refusal INVALID_TIMESTAMP.
     """
     code = ErrorCode.INVALID_RECORD
     found: list[RecordError] = []

@@ -1,8 +1,8 @@
-"""Composition: the record loops, compiled where that is possible.
+"""Composition: the loops over records, compiled if possible.
 
-The compiled twin is built at install time where a C compiler is present; without it, or with the
-environment variable OTTLA_PURE_PYTHON=1, the loops are those of `records_loops`. Nothing but speed
-differs (tests/property/kafkawire/test_records_twins.py).
+The compiled twin is built at install time if a C compiler is available. The fallback without it, or
+with the environment variable OTTLA_PURE_PYTHON=1, is `records_loops`. Only the speed differs
+(tests/property/kafkawire/test_records_twins.py).
 """
 
 from typing import TYPE_CHECKING
@@ -23,7 +23,7 @@ else:
     try:
         from kafkawire import _records
 
-        # An editable install keeps its compiled module when the sources move on.
+        # An editable install keeps its compiled module when the sources change.
         if _records.INTERFACE_VERSION != INTERFACE_VERSION:
             raise ImportError("the compiled record scanner is of another version")
         from kafkawire._records import (

@@ -1,16 +1,16 @@
-"""Decision: may this batch, as a client sent it, enter a log?
+"""Decision: validation of a batch that a client has sent.
 
-Every refusal carries the code that Kafka gives (`records_refusal`). Where Kafka has no proper code,
-or lets damage pass, we refuse:
+Every refusal has the same code as in Kafka (`records_refusal`). If Kafka has no proper code, or
+accepts damage, Ottla differs:
 
 - an unknown codec is UNSUPPORTED_COMPRESSION_TYPE and undecodable compressed data INVALID_RECORD;
   Kafka reports both as UNKNOWN_SERVER_ERROR,
-- bytes behind the batch are refused; Kafka cuts them off when they are less than a batch,
-- a record whose parts do not fill its length is refused; Kafka looks only in batches that are
-  not compressed,
-- a batch of type log-append-time is refused always; Kafka misses one combination,
-- records whose offset deltas are not 0, 1, 2, ... are refused; Kafka renumbers them in
-  compressed batches, and stores them as they are in others.
+- bytes behind the batch are refused; Kafka drops them if they are less than a batch,
+- a record with parts that do not fill its length is refused; Kafka checks only uncompressed
+  batches,
+- a batch of type log-append-time is always refused; Kafka misses one combination,
+- records with offset deltas other than 0, 1, 2, ... are refused; Kafka renumbers them in
+  compressed batches, and stores them unchanged in others.
 """
 
 from functools import partial
@@ -51,37 +51,37 @@ from kafkawire.records_scanner import (
 )
 
 _LAST_CODEC: Final = int(max(Codec))
-# Larger batches are refused without a list of the records at fault: a few MB that were compressed
-# may hold millions of them.
+# Batches with more records are refused without a list of the invalid ones: a few MB of compressed
+# data may hold millions of records.
 _EXPLAINED_RECORDS_LIMIT: Final = 10_000
 _CREATE_TIME: Final = TimestampType.CREATE_TIME
 _NOT_A_CLIENTS: Final = CONTROL_BIT | LOG_APPEND_TIME_BIT
 
-# How many bytes are decompressed in the time in which one record is looked at.
+# Number of bytes that are decompressed in the time of checking one record.
 RECORD_COST_BYTES: Final = 16 if HAS_COMPILED_SCANNER else 1024
 
 
-# A codec's parts may be as short as three bytes, and hold nothing.
+# The blocks of a codec may be as short as three bytes, and empty.
 _PACKED_COST: Final = 16
-# Few codecs reach it, and only with data that says next to nothing.
+# Few codecs reach this ratio, and only with data of almost no content.
 _LIKELY_RATIO: Final = 1024
 
 
 class BudgetSpentError(Exception):
-    """To look at the batch takes longer than its caller can wait; it is neither good nor bad."""
+    """The validation exceeds the caller's budget; the batch may be valid or not."""
 
     def __init__(self, cost_bytes: int = MAX_DECOMPRESSED_BYTES) -> None:
         super().__init__()
         self.cost_bytes = cost_bytes
-        """The cost of the batch; for a compressed one, the largest cost that a batch may have."""
+        """Cost of the batch; for a compressed one, the maximum cost of any batch."""
 
 
 class Budget:
-    """How much work may be spent on looking at batches, in bytes decompressed.
+    """The limit on the work of validating batches, in decompressed bytes.
 
-    If that stands for time, a record costs `record_bytes` besides, and what is compressed may
-    consist of so many parts that to count them takes longer than to read them. A plain batch that
-    compiled code reads costs nothing.
+    As a measure of time, each record costs another `record_bytes`. The blocks of compressed data
+    cost something too, because counting them may take longer than reading them. A plain batch costs
+    nothing with the compiled loops.
     """
 
     __slots__ = ("left_bytes", "record_bytes")
@@ -91,11 +91,11 @@ class Budget:
         self.record_bytes = record_bytes
 
     def section(self, batch: memoryview, header: BatchHeader) -> BytesLike:
-        """Return the records of `batch`, decompressed, and pay for looking at them.
+        """Return the records of `batch`, decompressed, and deduct their cost.
 
         Raises:
-            BudgetSpentError: they cost more than is left; then nothing is left.
-            CorruptBatchError: as `record_section`.
+            BudgetSpentError: they cost more than is left; the budget is then empty.
+            CorruptBatchError: as for `record_section`.
         """
         left_bytes = max(0, self.left_bytes)
         packed_bytes = 0 if header.codec is Codec.NONE else len(batch)
@@ -114,10 +114,11 @@ class Budget:
             self.left_bytes = left_bytes - MAX_DECOMPRESSED_BYTES
             raise
         except CorruptBatchError:
-            # How far it came is not known; the other batches must not pay more than is likely.
+            # The progress before the error is unknown. Deduct no more than the likely cost, in
+            # favour of the other batches.
             self.left_bytes = left_bytes - min(limit_bytes, len(batch) * _LIKELY_RATIO)
             raise
-        # A count that the bytes cannot hold costs nothing: no record is looked at.
+        # A count that the bytes cannot hold costs nothing: no record is read.
         cost_bytes = min(header.record_count, len(section) // MIN_RECORD_BYTES) * self.record_bytes
         if packed_bytes:
             cost_bytes += len(section)
@@ -128,10 +129,10 @@ class Budget:
 
 
 class Validate(Protocol):
-    """Checks a batch that arrives at `now_ms`, and returns its header."""
+    """A function that checks a batch that arrives at `now_ms`, and returns its header."""
 
     def __call__(self, batch: memoryview, now_ms: int, budget: Budget | None = None) -> BatchHeader:
-        """Raise as `validate_produced`."""
+        """Raise the same errors as `validate_produced`."""
 
 
 def validate_produced(
@@ -145,15 +146,15 @@ def validate_produced(
     timestamp_after_max_ms: int,
     budget: Budget | None = None,
 ) -> BatchHeader:
-    """Check that `batch` is exactly one batch that the topic takes, and return its header.
+    """Check that `batch` is exactly one batch that the topic accepts, and return its header.
 
-    `timestamp_type` is the topic's. As in Kafka, every record is looked at, and a wrong maximum
+    `timestamp_type` is the topic's. As in Kafka, every record is checked, and a wrong maximum
     timestamp in the header is corrected in place (so `batch` must be writable).
 
     Raises:
         ApiError: the batch is refused, with the code for the client; RecordsRejectedError names
-            the records, if single ones are at fault.
-        BudgetSpentError: `budget` is not enough to tell.
+            the records, if single ones are invalid.
+        BudgetSpentError: `budget` is not sufficient to decide.
     """
     header = _read_frame(batch, max_batch_bytes)
     oldest_ms = now_ms - timestamp_before_max_ms
@@ -238,7 +239,7 @@ def _check_records(
             section = budget.section(batch, header)
         survey = survey_records(section, header.record_count, header.base_timestamp_ms)
     except CorruptBatchError as error:
-        # Not CORRUPT_MESSAGE: the checksum is right, so sending the batch again would not help.
+        # Not CORRUPT_MESSAGE: the checksum is correct, so a retry would not help.
         raise ApiError(ErrorCode.INVALID_RECORD, str(error)) from error
     earliest_ms, latest_ms, first_without_key, first_out_of_place = survey
     needs_key, times_ms = rules
@@ -261,7 +262,7 @@ def _check_records(
 
 
 def _read_deltas(section: BytesLike, header: BatchHeader) -> list[Record]:
-    """The records with offsets that count from 0."""
+    """Return the records, with offsets that count from 0."""
     return read_rows(
         section, header.record_count, 0, header.base_timestamp_ms, None, Record, (), ()
     )

@@ -1,7 +1,7 @@
-"""Decision: reads and writes messages, and is where a message file finds how to declare them.
+"""Decision: read and write messages; message files import the tools of a declaration from here.
 
-`decode` and `encode` are inverse for every declared message and version. The functions that do the
-work are compiled when a (message, version) is first used, in a few milliseconds, and kept.
+`decode` and `encode` are inverse for every declared message and version. The reader and writer of a
+(message, version) are compiled on first use, in a few milliseconds, and cached.
 """
 
 import struct as _struct
@@ -69,7 +69,7 @@ M = TypeVar("M")
 
 UNLIMITED_ITEMS: Final = sys.maxsize
 
-# Caches of pure functions, by class and version; two steps, because a tuple as key costs more.
+# Caches of pure functions, by class, then version: a tuple as key would cost more.
 _readers: Final[dict[type, dict[int, Reader]]] = {}
 _writers: Final[dict[type, dict[int, Writer]]] = {}
 
@@ -80,15 +80,15 @@ _MISFIT: Final = (_struct.error, AttributeError, OverflowError, TypeError, Value
 def decode(
     message_type: type[M], data: Buffer, version: int, max_items: int = UNLIMITED_ITEMS
 ) -> M:
-    """Return the message that `data` holds, all of it.
+    """Return the message in `data`, which must contain nothing else.
 
     Arrays become lists, `bytes` are copied, `records` are memoryviews of `data`. Unknown tagged
-    fields are skipped. Costs memory in proportion to `data`, whatever lengths it announces; that
-    is up to 200 times its size where arrays hold little, unless `max_items` limits how many
-    elements all of them have together.
+    fields are skipped. Memory is proportional to the size of `data`, regardless of the lengths in
+    it: up to 200 times the size for arrays of small elements, unless `max_items` limits the number
+    of elements of all arrays together.
 
     Raises:
-        TrailingBytesError: something follows the message.
+        TrailingBytesError: bytes follow the message.
         DecodeError: `data` is not such a message in this version; close the connection.
     """
     try:
@@ -96,7 +96,7 @@ def decode(
     except KeyError:
         read = _new_reader(message_type, version)
     try:
-        # Not cast(), which is a call: this runs for each request.
+        # Without cast(), which is a call: this runs for each request.
         return read(data, max_items)  # type: ignore[return-value]
     except TrailingBytesError as error:
         title = f"{message_type.__name__} v{version}"
@@ -111,8 +111,8 @@ def encode(message: object, version: int) -> bytes:
     """Return the bytes of `message` in this version.
 
     Raises:
-        EncodeError: a value does not fit its field, or stands in a field that this version does
-            not have and that must not be lost; or the version is not declared.
+        EncodeError: a value does not fit its field; or it belongs to a field that this version
+            lacks, and must not be lost; or the version is not declared.
     """
     out = bytearray()
     _write(out, message, version, None)
@@ -120,14 +120,14 @@ def encode(message: object, version: int) -> bytes:
 
 
 def encode_into(out: bytearray, message: object, version: int) -> None:
-    """Append what `encode` returns to `out`; leaves `out` as it was when it raises."""
+    """Append the result of `encode` to `out`; on an error, `out` is unchanged."""
     _write(out, message, version, None)
 
 
 def encode_parts(message: object, version: int, head: bytearray | None = None) -> Parts:
-    """Like `encode`, in pieces: `records` values are handed through uncopied.
+    """Like `encode`, but in pieces: `records` values are passed through uncopied.
 
-    The first piece is `head`, when given, with the start of the message appended to it.
+    The first piece is `head`, if given, with the start of the message appended to it.
     """
     parts: Parts = []
     tail = _write(bytearray() if head is None else head, message, version, parts)
@@ -144,12 +144,12 @@ def versions_of(message_type: type) -> tuple[int, int]:
 
 
 def flexible_from(message_type: type) -> int | None:
-    """Return the first flexible version of a message, or None when there is none."""
+    """Return the first flexible version of a message, or None without one."""
     return layout_of(message_type).flexible
 
 
 def source_of(message_type: type, version: int) -> str:
-    """Return the generated source of reader and writer, for people who want to see what runs."""
+    """Return the generated source of reader and writer, for inspection."""
     layout = layout_of(message_type)
     return reader_source(layout, version) + "\n\n" + writer_source(layout, version)
 

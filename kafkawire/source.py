@@ -1,7 +1,7 @@
-"""Decision: what the two compilers share, Python source that is written line by line.
+"""Decision: Python source that is generated line by line, shared by the two compilers.
 
-The generated functions refer to constants (classes, `struct` methods, helpers) by name; `namespace`
-is where those names are looked up when the function runs.
+The generated functions refer to constants (classes, `struct` methods, helpers) by name, and find
+them in `namespace` at run time.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ LENGTH_CODE: Final = {Kind.STRING: "h", Kind.BYTES: "i", Kind.RECORDS: "i", Kind
 
 
 class Source:
-    """Lines of source at a depth of indentation, and fresh names."""
+    """Generated lines at the current indentation, and unique names."""
 
     def __init__(self, helpers: Mapping[str, object]) -> None:
         self.namespace: dict[str, object] = dict(helpers)
@@ -32,24 +32,24 @@ class Source:
         return self.namespace[function]
 
     def emit(self, line: str) -> None:
-        """Add a line at the present depth."""
+        """Add a line at the current depth."""
         self._lines.append("    " * self._depth + line)
 
     def open(self, line: str) -> None:
-        """Emit a line that ends with a colon; what follows is inside."""
+        """Emit a line that ends with a colon; later lines are inside its block."""
         self.emit(line)
         self._depth += 1
 
     def close(self, levels: int = 1) -> None:
-        """End as many blocks that `open` began."""
+        """End `levels` blocks that `open` began."""
         self._depth -= levels
 
     def name(self, prefix: str) -> str:
-        """Return a variable name that nothing else uses."""
+        """Return a unique variable name."""
         self._names += 1
         return f"{prefix}{self._names}"
 
     def constant(self, name: str, value: object) -> str:
-        """Make `value` known to the source under `name`, and return the name."""
+        """Make `value` available to the source under `name`, and return the name."""
         self.namespace[name] = value
         return name

@@ -1,13 +1,13 @@
-"""Decision: whether a controller's LeaderAndIsr or UpdateMetadata names all there is (KIP-866)."""
+"""Decision: whether a controller's LeaderAndIsr or UpdateMetadata is a full update (KIP-866)."""
 
 from enum import IntEnum
 
 
 class UpdateType(IntEnum):
-    """The `type` of such a request."""
+    """The `type` field of such a request."""
 
     UNKNOWN = 0
-    """Of a LeaderAndIsr: the first after a registration names all, the others do not. Of an
-    UpdateMetadata: it names all, or what has changed since another did."""
+    """A LeaderAndIsr without a type is full if it is the first one after a registration, and
+    incremental otherwise. An UpdateMetadata without a type may be either."""
     INCREMENTAL = 1
     FULL = 2

@@ -1,12 +1,13 @@
-"""Decision: turns a declaration into the source of a function that writes it, and compiles that.
+"""Decision: generate the source of a function that writes a declared message, and compile it.
 
-The mirror image of `reader`: one straight function per (message, version), runs of fixed-size
-fields packed in one call, compact lengths below 128 and empty tagged sections as part of such a
-run. `print(writer_source(layout, version))` shows what runs.
+This mirrors `reader`: there is one straight-line function per (message, version). Runs of
+fixed-size fields are packed in one call, together with compact lengths below 128 and empty tagged
+sections. `print(writer_source(layout, version))` shows the code.
 
 A writer is called as `write(out, message, parts)`. It appends to `out` and returns the bytearray
-that holds the end of the message. With `parts` None that is `out`; else each non-empty `records`
-value is not copied but put into `parts`, after the bytes before it, and a new bytearray follows.
+that holds the end of the message. If `parts` is None, that is `out`. Otherwise each non-empty
+`records` value is appended to `parts` uncopied, after the bytes before it, and a new bytearray
+follows.
 """
 
 from collections.abc import Callable
@@ -25,7 +26,7 @@ Writer: TypeAlias = Callable[[bytearray, object, Parts | None], bytearray]
 
 
 def absent(field: str, version: int) -> EncodeError:
-    """A field has a value that this version cannot carry and that must not be lost."""
+    """Return the error for a value that this version cannot carry and that must not be lost."""
     return EncodeError(f"{field} is set, but version {version} does not have it")
 
 
@@ -50,7 +51,7 @@ def writer_source(layout: Layout, version: int) -> str:
 
 
 class _WriterSource(Source):
-    """Writes one writer. `_run` holds what is due: (expression, code), or (None, "x") for a 0."""
+    """Generator of one writer; `_run` holds pending (expression, code), or (None, "x") for a 0."""
 
     def __init__(self, layout: Layout, version: int) -> None:
         super().__init__(_HELPERS)
@@ -91,7 +92,7 @@ class _WriterSource(Source):
         if each.wire.kind is Kind.UUID:
             return f"{place} != ZERO_UUID"
         if each.wire.kind is Kind.STRUCT:
-            # Hardly ever set, so that the shared default itself is what is found.
+            # Such a field is rarely set, so that its value is nearly always the shared default.
             default = self.constant(f"{layout.type.__name__}_{each.name}", each.default)
             return f"{place} is not {default} and {place} != {default}"
         return f"{place} != {each.default!r}"
@@ -149,7 +150,7 @@ class _WriterSource(Source):
         self.close()
 
     def _bytes(self, wire: WireType[object], place: str, nullable: bool) -> None:
-        """Write a string, bytes or records, the length first."""
+        """Write a string, bytes or records, with the length first."""
         value, length = self.name("v"), self.name("n")
         self.emit(f"{value} = {place}")
         if nullable:

@@ -1,6 +1,6 @@
-"""What a daemon may run as compiled code: which modules, and when they are taken.
+"""Compiled modules for daemons, and the rules for using them.
 
-`modules` names them and tells the state of their sources; `setup.py` compiles them by it. `finder`
-lets a process import what was compiled. Nobody else knows: whatever does not call `finder.enable`
-imports the sources, as tests do that count lines (docs/adr/0043-hot-modules-are-compiled.md).
+`modules` lists them and computes the state of their sources; `setup.py` compiles them. `finder`
+lets a process import the binaries. Only a process that calls `finder.enable` does; all others, such
+as tests that count lines, import the sources (docs/adr/0043-hot-modules-are-compiled.md).
 """

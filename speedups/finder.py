@@ -1,4 +1,4 @@
-"""Lets a process import the compiled modules, if they are those of its sources. Kind: edge."""
+"""The import of compiled modules, if they match the process's sources. Kind: edge."""
 
 import os
 import sys
@@ -14,7 +14,7 @@ _HERE = Path(__file__).resolve().parent
 
 
 class Finder:
-    """Finds the modules in `files`, by full name."""
+    """A finder of the modules in `files`, by full name."""
 
     def __init__(self, files: Mapping[str, Path]) -> None:
         self._files = files
@@ -22,9 +22,9 @@ class Finder:
     def find_spec(
         self, name: str, _path: Sequence[str] | None = None, _target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Tell how to load a compiled module; None for any other, and for one that is gone.
+        """Return the spec of a compiled module; None for any other, or if its file has gone.
 
-        A daemon imports some when they are needed first, and may have been built again since.
+        A daemon imports some modules late, and a new build may have removed the files by then.
         """
         file = self._files.get(name)
         if file is None or not file.exists():
@@ -36,9 +36,9 @@ class Finder:
 def enable() -> bool:
     """Import the compiled modules from now on; return whether that was possible.
 
-    Not so when they were not built, or from other sources, when `OTTLA_PURE_PYTHON` forbids it,
-    when one of them was imported already, or when somebody traces this process: a debugger, and
-    whoever counts lines, sees nothing of what is compiled.
+    It is not possible if they were not built, or from other sources; if `OTTLA_PURE_PYTHON` forbids
+    it; if one of them was imported already; or if this process is traced, because debuggers and
+    coverage tools see nothing of compiled code.
     """
     if os.environ.get("OTTLA_PURE_PYTHON", "0") not in ("", "0") or sys.gettrace() is not None:
         return False
@@ -55,14 +55,15 @@ def is_enabled() -> bool:
 
 
 def are_built() -> bool:
-    """Whether a daemon that is started now would run compiled modules."""
+    """Whether a newly started daemon would run compiled modules."""
     return built_files(_HERE) is not None
 
 
 def built_files(here: Path) -> dict[str, Path] | None:
-    """Return what was built of the sources as they are, in this package at `here`, by module.
+    """Return the binaries of the current sources, in this package at `here`, by module.
 
-    None if anything is missing: the modules of a group know each other's insides.
+    The result is None if any is missing, because the modules of a group depend on each other's
+    internals.
     """
     suffix, state = EXTENSION_SUFFIXES[0], sources_state(here.parent)
     files: dict[str, Path] = {}

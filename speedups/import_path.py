@@ -1,7 +1,7 @@
-"""Has daemons import our packages, not a user's of the same names. Kind: edge.
+"""Precedence of our packages over a user's packages of the same names. Kind: edge.
 
-Some of our packages have names that anybody's project may have: `storage`, `broker`, `analytics`.
-A project in PYTHONPATH stands before what is installed.
+Some of our packages have names that other projects may have too: `storage`, `broker`, `analytics`.
+A project in PYTHONPATH precedes the installed packages.
 """
 
 import os
@@ -13,30 +13,30 @@ ROOT = str(Path(__file__).resolve().parents[1])
 
 
 def prefer_our_packages() -> None:
-    """Find our packages first, here and in the Pythons that this process starts."""
+    """Find our packages first, in this process and in the Python processes that it starts."""
     inherited = [each for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
     if inherited:
         others = [each for each in inherited if each != ROOT]
         os.environ["PYTHONPATH"] = os.pathsep.join([ROOT, *others])
-    # The interpreter has made its own path absolute, and with `-m` begins with the directory that
-    # it was started in.
+    # The interpreter has made its path absolute. With `-m`, the path begins with the directory in
+    # which it was started.
     started_in = [] if sys.flags.safe_path else [""]
     sys.path[:] = ordered(sys.path, _absolute([*inherited, *started_in]), ROOT)
 
 
 def _absolute(directories: Sequence[str]) -> list[str]:
     try:
-        # As the interpreter does it, which follows no link.
+        # As in the interpreter, without following links.
         return [os.path.abspath(each) for each in directories]  # noqa: PTH100
     except FileNotFoundError:
-        # The working directory was removed: nothing is found there.
+        # The working directory was removed, so imports cannot find anything there.
         return [each for each in directories if Path(each).is_absolute()]
 
 
 def ordered(path: Sequence[str], projects: Sequence[str], root: str) -> list[str]:
-    """Return `path` with the directories of projects at its end, behind `root`.
+    """Return `path` with the directories of projects moved to the end, behind `root`.
 
-    A checkout that is among them stays where it is: it may stand in for an installed one.
+    A checkout of Ottla among them keeps its place, because it may replace an installed one.
     """
     theirs = [each for each in path if each in projects and each != root]
     ours = [each for each in path if each not in theirs]

@@ -1,6 +1,6 @@
-"""The modules that are compiled, and what the compiled ones were made of. Kind: edge.
+"""The list of compiled modules, and the state of the sources they were built from. Kind: edge.
 
-Imports nothing of ours: `setup.py` runs this file by itself.
+This file imports nothing from Ottla, because `setup.py` runs it on its own.
 """
 
 import zlib
@@ -48,7 +48,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
         "replication.replica_manager",
     ),
 }
-"""By package; what requests to produce and to fetch run through: each gains by the others."""
+"""By package: the modules on the path of Produce and Fetch requests; each speeds up the others."""
 READ: Final = ("broker", "kafkawire", "storage")
 """The compiler takes constants and types from all of these."""
 
@@ -59,17 +59,17 @@ def module_names(group: str) -> list[str]:
 
 
 def folder_name(state: str) -> str:
-    """Return the folder, in this package, for what is imported in place of a source."""
+    """Return the folder, in this package, of the binaries that replace sources."""
     return f"binaries_{state}"
 
 
 def library_name(group: str, state: str) -> str:
-    """Return the module that holds a group's code, made of sources in `state`."""
+    """Return the module that holds a group's code, built from sources in `state`."""
     return f"speedups.{group}_{state}__mypyc"
 
 
 def sources_state(root: Path) -> str:
-    """Return a short word that is another one as soon as any source below `root` is."""
+    """Return a checksum of all sources below `root`, which changes with any of them."""
     state = 0
     for path in _sources(root):
         state = zlib.crc32(path.read_bytes(), state)

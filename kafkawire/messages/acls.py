@@ -10,7 +10,7 @@ LITERAL: Final = 3
 
 @message(versions=(0, 3), flexible=2)
 class DescribeAclsRequest:
-    """Which access control entries match this filter? None matches every name."""
+    """Request for the access control entries that match a filter; None matches every name."""
 
     resource_type_filter: int = field(INT8)
     resource_name_filter: str | None = field(STRING, nullable=0)
@@ -39,7 +39,7 @@ class DescribeAclsResource:
 
 @message(versions=(0, 3), flexible=2)
 class DescribeAclsResponse:
-    """The entries that match, by the resource that they protect."""
+    """The matching entries, by protected resource."""
 
     throttle_time_ms: int = field(INT32)
     error_code: int = field(INT16)
@@ -60,7 +60,7 @@ class AclCreation:
 
 @message(versions=(0, 3), flexible=2)
 class CreateAclsRequest:
-    """Add these entries."""
+    """Request to add entries."""
 
     creations: Sequence[AclCreation] = field(array(AclCreation))
 
@@ -92,7 +92,7 @@ class DeleteAclsFilter:
 
 @message(versions=(0, 3), flexible=2)
 class DeleteAclsRequest:
-    """Remove the entries that match one of these filters."""
+    """Request to remove the entries that match any of the filters."""
 
     filters: Sequence[DeleteAclsFilter] = field(array(DeleteAclsFilter))
 
@@ -119,7 +119,7 @@ class DeleteAclsFilterResult:
 
 @message(versions=(0, 3), flexible=2)
 class DeleteAclsResponse:
-    """The entries that were removed, by filter, in the order of the request."""
+    """The removed entries, by filter, in the order of the request."""
 
     throttle_time_ms: int = field(INT32)
     filter_results: Sequence[DeleteAclsFilterResult] = field(array(DeleteAclsFilterResult))

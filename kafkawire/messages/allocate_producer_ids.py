@@ -1,11 +1,11 @@
-"""Decision: declares AllocateProducerIds, by which a broker takes a block of producer ids."""
+"""Decision: declares AllocateProducerIds, with which a broker reserves a block of producer ids."""
 
 from kafkawire.schema import INT16, INT32, INT64, field, message
 
 
 @message(versions=(0, 0), flexible=0)
 class AllocateProducerIdsRequest:
-    """Give this broker the next block of producer ids."""
+    """Request of a broker for the next block of producer ids."""
 
     broker_id: int = field(INT32)
     broker_epoch: int = field(INT64, default=-1)
@@ -13,7 +13,7 @@ class AllocateProducerIdsRequest:
 
 @message(versions=(0, 0), flexible=0)
 class AllocateProducerIdsResponse:
-    """The block, from its first id on."""
+    """The reserved block of producer ids."""
 
     throttle_time_ms: int = field(INT32)
     error_code: int = field(INT16)

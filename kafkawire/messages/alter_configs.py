@@ -20,7 +20,7 @@ class AlterConfigsResource:
 
 @message(versions=(0, 2), flexible=2)
 class AlterConfigsRequest:
-    """Replace the whole configuration of these resources."""
+    """Request to replace the complete configuration of resources."""
 
     resources: Sequence[AlterConfigsResource] = field(array(AlterConfigsResource))
     validate_only: bool = field(BOOL)
@@ -36,7 +36,7 @@ class AlterConfigsResourceResponse:
 
 @message(versions=(0, 2), flexible=2)
 class AlterConfigsResponse:
-    """What became of each resource."""
+    """The result for each resource."""
 
     throttle_time_ms: int = field(INT32)
     responses: Sequence[AlterConfigsResourceResponse] = field(array(AlterConfigsResourceResponse))

@@ -1,6 +1,6 @@
-"""Decision: declares AlterPartition, by which a leader asks for another in-sync set.
+"""Decision: declares AlterPartition, with which a leader proposes a change of the in-sync set.
 
-Request and response of Kafka both have a TopicData and a PartitionData; here the names say which.
+Kafka's request and response both have a TopicData and a PartitionData; here their names differ.
 """
 
 import uuid
@@ -34,7 +34,7 @@ class RequestTopicData:
 
 @message(versions=(0, 3), flexible=0)
 class AlterPartitionRequest:
-    """Record these in-sync sets, each guarded by the epoch it builds on."""
+    """Request to record in-sync sets, each guarded by the partition epoch it is based on."""
 
     broker_id: int = field(INT32)
     broker_epoch: int = field(INT64, default=-1)
@@ -61,7 +61,7 @@ class ResponseTopicData:
 
 @message(versions=(0, 3), flexible=0)
 class AlterPartitionResponse:
-    """The state that is recorded now."""
+    """The recorded state of each partition."""
 
     throttle_time_ms: int = field(INT32)
     error_code: int = field(INT16)

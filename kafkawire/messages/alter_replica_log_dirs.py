@@ -19,7 +19,7 @@ class AlterReplicaLogDir:
 
 @message(versions=(0, 2), flexible=2)
 class AlterReplicaLogDirsRequest:
-    """Move replicas of this broker to these of its log directories."""
+    """Request to move replicas of this broker to other log directories."""
 
     dirs: Sequence[AlterReplicaLogDir] = field(array(AlterReplicaLogDir))
 
@@ -40,7 +40,7 @@ class AlterReplicaLogDirTopicResult:
 
 @message(versions=(0, 2), flexible=2)
 class AlterReplicaLogDirsResponse:
-    """Which moves have begun; DescribeLogDirs tells how far they are."""
+    """The result of starting each move; DescribeLogDirs reports the progress."""
 
     throttle_time_ms: int = field(INT32)
     results: Sequence[AlterReplicaLogDirTopicResult] = field(array(AlterReplicaLogDirTopicResult))

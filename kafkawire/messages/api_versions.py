@@ -1,4 +1,4 @@
-"""Decision: declares ApiVersions, from which a client learns what it may send."""
+"""Decision: declares ApiVersions, which lists the APIs and versions that a broker serves."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from kafkawire.schema import BOOL, INT16, INT32, INT64, STRING, array, field, me
 
 @message(versions=(0, 4), flexible=3)
 class ApiVersionsRequest:
-    """Which APIs and versions do you serve?"""
+    """Request for the APIs and versions that the broker serves."""
 
     client_software_name: str = field(STRING, since=3, ignorable=True)
     client_software_version: str = field(STRING, since=3, ignorable=True)
@@ -38,8 +38,8 @@ class FinalizedFeatureKey:
 class ApiVersionsResponse:
     """The served range of versions of every API.
 
-    The one response whose header never has tagged fields: a client that asks in a version the
-    broker does not know must be able to read the answer, which comes in version 0.
+    This is the only response whose header never has tagged fields. A client may send a version that
+    the broker does not know, and must be able to read the response, which then has version 0.
     """
 
     error_code: int = field(INT16)

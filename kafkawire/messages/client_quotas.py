@@ -25,7 +25,7 @@ class ComponentData:
 
 @message(versions=(0, 1), flexible=1)
 class DescribeClientQuotasRequest:
-    """Which quotas do these users, clients or addresses have?"""
+    """Request for the quotas of users, clients or addresses."""
 
     components: Sequence[ComponentData] = field(array(ComponentData))
     strict: bool = field(BOOL)
@@ -51,7 +51,7 @@ class DescribedEntry:
 
 @message(versions=(0, 1), flexible=1)
 class DescribeClientQuotasResponse:
-    """The quotas of each entity that matches."""
+    """The quotas of each matching entity."""
 
     throttle_time_ms: int = field(INT32)
     error_code: int = field(INT16)
@@ -74,7 +74,7 @@ class AlteredEntry:
 
 @message(versions=(0, 1), flexible=1)
 class AlterClientQuotasRequest:
-    """Set or remove single quotas."""
+    """Request to set or remove single quotas."""
 
     entries: Sequence[AlteredEntry] = field(array(AlteredEntry))
     validate_only: bool = field(BOOL)
@@ -89,7 +89,7 @@ class AlterationResult:
 
 @message(versions=(0, 1), flexible=1)
 class AlterClientQuotasResponse:
-    """What became of each entity."""
+    """The result for each entity."""
 
     throttle_time_ms: int = field(INT32)
     entries: Sequence[AlterationResult] = field(array(AlterationResult))

@@ -1,7 +1,7 @@
-"""Decision: declares what consumers of a group tell each other inside JoinGroup and SyncGroup.
+"""Decision: declares the messages that consumers exchange inside JoinGroup and SyncGroup.
 
-Brokers hand these bytes on and do not look into them. They begin with their version (an int16),
-which `kafkawire.consumer_protocol` writes and reads.
+Brokers forward these bytes unread. They begin with their version (an int16), which
+`kafkawire.consumer_protocol` writes and reads.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ class OwnedPartitions:
 
 @message(versions=(0, 3))
 class ConsumerProtocolSubscription:
-    """What a member wants to read, and what it holds at the moment."""
+    """The topics that a member subscribes to, and the partitions that it owns."""
 
     topics: Sequence[str] = field(array(STRING))
     user_data: bytes | None = field(BYTES, nullable=0, default=None)
@@ -36,7 +36,7 @@ class AssignedPartitions:
 
 @message(versions=(0, 3))
 class ConsumerProtocolAssignment:
-    """What the leader of the group gave to a member."""
+    """The partitions that the group's leader has assigned to a member."""
 
     assigned_partitions: Sequence[AssignedPartitions] = field(array(AssignedPartitions))
     user_data: bytes | None = field(BYTES, nullable=0, default=None)
@@ -44,7 +44,7 @@ class ConsumerProtocolAssignment:
 
 @message(versions=(0, 1))
 class StickyAssignorUserData:
-    """What a member of a sticky assignor held before; version 1 adds since which generation."""
+    """The previous partitions of a member of a sticky assignor; version 1 adds their generation."""
 
     previous_assignment: Sequence[OwnedPartitions] = field(array(OwnedPartitions))
     generation: int = field(INT32, since=1, default=-1, ignorable=True)

@@ -1,4 +1,4 @@
-"""Decision: declares ControlledShutdown, by which a broker asks to be relieved before it stops."""
+"""Decision: declares ControlledShutdown, with which a broker gives up leaderships before a stop."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from kafkawire.schema import INT16, INT32, INT64, STRING, array, field, message,
 
 @message(versions=(0, 3), flexible=3)
 class ControlledShutdownRequest:
-    """Move my leaderships elsewhere. The one request whose version 0 has no client id."""
+    """Request to move the sender's leaderships; the only one without a client id in version 0."""
 
     broker_id: int = field(INT32)
     broker_epoch: int = field(INT64, since=2, default=-1, ignorable=True)

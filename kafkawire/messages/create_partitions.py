@@ -21,7 +21,7 @@ class CreatePartitionsTopic:
 
 @message(versions=(0, 3), flexible=2)
 class CreatePartitionsRequest:
-    """Raise the number of partitions of these topics to `count`."""
+    """Request to raise the number of partitions of topics to `count`."""
 
     topics: Sequence[CreatePartitionsTopic] = field(array(CreatePartitionsTopic))
     timeout_ms: int = field(INT32)
@@ -37,7 +37,7 @@ class CreatePartitionsTopicResult:
 
 @message(versions=(0, 3), flexible=2)
 class CreatePartitionsResponse:
-    """What became of each topic."""
+    """The result for each topic."""
 
     throttle_time_ms: int = field(INT32)
     results: Sequence[CreatePartitionsTopicResult] = field(array(CreatePartitionsTopicResult))

@@ -29,7 +29,7 @@ class CreatableTopic:
 
 @message(versions=(0, 7), flexible=5)
 class CreateTopicsRequest:
-    """Create these topics, or only say whether that would work."""
+    """Request to create topics, or only to validate that."""
 
     topics: Sequence[CreatableTopic] = field(array(CreatableTopic))
     timeout_ms: int = field(INT32, default=60000)
@@ -61,7 +61,7 @@ class CreatableTopicResult:
 
 @message(versions=(0, 7), flexible=5)
 class CreateTopicsResponse:
-    """What became of each topic."""
+    """The result for each topic."""
 
     throttle_time_ms: int = field(INT32, since=2, ignorable=True)
     topics: Sequence[CreatableTopicResult] = field(array(CreatableTopicResult))

@@ -1,4 +1,4 @@
-"""Decision: declares DeleteRecords, which raises the start of partition logs."""
+"""Decision: declares DeleteRecords, which raises log start offsets."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,7 @@ class DeleteRecordsTopic:
 
 @message(versions=(0, 2), flexible=2)
 class DeleteRecordsRequest:
-    """Drop everything below these offsets; -1 stands for the high watermark."""
+    """Request to delete all records below given offsets; -1 means the high watermark."""
 
     topics: Sequence[DeleteRecordsTopic] = field(array(DeleteRecordsTopic))
     timeout_ms: int = field(INT32)
@@ -40,7 +40,7 @@ class DeleteRecordsTopicResult:
 
 @message(versions=(0, 2), flexible=2)
 class DeleteRecordsResponse:
-    """Where each partition starts now."""
+    """The new log start offset of each partition."""
 
     throttle_time_ms: int = field(INT32)
     topics: Sequence[DeleteRecordsTopicResult] = field(array(DeleteRecordsTopicResult))

@@ -14,7 +14,7 @@ class DeleteTopicState:
 
 @message(versions=(0, 6), flexible=4)
 class DeleteTopicsRequest:
-    """Delete these topics, by name or, from version 6 on, also by id."""
+    """Request to delete topics, by name or, from version 6 on, by id."""
 
     topics: Sequence[DeleteTopicState] = field(array(DeleteTopicState), since=6)
     topic_names: Sequence[str] = field(array(STRING), until=5, ignorable=True)
@@ -31,7 +31,7 @@ class DeletableTopicResult:
 
 @message(versions=(0, 6), flexible=4)
 class DeleteTopicsResponse:
-    """What became of each topic."""
+    """The result for each topic."""
 
     throttle_time_ms: int = field(INT32, since=1, ignorable=True)
     responses: Sequence[DeletableTopicResult] = field(array(DeletableTopicResult))

@@ -7,7 +7,7 @@ from kafkawire.schema import BOOL, INT8, INT16, INT32, STRING, array, field, mes
 
 @message(versions=(0, 1), flexible=0)
 class DescribeClusterRequest:
-    """Who is in this cluster?"""
+    """Request for the members of the cluster."""
 
     include_cluster_authorized_operations: bool = field(BOOL)
     endpoint_type: int = field(INT8, since=1, default=1)

@@ -14,7 +14,7 @@ class DescribeConfigsResource:
 
 @message(versions=(0, 4), flexible=4)
 class DescribeConfigsRequest:
-    """What is configured for these resources? `configuration_keys` None asks for all keys."""
+    """Request for the configuration of resources; `configuration_keys` None requests all keys."""
 
     resources: Sequence[DescribeConfigsResource] = field(array(DescribeConfigsResource))
     include_synonyms: bool = field(BOOL, since=1)
@@ -54,7 +54,7 @@ class DescribeConfigsResult:
 
 @message(versions=(0, 4), flexible=4)
 class DescribeConfigsResponse:
-    """Values, where they come from, and what they would be otherwise."""
+    """The values, their sources, and the values of their synonyms."""
 
     throttle_time_ms: int = field(INT32)
     results: Sequence[DescribeConfigsResult] = field(array(DescribeConfigsResult))

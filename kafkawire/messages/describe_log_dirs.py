@@ -13,7 +13,7 @@ class DescribableLogDirTopic:
 
 @message(versions=(0, 4), flexible=2)
 class DescribeLogDirsRequest:
-    """What lies in your log directories? `topics` None asks for everything."""
+    """Request for the content of the log directories; `topics` None requests all topics."""
 
     topics: Sequence[DescribableLogDirTopic] | None = field(
         array(DescribableLogDirTopic), nullable=0
@@ -45,7 +45,7 @@ class DescribeLogDirsResult:
 
 @message(versions=(0, 4), flexible=2)
 class DescribeLogDirsResponse:
-    """Sizes and lags of the replicas in each log directory."""
+    """The sizes and lags of the replicas in each log directory."""
 
     throttle_time_ms: int = field(INT32)
     error_code: int = field(INT16, since=3, ignorable=True)

@@ -1,4 +1,4 @@
-"""Decision: declares DescribeProducers, which tells who writes to a partition (KIP-664)."""
+"""Decision: declares DescribeProducers, which lists the producers of a partition (KIP-664)."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ class DescribeProducersTopic:
 
 @message(versions=(0, 0), flexible=0)
 class DescribeProducersRequest:
-    """Who has written to these partitions, and is remembered?"""
+    """Request for the active producers of partitions."""
 
     topics: Sequence[DescribeProducersTopic] = field(array(DescribeProducersTopic))
 
@@ -44,7 +44,7 @@ class DescribeProducersResponseTopic:
 
 @message(versions=(0, 0), flexible=0)
 class DescribeProducersResponse:
-    """The producers that each partition's leader knows."""
+    """The producers in the state of each partition's leader."""
 
     throttle_time_ms: int = field(INT32)
     topics: Sequence[DescribeProducersResponseTopic] = field(array(DescribeProducersResponseTopic))

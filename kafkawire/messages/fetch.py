@@ -1,7 +1,7 @@
-"""Decision: declares Fetch, which reads record batches, for consumers and followers alike.
+"""Decision: declares Fetch, with which consumers and followers read record batches.
 
-The generated codec is what runs on the hot path: `encode_parts` hands `records` through, so that
-a region of a file goes to the socket without having been read.
+`encode_parts` passes `records` through, so that a region of a file reaches the socket without being
+read. The hot path uses `kafkawire.fetch_scanner`.
 """
 
 import uuid
@@ -56,9 +56,9 @@ class ForgottenTopic:
 
 @message(versions=(4, 17), flexible=12)
 class FetchRequest:
-    """Send the batches from these offsets on, when there are `min_bytes` or after `max_wait_ms`.
+    """Request for batches from given offsets on, completed by `min_bytes` or `max_wait_ms`.
 
-    A follower names itself as `replica_id`, from version 15 on in `replica_state`.
+    A follower sets `replica_id`, or `replica_state` from version 15 on.
     """
 
     cluster_id: str | None = field(
@@ -135,7 +135,7 @@ class NodeEndpoint:
 
 @message(versions=(4, 17), flexible=12)
 class FetchResponse:
-    """Batches per partition, and how far each may be read."""
+    """The batches of each partition, with its high watermark and last stable offset."""
 
     throttle_time_ms: int = field(INT32, ignorable=True)
     error_code: int = field(INT16, since=7, ignorable=True)

@@ -1,4 +1,4 @@
-"""Decision: declares FindCoordinator: which broker coordinates a group or a transactional id."""
+"""Decision: declares FindCoordinator, for the coordinator of a group or a transactional id."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from kafkawire.schema import INT8, INT16, INT32, STRING, array, field, message, 
 
 @message(versions=(0, 6), flexible=3)
 class FindCoordinatorRequest:
-    """Who coordinates these keys? `key_type` 0 is a group, 1 a transactional id."""
+    """Request for the coordinators of keys; `key_type` 0 is a group, 1 a transactional id."""
 
     key: str = field(STRING, until=3)
     key_type: int = field(INT8, since=1)
@@ -26,7 +26,7 @@ class Coordinator:
 
 @message(versions=(0, 6), flexible=3)
 class FindCoordinatorResponse:
-    """The broker to ask; one in the versions below 4, one per key after that."""
+    """The coordinating broker: a single one below version 4, one per key from then on."""
 
     throttle_time_ms: int = field(INT32, since=1, ignorable=True)
     error_code: int = field(INT16, until=3)

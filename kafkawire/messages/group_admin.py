@@ -7,7 +7,7 @@ from kafkawire.schema import BOOL, BYTES, INT16, INT32, STRING, array, field, me
 
 @message(versions=(0, 5), flexible=5)
 class DescribeGroupsRequest:
-    """Who is in these groups, and in what state are they?"""
+    """Request for the state and members of groups."""
 
     groups: Sequence[str] = field(array(STRING))
     include_authorized_operations: bool = field(BOOL, since=3)
@@ -36,7 +36,7 @@ class DescribedGroup:
 
 @message(versions=(0, 5), flexible=5)
 class DescribeGroupsResponse:
-    """State and members of each group."""
+    """The state and members of each group."""
 
     throttle_time_ms: int = field(INT32, since=1, ignorable=True)
     groups: Sequence[DescribedGroup] = field(array(DescribedGroup))
@@ -44,7 +44,7 @@ class DescribeGroupsResponse:
 
 @message(versions=(0, 5), flexible=3)
 class ListGroupsRequest:
-    """Which groups do you coordinate, of these states and types?"""
+    """Request for the groups that the broker coordinates, filtered by state and type."""
 
     states_filter: Sequence[str] = field(array(STRING), since=4)
     types_filter: Sequence[str] = field(array(STRING), since=5)
@@ -69,7 +69,7 @@ class ListGroupsResponse:
 
 @message(versions=(0, 2), flexible=2)
 class DeleteGroupsRequest:
-    """Delete these groups with their offsets."""
+    """Request to delete groups and their offsets."""
 
     groups_names: Sequence[str] = field(array(STRING))
 
@@ -82,7 +82,7 @@ class DeletableGroupResult:
 
 @message(versions=(0, 2), flexible=2)
 class DeleteGroupsResponse:
-    """What became of each group."""
+    """The result for each group."""
 
     throttle_time_ms: int = field(INT32)
     results: Sequence[DeletableGroupResult] = field(array(DeletableGroupResult))

@@ -1,4 +1,4 @@
-"""Decision: declares how a consumer takes part in a group: join, sync, heartbeat, leave."""
+"""Decision: declares the messages of group membership: join, sync, heartbeat, leave."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ class JoinGroupRequestProtocol:
 
 @message(versions=(0, 9), flexible=6)
 class JoinGroupRequest:
-    """Take me into the group, and wait until its members are known."""
+    """Request to join a group; the response waits until all members are known."""
 
     group_id: str = field(STRING)
     session_timeout_ms: int = field(INT32)
@@ -34,7 +34,7 @@ class JoinGroupResponseMember:
 
 @message(versions=(0, 9), flexible=6)
 class JoinGroupResponse:
-    """The generation; its leader also learns every member."""
+    """The new generation; the response to its leader lists all members."""
 
     throttle_time_ms: int = field(INT32, since=2, ignorable=True)
     error_code: int = field(INT16)
@@ -55,7 +55,7 @@ class SyncGroupRequestAssignment:
 
 @message(versions=(0, 5), flexible=4)
 class SyncGroupRequest:
-    """From the leader: who gets what. From all: what do I get?"""
+    """Request for the sender's assignment; the leader's request contains all assignments."""
 
     group_id: str = field(STRING)
     generation_id: int = field(INT32)
@@ -68,7 +68,7 @@ class SyncGroupRequest:
 
 @message(versions=(0, 5), flexible=4)
 class SyncGroupResponse:
-    """The assignment of this member."""
+    """The assignment of the member."""
 
     throttle_time_ms: int = field(INT32, since=1, ignorable=True)
     error_code: int = field(INT16)
@@ -79,7 +79,7 @@ class SyncGroupResponse:
 
 @message(versions=(0, 4), flexible=4)
 class HeartbeatRequest:
-    """I am alive, in this generation."""
+    """Heartbeat of a member of a generation."""
 
     group_id: str = field(STRING)
     generation_id: int = field(INT32)
@@ -89,7 +89,7 @@ class HeartbeatRequest:
 
 @message(versions=(0, 4), flexible=4)
 class HeartbeatResponse:
-    """Go on, or join again."""
+    """The error code, which may require the member to rejoin."""
 
     throttle_time_ms: int = field(INT32, since=1, ignorable=True)
     error_code: int = field(INT16)
@@ -104,7 +104,7 @@ class MemberIdentity:
 
 @message(versions=(0, 5), flexible=4)
 class LeaveGroupRequest:
-    """Remove this member; from version 3 on, these members."""
+    """Request to remove a member or, from version 3 on, several members."""
 
     group_id: str = field(STRING)
     member_id: str = field(STRING, until=2)
@@ -120,7 +120,7 @@ class MemberResponse:
 
 @message(versions=(0, 5), flexible=4)
 class LeaveGroupResponse:
-    """What became of each member."""
+    """The result for each member."""
 
     throttle_time_ms: int = field(INT32, since=1, ignorable=True)
     error_code: int = field(INT16)

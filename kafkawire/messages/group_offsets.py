@@ -1,4 +1,4 @@
-"""Decision: declares OffsetCommit, OffsetFetch and OffsetDelete: how far a group has come."""
+"""Decision: declares OffsetCommit, OffsetFetch and OffsetDelete, for a group's progress."""
 
 from collections.abc import Sequence
 
@@ -22,7 +22,7 @@ class OffsetCommitRequestTopic:
 
 @message(versions=(0, 9), flexible=8)
 class OffsetCommitRequest:
-    """Remember these offsets for the group."""
+    """Request to commit offsets of a group."""
 
     group_id: str = field(STRING)
     generation_id_or_member_epoch: int = field(INT32, since=1, default=-1, ignorable=True)
@@ -48,7 +48,7 @@ class OffsetCommitResponseTopic:
 
 @message(versions=(0, 9), flexible=8)
 class OffsetCommitResponse:
-    """What became of each offset."""
+    """The result for each offset."""
 
     throttle_time_ms: int = field(INT32, since=3, ignorable=True)
     topics: Sequence[OffsetCommitResponseTopic] = field(array(OffsetCommitResponseTopic))
@@ -78,7 +78,7 @@ class OffsetFetchRequestGroup:
 
 @message(versions=(0, 9), flexible=6)
 class OffsetFetchRequest:
-    """Which offsets has the group committed? From version 8 on, for several groups."""
+    """Request for the committed offsets of a group or, from version 8 on, of several groups."""
 
     group_id: str = field(STRING, until=7)
     topics: Sequence[OffsetFetchRequestTopic] | None = field(
@@ -129,7 +129,7 @@ class OffsetFetchResponseGroup:
 
 @message(versions=(0, 9), flexible=6)
 class OffsetFetchResponse:
-    """The committed offsets; -1 where there is none."""
+    """The committed offsets; -1 for a partition without one."""
 
     throttle_time_ms: int = field(INT32, since=3, ignorable=True)
     topics: Sequence[OffsetFetchResponseTopic] = field(array(OffsetFetchResponseTopic), until=7)
@@ -150,7 +150,7 @@ class OffsetDeleteRequestTopic:
 
 @message(versions=(0, 0))
 class OffsetDeleteRequest:
-    """Forget the committed offsets of these partitions."""
+    """Request to delete the committed offsets of partitions."""
 
     group_id: str = field(STRING)
     topics: Sequence[OffsetDeleteRequestTopic] = field(array(OffsetDeleteRequestTopic))
@@ -172,7 +172,7 @@ class OffsetDeleteResponseTopic:
 
 @message(versions=(0, 0))
 class OffsetDeleteResponse:
-    """What became of each partition."""
+    """The result for each partition."""
 
     error_code: int = field(INT16)
     throttle_time_ms: int = field(INT32, ignorable=True)

@@ -21,7 +21,7 @@ class AlterConfigsResource:
 
 @message(versions=(0, 1), flexible=1)
 class IncrementalAlterConfigsRequest:
-    """Set, delete, append to or subtract from single configuration keys."""
+    """Request to set, delete, append to or subtract from single configuration keys."""
 
     resources: Sequence[AlterConfigsResource] = field(array(AlterConfigsResource))
     validate_only: bool = field(BOOL)
@@ -37,7 +37,7 @@ class AlterConfigsResourceResponse:
 
 @message(versions=(0, 1), flexible=1)
 class IncrementalAlterConfigsResponse:
-    """What became of each resource."""
+    """The result for each resource."""
 
     throttle_time_ms: int = field(INT32)
     responses: Sequence[AlterConfigsResourceResponse] = field(array(AlterConfigsResourceResponse))

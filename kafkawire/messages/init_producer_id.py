@@ -1,11 +1,11 @@
-"""Decision: declares InitProducerId, which gives a producer its identity."""
+"""Decision: declares InitProducerId, which assigns a producer its id and epoch."""
 
 from kafkawire.schema import INT16, INT32, INT64, STRING, field, message
 
 
 @message(versions=(0, 5), flexible=2)
 class InitProducerIdRequest:
-    """Give this producer an id, or a new epoch to the one it has."""
+    """Request for a producer id, or for a new epoch of an existing one."""
 
     transactional_id: str | None = field(STRING, nullable=0)
     transaction_timeout_ms: int = field(INT32)
@@ -15,7 +15,7 @@ class InitProducerIdRequest:
 
 @message(versions=(0, 5), flexible=2)
 class InitProducerIdResponse:
-    """The id and epoch to write with."""
+    """The producer id and epoch for all writes."""
 
     throttle_time_ms: int = field(INT32, ignorable=True)
     error_code: int = field(INT16)

@@ -1,4 +1,4 @@
-"""Decision: declares LeaderAndIsr, which tells a broker what it leads and follows."""
+"""Decision: declares LeaderAndIsr, which sends a broker its roles as leader or follower."""
 
 import uuid
 from collections.abc import Sequence
@@ -52,13 +52,13 @@ class LeaderAndIsrLiveLeader:
 
 @message(versions=(0, 7), flexible=4)
 class LeaderAndIsrRequest:
-    """Become leader or follower of these partitions."""
+    """Request to become leader or follower of partitions."""
 
     controller_id: int = field(INT32)
     is_kraft_controller: bool = field(BOOL, since=7)
     controller_epoch: int = field(INT32)
     broker_epoch: int = field(INT64, since=2, default=-1, ignorable=True)
-    # Who does not know of it takes every request for the whole.
+    # A receiver that does not know this field treats every request as a full update.
     type: int = field(INT8, since=5, default=0, ignorable=True)
     ungrouped_partition_states: Sequence[LeaderAndIsrPartitionState] = field(
         array(LeaderAndIsrPartitionState), until=1
@@ -84,7 +84,7 @@ class LeaderAndIsrTopicError:
 
 @message(versions=(0, 7), flexible=4)
 class LeaderAndIsrResponse:
-    """What became of each partition."""
+    """The result for each partition."""
 
     error_code: int = field(INT16)
     partition_errors: Sequence[LeaderAndIsrPartitionError] = field(

@@ -21,7 +21,7 @@ class ListOffsetsTopic:
 
 @message(versions=(0, 10), flexible=6)
 class ListOffsetsRequest:
-    """Which offset has this timestamp? -1 asks for the end, -2 for the start of the log."""
+    """Request for offsets by timestamp; -1 requests the end of the log, -2 its start."""
 
     replica_id: int = field(INT32)
     isolation_level: int = field(INT8, since=2)

@@ -7,7 +7,7 @@ from kafkawire.schema import INT16, INT32, INT64, STRING, array, field, message,
 
 @message(versions=(0, 1), flexible=0)
 class ListTransactionsRequest:
-    """Which transactions does this broker coordinate? Empty filters match all."""
+    """Request for the transactions that the broker coordinates; empty filters match all."""
 
     state_filters: Sequence[str] = field(array(STRING))
     producer_id_filters: Sequence[int] = field(array(INT64))
@@ -23,7 +23,7 @@ class TransactionState:
 
 @message(versions=(0, 1), flexible=0)
 class ListTransactionsResponse:
-    """The transactions that match, and the names in the filter that are no states."""
+    """The matching transactions, and the names in the filter that are not states."""
 
     throttle_time_ms: int = field(INT32)
     error_code: int = field(INT16)

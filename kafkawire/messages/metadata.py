@@ -1,4 +1,4 @@
-"""Decision: declares Metadata: brokers, topics, partitions and who leads them."""
+"""Decision: declares Metadata: brokers, topics, partitions and their leaders."""
 
 import uuid
 from collections.abc import Sequence
@@ -14,9 +14,9 @@ class MetadataRequestTopic:
 
 @message(versions=(0, 12), flexible=9)
 class MetadataRequest:
-    """Which brokers are there, and who leads these topics?
+    """Request for the brokers, and for the leaders of topics.
 
-    `topics` None asks for all topics; in version 0 an empty array does.
+    `topics` None requests all topics; in version 0 an empty array does.
     """
 
     topics: Sequence[MetadataRequestTopic] | None = field(array(MetadataRequestTopic), nullable=1)
@@ -56,7 +56,7 @@ class MetadataResponseTopic:
 
 @message(versions=(0, 12), flexible=9)
 class MetadataResponse:
-    """The cluster as this broker knows it."""
+    """The cluster metadata of the responding broker."""
 
     throttle_time_ms: int = field(INT32, since=3, ignorable=True)
     brokers: Sequence[MetadataResponseBroker] = field(array(MetadataResponseBroker))

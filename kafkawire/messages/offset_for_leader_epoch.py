@@ -1,4 +1,4 @@
-"""Decision: declares OffsetForLeaderEpoch: where an epoch of a partition ended."""
+"""Decision: declares OffsetForLeaderEpoch, for the end offset of a leader epoch."""
 
 from collections.abc import Sequence
 
@@ -20,7 +20,7 @@ class OffsetForLeaderTopic:
 
 @message(versions=(0, 4), flexible=4)
 class OffsetForLeaderEpochRequest:
-    """At which offset did these leader epochs end?"""
+    """Request for the end offsets of leader epochs."""
 
     replica_id: int = field(INT32, since=3, default=-2, ignorable=True)
     topics: Sequence[OffsetForLeaderTopic] = field(array(OffsetForLeaderTopic))
@@ -42,7 +42,7 @@ class OffsetForLeaderTopicResult:
 
 @message(versions=(0, 4), flexible=4)
 class OffsetForLeaderEpochResponse:
-    """The end of each epoch, by which a follower knows where to truncate."""
+    """The end offset of each epoch, to which a follower truncates."""
 
     throttle_time_ms: int = field(INT32, since=2, ignorable=True)
     topics: Sequence[OffsetForLeaderTopicResult] = field(array(OffsetForLeaderTopicResult))

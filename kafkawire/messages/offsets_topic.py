@@ -1,6 +1,6 @@
 """Decision: declares the keys and values of the records in `__consumer_offsets`.
 
-In the log each of them stands behind its version, two bytes; `kafkawire.group_records` does that.
+In the log each of them is preceded by its version (two bytes); see `kafkawire.group_records`.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from kafkawire.schema import BYTES, INT32, INT64, STRING, array, field, message,
 
 @message(versions=(0, 1))
 class OffsetCommitKey:
-    """Whose offset, and of which partition; both versions are alike."""
+    """The group and partition of a committed offset; both versions are identical."""
 
     group: str = field(STRING)
     topic: str = field(STRING)
@@ -19,7 +19,7 @@ class OffsetCommitKey:
 
 @message(versions=(0, 4), flexible=4)
 class OffsetCommitValue:
-    """How far a group has come in a partition."""
+    """The progress of a group in a partition."""
 
     offset: int = field(INT64)
     leader_epoch: int = field(INT32, since=3, default=-1, ignorable=True)
@@ -30,14 +30,14 @@ class OffsetCommitValue:
 
 @message(versions=(2, 2))
 class GroupMetadataKey:
-    """Which group; its version goes on where that of the offsets' keys ends."""
+    """The id of a group; its version continues the numbering of the offset keys."""
 
     group: str = field(STRING)
 
 
 @struct
 class MemberMetadata:
-    """One member, with the assignment that its leader made for it."""
+    """One member, with its assignment."""
 
     member_id: str = field(STRING)
     group_instance_id: str | None = field(STRING, since=3, nullable=3, default=None, ignorable=True)

@@ -1,7 +1,7 @@
 """Decision: declares Produce, which appends record batches to partitions.
 
-The generated codec is what runs on the hot path: it cuts `records` out of the request as a
-memoryview and touches none of their bytes.
+The codec slices `records` out of the request as a memoryview and touches none of their bytes. The
+hot path uses `kafkawire.produce_scanner`.
 """
 
 from collections.abc import Sequence
@@ -34,10 +34,11 @@ class TopicProduceData:
 
 @message(versions=(0, 11), flexible=9)
 class ProduceRequest:
-    """Append these batches.
+    """Request to append batches.
 
-    `acks` is 0 (no response at all), 1 (the leader has it) or -1 (all in-sync replicas have it).
-    Versions 0 to 2 are declared so that they can be refused: their record format is not ours.
+    `acks` is 0 (no response), 1 (after the leader's append) or -1 (after that of all in-sync
+    replicas). Versions 0 to 2 are declared so that they can be refused: their record format is not
+    supported.
     """
 
     transactional_id: str | None = field(STRING, since=3, nullable=3, default=None)
@@ -88,7 +89,7 @@ class NodeEndpoint:
 
 @message(versions=(0, 11), flexible=9)
 class ProduceResponse:
-    """Where each batch was appended, or why not."""
+    """The offset or the error of each batch."""
 
     responses: Sequence[TopicProduceResponse] = field(array(TopicProduceResponse))
     throttle_time_ms: int = field(INT32, since=1, ignorable=True)

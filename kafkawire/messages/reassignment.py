@@ -13,7 +13,7 @@ class TopicPartitions:
 
 @message(versions=(0, 2), flexible=2)
 class ElectLeadersRequest:
-    """Elect leaders: `election_type` 0 the preferred, 1 an unclean one where there is none."""
+    """Request to elect leaders: `election_type` 0 is preferred, 1 unclean if there is no leader."""
 
     election_type: int = field(INT8, since=1)
     topic_partitions: Sequence[TopicPartitions] | None = field(array(TopicPartitions), nullable=0)
@@ -35,7 +35,7 @@ class ReplicaElectionResult:
 
 @message(versions=(0, 2), flexible=2)
 class ElectLeadersResponse:
-    """What became of each partition."""
+    """The result for each partition."""
 
     throttle_time_ms: int = field(INT32)
     error_code: int = field(INT16, since=1)
@@ -56,7 +56,7 @@ class ReassignableTopic:
 
 @message(versions=(0, 0), flexible=0)
 class AlterPartitionReassignmentsRequest:
-    """Move these partitions to other replicas; None takes a move back."""
+    """Request to move partitions to other replicas; None cancels a move."""
 
     timeout_ms: int = field(INT32, default=60000)
     topics: Sequence[ReassignableTopic] = field(array(ReassignableTopic))
@@ -79,7 +79,7 @@ class ReassignableTopicResponse:
 
 @message(versions=(0, 0), flexible=0)
 class AlterPartitionReassignmentsResponse:
-    """What became of each partition."""
+    """The result for each partition."""
 
     throttle_time_ms: int = field(INT32)
     error_code: int = field(INT16)
@@ -95,7 +95,7 @@ class ListPartitionReassignmentsTopics:
 
 @message(versions=(0, 0), flexible=0)
 class ListPartitionReassignmentsRequest:
-    """Which of these partitions are being moved? `topics` None asks for all."""
+    """Request for the pending moves of partitions; `topics` None requests all."""
 
     timeout_ms: int = field(INT32, default=60000)
     topics: Sequence[ListPartitionReassignmentsTopics] | None = field(
@@ -119,7 +119,7 @@ class OngoingTopicReassignment:
 
 @message(versions=(0, 0), flexible=0)
 class ListPartitionReassignmentsResponse:
-    """The moves under way."""
+    """The pending moves."""
 
     throttle_time_ms: int = field(INT32)
     error_code: int = field(INT16)

@@ -12,7 +12,7 @@ class UserName:
 
 @message(versions=(0, 0), flexible=0)
 class DescribeUserScramCredentialsRequest:
-    """Which credentials do these users have? None or nobody asks for all users."""
+    """Request for the credentials of users; None or an empty array requests all users."""
 
     users: Sequence[UserName] | None = field(array(UserName), nullable=0)
 

@@ -1,4 +1,4 @@
-"""Decision: declares StopReplica, by which the controller takes replicas away from a broker."""
+"""Decision: declares StopReplica, with which the controller removes replicas from a broker."""
 
 from collections.abc import Sequence
 
@@ -32,7 +32,7 @@ class StopReplicaTopicState:
 
 @message(versions=(0, 4), flexible=2)
 class StopReplicaRequest:
-    """Stop, and delete where asked for, these replicas."""
+    """Request to stop replicas, and optionally to delete them."""
 
     controller_id: int = field(INT32)
     is_kraft_controller: bool = field(BOOL, since=4)
@@ -55,7 +55,7 @@ class StopReplicaPartitionError:
 
 @message(versions=(0, 4), flexible=2)
 class StopReplicaResponse:
-    """What became of each replica."""
+    """The result for each replica."""
 
     error_code: int = field(INT16)
     partition_errors: Sequence[StopReplicaPartitionError] = field(array(StopReplicaPartitionError))

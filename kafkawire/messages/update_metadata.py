@@ -1,4 +1,4 @@
-"""Decision: declares UpdateMetadata, by which the controller tells a broker who leads what."""
+"""Decision: declares UpdateMetadata, with which the controller sends brokers its metadata."""
 
 import uuid
 from collections.abc import Sequence
@@ -61,7 +61,7 @@ class UpdateMetadataBroker:
 
 @message(versions=(0, 8), flexible=6)
 class UpdateMetadataRequest:
-    """Answer Metadata requests with this from now on."""
+    """Request to serve this metadata from now on."""
 
     controller_id: int = field(INT32)
     is_kraft_controller: bool = field(BOOL, since=8)
@@ -79,6 +79,6 @@ class UpdateMetadataRequest:
 
 @message(versions=(0, 8), flexible=6)
 class UpdateMetadataResponse:
-    """The broker has taken it in, or it has seen a newer controller."""
+    """The error code: success, or the broker has seen a newer controller."""
 
     error_code: int = field(INT16)

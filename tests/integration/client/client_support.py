@@ -1,4 +1,4 @@
-"""What the client tests share: quick retries and leak checks."""
+"""Shared parts of the client tests: quick retries and leak checks."""
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
@@ -20,7 +20,7 @@ FAST: Backoff = {"retry_backoff_ms": 5, "retry_backoff_max_ms": 20}
 
 
 def other_tasks() -> set[asyncio.Task[Any]]:
-    """Return the tasks that run beside the current one."""
+    """Return all tasks except for the current one."""
     return {task for task in asyncio.all_tasks() if task is not asyncio.current_task()}
 
 
@@ -42,7 +42,7 @@ def _is_served(task: asyncio.Task[Any]) -> bool:
 
 
 async def cancel_after(work: Coroutine[Any, Any, Any], steps: int) -> bool:
-    """Run `work`, cancel it after so many turns of the loop; return whether it was cancelled."""
+    """Cancel `work` after `steps` turns of the event loop; return whether it was cancelled."""
     task = asyncio.ensure_future(work)
     for _ in range(steps):
         await asyncio.sleep(0)

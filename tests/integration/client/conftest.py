@@ -1,4 +1,4 @@
-"""Fixtures of the client tests: fake clusters that must be left without tasks or connections."""
+"""Fixtures of the client tests: fake clusters, and checks for leaked tasks and connections."""
 
 from collections.abc import AsyncIterator
 

@@ -1,4 +1,4 @@
-"""How the fake cluster answers administrative requests. Pure but for the logs that it changes."""
+"""The fake cluster's responses to admin requests. Pure except for the logs that they change."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -47,14 +47,14 @@ from kafkawire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from tests.integration.client.fake_log import FakePartition
-from tests.integration.client.fake_replica_answer import ReplicaAnswerer
+from tests.integration.client.fake_replica_answer import ReplicaResponder
 
 DELETE: Final = 1
 
 
 @dataclass
-class AdminAnswerer(ReplicaAnswerer):
-    """Answers for one broker; `refusal` is the code that a fault demands for every partition."""
+class AdminResponder(ReplicaResponder):
+    """Responds for one broker; `refusal` is the code of a scripted fault for every partition."""
 
     addresses: Mapping[int, tuple[str, int]]
     versions: Mapping[ApiKey, tuple[int, int]]
@@ -112,14 +112,14 @@ class AdminAnswerer(ReplicaAnswerer):
         topics = []
         for topic in message.topics:
             results = []
-            for asked in topic.partitions:
-                found = self._find(topic.name, asked.partition_index)
-                result = DeleteRecordsPartitionResult(partition_index=asked.partition_index)
+            for requested in topic.partitions:
+                found = self._find(topic.name, requested.partition_index)
+                result = DeleteRecordsPartitionResult(partition_index=requested.partition_index)
                 if isinstance(found, ErrorCode):
                     result.error_code = found
                 else:
                     end = found.next_offset
-                    found.log_start_offset = end if asked.offset == -1 else asked.offset
+                    found.log_start_offset = end if requested.offset == -1 else requested.offset
                     result.low_watermark = found.log_start_offset
                 results.append(result)
             topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))

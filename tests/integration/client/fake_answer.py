@@ -1,4 +1,4 @@
-"""How the fake cluster answers each request. Pure but for the logs that it changes."""
+"""The fake cluster's response to each request. Pure except for the logs that they change."""
 
 from collections.abc import Callable
 from typing import Any
@@ -42,14 +42,14 @@ from kafkawire.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from tests.integration.client.fake_admin_answer import AdminAnswerer
+from tests.integration.client.fake_admin_answer import AdminResponder
 
 
-class Answerer(AdminAnswerer):
-    """Answers for one broker."""
+class Responder(AdminResponder):
+    """Responds for one broker."""
 
-    def answer(self, api_key: ApiKey, message: Any) -> Any:
-        """Carry `message` out and return the response message."""
+    def respond(self, api_key: ApiKey, message: Any) -> Any:
+        """Carry out `message` and return the response message."""
         return self._methods()[api_key](message)
 
     def _methods(self) -> dict[ApiKey, Callable[[Any], Any]]:
@@ -154,31 +154,34 @@ class Answerer(AdminAnswerer):
         responses = []
         for topic in message.topics:
             partitions = []
-            for asked in topic.partitions:
-                data = self._read(topic.topic, asked, room, message.isolation_level)
+            for requested in topic.partitions:
+                data = self._read(topic.topic, requested, room, message.isolation_level)
                 room -= len(data.records) if isinstance(data.records, bytes) else 0
                 partitions.append(data)
             responses.append(FetchableTopicResponse(topic=topic.topic, partitions=partitions))
         return FetchResponse(responses=responses)
 
     def _read(
-        self, topic: str, asked: FetchPartition, room: int, isolation_level: int
+        self, topic: str, requested: FetchPartition, room: int, isolation_level: int
     ) -> PartitionData:
-        found = self._find(topic, asked.partition)
+        found = self._find(topic, requested.partition)
         if isinstance(found, ErrorCode):
-            return _no_data(asked, found)
-        if asked.current_leader_epoch >= 0 and asked.current_leader_epoch < found.leader_epoch:
-            return _no_data(asked, ErrorCode.FENCED_LEADER_EPOCH)
-        if asked.current_leader_epoch > found.leader_epoch:
-            return _no_data(asked, ErrorCode.UNKNOWN_LEADER_EPOCH)
-        if not found.log_start_offset <= asked.fetch_offset <= found.next_offset:
-            return _no_data(asked, ErrorCode.OFFSET_OUT_OF_RANGE)
-        limit = min(room, asked.partition_max_bytes)
+            return _no_data(requested, found)
+        if (
+            requested.current_leader_epoch >= 0
+            and requested.current_leader_epoch < found.leader_epoch
+        ):
+            return _no_data(requested, ErrorCode.FENCED_LEADER_EPOCH)
+        if requested.current_leader_epoch > found.leader_epoch:
+            return _no_data(requested, ErrorCode.UNKNOWN_LEADER_EPOCH)
+        if not found.log_start_offset <= requested.fetch_offset <= found.next_offset:
+            return _no_data(requested, ErrorCode.OFFSET_OUT_OF_RANGE)
+        limit = min(room, requested.partition_max_bytes)
         return PartitionData(
-            partition_index=asked.partition,
+            partition_index=requested.partition,
             high_watermark=found.next_offset,
             aborted_transactions=found.aborted if isolation_level == 1 else None,
-            records=found.read(asked.fetch_offset, limit) if limit > 0 else b"",
+            records=found.read(requested.fetch_offset, limit) if limit > 0 else b"",
         )
 
     def epoch_ends(self, message: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
@@ -186,20 +189,22 @@ class Answerer(AdminAnswerer):
             topics=[
                 OffsetForLeaderTopicResult(
                     topic=topic.topic,
-                    partitions=[self._epoch_end(topic.topic, asked) for asked in topic.partitions],
+                    partitions=[
+                        self._epoch_end(topic.topic, requested) for requested in topic.partitions
+                    ],
                 )
                 for topic in message.topics
             ]
         )
 
-    def _epoch_end(self, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
-        found = self._find(topic, asked.partition)
+    def _epoch_end(self, topic: str, requested: OffsetForLeaderPartition) -> EpochEndOffset:
+        found = self._find(topic, requested.partition)
         if isinstance(found, ErrorCode):
-            return EpochEndOffset(error_code=found, partition=asked.partition)
-        epoch, end_offset = found.end_of(asked.leader_epoch)
+            return EpochEndOffset(error_code=found, partition=requested.partition)
+        epoch, end_offset = found.end_of(requested.leader_epoch)
         return EpochEndOffset(
             error_code=ErrorCode.NONE,
-            partition=asked.partition,
+            partition=requested.partition,
             leader_epoch=epoch,
             end_offset=end_offset,
         )
@@ -209,21 +214,23 @@ class Answerer(AdminAnswerer):
             topics=[
                 ListOffsetsTopicResponse(
                     name=topic.name,
-                    partitions=[self._offset(topic.name, asked) for asked in topic.partitions],
+                    partitions=[
+                        self._offset(topic.name, requested) for requested in topic.partitions
+                    ],
                 )
                 for topic in message.topics
             ]
         )
 
-    def _offset(self, topic: str, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
-        found = self._find(topic, asked.partition_index)
+    def _offset(self, topic: str, requested: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+        found = self._find(topic, requested.partition_index)
         if isinstance(found, ErrorCode):
             return ListOffsetsPartitionResponse(
-                partition_index=asked.partition_index, error_code=found
+                partition_index=requested.partition_index, error_code=found
             )
-        offset, timestamp = found.offset_for(asked.timestamp)
+        offset, timestamp = found.offset_for(requested.timestamp)
         return ListOffsetsPartitionResponse(
-            partition_index=asked.partition_index,
+            partition_index=requested.partition_index,
             offset=offset,
             timestamp=timestamp,
             leader_epoch=found.leader_epoch,
@@ -231,7 +238,7 @@ class Answerer(AdminAnswerer):
 
 
 def has_records(response: FetchResponse) -> bool:
-    """Whether a fetch need not wait: it has records, or an error to tell."""
+    """Whether a fetch need not wait: it has records or an error."""
     return any(
         data.records or data.error_code != ErrorCode.NONE
         for topic in response.responses
@@ -240,7 +247,7 @@ def has_records(response: FetchResponse) -> bool:
 
 
 def default_versions() -> dict[ApiKey, tuple[int, int]]:
-    """Return what our own broker advertises, and what the tests need beyond that."""
+    """Return the versions that Ottla's broker advertises, and further ones that tests need."""
     versions = {key: api.advertised for key, api in APIS.items() if api.advertised is not None}
     for key in (
         ApiKey.CREATE_PARTITIONS,
@@ -253,7 +260,7 @@ def default_versions() -> dict[ApiKey, tuple[int, int]]:
     return versions
 
 
-def _no_data(asked: FetchPartition, code: ErrorCode) -> PartitionData:
+def _no_data(requested: FetchPartition, code: ErrorCode) -> PartitionData:
     return PartitionData(
-        partition_index=asked.partition, error_code=code, high_watermark=-1, records=b""
+        partition_index=requested.partition, error_code=code, high_watermark=-1, records=b""
     )

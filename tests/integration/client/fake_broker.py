@@ -1,8 +1,8 @@
 """A scripted Kafka cluster on real sockets, in the test's own event loop.
 
-It speaks the protocol through kafkawire, keeps its logs in memory (`fake_log`), answers truthfully
-(`fake_answer`) and does wrong on command: `cluster.script(ApiKey.PRODUCE, LoseAnswer())` makes the
-next produce request go wrong that way (`fake_fault`).
+It speaks the protocol through kafkawire, keeps its logs in memory (`fake_log`), responds correctly
+(`fake_answer`) and fails on command: `cluster.script(ApiKey.PRODUCE, LoseResponse())` makes the
+next produce request fail in that way (`fake_fault`).
 """
 
 import asyncio
@@ -20,13 +20,13 @@ from kafkawire.messages.fetch import FetchRequest, FetchResponse
 from kafkawire.messages.produce import ProduceRequest
 from kafkawire.schema import decode
 from tests.frames import frames_of
-from tests.integration.client.fake_answer import Answerer, default_versions, has_records
+from tests.integration.client.fake_answer import Responder, default_versions, has_records
 from tests.integration.client.fake_fault import (
     Fault,
     Garbage,
     HangUp,
     Hold,
-    LoseAnswer,
+    LoseResponse,
     Never,
     Omit,
     Refuse,
@@ -51,7 +51,7 @@ class Seen:
 
 
 class _SilentError(Exception):
-    """From now on nothing is answered on this connection."""
+    """From now on the broker sends no response on this connection."""
 
 
 class FakeBroker:
@@ -68,10 +68,10 @@ class FakeBroker:
         self.port = 0
 
     async def start(self) -> None:
-        """Listen, on the same port as before if it listened before."""
+        """Listen, after a restart on the same port as before."""
         self._server = await asyncio.start_server(self._serve, HOST, self.port)
         listening = self._server.sockets[0]
-        # Else the kernel takes tens of MB for a broker that reads nothing.
+        # Otherwise the kernel buffers tens of MB for a broker that reads nothing.
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
         self.port = listening.getsockname()[1]
 
@@ -85,7 +85,7 @@ class FakeBroker:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def cut(self) -> None:
-        """Cut every connection, and go on listening."""
+        """Cut every connection, and continue to listen."""
         for writer in self._writers:
             writer.transport.abort()
 
@@ -122,19 +122,19 @@ class FakeBroker:
         message = decode(APIS[api_key].request, frame[start:], header.api_version)
         self._cluster.requests.append(Seen(self.broker_id, api_key, header.api_version, message))
         self._cluster.notify()
-        return await self._answer(api_key, header, message, reader, writer)
+        return await self._respond(api_key, header, message, reader, writer)
 
     def _refuse_version(
         self, api_key: ApiKey, header: RequestHeader, writer: asyncio.StreamWriter
     ) -> bool:
         if api_key is not ApiKey.API_VERSIONS:
             return False
-        answer = self._cluster.answerer(self.broker_id).api_versions(None)
-        answer.error_code = ErrorCode.UNSUPPORTED_VERSION
-        writer.write(encode_response(api_key, 0, header.correlation_id, answer))
+        response = self._cluster.responder(self.broker_id).api_versions(None)
+        response.error_code = ErrorCode.UNSUPPORTED_VERSION
+        writer.write(encode_response(api_key, 0, header.correlation_id, response))
         return True
 
-    async def _answer(
+    async def _respond(
         self,
         api_key: ApiKey,
         header: RequestHeader,
@@ -142,7 +142,7 @@ class FakeBroker:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> bool:
-        """Answer one request; return whether the connection goes on."""
+        """Respond to one request; return whether the connection stays open."""
         fault = self._cluster.next_fault(api_key)
         refusal = None
         match fault:
@@ -157,7 +157,7 @@ class FakeBroker:
                 await until.wait()
             case Refuse(code):
                 refusal = code
-            case LoseAnswer() | RefuseWhole() | Omit() | None:
+            case LoseResponse() | RefuseWhole() | Omit() | None:
                 pass
         if isinstance(fault, RefuseWhole):
             response: Any = FetchResponse(error_code=fault.code)
@@ -165,7 +165,7 @@ class FakeBroker:
             response = APIS[api_key].response()
         else:
             response = await self._carry_out(api_key, message, refusal, reader)
-        if isinstance(fault, LoseAnswer):
+        if isinstance(fault, LoseResponse):
             return False
         if not (isinstance(message, ProduceRequest) and message.acks == 0):
             version = header.api_version
@@ -180,21 +180,21 @@ class FakeBroker:
         refusal: ErrorCode | None,
         reader: asyncio.StreamReader,
     ) -> Any:
-        answerer = self._cluster.answerer(self.broker_id, refusal)
-        response = answerer.answer(api_key, message)
+        responder = self._cluster.responder(self.broker_id, refusal)
+        response = responder.respond(api_key, message)
         if isinstance(message, FetchRequest):
             with suppress(TimeoutError):
                 async with asyncio.timeout(message.max_wait_ms / 1000):
                     while not has_records(response) and not reader.at_eof():
                         await self._cluster.appended_or_tick()
-                        response = answerer.answer(api_key, message)
+                        response = responder.respond(api_key, message)
         elif isinstance(message, ProduceRequest):
             self._cluster.announce()
         return response
 
 
 class FakeCluster:
-    """Brokers that share their logs; broker 0 is the controller until told otherwise."""
+    """Brokers that share their logs; broker 0 is the controller by default."""
 
     def __init__(self, versions: Mapping[ApiKey, tuple[int, int]] | None = None) -> None:
         self.logs = FakeLogs()
@@ -212,19 +212,19 @@ class FakeCluster:
         return ",".join(f"{HOST}:{broker.port}" for broker in self.brokers.values())
 
     def create(self, topic: str, leaders: list[int] | None = None) -> list[FakePartition]:
-        """Create a topic with one partition per given leader (one, led by broker 0)."""
+        """Create a topic with one partition per given leader; broker 0 leads one by default."""
         return self.logs.create(topic, leaders or [0])
 
     def script(self, api_key: ApiKey, *faults: Fault) -> None:
-        """Let the next requests of this kind go wrong, one after the other."""
+        """Make the next requests of this kind fail, one after the other."""
         self._faults[api_key] += faults
 
     def heal(self, api_key: ApiKey) -> None:
-        """Forget what was still to go wrong."""
+        """Drop the scripted faults that did not occur yet."""
         self._faults[api_key].clear()
 
     def next_fault(self, api_key: ApiKey) -> Fault | None:
-        """Take the fault that the next request of this kind meets."""
+        """Take the scripted fault of the next request of this kind, if there is one."""
         waiting = self._faults[api_key]
         return waiting.popleft() if waiting else None
 
@@ -234,13 +234,13 @@ class FakeCluster:
         self._appended = asyncio.Event()
 
     async def appended_or_tick(self) -> None:
-        """Wait for records, or a moment: the client of a fetch may have gone away."""
+        """Wait for records, but only for a moment: the client may have disconnected."""
         with suppress(TimeoutError):
             async with asyncio.timeout(TICK_S):
                 await self._appended.wait()
 
     def notify(self) -> None:
-        """Wake who waits for requests."""
+        """Wake the callers of `wait_for`."""
         self._news.set()
         self._news = asyncio.Event()
 
@@ -254,9 +254,9 @@ class FakeCluster:
             while len(self.seen(api_key)) < count:
                 await self._news.wait()
 
-    def answerer(self, broker_id: int, refusal: ErrorCode | None = None) -> Answerer:
-        """Return who answers for a broker."""
-        return Answerer(
+    def responder(self, broker_id: int, refusal: ErrorCode | None = None) -> Responder:
+        """Return the responder of a broker."""
+        return Responder(
             broker_id=broker_id,
             controller_id=self.controller_id,
             logs=self.logs,

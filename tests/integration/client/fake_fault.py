@@ -1,4 +1,4 @@
-"""What can be made to go wrong with a request at the fake cluster."""
+"""Faults that the fake cluster can inject into a request."""
 
 import asyncio
 from dataclasses import dataclass
@@ -9,21 +9,21 @@ from kafkawire.errors import ErrorCode
 
 @dataclass(frozen=True)
 class Refuse:
-    """Carry nothing out; answer with this code for every partition."""
+    """Carry nothing out; respond with this code for every partition."""
 
     code: ErrorCode
 
 
 @dataclass(frozen=True)
 class RefuseWhole:
-    """Carry nothing out; answer with this code for the whole fetch."""
+    """Carry nothing out; respond with this code for the whole fetch."""
 
     code: ErrorCode
 
 
 @dataclass(frozen=True)
 class Omit:
-    """Carry nothing out; answer as if nothing had been asked."""
+    """Carry nothing out; respond as if the request had been empty."""
 
 
 @dataclass(frozen=True)
@@ -32,27 +32,27 @@ class HangUp:
 
 
 @dataclass(frozen=True)
-class LoseAnswer:
-    """Carry it out, then close the connection instead of answering."""
+class LoseResponse:
+    """Carry out the request, then close the connection without a response."""
 
 
 @dataclass(frozen=True)
 class Never:
-    """Carry nothing out and do not answer, nor anything behind it on this connection."""
+    """Carry nothing out, and respond neither to this nor to later requests of the connection."""
 
 
 @dataclass(frozen=True)
 class Garbage:
-    """Answer with these bytes as a frame."""
+    """Respond with these bytes as a frame."""
 
     frame: bytes
 
 
 @dataclass(frozen=True, eq=False)
 class Hold:
-    """Carry it out and answer only once `until` is set."""
+    """Carry out the request and respond only once `until` is set."""
 
     until: asyncio.Event
 
 
-Fault: TypeAlias = Refuse | RefuseWhole | Omit | HangUp | LoseAnswer | Never | Garbage | Hold
+Fault: TypeAlias = Refuse | RefuseWhole | Omit | HangUp | LoseResponse | Never | Garbage | Hold

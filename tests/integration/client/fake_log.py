@@ -20,7 +20,7 @@ from kafkawire.records import (
 
 @dataclass(frozen=True)
 class _LastBatch:
-    """The newest batch of a producer: epoch, first and last sequence, and where it stands."""
+    """The newest batch of a producer: epoch, first and last sequence, and base offset."""
 
     numbers: tuple[int, int, int]
     base_offset: int
@@ -45,7 +45,7 @@ class FakePartition:
         self.producers: dict[int, _LastBatch] = {}
 
     def produce(self, batch: memoryview) -> int | ErrorCode:
-        """Append what a producer sent; of an idempotent one the last batch is known."""
+        """Append a batch of a producer, or detect that it duplicates the producer's last one."""
         header = read_header(batch)
         if header.producer_id < 0:
             return self.append(batch)
@@ -60,13 +60,13 @@ class FakePartition:
         return base_offset
 
     def append(self, batch: bytes | bytearray | memoryview) -> int:
-        """Append as a leader does, and return the base offset."""
+        """Append a batch as a leader does, and return its base offset."""
         copy = bytearray(batch)
         assign_offsets(memoryview(copy), self.next_offset, self.leader_epoch)
         return self.append_as_is(bytes(copy))
 
     def append_as_is(self, batch: bytes) -> int:
-        """Append a batch that has its offsets already."""
+        """Append a batch that already has its offsets."""
         header = read_header(batch)
         self.batches.append(batch)
         self.next_offset = header.next_offset
@@ -86,7 +86,7 @@ class FakePartition:
         return self.append(builder.build())
 
     def read(self, offset: int, max_bytes: int) -> bytes:
-        """Return whole batches from the one that holds `offset` on; at least one if there is."""
+        """Return whole batches from the one with `offset` on, at least one if there are any."""
         found: list[bytes] = []
         for batch in self.batches:
             if read_header(batch).next_offset <= offset:
@@ -116,7 +116,7 @@ class FakePartition:
         return [record.value for record in self.records()]
 
     def end_of(self, epoch: int) -> tuple[int, int]:
-        """Return the last epoch up to `epoch` and where it ends, as OffsetForLeaderEpoch does."""
+        """Return the last epoch up to `epoch` and its end offset, as OffsetForLeaderEpoch does."""
         headers = [read_header(batch) for batch in self.batches]
         held = [header for header in headers if header.leader_epoch <= epoch]
         if epoch == self.leader_epoch:
@@ -149,9 +149,9 @@ class FakeLogs:
     def __init__(self) -> None:
         self.topics: dict[str, FakeTopic] = {}
         self.producer_count = 0
-        """How many producer ids were given out; the last one, too."""
+        """Number of assigned producer ids, which is also the last id."""
         self.moves: dict[TopicPartition, tuple[int, ...]] = {}
-        """Partitions that are being reassigned, with the replicas that they shall have."""
+        """Partitions that are being reassigned, with their target replicas."""
 
     def create(self, name: str, leaders: Sequence[int]) -> list[FakePartition]:
         """Create a topic with one partition per given leader."""
@@ -159,7 +159,7 @@ class FakeLogs:
         return self.topics[name].partitions
 
     def find(self, topic_partition: TopicPartition, broker_id: int) -> FakePartition | ErrorCode:
-        """Return the partition if this broker leads it, or the error that says why not."""
+        """Return the partition if this broker leads it, else the error code."""
         topic = self.topics.get(topic_partition.topic)
         if topic is None or topic_partition.partition >= len(topic.partitions):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -1,4 +1,4 @@
-"""How the fake cluster elects leaders and moves replicas. Pure but for the logs that it changes."""
+"""The fake cluster's elections and moves of replicas. Pure except for the logs that they change."""
 
 from collections import defaultdict
 from dataclasses import dataclass
@@ -23,8 +23,8 @@ from tests.integration.client.fake_log import FakeLogs
 
 
 @dataclass
-class ReplicaAnswerer:
-    """Every partition prefers the broker of its own number; moves begin, and never end."""
+class ReplicaResponder:
+    """Every partition prefers the broker with its number; moves start and never end."""
 
     broker_id: int
     controller_id: int
@@ -50,12 +50,12 @@ class ReplicaAnswerer:
             ]
         results: dict[str, list[PartitionResult]] = defaultdict(list)
         for where in wanted:
-            answer = PartitionResult(partition_id=where.partition, error_code=self._elect(where))
-            results[where.topic].append(answer)
+            result = PartitionResult(partition_id=where.partition, error_code=self._elect(where))
+            results[where.topic].append(result)
         return ElectLeadersResponse(
             replica_election_results=[
-                ReplicaElectionResult(topic=topic, partition_result=answers)
-                for topic, answers in results.items()
+                ReplicaElectionResult(topic=topic, partition_result=partitions)
+                for topic, partitions in results.items()
             ]
         )
 
@@ -76,7 +76,7 @@ class ReplicaAnswerer:
             return AlterPartitionReassignmentsResponse(error_code=error)
         responses = []
         for topic in message.topics:
-            answers = [
+            results = [
                 ReassignablePartitionResponse(
                     partition_index=each.partition_index,
                     error_code=self._move(
@@ -85,7 +85,7 @@ class ReplicaAnswerer:
                 )
                 for each in topic.partitions
             ]
-            responses.append(ReassignableTopicResponse(name=topic.name, partitions=answers))
+            responses.append(ReassignableTopicResponse(name=topic.name, partitions=results))
         return AlterPartitionReassignmentsResponse(responses=responses)
 
     def _move(self, where: TopicPartition, replicas: object) -> ErrorCode:

@@ -21,10 +21,10 @@ from ottla.client.errors import (
 )
 from tests.integration.client.client_support import FAST
 from tests.integration.client.fake_broker import FakeCluster
-from tests.integration.client.fake_fault import HangUp, LoseAnswer, Refuse
+from tests.integration.client.fake_fault import HangUp, LoseResponse, Refuse
 
 
-async def test_topics_come_and_go(cluster: FakeCluster) -> None:
+async def test_topics_are_created_listed_and_deleted(cluster: FakeCluster) -> None:
     async with Admin(cluster.bootstrap) as admin:
         await admin.create_topics(
             [
@@ -43,7 +43,7 @@ async def test_topics_come_and_go(cluster: FakeCluster) -> None:
         assert await admin.list_topics() == []
 
 
-async def test_topics_can_be_deleted_where_only_old_versions_are_known(
+async def test_topics_can_be_deleted_on_an_old_broker(
     cluster: FakeCluster,
 ) -> None:
     cluster.versions[ApiKey.DELETE_TOPICS] = (1, 5)
@@ -53,7 +53,7 @@ async def test_topics_can_be_deleted_where_only_old_versions_are_known(
     assert not cluster.logs.topics
 
 
-async def test_a_trial_creates_nothing(cluster: FakeCluster) -> None:
+async def test_validate_only_creates_nothing(cluster: FakeCluster) -> None:
     async with Admin(cluster.bootstrap) as admin:
         await admin.create_topics([NewTopic("a")], validate_only=True)
     assert not cluster.logs.topics
@@ -73,8 +73,8 @@ async def test_several_failures_are_one_error_with_notes(cluster: FakeCluster) -
     assert "c" in cluster.logs.topics
 
 
-async def test_one_name_is_no_list_of_names(cluster: FakeCluster) -> None:
-    """Else the topics "a", "b" and "c" would be deleted for "abc"."""
+async def test_a_single_name_is_not_a_list_of_names(cluster: FakeCluster) -> None:
+    """Otherwise "abc" would delete the topics "a", "b" and "c"."""
     async with Admin(cluster.bootstrap, **FAST) as admin:
         await admin.create_topics([NewTopic("a"), NewTopic("b"), NewTopic("c")])
         with pytest.raises(ConfigurationError, match=r"use \['abc'\]"):
@@ -86,7 +86,7 @@ async def test_one_name_is_no_list_of_names(cluster: FakeCluster) -> None:
     assert set(cluster.logs.topics) >= {"a", "b", "c"}
 
 
-async def test_a_controller_that_moved_is_found(pair: FakeCluster) -> None:
+async def test_the_client_finds_a_controller_that_moved(pair: FakeCluster) -> None:
     async with Admin(pair.bootstrap, **FAST) as admin:
         pair.controller_id = 1
         await admin.create_topics([NewTopic("a")])
@@ -94,16 +94,16 @@ async def test_a_controller_that_moved_is_found(pair: FakeCluster) -> None:
     assert (created_at[0], created_at[-1]) == (0, 1)
 
 
-async def test_a_change_that_may_have_happened_is_not_repeated(cluster: FakeCluster) -> None:
+async def test_a_change_with_an_unknown_outcome_is_not_retried(cluster: FakeCluster) -> None:
     async with Admin(cluster.bootstrap, **FAST) as admin:
-        cluster.script(ApiKey.CREATE_TOPICS, LoseAnswer())
+        cluster.script(ApiKey.CREATE_TOPICS, LoseResponse())
         with pytest.raises(ConnectionLostError):
             await admin.create_topics([NewTopic("a")])
     assert len(cluster.seen(ApiKey.CREATE_TOPICS)) == 1
     assert "a" in cluster.logs.topics
 
 
-async def test_questions_are_repeated(cluster: FakeCluster) -> None:
+async def test_reads_are_retried(cluster: FakeCluster) -> None:
     cluster.create("a")
     async with Admin(cluster.bootstrap, **FAST) as admin:
         cluster.script(ApiKey.METADATA, HangUp(), HangUp())
@@ -136,7 +136,7 @@ async def test_configs_are_read_and_changed(pair: FakeCluster) -> None:
             await admin.describe_configs(ResourceType.TOPIC, "a")
 
 
-async def test_what_the_broker_does_not_offer_is_said(cluster: FakeCluster) -> None:
+async def test_a_request_that_the_broker_lacks_is_reported(cluster: FakeCluster) -> None:
     del cluster.versions[ApiKey.INCREMENTAL_ALTER_CONFIGS]
     cluster.create("a")
     async with Admin(cluster.bootstrap) as admin:
@@ -162,7 +162,7 @@ async def test_a_broker_that_does_not_exist_is_named(pair: FakeCluster) -> None:
             await admin.describe_log_dirs([0, 7])
 
 
-async def test_an_election_is_waited_out(pair: FakeCluster) -> None:
+async def test_the_client_waits_for_the_end_of_an_election(pair: FakeCluster) -> None:
     (log,) = pair.create("a", [-1])
     log.append_values(b"0", b"1")
     first = TopicPartition("a", 0)
@@ -175,7 +175,7 @@ async def test_an_election_is_waited_out(pair: FakeCluster) -> None:
         assert list(await admin.describe_topics(["a"])) == ["a"]
 
 
-async def test_without_a_known_controller_any_broker_is_asked(pair: FakeCluster) -> None:
+async def test_without_a_known_controller_any_broker_gets_the_request(pair: FakeCluster) -> None:
     pair.controller_id = -1
     async with Admin(pair.bootstrap, **FAST) as admin:
         creating = asyncio.ensure_future(admin.create_topics([NewTopic("a")]))
@@ -198,7 +198,7 @@ async def test_records_are_deleted_at_their_leaders(pair: FakeCluster) -> None:
     assert {each: place.offset for each, place in found.items()} == {first: 2, second: 3}
 
 
-async def test_use_outside_of_the_block_is_refused(cluster: FakeCluster) -> None:
+async def test_use_outside_of_async_with_is_refused(cluster: FakeCluster) -> None:
     admin = Admin(cluster.bootstrap)
     with pytest.raises(ClientClosedError):
         await admin.list_topics()

@@ -22,13 +22,13 @@ async def test_only_partitions_whose_leader_changed_are_returned(pair: FakeClust
     assert [held.leader for held in pair.logs.topics["a"].partitions] == [0, 1]
 
 
-async def test_an_election_of_what_does_not_exist_fails(cluster: FakeCluster) -> None:
+async def test_an_election_for_an_unknown_partition_fails(cluster: FakeCluster) -> None:
     async with Admin(cluster.bootstrap) as admin:
         with pytest.raises(UnknownTopicError, match="a-0"):
             await admin.elect_leaders([A0], ElectionType.UNCLEAN)
 
 
-async def test_a_move_begins_is_listed_and_cancelled(pair: FakeCluster) -> None:
+async def test_a_move_is_started_listed_and_cancelled(pair: FakeCluster) -> None:
     pair.create("a", leaders=[0, 0])
     async with Admin(pair.bootstrap) as admin:
         await admin.alter_reassignments({A0: [1], A1: [1]})
@@ -42,7 +42,7 @@ async def test_a_move_begins_is_listed_and_cancelled(pair: FakeCluster) -> None:
     assert caught.value.code == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
 
 
-async def test_they_find_the_controller(pair: FakeCluster) -> None:
+async def test_elections_and_moves_find_the_controller(pair: FakeCluster) -> None:
     pair.create("a", leaders=[0, 0])
     async with Admin(pair.bootstrap, **FAST) as admin:
         pair.controller_id = 1

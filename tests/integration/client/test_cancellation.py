@@ -1,7 +1,7 @@
-"""Every await of the client, cancelled after every number of turns of the event loop.
+"""Cancellation of every await of the client, after every number of turns of the event loop.
 
-Whatever is cancelled, nothing may leak (the fixtures check tasks and connections), no future may
-be left unsettled, and the client must still work or be closed.
+No task or connection may leak (the fixtures check both), no future may stay unsettled, and the
+client must still work or be closed.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ async def test_a_whole_producer_can_be_cancelled_at_any_point(cluster: FakeClust
     assert all(delivery.done() for delivery in deliveries)
 
 
-async def test_a_cancelled_block_sends_what_it_accepted(cluster: FakeCluster) -> None:
+async def test_a_cancelled_block_sends_the_accepted_records(cluster: FakeCluster) -> None:
     (log,) = cluster.create("t")
     accepted = asyncio.Event()
 
@@ -86,7 +86,7 @@ async def test_a_cancelled_block_is_not_held_up_by_a_silent_broker(
         await producing
 
 
-async def test_a_send_that_waits_for_memory_gives_back_its_place(cluster: FakeCluster) -> None:
+async def test_a_cancelled_send_withdraws_its_claim_to_memory(cluster: FakeCluster) -> None:
     (log,) = cluster.create("t")
     release = asyncio.Event()
     cluster.script(ApiKey.PRODUCE, Hold(release))
@@ -98,7 +98,7 @@ async def test_a_send_that_waits_for_memory_gives_back_its_place(cluster: FakeCl
         await cluster.wait_for(ApiKey.PRODUCE)
         await producer.send("t", b"y" * 60)
         blocked = [asyncio.ensure_future(producer.send("t", b"z" * 60)) for _ in range(5)]
-        await until(lambda: budget.is_exhausted, "somebody to wait")
+        await until(lambda: budget.is_exhausted, "a waiting sender")
         for task in blocked[::2]:
             task.cancel()
         release.set()
@@ -183,5 +183,5 @@ async def test_admin_requests_can_be_cancelled_at_any_point(cluster: FakeCluster
         for steps in range(20):
             await cancel_after(admin.create_topics([NewTopic(f"t{steps}", 1)]), steps)
             await cancel_after(admin.list_topics(), steps)
-        # The connection still pairs answers with their requests.
+        # The connection still matches responses with requests.
         assert set(await admin.list_topics()) == set(cluster.logs.topics)

@@ -55,7 +55,7 @@ async def test_one_live_bootstrap_server_is_enough(cluster: FakeCluster) -> None
 
 
 @pytest.mark.parametrize("newest", [0, 1, 2, 3])
-async def test_an_older_broker_is_asked_again_in_its_own_version(
+async def test_an_older_broker_gets_a_second_request_in_its_own_version(
     cluster: FakeCluster, newest: int
 ) -> None:
     cluster.versions[ApiKey.API_VERSIONS] = (0, newest)
@@ -65,11 +65,11 @@ async def test_an_older_broker_is_asked_again_in_its_own_version(
     await connection.close()
 
 
-async def test_a_refusal_of_versions_that_cannot_be_read_means_version_0(
+async def test_an_undecodable_refusal_of_versions_means_version_0(
     cluster: FakeCluster,
 ) -> None:
-    answer = b"\0\0\0\0" + ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big") + b"\x02junk"
-    cluster.script(ApiKey.API_VERSIONS, Garbage(answer))
+    refusal = b"\0\0\0\0" + ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big") + b"\x02junk"
+    cluster.script(ApiKey.API_VERSIONS, Garbage(refusal))
     connection = await connect(cluster)
     assert [seen.version for seen in cluster.requests] == [4, 0]
     await connection.close()
@@ -93,13 +93,13 @@ async def test_a_handshake_that_fails_leaves_no_socket(
         await connect(cluster, connect_timeout_ms=50)
 
 
-async def test_a_peer_that_offers_nothing_is_no_broker(cluster: FakeCluster) -> None:
+async def test_a_peer_without_any_api_is_not_a_broker(cluster: FakeCluster) -> None:
     cluster.script(ApiKey.API_VERSIONS, Omit())
     with pytest.raises(ProtocolError, match="offers no request"):
         await connect(cluster)
 
 
-async def test_a_peer_that_announces_a_huge_frame_is_left(cluster: FakeCluster) -> None:
+async def test_a_peer_that_announces_a_huge_frame_is_disconnected(cluster: FakeCluster) -> None:
     connection = await connect(cluster, max_response_bytes=100_000)
     cluster.script(ApiKey.METADATA, Garbage(bytes(100_001)))
     with pytest.raises(ProtocolError, match="the limit is 100000"):
@@ -107,7 +107,7 @@ async def test_a_peer_that_announces_a_huge_frame_is_left(cluster: FakeCluster) 
     await connection.close()
 
 
-async def test_an_answer_that_nobody_asked_for_ends_the_connection(cluster: FakeCluster) -> None:
+async def test_an_unexpected_response_ends_the_connection(cluster: FakeCluster) -> None:
     connection = await connect(cluster)
     cluster.script(ApiKey.METADATA, Garbage(b"\0\0\0\x01" + bytes(100)))
     lost = connection.request(MetadataRequest(topics=None), MetadataResponse)
@@ -118,51 +118,55 @@ async def test_an_answer_that_nobody_asked_for_ends_the_connection(cluster: Fake
     await connection.close()
 
 
-async def test_requests_are_pipelined_and_answered_in_order(cluster: FakeCluster) -> None:
+async def test_requests_are_pipelined_and_responses_arrive_in_order(cluster: FakeCluster) -> None:
     for name in ("a", "b", "c"):
         cluster.create(name)
     connection = await connect(cluster)
     release = asyncio.Event()
     cluster.script(ApiKey.METADATA, Hold(release))
-    answers = [connection.request(MetadataRequest(topics=None), MetadataResponse) for _ in range(3)]
-    answers[1].cancel()
+    responses = [
+        connection.request(MetadataRequest(topics=None), MetadataResponse) for _ in range(3)
+    ]
+    responses[1].cancel()
     assert connection.in_flight_count == 3
     release.set()
-    assert [topic.name for topic in (await answers[2]).topics] == ["a", "b", "c"]
-    assert answers[0].done()
+    assert [topic.name for topic in (await responses[2]).topics] == ["a", "b", "c"]
+    assert responses[0].done()
     await connection.close()
 
 
-async def test_a_large_answer_is_received_whole(cluster: FakeCluster) -> None:
+async def test_a_large_response_is_received_whole(cluster: FakeCluster) -> None:
     for number in range(5_000):
         cluster.create(f"topic-{number:05}")
     connection = await connect(cluster)
-    answers = [connection.request(MetadataRequest(topics=None), MetadataResponse) for _ in range(3)]
-    for answer in answers:
-        names = [topic.name for topic in (await answer).topics]
+    responses = [
+        connection.request(MetadataRequest(topics=None), MetadataResponse) for _ in range(3)
+    ]
+    for response in responses:
+        names = [topic.name for topic in (await response).topics]
         assert names == sorted(cluster.logs.topics)
     await connection.close()
 
 
-async def test_a_late_answer_fails_all_that_wait_for_it(cluster: FakeCluster) -> None:
+async def test_a_late_response_fails_all_pending_requests(cluster: FakeCluster) -> None:
     connection = await connect(cluster, request_timeout_ms=30)
     cluster.script(ApiKey.METADATA, Never())
-    answers = [connection.request(MetadataRequest(), MetadataResponse) for _ in range(2)]
-    for answer in answers:
+    responses = [connection.request(MetadataRequest(), MetadataResponse) for _ in range(2)]
+    for response in responses:
         with pytest.raises(RequestTimedOutError, match="METADATA"):
-            await answer
+            await response
     assert not connection.is_open
     await connection.close()
 
 
-async def test_closing_fails_what_waits_and_may_be_repeated(cluster: FakeCluster) -> None:
+async def test_close_fails_pending_requests_and_may_be_repeated(cluster: FakeCluster) -> None:
     connection = await connect(cluster)
     cluster.script(ApiKey.METADATA, Never())
-    answer = connection.request(MetadataRequest(), MetadataResponse)
+    response = connection.request(MetadataRequest(), MetadataResponse)
     await cluster.wait_for(ApiKey.METADATA)
     await connection.close()
     with pytest.raises(ConnectionLostError, match="by this client"):
-        await answer
+        await response
     await connection.close()
 
 
@@ -171,7 +175,7 @@ async def test_each_purpose_has_one_connection_per_broker(cluster: FakeCluster) 
     async with Producer(cluster.bootstrap) as producer:
         for _ in range(5):
             await asyncio.gather(*[producer.send_and_wait("t", b"v") for _ in range(5)])
-    # One to bootstrap, one for metadata of the broker found, one to produce.
+    # One for bootstrap, one for the metadata of the discovered broker, one for produce requests.
     assert cluster.brokers[0].accepted_count <= 3
 
 
@@ -182,7 +186,7 @@ async def test_metadata_is_refreshed_by_age(cluster: FakeCluster) -> None:
     await opened.close()
 
 
-async def test_refreshes_that_are_asked_for_together_are_few(cluster: FakeCluster) -> None:
+async def test_simultaneous_refreshes_share_requests(cluster: FakeCluster) -> None:
     opened = Cluster(config(cluster))
     await opened.start()
     before = len(cluster.seen(ApiKey.METADATA))
@@ -193,7 +197,7 @@ async def test_refreshes_that_are_asked_for_together_are_few(cluster: FakeCluste
     await opened.close()
 
 
-async def test_a_refresh_survives_the_caller_that_began_it(cluster: FakeCluster) -> None:
+async def test_a_refresh_survives_the_cancellation_of_its_caller(cluster: FakeCluster) -> None:
     opened = Cluster(config(cluster))
     await opened.start()
     release = asyncio.Event()
@@ -208,7 +212,7 @@ async def test_a_refresh_survives_the_caller_that_began_it(cluster: FakeCluster)
     await opened.close()
 
 
-async def test_all_brokers_gone_and_back_again(cluster: FakeCluster) -> None:
+async def test_the_client_recovers_after_all_brokers_were_gone(cluster: FakeCluster) -> None:
     opened = Cluster(config(cluster))
     await opened.start()
     broker = cluster.brokers[0]
@@ -216,11 +220,11 @@ async def test_all_brokers_gone_and_back_again(cluster: FakeCluster) -> None:
     with pytest.raises(NoBrokerAvailableError, match=str(broker.port)):
         await opened.refresh()
     await broker.start()
-    await until(lambda: not opened._refresh_failure_count, "the refresh to work again")
+    await until(lambda: not opened._refresh_failure_count, "a successful refresh")
     await opened.close()
 
 
-async def test_others_are_asked_while_a_broker_cannot_be_reached(pair: FakeCluster) -> None:
+async def test_metadata_is_refreshed_while_a_broker_cannot_be_reached(pair: FakeCluster) -> None:
     slow = 60_000
     opened = Cluster(config(pair, reconnect_backoff_ms=slow, reconnect_backoff_max_ms=slow))
     await opened.start()
@@ -236,7 +240,7 @@ async def test_others_are_asked_while_a_broker_cannot_be_reached(pair: FakeClust
     await opened.close()
 
 
-async def test_closing_ends_whoever_waits(cluster: FakeCluster) -> None:
+async def test_close_fails_a_waiting_refresh(cluster: FakeCluster) -> None:
     opened = Cluster(config(cluster))
     await opened.start()
     cluster.script(ApiKey.METADATA, Never())
@@ -252,7 +256,7 @@ async def test_closing_ends_whoever_waits(cluster: FakeCluster) -> None:
     await opened.close()
 
 
-async def test_a_broker_that_moved_is_followed_to_its_new_address(pair: FakeCluster) -> None:
+async def test_the_client_follows_a_broker_to_its_new_address(pair: FakeCluster) -> None:
     (log,) = pair.create("t", [0])
     async with Producer(f"127.0.0.1:{pair.brokers[1].port}", **FAST) as producer:
         await producer.send_and_wait("t", b"before")
@@ -263,7 +267,7 @@ async def test_a_broker_that_moved_is_followed_to_its_new_address(pair: FakeClus
     assert log.values() == [b"before", b"after"]
 
 
-async def test_a_failed_start_leaves_nothing() -> None:
+async def test_a_failed_start_leaves_no_task() -> None:
     before = other_tasks()
     with pytest.raises(NoBrokerAvailableError):
         await Admin(NOWHERE).start()
@@ -275,7 +279,7 @@ def pool_of(cluster: FakeCluster) -> ConnectionPool:
     return ConnectionPool(config(cluster), no_wait, lambda: None, lambda: None)
 
 
-async def test_a_broker_that_has_moved_is_not_waited_for_at_its_old_address(
+async def test_an_attempt_at_an_old_address_ends_when_the_broker_moves(
     pair: FakeCluster,
 ) -> None:
     old, new = config(pair).bootstrap
@@ -290,7 +294,7 @@ async def test_a_broker_that_has_moved_is_not_waited_for_at_its_old_address(
     await pool.close()
 
 
-async def test_closing_a_pool_fails_those_that_wait_for_a_connection(cluster: FakeCluster) -> None:
+async def test_closing_a_pool_fails_waiting_callers(cluster: FakeCluster) -> None:
     cluster.script(ApiKey.API_VERSIONS, Never())
     pool, address = pool_of(cluster), config(cluster).bootstrap[0]
     waiting = asyncio.ensure_future(pool.get(BrokerId(0), Purpose.CONTROL, address))

@@ -1,4 +1,4 @@
-"""The consumer against a scripted cluster: what is handed over, and where it stands."""
+"""The consumer against a scripted cluster: its records, positions and errors."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -41,7 +41,7 @@ from tests.integration.client.fake_fault import (
     Garbage,
     HangUp,
     Hold,
-    LoseAnswer,
+    LoseResponse,
     Omit,
     Refuse,
     RefuseWhole,
@@ -57,7 +57,7 @@ T1 = TopicPartition("t", 1)
 async def reading(
     cluster: FakeCluster, *partitions: TopicPartition, **settings: Any
 ) -> AsyncIterator[Consumer]:
-    """A consumer of these partitions (T0), from the start unless told otherwise."""
+    """A consumer of these partitions (T0), by default from the start of the log."""
     settings = {"auto_offset_reset": "earliest", **FAST, **settings}
     async with Consumer(cluster.bootstrap, **settings) as consumer:
         consumer.assign(partitions or [T0])
@@ -65,7 +65,7 @@ async def reading(
 
 
 async def take(consumer: Consumer, count: int) -> list[ConsumerRecord]:
-    """Return exactly so many records."""
+    """Return exactly `count` records."""
     records: list[ConsumerRecord] = []
     async with asyncio.timeout(10):
         while len(records) < count:
@@ -102,7 +102,7 @@ async def test_records_are_read_as_they_were_written(cluster: FakeCluster, codec
     assert (second.offset, second.timestamp_ms, second.key, second.value) == (1, 999, None, None)
 
 
-async def test_iteration_waits_for_new_records_and_goes_on_after_a_break(
+async def test_iteration_waits_for_new_records_and_continues_after_a_break(
     cluster: FakeCluster,
 ) -> None:
     (log,) = cluster.create("t")
@@ -138,7 +138,7 @@ async def test_iteration_ends_when_the_consumer_is_closed(cluster: FakeCluster) 
             await consumer.fetch_batch()
 
 
-async def test_a_batch_has_at_most_the_records_asked_for(cluster: FakeCluster) -> None:
+async def test_a_batch_has_at_most_max_records(cluster: FakeCluster) -> None:
     (log,) = cluster.create("t")
     for start in range(0, 30, 10):
         log.append_values(*[b"%d" % number for number in range(start, start + 10)])
@@ -151,7 +151,7 @@ async def test_a_batch_has_at_most_the_records_asked_for(cluster: FakeCluster) -
             await consumer.fetch_batch(0)
 
 
-async def test_records_are_sorted_by_partition_on_demand(cluster: FakeCluster) -> None:
+async def test_records_can_be_grouped_by_partition(cluster: FakeCluster) -> None:
     logs = cluster.create("t", [0, 0])
     for partition, log in enumerate(logs):
         log.append_values(*[b"%d" % partition] * 3)
@@ -181,7 +181,7 @@ async def test_all_partitions_of_topics_can_be_assigned(pair: FakeCluster) -> No
 @pytest.mark.parametrize(
     ("policy", "expected"), [("earliest", [b"0", b"1", b"new"]), ("latest", [b"new"])]
 )
-async def test_the_reset_policy_says_where_to_begin(
+async def test_the_reset_policy_decides_the_start(
     cluster: FakeCluster, policy: str, expected: list[bytes]
 ) -> None:
     (log,) = cluster.create("t")
@@ -204,7 +204,7 @@ async def test_without_policy_a_position_must_be_set(cluster: FakeCluster) -> No
         assert await values(consumer, 1) == [b"1"]
 
 
-async def test_an_offset_out_of_range_is_met_by_the_policy(cluster: FakeCluster) -> None:
+async def test_the_reset_policy_applies_to_an_offset_out_of_range(cluster: FakeCluster) -> None:
     (log,) = cluster.create("t")
     log.append_values(b"0", b"1", b"2")
     async with reading(cluster) as consumer:
@@ -226,8 +226,8 @@ async def test_records_before_a_lost_range_are_handed_over_first(cluster: FakeCl
         consumer.seek(T0, 0)
         await until(lambda: consumer._buffer.size_bytes > 0, "the first batch")
         log.log_start_offset = log.next_offset = 50
-        asked = len(cluster.seen(ApiKey.FETCH))
-        await cluster.wait_for(ApiKey.FETCH, asked + 2)
+        requested = len(cluster.seen(ApiKey.FETCH))
+        await cluster.wait_for(ApiKey.FETCH, requested + 2)
         assert await values(consumer, 1) == [b"0"]
         with pytest.raises(OffsetOutOfRangeError):
             await take(consumer, 1)
@@ -274,7 +274,7 @@ async def test_seeking_within_a_loop_takes_effect_at_once(cluster: FakeCluster) 
     assert seen == [0, 1, 8, 9]
 
 
-async def test_a_seek_overtakes_a_fetch_that_waits(cluster: FakeCluster) -> None:
+async def test_a_seek_does_not_wait_for_a_fetch_in_flight(cluster: FakeCluster) -> None:
     (log,) = cluster.create("t")
     log.append_values(b"0", b"1")
     async with reading(cluster, fetch_max_wait_ms=60_000) as consumer:
@@ -284,7 +284,7 @@ async def test_a_seek_overtakes_a_fetch_that_waits(cluster: FakeCluster) -> None
         assert await values(consumer, 2) == [b"0", b"1"]
 
 
-async def test_reading_begins_within_a_batch_if_the_position_is_there(
+async def test_reading_starts_within_a_batch_at_the_position(
     cluster: FakeCluster,
 ) -> None:
     (log,) = cluster.create("t")
@@ -314,7 +314,7 @@ async def test_a_kept_partition_keeps_its_position(cluster: FakeCluster) -> None
         assert await values(consumer, 1) == [b"seen"]
 
 
-async def test_a_paused_partition_rests_and_loses_nothing(cluster: FakeCluster) -> None:
+async def test_a_paused_partition_loses_no_record(cluster: FakeCluster) -> None:
     logs = cluster.create("t", [0, 0])
     for partition, log in enumerate(logs):
         log.append_values(*[b"%d" % partition] * 4)
@@ -334,7 +334,7 @@ async def test_a_paused_partition_rests_and_loses_nothing(cluster: FakeCluster) 
     assert rest == [2, 3]
 
 
-async def test_a_partition_paused_before_its_records_are_met_keeps_them(
+async def test_a_partition_paused_before_it_is_read_keeps_its_records(
     cluster: FakeCluster,
 ) -> None:
     logs = cluster.create("t", [0, 0])
@@ -350,10 +350,10 @@ async def test_a_partition_paused_before_its_records_are_met_keeps_them(
         assert await values(consumer, 1) == [b"0"]
 
 
-# What is in the log
+# Contents of the log
 
 
-async def test_holes_and_empty_batches_are_passed_over(cluster: FakeCluster) -> None:
+async def test_gaps_and_empty_batches_are_skipped(cluster: FakeCluster) -> None:
     (log,) = cluster.create("t")
     log.append_values(b"0")
     log.append_as_is(empty_batch(base_offset=1, last_offset_delta=9))
@@ -368,7 +368,7 @@ async def test_holes_and_empty_batches_are_passed_over(cluster: FakeCluster) -> 
 
 
 def empty_batch(base_offset: int, last_offset_delta: int) -> bytes:
-    """A batch as compaction leaves it when all of its records are gone."""
+    """A batch as compaction leaves it after removing all of its records."""
     builder = BatchBuilder()
     builder.append(1_000, None, b"gone")
     batch = builder.build(base_offset)[:61]
@@ -402,7 +402,7 @@ def end(log: FakePartition, producer_id: int, control_type: ControlType) -> None
 
 
 def transactions(log: FakePartition) -> None:
-    """Producer 1 aborts and then commits, producer 2 commits across that."""
+    """Producer 1 aborts and then commits; a transaction of producer 2 spans both."""
     start = transactional(log, 1, b"aborted")
     transactional(log, 2, b"committed")
     transactional(log, 1, b"aborted too")
@@ -427,7 +427,7 @@ async def test_markers_are_never_handed_over(cluster: FakeCluster) -> None:
         ]
 
 
-async def test_aborted_transactions_are_left_out_on_demand(cluster: FakeCluster) -> None:
+async def test_read_committed_omits_aborted_transactions(cluster: FakeCluster) -> None:
     (log,) = cluster.create("t")
     transactions(log)
     async with reading(cluster, isolation_level="read_committed") as consumer:
@@ -435,7 +435,7 @@ async def test_aborted_transactions_are_left_out_on_demand(cluster: FakeCluster)
         assert consumer.position(T0) == log.next_offset
 
 
-async def test_the_time_of_appending_replaces_that_of_the_record(cluster: FakeCluster) -> None:
+async def test_the_append_time_replaces_the_time_of_the_record(cluster: FakeCluster) -> None:
     (log,) = cluster.create("t")
     builder = BatchBuilder()
     builder.append(1, None, b"a")
@@ -450,14 +450,14 @@ async def test_the_time_of_appending_replaces_that_of_the_record(cluster: FakeCl
 
 
 def damaged(log: FakePartition) -> None:
-    """A good batch, one with a flipped bit, and another good one."""
+    """A valid batch, one with a flipped bit, and another valid one."""
     log.append_values(b"good")
     log.append_values(b"damaged")
     log.batches[-1] = log.batches[-1][:-2] + b"?" + log.batches[-1][-1:]
     log.append_values(b"behind")
 
 
-async def test_a_damaged_batch_is_reported_until_it_is_passed(cluster: FakeCluster) -> None:
+async def test_a_damaged_batch_is_reported_until_a_seek_past_it(cluster: FakeCluster) -> None:
     (log,) = cluster.create("t")
     damaged(log)
     async with reading(cluster) as consumer:
@@ -470,7 +470,7 @@ async def test_a_damaged_batch_is_reported_until_it_is_passed(cluster: FakeClust
         assert await values(consumer, 1) == [b"behind"]
 
 
-async def test_damage_that_is_gone_at_the_next_fetch_does_no_harm(cluster: FakeCluster) -> None:
+async def test_damage_that_the_next_fetch_does_not_show_does_no_harm(cluster: FakeCluster) -> None:
     (log,) = cluster.create("t")
     log.append_values(b"good")
     healthy = log.batches[0]
@@ -492,7 +492,7 @@ async def test_checksums_can_be_ignored(cluster: FakeCluster) -> None:
         assert (await values(consumer, 3))[2] == b"behind"
 
 
-async def test_bytes_that_are_no_batch_are_reported(cluster: FakeCluster) -> None:
+async def test_bytes_that_are_not_a_batch_are_reported(cluster: FakeCluster) -> None:
     (log,) = cluster.create("t")
     log.append_values(b"good")
     log.batches[0] += b"\xff" * 70
@@ -503,14 +503,14 @@ async def test_bytes_that_are_no_batch_are_reported(cluster: FakeCluster) -> Non
             await take(consumer, 1)
 
 
-# Trouble
+# Faults
 
 
 @pytest.mark.parametrize(
     "fault",
     [
         HangUp(),
-        LoseAnswer(),
+        LoseResponse(),
         Refuse(ErrorCode.NOT_LEADER_OR_FOLLOWER),
         Refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         Refuse(ErrorCode.KAFKA_STORAGE_ERROR),
@@ -520,7 +520,7 @@ async def test_bytes_that_are_no_batch_are_reported(cluster: FakeCluster) -> Non
     ids=str,
 )
 @pytest.mark.parametrize("api_key", [ApiKey.FETCH, ApiKey.LIST_OFFSETS])
-async def test_a_passing_fault_is_waited_out(
+async def test_the_consumer_recovers_from_a_transient_fault(
     cluster: FakeCluster, fault: Fault, api_key: ApiKey
 ) -> None:
     (log,) = cluster.create("t")
@@ -528,10 +528,10 @@ async def test_a_passing_fault_is_waited_out(
     cluster.script(api_key, fault, fault)
     async with reading(cluster) as consumer:
         assert await values(consumer, 2) == [b"0", b"1"]
-    assert not cluster.next_fault(api_key), "the faults were not met"
+    assert not cluster.next_fault(api_key), "not every fault occurred"
 
 
-async def test_a_fetch_that_is_refused_as_a_whole_is_made_again(cluster: FakeCluster) -> None:
+async def test_a_wholly_refused_fetch_is_retried(cluster: FakeCluster) -> None:
     (log,) = cluster.create("t")
     log.append_values(b"0")
     cluster.script(ApiKey.FETCH, RefuseWhole(ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
@@ -539,7 +539,7 @@ async def test_a_fetch_that_is_refused_as_a_whole_is_made_again(cluster: FakeClu
         assert await values(consumer, 1) == [b"0"]
 
 
-async def test_a_broker_that_lacks_what_is_needed_is_reported(cluster: FakeCluster) -> None:
+async def test_a_broker_that_lacks_a_needed_version_is_reported(cluster: FakeCluster) -> None:
     cluster.create("t")
     cluster.versions[ApiKey.LIST_OFFSETS] = (1, 1)
     async with reading(cluster, isolation_level="read_committed") as consumer:
@@ -551,7 +551,7 @@ async def test_a_broker_that_lacks_what_is_needed_is_reported(cluster: FakeClust
             await consumer.fetch_batch()
 
 
-async def test_offsets_are_found_when_the_election_is_over(cluster: FakeCluster) -> None:
+async def test_offsets_are_looked_up_again_after_an_election(cluster: FakeCluster) -> None:
     (log,) = cluster.create("t")
     log.append_values(b"0")
     async with reading(cluster) as consumer:
@@ -564,7 +564,7 @@ async def test_offsets_are_found_when_the_election_is_over(cluster: FakeCluster)
         assert await asking == {T0: 1}
 
 
-async def test_a_long_iteration_lets_others_run(cluster: FakeCluster) -> None:
+async def test_a_long_iteration_lets_other_tasks_run(cluster: FakeCluster) -> None:
     (log,) = cluster.create("t")
     for _ in range(10):
         log.append_values(*[b"v"] * 500)
@@ -596,22 +596,22 @@ async def test_a_new_leader_and_epoch_are_followed(pair: FakeCluster) -> None:
             log.append_values(b"%d" % number)
             assert await values(consumer, 1) == [b"%d" % number]
     epochs = [
-        asked.current_leader_epoch
+        requested.current_leader_epoch
         for request in pair.seen(ApiKey.FETCH)
         for topic in request.topics
-        for asked in topic.partitions
+        for requested in topic.partitions
     ]
     assert epochs == sorted(epochs)
     assert epochs[-1] == 4
 
 
-async def test_a_log_that_was_cut_off_is_read_from_where_it_differs(pair: FakeCluster) -> None:
+async def test_a_truncated_log_is_read_from_where_it_diverges(pair: FakeCluster) -> None:
     (log,) = pair.create("t", [0])
     for value in (b"0", b"1", b"2"):
         log.append_values(value)
     async with reading(pair, fetch_max_wait_ms=20) as consumer:
         assert await values(consumer, 3) == [b"0", b"1", b"2"]
-        # An unclean election: the new leader lacks records that were read, and gets others.
+        # An unclean election: the new leader lacks records that were read, and has other ones.
         log.cut_to(1)
         log.move_to(1)
         log.append_values(b"one")
@@ -620,7 +620,7 @@ async def test_a_log_that_was_cut_off_is_read_from_where_it_differs(pair: FakeCl
         assert await values(consumer, 3) == [b"one", b"two", b"three"]
 
 
-async def test_a_log_that_was_cut_off_is_told_of_without_a_policy(pair: FakeCluster) -> None:
+async def test_a_truncated_log_is_reported_without_a_reset_policy(pair: FakeCluster) -> None:
     (log,) = pair.create("t", [0])
     log.append_values(b"0")
     log.append_values(b"1")
@@ -638,7 +638,7 @@ async def test_a_log_that_was_cut_off_is_told_of_without_a_policy(pair: FakeClus
         assert await values(consumer, 2) == [b"one", b"two"]
 
 
-async def test_a_refusal_is_raised_and_reading_again_tries_again(cluster: FakeCluster) -> None:
+async def test_a_refusal_is_raised_and_the_next_read_retries(cluster: FakeCluster) -> None:
     (log,) = cluster.create("t")
     log.append_values(b"0")
     cluster.script(ApiKey.FETCH, Refuse(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
@@ -648,7 +648,7 @@ async def test_a_refusal_is_raised_and_reading_again_tries_again(cluster: FakeCl
         assert await values(consumer, 1) == [b"0"]
 
 
-async def test_a_garbled_answer_is_raised_and_reading_again_tries_again(
+async def test_a_garbled_response_is_raised_and_the_next_read_retries(
     cluster: FakeCluster,
 ) -> None:
     (log,) = cluster.create("t")
@@ -660,7 +660,7 @@ async def test_a_garbled_answer_is_raised_and_reading_again_tries_again(
         assert await values(consumer, 1) == [b"0"]
 
 
-async def test_an_error_does_not_swallow_the_records_before_it(cluster: FakeCluster) -> None:
+async def test_an_error_does_not_discard_the_records_before_it(cluster: FakeCluster) -> None:
     logs = cluster.create("t", [0, 0])
     logs[0].append_values(b"0")
     damaged(logs[1])
@@ -672,7 +672,7 @@ async def test_an_error_does_not_swallow_the_records_before_it(cluster: FakeClus
             await consumer.fetch_batch(100)
 
 
-async def test_what_is_fetched_ahead_is_bounded(cluster: FakeCluster) -> None:
+async def test_prefetched_data_is_limited(cluster: FakeCluster) -> None:
     logs = cluster.create("t", [0] * 4)
     for log in logs:
         for _ in range(50):
@@ -685,11 +685,11 @@ async def test_what_is_fetched_ahead_is_bounded(cluster: FakeCluster) -> None:
         for _ in range(200):
             await take(consumer, 1)
             most = max(most, consumer._buffer.size_bytes)
-    # One batch per partition may come on top: a broker sends at least one.
+    # One batch per partition may exceed the limit: a broker sends at least one.
     assert 320_000 < most <= 800_000 + 4 * 81_000
 
 
-async def test_the_next_fetch_goes_out_while_records_are_handed_over(
+async def test_the_next_fetch_is_sent_while_records_are_handed_over(
     cluster: FakeCluster,
 ) -> None:
     (log,) = cluster.create("t")
@@ -701,7 +701,7 @@ async def test_the_next_fetch_goes_out_while_records_are_handed_over(
         assert await values(consumer, 9) == [b"x" * 1_000] * 9
 
 
-async def test_partitions_that_have_nothing_do_not_hold_up_those_that_have(
+async def test_empty_partitions_do_not_hold_up_others(
     cluster: FakeCluster,
 ) -> None:
     logs = cluster.create("t", [0] * 6)

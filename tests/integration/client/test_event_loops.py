@@ -1,4 +1,4 @@
-"""The client on asyncio's loop and on uvloop: large and small frames, pressure, clean ends."""
+"""The client on asyncio's loop and on uvloop: large and small frames, load, clean shutdown."""
 
 import asyncio
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from tests.integration.client.fake_fault import HangUp
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
 
-async def there_and_back() -> None:
+async def round_trip() -> None:
     values = [bytes([number % 251]) * (number * 37 % 60_000) for number in range(600)]
     async with fake_cluster() as cluster, no_leak(cluster):
         cluster.create("t")
@@ -26,7 +26,7 @@ async def there_and_back() -> None:
             for number, value in enumerate(values):
                 await producer.send("t", value)
                 if number % 50 == 0:
-                    # Longer than the linger, so that timers are set that are past already.
+                    # Longer than the linger, so that some timers are set to a time in the past.
                     await asyncio.sleep(0.003)
         async with Consumer(cluster.bootstrap, auto_offset_reset="earliest") as consumer:
             consumer.assign([TopicPartition("t", 0)])
@@ -39,6 +39,6 @@ async def there_and_back() -> None:
 
 
 @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
-def test_everything_works_on_any_loop(new_loop: LoopFactory) -> None:
+def test_the_client_works_on_any_event_loop(new_loop: LoopFactory) -> None:
     with asyncio.Runner(loop_factory=new_loop) as runner:
-        runner.run(there_and_back())
+        runner.run(round_trip())

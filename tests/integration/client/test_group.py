@@ -1,4 +1,4 @@
-"""Members of a group against our own broker, in a process of its own."""
+"""Members of a group against Ottla's broker in a process of its own."""
 
 import asyncio
 import signal
@@ -31,12 +31,12 @@ T0 = ALL[0]
 
 @pytest.fixture
 def broker_process(start_broker: StartBroker) -> BrokerProcess:
-    """A broker that lets a group begin as soon as its first member is there."""
+    """A broker that completes the first rebalance once the first member has joined."""
     return start_broker(overrides=AT_ONCE)
 
 
 def member(broker: BrokerProcess, **settings: Any) -> Consumer:
-    """Return a member of group g that is quick to notice things."""
+    """Return a member of group g with short intervals and timeouts."""
     chosen: dict[str, Any] = {
         "group_id": "g",
         "auto_offset_reset": "earliest",
@@ -50,12 +50,12 @@ def member(broker: BrokerProcess, **settings: Any) -> Consumer:
 
 
 def at(offset: int, leader_epoch: int = -1, metadata: str = "") -> CommittedOffset:
-    """Return what a group has committed."""
+    """Return a committed offset."""
     return CommittedOffset(Offset(offset), LeaderEpoch(leader_epoch), metadata)
 
 
 async def fill(broker: BrokerProcess, count: int, *, partitions: int = PARTITIONS) -> None:
-    """Create topic t with `count` records in every partition; each value tells its place."""
+    """Create topic t with `count` records in every partition; values are their offsets."""
     async with Admin(broker.bootstrap) as admin:
         await admin.create_topics([NewTopic("t", partitions=partitions)])
     await append(broker, count, partitions=partitions)
@@ -72,12 +72,12 @@ async def append(
 
 
 def places(records: Iterable[ConsumerRecord]) -> Counter[tuple[int, int]]:
-    """Return how often each (partition, offset) was read."""
+    """Return the number of reads of each (partition, offset)."""
     return Counter((record.partition, record.offset) for record in records)
 
 
 def every_place(count: int) -> Counter[tuple[int, int]]:
-    """Return each place of the topic, once."""
+    """Return each (partition, offset) of the topic once."""
     return Counter((index, offset) for index in range(PARTITIONS) for offset in range(count))
 
 
@@ -90,7 +90,7 @@ async def read(consumer: Consumer, count: int) -> list[ConsumerRecord]:
 
 
 class Reader:
-    """Reads in a task of its own, and keeps what it read."""
+    """Reads in a task of its own, and keeps the records."""
 
     def __init__(self, consumer: Consumer) -> None:
         self.consumer = consumer
@@ -107,7 +107,7 @@ class Reader:
 
 
 async def shared(*consumers: Consumer) -> None:
-    """Wait until the consumers hold all partitions, each its fair share."""
+    """Wait until the consumers hold all partitions, evenly divided."""
     fair = PARTITIONS // len(consumers)
 
     def is_shared() -> bool:
@@ -117,7 +117,7 @@ async def shared(*consumers: Consumer) -> None:
     await until(is_shared, "an even assignment")
 
 
-async def test_a_lone_member_reads_everything_and_the_next_one_goes_on(
+async def test_the_next_member_continues_after_a_lone_one(
     broker_process: BrokerProcess,
 ) -> None:
     await fill(broker_process, 10)
@@ -133,7 +133,7 @@ async def test_a_lone_member_reads_everything_and_the_next_one_goes_on(
 
 
 @pytest.mark.parametrize("assignor", list(ASSIGNORS))
-async def test_members_share_and_hand_over_without_loss_or_repetition(
+async def test_members_rebalance_without_loss_or_duplicates(
     broker_process: BrokerProcess, assignor: AssignorName
 ) -> None:
     await fill(broker_process, 50)
@@ -151,35 +151,35 @@ async def test_members_share_and_hand_over_without_loss_or_repetition(
         await two.stop()
         await shared(first)
         await append(broker_process, 10, first=100)
-        await until(lambda: len(one.records) + len(two.records) == 660, "the rest")
+        await until(lambda: len(one.records) + len(two.records) == 660, "the remaining records")
         await one.stop()
     assert places(one.records + two.records) == every_place(110)
 
 
-async def test_functions_are_told_in_order_and_may_commit(broker_process: BrokerProcess) -> None:
+async def test_callbacks_are_called_in_order_and_may_commit(broker_process: BrokerProcess) -> None:
     await fill(broker_process, 2)
-    told: list[tuple[str, list[TopicPartition]]] = []
+    notified: list[tuple[str, list[TopicPartition]]] = []
     async with member(broker_process, enable_auto_commit=False) as consumer:
 
         async def on_revoked(partitions: Sequence[TopicPartition]) -> None:
             await consumer.commit()
-            told.append(("revoked", sorted(partitions)))
+            notified.append(("revoked", sorted(partitions)))
 
         def on_assigned(partitions: Sequence[TopicPartition]) -> None:
-            told.append(("assigned", sorted(partitions)))
+            notified.append(("assigned", sorted(partitions)))
             consumer.seek(T0, 1)
 
         consumer.subscribe(["t"], on_assigned=on_assigned, on_revoked=on_revoked)
         records = await read(consumer, 11)
         assert (0, 0) not in places(records)
-    assert told == [("assigned", ALL), ("revoked", ALL)]
+    assert notified == [("assigned", ALL), ("revoked", ALL)]
     async with member(broker_process) as other:
         assert await other.committed(ALL) == {each: at(2, 0) for each in ALL}
 
 
-async def test_cooperative_members_keep_what_they_keep(broker_process: BrokerProcess) -> None:
+async def test_cooperative_members_keep_partitions(broker_process: BrokerProcess) -> None:
     await fill(broker_process, 1)
-    told: list[tuple[str, int]] = []
+    notified: list[tuple[str, int]] = []
     cooperative: dict[str, Any] = {"assignors": ["cooperative-sticky"]}
     async with (
         member(broker_process, **cooperative) as first,
@@ -187,20 +187,20 @@ async def test_cooperative_members_keep_what_they_keep(broker_process: BrokerPro
     ):
         first.subscribe(
             ["t"],
-            on_assigned=lambda partitions: told.append(("assigned", len(partitions))),
-            on_revoked=lambda partitions: told.append(("revoked", len(partitions))),
+            on_assigned=lambda partitions: notified.append(("assigned", len(partitions))),
+            on_revoked=lambda partitions: notified.append(("revoked", len(partitions))),
         )
         await shared(first)
         before = first.assignment()
         second.subscribe(["t"])
         await shared(first, second)
         assert set(first.assignment()) < set(before)
-        changes = [each for each in told if each != ("assigned", 0)]
+        changes = [each for each in notified if each != ("assigned", 0)]
         assert changes == [("assigned", PARTITIONS), ("revoked", PARTITIONS // 2)]
 
 
 @pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
-async def test_nothing_is_taken_away_or_committed_that_is_in_hand(
+async def test_a_record_in_hand_is_neither_committed_nor_taken_away(
     broker_process: BrokerProcess, assignor: AssignorName
 ) -> None:
     await fill(broker_process, 5, partitions=1)
@@ -217,19 +217,19 @@ async def test_nothing_is_taken_away_or_committed_that_is_in_hand(
                 break
         second.subscribe(["t"])
         first.subscribe(["u"], on_revoked=revoked.extend)
-        # Record 2 is in hand: by itself only what lies before it is committed.
+        # Record 2 is in hand: auto-commit covers only the records before it.
         async with asyncio.timeout(10):
             while (await first.committed([T0]))[T0] != at(2, 0):
                 continue
         assert revoked == []
         assert second.assignment() == []
-        # Asking for more says that it was processed.
+        # The next read marks it as processed.
         assert await first.fetch_batch(1, timeout_ms=200) == []
         assert [record.offset for record in await read(second, 2)] == [3, 4]
         assert revoked == [T0]
 
 
-async def test_what_a_failing_body_had_in_hand_is_read_again(broker_process: BrokerProcess) -> None:
+async def test_the_record_of_a_failing_body_is_read_again(broker_process: BrokerProcess) -> None:
     await fill(broker_process, 5, partitions=1)
 
     async def fail_at_three() -> None:
@@ -246,7 +246,7 @@ async def test_what_a_failing_body_had_in_hand_is_read_again(broker_process: Bro
         assert [record.offset for record in await read(consumer, 2)] == [3, 4]
 
 
-async def test_a_batch_that_was_left_by_an_error_is_read_again(
+async def test_the_batch_of_a_failing_body_is_read_again(
     broker_process: BrokerProcess,
 ) -> None:
     await fill(broker_process, 5, partitions=1)
@@ -265,25 +265,25 @@ async def test_a_batch_that_was_left_by_an_error_is_read_again(
         assert [record.offset for record in await read(consumer, 3)] == [2, 3, 4]
 
 
-async def test_a_static_member_comes_back_to_its_partitions(broker_process: BrokerProcess) -> None:
+async def test_a_static_member_gets_its_partitions_back(broker_process: BrokerProcess) -> None:
     await fill(broker_process, 1)
-    told: list[TopicPartition] = []
+    notified: list[TopicPartition] = []
     async with member(broker_process, group_instance_id="a") as first:
-        first.subscribe(["t"], on_revoked=told.extend)
+        first.subscribe(["t"], on_revoked=notified.extend)
         second = member(broker_process, group_instance_id="b")
         await second.start()
         second.subscribe(["t"])
         await shared(first, second)
-        told.clear()
+        notified.clear()
         held = second.assignment()
         await second.close()
         async with member(broker_process, group_instance_id="b") as again:
             again.subscribe(["t"])
             await until(lambda: again.assignment() == held, "the same partitions")
-        assert told == []
+        assert notified == []
 
 
-async def test_an_idle_member_makes_room_and_comes_back(broker_process: BrokerProcess) -> None:
+async def test_an_idle_member_leaves_and_joins_again(broker_process: BrokerProcess) -> None:
     await fill(broker_process, 2, partitions=1)
     lost: list[TopicPartition] = []
     async with (
@@ -293,7 +293,7 @@ async def test_an_idle_member_makes_room_and_comes_back(broker_process: BrokerPr
         idle.subscribe(["t"], on_lost=lost.extend)
         assert [record.offset for record in await read(idle, 1)] == [0]
         other.subscribe(["t"])
-        # The idle one had record 0 in hand: it is read again.
+        # The idle member had record 0 in hand, so another member reads it again.
         assert [record.offset for record in await read(other, 2)] == [0, 1]
         with pytest.raises(CommitFailedError):
             await idle.commit({T0: 1})
@@ -301,7 +301,7 @@ async def test_an_idle_member_makes_room_and_comes_back(broker_process: BrokerPr
         assert lost == [T0]
 
 
-async def test_two_of_one_name_are_not_tolerated(broker_process: BrokerProcess) -> None:
+async def test_two_members_with_one_instance_id_are_refused(broker_process: BrokerProcess) -> None:
     await fill(broker_process, 1)
     async with (
         member(broker_process, group_instance_id="a") as first,
@@ -314,7 +314,7 @@ async def test_two_of_one_name_are_not_tolerated(broker_process: BrokerProcess) 
             await read(first, 1_000)
 
 
-async def test_partitions_that_are_added_are_shared_out(broker_process: BrokerProcess) -> None:
+async def test_added_partitions_are_assigned(broker_process: BrokerProcess) -> None:
     await fill(broker_process, 1, partitions=1)
     async with member(broker_process, metadata_max_age_ms=100) as consumer:
         consumer.subscribe(["t"])
@@ -324,7 +324,7 @@ async def test_partitions_that_are_added_are_shared_out(broker_process: BrokerPr
         await until(lambda: len(consumer.assignment()) == 2, "the new partition")
 
 
-async def test_a_topic_that_comes_later_is_shared_out(broker_process: BrokerProcess) -> None:
+async def test_a_topic_created_later_is_assigned(broker_process: BrokerProcess) -> None:
     async with member(broker_process, metadata_max_age_ms=100) as consumer:
         consumer.subscribe(["t"])
         assert await consumer.fetch_batch(1, timeout_ms=200) == []
@@ -332,7 +332,7 @@ async def test_a_topic_that_comes_later_is_shared_out(broker_process: BrokerProc
         assert places(await read(consumer, PARTITIONS)) == every_place(1)
 
 
-async def test_who_assigns_by_hand_begins_at_the_commit(broker_process: BrokerProcess) -> None:
+async def test_a_manual_assignment_starts_at_the_commit(broker_process: BrokerProcess) -> None:
     await fill(broker_process, 5, partitions=2)
     async with member(broker_process, enable_auto_commit=False) as earlier:
         earlier.assign([T0])
@@ -363,7 +363,7 @@ async def test_unsubscribing_leaves_the_group(broker_process: BrokerProcess) -> 
         assert [record.offset for record in await read(first, 1)] == [0]
 
 
-async def test_what_a_function_raises_comes_out_where_one_reads(
+async def test_the_next_read_raises_the_error_of_a_callback(
     broker_process: BrokerProcess,
 ) -> None:
     await fill(broker_process, 1)
@@ -380,7 +380,7 @@ async def test_what_a_function_raises_comes_out_where_one_reads(
         await read(consumer, PARTITIONS)
 
 
-async def test_misuse_is_refused_in_a_sentence(broker_process: BrokerProcess) -> None:
+async def test_misuse_is_refused_with_a_remedy(broker_process: BrokerProcess) -> None:
     async with Consumer(broker_process.bootstrap) as alone:
         with pytest.raises(NotInGroupError, match="group_id"):
             alone.subscribe(["t"])
@@ -395,7 +395,7 @@ async def test_misuse_is_refused_in_a_sentence(broker_process: BrokerProcess) ->
             await consumer.commit({T0: -1})
 
 
-async def test_a_member_that_was_put_out_does_not_set_the_group_back(
+async def test_a_removed_member_does_not_set_the_group_back(
     broker_process: BrokerProcess, caplog: pytest.LogCaptureFixture
 ) -> None:
     await fill(broker_process, 4, partitions=1)
@@ -407,12 +407,12 @@ async def test_a_member_that_was_put_out_does_not_set_the_group_back(
             other.subscribe(["t"])
             await read(other, 4)
         caplog.clear()
-        # The group has no member now: a coordinator would take a commit without a membership.
-        await until(lambda: "commit.failed group=g" in caplog.text, "the next commit by itself")
+        # The group has no member now, so a coordinator would accept a commit without membership.
+        await until(lambda: "commit.failed group=g" in caplog.text, "the next auto-commit")
         assert (await idle.committed([T0]))[T0] == at(4, 0)
 
 
-async def test_closing_does_not_wait_for_a_broker_that_hangs(broker_process: BrokerProcess) -> None:
+async def test_close_does_not_wait_for_a_broker_that_hangs(broker_process: BrokerProcess) -> None:
     await fill(broker_process, 1)
     consumer = member(broker_process)
     await consumer.start()

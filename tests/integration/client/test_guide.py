@@ -1,4 +1,4 @@
-"""Every program in docs/client.md runs, in its order, and prints what the page says."""
+"""Every program in docs/client.md runs, in order, and prints the output on the page."""
 
 import re
 import subprocess
@@ -14,7 +14,7 @@ EXAMPLE = re.compile(r"```python\n(?P<program>.*?)```\n```text\n(?P<output>.*?)`
 TIMEOUT_S = 60
 
 
-def test_every_program_prints_what_the_page_says(start_broker: StartBroker) -> None:
+def test_every_program_prints_the_output_on_the_page(start_broker: StartBroker) -> None:
     broker = start_broker(overrides={"group.initial.rebalance.delay.ms": "0"})
     text = PAGE.read_text()
     examples = list(EXAMPLE.finditer(text))
@@ -35,5 +35,5 @@ def test_every_program_prints_what_the_page_says(start_broker: StartBroker) -> N
 def test_every_error_on_the_page_exists(name: str) -> None:
     from ottla.client import errors
 
-    # Wrong use of the language is told in its own words.
+    # A wrong type raises Python's own error.
     assert name == "TypeError" or issubclass(getattr(errors, name), errors.OttlaError)

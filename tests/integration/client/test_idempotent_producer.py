@@ -1,4 +1,4 @@
-"""The idempotent producer against a cluster that loses answers, forgets, and refuses."""
+"""The idempotent producer against a cluster that loses responses, forgets and refuses."""
 
 import asyncio
 
@@ -19,20 +19,20 @@ from ottla.client.errors import (
 )
 from tests.integration.client.client_support import FAST
 from tests.integration.client.fake_broker import FakeCluster, fake_cluster
-from tests.integration.client.fake_fault import Garbage, HangUp, LoseAnswer, Never, Refuse
+from tests.integration.client.fake_fault import Garbage, HangUp, LoseResponse, Never, Refuse
 from tests.integration.client.fake_log import FakePartition
 
 MAX_EPOCH = 2**15 - 1
 
 
 def numbers(log: FakePartition) -> list[tuple[int, int, int]]:
-    """Producer id, epoch and first sequence of each batch in the log."""
+    """Return producer id, epoch and base sequence of each batch in the log."""
     headers = [read_header(batch) for batch in log.batches]
     return [(each.producer_id, each.producer_epoch, each.base_sequence) for each in headers]
 
 
 def sent_headers(cluster: FakeCluster) -> list[BatchHeader]:
-    """The header of each batch that arrived, also of those that were refused."""
+    """Return the header of each batch that arrived, including refused ones."""
     headers = []
     for request in cluster.seen(ApiKey.PRODUCE):
         assert isinstance(request, ProduceRequest)
@@ -43,9 +43,9 @@ def sent_headers(cluster: FakeCluster) -> list[BatchHeader]:
     return headers
 
 
-async def test_a_lost_answer_does_not_write_a_batch_twice(cluster: FakeCluster) -> None:
+async def test_a_lost_response_does_not_write_a_batch_twice(cluster: FakeCluster) -> None:
     (log,) = cluster.create("t")
-    cluster.script(ApiKey.PRODUCE, LoseAnswer(), LoseAnswer())
+    cluster.script(ApiKey.PRODUCE, LoseResponse(), LoseResponse())
     async with Producer(cluster.bootstrap, **FAST) as producer:
         written = await producer.send_and_wait("t", b"a")
         assert written.offset == 0
@@ -66,10 +66,10 @@ async def test_each_partition_has_its_own_sequence(cluster: FakeCluster) -> None
 
 @pytest.mark.parametrize(
     "fault",
-    [Refuse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS), HangUp(), LoseAnswer(), Garbage(b"\0\0")],
+    [Refuse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS), HangUp(), LoseResponse(), Garbage(b"\0\0")],
 )
-async def test_the_request_for_an_id_is_repeated(
-    cluster: FakeCluster, fault: Refuse | HangUp | LoseAnswer | Garbage
+async def test_the_request_for_an_id_is_retried(
+    cluster: FakeCluster, fault: Refuse | HangUp | LoseResponse | Garbage
 ) -> None:
     (log,) = cluster.create("t")
     cluster.script(ApiKey.INIT_PRODUCER_ID, fault, fault)
@@ -78,12 +78,12 @@ async def test_the_request_for_an_id_is_repeated(
     assert log.values() == [b"a"]
 
 
-async def test_a_refused_id_fails_what_waits_and_is_asked_for_again(cluster: FakeCluster) -> None:
+async def test_a_refused_id_fails_waiting_records(cluster: FakeCluster) -> None:
     (log,) = cluster.create("t")
     refusal = Refuse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     cluster.script(ApiKey.INIT_PRODUCER_ID, refusal, refusal)
     async with Producer(cluster.bootstrap, **FAST) as producer:
-        # The first refusal may come before anything waits for the id: then nobody is told of it.
+        # The first refusal may arrive before a record waits for the id; then no record fails.
         outcomes = [
             await asyncio.wait([await producer.send("t", b"%d" % number)]) for number in range(3)
         ]
@@ -95,7 +95,7 @@ async def test_a_refused_id_fails_what_waits_and_is_asked_for_again(cluster: Fak
     assert len(log.values()) == 3 - len(refused)
 
 
-async def test_a_broker_without_producer_ids_is_named_with_the_way_out() -> None:
+async def test_a_broker_without_producer_ids_is_reported_with_a_remedy() -> None:
     async with fake_cluster(versions={ApiKey.INIT_PRODUCER_ID: (9, 9)}) as cluster:
         (log,) = cluster.create("t")
         async with Producer(cluster.bootstrap, **FAST) as producer:
@@ -106,8 +106,8 @@ async def test_a_broker_without_producer_ids_is_named_with_the_way_out() -> None
         assert numbers(log) == [(-1, -1, -1)]
 
 
-async def test_a_batch_that_was_refused_for_good_starts_a_new_epoch(cluster: FakeCluster) -> None:
-    """In every partition: the epoch is the producer's, the sequences are the partition's."""
+async def test_a_permanently_refused_batch_starts_a_new_epoch(cluster: FakeCluster) -> None:
+    """The epoch belongs to the producer, so it changes in every partition."""
     first, second = cluster.create("t", [0, 0])
     async with Producer(cluster.bootstrap, **FAST) as producer:
         await producer.send_and_wait("t", b"a", partition=0)
@@ -122,24 +122,24 @@ async def test_a_batch_that_was_refused_for_good_starts_a_new_epoch(cluster: Fak
 
 
 async def test_a_batch_that_timed_out_starts_a_new_epoch(cluster: FakeCluster) -> None:
-    """Its answer was lost: the broker has its number, and it may not be used again."""
+    """The response was lost: the broker has the sequence number, so it must not be reused."""
     (log,) = cluster.create("t")
     async with Producer(
         cluster.bootstrap, delivery_timeout_ms=300, request_timeout_ms=200, **FAST
     ) as producer:
         await producer.send_and_wait("t", b"a")
-        cluster.script(ApiKey.PRODUCE, LoseAnswer(), Never(), Never())
+        cluster.script(ApiKey.PRODUCE, LoseResponse(), Never(), Never())
         with pytest.raises(DeliveryTimedOutError):
             await producer.send_and_wait("t", b"b")
-        # On a busy machine it was tried less often than there is time for.
+        # On a busy machine the batch got fewer attempts than there are faults.
         cluster.heal(ApiKey.PRODUCE)
         await producer.send_and_wait("t", b"c")
     assert log.values() == [b"a", b"b", b"c"]
     assert numbers(log) == [(1, 0, 0), (1, 0, 1), (1, 1, 0)]
 
 
-async def test_a_gap_that_the_broker_sees_is_bridged_by_a_new_epoch(cluster: FakeCluster) -> None:
-    """A log lost its end to an unclean election: the producer goes on, and in order."""
+async def test_a_new_epoch_bridges_a_gap_that_the_broker_sees(cluster: FakeCluster) -> None:
+    """After an unclean election truncated the log, the producer continues in order."""
     (log,) = cluster.create("t")
     async with Producer(cluster.bootstrap, linger_ms=5, batch_size_bytes=80, **FAST) as producer:
         await producer.send_and_wait("t", b"a")
@@ -153,15 +153,15 @@ async def test_a_gap_that_the_broker_sees_is_bridged_by_a_new_epoch(cluster: Fak
     assert refused[0].producer_epoch == 0
 
 
-async def test_a_batch_that_was_written_long_ago_counts_as_written(cluster: FakeCluster) -> None:
+async def test_a_duplicate_of_an_old_batch_counts_as_written(cluster: FakeCluster) -> None:
     cluster.create("t")
     async with Producer(cluster.bootstrap, **FAST) as producer:
         cluster.script(ApiKey.PRODUCE, Refuse(ErrorCode.DUPLICATE_SEQUENCE_NUMBER))
         written = await producer.send_and_wait("t", b"a")
-    assert written.offset == -1, "nobody knows where it is"
+    assert written.offset == -1, "the offset is unknown"
 
 
-async def test_halves_of_a_batch_share_its_numbers(cluster: FakeCluster) -> None:
+async def test_halves_of_a_batch_divide_its_numbers(cluster: FakeCluster) -> None:
     (log,) = cluster.create("t")
     async with Producer(cluster.bootstrap, linger_ms=20, **FAST) as producer:
         cluster.script(ApiKey.PRODUCE, Refuse(ErrorCode.MESSAGE_TOO_LARGE))
@@ -199,7 +199,7 @@ async def test_after_the_last_epoch_the_producer_gets_a_new_id(cluster: FakeClus
 @pytest.mark.parametrize(
     ("acks", "retries", "max_in_flight"), [(1, 9, 5), (0, 9, 5), ("all", 0, 5), ("all", 9, 6)]
 )
-async def test_settings_that_forbid_idempotence_switch_it_off_or_are_refused(
+async def test_settings_that_forbid_idempotence_disable_it_or_are_refused(
     cluster: FakeCluster, acks: Acks, retries: int, max_in_flight: int
 ) -> None:
     (log,) = cluster.create("t")
@@ -207,7 +207,7 @@ async def test_settings_that_forbid_idempotence_switch_it_off_or_are_refused(
         cluster.bootstrap, acks=acks, retries=retries, max_in_flight=max_in_flight
     ) as producer:
         await producer.send_and_wait("t", b"a")
-        # Without acks nothing tells that it was written; what comes next in the connection does.
+        # With acks=0 there is no response; the next request in the connection proves the write.
         await producer.partitions("t")
     if acks != 0:
         assert numbers(log) == [(-1, -1, -1)]

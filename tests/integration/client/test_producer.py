@@ -1,4 +1,4 @@
-"""The producer against a scripted cluster: what arrives, and what its caller is told."""
+"""The producer against a scripted cluster: written records, deliveries and errors."""
 
 import asyncio
 import logging
@@ -32,7 +32,7 @@ from tests.integration.client.fake_fault import (
     Garbage,
     HangUp,
     Hold,
-    LoseAnswer,
+    LoseResponse,
     Never,
     Omit,
     Refuse,
@@ -58,7 +58,7 @@ async def test_records_arrive_as_they_were_sent(
     assert (tombstone.key, tombstone.value, tombstone.headers) == (None, None, ())
 
 
-async def test_any_bytes_like_value_is_taken_as_it_is_at_that_moment(cluster: FakeCluster) -> None:
+async def test_a_bytes_like_value_is_copied_at_once(cluster: FakeCluster) -> None:
     (log,) = cluster.create("t")
     changing = bytearray(b"before")
     async with Producer(cluster.bootstrap) as producer:
@@ -72,7 +72,7 @@ async def test_any_bytes_like_value_is_taken_as_it_is_at_that_moment(cluster: Fa
 
 
 @pytest.mark.parametrize("acks", [0, 1, "all"])
-async def test_acks_decide_what_the_delivery_tells(cluster: FakeCluster, acks: Acks) -> None:
+async def test_acks_decide_the_result_of_a_delivery(cluster: FakeCluster, acks: Acks) -> None:
     (log,) = cluster.create("t")
     async with Producer(cluster.bootstrap, acks=acks) as producer:
         written = await producer.send_and_wait("t", b"v")
@@ -98,7 +98,7 @@ async def test_many_records_keep_their_order_and_get_their_offsets(cluster: Fake
         assert offsets == list(range(1_000))
 
 
-async def test_records_without_key_visit_every_partition(cluster: FakeCluster) -> None:
+async def test_records_without_key_reach_every_partition(cluster: FakeCluster) -> None:
     logs = cluster.create("t", [0] * 4)
     async with Producer(cluster.bootstrap, batch_size_bytes=200) as producer:
         for _ in range(2_000):
@@ -108,7 +108,7 @@ async def test_records_without_key_visit_every_partition(cluster: FakeCluster) -
     assert all(count > 100 for count in counts), counts
 
 
-async def test_linger_gathers_what_is_sent_in_its_time(cluster: FakeCluster) -> None:
+async def test_linger_gathers_records_into_one_batch(cluster: FakeCluster) -> None:
     (log,) = cluster.create("t")
     async with Producer(cluster.bootstrap, linger_ms=300) as producer:
         deliveries = []
@@ -148,7 +148,7 @@ async def test_a_waiting_batch_grows_instead_of_queueing_behind_small_ones(
     ],
     ids=str,
 )
-async def test_a_passing_fault_is_retried_and_keeps_the_order(
+async def test_a_transient_fault_is_retried_and_keeps_the_order(
     cluster: FakeCluster, fault: Fault
 ) -> None:
     (log,) = cluster.create("t")
@@ -159,11 +159,11 @@ async def test_a_passing_fault_is_retried_and_keeps_the_order(
     assert log.values() == [b"%d" % number for number in range(100)]
 
 
-async def test_without_idempotence_a_lost_answer_makes_the_batch_appear_twice_but_in_order(
+async def test_without_idempotence_a_lost_response_duplicates_a_batch_in_order(
     cluster: FakeCluster,
 ) -> None:
     (log,) = cluster.create("t")
-    cluster.script(ApiKey.PRODUCE, LoseAnswer())
+    cluster.script(ApiKey.PRODUCE, LoseResponse())
     async with Producer(cluster.bootstrap, enable_idempotence=False, **FAST) as producer:
         written = await producer.send_and_wait("t", b"a")
         assert written.offset == 1
@@ -171,33 +171,33 @@ async def test_without_idempotence_a_lost_answer_makes_the_batch_appear_twice_bu
     assert log.values() == [b"a", b"a", b"b"]
 
 
-async def test_a_new_leader_gets_the_rest(pair: FakeCluster) -> None:
+async def test_a_new_leader_gets_the_remaining_records(pair: FakeCluster) -> None:
     (log,) = pair.create("t", [0])
     async with Producer(pair.bootstrap, **FAST) as producer:
         await producer.send_and_wait("t", b"at broker 0")
         log.move_to(1)
         await producer.send_and_wait("t", b"at broker 1")
-    asked = [seen.broker_id for seen in pair.requests if seen.api_key is ApiKey.PRODUCE]
-    assert asked[:2] == [0, 0]
-    assert asked.count(1) == 1
+    requested = [seen.broker_id for seen in pair.requests if seen.api_key is ApiKey.PRODUCE]
+    assert requested[:2] == [0, 0]
+    assert requested.count(1) == 1
     assert log.values() == [b"at broker 0", b"at broker 1"]
 
 
-async def test_an_election_without_leader_is_waited_out(cluster: FakeCluster) -> None:
+async def test_the_producer_waits_for_the_end_of_an_election(cluster: FakeCluster) -> None:
     (log,) = cluster.create("t")
     async with Producer(cluster.bootstrap, **FAST) as producer:
         await producer.send_and_wait("t", b"before")
         log.move_to(-1)
         delivery = await producer.send("t", b"during")
-        asked = len(cluster.seen(ApiKey.METADATA))
-        await cluster.wait_for(ApiKey.METADATA, asked + 2)
+        requested = len(cluster.seen(ApiKey.METADATA))
+        await cluster.wait_for(ApiKey.METADATA, requested + 2)
         assert not delivery.done()
         log.move_to(0)
         await delivery
     assert log.values() == [b"before", b"during"]
 
 
-async def test_a_broker_that_restarts_is_found_again(cluster: FakeCluster) -> None:
+async def test_the_producer_finds_a_restarted_broker(cluster: FakeCluster) -> None:
     (log,) = cluster.create("t")
     broker = cluster.brokers[0]
     async with Producer(cluster.bootstrap, **FAST) as producer:
@@ -217,7 +217,7 @@ async def test_partitions_of_one_broker_share_requests(cluster: FakeCluster) -> 
     assert len(cluster.seen(ApiKey.PRODUCE)) == 1
 
 
-async def test_requests_stay_within_their_size(cluster: FakeCluster) -> None:
+async def test_requests_stay_within_max_request_bytes(cluster: FakeCluster) -> None:
     cluster.create("t", [0] * 10)
     async with Producer(
         cluster.bootstrap, linger_ms=20, batch_size_bytes=1_000, max_request_bytes=2_000
@@ -231,7 +231,7 @@ async def test_requests_stay_within_their_size(cluster: FakeCluster) -> None:
         assert sum(map(len, batches)) <= 2_000
 
 
-async def test_a_broker_that_takes_nothing_holds_up_even_unacknowledged_records(
+async def test_a_broker_that_reads_nothing_holds_up_even_unacknowledged_records(
     cluster: FakeCluster,
 ) -> None:
     (log,) = cluster.create("t")
@@ -257,7 +257,7 @@ async def test_a_broker_that_takes_nothing_holds_up_even_unacknowledged_records(
     assert [int((value or b"")[:6]) for value in log.values()] == list(range(count))
 
 
-async def test_unacknowledged_records_are_written_before_the_end(cluster: FakeCluster) -> None:
+async def test_close_waits_for_unacknowledged_records(cluster: FakeCluster) -> None:
     (log,) = cluster.create("t")
     async with Producer(cluster.bootstrap, acks=0) as producer:
         for number in range(300):
@@ -265,7 +265,7 @@ async def test_unacknowledged_records_are_written_before_the_end(cluster: FakeCl
     await until(lambda: log.next_offset == 300, "all records")
 
 
-async def test_a_broker_that_takes_nothing_does_not_hold_up_the_end(
+async def test_a_broker_that_reads_nothing_does_not_hold_up_close(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "CLOSE_TIMEOUT_S", 0.05)
@@ -282,7 +282,7 @@ async def test_a_broker_that_takes_nothing_does_not_hold_up_the_end(
 
 
 def is_writable(producer: Producer) -> bool:
-    """Whether every connection takes more."""
+    """Whether every connection is writable."""
     connections = producer._started()._pool._open.values()
     return all(connection.is_writable for connection in connections)
 
@@ -299,7 +299,7 @@ async def test_a_silent_broker_ends_in_a_delivery_timeout(cluster: FakeCluster) 
                 await delivery
 
 
-async def test_a_fault_that_lasts_ends_in_a_delivery_timeout_that_names_it(
+async def test_a_lasting_fault_ends_in_a_delivery_timeout_that_names_it(
     cluster: FakeCluster,
 ) -> None:
     cluster.create("t")
@@ -319,7 +319,7 @@ async def test_retries_are_limited(cluster: FakeCluster) -> None:
     assert len(cluster.seen(ApiKey.PRODUCE)) == 3
 
 
-async def test_a_lasting_refusal_is_told_at_once_and_logged_once(
+async def test_a_permanent_refusal_is_raised_at_once_and_logged_once(
     cluster: FakeCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     (log,) = cluster.create("t")
@@ -364,7 +364,7 @@ async def test_a_record_beyond_the_limits_is_refused_before_it_is_sent(
     assert not cluster.seen(ApiKey.PRODUCE)
 
 
-async def test_a_record_larger_than_a_batch_travels_alone(cluster: FakeCluster) -> None:
+async def test_a_record_larger_than_a_batch_is_sent_alone(cluster: FakeCluster) -> None:
     (log,) = cluster.create("t")
     async with Producer(cluster.bootstrap, batch_size_bytes=100) as producer:
         await producer.send("t", b"small")
@@ -373,7 +373,7 @@ async def test_a_record_larger_than_a_batch_travels_alone(cluster: FakeCluster) 
     assert [len(value or b"") for value in log.values()] == [5, 5_000, 5]
 
 
-async def test_what_is_no_record_is_refused_and_disturbs_nothing(cluster: FakeCluster) -> None:
+async def test_an_invalid_record_is_refused_without_side_effects(cluster: FakeCluster) -> None:
     (log,) = cluster.create("t")
     async with Producer(cluster.bootstrap, linger_ms=5) as producer:
         with pytest.raises(TypeError, match="value must be bytes"):
@@ -395,9 +395,7 @@ async def test_what_is_no_record_is_refused_and_disturbs_nothing(cluster: FakeCl
 
 
 @pytest.mark.parametrize("name", [None, b"t", 5])
-async def test_a_topic_that_is_no_name_is_refused_at_once(
-    cluster: FakeCluster, name: object
-) -> None:
+async def test_an_invalid_topic_name_is_refused_at_once(cluster: FakeCluster, name: object) -> None:
     cluster.create("t")
     async with Producer(cluster.bootstrap) as producer:
         with pytest.raises(ConfigurationError, match="must be str, got"):
@@ -411,7 +409,7 @@ async def test_an_unknown_topic_is_reported_after_max_block(cluster: FakeCluster
             await producer.send("nowhere", b"v")
 
 
-async def test_a_topic_that_appears_in_time_is_waited_for(cluster: FakeCluster) -> None:
+async def test_the_producer_waits_for_a_topic_to_appear(cluster: FakeCluster) -> None:
     async with Producer(cluster.bootstrap, **FAST) as producer:
         sending = asyncio.ensure_future(producer.send_and_wait("late", b"v"))
         await cluster.wait_for(ApiKey.METADATA, 3)
@@ -435,7 +433,7 @@ async def test_an_unknown_partition_is_reported(cluster: FakeCluster) -> None:
             producer.send_nowait("t", b"v", partition=-1)
 
 
-async def test_a_partition_that_was_added_is_found(cluster: FakeCluster) -> None:
+async def test_the_producer_finds_an_added_partition(cluster: FakeCluster) -> None:
     cluster.create("t")
     async with Producer(cluster.bootstrap) as producer:
         await producer.send_and_wait("t", b"v", partition=0)
@@ -444,7 +442,7 @@ async def test_a_partition_that_was_added_is_found(cluster: FakeCluster) -> None
         assert await producer.partitions("t") == [0, 1]
 
 
-async def test_send_nowait_takes_what_it_can(cluster: FakeCluster) -> None:
+async def test_send_nowait_accepts_records_while_there_is_room(cluster: FakeCluster) -> None:
     (log,) = cluster.create("t")
     release = asyncio.Event()
     cluster.script(ApiKey.PRODUCE, Hold(release))
@@ -467,7 +465,7 @@ async def test_send_nowait_takes_what_it_can(cluster: FakeCluster) -> None:
     assert len(log.values()) == accepted
 
 
-async def test_a_full_buffer_holds_send_back_until_there_is_room(cluster: FakeCluster) -> None:
+async def test_send_waits_while_the_buffer_is_full(cluster: FakeCluster) -> None:
     (log,) = cluster.create("t")
     release = asyncio.Event()
     cluster.script(ApiKey.PRODUCE, Hold(release))
@@ -508,7 +506,7 @@ async def test_a_buffer_that_stays_full_is_reported(cluster: FakeCluster) -> Non
         release.set()
 
 
-async def test_closing_sends_what_is_left(cluster: FakeCluster) -> None:
+async def test_close_sends_the_remaining_records(cluster: FakeCluster) -> None:
     (log,) = cluster.create("t")
     producer = Producer(cluster.bootstrap, linger_ms=60_000)
     await producer.start()
@@ -521,7 +519,7 @@ async def test_closing_sends_what_is_left(cluster: FakeCluster) -> None:
     await producer.close()
 
 
-async def test_closing_gives_up_after_its_timeout(cluster: FakeCluster) -> None:
+async def test_close_gives_up_after_its_timeout(cluster: FakeCluster) -> None:
     cluster.create("t")
     cluster.script(ApiKey.PRODUCE, Never())
     producer = Producer(cluster.bootstrap)
@@ -533,24 +531,24 @@ async def test_closing_gives_up_after_its_timeout(cluster: FakeCluster) -> None:
         delivery.result()
 
 
-async def test_closing_lets_blocked_senders_fail(cluster: FakeCluster) -> None:
+async def test_close_fails_blocked_senders(cluster: FakeCluster) -> None:
     cluster.create("t")
     cluster.script(ApiKey.PRODUCE, Never())
     producer = Producer(cluster.bootstrap, batch_size_bytes=100, buffer_memory_bytes=200)
     await producer.start()
 
-    async def send_for_ever() -> None:
+    async def send_endlessly() -> None:
         while True:
             await producer.send("t", b"v")
 
-    sending = asyncio.ensure_future(send_for_ever())
+    sending = asyncio.ensure_future(send_endlessly())
     await until(lambda: producer._accumulator.budget.is_exhausted, "a full buffer")
     await producer.close(timeout_ms=0)
     with pytest.raises(ClientClosedError):
         await sending
 
 
-async def test_a_send_that_got_its_memory_as_the_producer_closed_fails(
+async def test_a_send_that_gets_memory_during_close_fails(
     cluster: FakeCluster,
 ) -> None:
     cluster.create("t")
@@ -564,7 +562,7 @@ async def test_a_send_that_got_its_memory_as_the_producer_closed_fails(
     await until(lambda: producer._accumulator.budget.is_exhausted, "a full buffer")
     (batch,) = producer._accumulator.incomplete
     closing = producer.close()
-    # Its first steps run after the memory was granted, and before the one who waits for it runs.
+    # The first steps of `close` run after the memory was granted, and before the sender resumes.
     batch.on_done.append(lambda: steps.append(closing.send(None)))
     steps: list[asyncio.Future[None]] = []
     release.set()
@@ -576,7 +574,7 @@ async def test_a_send_that_got_its_memory_as_the_producer_closed_fails(
     await producer._cluster.close()
 
 
-async def test_two_closers_wait_for_the_same_end(cluster: FakeCluster) -> None:
+async def test_concurrent_calls_of_close_wait_for_the_same_end(cluster: FakeCluster) -> None:
     (log,) = cluster.create("t")
     producer = Producer(cluster.bootstrap, linger_ms=1_000)
     await producer.start()
@@ -585,7 +583,7 @@ async def test_two_closers_wait_for_the_same_end(cluster: FakeCluster) -> None:
     assert log.values() == [b"v"]
 
 
-async def test_use_outside_of_the_block_is_refused(cluster: FakeCluster) -> None:
+async def test_use_outside_of_async_with_is_refused(cluster: FakeCluster) -> None:
     producer = Producer(cluster.bootstrap)
     with pytest.raises(ClientClosedError):
         await producer.send("t", b"v")
@@ -621,7 +619,7 @@ async def test_no_broker_is_reported_with_its_address() -> None:
             pass
 
 
-async def test_zstd_needs_a_broker_that_knows_it(cluster: FakeCluster) -> None:
+async def test_zstd_needs_a_broker_that_supports_it(cluster: FakeCluster) -> None:
     cluster.create("t")
     cluster.versions[ApiKey.PRODUCE] = (0, 6)
     async with Producer(cluster.bootstrap, compression="zstd") as producer:

@@ -1,4 +1,4 @@
-"""The client against our own broker, in a process of its own."""
+"""The client against Ottla's broker in a process of its own."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ T0 = TopicPartition("t", 0)
 CODECS = [None, "gzip", "snappy", "lz4", "zstd"]
 
 
-async def test_every_codec_goes_there_and_back(broker_process: BrokerProcess) -> None:
+async def test_every_codec_survives_a_round_trip(broker_process: BrokerProcess) -> None:
     address = broker_process.bootstrap
     async with Admin(address) as admin:
         await admin.create_topics([NewTopic("t", partitions=3)])
@@ -76,7 +76,7 @@ async def test_the_admin_client_runs_the_broker(broker_process: BrokerProcess) -
             await admin.describe_topics(["t"])
 
 
-async def test_a_broker_that_is_killed_and_started_again_loses_no_client(
+async def test_clients_survive_a_broker_that_is_killed_and_restarted(
     start_broker: StartBroker,
 ) -> None:
     first = start_broker()

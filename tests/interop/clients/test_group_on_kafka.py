@@ -1,6 +1,6 @@
-"""Our group members on a real Kafka 3.9.1 broker: what they do on ours they must do there.
+"""Ottla's group members against a Kafka 3.9.1 broker.
 
-The tests are those of `tests/integration/client/test_group.py`; only the broker is another.
+The tests come from `tests/integration/client/test_group.py`; only the broker differs.
 """
 
 from collections.abc import Iterator
@@ -23,23 +23,23 @@ GROUPS_AT_ONCE = {
     "auto.create.topics.enable": "false",
 }
 
-test_a_lone_member_reads = ours.test_a_lone_member_reads_everything_and_the_next_one_goes_on
-test_members_share = ours.test_members_share_and_hand_over_without_loss_or_repetition
-test_functions_are_told = ours.test_functions_are_told_in_order_and_may_commit
-test_cooperative_members = ours.test_cooperative_members_keep_what_they_keep
-test_nothing_in_hand_is_taken = ours.test_nothing_is_taken_away_or_committed_that_is_in_hand
-test_a_failing_body = ours.test_what_a_failing_body_had_in_hand_is_read_again
-test_a_static_member = ours.test_a_static_member_comes_back_to_its_partitions
-test_an_idle_member = ours.test_an_idle_member_makes_room_and_comes_back
-test_two_of_one_name = ours.test_two_of_one_name_are_not_tolerated
-test_added_partitions = ours.test_partitions_that_are_added_are_shared_out
-test_a_later_topic = ours.test_a_topic_that_comes_later_is_shared_out
-test_by_hand = ours.test_who_assigns_by_hand_begins_at_the_commit
+test_a_lone_member_reads = ours.test_the_next_member_continues_after_a_lone_one
+test_members_rebalance = ours.test_members_rebalance_without_loss_or_duplicates
+test_callbacks_are_called = ours.test_callbacks_are_called_in_order_and_may_commit
+test_cooperative_members = ours.test_cooperative_members_keep_partitions
+test_a_record_in_hand = ours.test_a_record_in_hand_is_neither_committed_nor_taken_away
+test_a_failing_body = ours.test_the_record_of_a_failing_body_is_read_again
+test_a_static_member = ours.test_a_static_member_gets_its_partitions_back
+test_an_idle_member = ours.test_an_idle_member_leaves_and_joins_again
+test_two_with_one_instance_id = ours.test_two_members_with_one_instance_id_are_refused
+test_added_partitions = ours.test_added_partitions_are_assigned
+test_a_later_topic = ours.test_a_topic_created_later_is_assigned
+test_a_manual_assignment = ours.test_a_manual_assignment_starts_at_the_commit
 test_unsubscribing = ours.test_unsubscribing_leaves_the_group
 
 
 class Kafka:
-    """What the tests need to know of a broker."""
+    """The attributes of a broker process that the tests use."""
 
     def __init__(self, bootstrap: str, nodes: KazooClient) -> None:
         self.bootstrap = bootstrap
@@ -48,7 +48,7 @@ class Kafka:
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
-    """One broker of Kafka's, on our coordinator."""
+    """One Kafka broker that uses Ottla's coordinator."""
     jars = kafka_jars_or_skip()
     directory = tmp_path_factory.mktemp("kafka")
     coordinator = Coordinator(directory / "coordinator")
@@ -69,13 +69,13 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
 
 @pytest.fixture
 def broker_process(kafka: Kafka) -> Iterator[Kafka]:
-    """The same broker for every test, which begins without topic t and group g."""
+    """The same broker for every test; each starts without topic t and group g."""
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     yield kafka
-    # Static members stay for a session timeout, and not every test makes a group and a topic.
+    # Static members stay until their session timeout; some tests create no group or topic.
     wait_until(lambda: _is_deleted(admin), DELETE_TIMEOUT_S)
     admin.delete_topics(["t"])["t"].exception(DELETE_TIMEOUT_S)
-    # Deleting goes on after the answer.
+    # The deletion continues after the response.
     wait_until(lambda: kafka.nodes.exists("/brokers/topics/t") is None)
     wait_until(lambda: kafka.nodes.exists("/admin/delete_topics/t") is None)
 

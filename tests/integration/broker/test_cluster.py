@@ -273,14 +273,14 @@ def test_stale_control_requests_are_refused(cluster: BrokerCluster) -> None:
             (0, -1, ErrorCode.STALE_CONTROLLER_EPOCH),
             (9, 1, ErrorCode.STALE_BROKER_EPOCH),
         ):
-            order = UpdateMetadataRequest(
+            request = UpdateMetadataRequest(
                 controller_id=7,
                 controller_epoch=controller_epoch,
                 broker_epoch=broker_epoch,
                 topic_states=[],
                 live_brokers=[],
             )
-            answer = wire.ask(ApiKey.UPDATE_METADATA, 8, order, UpdateMetadataResponse)
+            answer = wire.ask(ApiKey.UPDATE_METADATA, 8, request, UpdateMetadataResponse)
             assert answer.error_code == code
     assert cluster.metadata(1).brokers == before.brokers
 
@@ -308,11 +308,11 @@ def test_control_requests_of_a_false_controller_are_refused(
 
 
 def test_a_stranger_cannot_request_the_shutdown_of_a_broker(cluster: BrokerCluster) -> None:
-    order = ControlledShutdownRequest(broker_id=1, broker_epoch=-1)
+    request = ControlledShutdownRequest(broker_id=1, broker_epoch=-1)
     with cluster.wire(cluster.controller(1)) as wire:
         for version in (2, 3):
             answer = wire.ask(
-                ApiKey.CONTROLLED_SHUTDOWN, version, order, ControlledShutdownResponse
+                ApiKey.CONTROLLED_SHUTDOWN, version, request, ControlledShutdownResponse
             )
             assert answer.error_code == ErrorCode.STALE_BROKER_EPOCH
 

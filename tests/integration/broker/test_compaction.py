@@ -98,8 +98,8 @@ def test_a_damaged_log_is_left_alone_and_the_others_are_cleaned(start_broker: St
     broker.stop()
     flip_a_bit(broker.data_dir / "damaged-0" / "00000000000000000000.log")
     again = start_broker(broker.data_dir, EAGER)
-    told = again.wait_for_event("partition.uncleanable")
-    assert (told["partition"], "checksum" in str(told["error"])) == ("damaged-0", True)
+    event = again.wait_for_event("partition.uncleanable")
+    assert (event["partition"], "checksum" in str(event["error"])) == ("damaged-0", True)
     again.wait_for_event("cleaning.finished", where=lambda event: event["partition"] == "sound-0")
     with Wire(again.port) as wire:
         assert len(fetch_all(wire, "sound")) < 40

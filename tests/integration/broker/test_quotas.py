@@ -158,9 +158,9 @@ def test_a_tool_sets_quotas_at_the_nodes(
         async with Client(coordinator.address, has_heartbeat_thread=False) as client:
             config = {"version": 1, "config": {"producer_byte_rate": str(LIMIT)}}
             await client.create(paths.config("clients/slow"), json.dumps(config).encode())
-            notice = {"version": 2, "entity_path": "clients/slow"}
+            notification = {"version": 2, "entity_path": "clients/slow"}
             prefix = paths.CONFIG_CHANGE_PREFIX
-            await client.create(prefix, json.dumps(notice).encode(), sequential=True)
+            await client.create(prefix, json.dumps(notification).encode(), sequential=True)
 
     with Wire(broker.port) as wire, Wire(broker.port) as slow:
         wire.create_topic("t")

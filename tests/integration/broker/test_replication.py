@@ -226,9 +226,9 @@ async def test_a_session_continues_on_another_connection(tmp_path: Path) -> None
         assert await rig.brokers[1].produce(b"a", acks=1) == (ErrorCode.NONE, 0)
         assert list(await follower.fetch(first)) == [0]
         assert (await follower.fetch(first, 1))[0].high_watermark == 1
-        told = await follower.fetch(second)
-        assert list(told) == [0], "the last response might not have arrived"
-        assert told[0].high_watermark == 1
+        received = await follower.fetch(second)
+        assert list(received) == [0], "the last response might not have arrived"
+        assert received[0].high_watermark == 1
         assert await follower.fetch(second) == {}
         waiting = asyncio.create_task(follower.fetch(second, wait_ms=20_000))
         await until(lambda: rig.brokers[1].purgatory.waiting.operation_count == 1)

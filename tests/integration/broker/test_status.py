@@ -67,9 +67,9 @@ def test_metrics_tasks_and_startup_steps_are_served(broker: BrokerProcess) -> No
     port = port_of(broker)
     with Wire(broker.port) as wire:
         wire.create_topic("t")
-    told = metrics(port)
-    assert (told[STATE], told[CONTROLLERS]) == (3, 1)
-    assert told["kafka_server_ReplicaManager_LeaderCount"] == 1
+    found = metrics(port)
+    assert (found[STATE], found[CONTROLLERS]) == (3, 1)
+    assert found["kafka_server_ReplicaManager_LeaderCount"] == 1
     tasks = {each["name"]: each for each in json.loads(get(port, "/tasks")[1])}
     assert tasks.keys() >= KAFKAS_TASKS
     assert tasks["kafka-log-retention"]["next_run_s"] > 0
@@ -85,20 +85,20 @@ def test_metrics_tasks_and_startup_steps_are_served(broker: BrokerProcess) -> No
 def test_request_durations_are_a_histogram_by_api(broker: BrokerProcess) -> None:
     port = port_of(broker)
     assert not [name for name in metrics(port) if 'request="Produce"' in name], (
-        "nobody has asked yet"
+        "there was no produce request yet"
     )
     with Wire(broker.port) as wire:
         wire.create_topic("t")
         for _ in range(PRODUCED):
             wire.produce("t", batch(b"x"))
-    told = metrics(port)
-    assert told[f'{DURATION}_count{{request="Produce"}}'] == PRODUCED
-    assert 0 < told[f'{DURATION}_sum{{request="Produce"}}'] < PRODUCED * 10
-    counts = [count for name, count in told.items() if f'{DURATION}_bucket{{request="Pro' in name]
+    found = metrics(port)
+    assert found[f'{DURATION}_count{{request="Produce"}}'] == PRODUCED
+    assert 0 < found[f'{DURATION}_sum{{request="Produce"}}'] < PRODUCED * 10
+    counts = [count for name, count in found.items() if f'{DURATION}_bucket{{request="Pro' in name]
     assert counts == sorted(counts)
     assert counts[-1] == PRODUCED
-    assert told["ottla_bytes_in_total"] > PRODUCED * len(batch(b"x"))
-    assert told["kafka_server_DelayedOperationPurgatory_PurgatorySize"] == 0
+    assert found["ottla_bytes_in_total"] > PRODUCED * len(batch(b"x"))
+    assert found["kafka_server_DelayedOperationPurgatory_PurgatorySize"] == 0
 
 
 def test_other_requests_get_an_error_status(broker: BrokerProcess) -> None:

@@ -117,7 +117,7 @@ def test_a_controller_resigns_when_its_node_names_another(
     tool.write(paths.CONTROLLER, json.dumps({**data, "brokerid": 9}).encode())
     resigned = cluster.brokers[int(str(data["brokerid"]))]
     resigned.wait_for_event("controller.resigned")
-    assert tool.epoch() == epoch, "nobody else stood for election: somebody reigns"
+    assert tool.epoch() == epoch, "no other broker has become controller"
     tool.delete(paths.CONTROLLER)
     wait_until(lambda: agreed_controller(cluster, tool) is not None)
     assert tool.epoch() == epoch + 1
@@ -173,7 +173,7 @@ def test_preferred_leaders_are_elected_by_node(cluster: BrokerCluster, tool: Too
     wanted = json.dumps({"version": 1, "partitions": [move]}).encode()
     tool.create(paths.REASSIGN_PARTITIONS, wanted)
     wait_until(lambda: tool.read(paths.REASSIGN_PARTITIONS) is None)
-    assert cluster.leaders(1, "elected-by-tool") == [1], "a new order alone moves no leader"
+    assert cluster.leaders(1, "elected-by-tool") == [1], "a reassignment alone moves no leader"
     asked = {"version": 1, "partitions": [{"topic": "elected-by-tool", "partition": 0}]}
     tool.create(paths.PREFERRED_ELECTION, json.dumps(asked).encode())
     cluster.until_all_say(lambda each: cluster.leaders(each, "elected-by-tool") == [2])
@@ -188,36 +188,36 @@ def test_a_topic_is_deleted_by_node(cluster: BrokerCluster, tool: Tool) -> None:
 
 
 @pytest.mark.parametrize(
-    "notice",
+    "notification",
     [
-        {"version": 1, "entity_type": "topics", "entity_name": "told-by-tool"},
-        {"version": 2, "entity_path": "topics/told-by-tool"},
+        {"version": 1, "entity_type": "topics", "entity_name": "changed-by-tool"},
+        {"version": 2, "entity_path": "topics/changed-by-tool"},
     ],
 )
 def test_configs_written_by_a_tool_reach_every_broker(
-    cluster: BrokerCluster, tool: Tool, notice: dict[str, object]
+    cluster: BrokerCluster, tool: Tool, notification: dict[str, object]
 ) -> None:
-    value = str(1000 + int(str(notice["version"])))
-    path = paths.config("topics/told-by-tool")
+    value = str(1000 + int(str(notification["version"])))
+    path = paths.config("topics/changed-by-tool")
     data = json.dumps({"version": 1, "config": {"max.message.bytes": value}}).encode()
     if tool.read(path) is None:
-        cluster.create_topic("told-by-tool", [[1, 2, 3]])
+        cluster.create_topic("changed-by-tool", [[1, 2, 3]])
         tool.create(path, data)
     else:
         tool.write(path, data)
 
-    tool.announce(notice)
+    tool.announce(notification)
 
     def is_known(asked: int) -> bool:
         with cluster.wire(asked) as wire:
-            return config(wire, "told-by-tool", "max.message.bytes").value == value
+            return config(wire, "changed-by-tool", "max.message.bytes").value == value
 
     cluster.until_all_say(is_known)
-    leader = cluster.leaders(1, "told-by-tool")[0]
+    leader = cluster.leaders(1, "changed-by-tool")[0]
     with cluster.wire(leader) as wire:
         wait_until(
             lambda: (
-                wire.produce("told-by-tool", batch(b"x" * 2000)).error_code
+                wire.produce("changed-by-tool", batch(b"x" * 2000)).error_code
                 == ErrorCode.MESSAGE_TOO_LARGE
             )
         )

@@ -6,8 +6,8 @@ from kafkawire.apis import ApiKey
 
 
 def test_gauges_have_kafkas_names_if_there_are_any() -> None:
-    told = exposition({"broker_state": 3, "isr_shrinks": 2, "waiting_requests": 1}, {})
-    assert told.startswith(
+    text = exposition({"broker_state": 3, "isr_shrinks": 2, "waiting_requests": 1}, {})
+    assert text.startswith(
         "# TYPE kafka_server_KafkaServer_BrokerState gauge\n"
         "kafka_server_KafkaServer_BrokerState 3\n"
         "# TYPE kafka_server_ReplicaManager_IsrShrinks_total counter\n"

@@ -82,7 +82,7 @@ async def test_a_kafka_broker_that_leads_the_partition_of_the_id_is_returned() -
     [
         pytest.param(None, REFUSED, id="there is no such topic"),
         pytest.param(US, REFUSED, id="this broker leads the partition"),
-        pytest.param(NO_LEADER, ErrorCode.COORDINATOR_NOT_AVAILABLE, id="nobody leads it now"),
+        pytest.param(NO_LEADER, ErrorCode.COORDINATOR_NOT_AVAILABLE, id="there is no leader now"),
     ],
 )
 async def test_the_error_without_a_kafka_leader_is_final_or_retriable(

@@ -75,7 +75,7 @@ EVENTS: dict[str, Event] = {
     "a stranger leaves": lambda w, _: w.leave("stranger").name,
     "the member commits": lambda w, m: w.commit(m).name,
     "the member commits in an old generation": lambda w, m: w.commit(m, 99).name,
-    "somebody outside commits": lambda w, _: w.commit(UNKNOWN_MEMBER, NO_GENERATION).name,
+    "an outsider commits": lambda w, _: w.commit(UNKNOWN_MEMBER, NO_GENERATION).name,
     "an administrator deletes the group": lambda w, _: w.group.delete().name,
     "silence for a session": silence,
     "silence for a rebalance and more": long_silence,
@@ -142,7 +142,7 @@ TABLE: dict[str, tuple[tuple[str, GroupState], ...]] = {
         (UNKNOWN, EMPTY), (ILLEGAL, PREPARING), (ILLEGAL, COMPLETING), (ILLEGAL, STABLE),
         (UNAVAILABLE, DEAD),
     ),
-    "somebody outside commits": (
+    "an outsider commits": (
         (NONE, EMPTY), (UNKNOWN, PREPARING), (UNKNOWN, COMPLETING), (UNKNOWN, STABLE),
         (UNAVAILABLE, DEAD),
     ),
@@ -168,8 +168,8 @@ def test_the_table_has_every_event_and_every_state() -> None:
 @pytest.mark.parametrize("event", EVENTS)
 def test_every_event_in_every_state(event: str, state: GroupState) -> None:
     world, member_id = world_in(state)
-    told = EVENTS[event](world, member_id)
-    assert (told, world.group.state) == TABLE[event][STATES.index(state)]
+    response = EVENTS[event](world, member_id)
+    assert (response, world.group.state) == TABLE[event][STATES.index(state)]
 
 
 @pytest.mark.parametrize(("source", "target"), list(itertools.product(GroupState, repeat=2)))

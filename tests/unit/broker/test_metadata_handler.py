@@ -15,8 +15,8 @@ from tests.unit.broker.requests import request
 
 async def test_a_topic_cannot_be_created_yet_and_the_client_must_retry() -> None:
     loop = asyncio.get_running_loop()
-    nobody = cast(TopicSource, object())
-    handler = MetadataHandler(RequestTasks(loop), MetadataCache(), nobody, "c", may_create=True)
+    unused = cast(TopicSource, object())
+    handler = MetadataHandler(RequestTasks(loop), MetadataCache(), unused, "c", may_create=True)
     message = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
     reply = handler.handle(request(ApiKey.METADATA, 12, message), message)
     done = loop.create_future()

@@ -20,7 +20,7 @@ def test_missing_host_and_port_are_the_machines_name_and_the_bound_port() -> Non
 
 def test_the_machines_name_is_read_only_if_it_is_needed() -> None:
     def unknown() -> str:
-        raise AssertionError("nobody asked")
+        raise AssertionError("the name is not needed")
 
     assert advertise([Listener("A", "h", 1)], {}, unknown) == {"A": Endpoint("h", 1)}
 
@@ -34,6 +34,6 @@ def test_an_unresolvable_machine_name_is_replaced_by_localhost(
         return []
 
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
-    for name, told in (("known", "known"), ("unknown", "localhost")):
+    for name, expected in (("known", "known"), ("unknown", "localhost")):
         monkeypatch.setattr(socket, "gethostname", lambda name=name: name)
-        assert machine_name() == told
+        assert machine_name() == expected

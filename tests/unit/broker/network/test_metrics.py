@@ -22,9 +22,9 @@ def test_durations_are_counted_below_each_bound() -> None:
     metrics = RequestMetrics()
     for duration_s in (0.000001, 0.000063, 0.000064, 0.001, 100.0):
         metrics.on_answered(duration_s)
-    told = dict(metrics.durations())
-    assert (told[0.000064], told[0.000128], told[0.001024], told[0.002048]) == (2, 3, 4, 4)
-    assert max(told.items()) == (67.108864, 4), "one took longer than all bounds"
+    counts = dict(metrics.durations())
+    assert (counts[0.000064], counts[0.000128], counts[0.001024], counts[0.002048]) == (2, 3, 4, 4)
+    assert max(counts.items()) == (67.108864, 4), "one took longer than all bounds"
 
 
 def test_the_bounds_do_not_depend_on_the_counts() -> None:

@@ -325,7 +325,7 @@ def test_requests_already_read_are_handled_after_the_client_has_gone() -> None:
         client.send(request_frame(1) + request_frame(2))
         client.processor.connection_lost(None)
     assert world.handled == [1, 2]
-    assert world.parked[1].cancelled, "nobody will take the answer"
+    assert world.parked[1].cancelled, "no client will read the response"
 
 
 def test_a_failing_cancellation_does_not_stop_the_others() -> None:

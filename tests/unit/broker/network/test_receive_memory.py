@@ -88,7 +88,7 @@ def test_a_release_calls_back_while_frames_wait() -> None:
     assert memory.try_grow(first, 20)
     assert memory.try_grow(second, 20)
     memory.release(first)
-    assert announced == [], "nobody waits"
+    assert announced == [], "there is no waiter"
     waiter = Waiter(memory, frame(memory), 50)
     memory.release(second)
     assert announced == [0]

@@ -20,11 +20,11 @@ def test_a_reply_without_a_message_waits_for_one() -> None:
 
 
 def test_the_connection_is_notified_of_the_completion_once() -> None:
-    told: list[str] = []
+    called: list[str] = []
     reply = Reply()
-    reply.on_done(lambda: told.append("done"))
+    reply.on_done(lambda: called.append("done"))
     reply.complete("message")
-    assert told == ["done"]
+    assert called == ["done"]
 
 
 @pytest.mark.parametrize(
@@ -47,11 +47,11 @@ def test_a_closing_reply_carries_its_reason() -> None:
 
 
 def test_a_waiting_reply_may_end_by_closing() -> None:
-    told: list[str] = []
+    called: list[str] = []
     reply = Reply()
-    reply.on_done(lambda: told.append("done"))
+    reply.on_done(lambda: called.append("done"))
     reply.complete_by_closing("handler failed")
-    assert (reply.state, reply.close_reason, told) == (
+    assert (reply.state, reply.close_reason, called) == (
         ReplyState.CLOSE,
         "handler failed",
         ["done"],
@@ -59,51 +59,51 @@ def test_a_waiting_reply_may_end_by_closing() -> None:
 
 
 def test_cancelling_runs_every_callback_once() -> None:
-    told: list[int] = []
+    called: list[int] = []
     reply = Reply()
-    reply.on_cancel(lambda: told.append(1))
-    reply.on_cancel(lambda: told.append(2))
+    reply.on_cancel(lambda: called.append(1))
+    reply.on_cancel(lambda: called.append(2))
     reply.cancel()
     reply.cancel()
-    assert (reply.cancelled, reply.is_done, told) == (True, False, [1, 2])
+    assert (reply.cancelled, reply.is_done, called) == (True, False, [1, 2])
 
 
 def test_a_failing_callback_does_not_stop_the_others() -> None:
-    told: list[str] = []
+    called: list[str] = []
     reply = Reply()
-    reply.on_cancel(lambda: told.append("first"))
+    reply.on_cancel(lambda: called.append("first"))
     reply.on_cancel(lambda: 1 // 0)
-    reply.on_cancel(lambda: told.append("last"))
+    reply.on_cancel(lambda: called.append("last"))
     with pytest.raises(ZeroDivisionError):
         reply.cancel()
-    assert told == ["first", "last"]
+    assert called == ["first", "last"]
 
 
 def test_completing_a_cancelled_reply_has_no_effect() -> None:
-    told: list[str] = []
+    called: list[str] = []
     reply = Reply()
-    reply.on_done(lambda: told.append("done"))
+    reply.on_done(lambda: called.append("done"))
     reply.cancel()
     reply.complete("too late")
     reply.complete_by_closing("too late")
-    assert (reply.cancelled, reply.message, told) == (True, None, [])
+    assert (reply.cancelled, reply.message, called) == (True, None, [])
 
 
 def test_cancelling_a_complete_reply_does_nothing() -> None:
-    told: list[str] = []
+    called: list[str] = []
     reply = Reply()
-    reply.on_cancel(lambda: told.append("cancelled"))
+    reply.on_cancel(lambda: called.append("cancelled"))
     reply.complete("message")
     reply.cancel()
-    assert (reply.cancelled, told) == (False, [])
+    assert (reply.cancelled, called) == (False, [])
 
 
 def test_a_callback_added_after_the_cancellation_runs_at_once() -> None:
-    told: list[str] = []
+    called: list[str] = []
     reply = Reply()
     reply.cancel()
-    reply.on_cancel(lambda: told.append("cancelled"))
-    assert told == ["cancelled"]
+    reply.on_cancel(lambda: called.append("cancelled"))
+    assert called == ["cancelled"]
 
 
 def test_a_callback_on_a_complete_reply_is_never_called() -> None:

@@ -54,7 +54,7 @@ class FakeConnection:
         self.room_count += 1
 
     def mute(self, delay_s: float) -> None:
-        raise AssertionError(f"the channel mutes nobody, and not for {delay_s} s")
+        raise AssertionError(f"the channel must not mute a connection ({delay_s} s)")
 
     def drop(self, reason: str) -> None:
         self.dropped.append(reason)

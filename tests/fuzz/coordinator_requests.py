@@ -1,8 +1,8 @@
-"""Hostile byte streams for a coordinator: handshakes, requests of every kind, words, and damage.
+"""Hostile byte streams for a coordinator: handshakes, requests, four-letter words, damaged data.
 
-A value is drawn half of the time from what the coordinator has (nodes, a session), so that requests
-get past the first check; else from the edges of its type. Now and then one list of a request is as
-long as a packet allows. Everything comes from one source of randomness.
+Half of the values exist in the coordinator (nodes, a session), so that requests pass the first
+check. The others are edge cases of their type. Occasionally one list of a request is as long as a
+packet allows. All choices come from one source of randomness.
 """
 
 import random
@@ -51,7 +51,7 @@ MOST_REQUESTS: Final = 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """Nodes and sessions of the coordinator under test."""
+    """Nodes and a session that exist in the coordinator under test."""
 
     paths: Sequence[str]
     session_id: int
@@ -59,7 +59,7 @@ class Surroundings:
 
 
 class HostileRequests:
-    """Makes streams for one coordinator."""
+    """Generates streams for one coordinator."""
 
     def __init__(self, dice: random.Random, around: Surroundings) -> None:
         self._dice = dice
@@ -71,7 +71,7 @@ class HostileRequests:
         ]  # fmt: skip
 
     def stream(self) -> tuple[str, bytes]:
-        """Return a word for what it is, and the bytes of one connection."""
+        """Return the kind of a stream, and its bytes for one connection."""
         dice = self._dice
         match dice.randrange(12):
             case 0:
@@ -93,7 +93,7 @@ class HostileRequests:
             op, body = self._dice.choice(self._kinds)()
             packets.append(frames.encode_request(self._int(), op, body[:MOST_BODY_BYTES]))
             if len(body) > MOST_BODY_BYTES // 4:
-                # One of these is enough.
+                # One large request per stream is enough.
                 break
         return b"".join(packets)
 

@@ -1,4 +1,4 @@
-"""Sends fresh hostile input to servers until the time is over, and keeps what did harm (edge)."""
+"""Sends fresh hostile input to servers for a given time, and keeps harmful input (edge)."""
 
 import os
 import random
@@ -14,7 +14,7 @@ from tests.fuzz.judged_broker import JudgedBroker
 T = TypeVar("T")
 
 ROUND_S: Final = 5.0
-"""Then a new server takes over: the remains of one input must not shield the next one."""
+"""Lifetime of one server, so that the effects of earlier inputs do not mask later ones."""
 
 
 def survive(
@@ -23,13 +23,14 @@ def survive(
     example: Path,
     everyday_s: float,
 ) -> Counter[str]:
-    """Send input for `OTTLA_FUZZ_S` seconds, else `everyday_s`; return how many of each kind.
+    """Send input for `OTTLA_FUZZ_S` seconds, else `everyday_s`; return the count of each kind.
 
-    `begin` starts a server and tells its surroundings, `source` draws input for it: a kind, and
-    bytes. Input that did harm is written beside `example`, with its suffix.
+    `begin` starts a server and returns it with its surroundings. `source` returns a function that
+    draws input for it: a kind, and bytes. Harmful input is written beside `example`, with its
+    suffix.
 
     Raises:
-        AssertionError: some did harm.
+        AssertionError: an input did harm.
     """
     seed = int(os.environ.get("OTTLA_SEED", secrets.randbits(32)))
     print(f"OTTLA_SEED={seed}")  # noqa: T201 - shown when it fails

@@ -1,8 +1,8 @@
-"""Hostile requests: any declared message, with the values that a careless reader stumbles over.
+"""Hostile requests: any declared message, with values that a careless decoder fails on.
 
-A value is drawn by its field's name half of the time, from what the broker really has (its topics,
-groups, epochs), so that requests get past the first check; else from the edges of its type. At
-most one array of a message is very long. Everything comes from one source of randomness.
+Half of the values are chosen by the field's name from existing topics, groups and epochs of the
+broker, so that requests pass the first check. The others are edge cases of their type. At most one
+array of a message is very long. All choices come from one source of randomness.
 """
 
 import random
@@ -25,14 +25,14 @@ STRINGS: Final = (
     "t-0", "%s%n{0}", "\n\x1b[31m", "x" * 249, "x" * 250, "y" * 32_767,
 )  # fmt: skip
 COUNTS: Final = (1_000, 20_000, 200_000)
-"""Elements of a very long array."""
+"""Numbers of elements of a very long array."""
 LONG_ARRAY_BYTES: Final = 2 << 20
-"""And about so many bytes at most."""
+"""Approximate limit of the size of a very long array."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """Names and numbers of the broker under test that get past its first checks."""
+    """Names and numbers that exist in the broker under test, and so pass its first checks."""
 
     topics: Sequence[str]
     topic_ids: Sequence[uuid.UUID]
@@ -42,7 +42,7 @@ class Surroundings:
 
 
 class HostileValues:
-    """Makes messages of one version for one broker."""
+    """Generates messages of one version for one broker."""
 
     def __init__(self, version: int, dice: random.Random, around: Surroundings) -> None:
         self._version = version
@@ -51,7 +51,7 @@ class HostileValues:
         self._long_arrays_left = 1 if dice.random() < 0.1 else 0
 
     def struct(self, layout: Layout) -> object:
-        """A message or a part of one, with the fields of the version."""
+        """Return a message or a part of one, with the fields of the version."""
         present = [each for each in layout.fields if each.is_in(self._version)]
         return layout.type(**{each.name: self._field(each) for each in present})
 
@@ -113,7 +113,7 @@ class HostileValues:
         if name in ("session_timeout_ms", "rebalance_timeout_ms"):
             return dice.choice((-1, 0, 6_000, high))
         if name.endswith("timeout_ms") or name in ("max_wait_ms", "num_partitions", "count"):
-            # A request to wait, or for many files, is granted: that is no attack.
+            # Kept small: a request to wait, or for many partitions, is legitimate.
             return dice.choice((-1, 0, 1, 2))
         if dice.random() < 0.5:
             return dice.choice((0, 0, 1, 2, 3, self._around.broker_id))
@@ -135,7 +135,7 @@ class HostileValues:
 
 
 def _size_of(value: object) -> int:
-    """About how many bytes a value takes on the wire."""
+    """Return the approximate size of a value on the wire, in bytes."""
     if isinstance(value, str | bytes):
         return len(value) + 2
     if isinstance(value, list):
@@ -155,7 +155,7 @@ VARINTS: Final = (
 
 
 def mutated(frame: bytes, dice: random.Random) -> bytes:
-    """`frame` with some bytes changed, cut or doubled; its size is right, or lies."""
+    """Return `frame` with some bytes changed, cut or repeated; its size may be wrong."""
     body = bytearray(frame[4:])
     for _ in range(dice.choice((1, 1, 2, 5))):
         place = dice.randrange(len(body) + 1)
@@ -179,17 +179,17 @@ def mutated(frame: bytes, dice: random.Random) -> bytes:
 
 
 def hostile_frame(dice: random.Random, around: Surroundings) -> tuple[str, bytes]:
-    """Return what a request is, and its bytes: of any API and version that the broker serves."""
+    """Return the name of a request and its bytes, for any served API and version."""
     key, api = dice.choice(SERVED)
     assert api.advertised is not None
     version = dice.randint(*api.advertised)
     values = HostileValues(version, dice, around)
     client_id = dice.choice((None, "", "fuzz", "fuzz", "fuzz", "c" * 32_767, "\0\n\x1b"))
     frame = _frame(key, version, client_id, lambda: values.struct(layout_of(api.request)), dice)
-    what = f"{api.name} v{version}"
+    kind = f"{api.name} v{version}"
     if dice.random() < 0.4:
-        return f"{what}, mutated", mutated(frame, dice)
-    return what, frame
+        return f"{kind}, mutated", mutated(frame, dice)
+    return kind, frame
 
 
 SERVED: Final[Sequence[tuple[ApiKey, Api]]] = [
@@ -208,5 +208,5 @@ def _frame(
         try:
             return encode_request(key, version, dice.getrandbits(31), client_id, make())
         except EncodeError:
-            # A value that this version cannot carry: draw another one.
+            # This version cannot encode a value: draw another one.
             continue

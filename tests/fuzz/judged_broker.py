@@ -1,8 +1,8 @@
-"""A broker under hostile requests, and what they cost it. An edge: a process and its `/proc`.
+"""A broker under hostile requests, and the cost of these. An edge: a process and its `/proc`.
 
-The loop is one thread: while another client waits for an answer, the processor time which that
-thread takes is time for which the loop was blocked. It is counted, not waited for, so that a busy
-machine changes no verdict.
+The loop is one thread. While another client waits for a response, the processor time of this thread
+is the time for which the loop was blocked. Processor time is used instead of elapsed time, so that
+a busy machine does not change the result.
 """
 
 import select
@@ -20,26 +20,26 @@ from tests.conftest import BrokerProcess
 
 MIB: Final = 1 << 20
 BLOCKED_MS_PER_MIB: Final = 50.0
-"""Of requests below 1 MiB each may take this, too."""
-ORDERS: Final = ("LeaderAndIsr", "StopReplica", "UpdateMetadata")
-ORDER_FACTOR: Final = 3
-"""Requests of a controller change the state of every partition that they name."""
+"""Limit of the blocked time per MiB of a request; also the limit of a smaller request."""
+CONTROL_REQUESTS: Final = ("LeaderAndIsr", "StopReplica", "UpdateMetadata")
+CONTROL_FACTOR: Final = 3
+"""Factor on the limit for control requests, which change the state of every named partition."""
 BYTES_PER_BYTE: Final = 8
 MEMORY_NOISE_BYTES: Final = 24 * MIB
-"""Allowance for garbage, caches and the buffers of a connection beside a request."""
-ANSWER_TIMEOUT_S: Final = 60.0
+"""Allowance for garbage, caches and buffers of the connection, in addition to the request."""
+RESPONSE_TIMEOUT_S: Final = 60.0
 SETTLE_S: Final = 0.05
-"""How long an answer is read for: a request that waits for something is left alone after this."""
+"""Time for reading responses; requests that wait for longer are abandoned."""
 PROBE: Final = encode_request(ApiKey.API_VERSIONS, 0, 7, "probe", ApiVersionsRequest())
 
 
 SLOW_TRIES: Final = 3
-"""A block is the shortest of so many: neighbours on the processor make each of them longer."""
+"""Number of attempts before a slow request counts, as other processes add to each measurement."""
 
 
 @dataclass(frozen=True, slots=True)
 class Harm:
-    """Harm that a request did to a broker: `kind` names it in a word, `text` describes it."""
+    """Harm that a request did to a broker: `kind` classifies it, `text` describes it."""
 
     kind: str
     text: str
@@ -47,80 +47,81 @@ class Harm:
 
 
 class JudgedBroker:
-    """One broker process; `endure` a frame and hear what was wrong about it."""
+    """Broker process that receives hostile frames and is checked after each."""
 
     def __init__(self, broker: BrokerProcess) -> None:
         self._broker = broker
         self._port = broker.port
-        self._probe = socket.create_connection(("127.0.0.1", self._port), ANSWER_TIMEOUT_S)
+        self._probe = socket.create_connection(("127.0.0.1", self._port), RESPONSE_TIMEOUT_S)
         self._schedstat = Path(f"/proc/{broker.pid}/task/{broker.pid}/schedstat")
         self._seen_events = 0
 
     def end(self) -> None:
-        """End the process at once, if it lives."""
+        """Kill the process, if it is alive."""
         self._probe.close()
         self._broker.kill()
 
-    def endure(self, what: str, frame: bytes) -> Harm | None:
-        """Send `frame` on a connection of its own; return the harm that it did, if any.
+    def endure(self, label: str, frame: bytes) -> Harm | None:
+        """Send `frame` on its own connection; return the harm that it did, if any.
 
-        The broker must live on, log no stack trace, and neither block its loop nor take memory
+        The broker must stay alive, log no stack trace, and neither block its loop nor use memory
         beyond the limits above.
         """
         harm: Harm | None = None
         for _ in range(SLOW_TRIES):
-            harm = self._endure_once(f"{what}, {len(frame)} bytes", frame)
+            harm = self._endure_once(f"{label}, {len(frame)} bytes", frame)
             if harm is None or harm.is_deadly:
                 return harm
         return harm
 
-    def _endure_once(self, what: str, frame: bytes) -> Harm | None:
+    def _endure_once(self, label: str, frame: bytes) -> Harm | None:
         before = self._reset_peak()
         try:
-            with socket.create_connection(("127.0.0.1", self._port), ANSWER_TIMEOUT_S) as client:
+            with socket.create_connection(("127.0.0.1", self._port), RESPONSE_TIMEOUT_S) as client:
                 blocked_ms = self._send(client, frame)
-                # The loop may take the request up after the first answer.
-                blocked_ms = max(blocked_ms, self._ask(), self._ask())
+                # The loop may start the request only after the first response.
+                blocked_ms = max(blocked_ms, self._ping(), self._ping())
                 self._read(client)
-            blocked_ms = max(blocked_ms, self._ask())
+            blocked_ms = max(blocked_ms, self._ping())
         except TimeoutError:
-            return Harm("silence", f"{what}: no answer to others for {ANSWER_TIMEOUT_S} s")
+            text = f"{label}: no response to another client for {RESPONSE_TIMEOUT_S} s"
+            return Harm("silence", text)
         except ConnectionError as error:
-            text = f"{what}: another client's connection: {error!r}"
-            return self._trouble(what) or Harm("cut", text)
+            text = f"{label}: another client's connection: {error!r}"
+            return self._trouble(label) or Harm("cut", text)
         grown = self._status("VmHWM") - before
-        if trouble := self._trouble(what):
+        if trouble := self._trouble(label):
             return trouble
         limit_ms = BLOCKED_MS_PER_MIB * max(1.0, len(frame) / MIB)
-        if what.startswith(ORDERS):
-            limit_ms *= ORDER_FACTOR
+        if label.startswith(CONTROL_REQUESTS):
+            limit_ms *= CONTROL_FACTOR
         if blocked_ms > limit_ms:
-            return Harm("block", f"{what}: the loop was blocked for {blocked_ms:.0f} ms", False)
+            return Harm("block", f"{label}: the loop was blocked for {blocked_ms:.0f} ms", False)
         if grown > BYTES_PER_BYTE * len(frame) + MEMORY_NOISE_BYTES:
-            return Harm("memory", f"{what}: {grown / MIB:.0f} MiB more memory", False)
+            return Harm("memory", f"{label}: {grown / MIB:.0f} MiB more memory", False)
         return None
 
     def _send(self, client: socket.socket, frame: bytes) -> float:
-        """Send all of `frame`, asking on the side meanwhile; return the longest block in ms."""
+        """Send `frame`, and probe meanwhile; return the longest time of a blocked loop in ms."""
         client.setblocking(False)
         rest, blocked_ms = memoryview(frame), 0.0
-        deadline_s = time.monotonic() + ANSWER_TIMEOUT_S
+        deadline_s = time.monotonic() + RESPONSE_TIMEOUT_S
         while rest:
             _, writable, _ = select.select([], [client], [], 0.05)
             if writable:
                 try:
                     rest = rest[client.send(rest[: 256 * 1024]) :]
                 except ConnectionError:
-                    # Refused before it was read: that is an answer.
-                    return max(blocked_ms, self._ask())
+                    # The broker closed the connection before it read the frame, which is allowed.
+                    return max(blocked_ms, self._ping())
             else:
-                blocked_ms = max(blocked_ms, self._ask())
+                blocked_ms = max(blocked_ms, self._ping())
             if time.monotonic() > deadline_s:
                 raise TimeoutError
-        return max(blocked_ms, self._ask())
+        return max(blocked_ms, self._ping())
 
     def _read(self, client: socket.socket) -> None:
-        """Read what comes until the connection ends or is quiet."""
+        """Read responses until the connection ends or is quiet."""
         try:
             client.shutdown(socket.SHUT_WR)
             client.settimeout(SETTLE_S)
@@ -129,8 +130,8 @@ class JudgedBroker:
         except (TimeoutError, ConnectionError, OSError):
             return
 
-    def _ask(self) -> float:
-        """Ask as another client; return the ms for which the loop worked until it answered."""
+    def _ping(self) -> float:
+        """Send a probe as another client; return the loop's processor time until the response."""
         begin_ns = self._busy_ns()
         self._probe.sendall(PROBE)
         [size] = struct.unpack(">i", self._receive(4))
@@ -150,7 +151,7 @@ class JudgedBroker:
         return int(self._schedstat.read_text().split()[0])
 
     def _reset_peak(self) -> int:
-        """Let the peak of memory begin at what is there now, and return that."""
+        """Reset the peak of memory to the current use, and return that."""
         Path(f"/proc/{self._broker.pid}/clear_refs").write_text("5")
         return self._status("VmRSS")
 
@@ -159,14 +160,14 @@ class JudgedBroker:
         [line] = [line for line in status.splitlines() if line.startswith(name)]
         return int(line.split()[1]) * 1024
 
-    def _trouble(self, what: str) -> Harm | None:
-        """Return what the broker logged that no request may cause."""
+    def _trouble(self, label: str) -> Harm | None:
+        """Return the broker's death or a logged stack trace, which no request may cause."""
         if not Path(f"/proc/{self._broker.pid}").exists():
-            return Harm("end", f"{what}: the broker ended:\n{self._broker.log_tail()}")
+            return Harm("end", f"{label}: the broker ended:\n{self._broker.log_tail()}")
         new, self._seen_events = self._broker.events[self._seen_events :], len(self._broker.events)
         for event in new:
             if "exception" in event:
-                return Harm("stack trace", f"{what}: {event['event']}\n{event['exception']}")
+                return Harm("stack trace", f"{label}: {event['event']}\n{event['exception']}")
         if any(line.startswith("Traceback") for line in list(self._broker.output)[-50:]):
-            return Harm("stack trace", f"{what}:\n{self._broker.log_tail()}")
+            return Harm("stack trace", f"{label}:\n{self._broker.log_tail()}")
         return None

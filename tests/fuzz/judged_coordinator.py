@@ -1,4 +1,4 @@
-"""A coordinator under hostile requests: `judged_broker`, where another session pings (edge)."""
+"""A coordinator under hostile requests: like `judged_broker`, with pings as probes (edge)."""
 
 import json
 import struct
@@ -17,7 +17,7 @@ LINES_SHOWN = 40
 
 
 class LoggedCoordinator:
-    """A coordinator process with what `JudgedBroker` asks of a broker's: its log, as it grows."""
+    """Coordinator process with the interface that `JudgedBroker` needs, including its log."""
 
     def __init__(self, coordinator: Coordinator) -> None:
         self._coordinator = coordinator
@@ -51,7 +51,7 @@ class LoggedCoordinator:
 
 
 class JudgedCoordinator(JudgedBroker):
-    """Endures streams of bytes, each on a connection of its own, while another session pings."""
+    """Coordinator that receives hostile streams and is probed by pings of another session."""
 
     def __init__(self, coordinator: Coordinator) -> None:
         super().__init__(cast(BrokerProcess, LoggedCoordinator(coordinator)))
@@ -60,7 +60,7 @@ class JudgedCoordinator(JudgedBroker):
         [size] = struct.unpack(">i", self._receive(4))
         self._receive(size)
 
-    def _ask(self) -> float:
+    def _ping(self) -> float:
         begin_ns = self._busy_ns()
         self._probe.sendall(PING_PACKET)
         [size] = struct.unpack(">i", self._receive(4))

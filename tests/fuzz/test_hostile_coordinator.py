@@ -1,7 +1,7 @@
 """The coordinator's client against hostile servers: no hang, bounded memory, clear errors.
 
-Each server is drawn from a seed that is printed; `OTTLA_SEED` repeats it, `OTTLA_FUZZ_S` sets for
-how many seconds fresh ones are drawn.
+The behaviour of the servers is drawn from a printed seed; `OTTLA_SEED` repeats it. `OTTLA_FUZZ_S`
+sets the duration in seconds.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ EVERYDAY_S: Final = 5.0
 SOAK_S: Final = 120.0
 TIMEOUT_MS: Final = 300
 LIMIT_S: Final = 20.0
-"""Far more than the timeouts of a session: an operation that takes longer hangs."""
+"""Limit of one operation, far above the timeouts of a session: a longer operation hangs."""
 MEMORY_BYTES: Final = 4 * MAX_REPLY_BYTES
 INTS: Final = (0, 1, -1, 2, 7, 20, 300, 0x7FFFFFFF, -0x80000000)
 LONGS: Final = (0, 1, -1, (1 << 63) - 1, -(1 << 63))
@@ -49,7 +49,7 @@ STAT: Final = Stat(*[0] * 11)
 
 
 class HostileServer:
-    """Answers handshakes and requests with what dice say; each connection gets up to a few."""
+    """Server with random responses; each connection gets a few, then silence or its end."""
 
     def __init__(self, dice: random.Random) -> None:
         self._dice = dice
@@ -62,7 +62,6 @@ class HostileServer:
             await self._read_frame(reader)
             writer.write(self._handshake())
             await writer.drain()
-            # Then it falls silent, or closes.
             for _ in range(self._dice.randrange(8)):
                 xid, _op = struct.unpack_from(">ii", await self._read_frame(reader))
                 writer.write(self._answer(xid))
@@ -159,7 +158,7 @@ async def serving(dice: random.Random) -> AsyncIterator[HostileServer]:
 
 
 async def use(client: Client, dice: random.Random, endings: Counter[str]) -> None:
-    """Connect, ask for this and that, close; every step must end, with an answer or an error."""
+    """Connect, send random requests, close; every step must end with a result or an error."""
     requests: list[Callable[[], Awaitable[Any]]] = [
         lambda: client.get_data("/a", lambda _event: None),
         lambda: client.exists("/a", lambda _event: None),
@@ -188,7 +187,7 @@ async def ended(work: Awaitable[Any], endings: Counter[str]) -> None:
             await work
             endings["answered"] += 1
         except CoordinationError as error:
-            endings[f"{type(error).__name__}{'' if str(error) else ' without a word'}"] += 1
+            endings[f"{type(error).__name__}{'' if str(error) else ' without a text'}"] += 1
 
 
 def survive(duration_s: float) -> None:
@@ -212,7 +211,7 @@ def survive(duration_s: float) -> None:
     print(f"{rounds} servers: {dict(endings)}")  # noqa: T201
     assert rounds > 0
     assert endings["answered"] > 0
-    assert not [each for each in endings if each.endswith("without a word")]
+    assert not [each for each in endings if each.endswith("without a text")]
 
 
 def test_no_hostile_server_breaks_the_client() -> None:
@@ -220,11 +219,11 @@ def test_no_hostile_server_breaks_the_client() -> None:
 
 
 @pytest.mark.soak
-def test_no_hostile_server_of_many_minutes_breaks_the_client() -> None:
+def test_no_hostile_server_breaks_the_client_in_minutes() -> None:
     survive(float(os.environ.get("OTTLA_FUZZ_S", SOAK_S)))
 
 
-async def test_data_without_end_takes_no_more_memory_than_an_answer_may() -> None:
+async def test_endless_data_takes_limited_memory() -> None:
     async def flood(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readexactly(4)
         answer = ConnectResponse(0, TIMEOUT_MS, 0x1234, b"p" * 16)

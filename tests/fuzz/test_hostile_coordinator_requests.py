@@ -1,8 +1,8 @@
-"""Hostile streams of bytes against a coordinator: nothing breaks it.
+"""Hostile byte streams against a coordinator: none of them breaks it.
 
-As `test_hostile_requests`: `OTTLA_FUZZ_S` seconds of fresh streams from a seed that is printed;
-`OTTLA_SEED` repeats it. What did harm is written to `coordinator_examples/`; kept there under a
-name that says what it did, it is sent in every run.
+Like `test_hostile_requests`: sends fresh streams for `OTTLA_FUZZ_S` seconds from a printed seed;
+`OTTLA_SEED` repeats it. Harmful streams are written to `coordinator_examples/`. A stream kept
+there, renamed after its effect, is sent in every run.
 """
 
 import random
@@ -30,7 +30,7 @@ Begin: TypeAlias = Callable[[], tuple[JudgedCoordinator, Surroundings]]
 
 @pytest.fixture
 def begin(tmp_path: Path) -> Iterator[Begin]:
-    """A function that ends the coordinator before and starts another one, with nodes."""
+    """Return a function that kills the previous coordinator and starts one with nodes."""
     judged: list[JudgedCoordinator] = []
 
     def start() -> tuple[JudgedCoordinator, Surroundings]:
@@ -57,7 +57,7 @@ def test_no_hostile_stream_breaks_a_coordinator(begin: Begin) -> None:
 
 
 @pytest.mark.soak
-def test_no_hostile_stream_of_many_minutes_breaks_a_coordinator(begin: Begin) -> None:
+def test_no_hostile_stream_breaks_a_coordinator_in_minutes(begin: Begin) -> None:
     survive_streams(begin, SOAK_S)
 
 
@@ -66,10 +66,10 @@ def survive_streams(begin: Begin, duration_s: float) -> None:
         return HostileRequests(dice, around).stream
 
     counts = survive(begin, source, EXAMPLES / "a.stream", duration_s)
-    assert counts.total() > LEAST_STREAMS, "hardly anything was sent, so that it proves nothing"
+    assert counts.total() > LEAST_STREAMS, "too few streams for a meaningful result"
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in EXAMPLES.glob("*.stream")))
-def test_what_once_did_harm_does_none_any_more(begin: Begin, name: str) -> None:
+def test_known_harmful_input_does_no_harm(begin: Begin, name: str) -> None:
     coordinator, _ = begin()
     assert coordinator.endure(name, (EXAMPLES / f"{name}.stream").read_bytes()) is None

@@ -1,8 +1,8 @@
-"""Hostile requests of every API and version against a compiled broker: nothing breaks it.
+"""Hostile requests of every API and version against a compiled broker: none of them breaks it.
 
-A run draws fresh requests for `OTTLA_FUZZ_S` seconds (`make soak`: for minutes) from one seed,
-which it prints; `OTTLA_SEED` repeats it. A request that does harm is written beside this file, to
-`examples/`: kept there under a name that says what it did, it is sent in every run.
+A run sends fresh requests for `OTTLA_FUZZ_S` seconds (`make soak`: for minutes) from a printed
+seed; `OTTLA_SEED` repeats it. Harmful requests are written to `examples/` beside this file. A
+request kept there, renamed after its effect, is sent in every run.
 """
 
 import random
@@ -35,7 +35,7 @@ Begin: TypeAlias = Callable[[], tuple[JudgedBroker, Surroundings]]
 
 @pytest.fixture
 def begin(start_broker: StartBroker) -> Iterator[Begin]:
-    """A function that ends the broker before and starts another one, with topics."""
+    """Return a function that kills the previous broker and starts one with topics."""
     judged: list[JudgedBroker] = []
 
     def start() -> tuple[JudgedBroker, Surroundings]:
@@ -62,7 +62,7 @@ def test_no_hostile_request_breaks_a_broker(begin: Begin) -> None:
 
 
 @pytest.mark.soak
-def test_no_hostile_request_of_many_minutes_breaks_a_broker(begin: Begin) -> None:
+def test_no_hostile_request_breaks_a_broker_in_minutes(begin: Begin) -> None:
     survive_requests(begin, SOAK_S)
 
 
@@ -71,10 +71,10 @@ def survive_requests(begin: Begin, duration_s: float) -> None:
         return lambda: hostile_frame(dice, around)
 
     counts = survive(begin, source, EXAMPLES / "a.frame", duration_s)
-    assert len(counts) > LEAST_KINDS, "hardly anything was sent, so that it proves nothing"
+    assert len(counts) > LEAST_KINDS, "too few kinds of requests for a meaningful result"
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in EXAMPLES.glob("*.frame")))
-def test_what_once_did_harm_does_none_any_more(begin: Begin, name: str) -> None:
+def test_known_harmful_input_does_no_harm(begin: Begin, name: str) -> None:
     broker, _ = begin()
     assert broker.endure(name, (EXAMPLES / f"{name}.frame").read_bytes()) is None

@@ -1,8 +1,8 @@
-"""What must hold after every step, whatever went wrong before it.
+"""Invariants that must hold after every step of the simulation, regardless of faults.
 
-The numbers name the invariants: one writer per leader epoch (1), committed records on every in-sync
-replica (2), the high watermark (3), growing epochs and fenced nodes (4), leader within in-sync set
-within assignment (5), equal prefixes of logs (6), metadata that reaches all in the end (10).
+Their numbers: one writer per leader epoch (1), committed records on every in-sync replica (2), the
+high watermark (3), growing epochs and fenced znodes (4), leader within in-sync set within
+assignment (5), equal prefixes of logs (6), metadata that finally reaches all brokers (10).
 """
 
 from collections.abc import Iterable, Mapping
@@ -30,7 +30,7 @@ def require(condition: bool, text: str) -> None:
 
 
 class Checker:
-    """Watches the coordinator's nodes and the brokers' logs."""
+    """Checks the coordinator's znodes and the brokers' logs."""
 
     def __init__(self, coordinator: Coordinator, disks: Mapping[BrokerId, Disk]) -> None:
         self.committed: dict[TopicPartition, list[Record]] = {}
@@ -41,7 +41,7 @@ class Checker:
         self._writers: dict[tuple[TopicPartition, object, int], BrokerId] = {}
         coordinator.observers.append(self._on_node)
 
-    # Nodes
+    # Znodes
 
     def _on_node(self, path: str, old: bytes | None, new: bytes | None) -> None:
         if path == paths.CONTROLLER_EPOCH and old and new:
@@ -59,7 +59,7 @@ class Checker:
         epoch = decode_controller_epoch(self._coordinator.nodes[paths.CONTROLLER_EPOCH].data)
         require(
             after.controller_epoch == epoch,
-            f"4: {partition} written by controller epoch {after.controller_epoch}, it is {epoch}",
+            f"4: {partition} written in controller epoch {after.controller_epoch}, not {epoch}",
         )
         require(bool(after.isr), f"5: {partition} has an empty in-sync set")
         in_set = after.leader == NO_LEADER or after.leader in after.isr
@@ -88,14 +88,14 @@ class Checker:
     # Logs
 
     def on_append(self, broker_id: BrokerId, replica: Replica) -> None:
-        """Check who appends."""
+        """Check that a leader epoch has only one writer."""
         assert replica.leadership is not None
         key = (replica.partition, replica.topic_id, int(replica.leadership.leader_epoch))
         writer = self._writers.setdefault(key, broker_id)
         require(writer == broker_id, f"1: {broker_id} and {writer} both lead {key}")
 
     def on_change(self, broker_id: BrokerId, replica: Replica) -> None:
-        """Check one replica, and commit what its leadership calls committed."""
+        """Check one replica, and record the records that its leadership has committed."""
         partition, log = replica.partition, replica.log
         require(replica.high_watermark <= log.end, f"3: {partition} on {broker_id}: above the end")
         if self._disks[broker_id].logs.get(partition) is not log or self._is_stale(replica):
@@ -106,7 +106,7 @@ class Checker:
         self._check_matching(partition)
 
     def _check_progress(self, broker_id: BrokerId, replica: Replica) -> None:
-        """Check that neither the leadership nor, within it, the leader's watermark goes back."""
+        """Check that the leader epoch never decreases, nor the watermark within an epoch."""
         epoch = -1 if replica.leader_epoch is None else int(replica.leader_epoch)
         require(
             epoch >= replica.checked_epoch,
@@ -120,7 +120,7 @@ class Checker:
         replica.checked_epoch = epoch
 
     def _is_stale(self, replica: Replica) -> bool:
-        """Whether a replica belongs to a topic that is gone."""
+        """Whether a replica belongs to a deleted topic."""
         node = self._coordinator.nodes.get(paths.topic(replica.partition.topic))
         return node is None or decode_topic(node.data).topic_id != replica.topic_id
 
@@ -140,7 +140,7 @@ class Checker:
                 self.check_isr(partition, decode_partition_state(node.data, 0).isr)
 
     def check_isr(self, partition: TopicPartition, isr: Iterable[BrokerId]) -> None:
-        """Check that every in-sync replica holds what is committed."""
+        """Check that every in-sync replica holds all committed records."""
         committed = self.committed.get(partition, [])
         is_doomed = paths.topic_deletion(partition.topic) in self._coordinator.nodes
         if partition in self.unclean or is_doomed or not committed:

@@ -1,7 +1,8 @@
 """A coordinator in memory: versioned nodes, sessions, ephemeral nodes, one-shot watches, multi.
 
-It is kinder to a zombie than a real one: the transactions of a session that is over are still
-applied, unless they create ephemeral nodes. So the controller's fence alone must hold them off.
+It is more permissive to a zombie than a real one: it still applies the transactions of an expired
+session, unless they create ephemeral nodes. The controller's fence alone must therefore reject
+them.
 """
 
 from collections.abc import Callable
@@ -29,11 +30,11 @@ from clusterstate.plans import (
 
 
 class SessionExpiredError(Exception):
-    """The session is over, and the request needs one."""
+    """The session has expired, and the request needs one."""
 
 
 class Fired(NamedTuple):
-    """A watch that a change has set off."""
+    """A watch triggered by a change."""
 
     session: int
     path: str
@@ -51,11 +52,11 @@ class _Znode:
 
 
 Observer = Callable[[str, bytes | None, bytes | None], None]
-"""Called with path, old and new data of every write; None is no node."""
+"""Called with the path and the old and new data of every write; None for no node."""
 
 
 class Coordinator:
-    """The tree, and who watches it."""
+    """The tree, its sessions and its watches."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, _Znode] = {"/": _Znode(None, 0, 0, 0)}
@@ -70,13 +71,13 @@ class Coordinator:
         self._sequence = 0
 
     def open_session(self) -> int:
-        """Begin a session."""
+        """Start a session."""
         self._last_session += 1
         self.sessions.add(self._last_session)
         return self._last_session
 
     def end_session(self, session: int) -> None:
-        """End a session, and with it its ephemeral nodes, in one transaction."""
+        """End a session and delete its ephemeral nodes, in one transaction."""
         if session not in self.sessions:
             return
         self.sessions.discard(session)
@@ -85,7 +86,7 @@ class Coordinator:
             self._delete(path)
 
     def perform(self, session: int, effect: Read | ListChildren | Write) -> Answer:
-        """Apply one request of `session` and return its answer."""
+        """Perform one request of `session` and return its answer."""
         match effect:
             case Read(paths, watch):
                 if watch:
@@ -116,7 +117,7 @@ class Coordinator:
         )
 
     def put(self, path: str, data: bytes | None = None) -> None:
-        """Write a node as a tool does, with its parents."""
+        """Write a node and its missing parents, as a tool does."""
         parts = path.split("/")[1:]
         for count in range(1, len(parts)):
             parent = "/" + "/".join(parts[:count])

@@ -1,4 +1,4 @@
-"""Runs one plan to its end against a coordinator in memory, at once."""
+"""Runs a plan to its end with a coordinator in memory, without delays."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -22,8 +22,11 @@ ORDERS_ID = TopicId(int=7)
 
 
 class Driver:
-    """A session with a coordinator. With `repeats`, the answer to each write's first copy is
-    lost: it is applied twice, and the second answer counts."""
+    """Session with a coordinator, which runs plans.
+
+    With `repeats`, the answer to the first copy of each write is lost: the write is applied twice,
+    and the plan gets the second answer.
+    """
 
     def __init__(self, coordinator: Coordinator | None = None, *, repeats: bool = False) -> None:
         self.coordinator = coordinator or Coordinator()
@@ -34,7 +37,7 @@ class Driver:
         self.before_write: Callable[[], None] = lambda: None
 
     def run(self, plan: Plan[T]) -> T:
-        """Return what the plan returns; effects without an answer are kept in `effects`."""
+        """Run a plan and return its result; effects without an answer are kept in `effects`."""
         answer = None
         while True:
             try:
@@ -54,14 +57,14 @@ class Driver:
                 self.effects.append(effect)
 
     def take(self, kind: type[E]) -> list[E]:
-        """Return the effects of one kind so far, and forget all."""
+        """Return the effects of one kind so far, and clear all effects."""
         found: list[E] = [one for one in self.effects if isinstance(one, kind)]
         self.effects.clear()
         return found
 
 
 def empty_cluster(*broker_ids: int, repeats: bool = False) -> Driver:
-    """Return the session of an operator with a cluster in which `broker_ids` are registered."""
+    """Return an operator's session with a cluster in which `broker_ids` are registered."""
     driver = Driver(repeats=repeats)
     driver.run(create_top_nodes())
     driver.coordinator.put(paths.CONTROLLER_EPOCH, encode_controller_epoch(1))
@@ -71,7 +74,7 @@ def empty_cluster(*broker_ids: int, repeats: bool = False) -> Driver:
 
 
 def join(coordinator: Coordinator, broker_id: BrokerId) -> Driver:
-    """Register a broker in a session of its own, and return that."""
+    """Register a broker in its own session, and return that."""
     driver = Driver(coordinator)
     registration = Registration(
         broker_id=broker_id, endpoints=(Endpoint("PLAINTEXT", "h", 9092 + broker_id),)
@@ -82,8 +85,8 @@ def join(coordinator: Coordinator, broker_id: BrokerId) -> Driver:
     return driver
 
 
-def picture(config: ControllerConfig | None = None, epoch: int = 1) -> Cluster:
-    """Return an empty picture of the controller that wrote the epoch's node last."""
+def empty_image(config: ControllerConfig | None = None, epoch: int = 1) -> Cluster:
+    """Return an empty image of the controller that wrote the controller epoch last."""
     return Cluster(
         config or ControllerConfig(broker_id=BrokerId(1)), epoch=epoch, epoch_version=epoch - 1
     )
@@ -92,7 +95,7 @@ def picture(config: ControllerConfig | None = None, epoch: int = 1) -> Cluster:
 def put_topic(
     coordinator: Coordinator, *replicas: tuple[int, ...], name: str = "orders"
 ) -> list[TopicPartition]:
-    """Write a topic's node, one partition per tuple of brokers, and return the partitions."""
+    """Write a topic's znode, with one partition per tuple of brokers; return the partitions."""
     assigned = {
         number: ReplicaAssignment(replicas=tuple(map(BrokerId, one)))
         for number, one in enumerate(replicas)

@@ -1,4 +1,4 @@
-"""A log in memory: records with the leader epoch that wrote each, and nothing else."""
+"""A log in memory: records, each with the leader epoch in which it was written."""
 
 from typing import NamedTuple
 
@@ -7,14 +7,14 @@ from storage.leader_epochs import LeaderEpochs
 
 
 class Record(NamedTuple):
-    """One record; `value` is unique in the whole run."""
+    """A record; `value` is unique in a run."""
 
     epoch: LeaderEpoch
     value: int
 
 
 class FakeLog:
-    """The records of one replica. Its history of epochs is the real one."""
+    """Records of one replica, with the real implementation of the epoch history."""
 
     def __init__(self) -> None:
         self.records: list[Record] = []
@@ -22,19 +22,19 @@ class FakeLog:
 
     @property
     def end(self) -> Offset:
-        """The offset that the next record gets."""
+        """Offset of the next record."""
         return Offset(len(self.records))
 
     def begin_epoch(self, epoch: LeaderEpoch) -> None:
-        """Note that this replica leads from here on."""
+        """Start a leader epoch of this replica at the end of its log."""
         self.epochs.assign(epoch, self.end)
 
     def append(self, record: Record) -> None:
-        """Add a record at the end."""
+        """Append a record."""
         self.epochs.assign(record.epoch, self.end)
         self.records.append(record)
 
     def truncate(self, offset: Offset) -> None:
-        """Forget everything from `offset` on."""
+        """Remove all records from `offset` on."""
         del self.records[offset:]
         self.epochs.truncate_from_end(offset)

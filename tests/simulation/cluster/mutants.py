@@ -1,4 +1,4 @@
-"""Planted bugs: each breaks one rule of the decisions, and the simulation must notice."""
+"""Planted bugs: each breaks one rule of the decisions, and the simulation must detect it."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -27,7 +27,7 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def no_fence(patch: pytest.MonkeyPatch) -> None:
-    """The controller's writes go through whoever is controller by then (T6)."""
+    """The controller's writes succeed even after another was elected (T6)."""
 
     def unfenced(path: str, _: int) -> Check:
         return Check(path, -1)
@@ -36,7 +36,7 @@ def no_fence(patch: pytest.MonkeyPatch) -> None:
 
 
 def any_version(patch: pytest.MonkeyPatch) -> None:
-    """The controller overwrites what it has not read (C7, T8)."""
+    """The controller overwrites states that it has not read (C7, T8)."""
     real = fenced_writes._set_states
 
     def careless(*args: Any) -> Any:
@@ -47,11 +47,11 @@ def any_version(patch: pytest.MonkeyPatch) -> None:
 
 
 def blind_memory(patch: pytest.MonkeyPatch) -> None:
-    """A new controller writes what it remembers, whatever stands there (T8)."""
+    """A new controller writes its last known states without checking the versions (T8)."""
     real = last_told.remember_leaderless
 
-    def careless(cluster: Cluster, told: last_told.LastKnown) -> list[TopicPartition]:
-        found = real(cluster, told)
+    def careless(cluster: Cluster, last_known: last_told.LastKnown) -> list[TopicPartition]:
+        found = real(cluster, last_known)
         for partition in found:
             state = cluster.leaderships[partition]
             cluster.leaderships[partition] = state._replace(partition_epoch=-1)
@@ -61,20 +61,20 @@ def blind_memory(patch: pytest.MonkeyPatch) -> None:
 
 
 def any_controller(patch: pytest.MonkeyPatch) -> None:
-    """Brokers obey controllers of the past (T6)."""
+    """Brokers accept requests of earlier controllers (T6)."""
 
-    def obey(*_: object) -> None:
+    def accept(*_: object) -> None:
         return None
 
     def apply_all(*_: object) -> None:
         return None
 
-    patch.setattr(ControlFence, "refuse", obey)
+    patch.setattr(ControlFence, "refuse", accept)
     patch.setattr(sim, "refuse_leadership", apply_all)
 
 
 def any_leader_epoch(patch: pytest.MonkeyPatch) -> None:
-    """Brokers apply leaderships in the order in which they come (T9)."""
+    """Brokers apply leaderships in order of arrival (T9)."""
 
     def apply_all(*_: object) -> None:
         return None
@@ -83,7 +83,7 @@ def any_leader_epoch(patch: pytest.MonkeyPatch) -> None:
 
 
 def same_epoch(patch: pytest.MonkeyPatch) -> None:
-    """A new leader begins in the epoch of the old one."""
+    """A new leader keeps the epoch of the old one."""
     real = LeaderAndIsr.led_by
 
     def led_by(state: LeaderAndIsr, leader: BrokerId, isr: Replicas | None = None) -> LeaderAndIsr:
@@ -93,12 +93,12 @@ def same_epoch(patch: pytest.MonkeyPatch) -> None:
 
 
 def any_live_leader(patch: pytest.MonkeyPatch) -> None:
-    """Whoever lives may lead, and nobody says that records may be lost (T13)."""
+    """Any live replica may lead, and the state does not show that records may be lost (T13)."""
 
     def elect(replicas: Replicas, state: LeaderAndIsr, online: Any, **_: bool) -> LeaderAndIsr:
         alive = tuple(one for one in replicas if one in online)
         if not alive:
-            raise StateChangeFailedError("nobody lives")
+            raise StateChangeFailedError("no replica is alive")
         return state.led_by(alive[0], alive)
 
     patch.setattr(elections, "elect_offline", elect)
@@ -120,7 +120,7 @@ def last_member_leaves(patch: pytest.MonkeyPatch) -> None:
 
 
 def unseen_bounces(patch: pytest.MonkeyPatch) -> None:
-    """A broker that restarts between two looks is taken for the old one (T5)."""
+    """A broker that restarts between two reads counts as the earlier incarnation (T5)."""
 
     def on_change(cluster: Cluster) -> Plan[None]:
         current = yield from live_brokers.read_brokers()
@@ -138,7 +138,7 @@ def unseen_bounces(patch: pytest.MonkeyPatch) -> None:
 
 
 def cut_at_the_watermark(patch: pytest.MonkeyPatch) -> None:
-    """A follower cuts its log at its high watermark instead of by epochs (T1)."""
+    """A follower truncates its log to its high watermark instead of by epochs (T1)."""
     real = sim.Replica.apply
 
     def apply(replica: sim.Replica, broker_id: BrokerId, *args: Any) -> ErrorCode:
@@ -151,7 +151,7 @@ def cut_at_the_watermark(patch: pytest.MonkeyPatch) -> None:
 
 
 def never_cut(patch: pytest.MonkeyPatch) -> None:
-    """A follower keeps what its leader does not have (T2)."""
+    """A follower keeps records that its leader does not have (T2)."""
 
     def keep(_: EpochHistory, end: Offset, __: Offset, ___: Divergence) -> Truncation:
         return Truncation(end, is_final=True)
@@ -160,7 +160,7 @@ def never_cut(patch: pytest.MonkeyPatch) -> None:
 
 
 def unchecked_history(patch: pytest.MonkeyPatch) -> None:
-    """A leader serves followers whose last epoch it does not compare (T2)."""
+    """A leader serves followers without comparing their last epoch (T2)."""
 
     def agree(*_: object, **__: object) -> None:
         return None
@@ -169,7 +169,7 @@ def unchecked_history(patch: pytest.MonkeyPatch) -> None:
 
 
 def diverging_fetch_counts(patch: pytest.MonkeyPatch) -> None:
-    """A leader takes a diverging follower's offset for progress in its own log (T3)."""
+    """A leader counts the offset of a diverging follower as progress in its own log (T3)."""
 
     def learn(replica: sim.Replica, follower: BrokerId, offset: Offset, now_ms: int) -> None:
         assert replica.leadership is not None
@@ -181,7 +181,7 @@ def diverging_fetch_counts(patch: pytest.MonkeyPatch) -> None:
 
 
 def early_join(patch: pytest.MonkeyPatch) -> None:
-    """A follower joins before it has reached the start of the leader's epoch (T10)."""
+    """A follower joins the in-sync set before the start of the leader's epoch (T10)."""
     real = Leadership._may_join
 
     def may_join(leadership: Leadership, follower: BrokerId, *, keeps_up: bool) -> bool:
@@ -195,7 +195,7 @@ def early_join(patch: pytest.MonkeyPatch) -> None:
 
 
 def joining_does_not_count(patch: pytest.MonkeyPatch) -> None:
-    """The watermark does not wait for a member whose joining may be recorded already (T11)."""
+    """The watermark ignores a joining member that may be recorded already (T11)."""
     patch.setattr(PendingExpand, "maximal", property(lambda state: state.isr))
 
     def ignore(_: Leadership, __: BrokerId, ___: int) -> bool:
@@ -205,12 +205,12 @@ def joining_does_not_count(patch: pytest.MonkeyPatch) -> None:
 
 
 def leaving_does_not_count(patch: pytest.MonkeyPatch) -> None:
-    """The watermark passes a member whose leaving is not recorded yet (D17)."""
+    """The watermark ignores a leaving member whose removal is not recorded yet (D17)."""
     patch.setattr(PendingShrink, "maximal", property(lambda state: state.isr - state.leaving))
 
 
 def refusal_resets(patch: pytest.MonkeyPatch) -> None:
-    """Any refusal is taken for proof that nothing was recorded (T11)."""
+    """Any refusal counts as proof that the proposal was not recorded (T11)."""
 
     def reset(state: IsrState, _: ErrorCode) -> Refused:
         return Refused(Committed(state.isr), may_retry=False)
@@ -219,8 +219,8 @@ def refusal_resets(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("broker.replication.leadership.on_refusal", reset)
 
 
-def strangers_do_not_count(patch: pytest.MonkeyPatch) -> None:
-    """In-sync members that have left the assignment do not hold the watermark."""
+def removed_members_do_not_count(patch: pytest.MonkeyPatch) -> None:
+    """The watermark ignores in-sync members that have left the assignment."""
     real = Leadership.__init__
 
     def forget(leadership: Leadership, *args: Any, **options: Any) -> None:
@@ -233,7 +233,7 @@ def strangers_do_not_count(patch: pytest.MonkeyPatch) -> None:
 
 
 def lost_requests(patch: pytest.MonkeyPatch) -> None:
-    """A request that was not answered is not repeated (B10)."""
+    """A request without a response is not retried (B10)."""
 
     def give_up(channel: Channel) -> None:
         channel._is_in_flight = False
@@ -244,16 +244,16 @@ def lost_requests(patch: pytest.MonkeyPatch) -> None:
 
 
 def silent_controller(patch: pytest.MonkeyPatch) -> None:
-    """Brokers that lead nothing are told nothing (X17)."""
+    """Brokers get no metadata updates (X17)."""
 
-    def tell_nobody(*_: object) -> None:
+    def add_nothing(*_: object) -> None:
         return None
 
-    patch.setattr(RequestBatch, "add_update_metadata", tell_nobody)
+    patch.setattr(RequestBatch, "add_update_metadata", add_nothing)
 
 
-def one_connection_for_all_lives(patch: pytest.MonkeyPatch) -> None:
-    """A broker that came back gets no channel of its own: requests go to its former life (T9)."""
+def one_connection_for_all_incarnations(patch: pytest.MonkeyPatch) -> None:
+    """A restarted broker gets no new channel: requests carry its earlier broker epoch (T9)."""
 
     def stale(registration: Any, broker_epoch: int) -> Connect:
         return Connect(registration, broker_epoch - 1)
@@ -281,9 +281,9 @@ MUTANTS: Mapping[str, Plant] = {
         joining_does_not_count,
         leaving_does_not_count,
         refusal_resets,
-        strangers_do_not_count,
+        removed_members_do_not_count,
         lost_requests,
         silent_controller,
-        one_connection_for_all_lives,
+        one_connection_for_all_incarnations,
     )
 }

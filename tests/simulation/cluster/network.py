@@ -1,4 +1,4 @@
-"""Virtual time and a network that delays, loses and repeats."""
+"""Virtual time, and a network that delays, loses and repeats messages."""
 
 import heapq
 import itertools
@@ -11,16 +11,16 @@ MAX_DELAY_MS = 25
 
 @dataclass(slots=True)
 class Faults:
-    """How bad the network is, as probabilities."""
+    """Probabilities of faults of the network."""
 
     lose: float = 0.02
     repeat: float = 0.02
     slow: float = 0.02
-    """Takes up to ten times as long, and is overtaken."""
+    """Probability of a delay up to ten times as long, so that later messages overtake."""
 
 
 class Clock:
-    """What happens when; ties in the order in which they were planned."""
+    """Virtual clock with scheduled actions; ties run in the order of scheduling."""
 
     def __init__(self) -> None:
         self.now_ms = 0
@@ -28,17 +28,17 @@ class Clock:
         self._due: list[tuple[int, int, Callable[[], None]]] = []
 
     def after(self, delay_ms: int, action: Callable[[], None]) -> None:
-        """Let `action` happen `delay_ms` from now."""
+        """Schedule `action` in `delay_ms`."""
         heapq.heappush(self._due, (self.now_ms + delay_ms, next(self._order), action))
 
     def step(self) -> None:
-        """Let the next thing happen."""
+        """Advance to the next action and run it."""
         self.now_ms, _, action = heapq.heappop(self._due)
         action()
 
 
 class Network:
-    """Delivers between processes; a pair that is cut loses everything."""
+    """Delivers messages between processes; a partitioned pair loses all of them."""
 
     def __init__(self, clock: Clock, dice: random.Random) -> None:
         self._clock = clock
@@ -47,12 +47,12 @@ class Network:
         self.cut: set[frozenset[int]] = set()
 
     def delay_ms(self) -> int:
-        """Return how long one message takes."""
+        """Return the delay of one message."""
         slow = 10 if self._dice.random() < self.faults.slow else 1
         return self._dice.randint(1, MAX_DELAY_MS) * slow
 
     def send(self, source: int, target: int, deliver: Callable[[], None]) -> None:
-        """Let `deliver` happen at the target: late, twice, or never."""
+        """Run `deliver` at the target: after a delay, twice, or never."""
         if frozenset((source, target)) in self.cut or self._dice.random() < self.faults.lose:
             return
         self._clock.after(self.delay_ms(), deliver)

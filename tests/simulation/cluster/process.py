@@ -1,7 +1,7 @@
-"""A simulated broker process: the real planner, channels and replica decisions, and no I/O.
+"""A simulated broker process: the real planner, channels and replica decisions, without I/O.
 
-Whatever reaches a paused process waits; whatever reaches a dead one is lost. Between any two
-effects of a plan other things happen.
+Actions of a paused process are queued; actions of a dead one are lost. Other actions run between
+any two effects of a plan.
 """
 
 import uuid
@@ -57,7 +57,7 @@ from kafkawire.messages.update_metadata import UpdateMetadataRequest, UpdateMeta
 from tests.simulation.cluster.coordinator import Coordinator, Fired, SessionExpiredError
 from tests.simulation.cluster.fake_log import FakeLog
 from tests.simulation.cluster.network import Clock, Network
-from tests.simulation.cluster.replica import MAX_LAG_MS, FetchAnswer, Replica
+from tests.simulation.cluster.replica import MAX_LAG_MS, FetchResponse, Replica
 
 COORDINATOR = -1
 REQUEST_TIMEOUT_MS = 150
@@ -69,7 +69,7 @@ Reply = Callable[[Any], None]
 
 
 class Disk:
-    """What survives the process."""
+    """State that survives the process."""
 
     def __init__(self) -> None:
         self.logs: dict[TopicPartition, FakeLog] = {}
@@ -79,7 +79,7 @@ class Disk:
 
 
 class Surroundings(Protocol):
-    """What a process needs of the world."""
+    """Interface of the world for a process."""
 
     clock: Clock
     network: Network
@@ -88,29 +88,29 @@ class Surroundings(Protocol):
     unclean_default: bool
 
     def process(self, broker_id: BrokerId) -> "Process | None":
-        """Return the process that runs as a broker now."""
+        """Return the live process of a broker, if any."""
 
     def chance(self, probability: float) -> bool:
-        """Throw the dice."""
+        """Return True with this probability."""
 
     def pick_ms(self, limit: int) -> int:
-        """Return a number below `limit`."""
+        """Return a random number below `limit`."""
 
     def new_topic_id(self) -> uuid.UUID:
-        """Return an id that no topic has."""
+        """Return an unused topic id."""
 
     def next_number(self) -> int:
-        """Return a number that is larger than all before."""
+        """Return a number larger than all earlier ones."""
 
     def on_change(self, broker_id: BrokerId, replica: Replica) -> None:
         """Check a replica that may have changed."""
 
     def on_failure(self, error: BaseException) -> None:
-        """Take note of a bug."""
+        """Record a bug."""
 
 
 class Process:
-    """One life of a broker."""
+    """One incarnation of a broker."""
 
     def __init__(self, broker_id: BrokerId, disk: Disk, world: Surroundings) -> None:
         self.broker_id = broker_id
@@ -129,10 +129,10 @@ class Process:
         )
         self.queue: EventQueue[Reply] = EventQueue()
         self.is_planning = False
-        self.reign = 0
+        self.resignation_count = 0
         self.channels: dict[BrokerId, Channel] = {}
         self.connections: dict[BrokerId, int] = {}
-        self.heard: set[int] = set()
+        self.received: set[int] = set()
         self.session = world.coordinator.open_session()
         self.fence: ControlFence | None = None
         self.controller_id: BrokerId | None = None
@@ -144,10 +144,10 @@ class Process:
         self._tick()
         self._fetch_all()
 
-    # Life
+    # Lifecycle
 
     def act(self, action: Callable[[], None]) -> None:
-        """Do something, now or when the pause is over."""
+        """Run an action, now or after the pause; drop it if the process is dead."""
         if not self.is_alive:
             return
         if self.is_paused:
@@ -156,14 +156,14 @@ class Process:
             action()
 
     def resume(self) -> None:
-        """End a pause: everything that waited happens now, in order."""
+        """End a pause: run all queued actions now, in order."""
         self.is_paused = False
         waiting, self.backlog = self.backlog, []
         for action in waiting:
             self.act(action)
 
     def later(self, delay_ms: int, action: Callable[[], None]) -> None:
-        """Do something after a while, unless dead by then."""
+        """Run an action after `delay_ms`, unless the process is dead by then."""
         self.world.clock.after(delay_ms, lambda: self.act(action))
 
     def _register(self) -> None:
@@ -205,12 +205,12 @@ class Process:
     # The controller component
 
     def put(self, event: e.Event, reply: Reply = lambda _: None) -> None:
-        """Let the controller component process an event."""
+        """Queue an event for the controller component."""
         self.queue.put(event, reply)
         self._plan_next()
 
     def on_watch(self, fired: Fired) -> None:
-        """Take a notice of the coordinator."""
+        """Handle a notification of the coordinator."""
         if fired.session != self.session:
             return
         event = (
@@ -241,7 +241,7 @@ class Process:
         try:
             effect = plan.send(answer)
             while isinstance(effect, Note):
-                # A line in the log takes no time, and changes nothing.
+                # Logging takes no time and changes nothing.
                 effect = plan.send(None)
         except StopIteration as stop:
             done(stop.value)
@@ -255,9 +255,9 @@ class Process:
         if isinstance(effect, Read | ListChildren | Write):
             self._ask(effect, lambda found: self._continue(plan, found, done))
         else:
-            rest_ms = effect.duration_ms if isinstance(effect, Pause) else 0
+            pause_ms = effect.duration_ms if isinstance(effect, Pause) else 0
             self.act(lambda: self._perform(effect))
-            self.later(rest_ms + self.world.pick_ms(3), lambda: self._continue(plan, None, done))
+            self.later(pause_ms + self.world.pick_ms(3), lambda: self._continue(plan, None, done))
 
     def _perform(self, effect: Effect) -> None:
         match effect:
@@ -270,12 +270,17 @@ class Process:
                 self.channels[registration.broker_id] = channel
                 self._reconnect(registration.broker_id)
             case Disconnect(brokers):
-                self.reign += brokers is None
+                self.resignation_count += brokers is None
                 for broker in list(self.channels) if brokers is None else brokers:
                     self._close(broker)
             case Enqueue(event, delay_ms):
-                reign = self.reign
-                self.later(delay_ms, lambda: self.put(event) if reign == self.reign else None)
+                before = self.resignation_count
+
+                def put_unless_resigned() -> None:
+                    if before == self.resignation_count:
+                        self.put(event)
+
+                self.later(delay_ms, put_unless_resigned)
             case Pause():
                 pass
             case _:
@@ -286,10 +291,10 @@ class Process:
             self.channels.pop(broker).close()
 
     def _ask(self, effect: Read | ListChildren | Write, done: Callable[[Answer], None]) -> None:
-        """Ask the coordinator until it answers; the same request may be applied several times.
+        """Send a request to the coordinator until it answers; it may be applied several times.
 
-        A copy that arrives after the answer is not read: it was sent on a connection that the
-        client has given up, and the coordinator closes that when the session uses another.
+        A copy that arrives after the answer is ignored: it was sent on an abandoned connection,
+        which the coordinator closes when the session moves to another.
         """
         is_open = True
         network, coordinator, session = self.world.network, self.world.coordinator, self.session
@@ -312,7 +317,7 @@ class Process:
 
         def refuse() -> None:
             nonlocal is_open, session
-            # A real client fails the operation; here the next session repeats it.
+            # A real client would fail the operation; here the next session retries it.
             if is_open and session == self.session:
                 if self.fence is None:
                     self.session = self.world.coordinator.open_session()
@@ -362,9 +367,9 @@ class Process:
         connection, number = self.connections[channel.broker_id], self.world.next_number()
 
         def serve(broker: Process, reply: Reply) -> None:
-            # What a network repeats on one connection is read once.
-            if number not in broker.heard:
-                broker.heard.add(number)
+            # A message repeated by the network is handled once per connection.
+            if number not in broker.received:
+                broker.received.add(number)
                 broker.on_control(request.message, reply, connection)
 
         self._call(channel.broker_id, serve, finish)
@@ -373,7 +378,7 @@ class Process:
     def _call(
         self, target: BrokerId, action: "Callable[[Process, Reply], None]", finish: Reply
     ) -> None:
-        """Let another process do something and send its reply back, if both ways hold."""
+        """Run `action` in another process and send its reply back, if the network allows."""
         network = self.world.network
 
         def answer(response: object) -> None:
@@ -389,7 +394,7 @@ class Process:
     # The broker
 
     def on_control(self, message: ControlRequest, reply: Reply, connection: int = 0) -> None:
-        """Obey a controller, or refuse it."""
+        """Handle a control request, or refuse it."""
         if self.fence is None:
             return
         code = self.fence.refuse(message.controller_epoch, message.broker_epoch, connection)
@@ -435,7 +440,7 @@ class Process:
 
     def _replica(self, partition: TopicPartition, topic_id: uuid.UUID) -> Replica:
         if partition in self.disk.logs and self.disk.topic_ids[partition] != topic_id:
-            # What lies there belongs to a topic of the same name that is gone: a stray.
+            # A stray: the log belongs to a deleted topic of the same name.
             self._forget(partition)
         if partition not in self.replicas:
             log = self.disk.logs.setdefault(partition, FakeLog())
@@ -511,14 +516,14 @@ class Process:
         replica.fetch = fetch = self.world.next_number()
 
         def is_awaited() -> bool:
-            # Its own number: an older fetch's timeout must not end the wait for this answer.
+            # The number ensures that the timeout of an earlier fetch does not end this one.
             return self.replicas.get(replica.partition) is replica and replica.fetch == fetch
 
-        def finish(answer: FetchAnswer) -> None:
+        def finish(answer: FetchResponse) -> None:
             if is_awaited():
                 replica.fetch = None
                 if replica.leader is not None:
-                    replica.on_answer(answer, offset)
+                    replica.on_response(answer, offset)
                     self.world.on_change(self.broker_id, replica)
 
         def give_up() -> None:
@@ -528,7 +533,7 @@ class Process:
         def serve(leader: Process, reply: Reply) -> None:
             led = leader.replicas.get(replica.partition)
             if led is None:
-                reply(FetchAnswer(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+                reply(FetchResponse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
                 return
             now_ms = leader.world.clock.now_ms
             reply(led.on_fetch(self.broker_id, epoch, offset, last_epoch, broker_epoch, now_ms))
@@ -539,11 +544,11 @@ class Process:
 
     @property
     def fence_epoch(self) -> int:
-        """The broker epoch of this incarnation."""
+        """Broker epoch of this incarnation."""
         return -1 if self.fence is None else self.fence.broker_epoch
 
     def after_fetch(self, replica: Replica) -> None:
-        """Ask the controller for what a fetch has made possible."""
+        """Send the in-sync set that a fetch has made possible to the controller."""
         self.world.on_change(self.broker_id, replica)
         self._propose(replica)
 
@@ -553,9 +558,9 @@ class Process:
         now_ms = self.world.clock.now_ms
         if asked is None or self.controller_id is None:
             return
-        if asked == replica.asked and now_ms - replica.asked_at_ms < REQUEST_TIMEOUT_MS:
+        if asked == replica.proposed and now_ms - replica.proposed_at_ms < REQUEST_TIMEOUT_MS:
             return
-        replica.asked, replica.asked_at_ms = asked, now_ms
+        replica.proposed, replica.proposed_at_ms = asked, now_ms
         request = self._alter_partition(replica, asked)
 
         def finish(response: object) -> None:

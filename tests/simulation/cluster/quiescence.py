@@ -1,4 +1,4 @@
-"""What a cluster comes to when the trouble has ended (invariant 10)."""
+"""Convergence of a cluster after all faults have ended (invariant 10)."""
 
 from clusterstate.leader_and_isr import LeaderAndIsr
 from clusterstate.znodes import paths
@@ -10,8 +10,8 @@ from tests.simulation.cluster.checker import require
 from tests.simulation.cluster.world import World
 
 
-def unrest(world: World) -> str | None:
-    """Return what is not as it must be in the end, or None."""
+def remaining_fault(world: World) -> str | None:
+    """Return a difference from the expected final state, or None."""
     active = [one for one in world.controllers if one.planner.cluster is not None]
     if len(active) != 1:
         return f"{len(active)} controllers"
@@ -19,7 +19,7 @@ def unrest(world: World) -> str | None:
     assert cluster is not None
     epoch = decode_controller_epoch(world.coordinator.nodes[paths.CONTROLLER_EPOCH].data)
     if cluster.epoch != epoch:
-        return f"the controller has epoch {cluster.epoch}, it is {epoch}"
+        return f"the controller has epoch {cluster.epoch}, not {epoch}"
     for parent in (paths.DELETE_TOPICS, paths.ISR_CHANGES, paths.LOG_DIR_EVENTS):
         if world.coordinator.children(parent):
             return f"work is left in {parent}"
@@ -27,7 +27,7 @@ def unrest(world: World) -> str | None:
         if path in world.coordinator.nodes:
             return f"work is left in {path}"
     if cluster.moving:
-        return f"{cluster.moving} are still being moved"
+        return f"{cluster.moving} are still being reassigned"
     for partition in world.partitions():
         if fault := _partition_fault(world, partition):
             return fault
@@ -42,7 +42,7 @@ def _partition_fault(world: World, partition: TopicPartition) -> str | None:
     topic = decode_topic(world.coordinator.nodes[paths.topic(partition.topic)].data)
     assignment = topic.partitions[partition.partition]
     if assignment.is_moving:
-        return f"{partition} is still being moved"
+        return f"{partition} is still being reassigned"
     if set(state.isr) != set(assignment.replicas):
         return f"{partition}: {state.isr} of {assignment.replicas} are in sync"
     return _replica_fault(world, partition, state) or _metadata_fault(world, partition, state)
@@ -69,16 +69,16 @@ def _metadata_fault(world: World, partition: TopicPartition, state: LeaderAndIsr
     for broker in world.brokers:
         process = world.process(broker)
         if process is None or process.metadata.get(partition) != expected:
-            return f"{partition}: broker {broker} believes something else"
+            return f"{partition}: broker {broker} has other metadata"
     return None
 
 
 def settle(world: World, limit_ms: int = 12_000) -> None:
-    """End all trouble and wait for peace, without producers in between."""
+    """End all faults and the producers, and wait until the cluster converges."""
     world.heal()
     world.is_producing = False
     until = world.clock.now_ms + limit_ms
     world.run(200)
-    while fault := unrest(world):
-        require(world.clock.now_ms < until, f"10: no peace in {limit_ms} ms: {fault}")
+    while fault := remaining_fault(world):
+        require(world.clock.now_ms < until, f"10: not converged in {limit_ms} ms: {fault}")
         world.run(50)

@@ -1,4 +1,4 @@
-"""One replica in a simulated broker: the real decisions over a fake log."""
+"""One replica in a simulated broker: the real decisions with a fake log."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -15,8 +15,8 @@ RECORDS_PER_FETCH = 3
 MAX_LAG_MS = 400
 
 
-class FetchAnswer(NamedTuple):
-    """What a leader answers a follower; with `diverging` there are no records."""
+class FetchResponse(NamedTuple):
+    """Response of a leader to a follower; with `diverging` it has no records."""
 
     error: ErrorCode = ErrorCode.NONE
     records: Sequence[Record] = ()
@@ -26,7 +26,7 @@ class FetchAnswer(NamedTuple):
 
 
 class Replica:
-    """A partition on one broker: leader, follower, or told nothing yet."""
+    """Replica on one broker: leader, follower, or without a role yet."""
 
     def __init__(self, partition: TopicPartition, log: FakeLog, high_watermark: Offset) -> None:
         self.partition = partition
@@ -36,10 +36,10 @@ class Replica:
         self.leader_epoch: LeaderEpoch | None = None
         self.leader: BrokerId | None = None
         self.leadership: Leadership | None = None
-        self.asked: Proposal | None = None
-        self.asked_at_ms = 0
+        self.proposed: Proposal | None = None
+        self.proposed_at_ms = 0
         self.fetch: int | None = None
-        """The number of the fetch that waits for its answer."""
+        """Number of the pending fetch, if any."""
         self.checked_epoch = -1
         self.checked_mark = Offset(0)
 
@@ -52,7 +52,7 @@ class Replica:
         live_epoch: LiveEpoch,
         now_ms: int,
     ) -> ErrorCode:
-        """Become what the controller says, unless it is old news."""
+        """Take the role in a LeaderAndIsr, unless it is outdated."""
         if code := refuse_leadership(
             self.leader_epoch, self.topic_id, state.leader_epoch, topic_id
         ):
@@ -60,7 +60,7 @@ class Replica:
         self.topic_id = topic_id
         self.leader_epoch = LeaderEpoch(state.leader_epoch)
         self.leader = BrokerId(state.leader)
-        self.asked, self.fetch = None, None
+        self.proposed, self.fetch = None, None
         self.leadership = None
         if state.leader == broker_id:
             self.log.begin_epoch(self.leader_epoch)
@@ -89,7 +89,7 @@ class Replica:
         self.settle()
 
     def settle(self) -> None:
-        """Take over what the leadership calls committed."""
+        """Adopt the high watermark of the leadership."""
         if self.leadership is not None:
             self.high_watermark = self.leadership.high_watermark
 
@@ -101,35 +101,35 @@ class Replica:
         last_epoch: LeaderEpoch,
         broker_epoch: int,
         now_ms: int,
-    ) -> FetchAnswer:
-        """Answer a follower."""
+    ) -> FetchResponse:
+        """Return the response to a follower's fetch."""
         if self.leadership is None or self.leader_epoch is None:
-            return FetchAnswer(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return FetchResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if epoch < self.leader_epoch:
-            return FetchAnswer(ErrorCode.FENCED_LEADER_EPOCH)
+            return FetchResponse(ErrorCode.FENCED_LEADER_EPOCH)
         if epoch > self.leader_epoch:
-            return FetchAnswer(ErrorCode.UNKNOWN_LEADER_EPOCH)
+            return FetchResponse(ErrorCode.UNKNOWN_LEADER_EPOCH)
         end, mark = self.log.end, self.high_watermark
         found = divergence(self.log.epochs, end, last_epoch=last_epoch, fetch_offset=offset)
         if found is not None:
             self.on_diverging(follower, offset, now_ms)
-            return FetchAnswer(high_watermark=mark, log_end=end, diverging=found)
+            return FetchResponse(high_watermark=mark, log_end=end, diverging=found)
         if offset > end:
-            return FetchAnswer(ErrorCode.OFFSET_OUT_OF_RANGE, log_end=end)
+            return FetchResponse(ErrorCode.OFFSET_OUT_OF_RANGE, log_end=end)
         self.leadership.on_fetch(follower, offset, now_ms, broker_epoch)
         self.settle()
         records = self.log.records[offset : offset + RECORDS_PER_FETCH]
-        return FetchAnswer(records=records, high_watermark=self.high_watermark, log_end=end)
+        return FetchResponse(records=records, high_watermark=self.high_watermark, log_end=end)
 
     def on_diverging(self, follower: BrokerId, offset: Offset, now_ms: int) -> None:
-        """Learn nothing from a follower that holds other records. (A mutant does.)"""
+        """Ignore the offset of a diverging follower; a mutant uses it."""
 
-    def on_answer(self, answer: FetchAnswer, offset: Offset) -> None:
-        """Do what a leader's answer to a fetch at `offset` asks for, as a follower."""
+    def on_response(self, answer: FetchResponse, offset: Offset) -> None:
+        """Handle the leader's response to a fetch at `offset`, as a follower."""
         if offset != self.log.end:
             return
         if answer.diverging is not None:
-            # Before the leader's watermark is taken: it may lie beyond what is kept.
+            # Truncated before adopting the leader's watermark, which may be beyond the kept part.
             cut = truncation(self.log.epochs, self.log.end, self.high_watermark, answer.diverging)
             self.truncate(cut.offset)
         elif answer.error is ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -141,7 +141,7 @@ class Replica:
             self.high_watermark = max(self.high_watermark, min(answer.high_watermark, self.log.end))
 
     def truncate(self, offset: Offset) -> None:
-        """Cut the log."""
+        """Truncate the log to `offset`."""
         self.log.truncate(offset)
         self.high_watermark = min(self.high_watermark, offset)
 

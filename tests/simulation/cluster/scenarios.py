@@ -1,4 +1,4 @@
-"""Small scenarios of the decisions, each of which a planted bug breaks; no time passes in them."""
+"""Small scenarios of the decisions without time; a planted bug breaks each of them."""
 
 from broker.replication.leadership import Leadership, Limits, Recorded
 from clusterstate.leader_and_isr import LeaderAndIsr
@@ -13,7 +13,7 @@ from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
 from kafkawire.messages.leader_and_isr import LeaderAndIsrPartitionState
 from kafkawire.messages.update_metadata import UpdateMetadataRequest
-from tests.simulation.cluster.driver import ORDERS_ID, Driver, empty_cluster, picture, put_topic
+from tests.simulation.cluster.driver import ORDERS_ID, Driver, empty_cluster, empty_image, put_topic
 from tests.simulation.cluster.fake_log import FakeLog
 from tests.simulation.cluster.replica import Replica
 
@@ -38,7 +38,7 @@ def leadership(
 
 
 def late_joiner_waits_for_the_epoch_start() -> None:
-    """T10: the predecessor may have committed up to 10, of which the new leader knows 5."""
+    """T10: the predecessor may have committed up to 10, but the new leader only knows of 5."""
     led = leadership(1, 2)
     assert not led.on_fetch(B3, Offset(7), now_ms=1)
     assert led.proposal is None
@@ -47,24 +47,24 @@ def late_joiner_waits_for_the_epoch_start() -> None:
 
 
 def unclear_refusal_keeps_the_joiner() -> None:
-    """T11: the proposal was recorded, its answer was lost, and its second copy is refused."""
+    """T11: the proposal was recorded, its response was lost, and the retry is refused."""
     led = leadership(1, mark=10)
     led.on_fetch(B2, Offset(10), now_ms=1)
-    asked = led.proposal
-    assert asked is not None
-    led.on_refused(asked, ErrorCode.INVALID_UPDATE_VERSION, now_ms=2)
-    # Later than any lag limit, so that nothing but the open proposal holds the watermark.
+    proposal = led.proposal
+    assert proposal is not None
+    led.on_refused(proposal, ErrorCode.INVALID_UPDATE_VERSION, now_ms=2)
+    # After any lag limit, so that only the pending proposal holds the watermark.
     led.on_append(Offset(12), now_ms=5000)
-    # Broker 2 may be elected any time: what it does not hold is not committed.
+    # Broker 2 may be elected at any time, so records that it lacks are not committed.
     assert led.high_watermark == 10
-    assert led.proposal_to_send is None, "asking again proves nothing"
+    assert led.proposal_to_send is None, "a retry proves nothing"
 
 
 def no_update_is_lost() -> None:
-    """C7, T8: somebody else shrinks the in-sync set between the read and the write."""
+    """C7, T8: the in-sync set shrinks between the read and the write."""
     driver = empty_cluster(1, 2, 3)
     [partition] = put_topic(driver.coordinator, (1, 2, 3))
-    cluster = picture()
+    cluster = empty_image()
     driver.run(take_over(cluster, lambda: ORDERS_ID, nothing_known))
     _shrink_behind(driver, partition)
 
@@ -88,7 +88,7 @@ def _shrink_behind(driver: Driver, partition: TopicPartition) -> None:
 
 
 def requests_are_repeated() -> None:
-    """B10: what was lost on the way is sent again, before anything that came later."""
+    """B10: a lost request is sent again, before any later one."""
     channel = Channel(B1, 5)
     first, second = (BrokerRequest(B1, 5, UpdateMetadataRequest()) for _ in range(2))
     channel.put(first)
@@ -100,14 +100,14 @@ def requests_are_repeated() -> None:
 
 
 def members_outside_the_assignment_count() -> None:
-    """A reassignment's last step: 2 and 3 are recorded as in sync, and no replicas any more."""
+    """Last step of a reassignment: 2 and 3 are recorded as in sync, but no longer assigned."""
     led = leadership(1, 2, 3, mark=10, replicas=1)
     led.on_append(Offset(12), now_ms=5000)
-    assert led.high_watermark == 10, "2 or 3 could be elected still"
+    assert led.high_watermark == 10, "2 or 3 can still be elected"
 
 
 def old_news_changes_nothing() -> None:
-    """T9: a LeaderAndIsr comes after a newer one."""
+    """T9: a LeaderAndIsr arrives after a newer one."""
     replica = Replica(TopicPartition("orders", 0), FakeLog(), Offset(0))
     for epoch in (5, 4, 5):
         state = LeaderAndIsrPartitionState(leader=2, leader_epoch=epoch, isr=(2,), replicas=(1, 2))
@@ -124,7 +124,7 @@ def a_joiner_counts_before_it_is_recorded() -> None:
 
 
 def a_diverging_fetch_teaches_nothing() -> None:
-    """T3: a follower is as far as the leader, with other records."""
+    """T3: a follower has the same end offset as the leader, but other records."""
     leader = Replica(TopicPartition("orders", 0), FakeLog(), Offset(0))
     state = LeaderAndIsrPartitionState(
         leader=1, leader_epoch=5, isr=(1, 2), replicas=(1, 2), partition_epoch=1

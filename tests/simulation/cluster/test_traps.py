@@ -1,4 +1,4 @@
-"""The known traps of replication and control, each as a scenario (T1 to T16)."""
+"""Known pitfalls of replication and control, each as a scenario (T1 to T16)."""
 
 import itertools
 from collections.abc import Callable
@@ -29,8 +29,8 @@ from tests.simulation.cluster.driver import (
     ORDERS_ID,
     Driver,
     empty_cluster,
+    empty_image,
     join,
-    picture,
     put_topic,
 )
 from tests.simulation.cluster.fake_log import FakeLog, Record
@@ -58,7 +58,7 @@ def leader_of(world: World) -> BrokerId:
     return decode_partition_state(node.data, node.version).leader
 
 
-def test_t1_a_follower_without_the_watermark_keeps_what_is_committed() -> None:
+def test_t1_a_follower_without_its_watermark_keeps_committed_records() -> None:
     world = calm_world(replication_factor=2)
     leader = leader_of(world)
     replicas = [one for one, disk in world.disks.items() if T0 in disk.logs]
@@ -78,7 +78,7 @@ def test_t1_a_follower_without_the_watermark_keeps_what_is_committed() -> None:
 
 
 @pytest.mark.parametrize("leaders", list(itertools.product(range(3), repeat=3)))
-def test_t2_logs_agree_after_fast_unclean_changes(leaders: tuple[int, ...]) -> None:
+def test_t2_logs_agree_after_fast_unclean_elections(leaders: tuple[int, ...]) -> None:
     for copies in itertools.product(itertools.product((False, True), repeat=2), repeat=3):
         logs = [FakeLog() for _ in range(3)]
         for epoch, (leader, copied) in enumerate(zip(leaders, copies, strict=True)):
@@ -94,7 +94,7 @@ def test_t2_logs_agree_after_fast_unclean_changes(leaders: tuple[int, ...]) -> N
 
 
 def follow(log: FakeLog, leader: FakeLog) -> None:
-    """Fetch until nothing is missing, as a follower does."""
+    """Fetch until the log equals the leader's, as a follower does."""
     if log is leader:
         return
     for _ in range(20):
@@ -107,10 +107,10 @@ def follow(log: FakeLog, leader: FakeLog) -> None:
             log.append(leader.records[log.end])
         else:
             return
-    raise AssertionError("they never agree")
+    raise AssertionError("the logs never agree")
 
 
-def test_t3_a_diverging_fetch_says_nothing_about_our_log() -> None:
+def test_t3_a_diverging_fetch_does_not_advance_the_watermark() -> None:
     world = calm_world()
     led = world.processes[leader_of(world)].replicas[T0]
     [follower] = [one for one in world.brokers if one not in (leader_of(world), B1)][:1]
@@ -126,7 +126,7 @@ def test_t3_a_diverging_fetch_says_nothing_about_our_log() -> None:
     assert refused.error is ErrorCode.FENCED_LEADER_EPOCH
 
 
-def test_t4_an_epoch_counts_even_if_nothing_is_written_in_it() -> None:
+def test_t4_an_epoch_without_records_counts() -> None:
     log = FakeLog()
     log.begin_epoch(LeaderEpoch(0))
     assert log.epochs.latest == 0
@@ -134,16 +134,16 @@ def test_t4_an_epoch_counts_even_if_nothing_is_written_in_it() -> None:
     log.begin_epoch(LeaderEpoch(3))
     assert log.epochs.end_offset_for(2, log.end) == (0, 1)
     log.truncate(Offset(1))
-    assert log.epochs.latest == 0, "cut to the end, and the empty epoch is gone"
+    assert log.epochs.latest == 0, "truncation to the end removes the empty epoch"
 
 
-def test_t5_a_broker_that_restarts_unseen_gets_everything_again() -> None:
+def test_t5_an_unnoticed_restart_gets_the_full_state_again() -> None:
     world = calm_world()
     [controller] = world.controllers
     [bounced] = [one for one in world.brokers if one not in (controller.broker_id, 1)][:1]
     former = world.processes[bounced]
     epoch_before = former.fence_epoch
-    # The watch stays on its way while the broker dies and returns.
+    # The notification is delayed while the broker dies and restarts.
     world.network.cut.add(frozenset((COORDINATOR, controller.broker_id)))
     world.kill(bounced, is_seen=True)
     world.start(bounced)
@@ -164,7 +164,7 @@ def test_t6_brokers_refuse_an_older_controller() -> None:
     assert fence.refuse(5, 10) is None
     assert fence.refuse(4, 10) is ErrorCode.STALE_CONTROLLER_EPOCH
     assert fence.refuse(6, 9) is ErrorCode.STALE_BROKER_EPOCH
-    assert fence.controller_epoch == 5, "what is refused teaches nothing"
+    assert fence.controller_epoch == 5, "a refused request does not change the epoch"
     assert fence.refuse(5, -1) is None
 
 
@@ -174,7 +174,7 @@ def registration_of(driver: Driver, sessions: Sessions) -> Registered | Taken:
     return driver.run(register(B1, data, sessions))
 
 
-def test_t7_a_registration_of_our_own_former_session_is_replaced() -> None:
+def test_t7_a_registration_of_an_earlier_session_is_replaced() -> None:
     cluster = empty_cluster()
     former = Driver(cluster.coordinator)
     first = registration_of(former, Sessions(former.session))
@@ -186,7 +186,7 @@ def test_t7_a_registration_of_our_own_former_session_is_replaced() -> None:
     assert again.broker_epoch > first.broker_epoch
 
 
-def test_t7_a_registration_whose_answer_was_lost_is_ours() -> None:
+def test_t7_a_registration_whose_response_was_lost_is_recognised() -> None:
     driver = Driver(empty_cluster().coordinator, repeats=True)
     assert isinstance(registration_of(driver, Sessions(driver.session)), Registered)
 
@@ -195,7 +195,7 @@ def test_t8_no_update_is_lost() -> None:
     scenarios.no_update_is_lost()
 
 
-def test_t8_writes_whose_answers_were_lost_are_known_as_ours() -> None:
+def test_t8_writes_whose_responses_were_lost_are_recognised() -> None:
     driver = empty_cluster(1, 2, 3, repeats=True)
     [partition] = put_topic(driver.coordinator, (1, 2, 3))
     planner = Planner(ControllerConfig(broker_id=B1), lambda: ORDERS_ID)
@@ -207,7 +207,7 @@ def test_t8_writes_whose_answers_were_lost_are_known_as_ours() -> None:
     }
 
 
-def test_t8_a_leader_cut_off_from_the_controller_is_writable_again() -> None:
+def test_t8_a_partitioned_leader_leads_again_after_it_reconnects() -> None:
     world = calm_world()
     leader = leader_of(world)
     followers = [one for one in world.brokers if one != leader]
@@ -220,16 +220,16 @@ def test_t8_a_leader_cut_off_from_the_controller_is_writable_again() -> None:
     assert followers, "a cluster of one proves nothing"
 
 
-def test_t9_brokers_hear_who_lives_before_they_hear_who_leads() -> None:
+def test_t9_brokers_get_live_brokers_before_leaderships() -> None:
     driver = empty_cluster(1, 2)
     put_topic(driver.coordinator, (1, 2), (2, 1))
-    driver.run(take_over(picture(), lambda: ORDERS_ID, nothing_known))
+    driver.run(take_over(empty_image(), lambda: ORDERS_ID, nothing_known))
     kinds = [type(one.message) for sent in driver.take(Send) for one in sent.requests]
     first = kinds.index(LeaderAndIsrRequest)
     assert kinds[:first] == [UpdateMetadataRequest] * 2
 
 
-def test_t9_what_comes_late_or_twice_changes_nothing() -> None:
+def test_t9_late_and_repeated_requests_change_nothing() -> None:
     assert refuse_leadership(LeaderEpoch(4), ORDERS_ID, 4, ORDERS_ID) is not None
     assert refuse_leadership(LeaderEpoch(4), ORDERS_ID, 3, ORDERS_ID) is not None
     assert refuse_leadership(LeaderEpoch(4), ORDERS_ID, 5, ORDERS_ID) is None
@@ -240,12 +240,12 @@ def test_t10_a_follower_joins_at_the_epoch_start() -> None:
     scenarios.late_joiner_waits_for_the_epoch_start()
 
 
-def test_t10_below_min_isr_a_follower_must_keep_up_to_join() -> None:
+def test_t10_below_min_isr_a_joining_follower_must_keep_up() -> None:
     led = leadership(1, mark=10, limits=Limits(min_insync_replicas=2, max_lag_ms=1000))
     led.on_append(Offset(20), 1)
-    assert not led.on_fetch(B2, Offset(12), 2), "at the watermark, which stands still"
+    assert not led.on_fetch(B2, Offset(12), 2), "it is at the watermark, which does not advance"
     led.on_append(Offset(25), 3)
-    assert led.on_fetch(B2, Offset(20), 4), "has what existed at its first fetch"
+    assert led.on_fetch(B2, Offset(20), 4), "it has the records that existed at its first fetch"
 
 
 def test_t11_an_unclear_refusal_keeps_the_joiner() -> None:
@@ -256,7 +256,7 @@ def test_t12_the_watermark_of_a_new_leader_is_never_above_its_log() -> None:
     assert leadership(1, 2, end=3, mark=7).high_watermark == 3
 
 
-def test_t13_nobody_outside_the_isr_leads_unless_it_is_allowed() -> None:
+def test_t13_only_in_sync_replicas_lead_unless_unclean_is_allowed() -> None:
     world = calm_world(replication_factor=2)
     leader = leader_of(world)
     [follower] = [one for one, disk in world.disks.items() if T0 in disk.logs and one != leader]
@@ -298,7 +298,7 @@ def test_t15_a_stop_for_an_older_leadership_is_refused() -> None:
     assert refuse_stop(None, 0) is None
 
 
-def test_t15_a_deletion_waits_for_a_dead_broker_and_leaves_nothing() -> None:
+def test_t15_a_deletion_waits_for_a_dead_broker_and_removes_everything() -> None:
     world = calm_world()
     [controller] = world.controllers
     dead = next(one for one in world.brokers if one != controller.broker_id)
@@ -318,43 +318,43 @@ def test_t15_a_deletion_waits_for_a_dead_broker_and_leaves_nothing() -> None:
     assert all(one.value > before for one in world.checker.committed[T0])
 
 
-def test_t16_another_topic_of_the_same_name_is_not_ours() -> None:
+def test_t16_a_topic_with_another_id_is_refused() -> None:
     code = refuse_leadership(LeaderEpoch(0), ORDERS_ID, 5, TopicId(int=99))
     assert code is ErrorCode.INCONSISTENT_TOPIC_ID
 
 
-def test_a_process_finds_its_former_self_by_its_session() -> None:
+def test_a_process_replaces_the_registration_of_its_earlier_session() -> None:
     world = calm_world()
     [controller] = world.controllers
     other = next(one for one in world.brokers if one != controller.broker_id)
     world.kill(other)
     world.start(other)
-    # Faster than its former session could time out.
+    # Before its earlier session can expire.
     world.run_until(lambda: world.processes[other].fence is not None, limit_ms=300)
     settle(world)
 
 
-def test_brokers_that_join_are_told_everything() -> None:
+def test_joining_brokers_get_the_full_metadata() -> None:
     driver = empty_cluster(1)
     put_topic(driver.coordinator, (1,), (1,))
-    cluster = picture()
+    cluster = empty_image()
     driver.run(take_over(cluster, lambda: ORDERS_ID, nothing_known))
     join(driver.coordinator, B3)
     driver.effects.clear()
     planner = Planner(ControllerConfig(broker_id=B1), lambda: ORDERS_ID)
     planner.cluster = cluster
     driver.run(planner.plan(e.BrokerChange(), 0))
-    told = {
+    sent_partitions = {
         one.broker_id: [len(topic.partition_states) for topic in one.message.topic_states]
         for sent in driver.take(Send)
         for one in sent.requests
         if isinstance(one.message, UpdateMetadataRequest)
     }
-    assert told == {B1: [], B3: [2]}
+    assert sent_partitions == {B1: [], B3: [2]}
     assert B2 not in cluster.brokers
 
 
-def test_a_copy_of_a_request_that_arrives_after_the_answer_changes_nothing(
+def test_a_late_copy_of_a_request_changes_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = World(5)
@@ -374,12 +374,12 @@ def test_a_copy_of_a_request_that_arrives_after_the_answer_changes_nothing(
     assert paths.broker(B1) not in world.coordinator.nodes
 
 
-def test_a_deletion_that_waits_for_a_move_outlives_the_leader() -> None:
+def test_a_deletion_behind_a_reassignment_survives_a_dead_leader() -> None:
     world = calm_world(replication_factor=2)
     leader = leader_of(world)
     replicas = [one for one, disk in world.disks.items() if T0 in disk.logs]
     [added] = set(world.brokers) - set(replicas)
-    # It catches up with nobody, so the move stays under way.
+    # It cannot catch up, so the reassignment stays in progress.
     world.network.cut |= {frozenset((added, one)) for one in replicas}
     world.reassign(T0, [added])
     world.run_until(lambda: any(cluster_of(world).moving))

@@ -1,4 +1,4 @@
-"""A controller that sleeps while another is elected changes nothing when it wakes (T6)."""
+"""A controller that is paused while another is elected changes nothing afterwards (T6)."""
 
 import os
 
@@ -6,12 +6,12 @@ import pytest
 
 from clusterstate.znodes import paths
 from kafkawire.ids import TopicPartition
-from tests.simulation.cluster.quiescence import settle, unrest
+from tests.simulation.cluster.quiescence import remaining_fault, settle
 from tests.simulation.cluster.world import TOPIC, World
 
 EFFECTS = 90
 STRIDE = 1 if "OTTLA_SIM_SEEDS" in os.environ else 6
-"""Every pause point when time is given, some of them in `make check`."""
+"""Step between tested pause points: all of them with `OTTLA_SIM_SEEDS`, some in `make check`."""
 
 DOWN_MS = 200
 
@@ -27,14 +27,14 @@ def test_a_zombie_changes_nothing(effect: int) -> None:
     [zombie] = world.controllers
     others = [one for one in world.brokers if one != zombie.broker_id]
 
-    # Much to do at once, and the controller falls asleep in the middle of it.
+    # Many tasks at once; the controller is paused in the middle of them.
     zombie.pause_at_effect = zombie.effect_count + effect
     world.delete_topic("gone")
     world.reassign(TopicPartition(TOPIC, 0), others)
     world.elect_preferred()
     world.kill(others[0], is_seen=True)
     world.run(DOWN_MS)
-    # Its return is work as well: else the late points are reached by chance, if at all.
+    # The restart adds work, so that late pause points are reached reliably.
     world.start(others[0])
     world.run_until(lambda: zombie.is_paused)
     world.run_until(lambda: any(one is not zombie for one in world.controllers))
@@ -46,5 +46,5 @@ def test_a_zombie_changes_nothing(effect: int) -> None:
 
 
 def is_at_work(world: World) -> bool:
-    fault = unrest(world)
+    fault = remaining_fault(world)
     return fault is None or "differ" in fault or "committed" in fault

@@ -1,4 +1,4 @@
-"""Trouble at random: what can happen to a cluster, thrown by its dice."""
+"""Random faults and operations on a cluster."""
 
 from collections.abc import Callable
 
@@ -15,7 +15,7 @@ OTHER_TOPIC = "other"
 
 
 class Trouble:
-    """One after the other, until the end."""
+    """Schedules one random fault or operation after another, until the producers stop."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -47,14 +47,14 @@ class Trouble:
         self.world.clock.after(self.world.dice.randint(20, limit_ms), action)
 
     def _broker(self) -> BrokerId:
-        """Return a broker: often the controller, for it matters most."""
+        """Return a broker; often the controller, because it matters most."""
         controllers = self.world.controllers
         if controllers and self.world.chance(0.4):
             return self.world.dice.choice(controllers).broker_id
         return self.world.dice.choice(self.world.brokers)
 
     def kill_leader(self) -> None:
-        """Kill the leader of a partition; that is seen at once."""
+        """Kill the leader of a partition; its session ends at once."""
         partition = TopicPartition(TOPIC, 0)
         node = self.world.coordinator.nodes[paths.partition_state(partition)]
         leader = decode_partition_state(node.data, node.version).leader
@@ -62,19 +62,19 @@ class Trouble:
         self._after(lambda: self.world.start(leader))
 
     def kill(self) -> None:
-        """Kill a broker and start it again, sometimes faster than its death is noticed."""
+        """Kill and restart a broker, sometimes before its session expires."""
         broker = self._broker()
         self.world.kill(broker, is_seen=self.world.chance(0.5))
         self._after(lambda: self.world.start(broker))
 
     def pause(self) -> None:
-        """Stop a broker for a while, sometimes beyond its session."""
+        """Pause a broker, sometimes until after its session has expired."""
         broker = self._broker()
         self.world.pause(broker)
         self._after(lambda: self.world.resume(broker))
 
     def cut(self) -> None:
-        """Cut two brokers, or a broker and the coordinator, off each other."""
+        """Partition two brokers, or a broker and the coordinator, from each other."""
         pair = frozenset(
             (self._broker(), self.world.dice.choice([*self.world.brokers, COORDINATOR]))
         )
@@ -82,29 +82,29 @@ class Trouble:
         self._after(lambda: self.world.network.cut.discard(pair))
 
     def expire_session(self) -> None:
-        """End a session of a broker that knows nothing of it."""
+        """End the session of a broker without notifying it."""
         process = self.world.process(self._broker())
         if process is not None:
             self.world.coordinator.end_session(process.session)
 
     def delete_controller(self) -> None:
-        """Delete the controller's node, as an operator may."""
+        """Delete the controller's znode, as an operator may."""
         if paths.CONTROLLER in self.world.coordinator.nodes:
             self.world.coordinator.remove(paths.CONTROLLER)
 
     def reassign(self) -> None:
-        """Move a partition."""
+        """Reassign a partition."""
         if partitions := self.world.partitions():
             count = self.world.dice.randint(1, len(self.world.brokers))
             target = self.world.dice.sample(self.world.brokers, count)
             self.world.reassign(self.world.dice.choice(partitions), target)
 
     def elect_preferred(self) -> None:
-        """Ask for preferred leaders."""
+        """Request preferred leader elections."""
         self.world.elect_preferred()
 
     def grow(self) -> None:
-        """Add a partition to a topic, by rewriting its node."""
+        """Add a partition to a topic, by rewriting its znode."""
         path = paths.topic(TOPIC)
         node = self.world.coordinator.nodes.get(path)
         if node is None:
@@ -119,7 +119,7 @@ class Trouble:
             self.world.coordinator.put(path, data)
 
     def create_or_delete(self) -> None:
-        """Create a topic, or delete it; often again under the same name."""
+        """Create a topic, or delete it if it exists; the name is always the same."""
         if paths.topic(OTHER_TOPIC) in self.world.coordinator.nodes:
             self.world.delete_topic(OTHER_TOPIC)
         else:

@@ -25,7 +25,7 @@ TOPIC = "orders"
 
 
 class World:
-    """Everything there is; `run` lets time pass."""
+    """A whole simulated cluster; `run` advances its time."""
 
     def __init__(
         self,
@@ -55,27 +55,27 @@ class World:
         self._heartbeat()
         self._produce()
 
-    # What processes need
+    # Interface for processes
 
     def process(self, broker_id: BrokerId) -> Process | None:
-        """Return the process that runs as a broker now."""
+        """Return the live process of a broker, if any."""
         process = self.processes.get(broker_id)
         return process if process is not None and process.is_alive else None
 
     def chance(self, probability: float) -> bool:
-        """Throw the dice."""
+        """Return True with this probability."""
         return self.dice.random() < probability
 
     def pick_ms(self, limit: int) -> int:
-        """Return a number below `limit`."""
+        """Return a random number below `limit`."""
         return self.dice.randrange(limit)
 
     def new_topic_id(self) -> uuid.UUID:
-        """Return an id that no topic has."""
+        """Return an unused topic id."""
         return uuid.UUID(int=self.dice.getrandbits(128))
 
     def next_number(self) -> int:
-        """Return a number that is larger than all before."""
+        """Return a number larger than all earlier ones."""
         self._last_number += 1
         return self._last_number
 
@@ -84,43 +84,43 @@ class World:
         self.checker.on_change(broker_id, replica)
 
     def on_failure(self, error: BaseException) -> None:
-        """Take note of a bug."""
+        """Record a bug."""
         self.failure = error
 
     # Time
 
     def run(self, duration_ms: int) -> None:
-        """Let time pass; a violation ends the run."""
+        """Advance the time by `duration_ms`; a violation ends the run."""
         until = self.clock.now_ms + duration_ms
         while self.clock.now_ms < until:
             self.step()
 
     def run_until(self, condition: Callable[[], bool], limit_ms: int = 20_000) -> None:
-        """Let time pass until `condition` holds."""
+        """Advance the time until `condition` holds."""
         until = self.clock.now_ms + limit_ms
         while not condition():
             if self.clock.now_ms > until:
-                raise ViolationError(f"10: nothing came of it in {limit_ms} ms")
+                raise ViolationError(f"10: the condition does not hold after {limit_ms} ms")
             self.step()
 
     def step(self) -> None:
-        """Let the next thing happen, and spread the news of it."""
+        """Run the next action, and send the notifications that it causes."""
         self.clock.step()
         fired, self.coordinator.fired = self.coordinator.fired, []
         for one in fired:
             for process in self.processes.values():
                 if process.session == one.session:
-                    notice = functools.partial(process.on_watch, one)
-                    self._notify(process, notice)
+                    notification = functools.partial(process.on_watch, one)
+                    self._notify(process, notification)
 
-    def _notify(self, process: Process, notice: Callable[[], None]) -> None:
-        """Deliver a watch's notice: a client that was cut off hears of it when it returns."""
+    def _notify(self, process: Process, notification: Callable[[], None]) -> None:
+        """Deliver a watch's notification; a partitioned client gets it when it reconnects."""
 
         def deliver() -> None:
             if frozenset((COORDINATOR, process.broker_id)) in self.network.cut:
                 self.clock.after(50, deliver)
             else:
-                process.act(notice)
+                process.act(notification)
 
         self.clock.after(self.network.delay_ms(), deliver)
 
@@ -153,7 +153,7 @@ class World:
             )
 
     def append(self, leader: Process, partition: TopicPartition) -> None:
-        """Append a record with acks=all, if the broker leads and enough are in sync."""
+        """Append a record with acks=all, if the broker leads and min ISR is met."""
         replica = leader.replicas.get(partition)
         if replica is None or replica.leadership is None or not replica.leadership.has_min_isr:
             return
@@ -167,7 +167,7 @@ class World:
     def create_topic(
         self, name: str = TOPIC, partition_count: int = 2, replication_factor: int = 3
     ) -> None:
-        """Create a topic as a broker does: by writing its node."""
+        """Create a topic as a broker does: by writing its znode."""
         racks: dict[BrokerId, str | None] = dict.fromkeys(self.brokers)
         dice = Dice(self.pick_ms(len(racks)), self.pick_ms(len(racks)))
         assigned = assign_replicas(racks, partition_count, replication_factor, dice)
@@ -177,38 +177,38 @@ class World:
             self.coordinator.put(path, TopicAssignment(self.new_topic_id(), partitions).encode())
 
     def delete_topic(self, name: str = TOPIC) -> None:
-        """Ask for a topic's deletion."""
+        """Request the deletion of a topic."""
         if paths.topic_deletion(name) not in self.coordinator.nodes:
             self.coordinator.put(paths.topic_deletion(name))
 
     def reassign(self, partition: TopicPartition, target: Sequence[BrokerId]) -> None:
-        """Ask for a move, as a tool does."""
+        """Request a reassignment, as a tool does."""
         if paths.REASSIGN_PARTITIONS not in self.coordinator.nodes:
             data = encode_reassignment({partition: tuple(target)})
             self.coordinator.put(paths.REASSIGN_PARTITIONS, data)
 
     def elect_preferred(self) -> None:
-        """Ask for preferred elections everywhere, as a tool does."""
+        """Request preferred elections of all partitions, as a tool does."""
         if paths.PREFERRED_ELECTION not in self.coordinator.nodes:
             self.coordinator.put(paths.PREFERRED_ELECTION, encode_partitions(self.partitions()))
 
     def partitions(self) -> list[TopicPartition]:
-        """Return all partitions that have been asked for."""
+        """Return all partitions in the znodes of topics."""
         return [
             TopicPartition(topic, number)
             for topic in self.coordinator.children(paths.TOPICS)
             for number in decode_topic(self.coordinator.nodes[paths.topic(topic)].data).partitions
         ]
 
-    # Trouble
+    # Faults
 
     def start(self, broker: BrokerId) -> None:
-        """Start a broker on its disk, unless it runs."""
+        """Start a broker on its disk, unless it is running."""
         if self.process(broker) is None:
             self.processes[broker] = Process(broker, self.disks[broker], self)
 
     def kill(self, broker: BrokerId, *, is_seen: bool = False) -> None:
-        """Kill a broker; if that is seen, its session ends at once."""
+        """Kill a broker; with `is_seen`, its session ends at once."""
         process = self.process(broker)
         if process is not None:
             process.is_alive = False
@@ -216,19 +216,19 @@ class World:
                 self.coordinator.end_session(process.session)
 
     def pause(self, broker: BrokerId) -> None:
-        """Stop a broker where it is."""
+        """Pause a broker."""
         process = self.process(broker)
         if process is not None:
             process.is_paused = True
 
     def resume(self, broker: BrokerId) -> None:
-        """Let a paused broker go on."""
+        """Resume a paused broker."""
         process = self.process(broker)
         if process is not None and process.is_paused:
             process.resume()
 
     def heal(self) -> None:
-        """End all trouble."""
+        """End all faults, and resume or restart all brokers."""
         self.network.cut.clear()
         faults = self.network.faults
         faults.lose = faults.repeat = faults.slow = 0.0
@@ -238,5 +238,5 @@ class World:
 
     @property
     def controllers(self) -> list[Process]:
-        """The processes that believe to be controller."""
+        """Live processes that believe they are the controller."""
         return [one for one in self.processes.values() if one.is_alive and one.planner.is_active]

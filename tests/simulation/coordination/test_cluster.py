@@ -1,7 +1,7 @@
-"""Clients, a coordinator and a bad network in one simulated loop: invariants for every seed.
+"""Clients, a coordinator and a faulty network in one simulated loop: invariants for every seed.
 
-Faults: connections cut, the coordinator unreachable for a while, the coordinator crashed and
-recovered from what its log had synced. A minute of virtual time takes seconds.
+Faults: lost connections, an unreachable coordinator, and a crashed coordinator that recovers from
+the synced part of its log. A minute of virtual time takes seconds.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ SYNC_S: Final = (0.0001, 0.02)
 
 
 class CrashableLog:
-    """Remembers what was synced; the rest is lost in a crash."""
+    """Log that keeps the synced entries; the others are lost in a crash."""
 
     def __init__(self, loop: VirtualLoop, durable: list[Entry]) -> None:
         self._loop = loop
@@ -65,7 +65,7 @@ class CrashableLog:
 
 
 class World:
-    """One run."""
+    """State of one run."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         self.loop = loop
@@ -124,7 +124,7 @@ class World:
                     network.cut_one()
 
     async def live(self, number: int) -> None:
-        """One client: works, loses connections and sessions, begins again."""
+        """Run one client, which sends requests and restarts after lost connections and sessions."""
         client = Client(
             ADDRESS,
             session_timeout_ms=TIMEOUT_MS,
@@ -167,19 +167,19 @@ class World:
     async def increment(self, client: Client, number: int, order: "Order") -> None:
         _, stat = await client.get_data("/counter")
         order.on_read(stat.version)
-        who = f"{number}-{self.loop.chance.getrandbits(40)}"
+        value = f"{number}-{self.loop.chance.getrandbits(40)}"
         try:
-            after = await patterns.set_data(client, "/counter", who.encode(), stat.version)
+            after = await patterns.set_data(client, "/counter", value.encode(), stat.version)
         except BadVersionError:
             return
         assert after.version not in self.versions, "two writers won the same version"
-        self.versions[after.version] = who
+        self.versions[after.version] = value
 
     async def own(self, client: Client, number: int) -> None:
         try:
             stat = await patterns.create_ephemeral(client, f"/own-{number}", b"")
         except NodeExistsError:
-            # The own previous session still holds it.
+            # The previous session of this client still owns it.
             return
         assert stat.ephemeral_owner == client.session_id
 
@@ -197,7 +197,7 @@ class World:
 
 
 class Order:
-    """What one session sees of the counter never goes back, and an event precedes its state."""
+    """Checks that a session never reads an older version of the counter than before."""
 
     def __init__(self, world: World, client: Client) -> None:
         self._world = world
@@ -205,7 +205,7 @@ class Order:
         self._version = -1
 
     def begin(self) -> None:
-        """A new session: it may be behind what the old one saw, in an ensemble."""
+        """Start a new session, which may read older versions, as in an ensemble."""
         self._version = -1
 
     def on_read(self, version: int) -> None:
@@ -240,7 +240,7 @@ async def run(loop: VirtualLoop) -> World:
     [*range(4), *[pytest.param(seed, marks=pytest.mark.soak) for seed in range(4, 200)]],
     ids=lambda seed: f"seed{seed}",
 )
-def test_nothing_acknowledged_is_lost_and_nobody_goes_back_in_time(seed: int) -> None:
+def test_acknowledged_writes_survive_and_reads_never_go_back(seed: int) -> None:
     loop = VirtualLoop(seed)
     errors: list[dict[str, Any]] = []
     loop.set_exception_handler(lambda _loop, context: errors.append(context))
@@ -258,7 +258,7 @@ def test_nothing_acknowledged_is_lost_and_nobody_goes_back_in_time(seed: int) ->
     assert world.seen_count > 0
 
 
-def test_the_simulation_notices_replies_that_leave_before_the_sync(
+def test_the_simulation_detects_replies_sent_before_the_sync(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     send = Connection._send
@@ -274,7 +274,7 @@ def test_the_simulation_notices_replies_that_leave_before_the_sync(
         loop.close()
 
 
-def test_the_loop_refuses_to_wait_for_ever() -> None:
+def test_the_loop_detects_a_deadlock() -> None:
     loop = VirtualLoop(1)
     with pytest.raises(RuntimeError, match="deadlock"):
         loop.run_until_complete(asyncio.Event().wait())

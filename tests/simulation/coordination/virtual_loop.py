@@ -1,7 +1,7 @@
-"""An event loop whose time is a number and whose network is a list: everything in one thread.
+"""An event loop with virtual time and a network in memory, in one thread.
 
-When nothing is ready, time jumps to the next timer. Connections deliver in order after a latency,
-can be cut, and a host can be made unreachable without anybody being told.
+When no callback is ready, time jumps to the next timer. Connections deliver in order after a
+latency, and can be reset. A host can become unreachable without notification.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ RETRANSMIT_S: Final = 0.05
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """Runs until nothing can happen any more, which is an error: a deadlock."""
+    """Event loop with virtual time; raises RuntimeError on a deadlock."""
 
     def __init__(self, seed: int) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def time(self) -> float:
         return self._now_s
 
-    # BaseEventLoop asks its selector to wait; waiting is a matter of adding.
+    # BaseEventLoop calls its selector to wait; here waiting only advances the time.
     def select(self, timeout: float | None) -> list[Any]:
         if timeout is None:
             raise RuntimeError("deadlock: nothing is ready and no timer is set")
@@ -53,7 +53,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
 
 class Listener:
-    """What `create_server` returns."""
+    """Result of `create_server`."""
 
     def __init__(self, network: Network, address: str) -> None:
         self._network = network
@@ -69,7 +69,7 @@ class Listener:
 
 
 class Network:
-    """Addresses that listen, and connections between them."""
+    """Listening addresses, and the connections to them."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         self.loop = loop
@@ -87,7 +87,7 @@ class Network:
     ) -> tuple[asyncio.Transport, asyncio.Protocol]:
         await asyncio.sleep(self.latency_s())
         if address in self.unreachable:
-            # A packet into nothing: the caller's own timeout ends this.
+            # The packet is lost: only the caller's own timeout ends this wait.
             await asyncio.Event().wait()
         if address not in self.factories:
             raise ConnectionRefusedError(address)
@@ -111,7 +111,7 @@ class Network:
                 end.abort()
 
     def cut_all(self) -> None:
-        """Reset every connection: a process has died."""
+        """Reset every connection, as after the death of a process."""
         for pair in self.pairs:
             for end in pair:
                 end.abort()
@@ -119,7 +119,7 @@ class Network:
 
 
 class MemoryTransport(asyncio.Transport):
-    """One end of a connection."""
+    """Transport of one end of a connection."""
 
     def __init__(self, network: Network, protocol: asyncio.Protocol, address: str) -> None:
         super().__init__()
@@ -164,7 +164,7 @@ class MemoryTransport(asyncio.Transport):
             self._retransmit()
 
     def _retransmit(self) -> None:
-        # TCP loses nothing in the middle of a stream: it tries again until the host is there.
+        # TCP loses no data within a stream: it retransmits until the host is reachable.
         if self._address in self._network.unreachable:
             self._network.loop.call_later(RETRANSMIT_S, self._retransmit)
             return
@@ -182,7 +182,7 @@ class MemoryTransport(asyncio.Transport):
             self._unread.append(data)
 
     def _later(self, call: Callable[..., None], *arguments: Any) -> None:
-        # Later than everything before: a connection keeps its order.
+        # Never before an earlier call, so that a connection keeps its order.
         loop = self._network.loop
         self._arrives_s = max(self._arrives_s, loop.time() + self._network.latency_s())
         loop.call_at(self._arrives_s, call, *arguments)

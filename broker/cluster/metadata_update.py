@@ -4,7 +4,9 @@ The request lists all live brokers. Unless it is of the FULL type it lists only 
 FULL request drops topics that it does not name. A partition whose leader is `LEADER_DURING_DELETE`
 is removed, and its topic with the last of them. Topics with illegal names are skipped. The image is
 complete from the first request on that is not INCREMENTAL: a controller that takes over sends
-INCREMENTAL ones, with a few partitions, before it has read all of them.
+INCREMENTAL ones, with a few partitions, before it has read all of them. Until then the image has no
+topics: a client takes a topic with some of its partitions for the whole topic, but retries while it
+is missing.
 
 Source: kafka.server.metadata.ZkMetadataCache of Kafka 3.9; KIP-866 for the FULL type.
 """
@@ -41,11 +43,12 @@ LEADER_DURING_DELETE: Final = -2
 
 def updated(image: ClusterImage, message: UpdateMetadataRequest) -> ClusterImage:
     """Return `image` after the update in `message`."""
+    is_complete = image.is_complete or message.type != UpdateType.INCREMENTAL
     topics = dict(image.topics)
     if message.type == UpdateType.FULL:
         named = {state.topic_name for state in message.topic_states}
         topics = {name: topic for name, topic in topics.items() if name in named}
-    for state in message.topic_states:
+    for state in message.topic_states if is_complete else ():
         if validate_topic_name(state.topic_name) is not None:
             continue
         topic = _updated_topic(topics.get(state.topic_name), state)
@@ -58,7 +61,7 @@ def updated(image: ClusterImage, message: UpdateMetadataRequest) -> ClusterImage
         topics=topics,
         topic_names={topic.topic_id: topic.name for topic in topics.values()},
         controller_id=BrokerId(message.controller_id),
-        is_complete=image.is_complete or message.type != UpdateType.INCREMENTAL,
+        is_complete=is_complete,
     )
 
 

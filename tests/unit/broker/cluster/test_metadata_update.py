@@ -127,9 +127,10 @@ def test_full_update_drops_unnamed_topics() -> None:
     ) == {"u"}
 
 
-def test_image_is_complete_after_an_update_that_is_not_incremental() -> None:
+def test_image_has_topics_after_an_update_that_is_not_incremental() -> None:
     image = after_update(ClusterImage(), topic("t", 1), kind=UpdateType.INCREMENTAL)
-    assert (set(image.topics), image.is_complete) == ({"t"}, False)
+    assert (set(image.topics), image.is_complete) == (set(), False)
+    assert image.brokers, "the live brokers are complete in every update"
     image = after_update(image, topic("t", 1, 1))
     assert image.is_complete
     assert after_update(image, topic("t", 2), kind=UpdateType.INCREMENTAL).is_complete

@@ -1,8 +1,8 @@
-"""A log that holds everything that compaction has to tell apart, made from a seed.
+"""A random log, made from a seed, with every kind of batch that compaction distinguishes.
 
-Records with and without value, by plain, idempotent and transactional producers, in every codec;
-transactions that commit, abort, overlap and reach over segments, with their indexes. The last batch
-before each roll holds a key of its own.
+It has records with and without value, from plain, idempotent and transactional producers, in every
+codec. Its transactions commit, abort, overlap and span segments, and have indexes. The last batch
+before each roll has a unique key.
 """
 
 import random
@@ -32,7 +32,7 @@ class Producer:
 
 @dataclass
 class BusyLog:
-    """Appends to `log` what `dice` say."""
+    """A writer of random batches to `log`, driven by `dice`."""
 
     log: Log
     dice: random.Random
@@ -62,7 +62,7 @@ class BusyLog:
         self.log.roll(NOW_MS)
 
     def finish(self) -> None:
-        """End what is open, so that everything is decided, and close the segment."""
+        """End all open transactions and close the segment."""
         for producer in self.producers:
             if producer.began_at is not None:
                 self.end_transaction(producer)
@@ -107,7 +107,7 @@ class BusyLog:
             coordinator_epoch=0,
             timestamp_ms=NOW_MS,
         )
-        # As a follower takes it: nobody but a transaction's coordinator writes one to a leader.
+        # Appended as by a follower: only a transaction coordinator writes a marker to a leader.
         offset = self.log.log_end_offset
         append_at(self.log, marker, offset)
         began_at, producer.began_at = producer.began_at, None

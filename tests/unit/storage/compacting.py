@@ -1,4 +1,4 @@
-"""Keyed batches, a cleaning in one call, and the obvious way to say what it must leave."""
+"""Keyed batches, a cleaning in one call, and a naive model of its result."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -38,7 +38,7 @@ KeyValue = tuple[bytes | None, bytes | None]
 
 
 class Kept(NamedTuple):
-    """A record as a reader sees it."""
+    """A record from a reader's point of view."""
 
     offset: int
     timestamp_ms: int
@@ -55,7 +55,7 @@ def keyed_batch(
     producer: tuple[int, int, int] | None = None,
     is_transactional: bool = False,
 ) -> bytearray:
-    """A batch of these keys and values; `producer` is id, epoch and first sequence."""
+    """Return a batch of keys and values; `producer` is id, epoch and first sequence."""
     producer_id, epoch, sequence = producer or (-1, -1, -1)
     builder = BatchBuilder(codec, timestamp_type, producer_id, epoch, sequence, is_transactional)
     for number, (key, value) in enumerate(records):
@@ -64,18 +64,18 @@ def keyed_batch(
 
 
 def append_batch(log: Log, batch: bytearray, epoch: int = 0) -> AppendInfo:
-    """Append as a leader, whatever the batch is."""
+    """Append any batch as a leader."""
     return log.append_as_leader(memoryview(batch), read_header(batch), LeaderEpoch(epoch), NOW_MS)
 
 
 def append_at(log: Log, batch: bytearray, base_offset: int, epoch: int = 0) -> None:
-    """Append as a follower, at an offset of the test's choice."""
+    """Append as a follower, at `base_offset`."""
     assign_offsets(memoryview(batch), base_offset, epoch)
     log.append_as_follower(memoryview(batch), NOW_MS)
 
 
 def put(log: Log, *records: KeyValue, codec: Codec = Codec.NONE) -> AppendInfo:
-    """Append one batch of these keys and values."""
+    """Append one batch of keys and values."""
     return append_batch(log, keyed_batch(records, codec=codec))
 
 
@@ -96,7 +96,7 @@ def job_of(
     now_ms: int = NOW_MS,
     chosen: CleanerSettings | None = None,
 ) -> CleaningJob:
-    """The job that a manager would make of a log."""
+    """Return the job that a manager would make for a log."""
     bound = log.log_end_offset if undecided is None else Offset(undecided)
     checkpoint = None if dirty_from is None else Offset(dirty_from)
     candidate = weigh(log_facts(log, bound), checkpoint, now_ms)
@@ -104,7 +104,7 @@ def job_of(
 
 
 def run(job: CleaningJob) -> tuple[list[GroupCleaned], CleaningDone]:
-    """Do a job, in this process."""
+    """Execute a job in this process."""
     *groups, done = Cleaner(job, seed=SEED).clean()
     assert isinstance(done, CleaningDone)
     return [each for each in groups if isinstance(each, GroupCleaned)], done
@@ -118,7 +118,7 @@ def clean(
     now_ms: int = NOW_MS,
     chosen: CleanerSettings | None = None,
 ) -> int:
-    """Clean a log once and swap in the result; return up to where it is clean."""
+    """Clean a log once and swap in the result; return the end of its clean part."""
     job = job_of(log, dirty_from=dirty_from, undecided=undecided, now_ms=now_ms, chosen=chosen)
     groups, done = run(job)
     for group in groups:
@@ -129,7 +129,7 @@ def clean(
 
 
 def batches_on_disk(directory: Path) -> list[tuple[BatchHeader, memoryview]]:
-    """All batches of a log that is closed or whose batches are all in its files."""
+    """Return all batches in the files of a log."""
     paths = sorted(directory.glob("*.log"))
     return [each for path in paths for each in iterate_batches(path.read_bytes())]
 
@@ -139,7 +139,7 @@ def headers_of(log: Log) -> list[BatchHeader]:
 
 
 def records_of(log: Log) -> list[Kept]:
-    """All records of users, oldest first."""
+    """Return all data records, oldest first."""
     return [
         Kept(*record[:4])
         for header, batch in batches_on_disk(log.directory)

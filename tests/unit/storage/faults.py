@@ -1,4 +1,4 @@
-"""A process that dies at its n-th change of the file system, and the files as they are then."""
+"""Simulated death of a process at its n-th change of the file system."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -14,11 +14,11 @@ SYNCS = ("fsync", "fdatasync")
 
 
 class Died(BaseException):
-    """Nothing of this process happens any more."""
+    """The simulated process has died."""
 
 
 class Faults:
-    """Counts changes; the process dies before the one with number `dies_at`."""
+    """A counter of changes; the process dies before the change number `dies_at`."""
 
     def __init__(self, dies_at: int | None) -> None:
         self.dies_at = dies_at
@@ -32,7 +32,7 @@ class Faults:
 
 @contextmanager
 def faulty(dies_at: int | None = None) -> Iterator[Faults]:
-    """Count changes within the block, and die where it is asked for."""
+    """Count changes within the block, and die before the change number `dies_at`."""
     faults = Faults(dies_at)
 
     def counted(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -46,13 +46,13 @@ def faulty(dies_at: int | None = None) -> Iterator[Faults]:
         for name in CHANGES:
             patch.setattr(os, name, counted(getattr(os, name)))
         for name in SYNCS:
-            # Nothing here depends on what is on disk, and waiting for it would take long.
+            # No test depends on durability, and real syncs would be slow.
             patch.setattr(os, name, lambda *_: faults.step())
         yield faults
 
 
 def dies_within(dies_at: int, work: Callable[[], object]) -> bool:
-    """Whether `work` was cut short at its change number `dies_at`."""
+    """Whether `work` died at its change number `dies_at`."""
     try:
         with faulty(dies_at):
             work()

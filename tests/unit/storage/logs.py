@@ -1,4 +1,4 @@
-"""Logs and batches for tests, and the obvious way to compute what the real code computes fast."""
+"""Logs and batches for tests, and naive versions of optimised code."""
 
 import gc
 import struct
@@ -24,7 +24,7 @@ EVERYTHING = 2**31 - 1
 def batch_of(
     timestamps_ms: Sequence[int] = (NOW_MS,), *, value_bytes: int = 20, codec: Codec = Codec.NONE
 ) -> bytearray:
-    """A batch with one record per timestamp, as a producer sends it."""
+    """Return a batch with one record per timestamp, as a producer sends it."""
     builder = BatchBuilder(codec=codec)
     for number, timestamp_ms in enumerate(timestamps_ms):
         builder.append(timestamp_ms, b"key", b"%d" % number + b"v" * value_bytes)
@@ -34,7 +34,7 @@ def batch_of(
 def replicated(
     base_offset: int, count: int = 1, epoch: int = 0, value_bytes: int = 20
 ) -> bytearray:
-    """A batch as a leader sends it to a follower."""
+    """Return a batch as a leader sends it to a follower."""
     batch = batch_of([NOW_MS] * count, value_bytes=value_bytes)
     assign_offsets(memoryview(batch), base_offset, epoch)
     return batch
@@ -48,7 +48,7 @@ def open_log(
     recovery_point: int = 0,
     log_start_offset: int = 0,
 ) -> Log:
-    """Open the log in `directory`, which is made if need be."""
+    """Open the log in `directory`, which is created if it is missing."""
     directory.mkdir(parents=True, exist_ok=True)
     return Log.open(
         directory,
@@ -84,7 +84,7 @@ def fill(log: Log, batch_count: int, *, epoch: int = 0, value_bytes: int = 20) -
 def read(
     log: Log, offset: int, max_bytes: int = EVERYTHING, end_offset: int | None = None
 ) -> bytes:
-    """Read whole batches, to the end of a segment at most."""
+    """Read complete batches, to the end of a segment at most."""
     end = log.log_end_offset if end_offset is None else Offset(end_offset)
     return log.read(Offset(offset), max_bytes, end_offset=end, min_one_batch=True).read()
 
@@ -99,18 +99,18 @@ def read_all(log: Log) -> bytes:
 
 
 def offsets_in(data: bytes) -> list[int]:
-    """The offsets of all records in the batches of `data`."""
+    """Return the offsets of all records in the batches of `data`."""
     return [record.offset for batch in split(data) for record in read_records(batch.data)]
 
 
 def open_files() -> int:
-    """How many descriptors this process has, without those of logs that nobody holds."""
+    """Return the number of open descriptors of this process, after freeing unreferenced logs."""
     gc.collect()
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
 class Batch(NamedTuple):
-    """What the naive reader sees of a batch."""
+    """The facts about a batch that the naive reader knows."""
 
     position: int
     base_offset: int
@@ -125,7 +125,7 @@ class Batch(NamedTuple):
 
 
 def split(data: bytes, next_offset: int = 0) -> list[Batch]:
-    """Take `data` apart, up to the first byte that does not begin a good batch."""
+    """Split `data` into batches, up to the first byte that does not begin a valid batch."""
     batches: list[Batch] = []
     position = 0
     while len(data) - position >= 61:
@@ -146,7 +146,7 @@ def split(data: bytes, next_offset: int = 0) -> list[Batch]:
 
 
 def naive_indexes(batches: Sequence[Batch], base_offset: int, interval: int) -> tuple[bytes, bytes]:
-    """The bytes of `.index` and `.timeindex` of a closed segment."""
+    """Return the bytes of `.index` and `.timeindex` of a closed segment."""
     offsets, times = b"", b""
     last_position, last_time = 0, -1
     maximum = (-1, base_offset)
@@ -165,7 +165,7 @@ def naive_indexes(batches: Sequence[Batch], base_offset: int, interval: int) -> 
 
 
 def check_files(directory: Path, interval: int = SMALL.index_interval_bytes) -> None:
-    """Check that every segment's indexes are what its log asks for, byte for byte."""
+    """Check that every segment's indexes match its log, byte for byte."""
     logs = sorted(directory.glob("*.log"))
     assert logs
     for path in logs:

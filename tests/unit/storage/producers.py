@@ -24,7 +24,7 @@ def produced(
     timestamp_ms: int = NOW_MS,
     is_transactional: bool = False,
 ) -> bytearray:
-    """A batch as an idempotent producer sends it."""
+    """Return a batch as an idempotent producer sends it."""
     builder = BatchBuilder(
         producer_id=producer_id,
         producer_epoch=epoch,
@@ -39,7 +39,7 @@ def produced(
 def header_of(
     producer_id: int, base_sequence: int, count: int = 1, *, epoch: int = 0
 ) -> BatchHeader:
-    """The header of `produced`."""
+    """Return the header of `produced`."""
     return read_header(produced(producer_id, base_sequence, count, epoch=epoch))
 
 
@@ -51,7 +51,7 @@ def marker(
     epoch: int = 0,
     coordinator_epoch: int = 0,
 ) -> bytearray:
-    """A control batch that ends a transaction, as a leader sends it to a follower."""
+    """Return a control batch that ends a transaction, as a leader sends it to a follower."""
     return build_control_batch(
         control_type,
         producer_id=producer_id,

@@ -1,4 +1,4 @@
-"""Damage within a log is noticed where it is read, and nothing behind it is served."""
+"""Reads detect damage within a log, and serve nothing behind it."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -45,7 +45,7 @@ DATA = b"".join(BATCHES)
 
 
 @pytest.mark.parametrize("change", [wrong_magic, short_length, negative_delta])
-def test_a_scan_stops_at_what_is_no_batch(tmp_path: Path, change: Change) -> None:
+def test_scan_stops_at_bytes_that_are_not_a_batch(tmp_path: Path, change: Change) -> None:
     data = bytearray(DATA)
     change(data, 4 * SIZE)
     file = file_of(tmp_path, data)
@@ -58,7 +58,7 @@ def test_a_scan_stops_at_what_is_no_batch(tmp_path: Path, change: Change) -> Non
 
 
 @pytest.mark.parametrize("change", [wrong_magic, short_length])
-def test_a_region_does_not_end_behind_damage(tmp_path: Path, change: Change) -> None:
+def test_region_ends_before_damage(tmp_path: Path, change: Change) -> None:
     data = bytearray(DATA)
     change(data, 4 * SIZE)
     file = file_of(tmp_path, data)
@@ -70,7 +70,7 @@ def test_a_region_does_not_end_behind_damage(tmp_path: Path, change: Change) -> 
         last_boundary(file, 6 * SIZE, len(data), 8 * SIZE, first_last_offset=19)
 
 
-def test_a_batch_that_ends_beyond_the_end_is_not_found(tmp_path: Path) -> None:
+def test_batch_beyond_the_end_of_the_file_is_corrupt(tmp_path: Path) -> None:
     data = bytearray(DATA)
     long_length(data, 9 * SIZE)
     file = file_of(tmp_path, data)
@@ -81,8 +81,8 @@ def test_a_batch_that_ends_beyond_the_end_is_not_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size_bytes", [100, 40_000, 70_000])
-def test_batches_of_producers_are_found_among_others(tmp_path: Path, size_bytes: int) -> None:
-    """Of every size: within one read, across reads, and larger than a read."""
+def test_walk_yields_only_batches_with_a_producer_id(tmp_path: Path, size_bytes: int) -> None:
+    """This holds for batches within one read, across reads, and larger than a read."""
     batches = [replicated(0, value_bytes=size_bytes), produced(7, 0), produced(8, 0, 3)]
     data = b"".join(batches * 50)
     file = file_of(tmp_path, data)
@@ -92,7 +92,9 @@ def test_batches_of_producers_are_found_among_others(tmp_path: Path, size_bytes:
 
 
 @pytest.mark.parametrize("change", [wrong_magic, short_length, negative_delta])
-def test_a_search_for_producers_stops_at_what_is_no_batch(tmp_path: Path, change: Change) -> None:
+def test_walk_of_producers_stops_at_bytes_that_are_not_a_batch(
+    tmp_path: Path, change: Change
+) -> None:
     data = bytearray(produced(7, 0) * 5)
     change(data, 4 * len(produced(7, 0)))
     file = file_of(tmp_path, data)
@@ -126,7 +128,7 @@ def test_a_boundary_is_found_across_reads(tmp_path: Path) -> None:
     assert find_batch(file, 0, len(data), 200) is None
 
 
-def test_damage_in_the_log_is_reported_and_the_rest_of_it_served(tmp_path: Path) -> None:
+def test_damage_is_reported_and_the_rest_of_the_log_served(tmp_path: Path) -> None:
     directory = tmp_path / "orders-0"
     log = open_log(directory, LogConfig(index_interval_bytes=300))
     fill(log, 30)
@@ -145,7 +147,7 @@ def test_damage_in_the_log_is_reported_and_the_rest_of_it_served(tmp_path: Path)
     assert offsets_in(read(log, 29)) == [29, 30]
 
 
-def test_a_segment_refuses_an_offset_that_its_index_cannot_hold(tmp_path: Path) -> None:
+def test_segment_refuses_an_offset_out_of_its_index_range(tmp_path: Path) -> None:
     segment = Segment.create(tmp_path, Offset(0), LogConfig(), NOW_MS)
     batch = replicated(2**31)
     with pytest.raises(OffsetOverflowError, match=r"2147483648 in segment 0"):

@@ -1,4 +1,4 @@
-"""Checkpoint files: their format, and what is not one."""
+"""The format of checkpoint files, and malformed ones."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "checkpoint"
 
 
-def test_offsets_come_back(path: Path) -> None:
+def test_offset_checkpoint_round_trips(path: Path) -> None:
     offsets = {TopicPartition("b", 2): Offset(3), TopicPartition("a.x-1", 0): Offset(2**62)}
     write_offsets(path, offsets)
     assert path.read_text() == f"0\n2\na.x-1 0 {2**62}\nb 2 3\n"
@@ -52,7 +52,7 @@ def test_an_empty_file_has_no_entries(path: Path) -> None:
         b"0\n1\na 0 1 2\n",
     ],
 )
-def test_what_is_no_checkpoint_is_refused_or_ignored(path: Path, content: bytes) -> None:
+def test_malformed_checkpoint_is_refused_or_ignored(path: Path, content: bytes) -> None:
     path.write_bytes(content)
     with pytest.raises(CorruptCheckpointError, match="checkpoint"):
         read_offsets(path)
@@ -60,7 +60,7 @@ def test_what_is_no_checkpoint_is_refused_or_ignored(path: Path, content: bytes)
     assert read_epochs(path).entries == ()
 
 
-def test_a_missing_checkpoint_is_missing(path: Path) -> None:
+def test_missing_checkpoint_raises_file_not_found(path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         read_offsets(path)
     assert read_offsets_or_none(path) == {}
@@ -73,7 +73,7 @@ def test_no_temporary_file_is_left(path: Path) -> None:
     assert [each.name for each in path.parent.iterdir()] == ["checkpoint"]
 
 
-def test_a_topic_id_comes_back(path: Path) -> None:
+def test_topic_id_round_trips(path: Path) -> None:
     write_topic_id(path, TopicId(int=12345))
     assert path.read_text().splitlines()[0] == "version: 0"
     assert not path.read_text().endswith("\n")
@@ -91,7 +91,7 @@ def test_a_topic_id_comes_back(path: Path) -> None:
         "topic_id: AAAAAAAAAAAAAAAAAAAABw",
     ],
 )
-def test_a_damaged_topic_id_is_not_taken_for_none(path: Path, content: str) -> None:
+def test_damaged_topic_id_is_not_treated_as_absent(path: Path, content: str) -> None:
     path.write_text(content)
     with pytest.raises(CorruptCheckpointError):
         read_topic_id(path)

@@ -1,4 +1,4 @@
-"""What of a log may be cleaned, and which log comes first."""
+"""The cleanable range of a log, and the choice of the next log."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ def segment(base: int, size: int = 100, first: int = 0, largest: int = 0) -> Seg
 
 
 def log(*segments: SegmentFacts, **changes: Any) -> LogFacts:
-    """Segments of ten offsets; the last one is active."""
+    """Return the facts about a log of segments with ten offsets each; the last one is active."""
     facts: dict[str, Any] = {
         "partition": TopicPartition("t", 0),
         "segments": segments or [segment(base) for base in (0, 10, 20, 30)],
@@ -61,7 +61,7 @@ def test_a_log_of_one_segment_has_nothing_to_clean() -> None:
     assert (found.cleanable_bytes, found.is_due) == (0, False)
 
 
-def test_a_segment_with_a_young_record_protects_itself_and_what_follows() -> None:
+def test_segment_with_a_young_record_protects_itself_and_later_ones() -> None:
     segments = [segment(0), segment(10, largest=NOW_MS - 999), segment(20), segment(30)]
     assert bounds(log(*segments, min_compaction_lag_ms=1_000)) == (0, 10)
     assert bounds(log(*segments, min_compaction_lag_ms=999)) == (0, 30)
@@ -76,14 +76,14 @@ def test_a_log_is_due_when_it_is_dirty_enough() -> None:
     assert most.is_due
 
 
-def test_a_log_is_due_when_a_record_has_waited_for_too_long() -> None:
+def test_log_is_due_when_a_record_exceeds_the_maximum_lag() -> None:
     segments = [segment(0, first=5), segment(10, first=5), segment(20, first=9), segment(30)]
     found = weigh(log(*segments, max_compaction_lag_ms=NOW_MS - 10), Offset(20), NOW_MS)
     assert (found.delay_ms, found.is_due) == (1, True)
     assert weigh(log(*segments, max_compaction_lag_ms=NOW_MS - 9), Offset(20), NOW_MS).delay_ms == 0
 
 
-def test_a_record_without_a_time_has_not_waited() -> None:
+def test_record_without_a_timestamp_has_no_lag() -> None:
     segments = [segment(0, first=-1), segment(10)]
     assert weigh(log(*segments, max_compaction_lag_ms=1), None, NOW_MS).delay_ms == 0
 
@@ -100,7 +100,7 @@ def candidate(ratio_percent: int, threshold: float = 0.5, delay_ms: int = 0) -> 
     )
 
 
-def test_the_filthiest_that_is_due_comes_first() -> None:
+def test_due_log_with_the_largest_dirty_ratio_comes_first() -> None:
     few, many = candidate(60), candidate(90)
     assert filthiest([few, many, candidate(95, threshold=0.99)]) is many
     assert filthiest([few, candidate(10, delay_ms=1)]) is few

@@ -1,4 +1,4 @@
-"""What a cleaning leaves of a log, seen in its files."""
+"""The result of a cleaning in the files of a log."""
 
 import io
 import os
@@ -52,7 +52,7 @@ def test_the_last_record_of_each_key_stays_where_it_was(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-def test_what_stays_keeps_codec_times_and_the_extent_of_its_batch(
+def test_kept_records_keep_codec_timestamps_and_offset_range_of_their_batch(
     tmp_path: Path, codec: Codec
 ) -> None:
     log = open_log(tmp_path / "orders-0", COMPACTED)
@@ -82,20 +82,20 @@ def test_records_with_the_brokers_time_keep_it(tmp_path: Path) -> None:
     assert headers_of(log)[0].timestamp_type is append_time
 
 
-def test_nothing_from_the_first_undecided_segment_on_is_touched(tmp_path: Path) -> None:
+def test_cleaning_stops_before_the_first_undecided_segment(tmp_path: Path) -> None:
     log = open_log(tmp_path / "orders-0", COMPACTED)
     for number in range(6):
         put(log, (b"a", b"%d" % number))
         log.roll(NOW_MS)
     before = {path.name: path.read_bytes() for path in log.directory.glob("*.log")}
-    # The high watermark lies in the segment of offset 3, which stays as a whole.
+    # The high watermark lies in the segment of offset 3, which is kept completely.
     assert clean(log, undecided=3) == 3
     assert [each.offset for each in records_of(log)] == [2, 3, 4, 5]
     for name in sorted(before)[3:]:
         assert (log.directory / name).read_bytes() == before[name]
 
 
-def test_records_without_a_key_go(tmp_path: Path) -> None:
+def test_cleaning_drops_records_without_a_key(tmp_path: Path) -> None:
     log = open_log(tmp_path / "orders-0", COMPACTED)
     put(log, (None, b"written before the topic was compacted"), (b"a", b"1"))
     log.roll(NOW_MS)
@@ -103,7 +103,7 @@ def test_records_without_a_key_go(tmp_path: Path) -> None:
     assert [each.offset for each in records_of(log)] == [1]
 
 
-def test_small_segments_become_one(tmp_path: Path) -> None:
+def test_cleaning_merges_small_segments(tmp_path: Path) -> None:
     log = open_log(tmp_path / "orders-0", COMPACTED)
     for number in range(10):
         put(log, (b"%d" % number, b"v"))
@@ -136,7 +136,7 @@ def test_a_map_without_room_for_a_key_is_refused(tmp_path: Path) -> None:
         run(job_of(log, chosen=settings(slot_count=0)))
 
 
-def test_a_batch_that_is_larger_than_the_buffer_is_cleaned_too(tmp_path: Path) -> None:
+def test_batch_larger_than_the_buffer_is_cleaned(tmp_path: Path) -> None:
     log = open_log(tmp_path / "orders-0", COMPACTED)
     for number in range(3):
         append_at(log, keyed_batch([(b"a", b"x" * 9_000), (b"b", b"%d" % number)]), number * 2)
@@ -159,7 +159,7 @@ def test_a_flipped_bit_stops_the_cleaning_and_changes_nothing(tmp_path: Path) ->
     assert path.read_bytes() == data
 
 
-def test_a_round_over_holes_only_still_ends_at_its_bound(tmp_path: Path) -> None:
+def test_round_over_gaps_only_ends_at_its_bound(tmp_path: Path) -> None:
     log = open_log(tmp_path / "orders-0", COMPACTED)
     put(log, (b"a", b"1"))
     append_at(log, keyed_batch([(b"a", b"2")]), 5_000)
@@ -171,8 +171,8 @@ def test_a_round_over_holes_only_still_ends_at_its_bound(tmp_path: Path) -> None
     assert clean(log, dirty_from=9_001) in (0, 9_001)
 
 
-def test_the_last_batch_of_a_round_stays_if_only_its_header(tmp_path: Path) -> None:
-    """Without it a follower that copies the log would never reach its end (KAFKA-17076)."""
+def test_last_batch_of_a_round_is_kept_even_without_records(tmp_path: Path) -> None:
+    """Otherwise a follower that copies the log would never reach its end (KAFKA-17076)."""
     log = open_log(tmp_path / "orders-0", COMPACTED)
     put(log, (b"a", b"1"))
     put(log, (None, b"no key"))
@@ -185,7 +185,7 @@ def test_the_last_batch_of_a_round_stays_if_only_its_header(tmp_path: Path) -> N
     assert [each.last_offset for each in headers_of(log)] == [0, 2]
 
 
-def test_the_batch_by_which_a_producer_is_remembered_stays_empty(tmp_path: Path) -> None:
+def test_last_batch_of_a_producer_is_kept_without_records(tmp_path: Path) -> None:
     log = open_log(tmp_path / "orders-0", COMPACTED)
     append_batch(log, keyed_batch([(b"a", b"1"), (b"b", b"1")], producer=(7, 2, 40)))
     append_batch(log, keyed_batch([(b"a", b"2"), (b"b", b"2")], producer=(8, 0, 0)))
@@ -198,7 +198,7 @@ def test_the_batch_by_which_a_producer_is_remembered_stays_empty(tmp_path: Path)
     assert (empty.producer_epoch, empty.last_sequence, empty.last_offset) == (2, 41, 1)
 
 
-def test_a_producer_that_is_in_the_active_segment_needs_no_batch_elsewhere(tmp_path: Path) -> None:
+def test_producer_in_the_active_segment_needs_no_older_batch(tmp_path: Path) -> None:
     log = open_log(tmp_path / "orders-0", COMPACTED)
     append_batch(log, keyed_batch([(b"a", b"1")], producer=(7, 0, 0)))
     append_batch(log, keyed_batch([(b"a", b"2")]))
@@ -208,7 +208,7 @@ def test_a_producer_that_is_in_the_active_segment_needs_no_batch_elsewhere(tmp_p
     assert [each.base_offset for each in headers_of(log)] == [1, 2]
 
 
-def test_a_producer_that_has_expired_is_forgotten(tmp_path: Path) -> None:
+def test_cleaning_drops_the_last_batch_of_an_expired_producer(tmp_path: Path) -> None:
     log = open_log(tmp_path / "orders-0", COMPACTED)
     append_batch(log, keyed_batch([(b"a", b"1")], producer=(7, 0, 0)))
     put(log, (b"a", b"2"))
@@ -229,7 +229,7 @@ def test_a_tombstone_stays_from_its_first_cleaning_until_its_horizon(tmp_path: P
     header = headers_of(log)[1]
     assert header.delete_horizon_ms == header.base_timestamp_ms == horizon
     assert [each.timestamp_ms for each in records_of(log)][1:3] == [NOW_MS, NOW_MS + 1]
-    # Another cleaning does not move the horizon, and does not drop what is not past it.
+    # Another cleaning does not move the horizon, and keeps a tombstone before it.
     clean(log, dirty_from=end, now_ms=horizon - 1)
     assert records_of(log)[1].value is None
     assert headers_of(log)[1].delete_horizon_ms == horizon
@@ -239,7 +239,9 @@ def test_a_tombstone_stays_from_its_first_cleaning_until_its_horizon(tmp_path: P
     assert [each.key for each in records_of(log)] == [b"b", b"c", b"z", b"y"]
 
 
-def test_the_new_file_is_as_old_as_the_newest_that_it_replaces(tmp_path: Path) -> None:
+def test_cleaned_segment_has_the_newest_modification_time_of_the_replaced_ones(
+    tmp_path: Path,
+) -> None:
     log = open_log(tmp_path / "orders-0", COMPACTED)
     put(log, (b"a", b"1"))
     log.roll(NOW_MS)
@@ -249,7 +251,7 @@ def test_the_new_file_is_as_old_as_the_newest_that_it_replaces(tmp_path: Path) -
     assert path.stat().st_mtime_ns == modified_ns
 
 
-def test_what_is_left_is_a_batch_that_anybody_can_read(tmp_path: Path) -> None:
+def test_filtered_batch_is_a_valid_batch(tmp_path: Path) -> None:
     log = open_log(tmp_path / "orders-0", COMPACTED)
     put(log, (b"a", b"1"), (b"b", None))
     put(log, (b"a", b"2"))
@@ -261,7 +263,7 @@ def test_what_is_left_is_a_batch_that_anybody_can_read(tmp_path: Path) -> None:
     assert read_header(region.read()).record_count == 1
 
 
-def test_a_header_that_is_none_stops_the_cleaning(tmp_path: Path) -> None:
+def test_invalid_header_stops_the_cleaning(tmp_path: Path) -> None:
     log = open_log(tmp_path / "orders-0", COMPACTED)
     put(log, (b"a", b"1"))
     put(log, (b"a", b"2"))
@@ -286,7 +288,7 @@ def test_records_that_cannot_be_read_stop_the_cleaning(tmp_path: Path) -> None:
     log.roll(NOW_MS)
     put(log, (b"a", b"2"))
     log.roll(NOW_MS)
-    # Met by the map, and by the copy.
+    # Once while building the map, once while copying.
     for dirty_from in (0, 1):
         job = replace(job_of(log), first_dirty_offset=dirty_from)
         with pytest.raises(CorruptLogError, match="record"):
@@ -313,7 +315,7 @@ def test_a_missing_index_does_not_stop_the_cleaning(tmp_path: Path) -> None:
     assert groups == [GroupCleaned(replaced=(0,), size_bytes=groups[0].size_bytes)]
 
 
-def test_a_cleaning_waits_where_its_rate_is_limited(tmp_path: Path) -> None:
+def test_cleaner_sleeps_to_keep_its_rate_limit(tmp_path: Path) -> None:
     log = open_log(tmp_path / "orders-0", COMPACTED)
     for number in range(50):
         put(log, (b"%d" % number, b"v" * 100))
@@ -337,7 +339,7 @@ def test_a_cleaning_waits_where_its_rate_is_limited(tmp_path: Path) -> None:
     assert moved / 1_000 * 0.9 < now_s < moved / 1_000 * 1.5
 
 
-def test_a_worker_reports_what_it_did(tmp_path: Path) -> None:
+def test_worker_reports_each_group_and_the_end(tmp_path: Path) -> None:
     log = open_log(tmp_path / "orders-0", COMPACTED)
     put(log, (b"a", b"1"), (b"a", b"2"))
     log.roll(NOW_MS)
@@ -350,7 +352,7 @@ def test_a_worker_reports_what_it_did(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_damage", [False, True])
-def test_a_worker_tells_damage_from_what_passes(tmp_path: Path, is_damage: bool) -> None:
+def test_worker_distinguishes_damage_from_temporary_errors(tmp_path: Path, is_damage: bool) -> None:
     log = open_log(tmp_path / "orders-0", COMPACTED)
     put(log, (b"a", b"1"), (b"a", b"2"))
     log.roll(NOW_MS)
@@ -359,7 +361,7 @@ def test_a_worker_tells_damage_from_what_passes(tmp_path: Path, is_damage: bool)
     if is_damage:
         path.write_bytes(path.read_bytes()[:-1] + b"?")
     else:
-        # Retention took it.
+        # Retention has deleted the segment.
         path.unlink()
     sink = io.StringIO()
     worker.main(io.StringIO(line), sink)
@@ -368,7 +370,7 @@ def test_a_worker_tells_damage_from_what_passes(tmp_path: Path, is_damage: bool)
     assert report.is_damage is is_damage
 
 
-def test_a_worker_without_memory_blames_no_log(tmp_path: Path) -> None:
+def test_worker_without_memory_reports_no_damage(tmp_path: Path) -> None:
     log = open_log(tmp_path / "orders-0", COMPACTED)
     put(log, (b"a", b"1"), (b"a", b"2"))
     log.roll(NOW_MS)
@@ -392,7 +394,7 @@ def test_a_worker_without_a_parent_writes_nothing(
     assert not list(log.directory.glob("*.cleaned"))
 
 
-def test_a_swap_of_files_that_are_not_what_was_written_is_refused(tmp_path: Path) -> None:
+def test_swap_of_changed_files_is_refused(tmp_path: Path) -> None:
     log = open_log(tmp_path / "orders-0", COMPACTED)
     put(log, (b"a", b"1"), (b"a", b"2"))
     log.roll(NOW_MS)
@@ -405,7 +407,7 @@ def test_a_swap_of_files_that_are_not_what_was_written_is_refused(tmp_path: Path
     assert [each.offset for each in records_of(log)] == [0, 1]
 
 
-def test_a_truncation_gives_up_a_swap_that_has_begun(tmp_path: Path) -> None:
+def test_truncation_cancels_a_pending_swap(tmp_path: Path) -> None:
     log = open_log(tmp_path / "orders-0", COMPACTED)
     put(log, (b"a", b"1"))
     put(log, (b"a", b"2"))
@@ -418,7 +420,7 @@ def test_a_truncation_gives_up_a_swap_that_has_begun(tmp_path: Path) -> None:
     assert not list(log.directory.glob("*.swap"))
 
 
-def test_a_reader_in_the_middle_of_a_replaced_segment_finishes(tmp_path: Path) -> None:
+def test_reader_of_a_replaced_segment_can_finish(tmp_path: Path) -> None:
     log = open_log(tmp_path / "orders-0", COMPACTED)
     for number in range(8):
         put(log, (b"a", b"%d" % number))

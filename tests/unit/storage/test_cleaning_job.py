@@ -1,4 +1,4 @@
-"""What broker and cleaner tell each other survives the pipe between them."""
+"""The messages between broker and cleaner survive the pipe between them."""
 
 import pytest
 
@@ -36,7 +36,7 @@ JOB = CleaningJob(
 )
 
 
-def test_a_job_reads_back_as_it_was() -> None:
+def test_cleaning_job_round_trips() -> None:
     line = JOB.to_line()
     assert line.count("\n") == 1
     assert CleaningJob.from_line(line) == JOB
@@ -52,14 +52,14 @@ def test_a_job_reads_back_as_it_was() -> None:
     ],
     ids=lambda report: type(report).__name__,
 )
-def test_a_report_reads_back_as_it_was(report: Report) -> None:
+def test_cleaner_report_round_trips(report: Report) -> None:
     line = write_report(report)
     assert line.count("\n") == 1
     assert read_report(line) == report
 
 
 @pytest.mark.parametrize("line", ["", "Traceback", '{"type": "Other"}'])
-def test_anything_else_is_refused(line: str) -> None:
+def test_line_that_is_not_a_report_is_refused(line: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - of json or ours
         read_report(line)
 
@@ -69,7 +69,7 @@ def test_a_throttle_keeps_its_rate_over_each_window() -> None:
     assert throttle.on_bytes(60, now_s=10.1) == 0.0
     wait_s = throttle.on_bytes(60, now_s=10.0 + WINDOW_SECONDS)
     assert wait_s == pytest.approx(1.2 - WINDOW_SECONDS)
-    # The wait was part of the window that is over.
+    # The wait was part of the previous window.
     assert throttle.on_bytes(10, now_s=10.0 + WINDOW_SECONDS + wait_s + 0.2) == 0.0
 
 

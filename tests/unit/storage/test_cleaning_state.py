@@ -44,7 +44,7 @@ STATES = [IDLE, RUNNING, aborted(0), aborted(2), paused(1), paused(2)]
 
 
 @pytest.mark.parametrize(("state", "event"), list(itertools.product(STATES, Event)), ids=str)
-def test_every_pair_leads_where_the_table_says_or_is_refused(
+def test_every_pair_of_state_and_event_follows_the_table(
     state: CleaningState, event: Event
 ) -> None:
     if (state, event) in TABLE:
@@ -54,7 +54,7 @@ def test_every_pair_leads_where_the_table_says_or_is_refused(
             state.on(event)
 
 
-def test_each_partition_has_a_state_of_its_own() -> None:
+def test_each_partition_has_its_own_cleaning_state() -> None:
     states, one, other = CleaningStates(), TopicPartition("t", 0), TopicPartition("t", 1)
     assert states.on(Event.START, one) == RUNNING == states[one]
     assert states[other] == IDLE

@@ -1,4 +1,4 @@
-"""Topic configs: names, types, ranges, defaults, and what the log makes of them."""
+"""Topic configs: names, types, ranges, defaults, and their effect on `LogConfig`."""
 
 import pytest
 
@@ -53,12 +53,12 @@ KAFKA_3_9_DEFAULTS = {
 }
 
 
-def test_the_table_is_kafkas() -> None:
+def test_topic_config_table_matches_kafka() -> None:
     defaults = {name: key.default for name, key in TOPIC_CONFIG_KEYS.items()}
     assert defaults == KAFKA_3_9_DEFAULTS
 
 
-def test_every_key_explains_itself_and_takes_its_own_default() -> None:
+def test_every_config_has_documentation_and_accepts_its_default() -> None:
     for name, key in TOPIC_CONFIG_KEYS.items():
         assert key.name == name
         assert key.documentation.endswith(".")
@@ -158,7 +158,7 @@ def test_overrides_are_laid_over_the_brokers_defaults() -> None:
     assert (config.segment_bytes, config.retention_ms) == (600, None)
 
 
-def test_the_deprecated_two_sided_time_limit_stands_in() -> None:
+def test_deprecated_two_sided_limit_applies_to_unset_one_sided_limits() -> None:
     name = "message.timestamp.difference.max.ms"
     config = LogConfig.from_properties({name: "7", "message.timestamp.after.max.ms": "9"})
     assert config.message_timestamp_before_max_ms == 7

@@ -45,7 +45,7 @@ def create(
 
 
 def crash(logs: Logs) -> None:
-    """Let go of the locks as the death of the process does; nothing is closed."""
+    """Release the locks as the death of the process does, without closing anything."""
     for directory in logs.directories:
         directory.unlock()
 
@@ -74,7 +74,7 @@ def test_log_dirs_are_made_and_locked(one: Path, two: Path) -> None:
     open_logs(two).close()
 
 
-def test_a_lock_keeps_other_processes_out_too(one: Path) -> None:
+def test_lock_of_a_log_dir_excludes_other_processes(one: Path) -> None:
     logs = open_logs(one)
     program = (
         "import sys; from pathlib import Path; from storage.log_directory import LogDirectory\n"
@@ -88,7 +88,7 @@ def test_a_lock_keeps_other_processes_out_too(one: Path) -> None:
     assert subprocess.run(command, check=False).returncode == 0
 
 
-def test_one_locked_log_dir_frees_the_others_again(one: Path, two: Path) -> None:
+def test_locked_log_dir_releases_the_locks_of_all_others(one: Path, two: Path) -> None:
     holder = open_logs(two)
     with pytest.raises(LogDirLockedError):
         open_logs(one, two)
@@ -101,7 +101,7 @@ def test_a_log_dir_named_twice_is_refused(one: Path) -> None:
         open_logs(one, one.parent / "." / "one")
 
 
-def test_new_partitions_go_where_the_fewest_are(tmp_path: Path) -> None:
+def test_new_partition_goes_to_the_log_dir_with_the_fewest(tmp_path: Path) -> None:
     paths = [tmp_path / name for name in ("a", "b", "c")]
     logs = open_logs(*paths)
     for number in range(30):
@@ -134,11 +134,11 @@ def test_the_same_partition_in_two_log_dirs_is_refused(one: Path, two: Path) -> 
         logs.close()
     with pytest.raises(StorageError, match="lies in"):
         open_logs(one, two)
-    # Nothing stays locked.
+    # No lock is left behind.
     open_logs(one).close()
 
 
-def test_an_orderly_stop_is_remembered_once(one: Path) -> None:
+def test_clean_shutdown_marker_is_used_once(one: Path) -> None:
     logs = open_logs(one)
     create(logs)
     logs.close(broker_epoch=42)
@@ -153,7 +153,7 @@ def test_an_orderly_stop_is_remembered_once(one: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"version":0}', '{"brokerEpoch":"7"}'])
-def test_a_marker_without_epoch_still_means_an_orderly_stop(one: Path, content: str) -> None:
+def test_marker_without_epoch_still_means_a_clean_shutdown(one: Path, content: str) -> None:
     one.mkdir()
     (one / ".kafka_cleanshutdown").write_text(content)
     logs = open_logs(one)
@@ -161,7 +161,7 @@ def test_a_marker_without_epoch_still_means_an_orderly_stop(one: Path, content: 
     logs.close()
 
 
-def test_a_log_dir_that_was_not_loaded_whole_gets_no_marker(one: Path) -> None:
+def test_log_dir_that_was_not_fully_loaded_gets_no_marker(one: Path) -> None:
     logs = open_logs(one)
     create(logs)
     logs.close()
@@ -174,7 +174,7 @@ def test_a_log_dir_that_was_not_loaded_whole_gets_no_marker(one: Path) -> None:
     assert not (one / ".kafka_cleanshutdown").exists()
 
 
-def test_logs_are_the_same_after_an_orderly_stop(one: Path, two: Path) -> None:
+def test_logs_are_unchanged_after_a_clean_shutdown(one: Path, two: Path) -> None:
     logs = open_logs(one, two)
     for number in range(4):
         create(logs, TopicPartition("orders", number))
@@ -211,7 +211,7 @@ def test_checkpoints_have_kafkas_format(one: Path) -> None:
 
 
 @pytest.mark.parametrize(("dir_count", "thread_count"), [(1, 3), (2, 2), (3, 1)])
-def test_logs_are_loaded_by_so_many_threads_per_log_dir(
+def test_each_log_dir_is_loaded_by_its_number_of_threads(
     tmp_path: Path, dir_count: int, thread_count: int
 ) -> None:
     paths = [tmp_path / str(number) for number in range(dir_count)]
@@ -222,7 +222,7 @@ def test_logs_are_loaded_by_so_many_threads_per_log_dir(
     together = threading.Barrier(dir_count * thread_count)
 
     def config_of(_topic: str) -> LogConfig:
-        # Breaks, and fails the test, unless all of them come here before the first one goes on.
+        # The barrier breaks, and fails the test, unless all threads arrive before any continues.
         together.wait(timeout=10)
         return SMALL
 
@@ -231,7 +231,7 @@ def test_logs_are_loaded_by_so_many_threads_per_log_dir(
     logs.close()
 
 
-def test_loading_tells_how_far_it_is(one: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loading_logs_its_progress(one: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     logs = open_logs(one)
     for number in range(3):
         create(logs, TopicPartition("orders", number))
@@ -239,13 +239,13 @@ def test_loading_tells_how_far_it_is(one: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(load_progress, "REPORT_INTERVAL_S", 0.0)
     with capture_logs() as captured:
         open_logs(one).close()
-    told = [each for each in captured if each["event"].startswith("log_dir.load")]
-    assert [(each["event"], each.get("loaded_count")) for each in told] == [
+    events = [each for each in captured if each["event"].startswith("log_dir.load")]
+    assert [(each["event"], each.get("loaded_count")) for each in events] == [
         ("log_dir.loading", None),
         *(("log_dir.load_advanced", count) for count in (1, 2, 3)),
         ("log_dir.loaded", 3),
     ]
-    assert told[0]["needs_recovery"]
+    assert events[0]["needs_recovery"]
 
 
 def test_high_watermarks_lie_within_the_log(one: Path, two: Path) -> None:
@@ -322,7 +322,7 @@ def cleaner_offset_on_disk(path: Path) -> Offset | None:
     return read_offsets(path / "cleaner-offset-checkpoint").get(ORDERS)
 
 
-def test_what_is_cut_counts_as_clean_no_more(one: Path) -> None:
+def test_truncation_lowers_the_cleaner_offset(one: Path) -> None:
     logs = open_logs(one)
     create(logs)
     local = logs.get(ORDERS)
@@ -343,7 +343,7 @@ def test_what_is_cut_counts_as_clean_no_more(one: Path) -> None:
     logs.close()
 
 
-def test_how_far_a_log_is_clean_is_known_after_a_restart(one: Path) -> None:
+def test_cleaner_offset_survives_a_restart(one: Path) -> None:
     logs = open_logs(one)
     create(logs)
     clean_up_to(logs, 7)
@@ -370,7 +370,7 @@ def test_truncation_lowers_the_recovery_point_on_disk(one: Path) -> None:
     logs.close()
 
 
-def test_what_takes_the_place_of_cut_records_is_there_after_a_crash(one: Path) -> None:
+def test_records_appended_after_a_truncation_survive_a_crash(one: Path) -> None:
     logs = open_logs(one)
     create(logs)
     log = logs.get(ORDERS)
@@ -413,7 +413,7 @@ def test_a_deleted_partition_leaves_checkpoints_first_and_its_files_later(one: P
     logs.close()
 
 
-def test_a_deletion_that_a_stop_interrupted_goes_on(one: Path) -> None:
+def test_start_completes_an_interrupted_deletion(one: Path) -> None:
     logs = open_logs(one)
     create(logs)
     logs.delete(ORDERS)
@@ -452,7 +452,7 @@ def test_a_stray_partition_is_kept_aside(one: Path) -> None:
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])
-def test_a_stray_is_taken_back_by_a_log_of_the_same_topic(
+def test_creating_a_log_takes_back_the_stray_of_the_same_topic(
     one: Path, two: Path, is_restarted: bool
 ) -> None:
     logs = open_logs(one, two)
@@ -470,7 +470,7 @@ def test_a_stray_is_taken_back_by_a_log_of_the_same_topic(
     logs.close()
 
 
-def test_a_stray_of_another_topic_or_without_a_readable_id_stays_aside(one: Path) -> None:
+def test_stray_of_another_or_unknown_topic_is_not_taken_back(one: Path) -> None:
     logs = open_logs(one)
     for number, damage in enumerate((b"", b"nonsense")):
         partition = TopicPartition("orders", number)
@@ -484,7 +484,7 @@ def test_a_stray_of_another_topic_or_without_a_readable_id_stays_aside(one: Path
     logs.close()
 
 
-def test_directories_that_are_no_partitions_are_left_alone(one: Path) -> None:
+def test_directories_that_are_not_partitions_are_ignored(one: Path) -> None:
     (one / "lost+found").mkdir(parents=True)
     with capture_logs() as captured:
         logs = open_logs(one)
@@ -493,7 +493,7 @@ def test_directories_that_are_no_partitions_are_left_alone(one: Path) -> None:
     assert (one / "lost+found").is_dir()
 
 
-def test_a_log_dir_that_fails_takes_only_its_own_logs_with_it(
+def test_failing_log_dir_takes_down_only_its_own_logs(
     one: Path, two: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     offline: list[Path] = []
@@ -518,7 +518,7 @@ def test_a_log_dir_that_fails_takes_only_its_own_logs_with_it(
             call()
     with pytest.raises(LogDirOfflineError):
         create(logs, bad.topic_partition)
-    # What may lie in the failed log dir is not made anew, what is new goes elsewhere.
+    # A log that may lie in the failed log dir is not recreated; a new one goes elsewhere.
     with pytest.raises(LogDirOfflineError, match="may hold"):
         create(logs, TopicPartition("orders", 9), is_new=False)
     create(logs, TopicPartition("orders", 9))
@@ -565,13 +565,13 @@ def test_a_log_dir_that_fails_while_loading_gets_no_marker(
     assert not (one / ".kafka_cleanshutdown").exists()
 
 
-def test_without_any_log_dir_there_is_no_broker(one: Path) -> None:
+def test_start_fails_without_a_usable_log_dir(one: Path) -> None:
     one.write_text("a file where a directory should be")
     with pytest.raises(LogDirOfflineError, match="no log dir"):
         open_logs(one)
 
 
-def test_when_all_log_dirs_have_failed_nothing_can_be_made(
+def test_no_log_can_be_created_when_all_log_dirs_have_failed(
     one: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     logs = open_logs(one)
@@ -607,7 +607,7 @@ def test_a_log_dir_belongs_to_one_broker_of_one_cluster(one: Path) -> None:
         "cluster.id = clu:ster\nnode.id=3\nversion=1\ndirectory.id=AAAAAAAAAAAAAAAAAAAABQ\n",
     ],
 )
-def test_what_kafka_wrote_into_meta_properties_is_understood(one: Path, text: str) -> None:
+def test_meta_properties_written_by_kafka_is_read(one: Path, text: str) -> None:
     one.mkdir()
     (one / "meta.properties").write_text(text)
     logs = open_logs(one)
@@ -628,14 +628,14 @@ def test_a_directory_id_is_kept(one: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["version=2\n", "version=0\nbroker.id=three\n"])
-def test_a_strange_meta_properties_is_refused(one: Path, text: str) -> None:
+def test_malformed_meta_properties_is_refused(one: Path, text: str) -> None:
     one.mkdir()
     (one / "meta.properties").write_text(text)
     with pytest.raises(InconsistentMetadataError, match=r"meta\.properties"):
         open_logs(one)
 
 
-def test_flushes_that_are_due_are_made_for_every_log(one: Path) -> None:
+def test_due_flushes_cover_every_log(one: Path) -> None:
     logs = Logs.open([one], config_of=lambda _topic: LogConfig(flush_ms=1_000), now_ms=NOW_MS)
     for number in range(2):
         partition = TopicPartition("orders", number)
@@ -647,7 +647,7 @@ def test_flushes_that_are_due_are_made_for_every_log(one: Path) -> None:
     logs.close()
 
 
-def test_the_topic_id_may_come_later(one: Path) -> None:
+def test_topic_id_can_be_assigned_later(one: Path) -> None:
     logs = open_logs(one)
     logs.create(ORDERS, SMALL, None, now_ms=NOW_MS)
     assert logs.create(ORDERS, SMALL, TOPIC_ID, now_ms=NOW_MS).topic_id == TOPIC_ID

@@ -1,4 +1,4 @@
-"""A failure of one log dir, or of one log in it, stays there and can be repaired later."""
+"""A failure of one log dir, or of one log in it, affects no other and can be repaired later."""
 
 import errno
 import os
@@ -42,7 +42,7 @@ def names(path: Path, pattern: str) -> list[str]:
 
 @contextmanager
 def failing(call: str, number: int, is_meant: Callable[[Path], bool]) -> Iterator[None]:
-    """Let a call of `os` fail where its path, or the file behind its descriptor, is meant."""
+    """Make a call of `os` fail if `is_meant` accepts its path, or the path of its descriptor."""
     real = getattr(os, call)
 
     def fake(target: object, *arguments: object, **more: object) -> object:
@@ -57,7 +57,7 @@ def failing(call: str, number: int, is_meant: Callable[[Path], bool]) -> Iterato
         yield
 
 
-def test_a_deletion_that_failed_is_done_later(tmp_path: Path) -> None:
+def test_failed_deletion_can_be_retried(tmp_path: Path) -> None:
     logs = open_logs(tmp_path)
     fill(create(logs), 7)
     fill(create(logs, B), 3)
@@ -78,7 +78,7 @@ def test_a_deletion_that_failed_is_done_later(tmp_path: Path) -> None:
     logs.close()
 
 
-def test_a_deletion_that_fails_in_one_log_dir_is_done_in_the_others(tmp_path: Path) -> None:
+def test_deletion_that_fails_in_one_log_dir_succeeds_in_the_others(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     logs = open_logs(one, two)
     create(logs)
@@ -91,7 +91,7 @@ def test_a_deletion_that_fails_in_one_log_dir_is_done_in_the_others(tmp_path: Pa
     logs.close()
 
 
-def test_a_log_that_was_not_opened_is_deleted_all_the_same(tmp_path: Path) -> None:
+def test_unopened_log_can_be_deleted(tmp_path: Path) -> None:
     logs = open_logs(tmp_path)
     fill(create(logs), 7)
     logs.close()
@@ -122,7 +122,7 @@ def test_records_of_another_topic_do_not_get_into_a_new_log(tmp_path: Path) -> N
     logs.close()
 
 
-def test_a_log_that_could_not_be_opened_is_not_begun_anew(tmp_path: Path) -> None:
+def test_log_that_could_not_be_opened_is_not_recreated(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     logs = open_logs(one, two)
     fill(create(logs), 7)
@@ -136,7 +136,7 @@ def test_a_log_that_could_not_be_opened_is_not_begun_anew(tmp_path: Path) -> Non
     metadata.unlink()
     with pytest.raises(StorageError, match="could not be opened"):
         create(logs)
-    # Not in the other log dir either, or the partition would lie in two.
+    # The other log dir must not get it either, or the partition would lie in two log dirs.
     assert names(two, "a-0") == []
     crash(logs)
     logs = open_logs(one, two)
@@ -146,7 +146,7 @@ def test_a_log_that_could_not_be_opened_is_not_begun_anew(tmp_path: Path) -> Non
     logs.close()
 
 
-def test_a_creation_that_failed_half_way_is_gone_on_with(tmp_path: Path) -> None:
+def test_creation_that_failed_halfway_is_resumed(tmp_path: Path) -> None:
     logs = open_logs(tmp_path)
 
     def is_index(path: Path) -> bool:
@@ -159,14 +159,14 @@ def test_a_creation_that_failed_half_way_is_gone_on_with(tmp_path: Path) -> None
     logs.close()
 
 
-def test_a_high_watermark_outlives_a_start_without_orders(tmp_path: Path) -> None:
+def test_high_watermark_survives_a_start_without_controller_requests(tmp_path: Path) -> None:
     logs = open_logs(tmp_path)
     fill(create(logs), 10)
     logs.write_high_watermarks({A: Offset(10)})
     logs.close()
     for _ in range(2):
         logs = open_logs(tmp_path)
-        # No controller has told of any role.
+        # No controller has assigned a role yet.
         logs.write_high_watermarks({})
         assert logs.high_watermark(A) == 10
         crash(logs)
@@ -208,7 +208,7 @@ def test_a_full_log_dir_does_not_stop_the_upkeep_of_others(
     crash(logs)
 
 
-def test_a_log_that_cannot_be_closed_does_not_keep_the_others_open(tmp_path: Path) -> None:
+def test_log_that_cannot_be_closed_does_not_keep_others_open(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     logs = open_logs(one, two)
     partitions = [TopicPartition("a", number) for number in range(4)]
@@ -224,7 +224,7 @@ def test_a_log_that_cannot_be_closed_does_not_keep_the_others_open(tmp_path: Pat
     logs.close()
 
 
-def test_what_could_not_be_removed_is_tried_again_and_holds_up_nothing(tmp_path: Path) -> None:
+def test_failed_removal_is_retried_and_delays_no_other(tmp_path: Path) -> None:
     stubborn, other = tmp_path / "a", tmp_path / "b"
     for path in (stubborn, other):
         path.touch()

@@ -12,9 +12,9 @@ from storage.errors import CorruptLogError, LogDirFullError, LogDirOfflineError,
 PATH = Path("/logs")
 
 
-def test_offline_is_for_good() -> None:
-    told: list[Path] = []
-    health = DirectoryHealth(PATH, told.append)
+def test_offline_state_is_permanent() -> None:
+    offline: list[Path] = []
+    health = DirectoryHealth(PATH, offline.append)
     with pytest.raises(LogDirOfflineError), offline_on_failure(health):
         raise OSError(errno.EIO, "broken")
     health.note_space()
@@ -24,11 +24,11 @@ def test_offline_is_for_good() -> None:
         with pytest.raises(LogDirOfflineError, match="broken"):
             check()
     assert not health.is_full
-    assert told == [PATH]
+    assert offline == [PATH]
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
-def test_full_passes(number: int) -> None:
+def test_full_state_is_temporary(number: int) -> None:
     calls: list[int] = []
     health = DirectoryHealth(PATH, on_full=lambda: calls.append(1))
     for _ in range(2):
@@ -41,20 +41,20 @@ def test_full_passes(number: int) -> None:
     health.check_writable()
 
 
-def test_too_many_files_change_nothing() -> None:
+def test_too_many_open_files_do_not_change_the_state() -> None:
     health = DirectoryHealth(PATH)
     assert isinstance(health.fail(OSError(errno.EMFILE, "too many")), OutOfFilesError)
     health.check_writable()
 
 
-def test_a_name_that_is_too_long_is_no_failure_of_the_disk() -> None:
+def test_too_long_name_is_not_a_disk_failure() -> None:
     health = DirectoryHealth(PATH)
     error = health.fail(OSError(errno.ENAMETOOLONG, "too long"))
     assert not isinstance(error, LogDirOfflineError)
     health.check_writable()
 
 
-def test_damage_is_named_once_per_segment() -> None:
+def test_damage_is_logged_once_per_segment() -> None:
     health = DirectoryHealth(PATH)
     with capture_logs() as captured:
         for name, position in (("a", 0), ("a", 7), ("b", 0)):

@@ -9,7 +9,7 @@ from storage.errors import LogDirLockedError, StorageError
 from storage.log_directory import LogDirectory
 
 
-def test_log_dirs_that_cannot_be_used_are_left_out(tmp_path: Path) -> None:
+def test_unusable_log_dirs_are_skipped(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     good, bad = tmp_path / "good", tmp_path / "file"
     locks = lock_usable([bad, good, tmp_path / "other" / ".." / "good"])
@@ -28,7 +28,7 @@ def test_a_locked_log_dir_leaves_all_others_unlocked(tmp_path: Path) -> None:
     assert set(lock_usable([one, two])) == {one, two}
 
 
-def test_a_lock_of_the_maker_outlives_the_log_dirs_end(tmp_path: Path) -> None:
+def test_lock_held_by_the_creator_survives_closing_the_log_dir(tmp_path: Path) -> None:
     lock = lock_directory(tmp_path)
     LogDirectory(tmp_path, is_locked=True).close([], -1)
     with pytest.raises(LogDirLockedError):

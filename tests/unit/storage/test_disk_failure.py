@@ -1,4 +1,4 @@
-"""Disks that are full, write less than they were asked to, or fail."""
+"""Disks that are full, fail, or write less than requested."""
 
 import errno
 import os
@@ -37,7 +37,7 @@ def log(tmp_path: Path) -> Log:
 
 @contextmanager
 def short_writes(limit: int, then: OSError | None) -> Iterator[list[int]]:
-    """Let each `pwrite` take `limit` bytes at most; after the first one, fail with `then`."""
+    """Limit each `pwrite` to `limit` bytes; after the first one, fail with `then`."""
     real = os.pwrite
     counts: list[int] = []
 
@@ -52,7 +52,7 @@ def short_writes(limit: int, then: OSError | None) -> Iterator[list[int]]:
         yield counts
 
 
-def test_a_short_write_goes_on(log: Log) -> None:
+def test_short_write_is_continued(log: Log) -> None:
     with short_writes(7, None) as counts:
         append(log)
     assert len(counts) > 5
@@ -62,7 +62,7 @@ def test_a_short_write_goes_on(log: Log) -> None:
 
 
 @pytest.mark.parametrize("limit", [0, 1, 60, 61, 90])
-def test_a_write_that_fails_half_way_leaves_nothing(log: Log, limit: int) -> None:
+def test_write_that_fails_halfway_appends_nothing(log: Log, limit: int) -> None:
     path = log.directory / f"{0:020d}.log"
     size, stored = path.stat().st_size, read_all(log)
     broken = OSError(errno.EIO, "Input/output error")
@@ -70,14 +70,14 @@ def test_a_write_that_fails_half_way_leaves_nothing(log: Log, limit: int) -> Non
         append(log)
     assert log.log_end_offset == 5
     assert path.stat().st_size == size
-    # The next start, with space again, finds all that was acknowledged and nothing else.
+    # The next start, with space again, finds exactly the acknowledged records.
     again = open_log(log.directory, was_clean=False)
     assert read_all(again) == stored
     append(again)
     assert offsets_in(read_all(again)) == list(range(6))
 
 
-def test_a_device_that_takes_no_byte_is_a_failure(log: Log) -> None:
+def test_device_that_accepts_no_byte_is_a_failure(log: Log) -> None:
     with short_writes(0, None), pytest.raises(LogDirOfflineError, match="no byte written"):
         append(log)
 
@@ -129,7 +129,7 @@ def test_a_failing_epoch_checkpoint_fails_the_flush(log: Log) -> None:
 
 
 class Killed(BaseException):
-    """The process ends here."""
+    """The simulated process is killed."""
 
 
 OFFSETS = {PARTITION: Offset(1)}
@@ -153,7 +153,7 @@ def test_a_crash_while_a_checkpoint_is_written_leaves_the_old_one(
             patch.setattr(os, call, kill)
         with pytest.raises(Killed):
             write_offsets(path, NEWER)
-    # `open` is the directory's, after the rename: the new content is there, if not durable yet.
+    # `open` opens the directory after the rename: the new content is there, but maybe not durable.
     assert read_offsets(path) == (NEWER if call == "open" else OFFSETS)
     write_offsets(path, NEWER)
     assert read_offsets(path) == NEWER
@@ -202,7 +202,7 @@ def test_a_flush_syncs_files_then_the_directory(tmp_path: Path) -> None:
     assert synced == [*epochs, f"{base}.log", f"{base}.index", f"{base}.timeindex", "orders-0"]
 
 
-def test_a_closed_segment_is_synced_without_being_opened_for_good(tmp_path: Path) -> None:
+def test_sync_of_a_closed_segment_leaves_it_closed(tmp_path: Path) -> None:
     log = open_log(tmp_path / "orders-0")
     fill(log, 30)
     log = open_log(tmp_path / "orders-0", was_clean=False)

@@ -1,4 +1,4 @@
-"""Disks without space: nothing is appended, all else goes on, and it passes."""
+"""Full disks: appends are refused until there is space again; everything else works."""
 
 import errno
 import os
@@ -36,7 +36,7 @@ SMALLEST_BATCH_BYTES = 61
 
 @contextmanager
 def refused(call: str, which: Callable[[int], bool] = lambda _number: True) -> Iterator[list[int]]:
-    """Let calls of `os` fail for want of space, those whose number `which` accepts."""
+    """Make calls of `os` fail for lack of space if `which` accepts their number."""
     real = getattr(os, call)
     numbers: list[int] = []
 
@@ -58,7 +58,7 @@ def log(tmp_path: Path) -> Log:
     return log
 
 
-def test_a_full_disk_refuses_appends_and_nothing_else(log: Log) -> None:
+def test_full_disk_refuses_only_appends(log: Log) -> None:
     with capture_logs() as captured, refused("pwrite"):
         for _ in range(3):
             with pytest.raises(LogDirFullError, match="No space left"):
@@ -77,10 +77,8 @@ def test_a_full_disk_refuses_appends_and_nothing_else(log: Log) -> None:
 
 
 @pytest.mark.parametrize("call", ["pwrite", "open", "fsync", "ftruncate"])
-def test_wherever_space_runs_out_the_log_goes_on_when_there_is_some(
-    tmp_path: Path, call: str
-) -> None:
-    """Refuse each call of a load of appends, rolls and new epochs in turn, once."""
+def test_log_continues_once_a_full_disk_has_space_again(tmp_path: Path, call: str) -> None:
+    """Each call of a load of appends, rolls and new epochs fails once, in turn."""
     for number in range(1_000):
         log = open_log(tmp_path / f"{call}-{number}")
         with refused(call, number.__eq__) as numbers:
@@ -97,7 +95,7 @@ def test_wherever_space_runs_out_the_log_goes_on_when_there_is_some(
 
 
 def _append_with_patience(log: Log) -> tuple[int, int]:
-    """Append until it is enough; return how many, and how often it was refused."""
+    """Append with retries; return the numbers of appends and of refusals."""
     count = refusals = 0
     while count < 60:
         try:
@@ -112,7 +110,7 @@ def _append_with_patience(log: Log) -> tuple[int, int]:
     return count, refusals
 
 
-def test_an_index_that_finds_no_space_follows_later(log: Log) -> None:
+def test_index_entry_without_space_is_written_later(log: Log) -> None:
     real = os.pwrite
 
     def pwrite(descriptor: int, data: memoryview, position: int) -> int:
@@ -128,13 +126,13 @@ def test_an_index_that_finds_no_space_follows_later(log: Log) -> None:
     check_files(log.directory)
 
 
-def test_bytes_that_a_failed_sync_may_have_lost_are_not_trusted(log: Log) -> None:
+def test_failed_sync_takes_the_log_dir_offline(log: Log) -> None:
     with refused("fdatasync"), pytest.raises(LogDirOfflineError, match="not known to be on disk"):
         log.flush()
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
-def test_a_process_with_too_many_files_has_no_broken_disk(log: Log, number: int) -> None:
+def test_too_many_open_files_do_not_take_the_log_dir_offline(log: Log, number: int) -> None:
     fill(log, 60)
     log.release_closed()
 
@@ -154,7 +152,7 @@ def test_a_process_with_too_many_files_has_no_broken_disk(log: Log, number: int)
 
 
 class Space(NamedTuple):
-    """What `os.statvfs` tells."""
+    """Fields of the result of `os.statvfs`."""
 
     f_bavail: int
     f_frsize: int = 1
@@ -180,7 +178,7 @@ def test_a_reserve_is_held_if_as_much_again_is_free(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_without_a_reserve_a_little_has_to_be_free(
+def test_without_a_reserve_appends_need_a_minimum_of_free_space(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reserve = SpaceReserve(tmp_path, 0)
@@ -191,14 +189,14 @@ def test_without_a_reserve_a_little_has_to_be_free(
     assert not (tmp_path / FILE_NAME).exists()
 
 
-def test_a_reserve_that_finds_no_space_after_all_is_not_held(tmp_path: Path) -> None:
+def test_reserve_without_space_is_not_held(tmp_path: Path) -> None:
     reserve = SpaceReserve(tmp_path, RESERVE_BYTES)
     with refused("posix_fallocate"):
         assert not reserve.hold()
     assert not reserve.is_held
 
 
-def test_free_space_is_what_this_process_may_use(
+def test_free_space_counts_only_blocks_available_to_the_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "statvfs", lambda _path: Space(7, 4096))
@@ -215,7 +213,7 @@ def create(logs: Logs, number: int = 0) -> Log:
     return logs.create(TopicPartition("orders", number), SMALL, None, now_ms=NOW_MS)
 
 
-def test_a_full_log_dir_gives_its_reserve_and_takes_it_again(
+def test_full_log_dir_releases_its_reserve_and_restores_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     logs = open_logs(tmp_path)
@@ -240,7 +238,7 @@ def test_a_full_log_dir_gives_its_reserve_and_takes_it_again(
     logs.close()
 
 
-def test_new_partitions_go_where_space_is(tmp_path: Path) -> None:
+def test_new_partition_goes_to_a_log_dir_with_space(tmp_path: Path) -> None:
     logs = open_logs(tmp_path / "one", tmp_path / "two")
     full = create(logs)
     with refused("pwrite"), pytest.raises(LogDirFullError):
@@ -250,7 +248,7 @@ def test_new_partitions_go_where_space_is(tmp_path: Path) -> None:
     logs.close()
 
 
-def test_a_disk_that_is_full_at_the_start_is_served_for_reading(
+def test_log_dir_that_is_full_at_the_start_serves_reads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     logs = open_logs(tmp_path)
@@ -259,7 +257,7 @@ def test_a_disk_that_is_full_at_the_start_is_served_for_reading(
         directory.unlock()
     free(monkeypatch, 0)
     logs = open_logs(tmp_path)
-    # What was kept is there for the recovery.
+    # The reserve has been released for the recovery.
     assert not (tmp_path / FILE_NAME).exists()
     logs.check_space()
     log = logs.get(PARTITION)
@@ -271,7 +269,7 @@ def test_a_disk_that_is_full_at_the_start_is_served_for_reading(
     assert (tmp_path / ".kafka_cleanshutdown").exists()
 
 
-def test_a_log_dir_whose_loading_finds_no_space_does_not_stop_the_others(tmp_path: Path) -> None:
+def test_log_dir_without_space_for_loading_does_not_stop_others(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     logs = open_logs(one, two)
     for number in range(2):
@@ -294,7 +292,7 @@ def test_a_log_dir_whose_loading_finds_no_space_does_not_stop_the_others(tmp_pat
     assert not (one / ".kafka_cleanshutdown").exists()
 
 
-def test_what_is_deleted_goes_at_once_from_a_full_disk(tmp_path: Path) -> None:
+def test_deleted_files_are_removed_at_once_from_a_full_disk(tmp_path: Path) -> None:
     logs = open_logs(tmp_path)
     log, other = create(logs), create(logs, 1)
     fill(log, 60)
@@ -309,7 +307,7 @@ def test_what_is_deleted_goes_at_once_from_a_full_disk(tmp_path: Path) -> None:
     logs.close()
 
 
-def test_an_epoch_that_could_not_be_noted_down_is_noted_later(log: Log) -> None:
+def test_epoch_that_could_not_be_stored_is_stored_later(log: Log) -> None:
     append(log, epoch=1)
     with refused("fsync", lambda number: number == 0), pytest.raises(LogDirFullError):
         log.flush()

@@ -1,4 +1,4 @@
-"""When the history of leaderships is written down, and when it is synced."""
+"""The times at which the leadership history is written and synced."""
 
 import errno
 import os
@@ -41,7 +41,7 @@ def test_a_leaders_epoch_is_in_the_file_with_its_first_batch(
     log.leader_epochs.assign(LeaderEpoch(4), log.log_end_offset)
     fill(log, 3, epoch=4)
     assert stored(log) == ["2 0", "4 3"]
-    # A failover of thousands of partitions waits for no disk.
+    # A failover of thousands of partitions must not wait for a disk.
     assert names == []
     log.flush()
     assert "leader-epoch-checkpoint.tmp" in names
@@ -53,7 +53,7 @@ def test_a_followers_epochs_are_in_the_file_with_their_first_batches(log: Log) -
     assert stored(log) == ["1 0", "5 4"]
 
 
-def test_an_epoch_that_was_cut_is_written_down_again(log: Log) -> None:
+def test_truncated_epoch_is_stored_again(log: Log) -> None:
     fill(log, 3, epoch=1)
     fill(log, 3, epoch=2)
     log.truncate_to(log.segments[0].base_offset)
@@ -63,9 +63,7 @@ def test_an_epoch_that_was_cut_is_written_down_again(log: Log) -> None:
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENOSPC])
-def test_no_append_is_refused_because_its_epoch_cannot_be_written_down(
-    log: Log, number: int
-) -> None:
+def test_append_succeeds_even_if_its_epoch_cannot_be_stored(log: Log, number: int) -> None:
     def refuse(*_: object) -> None:
         raise OSError(number, os.strerror(number))
 

@@ -79,14 +79,14 @@ def test_size_leaves_an_exact_number_of_segments(directory: Path) -> None:
     assert offsets_in(read_all(log)) == list(range(log.log_start_offset, 100))
 
 
-def test_a_record_from_the_future_holds_what_follows(directory: Path) -> None:
+def test_record_from_the_future_protects_later_segments(directory: Path) -> None:
     log = with_retention(directory, retention_ms=1_000)
     append(log, [NOW_MS + 10 * 365 * 86_400_000])
     fill(log, 60)
     assert expire(log, later_ms=86_400_000) == 0
 
 
-def test_records_without_a_time_count_from_when_they_were_written(directory: Path) -> None:
+def test_records_without_a_timestamp_age_from_their_write(directory: Path) -> None:
     log = with_retention(directory, retention_ms=1_000)
     append(log, [-1])
     path = log.segments[0].file.path
@@ -95,7 +95,7 @@ def test_records_without_a_time_count_from_when_they_were_written(directory: Pat
     assert expire(log, later_ms=1_001) == 1
 
 
-def test_a_run_in_steps_ends_where_one_run_does(tmp_path: Path) -> None:
+def test_retention_in_steps_matches_a_single_run(tmp_path: Path) -> None:
     whole = with_retention(tmp_path / "orders-0", retention_bytes=3_000)
     steps = with_retention(tmp_path / "orders-1", retention_bytes=3_000)
     for log in (whole, steps):
@@ -109,7 +109,7 @@ def test_a_run_in_steps_ends_where_one_run_does(tmp_path: Path) -> None:
     assert bases(steps) == bases(whole)
 
 
-def test_a_reader_in_the_middle_of_a_deleted_segment_finishes(directory: Path) -> None:
+def test_reader_of_a_deleted_segment_can_finish(directory: Path) -> None:
     log = with_retention(directory, retention_ms=1_000, file_delete_delay_ms=0)
     fill(log, 5)
     region = log.read(Offset(0), 10_000, end_offset=Offset(5), min_one_batch=True)
@@ -119,7 +119,7 @@ def test_a_reader_in_the_middle_of_a_deleted_segment_finishes(directory: Path) -
     assert offsets_in(region.read()) == list(range(5))
 
 
-def test_files_wait_for_their_delay_and_no_start_takes_them_for_a_segment(directory: Path) -> None:
+def test_deleted_files_wait_for_their_delay_and_a_start_ignores_them(directory: Path) -> None:
     log = with_retention(directory, retention_ms=1_000, file_delete_delay_ms=60_000)
     fill(log, 5)
     expire(log, later_ms=5_000)
@@ -134,7 +134,7 @@ def test_files_wait_for_their_delay_and_no_start_takes_them_for_a_segment(direct
     assert not list(directory.glob("*.deleted"))
 
 
-def test_what_is_not_committed_stays(directory: Path) -> None:
+def test_uncommitted_segments_are_kept(directory: Path) -> None:
     log = with_retention(directory, retention_ms=1_000)
     fill(log, 60)
     second = log.segments[1].base_offset
@@ -142,7 +142,7 @@ def test_what_is_not_committed_stays(directory: Path) -> None:
     assert log.log_start_offset == second
 
 
-def test_leader_epochs_begin_where_the_log_does(directory: Path) -> None:
+def test_leader_epochs_begin_at_the_log_start(directory: Path) -> None:
     log = open_log(directory, SMALL)
     for epoch in range(4):
         fill(log, 30, epoch=epoch)

@@ -1,7 +1,7 @@
-"""Each system call of each operation fails once: nothing is lost, nothing returns, all goes on.
+"""Each system call of each operation fails once: no record is lost, none returns, all logs work.
 
-A log lies in one log dir with a neighbour, another neighbour in another log dir. After the fault
-the operation is tried again, or the broker is killed, or stopped in order; then it starts again.
+A log shares a log dir with one neighbour, and another neighbour is in another log dir. After the
+fault the operation is retried, or the broker is killed or shut down cleanly; then it restarts.
 """
 
 from __future__ import annotations
@@ -94,14 +94,14 @@ class World:
 
 
 def prepared(root: Path) -> None:
-    """Leave on disk what a broker has that was stopped."""
+    """Create the log dirs of a stopped broker."""
     world = World(root)
     world.fill()
     world.logs.write_high_watermarks({A: Offset(50), SAME_DIR: Offset(5), OTHER_DIR: Offset(5)})
     world.logs.close()
 
 
-# The records that an operation may leave in the log: as before, grown, or cut at one end.
+# The records that an operation may leave in the log: unchanged, grown, or cut at one end.
 
 Relation = Callable[[bytes, bytes, bool], bool]
 
@@ -148,13 +148,13 @@ def gone(old: bytes, found: bytes, is_done: bool) -> bool:
 
 @dataclass(frozen=True)
 class Operation:
-    """Something that a broker does, and what may be left of the log's records then."""
+    """An operation of a broker, and the records that it may leave in the log."""
 
     act: Callable[[World], object]
     relation: Relation = same
     ends_log: bool = False
     starts: bool = False
-    """Whether log dirs are loaded, where everything that fails makes one go offline."""
+    """Whether it loads log dirs; any failure of that takes a log dir offline."""
 
 
 def follow(world: World) -> None:
@@ -164,7 +164,7 @@ def follow(world: World) -> None:
 
 
 def follow_aborts(world: World) -> None:
-    """Transactions that are given up, in several segments."""
+    """Append aborted transactions, in several segments."""
     data = bytearray()
     end = int(world.log.log_end_offset)
     for number in range(10):
@@ -198,7 +198,7 @@ def cut(offset: int) -> Callable[[World], object]:
 
 
 def swap(world: World) -> None:
-    """As the cleaner does, with a segment that holds what the old ones did."""
+    """Swap segments as the cleaner does; the new one holds the same batches."""
     log = world.log
     old = log.segments[:-1]
     if len(old) < 2:
@@ -215,7 +215,7 @@ def swap(world: World) -> None:
 
 
 def move(world: World) -> None:
-    """As the mover does: give the copy up when it fails."""
+    """Move the log as the mover does, and drop the copy on a failure."""
     logs = world.logs
     home = logs.directory_of(A)
     target = next(each for each in logs.directories if each.path == world.two)
@@ -299,13 +299,13 @@ OPERATIONS = {
 class Then(Enum):
     """The checks after the fault."""
 
-    RETRY = "the operation is tried again"
+    RETRY = "the operation is retried"
     KILL = "the broker is killed"
-    STOP = "the broker is stopped in order"
+    STOP = "the broker is shut down cleanly"
 
 
 def attempt(operation: Operation, world: World) -> bool:
-    """Whether the operation came to its end."""
+    """Run the operation; return whether it completed."""
     try:
         operation.act(world)
     except (StorageError, OSError):
@@ -314,7 +314,7 @@ def attempt(operation: Operation, world: World) -> bool:
 
 
 def check_neighbours(world: World) -> None:
-    """Both are as they were, and written to; the one on the broken disk excepted."""
+    """Check that both neighbours are unchanged and writable, except one on the broken disk."""
     for partition, home in ((OTHER_DIR, world.two), (SAME_DIR, world.one)):
         if home in world.logs.offline_paths:
             continue
@@ -345,7 +345,7 @@ def check(world: World, operation: Operation, old: bytes, is_done: bool) -> None
 
 
 def aborts_of(content: bytes) -> set[tuple[int, int, int]]:
-    """The transactions that markers in the batches give up: producer, first and last offset."""
+    """Return the transactions that markers abort: producer, first and last offset."""
     begun: dict[int, int] = {}
     found = set()
     for batch in split(content):
@@ -359,7 +359,7 @@ def aborts_of(content: bytes) -> set[tuple[int, int, int]]:
 
 
 def aborted_in(log: Log) -> set[tuple[int, int, int]]:
-    """All records of the log, as a reader gets them."""
+    """Return the aborted transactions of the log, as a reader gets them."""
     found = set()
     offset, end = log.log_start_offset, log.log_end_offset
     while offset < end:
@@ -371,24 +371,24 @@ def aborted_in(log: Log) -> set[tuple[int, int, int]]:
 
 
 def check_epochs(log: Log, content: bytes) -> None:
-    """The history of leaderships is that of the batches."""
+    """Check that the leadership history matches the batches."""
     starts: dict[int, int] = {}
     for batch in split(content):
         starts.setdefault(batch.epoch, batch.base_offset)
     ends = [*list(starts.values())[1:], log.log_end_offset]
-    told = [log.end_offset_for(epoch) for epoch in starts]
-    assert told == list(zip(starts, ends, strict=True)), log.leader_epochs.entries
+    found_ends = [log.end_offset_for(epoch) for epoch in starts]
+    assert found_ends == list(zip(starts, ends, strict=True)), log.leader_epochs.entries
 
 
 def run(
     template: Path, root: Path, operation: Operation, fault: Fault, at: int | None, then: Then
 ) -> Injection:
-    """Let the operation meet the fault, and check what comes of it."""
+    """Run the operation with the fault, and check the outcome."""
     shutil.rmtree(root, ignore_errors=True)
     shutil.copytree(template, root)
     world = World(root)
     old = read_all(world.log)
-    # Where the log lies, and at the second half of a move where it goes.
+    # The log dir of the log, or its target in the second half of a move.
     with injected(fault, at, root) as injection:
         is_done = attempt(operation, world)
     if at is None:
@@ -440,7 +440,7 @@ def points(
 
 @pytest.fixture(scope="module")
 def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A directory without a disk below it, where there is one."""
+    """Return a directory in memory, if there is one."""
     if not MEMORY.is_dir():
         yield tmp_path_factory.mktemp("memory")
         return
@@ -460,7 +460,7 @@ def root(memory: Path) -> Path:
 
 
 class InTurn:
-    """Does one thing after the other, in place of an executor, so that calls have an order."""
+    """A sequential replacement for an executor, so that calls have an order."""
 
     def __init__(self, *_: object) -> None:
         pass
@@ -477,7 +477,7 @@ class InTurn:
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Sync nothing: nothing here depends on what is on disk, and waiting for it takes long."""
+    """Disable syncs: no test here depends on durability, and syncs are slow."""
     for name in SYNCING:
         monkeypatch.setattr(os, name, lambda _descriptor: None)
     for module in (opening, log_directory):
@@ -500,7 +500,7 @@ def test_every_call_of_an_operation_may_fail(
 @pytest.mark.soak
 @pytest.mark.parametrize("fault", Fault, ids=lambda fault: fault.name.lower())
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_every_call_of_an_operation_may_fail_whatever_follows(
+def test_every_call_of_an_operation_may_fail_followed_by_kill_or_stop(
     template: Path, root: Path, name: str, fault: Fault
 ) -> None:
     calls = Counter(points(template, root, OPERATIONS[name], fault, is_full=True))

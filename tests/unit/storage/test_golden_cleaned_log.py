@@ -1,4 +1,4 @@
-"""Logs that Kafka 3.9.1's own cleaner has cleaned: ours leaves the same bytes, and reads them.
+"""Logs cleaned by Kafka 3.9.1: our cleaner produces the same bytes, and our checks accept them.
 
 Made by `python -m tests.interop.storage.golden_cleaned_log`.
 """
@@ -19,7 +19,7 @@ GOLDEN = Path(__file__).with_name("golden_cleaned_log.json")
 
 @dataclass
 class Round:
-    """A log before and after a round of Kafka's, and what that was told."""
+    """A log before and after a round of Kafka's cleaner, and the settings of the round."""
 
     now_ms: int
     dirty_from: int
@@ -43,7 +43,7 @@ def logs_in(files: dict[str, str]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("number", range(len(ROUNDS)))
-def test_our_cleaner_leaves_what_kafkas_leaves(tmp_path: Path, number: int) -> None:
+def test_our_cleaner_writes_the_same_bytes_as_kafkas(tmp_path: Path, number: int) -> None:
     golden = ROUNDS[number]
     log = open_log(write(golden.before, tmp_path / "orders-0"), COMPACTED, was_clean=False)
     assert clean(log, dirty_from=golden.dirty_from, now_ms=golden.now_ms) == golden.end_offset
@@ -57,7 +57,7 @@ def test_our_cleaner_leaves_what_kafkas_leaves(tmp_path: Path, number: int) -> N
 
 
 @pytest.mark.parametrize("number", range(len(ROUNDS)))
-def test_what_kafka_has_cleaned_is_read_and_found_sound(tmp_path: Path, number: int) -> None:
+def test_log_cleaned_by_kafka_passes_our_checks(tmp_path: Path, number: int) -> None:
     golden = ROUNDS[number]
     directory = write(golden.after, tmp_path / "orders-0")
     (result,) = verify_directory(tmp_path, with_records=True)
@@ -68,7 +68,7 @@ def test_what_kafka_has_cleaned_is_read_and_found_sound(tmp_path: Path, number: 
     assert len(keys) == len(set(keys)) > 5
 
 
-def test_the_rounds_meet_what_cleaning_has_to_tell_apart() -> None:
+def test_golden_rounds_cover_all_kinds_of_records() -> None:
     assert len(ROUNDS) == 6
     names = {Path(name).suffix for golden in ROUNDS for name in golden.before}
     assert names == {".log", ".index", ".timeindex", ".txnindex"}

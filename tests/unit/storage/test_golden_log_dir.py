@@ -1,4 +1,4 @@
-"""A log dir that a Kafka 3.9.1 broker left: ours opens it, and leaves it as Kafka would.
+"""A log dir of a Kafka 3.9.1 broker: our broker opens it, and leaves it as Kafka would.
 
 Made by `python -m tests.interop.storage.golden_log_dir`.
 """
@@ -21,7 +21,7 @@ from tests.unit.storage.logs import NOW_MS, append, offsets_in, read, read_all, 
 GOLDEN = json.loads(Path(__file__).with_name("golden_log_dir.json").read_text(encoding="utf-8"))
 CONFIGS = {"orders": LogConfig(segment_bytes=4_000, index_interval_bytes=500)}
 SEGMENT_SUFFIXES = (".log", ".index", ".timeindex", ".txnindex")
-# Where the logs start and end; DeleteRecords cut the first one.
+# Start and end offsets of the logs; DeleteRecords has moved the start of the first one.
 BOUNDS = {TopicPartition("orders", 0): (7, 84), TopicPartition("orders", 1): (0, 80)}
 
 
@@ -63,7 +63,7 @@ def segment_files(directory: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("was_clean", [True, False])
-def test_our_broker_opens_what_kafkas_left(directory: Path, was_clean: bool) -> None:
+def test_our_broker_opens_a_log_dir_of_kafka(directory: Path, was_clean: bool) -> None:
     if not was_clean:
         (directory / ".kafka_cleanshutdown").unlink()
     before = segment_files(directory)
@@ -105,7 +105,7 @@ def test_the_offline_check_finds_nothing_wrong(directory: Path) -> None:
     assert [finding for result in results for finding in result.findings] == []
 
 
-def test_what_we_append_follows_what_kafka_wrote(directory: Path) -> None:
+def test_our_appends_continue_the_log_of_kafka(directory: Path) -> None:
     logs = open_logs(directory)
     partition, (_, end) = next(iter(BOUNDS.items()))
     log = log_of(logs, partition)

@@ -1,4 +1,4 @@
-"""Which segments become one."""
+"""The choice of segments to merge."""
 
 from kafkawire.ids import Offset
 from storage.compaction.grouping import MAX_GROUP_SEGMENTS, MeasuredSegment, group_segments
@@ -23,7 +23,7 @@ def bases(
 THREE = [measured(0, 10), measured(10, 20), measured(20, 30)]
 
 
-def test_as_many_as_one_segment_can_hold() -> None:
+def test_group_has_as_many_segments_as_one_can_hold() -> None:
     assert bases(*THREE) == [[0, 10], [20]]
     assert bases(*THREE, segment_bytes=30) == [[0, 10, 20]]
     assert bases() == []
@@ -44,10 +44,10 @@ def test_the_last_offset_must_not_be_too_far_from_the_first() -> None:
     assert bases(measured(0, 10), measured(10, FAR + 2)) == [[0], [10]]
 
 
-def test_an_empty_segment_spans_nothing() -> None:
+def test_empty_segment_has_no_offset_range() -> None:
     assert bases(measured(0, 10), measured(10, FAR + 2, size=0)) == [[0, 10]]
 
 
-def test_a_group_does_not_take_too_long_to_rename() -> None:
+def test_group_has_a_maximum_number_of_segments() -> None:
     many = [measured(base, base + 1, size=0, index=0, time=0) for base in range(40)]
     assert [len(group) for group in bases(*many)] == [MAX_GROUP_SEGMENTS, 40 - MAX_GROUP_SEGMENTS]

@@ -1,4 +1,4 @@
-"""Index files: entries in memory and on disk, full, cut, reopened."""
+"""Index files: entries in memory and on disk; full, truncated and reopened files."""
 
 import struct
 from pathlib import Path
@@ -62,7 +62,7 @@ def test_the_end_of_a_region_is_found_from_its_start_on(
             assert found == (entry(BASE + last, last * 100) if last > start else None)
 
 
-def test_the_end_of_a_region_is_found_whatever_was_looked_up_before(
+def test_end_of_a_region_is_found_after_any_lookup(
     offsets: OffsetIndex,
 ) -> None:
     for number in range(1, 60):
@@ -108,7 +108,7 @@ def test_truncation_drops_entries_from_the_offset_on(
     assert offsets.last_entry() == entry(BASE + 60, 600)
 
 
-def test_the_file_follows_in_steps_and_at_the_latest_with_a_sync(offsets: OffsetIndex) -> None:
+def test_index_file_is_written_in_steps_and_at_every_sync(offsets: OffsetIndex) -> None:
     written = []
     for number in range(1, PENDING_ENTRIES + 7):
         offsets.append(Offset(BASE + number), number)
@@ -128,11 +128,11 @@ def test_an_index_is_full_when_no_entry_fits(offsets: OffsetIndex, times: TimeIn
     for number in range(4):
         assert not times.is_full
         times.maybe_append(number, Offset(BASE + number))
-    # One slot is kept for the entry of closing.
+    # One slot is reserved for the closing entry.
     assert times.is_full
 
 
-def test_only_a_later_time_makes_an_entry(times: TimeIndex) -> None:
+def test_only_a_larger_timestamp_adds_an_entry(times: TimeIndex) -> None:
     for timestamp_ms, offset in ((-1, 0), (100, 1), (100, 2), (50, 3), (200, 4)):
         times.maybe_append(timestamp_ms, Offset(BASE + offset))
     assert times.file.read_all() == [(100, 1), (200, 4)]
@@ -142,7 +142,7 @@ def test_only_a_later_time_makes_an_entry(times: TimeIndex) -> None:
     assert times.lookup(10**15) == TimeIndexEntry(200, Offset(BASE + 4))
 
 
-def test_entries_about_later_batches_are_dropped_and_can_come_again(times: TimeIndex) -> None:
+def test_truncated_time_entries_can_be_added_again(times: TimeIndex) -> None:
     times.maybe_append(100, Offset(BASE + 1))
     times.maybe_append(200, Offset(BASE + 4))
     times.truncate_after(Offset(BASE + 3))
@@ -183,7 +183,7 @@ def test_a_lowered_limit_cuts_no_entry(offsets: OffsetIndex, tmp_path: Path) -> 
     assert again.file.path.stat().st_size == 40
 
 
-def test_bytes_that_are_no_whole_entry_are_reported(tmp_path: Path) -> None:
+def test_incomplete_entry_of_an_index_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "1.timeindex"
     path.write_bytes(bytes(12 * 3 + 5))
     file = IndexFile(path, "qi", 100)
@@ -195,7 +195,7 @@ def test_bytes_that_are_no_whole_entry_are_reported(tmp_path: Path) -> None:
     assert file.keys[-1] == 0
 
 
-def test_syncing_a_released_index_that_was_deleted_since_is_no_failure(tmp_path: Path) -> None:
+def test_sync_of_a_deleted_index_succeeds(tmp_path: Path) -> None:
     file = IndexFile(tmp_path / "0.index", "ii", 800)
     file.create()
     file.append(1, 2)

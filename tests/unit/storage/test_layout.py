@@ -1,4 +1,4 @@
-"""Names of files and directories, there and back."""
+"""Names of files and directories, formatted and parsed."""
 
 from pathlib import Path
 
@@ -42,20 +42,20 @@ def test_no_partition_lies_outside_its_log_dir() -> None:
         ("00000000000000000000.log.swap.deleted", None),
     ],
 )
-def test_segment_files_are_taken_apart(name: str, expected: tuple[int, str, str] | None) -> None:
+def test_segment_file_names_are_parsed(name: str, expected: tuple[int, str, str] | None) -> None:
     assert parse_segment_file(name) == expected
 
 
 @pytest.mark.parametrize("topic", TOPICS)
 @pytest.mark.parametrize("partition", [0, 7, 2**31 - 1])
-def test_directories_of_partitions_are_taken_apart(topic: str, partition: int) -> None:
+def test_partition_directory_names_are_parsed(topic: str, partition: int) -> None:
     key = TopicPartition(topic, partition)
     assert parse_partition_directory(partition_directory(key)) == (key, DirectoryState.LIVE)
 
 
 @pytest.mark.parametrize("topic", TOPICS)
 @pytest.mark.parametrize("state", [DirectoryState.DELETED, DirectoryState.STRAY])
-def test_directories_that_were_set_aside_are_taken_apart(topic: str, state: DirectoryState) -> None:
+def test_set_aside_directory_names_are_parsed(topic: str, state: DirectoryState) -> None:
     key = TopicPartition(topic, 12)
     name = set_aside_directory(key, state)
     parsed = parse_partition_directory(name)
@@ -70,7 +70,7 @@ def test_directories_that_were_set_aside_are_taken_apart(topic: str, state: Dire
 @pytest.mark.parametrize(
     "name", ["orders", "orders-", "-0", "orders-x", "lost+found", "orders-2147483648", "a b-0"]
 )
-def test_other_directories_are_no_partitions(name: str) -> None:
+def test_other_directory_names_are_not_partitions(name: str) -> None:
     assert parse_partition_directory(name) is None
 
 

@@ -1,4 +1,4 @@
-"""The history of leaderships, by Kafka's rules (KIP-101, KIP-279)."""
+"""The leadership history, by Kafka's rules (KIP-101, KIP-279)."""
 
 import pytest
 
@@ -21,11 +21,11 @@ HISTORY = [(0, 0), (2, 10), (5, 20)]
     ("epoch", "start", "expected"),
     [
         pytest.param(6, 30, [*HISTORY, (6, 30)], id="a new leadership"),
-        pytest.param(5, 25, HISTORY, id="the same one goes on"),
+        pytest.param(5, 25, HISTORY, id="the same one continues"),
         pytest.param(5, 20, HISTORY, id="known already"),
         pytest.param(5, 15, [(0, 0), (2, 10), (5, 15)], id="the same one began earlier"),
         pytest.param(6, 20, [(0, 0), (2, 10), (6, 20)], id="the last one wrote nothing"),
-        pytest.param(6, 5, [(0, 0), (6, 5)], id="later ones wrote nothing that is left"),
+        pytest.param(6, 5, [(0, 0), (6, 5)], id="later ones have no remaining records"),
         pytest.param(1, 30, [(0, 0), (1, 30)], id="an older leadership after all"),
         pytest.param(0, 0, [(0, 0)], id="the first one again"),
     ],
@@ -65,7 +65,7 @@ def test_an_epoch_below_all_known_ones_ends_where_the_history_begins() -> None:
     assert epochs((3, 7), (5, 20)).end_offset_for(1, Offset(33)) == (1, 7)
 
 
-def test_an_empty_history_knows_nothing() -> None:
+def test_empty_history_has_no_epochs() -> None:
     assert LeaderEpochs().end_offset_for(0, Offset(5)) == (-1, -1)
     assert LeaderEpochs().end_offset_for(-1, Offset(5)) == (-1, -1)
     assert LeaderEpochs().latest == -1
@@ -80,7 +80,7 @@ def test_the_epoch_of_an_offset_is_known(offset: int, epoch: int) -> None:
     ("end", "expected"),
     [(99, HISTORY), (21, HISTORY), (20, HISTORY[:2]), (10, HISTORY[:1]), (0, [])],
 )
-def test_truncation_from_the_end_drops_what_begins_there(
+def test_truncation_from_the_end_drops_epochs_that_begin_there(
     end: int, expected: list[tuple[int, int]]
 ) -> None:
     history = epochs(*HISTORY)

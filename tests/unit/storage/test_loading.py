@@ -1,4 +1,4 @@
-"""What a start makes of the files that it finds."""
+"""The treatment of existing files at startup."""
 
 import os
 import shutil
@@ -41,7 +41,7 @@ def directory(tmp_path: Path) -> Path:
 
 
 def written(directory: Path, batch_count: int = 60) -> Log:
-    """A log of three segments, whose times rise."""
+    """Return a log of three segments with increasing timestamps."""
     log = open_log(directory)
     for number in range(batch_count):
         append(log, [NOW_MS + number, NOW_MS + number - 3], epoch=number // 25)
@@ -49,7 +49,7 @@ def written(directory: Path, batch_count: int = 60) -> Log:
 
 
 def closed(directory: Path) -> dict[str, bytes]:
-    """A log of three segments that was closed in order; all its files."""
+    """Return all files of a cleanly closed log of three segments."""
     written(directory).close()
     return contents(directory)
 
@@ -62,7 +62,7 @@ def epoch_entries(log: Log) -> list[tuple[int, int]]:
     return [(int(entry.epoch), int(entry.start_offset)) for entry in log.leader_epochs.entries]
 
 
-def test_an_orderly_stop_leaves_what_the_log_asks_for(directory: Path) -> None:
+def test_clean_shutdown_leaves_indexes_that_match_the_log(directory: Path) -> None:
     closed(directory)
     check_files(directory)
 
@@ -79,7 +79,7 @@ def test_a_log_is_the_same_after_a_restart(directory: Path, was_clean: bool) -> 
     assert log.recovery_point == (120 if was_clean else 0)
 
 
-def test_appends_go_on_after_a_restart_as_if_there_had_been_none(tmp_path: Path) -> None:
+def test_appends_after_a_restart_match_a_log_without_one(tmp_path: Path) -> None:
     restarted, steady = tmp_path / "restarted", tmp_path / "steady"
     log = open_log(restarted)
     for number in range(60):
@@ -114,7 +114,7 @@ def test_a_clean_start_reads_only_the_end_of_the_last_segment(
     log = open_log(directory, LogConfig(segment_bytes=400_000))
     assert log.log_end_offset == 30
     assert 0 < read_bytes < 20_000
-    # The first segment's first batch, and its last one, by which opening it is checked.
+    # The first segment's first batch, and its last one, which opening the segment checks.
     log.read(Offset(0), 10, end_offset=Offset(30), min_one_batch=True)
     assert read_bytes < 40_000
 
@@ -143,7 +143,7 @@ DAMAGES: list[tuple[str, Damage]] = [
 @pytest.mark.parametrize("was_clean", [True, False], ids=["clean", "after a crash"])
 @pytest.mark.parametrize("damage", [pytest.param(each, id=name) for name, each in DAMAGES])
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
-def test_damaged_indexes_are_made_again_to_the_same_bytes(
+def test_damaged_indexes_are_rebuilt_to_the_same_bytes(
     directory: Path, suffix: str, damage: Damage, was_clean: bool
 ) -> None:
     expected = closed(directory)
@@ -160,7 +160,7 @@ def test_damaged_indexes_are_made_again_to_the_same_bytes(
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
-def test_a_flipped_bit_anywhere_in_an_index_changes_no_answer(tmp_path: Path, suffix: str) -> None:
+def test_flipped_bit_in_an_index_changes_no_result(tmp_path: Path, suffix: str) -> None:
     expected = closed(tmp_path / "origin")
     name = f"{0:020d}{suffix}"
     for position in range(len(expected[name])):
@@ -176,7 +176,7 @@ def test_a_flipped_bit_anywhere_in_an_index_changes_no_answer(tmp_path: Path, su
             found = log.offset_for_timestamp(NOW_MS + number, Offset(120))
             assert found is not None
             assert found.offset == 2 * number
-        # After a crash a sample finds it, which is all of so small an index.
+        # After a crash the sample, which covers all of such a small index, detects it.
         log = open_log(directory, was_clean=False, recovery_point=120)
         log.close()
         assert contents(directory) == expected
@@ -208,8 +208,8 @@ def test_a_damaged_index_is_reported(directory: Path) -> None:
     assert events(captured, "index.rebuilt")
 
 
-def test_an_index_of_a_kafka_follower_is_understood(directory: Path) -> None:
-    """Up to 3.9 it makes one entry per fetch: last offset of the last batch, first position."""
+def test_index_of_a_kafka_follower_is_used(directory: Path) -> None:
+    """Kafka up to 3.9 writes one entry per fetch: last offset of the last batch, first position."""
     log = open_log(directory, LogConfig(index_interval_bytes=0))
     fill(log, 20)
     log.roll(NOW_MS)
@@ -223,7 +223,7 @@ def test_an_index_of_a_kafka_follower_is_understood(directory: Path) -> None:
         assert offsets_in(read(log, offset))[0] == offset
 
 
-def test_a_torn_tail_is_cut_also_where_the_stop_seemed_orderly(directory: Path) -> None:
+def test_torn_tail_is_cut_even_after_a_clean_shutdown(directory: Path) -> None:
     expected = closed(directory)
     last = max(directory.glob("*.log"))
     with last.open("ab") as file:
@@ -261,7 +261,7 @@ def test_recovery_begins_at_the_recovery_point(directory: Path) -> None:
     data = bytearray(first.read_bytes())
     data[100] ^= 1
     first.write_bytes(data)
-    # Below the recovery point nothing is checked, so nothing is cut there.
+    # Nothing is checked below the recovery point, so nothing is cut there.
     log = open_log(directory, was_clean=False, recovery_point=bases[1] + 1)
     assert log.log_end_offset == 120
     assert log.recovery_point == bases[1] + 1
@@ -287,7 +287,7 @@ def test_the_segment_that_ends_at_the_recovery_point_is_recovered(directory: Pat
 
 
 def test_offsets_that_reach_into_the_next_segment_are_cut(directory: Path) -> None:
-    """The base offset is not covered by the checksum; a flipped bit there is found by order."""
+    """The checksum does not cover the base offset, but the order of offsets reveals the damage."""
     log = written(directory)
     bases = [segment.base_offset for segment in log.segments]
     log.close()
@@ -313,9 +313,7 @@ def test_offsets_too_far_from_their_segment_are_cut(directory: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [None, "", "garbage", "0\n7\n0 0\n", "0\n1\n-1 3\n"])
-def test_lost_epochs_are_told_by_the_batches_epoch_0_included(
-    directory: Path, content: str | None
-) -> None:
+def test_lost_epochs_are_rebuilt_from_the_batches(directory: Path, content: str | None) -> None:
     log = written(directory)
     epochs = epoch_entries(log)
     log.close()
@@ -332,7 +330,7 @@ def test_lost_epochs_are_told_by_the_batches_epoch_0_included(
 
 
 @pytest.mark.parametrize("damaged_batch", [0, 4])
-def test_lost_epochs_are_told_as_far_as_the_log_can_be_read(
+def test_lost_epochs_are_rebuilt_from_the_readable_batches(
     directory: Path, damaged_batch: int
 ) -> None:
     written(directory).close()
@@ -365,12 +363,12 @@ def test_epochs_beyond_the_recovered_end_are_dropped(directory: Path) -> None:
     assert epoch_entries(log) == [(0, 0), (1, 50)]
 
 
-def test_a_leadership_that_a_start_has_dropped_does_not_return_after_a_crash(
+def test_epoch_dropped_by_a_start_does_not_return_after_a_crash(
     directory: Path,
 ) -> None:
     log = open_log(directory)
     log.append_as_follower(memoryview(replicated(0, 10, epoch=6)), NOW_MS)
-    # Led, and nothing written.
+    # This leadership has written nothing.
     log.leader_epochs.assign(LeaderEpoch(7), log.log_end_offset)
     log.close()
     log = open_log(directory)
@@ -381,14 +379,14 @@ def test_a_leadership_that_a_start_has_dropped_does_not_return_after_a_crash(
     assert epoch_entries(log) == [(6, 0), (8, 15)]
 
 
-def test_a_leadership_that_a_new_beginning_has_dropped_does_not_return_after_a_crash(
+def test_epoch_dropped_by_a_restarted_log_does_not_return_after_a_crash(
     directory: Path,
 ) -> None:
     log = open_log(directory)
     log.truncate_fully_and_start_at(Offset(12))
     log.leader_epochs.assign(LeaderEpoch(7), Offset(12))
     log.flush()
-    # The batch begins below: what is there of it counts.
+    # The batch begins below the log start offset; its remaining records count.
     log.append_as_follower(memoryview(replicated(10, 5, epoch=6)), NOW_MS)
     log = open_log(directory, was_clean=False)
     assert epoch_entries(log) == [(6, 10)]
@@ -401,7 +399,7 @@ def test_epochs_follow_the_log_start(directory: Path) -> None:
     assert epoch_entries(log) == [(1, 60), (2, 100)]
 
 
-def test_a_log_that_ends_below_its_start_begins_anew(directory: Path) -> None:
+def test_log_that_ends_below_its_start_is_restarted(directory: Path) -> None:
     closed(directory)
     log = open_log(directory, log_start_offset=500)
     assert (log.log_start_offset, log.log_end_offset) == (500, 500)
@@ -410,13 +408,13 @@ def test_a_log_that_ends_below_its_start_begins_anew(directory: Path) -> None:
     assert offsets_in(read_all(log)) == [500]
 
 
-def test_a_snapshot_of_a_log_that_begins_anew_is_not_asked_for(directory: Path) -> None:
+def test_restarted_log_ignores_old_producer_snapshots(directory: Path) -> None:
     log = open_log(directory)
     append(log, [NOW_MS] * 9)
     log.truncate_to(Offset(4))
     log.close()
-    # What an orderly stop leaves at the end has the name of the segment that is made now.
-    (directory / "00000000000000000004.snapshot").write_bytes(b"of no use")
+    # The snapshot of a clean shutdown at the log end has the name of the new segment.
+    (directory / "00000000000000000004.snapshot").write_bytes(b"useless")
     log = open_log(directory, log_start_offset=4)
     assert (log.log_start_offset, log.log_end_offset) == (4, 4)
     assert not list(directory.glob("*.snapshot"))
@@ -433,7 +431,7 @@ def test_a_damaged_segment_without_index_is_served_up_to_the_damage(directory: P
     with capture_logs() as captured:
         log = open_log(directory)
         assert offsets_in(read(log, 0, max_bytes=batches[4].position)) == list(range(8))
-    # Once where the indexes are made again, and once where producers are looked for.
+    # Once by the rebuild of the indexes, and once by the search for producers.
     assert {event["path"] for event in events(captured, "log.damaged")} == {str(first)}
     with pytest.raises(CorruptLogError):
         read(log, 8)
@@ -442,7 +440,7 @@ def test_a_damaged_segment_without_index_is_served_up_to_the_damage(directory: P
 
 
 @pytest.mark.parametrize("was_clean", [True, False])
-def test_what_lies_behind_damage_in_a_closed_segment_is_served(
+def test_batches_behind_damage_in_a_closed_segment_are_served(
     directory: Path, was_clean: bool
 ) -> None:
     closed(directory)
@@ -460,7 +458,7 @@ def test_what_lies_behind_damage_in_a_closed_segment_is_served(
     assert offsets_in(read(log, last.base_offset)) == [last.base_offset, last.last_offset]
 
 
-def test_what_a_crash_left_half_done_is_tidied(directory: Path) -> None:
+def test_start_cleans_up_leftovers_of_a_crash(directory: Path) -> None:
     expected = closed(directory)
     bases = sorted(int(path.stem) for path in directory.glob("*.log"))
     (directory / f"{bases[0]:020d}.log.deleted").write_bytes(b"old")
@@ -474,7 +472,7 @@ def test_what_a_crash_left_half_done_is_tidied(directory: Path) -> None:
     assert contents(directory) == expected
 
 
-def test_files_that_are_not_ours_stay(directory: Path) -> None:
+def test_unknown_files_are_kept(directory: Path) -> None:
     closed(directory)
     names = [f"{0:020d}.checkpoint", f"{0:020d}.other.deleted", "notes.txt", "00.log"]
     for name in names:
@@ -483,7 +481,7 @@ def test_files_that_are_not_ours_stay(directory: Path) -> None:
     assert all((directory / name).read_bytes() == b"theirs" for name in names)
 
 
-def test_a_swap_that_was_complete_is_finished(directory: Path) -> None:
+def test_start_finishes_a_complete_swap(directory: Path) -> None:
     """The cleaner had merged the first two segments and crashed before the last renames."""
     log = written(directory)
     bases = [segment.base_offset for segment in log.segments]
@@ -502,7 +500,7 @@ def test_a_swap_that_was_complete_is_finished(directory: Path) -> None:
     check_files(directory)
 
 
-def test_an_index_of_a_swap_is_renamed_alone_where_its_log_was_already(directory: Path) -> None:
+def test_swap_index_is_renamed_even_if_its_log_was_renamed_before(directory: Path) -> None:
     expected = closed(directory)
     path = directory / f"{0:020d}.index"
     path.rename(path.with_name(path.name + ".swap"))
@@ -510,11 +508,11 @@ def test_an_index_of_a_swap_is_renamed_alone_where_its_log_was_already(directory
     assert contents(directory) == expected
 
 
-def test_a_recovered_log_has_the_files_of_an_orderly_stop(directory: Path) -> None:
+def test_recovered_log_has_the_files_of_a_clean_shutdown(directory: Path) -> None:
     log = written(directory)
     log.flush()
     expected = read_all(log)
-    # The process died: nobody closed anything.
+    # The process died without closing anything.
     crashed = directory.with_name("crashed-0")
     shutil.copytree(directory, crashed)
     recovered = open_log(crashed, was_clean=False, recovery_point=log.recovery_point)
@@ -525,10 +523,10 @@ def test_a_recovered_log_has_the_files_of_an_orderly_stop(directory: Path) -> No
     check_files(crashed, SMALL.index_interval_bytes)
 
 
-def test_after_a_crash_batches_tell_the_epochs_that_were_not_written_down(
+def test_unsaved_epochs_are_recovered_from_batches_after_a_crash(
     directory: Path,
 ) -> None:
-    """A truncation and what came after it, of an older leadership than was cut off."""
+    """A truncation precedes appends of an older leadership than the truncated one."""
     log = written(directory)
     log.flush()
     assert epoch_entries(log) == [(0, 0), (1, 50), (2, 100)]

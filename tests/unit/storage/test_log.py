@@ -98,7 +98,7 @@ def test_a_batch_larger_than_a_segment_is_refused(log: Log) -> None:
     [
         pytest.param(0, [0, 1, 2, 3, 4, 5], id="the start"),
         pytest.param(3, [3, 4, 5], id="the first of a batch"),
-        pytest.param(4, [3, 4, 5], id="within a batch: the whole of it"),
+        pytest.param(4, [3, 4, 5], id="within a batch: the complete batch"),
         pytest.param(6, [], id="the end"),
     ],
 )
@@ -125,7 +125,7 @@ def test_a_read_ends_below_the_end_offset(log: Log) -> None:
     assert offsets_in(read(log, 0, end_offset=6)) == [0, 1, 2, 3, 4, 5]
     assert read(log, 6, end_offset=6) == b""
     assert read(log, 8, end_offset=6) == b""
-    # Within a batch: never half of one.
+    # An end offset within a batch excludes the batch.
     assert offsets_in(read(log, 0, end_offset=5)) == [0, 1, 2]
     assert read(log, 4, end_offset=5) == b""
 
@@ -138,7 +138,7 @@ def test_a_read_takes_whole_batches_up_to_the_limit(log: Log) -> None:
     assert offsets_in(read(log, 2, max_bytes=1)) == [2]
 
 
-def test_without_min_one_batch_a_larger_batch_does_not_come(log: Log) -> None:
+def test_read_without_min_one_batch_omits_a_larger_batch(log: Log) -> None:
     append(log)
     region = log.read(Offset(0), 10, end_offset=Offset(1), min_one_batch=False)
     assert region.size_bytes == 0
@@ -155,10 +155,10 @@ def test_a_read_ends_with_its_segment(log: Log) -> None:
     assert offsets_in(read(log, 0, end_offset=3)) == [0, 1, 2]
 
 
-def test_a_read_goes_on_in_the_next_segment_where_a_hole_ends_this_one(log: Log) -> None:
+def test_read_from_a_gap_continues_in_the_next_segment(log: Log) -> None:
     log.append_as_follower(memoryview(replicated(0, 3)), NOW_MS)
     log.roll(NOW_MS)
-    # Compaction may have taken 3..9 from the leader.
+    # Compaction may have removed 3..9 from the leader.
     log.append_as_follower(memoryview(replicated(10, 2)), NOW_MS)
     assert offsets_in(read(log, 5)) == [10, 11]
     assert offsets_in(read(log, 3, end_offset=11)) == []
@@ -172,11 +172,11 @@ def test_a_segment_rolls_before_it_would_exceed_its_size(log: Log) -> None:
     assert offsets_in(read_all(log)) == list(range(60))
 
 
-def test_a_segment_rolls_when_the_time_of_its_records_has_passed(tmp_path: Path) -> None:
+def test_segment_rolls_by_the_time_span_of_its_records(tmp_path: Path) -> None:
     log = open_log(tmp_path / "orders-0", LogConfig(segment_ms=1_000))
     append(log, [NOW_MS])
     append(log, [NOW_MS + 1_000])
-    # The clock does not count, only what the records say.
+    # Only the timestamps of records count, not the clock.
     append(log, [NOW_MS], now_ms=NOW_MS + 10_000)
     assert len(log.segments) == 1
     append(log, [NOW_MS + 1_001])
@@ -192,7 +192,7 @@ def test_without_timestamps_the_clock_rolls_a_segment(tmp_path: Path) -> None:
     assert len(log.segments) == 2
 
 
-def test_the_time_of_the_first_batch_counts_also_after_a_restart(tmp_path: Path) -> None:
+def test_time_of_the_first_batch_counts_after_a_restart(tmp_path: Path) -> None:
     config = LogConfig(segment_ms=1_000)
     log = open_log(tmp_path / "orders-0", config)
     append(log, [NOW_MS])
@@ -228,12 +228,12 @@ def test_a_segment_rolls_when_an_index_is_full(tmp_path: Path, index_bytes: int)
     for number in range(20):
         append(log, [NOW_MS + number])
     log.close()
-    # 32 bytes hold 4 offsets but only 2 times, of which closing takes the last.
+    # 32 bytes hold 4 offsets but only 2 times, and the second is reserved for closing.
     assert len(file_names(log, ".log")) > 5
     check_files(log.directory, interval=0)
 
 
-def test_indexes_too_small_for_any_entry_do_no_harm(tmp_path: Path) -> None:
+def test_indexes_too_small_for_any_entry_are_tolerated(tmp_path: Path) -> None:
     log = open_log(tmp_path / "orders-0", LogConfig(index_interval_bytes=0, segment_index_bytes=4))
     fill(log, 6)
     assert offsets_in(read_all(log)) == list(range(6))
@@ -261,7 +261,7 @@ def test_rolling_an_empty_segment_does_nothing(log: Log) -> None:
     assert len(log.segments) == 1
 
 
-def test_a_follower_takes_batches_as_they_are(log: Log) -> None:
+def test_follower_appends_batches_unchanged(log: Log) -> None:
     data = replicated(0, 3, epoch=1) + replicated(3, 2, epoch=4) + replicated(9, 1, epoch=4)
     info = log.append_as_follower(memoryview(data), NOW_MS)
     assert info is not None
@@ -270,7 +270,7 @@ def test_a_follower_takes_batches_as_they_are(log: Log) -> None:
     assert epoch_entries(log) == [(1, 0), (4, 3)]
 
 
-def test_a_follower_writes_a_set_of_batches_at_once(
+def test_follower_appends_several_batches_with_one_write(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     append(log)
@@ -291,7 +291,7 @@ def test_a_follower_writes_a_set_of_batches_at_once(
     check_files(log.directory)
 
 
-def test_a_followers_set_is_split_where_a_segment_ends(log: Log) -> None:
+def test_append_of_a_follower_is_split_at_a_segment_end(log: Log) -> None:
     data = b"".join(replicated(number) for number in range(60))
     log.append_as_follower(memoryview(data), NOW_MS)
     log.append_as_follower(memoryview(b"".join(map(replicated, range(60, 120)))), NOW_MS)
@@ -306,7 +306,7 @@ def test_a_follower_ignores_a_half_batch_at_the_end(log: Log) -> None:
     assert log.append_as_follower(memoryview(half), NOW_MS) is None
 
 
-def test_a_follower_takes_a_batch_larger_than_its_own_segments(log: Log) -> None:
+def test_follower_accepts_a_batch_larger_than_its_segments(log: Log) -> None:
     append(log)
     log.append_as_follower(memoryview(replicated(1, value_bytes=5_000)), NOW_MS)
     append(log)
@@ -315,14 +315,14 @@ def test_a_follower_takes_a_batch_larger_than_its_own_segments(log: Log) -> None
 
 
 @pytest.mark.parametrize("base_offset", [0, 2])
-def test_a_follower_refuses_what_it_has_already(log: Log, base_offset: int) -> None:
+def test_follower_refuses_a_batch_that_overlaps_its_log(log: Log, base_offset: int) -> None:
     fill(log, 3)
     with pytest.raises(UnexpectedOffsetError, match=f"at {base_offset}, expected 3"):
         log.append_as_follower(memoryview(replicated(base_offset, 5)), NOW_MS)
     assert log.log_end_offset == 3
 
 
-def test_a_follower_appends_nothing_of_a_set_with_a_bad_batch(log: Log) -> None:
+def test_follower_appends_no_batch_of_a_set_with_a_bad_one(log: Log) -> None:
     bad = replicated(1)
     bad[-1] ^= 1
     with pytest.raises(CorruptBatchError, match="batch at 1"):
@@ -332,7 +332,7 @@ def test_a_follower_appends_nothing_of_a_set_with_a_bad_batch(log: Log) -> None:
     assert log.log_end_offset == 0
 
 
-def test_an_empty_follower_takes_the_batch_in_which_its_log_starts(log: Log) -> None:
+def test_empty_follower_accepts_the_batch_that_contains_its_log_start(log: Log) -> None:
     log.truncate_fully_and_start_at(Offset(15))
     log.append_as_follower(memoryview(replicated(10, 10, epoch=3)), NOW_MS)
     assert (log.log_start_offset, log.log_end_offset) == (15, 20)
@@ -354,8 +354,8 @@ def test_truncation_drops_everything_from_the_offset_on(log: Log, target: int) -
     check_files(log.directory)
 
 
-def test_truncation_takes_the_time_entry_with_the_offset_entry_that_made_it(log: Log) -> None:
-    """Otherwise the time index would differ from the one that a rebuild makes."""
+def test_truncation_drops_the_time_entry_together_with_its_offset_entry(log: Log) -> None:
+    """Otherwise the time index would differ from a rebuilt one."""
     for time_ms in (900, 1, 2, 3, 4, 5):
         append(log, [time_ms])
     assert log.segments[0].index.times.file.read_all() == [(900, 0)]
@@ -374,7 +374,7 @@ def test_truncation_never_leaves_half_a_batch(log: Log) -> None:
     assert offsets_in(read_all(log)) == [0, 1, 2, 3, 4]
 
 
-def test_truncation_into_a_hole_ends_the_log_there(log: Log) -> None:
+def test_truncation_into_a_gap_ends_the_log_there(log: Log) -> None:
     log.append_as_follower(memoryview(replicated(0) + replicated(10)), NOW_MS)
     log.truncate_to(Offset(6))
     assert log.log_end_offset == 6
@@ -411,7 +411,7 @@ def test_truncation_below_the_first_segment_empties_the_log(log: Log) -> None:
     assert (log.log_start_offset, log.log_end_offset) == (40, 40)
 
 
-def test_starting_anew_drops_everything(log: Log) -> None:
+def test_full_truncation_drops_everything(log: Log) -> None:
     fill(log, 40)
     log.truncate_fully_and_start_at(Offset(1_000))
     assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (1_000, 1_000, 0)
@@ -421,7 +421,7 @@ def test_starting_anew_drops_everything(log: Log) -> None:
     assert offsets_in(read_all(log)) == [1_000]
 
 
-def test_the_log_start_moves_up_and_takes_whole_segments_with_it(log: Log) -> None:
+def test_advancing_the_log_start_deletes_whole_segments(log: Log) -> None:
     fill(log, 30, epoch=1)
     fill(log, 30, epoch=2)
     bases = [segment.base_offset for segment in log.segments]
@@ -442,7 +442,7 @@ def test_the_active_segment_stays_even_if_everything_is_deleted(log: Log) -> Non
     assert read(log, 30) == b""
 
 
-def test_deleted_files_wait_and_readers_finish(log: Log) -> None:
+def test_deleted_files_wait_so_that_readers_can_finish(log: Log) -> None:
     fill(log, 60)
     expected = read(log, 0)
     region = log.read(Offset(0), 10_000, end_offset=Offset(60), min_one_batch=True)
@@ -457,7 +457,7 @@ def test_deleted_files_wait_and_readers_finish(log: Log) -> None:
     assert region.read() == expected
 
 
-def test_a_region_that_was_truncated_meanwhile_is_not_served(log: Log) -> None:
+def test_truncated_region_is_not_served(log: Log) -> None:
     fill(log, 3)
     region = log.read(Offset(0), 10_000, end_offset=Offset(3), min_one_batch=True)
     log.truncate_to(Offset(1))
@@ -472,7 +472,7 @@ def test_a_flush_raises_the_recovery_point(log: Log) -> None:
     assert log.recovery_point == 30
 
 
-def test_every_append_is_flushed_if_the_topic_asks_for_it(tmp_path: Path) -> None:
+def test_flush_messages_of_one_flushes_every_append(tmp_path: Path) -> None:
     log = open_log(tmp_path / "orders-0", LogConfig(flush_messages=3))
     append(log, [NOW_MS] * 2)
     assert log.recovery_point == 0
@@ -495,7 +495,7 @@ def test_closed_segments_can_be_flushed_alone(log: Log) -> None:
     assert log.recovery_point == 5
 
 
-def test_everything_is_flushed_when_the_topics_time_has_passed(tmp_path: Path) -> None:
+def test_log_is_flushed_after_flush_ms(tmp_path: Path) -> None:
     log = open_log(tmp_path / "orders-0", LogConfig(flush_ms=1_000))
     append(log)
     log.flush_if_due(NOW_MS + 999)
@@ -537,7 +537,7 @@ def test_epochs_are_on_disk_when_their_batches_are(log: Log) -> None:
     assert log.leader_epochs.entries == (EpochEntry(LeaderEpoch(0), Offset(0)),)
 
 
-def test_epoch_queries_know_the_log_end(log: Log) -> None:
+def test_latest_epoch_ends_at_the_log_end(log: Log) -> None:
     fill(log, 3, epoch=1)
     fill(log, 3, epoch=4)
     assert log.end_offset_for(1) == (1, 3)
@@ -559,7 +559,7 @@ def test_the_topic_id_is_written_before_anything_else_and_kept(tmp_path: Path) -
     assert open_log(tmp_path / "orders-0").topic_id == ours
 
 
-def test_a_new_config_counts_at_once(log: Log) -> None:
+def test_new_config_takes_effect_at_once(log: Log) -> None:
     fill(log, 3)
     log.update_config(LogConfig(segment_bytes=300))
     fill(log, 3)
@@ -595,14 +595,14 @@ def test_index_files_are_extended_while_active_and_cut_when_closed(tmp_path: Pat
     check_files(log.directory)
 
 
-def test_closing_twice_is_closing_once(log: Log) -> None:
+def test_close_is_idempotent(log: Log) -> None:
     fill(log, 3)
     log.close()
     log.close()
     assert log.is_closed
 
 
-def test_a_log_set_aside_has_a_name_of_its_own(log: Log) -> None:
+def test_set_aside_log_has_a_unique_name(log: Log) -> None:
     fill(log, 3)
     region = log.read(Offset(0), 10_000, end_offset=Offset(3), min_one_batch=True)
     path = log.set_aside(DirectoryState.DELETED)
@@ -612,13 +612,13 @@ def test_a_log_set_aside_has_a_name_of_its_own(log: Log) -> None:
     assert offsets_in(region.read()) == [0, 1, 2]
 
 
-def test_a_flush_of_a_log_that_is_being_deleted_is_no_disk_failure(log: Log) -> None:
+def test_flush_of_a_log_under_deletion_is_not_a_disk_failure(log: Log) -> None:
     fill(log, 3)
     log.roll(NOW_MS)
     fill(log, 3)
     home = log.directory
     log.set_aside(DirectoryState.DELETED)
-    # As a flush in another thread may have it, which took the path before.
+    # A flush in another thread may still have the old path.
     log._local.directory = home
     log.flush()
     assert log.health.failure is None
@@ -628,7 +628,7 @@ def test_old_segments_do_not_keep_their_files_open(log: Log) -> None:
     before = open_files()
     fill(log, 600)
     assert len(log.segments) > 20
-    # Three of the active one, three of the one before it.
+    # Three files of the active segment, three of the one before it.
     assert open_files() <= before + 3
     assert offsets_in(read_all(log)) == list(range(600))
     assert open_files() > before + 20

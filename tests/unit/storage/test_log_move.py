@@ -1,4 +1,4 @@
-"""Moving a log to another log dir: the copy, the swap, and what a crash leaves of them."""
+"""The move of a log to another log dir: the copy, the swap, and crashes at each step."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -45,7 +45,7 @@ def log_of(logs: Logs) -> Log:
 
 
 def begin(logs: Logs, batch_count: int = 60) -> Log:
-    """Make a log in the first log dir, and an empty copy of it in the second."""
+    """Create a log in the first log dir, and an empty copy of it in the second."""
     log = logs.create(PARTITION, SMALL, TOPIC_ID, now_ms=NOW_MS)
     fill(log, batch_count)
     assert logs.begin_move(PARTITION, logs.directories[1], NOW_MS)
@@ -66,7 +66,7 @@ def homes(tmp_path: Path) -> list[str]:
     )
 
 
-def test_a_copy_takes_the_place_of_its_original(tmp_path: Path) -> None:
+def test_copy_replaces_its_original(tmp_path: Path) -> None:
     logs = open_logs(tmp_path)
     copy, original = begin(logs), log_of(logs)
     append(original, epoch=7)
@@ -93,7 +93,7 @@ def test_a_copy_takes_the_place_of_its_original(tmp_path: Path) -> None:
     logs.close()
 
 
-def test_a_log_that_lies_there_need_not_move(tmp_path: Path) -> None:
+def test_log_already_in_the_log_dir_does_not_move(tmp_path: Path) -> None:
     logs = open_logs(tmp_path)
     begin(logs)
     assert not logs.begin_move(PARTITION, logs.directories[1], NOW_MS), "it is on its way"
@@ -124,7 +124,7 @@ def test_no_move_begins_to_a_full_disk(tmp_path: Path) -> None:
     logs.close()
 
 
-def test_a_partition_is_made_where_it_is_wanted(tmp_path: Path) -> None:
+def test_partition_is_created_in_the_requested_log_dir(tmp_path: Path) -> None:
     logs = open_logs(tmp_path)
     logs.want_home(PARTITION, logs.directories[1])
     logs.create(PARTITION, SMALL, TOPIC_ID, now_ms=NOW_MS)
@@ -137,7 +137,7 @@ def test_a_partition_is_made_where_it_is_wanted(tmp_path: Path) -> None:
     logs.close()
 
 
-def test_wishes_for_partitions_that_never_come_are_forgotten(
+def test_oldest_requested_log_dirs_are_dropped_beyond_the_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_homes, "MAX_WANTED_HOMES", 2)
@@ -159,7 +159,7 @@ def test_deleting_a_partition_deletes_its_copy(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_orderly", [True, False])
-def test_a_stop_interrupts_a_move_and_the_start_goes_on(tmp_path: Path, is_orderly: bool) -> None:
+def test_start_resumes_an_interrupted_move(tmp_path: Path, is_orderly: bool) -> None:
     logs = open_logs(tmp_path)
     copy, original = begin(logs), log_of(logs)
     append_chunk(copy, missing_chunk(copy, original), NOW_MS)
@@ -180,11 +180,11 @@ def test_a_stop_interrupts_a_move_and_the_start_goes_on(tmp_path: Path, is_order
 
 
 class Killed(BaseException):
-    """The process ends here."""
+    """The simulated process is killed."""
 
 
 def kill_at(patch: pytest.MonkeyPatch, owner: type, name: str, number: int) -> None:
-    """End the process at the call of `owner.name` with this number."""
+    """Kill the simulated process at call number `number` of `owner.name`."""
     real: Callable[..., object] = getattr(owner, name)
     calls = iter(range(1_000))
 
@@ -225,13 +225,13 @@ def test_a_crash_at_any_step_of_the_swap_loses_nothing(tmp_path: Path, call: str
     assert number > 0, "nothing was interrupted"
 
 
-def test_a_copy_without_its_original_takes_its_place_only_if_nothing_is_missing(
+def test_copy_without_its_original_is_not_served(
     tmp_path: Path,
 ) -> None:
     logs = open_logs(tmp_path)
     begin(logs)
     logs.close()
-    # The original's disk is gone: what was copied is kept, and not served.
+    # The original's disk is gone: the copy is kept, but not served.
     (tmp_path / "one").rename(tmp_path / "away")
     (tmp_path / "one").write_text("a file where a directory should be")
     logs = open_logs(tmp_path)
@@ -241,7 +241,7 @@ def test_a_copy_without_its_original_takes_its_place_only_if_nothing_is_missing(
     assert [home for home in homes(tmp_path) if home.startswith("two")] == ["two/future"]
 
 
-def test_two_copies_that_nobody_moved_are_still_refused(tmp_path: Path) -> None:
+def test_duplicate_logs_without_a_move_are_refused(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name / "orders-0").mkdir(parents=True)
     with pytest.raises(StorageError, match="remove the outdated copy"):
@@ -249,7 +249,7 @@ def test_two_copies_that_nobody_moved_are_still_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("first", ["one", "two"])
-def test_the_copy_that_was_moved_wins(tmp_path: Path, first: str) -> None:
+def test_moved_copy_replaces_the_outdated_log(tmp_path: Path, first: str) -> None:
     other = "two" if first == "one" else "one"
     logs = {}
     for name, count in ((first, 5), (other, 3)):
@@ -262,7 +262,7 @@ def test_the_copy_that_was_moved_wins(tmp_path: Path, first: str) -> None:
     both.close()
 
 
-def test_damage_at_the_target_leaves_the_original_as_it_was(
+def test_failure_at_the_target_leaves_the_original_unchanged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     logs = open_logs(tmp_path)
@@ -283,7 +283,7 @@ def test_damage_at_the_target_leaves_the_original_as_it_was(
 
 
 def two_logs(tmp_path: Path) -> tuple[Log, Log]:
-    """An original, and a copy that has caught up with it."""
+    """Return an original, and a copy that has caught up with it."""
     original = open_log(tmp_path / "a" / "orders-0")
     copy = open_log(tmp_path / "b" / "orders-0")
     for epoch in (1, 2, 4):
@@ -299,17 +299,17 @@ def check_follows(copy: Log, original: Log) -> None:
     assert read_all(copy) == read_all(original)
 
 
-def test_a_copy_loses_what_the_original_loses(tmp_path: Path) -> None:
+def test_copy_truncates_records_that_the_original_lost(tmp_path: Path) -> None:
     copy, original = two_logs(tmp_path)
     original.truncate_to(Offset(50))
     check_follows(copy, original)
-    # Cut, and longer again than the copy, under another leader.
+    # The original is truncated, and then grows beyond the copy under another leader.
     original.truncate_to(Offset(30))
     fill(original, 40, epoch=5)
     check_follows(copy, original)
 
 
-def test_a_copy_follows_an_original_that_forgot_the_newest_leaderships(tmp_path: Path) -> None:
+def test_copy_follows_an_original_without_the_newest_epochs(tmp_path: Path) -> None:
     copy, original = two_logs(tmp_path)
     original.truncate_to(Offset(10))
     original.append_as_follower(memoryview(replicated(10, 3, epoch=3)), NOW_MS)
@@ -328,7 +328,7 @@ def test_a_copy_starts_where_the_original_starts(tmp_path: Path) -> None:
     check_follows(copy, original)
 
 
-def test_a_copy_without_common_leaderships_begins_anew(tmp_path: Path) -> None:
+def test_copy_without_common_epochs_is_restarted(tmp_path: Path) -> None:
     copy, original = two_logs(tmp_path)
     original.truncate_fully_and_start_at(Offset(0))
     fill(original, 70, epoch=6)

@@ -1,4 +1,4 @@
-"""A log knows its producers across rolls, restarts, crashes and truncations."""
+"""The producer state of a log across rolls, restarts, crashes and truncations."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +26,7 @@ def directory(tmp_path: Path) -> Path:
 
 
 def written(directory: Path, count: int = 30) -> Log:
-    """Several segments of one producer, a record per batch."""
+    """Return a log with several segments of one producer, with one record per batch."""
     log = open_log(directory, CONFIG)
     for number in range(count):
         write(log, produced(7, number))
@@ -35,7 +35,7 @@ def written(directory: Path, count: int = 30) -> Log:
 
 
 def repeat(log: Log, sequence: int) -> int | None:
-    """Where the batch with `sequence` was written already, None if that is not known any more."""
+    """Return the offset of the batch that `sequence` duplicates, or None if it is unknown."""
     end = log.log_end_offset
     try:
         info = write(log, produced(7, sequence))
@@ -46,12 +46,12 @@ def repeat(log: Log, sequence: int) -> int | None:
     return info.base_offset
 
 
-def test_a_repeated_batch_is_answered_and_not_written_again(directory: Path) -> None:
+def test_duplicate_batch_is_acknowledged_but_not_appended(directory: Path) -> None:
     log = written(directory)
     assert [repeat(log, sequence) for sequence in range(24, 30)] == [None, 25, 26, 27, 28, 29]
 
 
-def test_a_repeated_batch_has_the_time_of_the_first_append(directory: Path) -> None:
+def test_duplicate_batch_has_the_time_of_the_first_append(directory: Path) -> None:
     config = LogConfig(message_timestamp_type=TimestampType.LOG_APPEND_TIME)
     log = open_log(directory, config)
     for time_ms in (5, 6):
@@ -59,7 +59,7 @@ def test_a_repeated_batch_has_the_time_of_the_first_append(directory: Path) -> N
         assert write(log, batch).log_append_time_ms == NOW_MS
 
 
-def test_a_roll_forgets_nothing(directory: Path) -> None:
+def test_roll_keeps_producer_state(directory: Path) -> None:
     log = written(directory)
     log.roll(NOW_MS)
     assert [repeat(log, sequence) for sequence in range(25, 30)] == [25, 26, 27, 28, 29]
@@ -68,10 +68,10 @@ def test_a_roll_forgets_nothing(directory: Path) -> None:
 @pytest.mark.parametrize(
     ("recall_bytes", "known"), [(10_000, [26, 27, 28, 29]), (200, [27, 28, 29]), (0, [29])]
 )
-def test_after_an_orderly_restart_near_batches_are_known(
+def test_recent_batches_are_known_after_a_clean_restart(
     directory: Path, monkeypatch: pytest.MonkeyPatch, recall_bytes: int, known: list[int]
 ) -> None:
-    """A snapshot has the last one only; the others are looked up, in the last segment."""
+    """A snapshot has only the last batch; the others are read from the last segment."""
     config = replace(CONFIG, index_interval_bytes=50)
     log = open_log(directory, config)
     for number in range(30):
@@ -84,8 +84,8 @@ def test_after_an_orderly_restart_near_batches_are_known(
     assert write(log, produced(7, 30)).base_offset == 30
 
 
-def test_after_an_orderly_restart_producers_are_told_apart(directory: Path) -> None:
-    """Only what leads up to the last batch without a gap, and in its epoch, is looked up."""
+def test_recalled_batches_belong_to_their_producer_and_epoch(directory: Path) -> None:
+    """Recalled batches lead up to the last one without a gap, in the same epoch."""
     log = open_log(directory)
     write(log, produced(1, 0, epoch=0))
     write(log, produced(1, 0, epoch=1))
@@ -102,7 +102,7 @@ def test_after_an_orderly_restart_producers_are_told_apart(directory: Path) -> N
     assert known == {1: [0], 2: [7, 8], 3: [0]}
 
 
-def test_damage_before_a_snapshot_costs_only_what_it_hides(directory: Path) -> None:
+def test_damage_before_a_snapshot_hides_only_older_batches(directory: Path) -> None:
     config = replace(CONFIG, index_interval_bytes=50)
     log = open_log(directory, config)
     for number in range(10):
@@ -126,7 +126,7 @@ def test_after_a_crash_the_last_batches_are_known(directory: Path, flushed: int)
     assert write(log, produced(7, 30)).base_offset == 30
 
 
-def test_after_a_truncation_what_is_gone_may_be_written(directory: Path) -> None:
+def test_truncated_batches_can_be_written_again(directory: Path) -> None:
     log = written(directory)
     log.truncate_to(Offset(20))
     assert repeat(log, 19) == 19
@@ -151,15 +151,15 @@ def test_a_truncation_starts_from_a_snapshot_within_a_segment(directory: Path) -
     assert [repeat(log, sequence) for sequence in range(24, 30)] == [None, None, 26, 27, 28, 29]
 
 
-def test_a_log_that_starts_anew_knows_nobody(directory: Path) -> None:
+def test_restarted_log_has_no_producers(directory: Path) -> None:
     log = written(directory)
     log.truncate_fully_and_start_at(Offset(50))
     assert (len(log.producers), snapshot_offsets(directory)) == (0, [])
     assert write(log, produced(7, 3)).base_offset == 50
 
 
-def test_a_follower_knows_what_its_leader_knew(directory: Path) -> None:
-    """Also when a roll falls among the batches of one fetch, and between a transaction's parts."""
+def test_follower_has_the_same_producer_state_as_its_leader(directory: Path) -> None:
+    """This holds if a roll splits the batches of one fetch, or the batches of a transaction."""
     log = open_log(directory, CONFIG)
     data = bytearray()
     for number in range(30):
@@ -198,8 +198,8 @@ def test_snapshots_without_a_segment_are_removed(directory: Path) -> None:
     assert repeat(log, 29) == 29
 
 
-def test_a_crash_trusts_no_snapshot_of_what_it_recovers(directory: Path) -> None:
-    """That may be of batches that a truncation took before the crash."""
+def test_recovery_ignores_snapshots_above_the_recovery_point(directory: Path) -> None:
+    """The snapshot may describe batches that a truncation removed before the crash."""
     log = written(directory)
     log.close()
     path = directory / f"{30:020d}.snapshot"
@@ -212,7 +212,7 @@ def test_a_crash_trusts_no_snapshot_of_what_it_recovers(directory: Path) -> None
 
 
 @pytest.mark.parametrize("was_clean", [True, False], ids=["clean", "after a crash"])
-def test_a_damaged_snapshot_costs_no_more_than_reading(directory: Path, was_clean: bool) -> None:
+def test_damaged_snapshot_is_rebuilt_from_the_log(directory: Path, was_clean: bool) -> None:
     written(directory).close()
     for offset in snapshot_offsets(directory)[1:]:
         (directory / f"{offset:020d}.snapshot").write_bytes(b"")
@@ -223,7 +223,7 @@ def test_a_damaged_snapshot_costs_no_more_than_reading(directory: Path, was_clea
 
 
 def test_a_damaged_batch_hides_no_producer_before_it(directory: Path) -> None:
-    """Nothing in the middle of a log is repaired; what lies before it is still known."""
+    """Damage in the middle of a log is not repaired; earlier producers are still known."""
     log = written(directory)
     first, second = log.segments[0], log.segments[1]
     log.close()
@@ -240,7 +240,7 @@ def test_a_damaged_batch_hides_no_producer_before_it(directory: Path) -> None:
     assert repeat(log, 29) == 29
 
 
-def test_a_control_batch_that_cannot_be_read_is_passed_over(directory: Path) -> None:
+def test_unreadable_control_batch_is_skipped(directory: Path) -> None:
     log = open_log(directory, CONFIG)
     follow(log, produced(7, 0, is_transactional=True))
     with capture_logs() as captured:
@@ -252,8 +252,8 @@ def test_a_control_batch_that_cannot_be_read_is_passed_over(directory: Path) -> 
     assert log.producers.last_stable_offset(Offset(2)) == 0
 
 
-def test_compaction_leaves_what_is_known(directory: Path) -> None:
-    """Also if all is read again: of each producer the last batch stays, if need be empty."""
+def test_compaction_preserves_producer_state(directory: Path) -> None:
+    """This holds even after a full replay: the last batch of each producer is kept, maybe empty."""
     config = replace(COMPACTED, segment_bytes=1_000)
     log = open_log(directory, config)
     for number in range(30):
@@ -265,7 +265,7 @@ def test_compaction_leaves_what_is_known(directory: Path) -> None:
     log.advance_log_start(log.segments[1].base_offset)
     before = log.segments
     clean(log)
-    # Grouped by what the first cleaning has left of them.
+    # Segments are grouped by their sizes after the first cleaning.
     clean(log, dirty_from=0)
     bases = [segment.base_offset for segment in log.segments]
     assert len(bases) < len(before), "segments were merged"
@@ -277,7 +277,7 @@ def test_compaction_leaves_what_is_known(directory: Path) -> None:
 
 
 def test_logs_without_producers_have_snapshots_too(directory: Path) -> None:
-    """So that a start after a crash does not read them from their beginning."""
+    """Otherwise a start after a crash would read these logs from their beginning."""
     log = open_log(directory, CONFIG)
     fill(log, 40)
     assert snapshot_offsets(directory) == [segment.base_offset for segment in log.segments][1:]

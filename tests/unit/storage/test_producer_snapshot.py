@@ -19,7 +19,7 @@ EMPTY = bytes.fromhex("000148674bc700000000")
 
 
 def entries() -> list[ProducerEntry]:
-    """One that wrote, one whose transaction is open, one of which only an end is left."""
+    """Return a producer with batches, one with an open transaction, one with only a marker."""
     wrote = ProducerEntry(1000)
     wrote.add(3, WrittenBatch(41, 1041, 9, 1_700_000_000_000))
     wrote.add(3, WrittenBatch(51, 1051, 9, 1_700_000_000_001))
@@ -52,7 +52,7 @@ def test_kafkas_snapshot_is_read() -> None:
 
 
 @pytest.mark.parametrize("position", range(len(GOLDEN)))
-def test_a_changed_byte_is_noticed(position: int) -> None:
+def test_changed_byte_of_a_snapshot_is_detected(position: int) -> None:
     damaged = bytearray(GOLDEN)
     damaged[position] ^= 0x01
     with pytest.raises(CorruptSnapshotError):
@@ -60,13 +60,13 @@ def test_a_changed_byte_is_noticed(position: int) -> None:
 
 
 @pytest.mark.parametrize("size", range(len(GOLDEN)))
-def test_a_snapshot_that_was_cut_is_noticed(size: int) -> None:
+def test_truncated_snapshot_is_detected(size: int) -> None:
     with pytest.raises(CorruptSnapshotError):
         decode_snapshot(GOLDEN[:size])
 
 
-def test_a_snapshot_with_the_wrong_count_is_noticed() -> None:
-    """Its checksum is right: only arithmetic tells."""
+def test_snapshot_with_a_wrong_count_is_detected() -> None:
+    """The checksum is correct; only the size reveals the error."""
     content = bytearray(GOLDEN)
     content[6:10] = (2).to_bytes(4, "big")
     content[2:6] = crc32c(bytes(content[6:])).to_bytes(4, "big")

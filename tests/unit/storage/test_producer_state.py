@@ -1,4 +1,4 @@
-"""What a leader answers to an idempotent producer, case by case."""
+"""The checks of a leader for idempotent producers, case by case."""
 
 import pytest
 
@@ -19,7 +19,7 @@ PRODUCER = 7
 
 
 def state_after(*batches: tuple[int, int, int]) -> ProducerState:
-    """The state after batches of (epoch, base sequence, count), side by side from offset 0."""
+    """Return the state after adjacent batches of (epoch, base sequence, count) from offset 0."""
     state, offset = ProducerState(), 0
     for epoch, base_sequence, count in batches:
         offset += count
@@ -39,7 +39,7 @@ SIX = [(0, 2 * number, 2) for number in range(6)]
         pytest.param([], (3, 17, 2), None, id="unknown producer, any sequence"),
         pytest.param([(0, 0, 3)], (0, 3, 1), None, id="next"),
         pytest.param([(0, 0, 3)], (1, 0, 1), None, id="new epoch from 0"),
-        pytest.param([(0, 5, 2)], (0, 7, 2), None, id="went on after an unknown past"),
+        pytest.param([(0, 5, 2)], (0, 7, 2), None, id="continues after unknown batches"),
         pytest.param([(0, MAX_SEQUENCE, 1)], (0, 0, 1), None, id="wrapped"),
         pytest.param([(0, MAX_SEQUENCE - 1, 4)], (0, 2, 1), None, id="wrapped within a batch"),
         pytest.param([(0, 0, 3)], (0, 0, 3), 0, id="last again"),
@@ -48,7 +48,7 @@ SIX = [(0, 2 * number, 2) for number in range(6)]
         pytest.param([(0, MAX_SEQUENCE - 1, 4)], (0, MAX_SEQUENCE - 1, 4), 0, id="wrapped, again"),
     ],
 )
-def test_a_batch_is_new_or_tells_where_it_was_written(
+def test_batch_is_new_or_a_duplicate_with_known_offsets(
     written: list[tuple[int, int, int]], sent: tuple[int, int, int], base_offset: int | None
 ) -> None:
     epoch, base_sequence, count = sent
@@ -80,21 +80,21 @@ def test_a_batch_is_refused(
         state_after(*written).find_duplicate(header_of(PRODUCER, base_sequence, count, epoch=epoch))
 
 
-def test_a_duplicate_tells_the_timestamp_too() -> None:
+def test_duplicate_has_the_timestamp_of_the_first_append() -> None:
     found = state_after((0, 0, 3), (0, 3, 1)).find_duplicate(header_of(PRODUCER, 0, 3))
     assert found == WrittenBatch(
         last_sequence=2, last_offset=2, offset_delta=2, timestamp_ms=NOW_MS + 3
     )
 
 
-def test_batches_without_a_producer_leave_no_trace() -> None:
+def test_batches_without_a_producer_change_no_state() -> None:
     state = ProducerState()
     state.replay(header_of(PRODUCER, 0)._replace(producer_id=-1))
     assert len(state) == 0
 
 
-def test_what_is_replayed_is_not_questioned() -> None:
-    """A follower, or a start, takes what the leader has accepted."""
+def test_replayed_batches_are_not_checked() -> None:
+    """A follower, or a start, accepts all batches that the leader has accepted."""
     state = state_after((1, 0, 3))
     state.replay(header_of(PRODUCER, 9, 1, epoch=0)._replace(base_offset=3))
     entry = state.get(PRODUCER)
@@ -102,8 +102,8 @@ def test_what_is_replayed_is_not_questioned() -> None:
     assert (entry.epoch, entry.next_sequence, len(entry.batches)) == (0, 10, 1)
 
 
-def test_a_batch_without_sequences_is_noted() -> None:
-    """A transaction's coordinator has committed offsets so: there is nothing to check."""
+def test_batch_without_sequences_updates_the_producer() -> None:
+    """A transaction coordinator commits offsets in such batches, without a sequence to check."""
     state = ProducerState()
     state.replay(header_of(PRODUCER, 0)._replace(base_sequence=-1))
     entry = state.get(PRODUCER)
@@ -112,7 +112,7 @@ def test_a_batch_without_sequences_is_noted() -> None:
     assert state.find_duplicate(header_of(PRODUCER, 0)) is None
 
 
-def test_producers_that_write_nothing_are_forgotten() -> None:
+def test_idle_producers_expire() -> None:
     state = state_after((0, 0, 1))
     other = read_header(produced(8, 0, is_transactional=True))
     state.on_append(other, Offset(1), NOW_MS)
@@ -122,7 +122,7 @@ def test_producers_that_write_nothing_are_forgotten() -> None:
     assert state.find_duplicate(header_of(PRODUCER, 55)) is None
 
 
-def test_a_truncation_takes_the_newest_batches() -> None:
+def test_truncation_drops_the_newest_batches() -> None:
     state = state_after((0, 0, 2), (0, 2, 2), (0, 4, 2))
     other = header_of(8, 0)
     state.on_append(other._replace(base_sequence=0), Offset(1), NOW_MS)
@@ -134,8 +134,8 @@ def test_a_truncation_takes_the_newest_batches() -> None:
     assert state.find_duplicate(header_of(PRODUCER, 2, 2)) is None
 
 
-def test_a_truncation_that_leaves_a_producer_nothing_asks_for_the_log() -> None:
-    """An older epoch may count then, or nothing at all."""
+def test_truncation_of_all_batches_of_a_producer_needs_the_log() -> None:
+    """An older epoch may apply then, or none."""
     state = state_after((0, 0, 2), (1, 0, 2))
     assert not state.truncate(Offset(2))
     entry = state.get(PRODUCER)
@@ -144,7 +144,7 @@ def test_a_truncation_that_leaves_a_producer_nothing_asks_for_the_log() -> None:
 
 
 @pytest.mark.parametrize("is_over", [False, True])
-def test_a_truncation_after_transactions_asks_for_the_log(is_over: bool) -> None:
+def test_truncation_after_transactions_needs_the_log(is_over: bool) -> None:
     state = state_after((0, 0, 2), (0, 2, 2))
     transactional(state, 8, 4)
     if is_over:
@@ -152,7 +152,7 @@ def test_a_truncation_after_transactions_asks_for_the_log(is_over: bool) -> None
     assert not state.truncate(Offset(3))
 
 
-def test_a_truncation_forgets_ends_of_producers_that_have_expired() -> None:
+def test_truncation_drops_ended_transactions_of_expired_producers() -> None:
     state = ProducerState()
     for offset in (0, 2):
         transactional(state, 8, offset)
@@ -163,7 +163,7 @@ def test_a_truncation_forgets_ends_of_producers_that_have_expired() -> None:
     assert state.last_stable_offset(Offset(2)) == 2
 
 
-def test_an_end_of_a_transaction_may_be_learned_of_twice() -> None:
+def test_duplicate_ended_transactions_are_tolerated() -> None:
     state = ProducerState()
     transactional(state, 8, 3)
     end(state, 8, 5)
@@ -171,7 +171,7 @@ def test_an_end_of_a_transaction_may_be_learned_of_twice() -> None:
     assert [state.last_stable_offset(Offset(mark)) for mark in (4, 5, 6)] == [1, 3, 6]
 
 
-def test_compaction_is_told_the_last_record_of_each() -> None:
+def test_last_records_returns_the_newest_record_of_each_producer() -> None:
     state = state_after((0, 0, 3), (0, 3, 2))
     control = read_header(marker(9, 5, epoch=4))
     state.replay(control, EndTransactionMarker(ControlType.COMMIT, 0))
@@ -181,7 +181,7 @@ def test_compaction_is_told_the_last_record_of_each() -> None:
     }
 
 
-def test_what_is_loaded_is_all_there_is() -> None:
+def test_load_replaces_all_state() -> None:
     state = state_after((0, 0, 3))
     entry = ProducerEntry(8)
     entry.add(2, WrittenBatch(4, 10, 0, NOW_MS))
@@ -206,7 +206,7 @@ def end(state: ProducerState, producer_id: int, offset: int, epoch: int = 0) -> 
     )
 
 
-def test_the_last_stable_offset_stands_before_the_first_open_transaction() -> None:
+def test_last_stable_offset_is_the_start_of_the_first_open_transaction() -> None:
     state = ProducerState()
     assert state.last_stable_offset(Offset(50)) == 50
     transactional(state, 1, 10)
@@ -220,7 +220,7 @@ def test_the_last_stable_offset_stands_before_the_first_open_transaction() -> No
     assert state.last_stable_offset(Offset(15)) == 15
 
 
-def test_a_transaction_takes_nothing_but_its_own() -> None:
+def test_marker_ends_only_the_transaction_of_its_producer() -> None:
     state = ProducerState()
     transactional(state, PRODUCER, 0)
     with pytest.raises(InvalidTransactionStateError, match="since offset 0"):
@@ -230,7 +230,7 @@ def test_a_transaction_takes_nothing_but_its_own() -> None:
 
 
 def test_the_end_of_a_transaction_may_carry_a_new_epoch() -> None:
-    """So the coordinator fences the producer whose transaction it ended."""
+    """The coordinator uses this to fence the producer of the ended transaction."""
     state = ProducerState()
     transactional(state, PRODUCER, 0)
     end(state, PRODUCER, 1, epoch=1)
@@ -242,15 +242,15 @@ def test_the_end_of_a_transaction_may_carry_a_new_epoch() -> None:
     assert state.find_duplicate(header_of(PRODUCER, 0, epoch=1)) is None
 
 
-def test_a_control_batch_that_says_nothing_changes_nothing() -> None:
-    """Compaction leaves such a one of a marker whose transaction it has removed."""
+def test_empty_control_batch_changes_nothing() -> None:
+    """Compaction leaves an empty batch of a marker without data."""
     state = ProducerState()
     transactional(state, PRODUCER, 0)
     state.replay(read_header(marker(PRODUCER, 1)), None)
     assert state.last_stable_offset(Offset(9)) == 0
 
 
-def test_an_entry_keeps_no_more_batches_than_may_be_under_way() -> None:
+def test_entry_keeps_at_most_as_many_batches_as_may_be_in_flight() -> None:
     entry = ProducerEntry(PRODUCER)
     for number in range(RETAINED_BATCHES + 1):
         entry.add(0, WrittenBatch(number, number, 0, NOW_MS))

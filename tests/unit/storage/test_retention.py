@@ -1,4 +1,4 @@
-"""Which segments retention chooses: `storage.retention`."""
+"""The choice of segments by retention: `storage.retention`."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -23,7 +23,7 @@ class Fake(NamedTuple):
 
 
 def segments(*sizes: int, times: Sequence[int] = ()) -> list[Fake]:
-    """Segments of these sizes, whose newest records have these ages (none: brand-new)."""
+    """Return segments with these sizes and ages of the newest record (default: brand-new)."""
     ages = [*times, *[0] * len(sizes)]
     return [
         Fake(Offset(10 * number), size, NOW_MS - ages[number]) for number, size in enumerate(sizes)
@@ -39,7 +39,7 @@ def chosen(
     end: int | None = None,
     max_segments: int = ALL,
 ) -> dict[Reason, int]:
-    """How many segments go for which reason."""
+    """Return the number of segments to delete, by reason."""
     log_end_offset = 10 * len(found) if end is None else end
     bounds = LogBounds(
         log_start_offset=Offset(start),
@@ -68,7 +68,7 @@ def chosen(
         pytest.param(0, 4, id="all of them, also the active one"),
     ],
 )
-def test_size_keeps_at_least_what_is_wanted(limit: int, count: int) -> None:
+def test_size_rule_keeps_at_least_retention_bytes(limit: int, count: int) -> None:
     config = LogConfig(retention_bytes=limit, retention_ms=None)
     expected = {Reason.SIZE: count} if count else {}
     assert chosen(segments(100, 100, 100, 100), config) == expected
@@ -97,7 +97,7 @@ def test_an_empty_last_segment_always_stays() -> None:
 
 
 @pytest.mark.parametrize(("high_watermark", "count"), [(0, 0), (9, 0), (10, 1), (29, 2), (30, 3)])
-def test_nothing_goes_that_is_not_committed(high_watermark: int, count: int) -> None:
+def test_retention_keeps_uncommitted_segments(high_watermark: int, count: int) -> None:
     found = segments(1, 1, 1, times=[9_999] * 3)
     for config in (
         LogConfig(retention_ms=1_000),
@@ -108,7 +108,7 @@ def test_nothing_goes_that_is_not_committed(high_watermark: int, count: int) -> 
 
 @pytest.mark.parametrize(("start", "count"), [(0, 0), (9, 0), (10, 1), (25, 2), (30, 2)])
 @pytest.mark.parametrize("policy", ["delete", "compact"])
-def test_what_lies_below_the_log_start_goes_under_any_policy(
+def test_segments_below_the_log_start_are_deleted_under_any_policy(
     start: int, count: int, policy: str
 ) -> None:
     config = LogConfig(cleanup_policy=frozenset({policy}), retention_ms=None)
@@ -116,14 +116,14 @@ def test_what_lies_below_the_log_start_goes_under_any_policy(
     assert chosen(segments(1, 1, 1), config, start=start) == expected
 
 
-def test_a_compacted_log_keeps_what_is_old_and_large() -> None:
+def test_compacted_log_ignores_age_and_size() -> None:
     config = LogConfig(cleanup_policy=frozenset({"compact"}), retention_ms=1, retention_bytes=0)
     assert chosen(segments(1, 1, times=[99, 99]), config) == {}
     both = LogConfig(cleanup_policy=frozenset({"compact", "delete"}), retention_ms=1)
     assert chosen(segments(1, 1, times=[99, 0]), both) == {Reason.TIME: 1}
 
 
-def test_the_rules_follow_each_other() -> None:
+def test_retention_rules_apply_in_order() -> None:
     config = LogConfig(retention_ms=50, retention_bytes=250)
     found = segments(100, 100, 100, 100, 100, times=[0, 0, 99, 0, 0])
     assert chosen(found, config, start=10) == {
@@ -133,7 +133,7 @@ def test_the_rules_follow_each_other() -> None:
     }
 
 
-def test_a_run_has_a_limit() -> None:
+def test_retention_run_has_a_maximum_of_segments() -> None:
     config = LogConfig(retention_bytes=0)
     assert chosen(segments(1, 1, 1, 1), config, max_segments=3) == {Reason.SIZE: 3}
     config = LogConfig(retention_ms=10)

@@ -1,4 +1,4 @@
-"""A segment whose offsets lie more than 31 bits apart is split when its log is loaded."""
+"""A segment with an offset range of more than 31 bits is split when its log is loaded."""
 
 import os
 import shutil
@@ -26,7 +26,7 @@ ABORTED = [AbortedTransaction(7, Offset(100), Offset(each), Offset(each + 1)) fo
 
 
 def make(directory: Path, joined: bytes = JOINED, last: bytes = LAST) -> Path:
-    """A log as a cleaner of Kafka 1.0 could leave it: a joined segment, and the one behind it."""
+    """Create a log as left by a cleaner of Kafka 1.0: a merged segment, and the one behind it."""
     directory.mkdir(parents=True)
     segment_file(directory, 100, LOG_SUFFIX).write_bytes(joined)
     segment_file(directory, 5 * FAR, LOG_SUFFIX).write_bytes(last)
@@ -38,7 +38,7 @@ def bases(log: Log) -> list[int]:
 
 
 @pytest.mark.parametrize("was_clean", [True, False])
-def test_it_becomes_segments_that_hold_what_it_held(tmp_path: Path, was_clean: bool) -> None:
+def test_split_segments_hold_all_batches(tmp_path: Path, was_clean: bool) -> None:
     directory = make(tmp_path / "orders-0")
     with capture_logs() as events:
         log = open_log(directory, was_clean=was_clean)
@@ -52,7 +52,7 @@ def test_it_becomes_segments_that_hold_what_it_held(tmp_path: Path, was_clean: b
     assert not list(directory.glob("*.deleted"))
 
 
-def test_each_new_segment_is_as_old_as_it_was(tmp_path: Path) -> None:
+def test_split_segments_keep_the_modification_time(tmp_path: Path) -> None:
     directory = make(tmp_path / "orders-0")
     os.utime(segment_file(directory, 100, LOG_SUFFIX), ns=(MODIFIED_NS, MODIFIED_NS))
     open_log(directory)
@@ -61,7 +61,7 @@ def test_each_new_segment_is_as_old_as_it_was(tmp_path: Path) -> None:
         assert path.stat().st_mtime_ns == MODIFIED_NS
 
 
-def test_each_new_segment_has_the_aborted_transactions_that_end_in_it(tmp_path: Path) -> None:
+def test_split_segments_keep_their_aborted_transactions(tmp_path: Path) -> None:
     directory = make(tmp_path / "orders-0")
     segment_file(directory, 100, TRANSACTION_INDEX_SUFFIX).write_bytes(write_aborted(ABORTED))
     open_log(directory)
@@ -88,7 +88,7 @@ def test_a_crash_at_each_change_of_the_split(tmp_path: Path) -> None:
     assert count > 20
 
 
-def test_a_gap_between_segments_is_no_reason(tmp_path: Path) -> None:
+def test_gap_between_segments_causes_no_split(tmp_path: Path) -> None:
     joined = b"".join(replicated(offset) for offset in OFFSETS[:3])
     directory = make(tmp_path / "orders-0", joined)
     with capture_logs() as events:
@@ -98,7 +98,7 @@ def test_a_gap_between_segments_is_no_reason(tmp_path: Path) -> None:
     assert "segment.split" not in {each["event"] for each in events}
 
 
-def test_at_the_end_of_a_log_an_offset_so_far_away_is_damage(tmp_path: Path) -> None:
+def test_offset_out_of_range_at_the_log_end_is_damage(tmp_path: Path) -> None:
     far = bytes(replicated(5 * FAR + 2) + replicated(9 * FAR))
     directory = make(tmp_path / "orders-0", last=far)
     log = open_log(directory, was_clean=False)
@@ -106,7 +106,7 @@ def test_at_the_end_of_a_log_an_offset_so_far_away_is_damage(tmp_path: Path) -> 
     assert read_all(log) == JOINED + bytes(replicated(5 * FAR + 2))
 
 
-def test_a_record_that_is_damaged_stays_where_it_was(tmp_path: Path) -> None:
+def test_split_copies_damaged_records_unchanged(tmp_path: Path) -> None:
     damaged = bytearray(JOINED)
     damaged[70] ^= 0x40
     log = open_log(make(tmp_path / "orders-0", bytes(damaged)))
@@ -117,7 +117,7 @@ def test_a_record_that_is_damaged_stays_where_it_was(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("was_clean", [True, False])
-def test_one_whose_headers_are_damaged_is_left_as_it_is(tmp_path: Path, was_clean: bool) -> None:
+def test_segment_with_damaged_headers_is_not_split(tmp_path: Path, was_clean: bool) -> None:
     damaged = bytearray(JOINED)
     damaged[len(replicated(0)) + 8] ^= 0x40
     directory = make(tmp_path / "orders-0", bytes(damaged))
@@ -130,7 +130,7 @@ def test_one_whose_headers_are_damaged_is_left_as_it_is(tmp_path: Path, was_clea
     assert read(log, 5 * FAR) == LAST
 
 
-def test_a_transaction_index_of_another_version_stops_it(tmp_path: Path) -> None:
+def test_transaction_index_of_another_version_prevents_the_split(tmp_path: Path) -> None:
     directory = make(tmp_path / "orders-0")
     path = segment_file(directory, 100, TRANSACTION_INDEX_SUFFIX)
     path.write_bytes(b"\1" + write_aborted(ABORTED)[1:])
@@ -149,7 +149,7 @@ def test_offsets_out_of_order_are_damage(tmp_path: Path) -> None:
     assert {each["event"] for each in events} >= {"segment.not_split"}
 
 
-def test_the_config_counts_for_the_new_indexes(tmp_path: Path) -> None:
+def test_split_segments_use_the_current_index_config(tmp_path: Path) -> None:
     joined = b"".join(replicated(200 + number) for number in range(40)) + bytes(replicated(FAR * 4))
     directory = make(tmp_path / "orders-0", joined)
     log = open_log(directory, SMALL)

@@ -1,6 +1,6 @@
-"""A crash at any change of the file system while a log is cleaned: nothing is lost.
+"""A crash at any change of the file system during a cleaning loses nothing.
 
-Neither is it when the start after that dies as well, at any change of its own.
+The same holds if the next start crashes as well, at any of its own changes.
 """
 
 import shutil
@@ -24,7 +24,7 @@ LATER_MS = CLEANED_MS + 2 * COMPACTED.delete_retention_ms
 
 
 def make(directory: Path) -> list[Kept]:
-    """A log whose first round is over, and that has tombstones past their horizon; its records."""
+    """Create a log after a first round, with tombstones past their horizon; return its records."""
     log = open_log(directory, COMPACTED)
     for number in range(36):
         value = None if number % 7 == 3 else b"%d" % number * 20
@@ -46,12 +46,12 @@ def clean_it(directory: Path) -> None:
 
 
 def values_of(log: Log) -> dict[bytes | None, bytes | None]:
-    """What a table made from the log holds; a tombstone and nothing are the same."""
+    """Return the last value of each key; a tombstone equals a missing key."""
     return {key: value for key, value in latest_values(records_of(log)).items() if value}
 
 
 def crashes(work: Callable[[Path], object], template: Path, target: Path) -> Iterator[int]:
-    """Let `work` die at each of its changes in turn, each time on a fresh copy at `target`."""
+    """Make `work` die at each of its changes in turn, each time on a fresh copy at `target`."""
     number = 0
     while True:
         shutil.rmtree(target, ignore_errors=True)
@@ -79,7 +79,7 @@ def test_a_crash_at_each_change_of_a_cleaning(tmp_path: Path) -> None:
         check_files(directory, COMPACTED.index_interval_bytes)
         count += 1
     assert count > 30
-    # The last run came to its end.
+    # The last run completed.
     assert values_of(again(directory)) == expected
     assert len(records_of(again(directory))) < len(before) / 2
 

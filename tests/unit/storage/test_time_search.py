@@ -1,4 +1,4 @@
-"""From times to offsets: exact, whatever the index says and however the times run."""
+"""Search by timestamp is exact for any index content and any order of timestamps."""
 
 from pathlib import Path
 
@@ -53,7 +53,7 @@ def test_records_below_the_log_start_are_not_seen(log: Log) -> None:
     assert found(log, 400) is None
 
 
-def test_times_that_fall_across_segments_are_found(log: Log) -> None:
+def test_decreasing_timestamps_across_segments_are_found(log: Log) -> None:
     for time_ms in (900, 500, 700, 100):
         append(log, [time_ms])
         log.roll(NOW_MS)
@@ -64,7 +64,7 @@ def test_times_that_fall_across_segments_are_found(log: Log) -> None:
     assert log.max_timestamp() == (700, 2, 0)
 
 
-def test_records_without_time_are_found_by_no_time(log: Log) -> None:
+def test_records_without_a_timestamp_are_never_found(log: Log) -> None:
     append(log, [-1, -1])
     assert found(log, 0) is None
     assert log.max_timestamp() is None
@@ -78,7 +78,7 @@ def test_an_empty_log_has_no_times(log: Log) -> None:
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-def test_compressed_batches_are_looked_into(log: Log, codec: Codec) -> None:
+def test_search_reads_compressed_batches(log: Log, codec: Codec) -> None:
     append(log, [100, 300, 200], codec=codec)
     assert found(log, 150) == (300, 1, 0)
     assert log.max_timestamp() == (300, 1, 0)
@@ -93,7 +93,7 @@ def test_the_first_of_the_latest_records_is_the_maximum(log: Log) -> None:
     assert open_log(log.directory).max_timestamp() == (300, 1, 0)
 
 
-def test_a_header_that_promises_a_later_time_than_its_records_have_is_not_believed(
+def test_maximum_in_a_header_above_its_records_is_not_trusted(
     log: Log,
 ) -> None:
     append(log, [100])
@@ -114,7 +114,7 @@ def test_records_that_cannot_be_read_are_damage(log: Log) -> None:
         found(log, 50)
 
 
-def test_a_search_leaves_no_segment_open_that_it_did_not_need(tmp_path: Path) -> None:
+def test_search_closes_unneeded_segments(tmp_path: Path) -> None:
     log = open_log(tmp_path / "orders-0")
     for number in range(20):
         append(log, [NOW_MS + number])

@@ -1,4 +1,4 @@
-"""A log writes down which transactions were aborted, on leader and follower, through any crash."""
+"""A log stores its aborted transactions, on leader and follower, and across crashes."""
 
 import errno
 import os
@@ -94,7 +94,7 @@ def test_a_committed_transaction_leaves_no_index(directory: Path) -> None:
     assert found_by(log) == []
 
 
-def test_a_truncation_takes_the_entries_of_its_markers(directory: Path) -> None:
+def test_truncation_drops_the_entries_of_its_markers(directory: Path) -> None:
     log = open_log(directory)
     begin(log)
     end(log, ABORT)
@@ -111,7 +111,7 @@ def test_a_truncation_takes_the_entries_of_its_markers(directory: Path) -> None:
 
 
 @pytest.mark.parametrize("is_left", [True, False], ids=["left", "gone"])
-def test_a_crash_rebuilds_the_index_with_what_began_in_earlier_segments(
+def test_recovery_indexes_transactions_from_earlier_segments(
     directory: Path, is_left: bool
 ) -> None:
     log = open_log(directory)
@@ -129,7 +129,7 @@ def test_a_crash_rebuilds_the_index_with_what_began_in_earlier_segments(
     assert log.last_stable_offset(log.log_end_offset) == 1
 
 
-def test_an_entry_of_a_marker_that_did_not_survive_is_not_kept(directory: Path) -> None:
+def test_entry_of_a_lost_marker_is_dropped(directory: Path) -> None:
     log = open_log(directory)
     begin(log)
     size = log.segments[0].size_bytes
@@ -151,7 +151,7 @@ def test_an_entry_of_a_marker_that_did_not_survive_is_not_kept(directory: Path) 
         ),
     ],
 )
-def test_a_damaged_index_is_made_again_after_an_orderly_stop(
+def test_damaged_transaction_index_is_rebuilt_after_a_clean_shutdown(
     directory: Path, damage: object
 ) -> None:
     log = open_log(directory)
@@ -166,7 +166,7 @@ def test_a_damaged_index_is_made_again_after_an_orderly_stop(
     assert found_by(log) == index_of(log) == [aborted(7, 0, 1, 2)]
 
 
-def test_an_index_of_a_log_that_was_stopped_is_read_when_it_is_needed(directory: Path) -> None:
+def test_transaction_index_of_a_closed_log_is_read_on_demand(directory: Path) -> None:
     log = open_log(directory)
     begin(log)
     end(log, ABORT)
@@ -180,7 +180,7 @@ def test_an_index_of_a_log_that_was_stopped_is_read_when_it_is_needed(directory:
         found_by(log)
 
 
-def test_an_entry_that_found_no_space_is_written_with_the_next_flush(
+def test_entry_without_space_is_written_by_the_next_flush(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = open_log(directory)
@@ -226,7 +226,7 @@ def test_the_name_of_a_new_index_is_synced_again_after_a_failure(
     assert synced == [directory]
 
 
-def test_an_index_goes_with_its_segment(directory: Path) -> None:
+def test_transaction_index_is_deleted_with_its_segment(directory: Path) -> None:
     log = open_log(directory, CONFIG)
     begin(log)
     end(log, ABORT)
@@ -238,18 +238,18 @@ def test_an_index_goes_with_its_segment(directory: Path) -> None:
     assert not list(directory.glob("*.txnindex*"))
 
 
-def test_nothing_is_stable_from_an_open_transaction_on(directory: Path) -> None:
+def test_open_transaction_limits_the_last_stable_offset(directory: Path) -> None:
     log = open_log(directory)
     begin(log, 7)
     begin(log, 8)
     end(log, COMMIT, 7)
     assert [log.last_stable_offset(Offset(mark)) for mark in (1, 2, 3)] == [0, 0, 1]
     end(log, ABORT, 8)
-    # The markers count when they are committed.
+    # A marker counts once it is committed.
     assert [log.last_stable_offset(Offset(mark)) for mark in (3, 4)] == [1, 4]
 
 
-def test_an_open_transaction_whose_head_was_deleted_holds_back_the_rest(directory: Path) -> None:
+def test_open_transaction_with_deleted_start_limits_the_last_stable_offset(directory: Path) -> None:
     log = open_log(directory)
     for sequence in range(3):
         begin(log, sequence=sequence)
@@ -260,7 +260,7 @@ def test_an_open_transaction_whose_head_was_deleted_holds_back_the_rest(director
     assert found_by(log, 2) == [aborted(7, 0, 3, 4)]
 
 
-def test_a_marker_above_the_high_watermark_is_not_taken_for_committed_after_a_start(
+def test_marker_above_the_high_watermark_is_not_committed_after_a_start(
     directory: Path,
 ) -> None:
     log = open_log(directory)
@@ -281,7 +281,7 @@ def test_a_marker_above_the_high_watermark_is_not_taken_for_committed_after_a_st
     assert [opened.last_stable_offset(Offset(mark)) for mark in (2, 3)] == [0, 3]
 
 
-def test_a_truncation_remembers_ends_that_it_leaves(directory: Path) -> None:
+def test_truncation_keeps_the_remaining_ended_transactions(directory: Path) -> None:
     log = open_log(directory)
     begin(log)
     end(log, COMMIT)
@@ -302,7 +302,7 @@ def test_a_copy_in_another_log_dir_has_its_own_index(directory: Path, tmp_path: 
     assert copy.last_stable_offset(Offset(1)) == 0
 
 
-def test_a_read_is_told_of_transactions_that_end_in_later_segments(directory: Path) -> None:
+def test_read_finds_transactions_that_end_in_later_segments(directory: Path) -> None:
     log = open_log(directory)
     for number in range(3):
         begin(log, number)
@@ -310,8 +310,8 @@ def test_a_read_is_told_of_transactions_that_end_in_later_segments(directory: Pa
     for number in range(3):
         end(log, ABORT, number)
     region = log.read(Offset(0), EVERYTHING, end_offset=log.log_end_offset, min_one_batch=True)
-    told = log.aborted_in(region, Offset(0), log.log_end_offset)
-    assert told == [aborted(0, 0, 3, 1)], "the region ends with its segment, the search after it"
+    found = log.aborted_in(region, Offset(0), log.log_end_offset)
+    assert found == [aborted(0, 0, 3, 1)], "the region ends with its segment, the search after it"
 
 
 def test_entries_are_searched_by_the_offsets_of_their_markers() -> None:
@@ -326,7 +326,7 @@ def test_entries_are_searched_by_the_offsets_of_their_markers() -> None:
     assert [size_below(data, offset) // 34 for offset in (0, 4, 5, 9, 10)] == [0, 0, 1, 2, 3]
 
 
-def test_an_index_must_fit_its_segment() -> None:
+def test_transaction_index_outside_its_segment_is_refused() -> None:
     data = write_aborted([aborted(1, 0, 4, 2)])
     check_index(data, Offset(4))
     with pytest.raises(ValueError, match=r"0\.\.4 after one that ended at 4, in the segment at 5"):

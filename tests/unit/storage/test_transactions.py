@@ -1,4 +1,4 @@
-"""Transactions as cleaning meets them, and the index of those that were given up."""
+"""Transactions during a cleaning, and the index of aborted transactions."""
 
 import pytest
 
@@ -36,7 +36,7 @@ def marker(kind: ControlType, offset: int, producer_id: int = 7) -> tuple[BatchH
     return read_header(batch), memoryview(batch)
 
 
-def test_what_an_aborted_transaction_wrote_may_go_but_not_its_marker_yet() -> None:
+def test_records_of_an_aborted_transaction_are_dropped_before_its_marker() -> None:
     open_ones = CleanedTransactions()
     open_ones.add_aborted([ABORTED])
     assert not open_ones.on_batch(data(1, producer_id=8))
@@ -47,7 +47,7 @@ def test_what_an_aborted_transaction_wrote_may_go_but_not_its_marker_yet() -> No
     assert not open_ones.on_batch(data(11))
 
 
-def test_a_marker_whose_data_is_gone_may_go() -> None:
+def test_marker_without_data_may_be_dropped() -> None:
     open_ones = CleanedTransactions()
     open_ones.add_aborted([ABORTED])
     assert open_ones.on_control_batch(*marker(ABORT, 9))
@@ -62,24 +62,24 @@ def test_a_committed_transaction_keeps_its_marker_while_it_has_data() -> None:
     assert open_ones.on_control_batch(*marker(COMMIT, 4))
 
 
-def test_a_transaction_that_is_named_by_two_segments_is_one() -> None:
+def test_transaction_in_the_indexes_of_two_segments_counts_once() -> None:
     open_ones = CleanedTransactions()
     open_ones.add_aborted([ABORTED])
     open_ones.on_batch(data(2))
     open_ones.add_aborted([ABORTED])
     assert open_ones.on_batch(data(5))
     assert not open_ones.on_control_batch(*marker(ABORT, 9))
-    # The next transaction of the same producer is another one.
+    # The next transaction of the same producer counts separately.
     assert not open_ones.on_batch(data(10))
 
 
-def test_records_outside_of_transactions_are_left_alone() -> None:
+def test_records_outside_of_transactions_are_kept() -> None:
     open_ones = CleanedTransactions()
     open_ones.add_aborted([ABORTED])
     assert not open_ones.on_batch(data(3, is_transactional=False))
 
 
-def test_other_control_batches_stay_and_emptied_ones_may_go() -> None:
+def test_unknown_control_batches_are_kept_and_empty_ones_dropped() -> None:
     open_ones = CleanedTransactions()
     header, batch = marker(COMMIT, 3)
     position = bytes(batch).index(b"\0\0\0\1", 60)
@@ -89,7 +89,7 @@ def test_other_control_batches_stay_and_emptied_ones_may_go() -> None:
     assert open_ones.on_control_batch(header._replace(record_count=0), batch)
 
 
-def test_an_index_reads_back_as_it_was() -> None:
+def test_transaction_index_round_trips() -> None:
     entries = [ABORTED, AbortedTransaction(8, Offset(3), Offset(12), Offset(3))]
     written = write_aborted(entries)
     assert len(written) == 2 * 34
@@ -99,7 +99,7 @@ def test_an_index_reads_back_as_it_was() -> None:
         read_aborted(b"\0\1" + written[2:])
 
 
-def test_an_entry_overlaps_where_one_of_its_offsets_lies() -> None:
+def test_entry_overlaps_a_range_that_contains_any_of_its_offsets() -> None:
     assert overlapping([ABORTED], 9, 10) == [ABORTED]
     assert overlapping([ABORTED], 0, 3) == [ABORTED]
     assert overlapping([ABORTED], 10, 20) == []

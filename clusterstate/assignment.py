@@ -19,7 +19,7 @@ Racks = Mapping[BrokerId, str | None]
 """Rack of each live broker; None for a broker without one."""
 
 
-class Dice(NamedTuple):
+class RandomStart(NamedTuple):
     """Random start of a topic's assignment: two numbers below the number of brokers."""
 
     start_index: int
@@ -30,7 +30,7 @@ def assign_replicas(
     racks: Racks,
     partition_count: int,
     replication_factor: int,
-    dice: Dice,
+    start: RandomStart,
     *,
     first_partition: int = 0,
 ) -> dict[int, Replicas]:
@@ -44,11 +44,13 @@ def assign_replicas(
     known = {broker: rack for broker, rack in racks.items() if rack is not None}
     brokers = rack_alternated(known) if known else sorted(racks)
     place = _Placement(brokers, known, replication_factor)
-    shift, assignment = dice.replica_shift, {}
+    shift, assignment = start.replica_shift, {}
     for partition in range(first_partition, first_partition + partition_count):
         if partition > 0 and partition % len(brokers) == 0:
             shift += 1
-        assignment[partition] = place.replicas((partition + dice.start_index) % len(brokers), shift)
+        assignment[partition] = place.replicas(
+            (partition + start.start_index) % len(brokers), shift
+        )
     return assignment
 
 
@@ -70,7 +72,7 @@ def grow_assignment(
     brokers = sorted(racks)
     start = next((i for i, broker in enumerate(brokers) if broker >= first[0]), 0)
     return assign_replicas(
-        racks, added, len(first), Dice(start, start), first_partition=len(existing)
+        racks, added, len(first), RandomStart(start, start), first_partition=len(existing)
     )
 
 

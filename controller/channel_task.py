@@ -35,7 +35,7 @@ class ChannelTask:
         self._channel = channel
         self._dial = dial
         self._on_event = on_event
-        self._news = asyncio.Event()
+        self._wakeup = asyncio.Event()
         self._is_settled = asyncio.Event()
         self._task = asyncio.create_task(self._run(), name=f"channel-{channel.broker_id}")
 
@@ -43,7 +43,7 @@ class ChannelTask:
         """Queue a request."""
         self._channel.put(request)
         self._is_settled.clear()
-        self._news.set()
+        self._wakeup.set()
 
     async def wait_settled(self) -> None:
         """Return once every queued request has its response, or an attempt has failed."""
@@ -62,8 +62,8 @@ class ChannelTask:
                 request = self._channel.next()
                 if request is None:
                     self._is_settled.set()
-                    self._news.clear()
-                    await self._news.wait()
+                    self._wakeup.clear()
+                    await self._wakeup.wait()
                     continue
                 connection = connection or self._dial()
                 try:

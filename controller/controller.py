@@ -57,7 +57,7 @@ class Controller:
         self._dial = dial
         self._now_ms = now_ms
         self._queue: EventQueue[asyncio.Future[Result]] = EventQueue()
-        self._news = asyncio.Event()
+        self._wakeup = asyncio.Event()
         self._channels: dict[BrokerId, ChannelTask] = {}
         self._timers: set[asyncio.TimerHandle] = set()
         self._task: asyncio.Task[None] | None = None
@@ -118,7 +118,7 @@ class Controller:
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         if not self._queue.put(event, future):
             future.set_result(None)
-        self._news.set()
+        self._wakeup.set()
         return future
 
     async def expire(self) -> None:
@@ -127,7 +127,7 @@ class Controller:
         for _, dropped in self._queue.expire(future):
             if not dropped.done():
                 dropped.set_result(ErrorCode.NOT_CONTROLLER)
-        self._news.set()
+        self._wakeup.set()
         await future
 
     async def stop(self) -> None:
@@ -150,8 +150,8 @@ class Controller:
     async def _run(self) -> None:
         while True:
             while not len(self._queue):
-                self._news.clear()
-                await self._news.wait()
+                self._wakeup.clear()
+                await self._wakeup.wait()
             event, future = self._queue.take()
             self._state = state_during(event)
             result: Result = ErrorCode.NOT_CONTROLLER

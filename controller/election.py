@@ -45,7 +45,7 @@ def current_controller() -> Plan[BrokerId | None]:
         return BrokerId(-1)
 
 
-def stand(broker_id: BrokerId, now_ms: int) -> Plan[ControllerEpoch | None]:
+def elect(broker_id: BrokerId, now_ms: int) -> Plan[ControllerEpoch | None]:
     """Run for election; return the won epoch, or None if another broker won."""
     [node] = yield from read((paths.CONTROLLER_EPOCH,))
     if node is None:

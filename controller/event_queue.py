@@ -37,26 +37,26 @@ class EventQueue(Generic[_T]):
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def put(self, event: e.Event, beside: _T) -> bool:
+    def put(self, event: e.Event, value: _T) -> bool:
         """Append `event`; return False if an equal event is pending and it was dropped."""
         if isinstance(event, _MERGED):
             if event in self._known:
                 return False
             self._known.add(event)
-        self._waiting.append((event, beside))
+        self._waiting.append((event, value))
         return True
 
     def take(self) -> tuple[e.Event, _T]:
         """Remove and return the oldest event; an equal event can then be queued again."""
-        event, beside = self._waiting.popleft()
+        event, value = self._waiting.popleft()
         if isinstance(event, _MERGED):
             self._known.discard(event)
-        return event, beside
+        return event, value
 
-    def expire(self, beside: _T) -> list[tuple[e.Event, _T]]:
+    def expire(self, value: _T) -> list[tuple[e.Event, _T]]:
         """Replace all pending events with Expire, and return the dropped ones."""
         dropped = list(self._waiting)
         self._waiting.clear()
         self._known.clear()
-        self._waiting.append((e.Expire(), beside))
+        self._waiting.append((e.Expire(), value))
         return dropped

@@ -78,7 +78,7 @@ def create_partitions(
             _lead(cluster, batch, partition, state, is_new=True)
         elif outcome.refusal is Refusal.NODE_EXISTS:
             existing.append(partition)
-    yield from _note_leaders("new partition", {}, created)
+    yield from _log_leaders("new partition", {}, created)
     yield from _adopt_existing(cluster, batch, existing, states)
 
 
@@ -133,7 +133,7 @@ def elect(
     for partition, state in changes.changed.items():
         _lead(cluster, batch, partition, state)
     _count_unclean(cluster, hopeless, changes)
-    yield from _note_leaders(strategy.name.lower(), before, changes.changed)
+    yield from _log_leaders(strategy.name.lower(), before, changes.changed)
     return changes
 
 
@@ -183,7 +183,7 @@ def repair_partitions(
     for partition, state in changes.changed.items():
         _lead(cluster, batch, partition, state)
     _count_unclean(cluster, hopeless, changes)
-    yield from _note_leaders("replicas lost or found", before, changes.changed)
+    yield from _log_leaders("replicas lost or found", before, changes.changed)
     for partition, state in changes.unchanged.items():
         if state.leader == NO_LEADER:
             _go_offline(cluster, partition)
@@ -242,7 +242,7 @@ def _leaders(
     return {one: states[one].leader for one in partitions if one in states}
 
 
-def _note_leaders(
+def _log_leaders(
     reason: str,
     before: Mapping[TopicPartition, BrokerId],
     changed: Mapping[TopicPartition, LeaderAndIsr],

@@ -85,7 +85,7 @@ class Planner:
             match event:
                 case e.Reelect():
                     yield from self._read_controller()
-                    yield from self._stand(now_ms)
+                    yield from self._elect(now_ms)
                 case e.ControllerChange():
                     yield from self._read_controller()
                 case e.Expire():
@@ -115,13 +115,13 @@ class Planner:
         if self.is_active and self.controller_id != self._config.broker_id:
             yield from self._resign()
 
-    def _stand(self, now_ms: int) -> Plan[None]:
+    def _elect(self, now_ms: int) -> Plan[None]:
         if self.controller_id == self._config.broker_id and not self.is_active:
             yield from election.clear_own(self._config.broker_id)
             yield from self._read_controller()
         if self.controller_id is not None:
             return
-        won = yield from election.stand(self._config.broker_id, now_ms)
+        won = yield from election.elect(self._config.broker_id, now_ms)
         if won is None:
             # Another broker won, and may have left already.
             yield from self._read_controller()

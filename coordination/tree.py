@@ -231,7 +231,7 @@ class Tree:
                 self.containers[path] = None
             case OwnerKind.TTL:
                 self.ttls[path] = None
-            case OwnerKind.NOBODY:
+            case OwnerKind.NONE:
                 pass
 
     def _unindex(self, path: str, owner: int) -> None:

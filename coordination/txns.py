@@ -99,7 +99,7 @@ class Entry(NamedTuple):
 class OwnerKind(IntEnum):
     """Meaning of a node's stored owner field."""
 
-    NOBODY = 0
+    NONE = 0
     SESSION = 1
     CONTAINER = 2
     TTL = 3
@@ -108,7 +108,7 @@ class OwnerKind(IntEnum):
 def kind_of_owner(owner: int) -> OwnerKind:
     """Return the meaning of a node's stored owner field."""
     if owner == 0:
-        return OwnerKind.NOBODY
+        return OwnerKind.NONE
     if owner == CONTAINER_OWNER:
         return OwnerKind.CONTAINER
     if (owner & TTL_OWNER_BITS) == TTL_OWNER_BITS:

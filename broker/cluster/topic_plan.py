@@ -14,7 +14,7 @@ from typing import Final
 from broker.cluster.metadata_cache import ClusterImage
 from broker.config import BrokerConfig
 from broker.config_change import check_configs
-from clusterstate.assignment import Dice, Racks, assign_replicas, grow_assignment
+from clusterstate.assignment import Racks, RandomStart, assign_replicas, grow_assignment
 from clusterstate.replica_assignment import ReplicaAssignment, Replicas
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import BrokerId, validate_topic_name
@@ -26,7 +26,7 @@ FORBIDDEN_TOPIC: Final = "__cluster_metadata"
 MAX_PARTITIONS: Final = 10_000
 """Limit for one topic, as in one request to Kafka 4: each partition costs open files."""
 
-RollDice = Callable[[int], Dice]
+DrawStart = Callable[[int], RandomStart]
 """Returns random starting points for a number of brokers."""
 
 
@@ -69,7 +69,7 @@ def topic_defaults_of(config: BrokerConfig) -> TopicDefaults:
 
 
 def plan_topic(
-    spec: TopicSpec, image: ClusterImage, defaults: TopicDefaults, roll: RollDice
+    spec: TopicSpec, image: ClusterImage, defaults: TopicDefaults, roll: DrawStart
 ) -> TopicPlan:
     """Return the topic that `spec` would create.
 
@@ -133,7 +133,7 @@ def _given_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
 
 
 def _assign(
-    spec: TopicSpec, image: ClusterImage, defaults: TopicDefaults, roll: RollDice
+    spec: TopicSpec, image: ClusterImage, defaults: TopicDefaults, roll: DrawStart
 ) -> Mapping[int, Sequence[int]]:
     if spec.assignments:
         if (spec.partition_count, spec.replication_factor) != (DEFAULT, DEFAULT):

@@ -17,14 +17,14 @@ import structlog
 from broker.cluster.coordinator_session import CoordinatorSession
 from broker.cluster.metadata_cache import MetadataCache
 from broker.cluster.topic_plan import (
-    RollDice,
+    DrawStart,
     TopicDefaults,
     TopicPlan,
     TopicSpec,
     plan_growth,
     plan_topic,
 )
-from clusterstate.assignment import Dice
+from clusterstate.assignment import RandomStart
 from clusterstate.errors import MalformedZnodeError
 from clusterstate.replica_assignment import Replicas
 from clusterstate.topic_requests import (
@@ -58,7 +58,7 @@ class ClusterTopics:
         defaults: Callable[[], TopicDefaults],
         *,
         new_topic_id: Callable[[], TopicId],
-        roll: RollDice,
+        roll: DrawStart,
     ) -> None:
         self._session = session
         self._metadata = metadata
@@ -125,10 +125,10 @@ class ClusterTopics:
         log.info("topic.deletion_requested", topic=name)
 
 
-def roll(broker_count: int) -> Dice:
+def roll(broker_count: int) -> RandomStart:
     """Return random starting points for the placement of a new topic."""
     # The first broker is no secret, so the generator need not be secure.
-    return Dice(
+    return RandomStart(
         random.randrange(max(broker_count, 1)),
         random.randrange(max(broker_count, 1)),
     )

@@ -61,8 +61,8 @@ class Surroundings:
 class HostileRequests:
     """Generates streams for one coordinator."""
 
-    def __init__(self, dice: random.Random, around: Surroundings) -> None:
-        self._dice = dice
+    def __init__(self, rng: random.Random, around: Surroundings) -> None:
+        self._rng = rng
         self._around = around
         self._kinds: list[Callable[[], tuple[OpCode | int, bytes]]] = [
             self._create, self._create, self._delete, self._read, self._read, self._set_data,
@@ -72,14 +72,14 @@ class HostileRequests:
 
     def stream(self) -> tuple[str, bytes]:
         """Return the kind of a stream, and its bytes for one connection."""
-        dice = self._dice
-        match dice.randrange(12):
+        rng = self._rng
+        match rng.randrange(12):
             case 0:
-                return "words", dice.choice([*COMMANDS, b"ruo", b"RUOK"]) + dice.randbytes(
-                    dice.choice([0, 0, 3, 1000])
+                return "words", rng.choice([*COMMANDS, b"ruo", b"RUOK"]) + rng.randbytes(
+                    rng.choice([0, 0, 3, 1000])
                 )
             case 1:
-                return "noise", dice.randbytes(dice.choice([1, 4, 5, 49, 4096]))
+                return "noise", rng.randbytes(rng.choice([1, 4, 5, 49, 4096]))
             case 2:
                 return "handshakes", self._handshake() + self._handshake()
             case 3:
@@ -88,9 +88,9 @@ class HostileRequests:
                 return "requests", self._requests()
 
     def _requests(self) -> bytes:
-        packets = [self._handshake() if self._dice.random() < 0.1 else self._greeting()]
-        for _ in range(self._dice.randint(1, MOST_REQUESTS)):
-            op, body = self._dice.choice(self._kinds)()
+        packets = [self._handshake() if self._rng.random() < 0.1 else self._greeting()]
+        for _ in range(self._rng.randint(1, MOST_REQUESTS)):
+            op, body = self._rng.choice(self._kinds)()
             packets.append(frames.encode_request(self._int(), op, body[:MOST_BODY_BYTES]))
             if len(body) > MOST_BODY_BYTES // 4:
                 # One large request per stream is enough.
@@ -98,75 +98,75 @@ class HostileRequests:
         return b"".join(packets)
 
     def _greeting(self) -> bytes:
-        hello = ConnectRequest(self._dice.choice([0, 1]), 0, 10_000, 0, NO_PASSWORD)
-        return frames.encode_handshake(Handshake(hello, self._dice.choice([None, True, False])))
+        hello = ConnectRequest(self._rng.choice([0, 1]), 0, 10_000, 0, NO_PASSWORD)
+        return frames.encode_handshake(Handshake(hello, self._rng.choice([None, True, False])))
 
     def _handshake(self) -> bytes:
-        dice, around = self._dice, self._around
+        rng, around = self._rng, self._around
         hello = ConnectRequest(
-            dice.choice(INTS),
-            dice.choice(LONGS),
-            dice.choice([10_000, *INTS]),
-            dice.choice([0, around.session_id, *LONGS]),
-            dice.choice([None, b"", NO_PASSWORD, around.password, bytes(500), bytes(2_000)]),
+            rng.choice(INTS),
+            rng.choice(LONGS),
+            rng.choice([10_000, *INTS]),
+            rng.choice([0, around.session_id, *LONGS]),
+            rng.choice([None, b"", NO_PASSWORD, around.password, bytes(500), bytes(2_000)]),
         )
-        return frames.encode_handshake(Handshake(hello, dice.choice([None, True])))
+        return frames.encode_handshake(Handshake(hello, rng.choice([None, True])))
 
     def _damaged(self, stream: bytes) -> bytes:
-        damaged, dice = bytearray(stream), self._dice
-        for _ in range(dice.randint(1, 4)):
-            place = dice.randrange(49, max(50, min(len(damaged), 300)))
-            match dice.randrange(4):
+        damaged, rng = bytearray(stream), self._rng
+        for _ in range(rng.randint(1, 4)):
+            place = rng.randrange(49, max(50, min(len(damaged), 300)))
+            match rng.randrange(4):
                 case 0:
-                    damaged[place : place + 1] = dice.randbytes(1)
+                    damaged[place : place + 1] = rng.randbytes(1)
                 case 1:
-                    damaged[place : place + 4] = struct.pack(">i", dice.choice(INTS))
+                    damaged[place : place + 4] = struct.pack(">i", rng.choice(INTS))
                 case 2:
-                    del damaged[place : place + dice.randint(1, 9)]
+                    del damaged[place : place + rng.randint(1, 9)]
                 case _:
-                    damaged[place:place] = dice.randbytes(dice.randint(1, 9))
+                    damaged[place:place] = rng.randbytes(rng.randint(1, 9))
         return bytes(damaged)
 
     # -- values
 
     def _int(self) -> int:
-        return self._dice.choice([*INTS, self._dice.getrandbits(31)])
+        return self._rng.choice([*INTS, self._rng.getrandbits(31)])
 
     def _path(self) -> str:
-        dice = self._dice
-        match dice.randrange(5):
+        rng = self._rng
+        match rng.randrange(5):
             case 0 | 1:
-                return dice.choice(self._around.paths)
+                return rng.choice(self._around.paths)
             case 2:
-                return f"{dice.choice(self._around.paths)}/{dice.getrandbits(16):x}"
+                return f"{rng.choice(self._around.paths)}/{rng.getrandbits(16):x}"
             case 3:
-                return f"/f{dice.getrandbits(16):x}"
+                return f"/f{rng.getrandbits(16):x}"
             case _:
-                return dice.choice(WORDS)
+                return rng.choice(WORDS)
 
     def _data(self) -> bytes | None:
         sizes = [0, 1, 100, 100, 10_000, MOST_BODY_BYTES - 1_000]
-        return self._dice.choice([None, bytes(self._dice.choice(sizes))])
+        return self._rng.choice([None, bytes(self._rng.choice(sizes))])
 
     def _entries(self) -> Sequence[Acl]:
-        dice = self._dice
-        if dice.random() < 0.5:
+        rng = self._rng
+        if rng.random() < 0.5:
             return OPEN_ACL
-        count = dice.choice([0, 1, 1, 3, 101, 5_000, 60_000])
-        scheme, name = dice.choice(WORDS[-9:]), dice.choice(WORDS[-9:])
-        return tuple(Acl(dice.choice(INTS), scheme, f"{name}{n % 7}") for n in range(count))
+        count = rng.choice([0, 1, 1, 3, 101, 5_000, 60_000])
+        scheme, name = rng.choice(WORDS[-9:]), rng.choice(WORDS[-9:])
+        return tuple(Acl(rng.choice(INTS), scheme, f"{name}{n % 7}") for n in range(count))
 
     def _paths(self, count: int) -> tuple[str, ...]:
-        if self._dice.random() < 0.3:
+        if self._rng.random() < 0.3:
             return (self._path()[:50],) * count
         return tuple(f"/w{number:x}" for number in range(count))
 
     # -- requests
 
     def _create(self) -> tuple[OpCode, bytes]:
-        op = self._dice.choice([OpCode.CREATE, OpCode.CREATE2, OpCode.CREATE_CONTAINER])
-        if self._dice.random() < 0.1:
-            ttl = self._dice.choice(LONGS)
+        op = self._rng.choice([OpCode.CREATE, OpCode.CREATE2, OpCode.CREATE_CONTAINER])
+        if self._rng.random() < 0.1:
+            ttl = self._rng.choice(LONGS)
             request = CreateTtlRequest(
                 self._path(), self._data(), self._entries(), self._flag(), ttl
             )
@@ -177,10 +177,10 @@ class HostileRequests:
         return CreateRequest(self._path(), self._data(), self._entries(), self._flag())
 
     def _flag(self) -> int:
-        return self._dice.choice([0, 0, 1, 2, 3, 4, 5, 6, 7, -1])
+        return self._rng.choice([0, 0, 1, 2, 3, 4, 5, 6, 7, -1])
 
     def _delete(self) -> tuple[OpCode, bytes]:
-        if self._dice.random() < 0.2:
+        if self._rng.random() < 0.2:
             return OpCode.DELETE_CONTAINER, jute.encode(PathRequest(self._path()))
         return OpCode.DELETE, jute.encode(DeleteRequest(self._path(), self._int()))
 
@@ -188,32 +188,32 @@ class HostileRequests:
         return OpCode.SET_DATA, jute.encode(SetDataRequest(self._path(), self._data(), -1))
 
     def _read(self) -> tuple[OpCode, bytes]:
-        op = self._dice.choice(
+        op = self._rng.choice(
             [OpCode.GET_DATA, OpCode.EXISTS, OpCode.GET_CHILDREN, OpCode.GET_CHILDREN2]
         )
-        return op, jute.encode(ReadRequest(self._path(), self._dice.random() < 0.7))
+        return op, jute.encode(ReadRequest(self._path(), self._rng.random() < 0.7))
 
     def _acl(self) -> tuple[OpCode, bytes]:
-        if self._dice.random() < 0.5:
+        if self._rng.random() < 0.5:
             return OpCode.GET_ACL, jute.encode(PathRequest(self._path()))
         return OpCode.SET_ACL, jute.encode(SetAclRequest(self._path(), self._entries(), -1))
 
     def _watch(self) -> tuple[OpCode, bytes]:
-        request = AddWatchRequest(self._path(), self._dice.choice([0, 1, 1, 2, -1]))
+        request = AddWatchRequest(self._path(), self._rng.choice([0, 1, 1, 2, -1]))
         return OpCode.ADD_WATCH, jute.encode(request)
 
     def _watches(self) -> tuple[OpCode, bytes]:
-        op = self._dice.choice([OpCode.CHECK_WATCHES, OpCode.REMOVE_WATCHES])
-        return op, jute.encode(WatchesRequest(self._path(), self._dice.choice([1, 2, 3, 0, 9])))
+        op = self._rng.choice([OpCode.CHECK_WATCHES, OpCode.REMOVE_WATCHES])
+        return op, jute.encode(WatchesRequest(self._path(), self._rng.choice([1, 2, 3, 0, 9])))
 
     def _set_watches(self) -> tuple[OpCode, bytes]:
-        dice = self._dice
-        lists = [self._paths(dice.choice([0, 1, 10, 3_000, 9_900, 150_000])) for _ in range(5)]
-        if dice.random() < 0.5:
+        rng = self._rng
+        lists = [self._paths(rng.choice([0, 1, 10, 3_000, 9_900, 150_000])) for _ in range(5)]
+        if rng.random() < 0.5:
             lists = [each if place == 0 else () for place, each in enumerate(lists)]
-        dice.shuffle(lists)
-        since = dice.choice(LONGS)
-        if dice.random() < 0.5:
+        rng.shuffle(lists)
+        since = rng.choice(LONGS)
+        if rng.random() < 0.5:
             return OpCode.SET_WATCHES, jute.encode(SetWatchesRequest(since, *lists[:3]))
         return OpCode.SET_WATCHES2, jute.encode(SetWatches2Request(since, *lists))
 
@@ -237,16 +237,16 @@ class HostileRequests:
         )
 
     def _ops(self, kinds: list[Callable[[], Op]]) -> bytes:
-        dice = self._dice
-        if dice.random() < 0.3:
-            one = multi.encode_ops([dice.choice(kinds)()])[:-9]
-            count = dice.choice([100, multi.MAX_OPS, multi.MAX_OPS + 1, 60_000])
+        rng = self._rng
+        if rng.random() < 0.3:
+            one = multi.encode_ops([rng.choice(kinds)()])[:-9]
+            count = rng.choice([100, multi.MAX_OPS, multi.MAX_OPS + 1, 60_000])
             return one * min(count, MOST_BODY_BYTES // len(one)) + multi.encode_ops([])
-        return multi.encode_ops([dice.choice(kinds)() for _ in range(dice.randint(0, 20))])
+        return multi.encode_ops([rng.choice(kinds)() for _ in range(rng.randint(0, 20))])
 
     def _auth(self) -> tuple[OpCode, bytes]:
-        scheme = self._dice.choice(["digest", "digest", "ip", "world", "super", "sasl", "", "x509"])
-        credentials = self._dice.choice([b"a:b", b"", b":", bytes(5_000), self._dice.randbytes(9)])
+        scheme = self._rng.choice(["digest", "digest", "ip", "world", "super", "sasl", "", "x509"])
+        credentials = self._rng.choice([b"a:b", b"", b":", bytes(5_000), self._rng.randbytes(9)])
         return OpCode.AUTH, jute.encode(AuthRequest(0, scheme, credentials))
 
     def _other(self) -> tuple[int, bytes]:
@@ -263,8 +263,8 @@ class HostileRequests:
             (OpCode.SASL, None),
             (self._int(), None),
         ]
-        op, request = self._dice.choice(plain)
+        op, request = self._rng.choice(plain)
         return op, b"" if request is None else jute.encode(request)
 
     def _noise(self) -> tuple[OpCode, bytes]:
-        return self._dice.choice(list(OpCode)), self._dice.randbytes(self._dice.choice([0, 9, 500]))
+        return self._rng.choice(list(OpCode)), self._rng.randbytes(self._rng.choice([0, 9, 500]))

@@ -34,13 +34,13 @@ def survive(
     """
     seed = int(os.environ.get("OTTLA_SEED", secrets.randbits(32)))
     print(f"OTTLA_SEED={seed}")  # noqa: T201 - shown when it fails
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     harms: dict[tuple[str, str], str] = {}
     counts: Counter[str] = Counter()
     end_s = time.monotonic() + float(os.environ.get("OTTLA_FUZZ_S", everyday_s))
     while time.monotonic() < end_s:
         server, around = begin()
-        draw = source(dice, around)
+        draw = source(rng, around)
         round_end_s = min(end_s, time.monotonic() + ROUND_S)
         while time.monotonic() < round_end_s:
             kind, data = draw()

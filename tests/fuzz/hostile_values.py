@@ -44,11 +44,11 @@ class Surroundings:
 class HostileValues:
     """Generates messages of one version for one broker."""
 
-    def __init__(self, version: int, dice: random.Random, around: Surroundings) -> None:
+    def __init__(self, version: int, rng: random.Random, around: Surroundings) -> None:
         self._version = version
-        self._dice = dice
+        self._rng = rng
         self._around = around
-        self._long_arrays_left = 1 if dice.random() < 0.1 else 0
+        self._long_arrays_left = 1 if rng.random() < 0.1 else 0
 
     def struct(self, layout: Layout) -> object:
         """Return a message or a part of one, with the fields of the version."""
@@ -56,20 +56,20 @@ class HostileValues:
         return layout.type(**{each.name: self._field(each) for each in present})
 
     def _field(self, each: Field) -> object:
-        dice = self._dice
+        rng = self._rng
         has_default = each.default is not None or each.is_nullable_in(self._version)
-        if has_default and dice.random() < (0.5 if each.tag is not None else 0.1):
+        if has_default and rng.random() < (0.5 if each.tag is not None else 0.1):
             return each.default
-        if each.is_nullable_in(self._version) and each.tag is None and dice.random() < 0.15:
+        if each.is_nullable_in(self._version) and each.tag is None and rng.random() < 0.15:
             return None
         return self._value(each.wire, each.name)
 
     def _value(self, wire: WireType[object], name: str) -> object:
-        dice = self._dice
+        rng = self._rng
         if wire.kind is Kind.STRING:
             return self._string(name)
         if wire.kind is Kind.UUID:
-            return dice.choice((*self._around.topic_ids, uuid.UUID(int=dice.getrandbits(128))))
+            return rng.choice((*self._around.topic_ids, uuid.UUID(int=rng.getrandbits(128))))
         if wire.kind in (Kind.BYTES, Kind.RECORDS):
             return self._bytes()
         if wire.kind is Kind.FIXED:
@@ -80,58 +80,58 @@ class HostileValues:
         return self._array(wire.element, name)
 
     def _array(self, element: WireType[object], name: str) -> list[object]:
-        dice = self._dice
-        if self._long_arrays_left and dice.random() < 0.5:
+        rng = self._rng
+        if self._long_arrays_left and rng.random() < 0.5:
             self._long_arrays_left = 0
-            values = [self._value(element, name) for _ in range(dice.choice((1, 3, 50)))]
+            values = [self._value(element, name) for _ in range(rng.choice((1, 3, 50)))]
             most = LONG_ARRAY_BYTES // max(1, sum(map(_size_of, values)) // len(values))
-            return (values * (dice.choice(COUNTS) // len(values)))[:most]
-        values = [self._value(element, name) for _ in range(dice.choice((0, 1, 1, 2, 3)))]
-        return values * 2 if dice.random() < 0.1 else values
+            return (values * (rng.choice(COUNTS) // len(values)))[:most]
+        values = [self._value(element, name) for _ in range(rng.choice((0, 1, 1, 2, 3)))]
+        return values * 2 if rng.random() < 0.1 else values
 
     def _string(self, name: str) -> str:
-        dice, around = self._dice, self._around
-        if dice.random() < 0.3:
-            return dice.choice(STRINGS)
+        rng, around = self._rng, self._around
+        if rng.random() < 0.3:
+            return rng.choice(STRINGS)
         if name == "name" or "topic" in name:
-            return dice.choice((*around.topics, "__consumer_offsets", f"new-{dice.randrange(5)}"))
+            return rng.choice((*around.topics, "__consumer_offsets", f"new-{rng.randrange(5)}"))
         if "group" in name and "instance" not in name:
-            return dice.choice(around.groups)
+            return rng.choice(around.groups)
         if name in ("key", "keys", "resource_name", "host"):
-            return dice.choice((*around.topics, *around.groups, str(around.broker_id), "127.0.0.1"))
-        return dice.choice(("a", "consumer", "range", "cleanup.policy", "compact", *around.topics))
+            return rng.choice((*around.topics, *around.groups, str(around.broker_id), "127.0.0.1"))
+        return rng.choice(("a", "consumer", "range", "cleanup.policy", "compact", *around.topics))
 
     def _number(self, wire: WireType[object], name: str) -> object:
-        dice = self._dice
+        rng = self._rng
         if wire.code == "?":
-            return dice.random() < 0.5
+            return rng.random() < 0.5
         if wire.code == "d":
-            return dice.choice((0.0, -1.5, 1e300, float("nan"), float("inf"), dice.random()))
+            return rng.choice((0.0, -1.5, 1e300, float("nan"), float("inf"), rng.random()))
         bits = BIT_COUNTS[wire.code]
         low = 0 if wire.code in UNSIGNED else -(1 << (bits - 1))
         high = low + (1 << bits) - 1
         if name in ("session_timeout_ms", "rebalance_timeout_ms"):
-            return dice.choice((-1, 0, 6_000, high))
+            return rng.choice((-1, 0, 6_000, high))
         if name.endswith("timeout_ms") or name in ("max_wait_ms", "num_partitions", "count"):
             # Kept small: a request to wait, or for many partitions, is legitimate.
-            return dice.choice((-1, 0, 1, 2))
-        if dice.random() < 0.5:
-            return dice.choice((0, 0, 1, 2, 3, self._around.broker_id))
-        return dice.choice((-1 if low else 0, low, high, dice.randint(low, high)))
+            return rng.choice((-1, 0, 1, 2))
+        if rng.random() < 0.5:
+            return rng.choice((0, 0, 1, 2, 3, self._around.broker_id))
+        return rng.choice((-1 if low else 0, low, high, rng.randint(low, high)))
 
     def _bytes(self) -> bytes:
-        dice = self._dice
-        kind = dice.randrange(6)
+        rng = self._rng
+        kind = rng.randrange(6)
         if kind == 0:
-            return dice.randbytes(dice.choice((0, 1, 60, 61, 400, 70_000)))
-        builder = BatchBuilder(codec=dice.choice(list(Codec)))
-        for number in range(dice.choice((1, 1, 3, 100))):
-            key = dice.choice((None, b"", b"k%d" % number))
-            builder.append(NOW_MS + number, key, dice.choice((None, b"", b"v" * 100)))
+            return rng.randbytes(rng.choice((0, 1, 60, 61, 400, 70_000)))
+        builder = BatchBuilder(codec=rng.choice(list(Codec)))
+        for number in range(rng.choice((1, 1, 3, 100))):
+            key = rng.choice((None, b"", b"k%d" % number))
+            builder.append(NOW_MS + number, key, rng.choice((None, b"", b"v" * 100)))
         batch = bytearray(builder.build())
-        for _ in range(dice.choice((0, 0, 1, 3))):
-            batch[dice.randrange(len(batch))] = dice.choice((0, 1, 0x7F, 0x80, 0xFF))
-        return bytes(batch * dice.choice((1, 1, 2)))
+        for _ in range(rng.choice((0, 0, 1, 3))):
+            batch[rng.randrange(len(batch))] = rng.choice((0, 1, 0x7F, 0x80, 0xFF))
+        return bytes(batch * rng.choice((1, 1, 2)))
 
 
 def _size_of(value: object) -> int:
@@ -154,41 +154,41 @@ VARINTS: Final = (
 )
 
 
-def mutated(frame: bytes, dice: random.Random) -> bytes:
+def mutated(frame: bytes, rng: random.Random) -> bytes:
     """Return `frame` with some bytes changed, cut or repeated; its size may be wrong."""
     body = bytearray(frame[4:])
-    for _ in range(dice.choice((1, 1, 2, 5))):
-        place = dice.randrange(len(body) + 1)
-        match dice.randrange(6):
+    for _ in range(rng.choice((1, 1, 2, 5))):
+        place = rng.randrange(len(body) + 1)
+        match rng.randrange(6):
             case 0:
-                body[place : place + 1] = bytes((dice.randrange(256),))
+                body[place : place + 1] = bytes((rng.randrange(256),))
             case 1:
-                body[place : place + 4] = dice.choice(NUMBERS).to_bytes(4, "big", signed=True)
+                body[place : place + 4] = rng.choice(NUMBERS).to_bytes(4, "big", signed=True)
             case 2:
-                body[place : place + 1] = dice.choice(VARINTS)
+                body[place : place + 1] = rng.choice(VARINTS)
             case 3:
                 del body[place:]
             case 4:
-                body[place:place] = dice.randbytes(dice.choice((1, 4, 100)))
+                body[place:place] = rng.randbytes(rng.choice((1, 4, 100)))
             case 5:
-                body[place:place] = body[place : place + dice.choice((1, 8, 200))]
+                body[place:place] = body[place : place + rng.choice((1, 8, 200))]
     size = len(body)
-    if dice.random() < 0.05:
-        size = dice.choice((0, 1, size + 1, size - 1, -1, 0x7FFFFFFF, 100 << 20))
+    if rng.random() < 0.05:
+        size = rng.choice((0, 1, size + 1, size - 1, -1, 0x7FFFFFFF, 100 << 20))
     return max(-(1 << 31), min(size, (1 << 31) - 1)).to_bytes(4, "big", signed=True) + body
 
 
-def hostile_frame(dice: random.Random, around: Surroundings) -> tuple[str, bytes]:
+def hostile_frame(rng: random.Random, around: Surroundings) -> tuple[str, bytes]:
     """Return the name of a request and its bytes, for any served API and version."""
-    key, api = dice.choice(SERVED)
+    key, api = rng.choice(SERVED)
     assert api.advertised is not None
-    version = dice.randint(*api.advertised)
-    values = HostileValues(version, dice, around)
-    client_id = dice.choice((None, "", "fuzz", "fuzz", "fuzz", "c" * 32_767, "\0\n\x1b"))
-    frame = _frame(key, version, client_id, lambda: values.struct(layout_of(api.request)), dice)
+    version = rng.randint(*api.advertised)
+    values = HostileValues(version, rng, around)
+    client_id = rng.choice((None, "", "fuzz", "fuzz", "fuzz", "c" * 32_767, "\0\n\x1b"))
+    frame = _frame(key, version, client_id, lambda: values.struct(layout_of(api.request)), rng)
     kind = f"{api.name} v{version}"
-    if dice.random() < 0.4:
-        return f"{kind}, mutated", mutated(frame, dice)
+    if rng.random() < 0.4:
+        return f"{kind}, mutated", mutated(frame, rng)
     return kind, frame
 
 
@@ -202,11 +202,11 @@ def _frame(
     version: int,
     client_id: str | None,
     make: Callable[[], object],
-    dice: random.Random,
+    rng: random.Random,
 ) -> bytes:
     while True:
         try:
-            return encode_request(key, version, dice.getrandbits(31), client_id, make())
+            return encode_request(key, version, rng.getrandbits(31), client_id, make())
         except EncodeError:
             # This version cannot encode a value: draw another one.
             continue

@@ -51,8 +51,8 @@ STAT: Final = Stat(*[0] * 11)
 class HostileServer:
     """Server with random responses; each connection gets a few, then silence or its end."""
 
-    def __init__(self, dice: random.Random) -> None:
-        self._dice = dice
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
         self.port = 0
         self._writers: list[asyncio.StreamWriter] = []
 
@@ -62,11 +62,11 @@ class HostileServer:
             await self._read_frame(reader)
             writer.write(self._handshake())
             await writer.drain()
-            for _ in range(self._dice.randrange(8)):
+            for _ in range(self._rng.randrange(8)):
                 xid, _op = struct.unpack_from(">ii", await self._read_frame(reader))
                 writer.write(self._answer(xid))
                 await writer.drain()
-            if self._dice.random() < 0.5:
+            if self._rng.random() < 0.5:
                 await reader.read()
         writer.close()
 
@@ -75,65 +75,65 @@ class HostileServer:
         return await reader.readexactly(size)
 
     def _handshake(self) -> bytes:
-        dice = self._dice
+        rng = self._rng
         answer = ConnectResponse(0, TIMEOUT_MS, 0x1234, b"p" * 16)
-        if dice.random() < 0.3:
-            timeout_ms = dice.choice([0, -1, 1, 50, 500, -0x80000000])
-            password = dice.choice([None, b"", bytes(500), bytes(2_000)])
-            answer = ConnectResponse(dice.choice(INTS), timeout_ms, dice.choice(LONGS), password)
-        packet = frames.encode_handshake(Handshake(answer, dice.choice([None, True, False])))
-        return self._damaged(packet) if dice.random() < 0.1 else packet
+        if rng.random() < 0.3:
+            timeout_ms = rng.choice([0, -1, 1, 50, 500, -0x80000000])
+            password = rng.choice([None, b"", bytes(500), bytes(2_000)])
+            answer = ConnectResponse(rng.choice(INTS), timeout_ms, rng.choice(LONGS), password)
+        packet = frames.encode_handshake(Handshake(answer, rng.choice([None, True, False])))
+        return self._damaged(packet) if rng.random() < 0.1 else packet
 
     def _answer(self, xid: int) -> bytes:
-        dice = self._dice
-        match dice.randrange(10):
+        rng = self._rng
+        match rng.randrange(10):
             case 0:
-                return dice.randbytes(dice.choice([1, 4, 15, 16, 40, 5_000]))
+                return rng.randbytes(rng.choice([1, 4, 15, 16, 40, 5_000]))
             case 1:
-                return struct.pack(">i", dice.choice(INTS)) + dice.randbytes(dice.choice([0, 3]))
+                return struct.pack(">i", rng.choice(INTS)) + rng.randbytes(rng.choice([0, 3]))
             case 2:
                 return struct.pack(">i", MAX_REPLY_BYTES) + bytes(MAX_REPLY_BYTES - 10)
             case 3:
                 special = (XID_AUTH, XID_PING, XID_SET_WATCHES, *INTS)
-                return self._reply(dice.choice(special), dice.choice(INTS))
+                return self._reply(rng.choice(special), rng.choice(INTS))
             case 4:
-                return self._event() * dice.choice([1, 1, 2_000])
+                return self._event() * rng.choice([1, 1, 2_000])
             case 5:
                 return self._damaged(self._reply(xid, 0))
             case 6:
-                return self._reply(xid, dice.choice(INTS))
+                return self._reply(xid, rng.choice(INTS))
             case _:
                 return self._reply(xid, 0)
 
     def _reply(self, xid: int, err: int) -> bytes:
-        dice = self._dice
-        body = dice.choice(
+        rng = self._rng
+        body = rng.choice(
             [
                 b"",
                 jute.encode(GetDataResponse(b"x", STAT)),
                 jute.encode(PathResponse("/a")),
-                jute.encode(CountResponse(dice.choice(INTS))),
-                struct.pack(">i?i", dice.choice(INTS), False, dice.choice(INTS)) * 50,
-                struct.pack(">i?i", -1, False, 0) + jute.encode(ErrorResponse(dice.choice(INTS))),
+                jute.encode(CountResponse(rng.choice(INTS))),
+                struct.pack(">i?i", rng.choice(INTS), False, rng.choice(INTS)) * 50,
+                struct.pack(">i?i", -1, False, 0) + jute.encode(ErrorResponse(rng.choice(INTS))),
                 struct.pack(">i?i", 2, False, 0) * 1_000_000,
-                dice.randbytes(100),
-                struct.pack(">i", dice.choice(INTS)) * 30,
+                rng.randbytes(100),
+                struct.pack(">i", rng.choice(INTS)) * 30,
                 struct.pack(">i", 1_000_000) + struct.pack(">i", 0) * 1_000_000,
             ]
         )
-        return frames.encode_reply(xid, dice.choice(LONGS), err, body)
+        return frames.encode_reply(xid, rng.choice(LONGS), err, body)
 
     def _event(self) -> bytes:
-        dice = self._dice
-        kind, path = dice.choice([*INTS, 3, 4]), dice.choice(["", "/a", "/a" * 100_000, "a"])
-        event = jute.encode(WatcherEvent(kind, dice.choice(INTS), path))
+        rng = self._rng
+        kind, path = rng.choice([*INTS, 3, 4]), rng.choice(["", "/a", "/a" * 100_000, "a"])
+        event = jute.encode(WatcherEvent(kind, rng.choice(INTS), path))
         return frames.encode_reply(XID_NOTIFICATION, -1, 0, event)
 
     def _damaged(self, packet: bytes) -> bytes:
-        damaged, dice = bytearray(packet), self._dice
-        place = dice.randrange(4, max(5, min(len(damaged), 60)))
-        if dice.random() < 0.5:
-            damaged[place : place + 4] = struct.pack(">i", dice.choice(INTS))
+        damaged, rng = bytearray(packet), self._rng
+        place = rng.randrange(4, max(5, min(len(damaged), 60)))
+        if rng.random() < 0.5:
+            damaged[place : place + 4] = struct.pack(">i", rng.choice(INTS))
         else:
             del damaged[place:]
             damaged[:4] = struct.pack(">i", len(damaged) - 4)
@@ -145,8 +145,8 @@ class HostileServer:
 
 
 @contextlib.asynccontextmanager
-async def serving(dice: random.Random) -> AsyncIterator[HostileServer]:
-    hostile = HostileServer(dice)
+async def serving(rng: random.Random) -> AsyncIterator[HostileServer]:
+    hostile = HostileServer(rng)
     server = await asyncio.start_server(hostile.on_client, "127.0.0.1")
     hostile.port = server.sockets[0].getsockname()[1]
     try:
@@ -157,7 +157,7 @@ async def serving(dice: random.Random) -> AsyncIterator[HostileServer]:
         await asyncio.sleep(0)
 
 
-async def use(client: Client, dice: random.Random, endings: Counter[str]) -> None:
+async def use(client: Client, rng: random.Random, endings: Counter[str]) -> None:
     """Connect, send random requests, close; every step must end with a result or an error."""
     requests: list[Callable[[], Awaitable[Any]]] = [
         lambda: client.get_data("/a", lambda _event: None),
@@ -176,7 +176,7 @@ async def use(client: Client, dice: random.Random, endings: Counter[str]) -> Non
         lambda: client.add_auth("digest", b"a:b"),
     ]
     await ended(client.connect(timeout_s=1.0), endings)
-    for request in dice.choices(requests, k=6):
+    for request in rng.choices(requests, k=6):
         await ended(request(), endings)
     await ended(client.close(), endings)
 
@@ -193,15 +193,15 @@ async def ended(work: Awaitable[Any], endings: Counter[str]) -> None:
 def survive(duration_s: float) -> None:
     seed = int(os.environ.get("OTTLA_SEED", secrets.randbits(32)))
     print(f"OTTLA_SEED={seed}")  # noqa: T201 - shown when it fails
-    dice, endings = random.Random(seed), Counter[str]()
+    rng, endings = random.Random(seed), Counter[str]()
     end_s = time.monotonic() + duration_s
 
     async def run() -> None:
         failures: list[dict[str, Any]] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, each: failures.append(each))
-        async with serving(dice) as server:
-            client = Client(f"127.0.0.1:{server.port}", session_timeout_ms=TIMEOUT_MS, random=dice)
-            await use(client, dice, endings)
+        async with serving(rng) as server:
+            client = Client(f"127.0.0.1:{server.port}", session_timeout_ms=TIMEOUT_MS, random=rng)
+            await use(client, rng, endings)
         assert failures == []
 
     rounds = 0

@@ -62,8 +62,8 @@ def test_no_hostile_stream_breaks_a_coordinator_in_minutes(begin: Begin) -> None
 
 
 def survive_streams(begin: Begin, duration_s: float) -> None:
-    def source(dice: random.Random, around: Surroundings) -> Callable[[], tuple[str, bytes]]:
-        return HostileRequests(dice, around).stream
+    def source(rng: random.Random, around: Surroundings) -> Callable[[], tuple[str, bytes]]:
+        return HostileRequests(rng, around).stream
 
     counts = survive(begin, source, EXAMPLES / "a.stream", duration_s)
     assert counts.total() > LEAST_STREAMS, "too few streams for a meaningful result"

@@ -67,8 +67,8 @@ def test_no_hostile_request_breaks_a_broker_in_minutes(begin: Begin) -> None:
 
 
 def survive_requests(begin: Begin, duration_s: float) -> None:
-    def source(dice: random.Random, around: Surroundings) -> Callable[[], tuple[str, bytes]]:
-        return lambda: hostile_frame(dice, around)
+    def source(rng: random.Random, around: Surroundings) -> Callable[[], tuple[str, bytes]]:
+        return lambda: hostile_frame(rng, around)
 
     counts = survive(begin, source, EXAMPLES / "a.frame", duration_s)
     assert len(counts) > LEAST_KINDS, "too few kinds of requests for a meaningful result"

@@ -194,9 +194,9 @@ async def test_one_controller_is_elected_and_elects_the_leaders_of_a_topic(
         assert (found.leader, found.isr, found.controller_epoch) == (1, (1, 2, 3), 1)
         [controller] = active(nodes)
         refused = next(node for node in nodes if node is not controller).controller
-        asked = e.ElectLeadersRequested(None)
-        assert await refused.put(asked) is ErrorCode.NOT_CONTROLLER
-        answers = await controller.controller.put(asked)
+        request = e.ElectLeadersRequested(None)
+        assert await refused.put(request) is ErrorCode.NOT_CONTROLLER
+        answers = await controller.controller.put(request)
         assert isinstance(answers, dict)
         assert set(answers.values()) == {ErrorCode.ELECTION_NOT_NEEDED}
 
@@ -233,8 +233,8 @@ async def test_a_failover_does_not_wait_for_a_hanging_broker(coordinator: Coordi
         await until(lambda: len(active(survivors)) == 1)
         [heir] = active(survivors)
         # The response comes after the failover, because events are processed one at a time.
-        asked = e.ReassignmentsListed(None)
-        assert await asyncio.wait_for(heir.controller.put(asked), DEADLINE_S) == {}
+        request = e.ReassignmentsListed(None)
+        assert await asyncio.wait_for(heir.controller.put(request), DEADLINE_S) == {}
 
 
 async def test_a_deleted_topic_leaves_no_znodes(coordinator: Coordinator) -> None:

@@ -36,17 +36,17 @@ class Events:
 
     def __init__(self) -> None:
         self.seen: list[tuple[EventType, str]] = []
-        self._news = asyncio.Event()
+        self._wakeup = asyncio.Event()
 
     def __call__(self, event: WatchEvent) -> None:
         self.seen.append((event.type, event.path))
-        self._news.set()
+        self._wakeup.set()
 
     async def wait(self, count: int) -> list[tuple[EventType, str]]:
         async with asyncio.timeout(DEADLINE_S):
             while len(self.seen) < count:
-                self._news.clear()
-                await self._news.wait()
+                self._wakeup.clear()
+                await self._wakeup.wait()
         return self.seen
 
 

@@ -33,7 +33,7 @@ class Driver:
         self.session = self.coordinator.open_session()
         self.repeats = repeats
         self.effects: list[Effect] = []
-        self.asked: list[Read | ListChildren | Write] = []
+        self.requests: list[Read | ListChildren | Write] = []
         self.before_write: Callable[[], None] = lambda: None
 
     def run(self, plan: Plan[T]) -> T:
@@ -47,7 +47,7 @@ class Driver:
                 return result
             answer = None
             if isinstance(effect, Read | ListChildren | Write):
-                self.asked.append(effect)
+                self.requests.append(effect)
                 if isinstance(effect, Write):
                     self.before_write()
                     if self.repeats:

@@ -40,21 +40,21 @@ class Clock:
 class Network:
     """Delivers messages between processes; a partitioned pair loses all of them."""
 
-    def __init__(self, clock: Clock, dice: random.Random) -> None:
+    def __init__(self, clock: Clock, rng: random.Random) -> None:
         self._clock = clock
-        self._dice = dice
+        self._rng = rng
         self.faults = Faults()
         self.cut: set[frozenset[int]] = set()
 
     def delay_ms(self) -> int:
         """Return the delay of one message."""
-        slow = 10 if self._dice.random() < self.faults.slow else 1
-        return self._dice.randint(1, MAX_DELAY_MS) * slow
+        slow = 10 if self._rng.random() < self.faults.slow else 1
+        return self._rng.randint(1, MAX_DELAY_MS) * slow
 
     def send(self, source: int, target: int, deliver: Callable[[], None]) -> None:
         """Run `deliver` at the target: after a delay, twice, or never."""
-        if frozenset((source, target)) in self.cut or self._dice.random() < self.faults.lose:
+        if frozenset((source, target)) in self.cut or self._rng.random() < self.faults.lose:
             return
         self._clock.after(self.delay_ms(), deliver)
-        if self._dice.random() < self.faults.repeat:
+        if self._rng.random() < self.faults.repeat:
             self._clock.after(self.delay_ms(), deliver)

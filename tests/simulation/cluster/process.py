@@ -554,31 +554,31 @@ class Process:
 
     def _propose(self, replica: Replica) -> None:
         leadership = replica.leadership
-        asked = leadership.proposal_to_send if leadership is not None else None
+        proposal = leadership.proposal_to_send if leadership is not None else None
         now_ms = self.world.clock.now_ms
-        if asked is None or self.controller_id is None:
+        if proposal is None or self.controller_id is None:
             return
-        if asked == replica.proposed and now_ms - replica.proposed_at_ms < REQUEST_TIMEOUT_MS:
+        if proposal == replica.proposed and now_ms - replica.proposed_at_ms < REQUEST_TIMEOUT_MS:
             return
-        replica.proposed, replica.proposed_at_ms = asked, now_ms
-        request = self._alter_partition(replica, asked)
+        replica.proposed, replica.proposed_at_ms = proposal, now_ms
+        request = self._alter_partition(replica, proposal)
 
         def finish(response: object) -> None:
             if self.replicas.get(replica.partition) is replica:
-                self._on_altered(replica, asked, response)
+                self._on_altered(replica, proposal, response)
 
         def serve(controller: Process, reply: Reply) -> None:
             controller.put(e.AlterPartitionRequested(request, ALTER_PARTITION_VERSION), reply)
 
         self._call(self.controller_id, serve, finish)
 
-    def _alter_partition(self, replica: Replica, asked: Proposal) -> AlterPartitionRequest:
-        members = [BrokerState(broker_id=one, broker_epoch=epoch) for one, epoch in asked.isr]
+    def _alter_partition(self, replica: Replica, proposal: Proposal) -> AlterPartitionRequest:
+        members = [BrokerState(broker_id=one, broker_epoch=epoch) for one, epoch in proposal.isr]
         data = RequestPartitionData(
             partition_index=replica.partition.partition,
-            leader_epoch=asked.leader_epoch,
+            leader_epoch=proposal.leader_epoch,
             new_isr_with_epochs=members,
-            partition_epoch=asked.partition_epoch,
+            partition_epoch=proposal.partition_epoch,
         )
         assert replica.topic_id is not None
         topic = RequestTopicData(topic_id=replica.topic_id, partitions=[data])
@@ -586,7 +586,7 @@ class Process:
             broker_id=self.broker_id, broker_epoch=self.fence_epoch, topics=[topic]
         )
 
-    def _on_altered(self, replica: Replica, asked: Proposal, response: object) -> None:
+    def _on_altered(self, replica: Replica, proposal: Proposal, response: object) -> None:
         leadership = replica.leadership
         if leadership is None or not isinstance(response, AlterPartitionResponse):
             return
@@ -594,13 +594,13 @@ class Process:
             return
         data = response.topics[0].partitions[0]
         if data.error_code != ErrorCode.NONE:
-            leadership.on_refused(asked, ErrorCode(data.error_code), self.world.clock.now_ms)
+            leadership.on_refused(proposal, ErrorCode(data.error_code), self.world.clock.now_ms)
         else:
             recorded = Recorded(
                 isr=frozenset(BrokerId(one) for one in data.isr),
                 leader_epoch=LeaderEpoch(data.leader_epoch),
                 partition_epoch=data.partition_epoch,
             )
-            leadership.on_recorded(asked, recorded, self.world.clock.now_ms)
+            leadership.on_recorded(proposal, recorded, self.world.clock.now_ms)
             replica.settle()
         self.world.on_change(self.broker_id, replica)

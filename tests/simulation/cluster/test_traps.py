@@ -294,7 +294,7 @@ def test_t14_nothing_is_committed_below_min_isr() -> None:
 
 def test_t15_a_stop_for_an_older_leadership_is_refused() -> None:
     assert refuse_stop(LeaderEpoch(5), 4) is ErrorCode.FENCED_LEADER_EPOCH
-    assert [refuse_stop(LeaderEpoch(5), asked) for asked in (5, 6, -1, -2)] == [None] * 4
+    assert [refuse_stop(LeaderEpoch(5), epoch) for epoch in (5, 6, -1, -2)] == [None] * 4
     assert refuse_stop(None, 0) is None
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from clusterstate.assignment import Dice, assign_replicas
+from clusterstate.assignment import RandomStart, assign_replicas
 from clusterstate.replica_assignment import ReplicaAssignment
 from clusterstate.znodes import paths
 from clusterstate.znodes.partition_state import decode_partition_state
@@ -34,24 +34,24 @@ class Trouble:
         self._next()
 
     def _next(self) -> None:
-        self.world.clock.after(self.world.dice.randint(50, 500), self._happen)
+        self.world.clock.after(self.world.rng.randint(50, 500), self._happen)
 
     def _happen(self) -> None:
         if self.world.is_producing:
-            kind = self.world.dice.choice(self._kinds)
+            kind = self.world.rng.choice(self._kinds)
             self.happened.append(f"{self.world.clock.now_ms} {kind.__name__}")
             kind()
             self._next()
 
     def _after(self, action: Callable[[], None], limit_ms: int = 1500) -> None:
-        self.world.clock.after(self.world.dice.randint(20, limit_ms), action)
+        self.world.clock.after(self.world.rng.randint(20, limit_ms), action)
 
     def _broker(self) -> BrokerId:
         """Return a broker; often the controller, because it matters most."""
         controllers = self.world.controllers
         if controllers and self.world.chance(0.4):
-            return self.world.dice.choice(controllers).broker_id
-        return self.world.dice.choice(self.world.brokers)
+            return self.world.rng.choice(controllers).broker_id
+        return self.world.rng.choice(self.world.brokers)
 
     def kill_leader(self) -> None:
         """Kill the leader of a partition; its session ends at once."""
@@ -76,7 +76,7 @@ class Trouble:
     def cut(self) -> None:
         """Partition two brokers, or a broker and the coordinator, from each other."""
         pair = frozenset(
-            (self._broker(), self.world.dice.choice([*self.world.brokers, COORDINATOR]))
+            (self._broker(), self.world.rng.choice([*self.world.brokers, COORDINATOR]))
         )
         self.world.network.cut.add(pair)
         self._after(lambda: self.world.network.cut.discard(pair))
@@ -95,9 +95,9 @@ class Trouble:
     def reassign(self) -> None:
         """Reassign a partition."""
         if partitions := self.world.partitions():
-            count = self.world.dice.randint(1, len(self.world.brokers))
-            target = self.world.dice.sample(self.world.brokers, count)
-            self.world.reassign(self.world.dice.choice(partitions), target)
+            count = self.world.rng.randint(1, len(self.world.brokers))
+            target = self.world.rng.sample(self.world.brokers, count)
+            self.world.reassign(self.world.rng.choice(partitions), target)
 
     def elect_preferred(self) -> None:
         """Request preferred leader elections."""
@@ -113,7 +113,7 @@ class Trouble:
         number = len(topic.partitions)
         if number < 4:
             racks: dict[BrokerId, str | None] = dict.fromkeys(self.world.brokers)
-            added = assign_replicas(racks, 1, 2, Dice(number, 0), first_partition=number)
+            added = assign_replicas(racks, 1, 2, RandomStart(number, 0), first_partition=number)
             grown = {one: ReplicaAssignment(replicas=all_) for one, all_ in added.items()}
             data = TopicAssignment(topic.topic_id, {**topic.partitions, **grown}).encode()
             self.world.coordinator.put(path, data)

@@ -5,7 +5,7 @@ import random
 import uuid
 from collections.abc import Callable, Sequence
 
-from clusterstate.assignment import Dice, assign_replicas
+from clusterstate.assignment import RandomStart, assign_replicas
 from clusterstate.replica_assignment import ReplicaAssignment
 from clusterstate.znodes import paths
 from clusterstate.znodes.admin import encode_reassignment
@@ -35,9 +35,9 @@ class World:
         min_insync_replicas: int = 2,
         unclean_default: bool = False,
     ) -> None:
-        self.dice = random.Random(seed)
+        self.rng = random.Random(seed)
         self.clock = Clock()
-        self.network = Network(self.clock, self.dice)
+        self.network = Network(self.clock, self.rng)
         self.coordinator = Coordinator()
         self.min_insync_replicas = min_insync_replicas
         self.unclean_default = unclean_default
@@ -64,15 +64,15 @@ class World:
 
     def chance(self, probability: float) -> bool:
         """Return True with this probability."""
-        return self.dice.random() < probability
+        return self.rng.random() < probability
 
     def pick_ms(self, limit: int) -> int:
         """Return a random number below `limit`."""
-        return self.dice.randrange(limit)
+        return self.rng.randrange(limit)
 
     def new_topic_id(self) -> uuid.UUID:
         """Return an unused topic id."""
-        return uuid.UUID(int=self.dice.getrandbits(128))
+        return uuid.UUID(int=self.rng.getrandbits(128))
 
     def next_number(self) -> int:
         """Return a number larger than all earlier ones."""
@@ -139,12 +139,12 @@ class World:
     # Producers
 
     def _produce(self) -> None:
-        self.clock.after(self.dice.randint(1, 2 * PRODUCE_EVERY_MS), self._produce)
+        self.clock.after(self.rng.randint(1, 2 * PRODUCE_EVERY_MS), self._produce)
         known = [one for one in self.processes.values() if one.is_alive and one.metadata]
         if not known or not self.is_producing:
             return
-        process = self.dice.choice(known)
-        partition = self.dice.choice(list(process.metadata))
+        process = self.rng.choice(known)
+        partition = self.rng.choice(list(process.metadata))
         leader = self.process(BrokerId(process.metadata[partition][0]))
         if leader is not None:
             target = leader
@@ -169,8 +169,8 @@ class World:
     ) -> None:
         """Create a topic as a broker does: by writing its znode."""
         racks: dict[BrokerId, str | None] = dict.fromkeys(self.brokers)
-        dice = Dice(self.pick_ms(len(racks)), self.pick_ms(len(racks)))
-        assigned = assign_replicas(racks, partition_count, replication_factor, dice)
+        start = RandomStart(self.pick_ms(len(racks)), self.pick_ms(len(racks)))
+        assigned = assign_replicas(racks, partition_count, replication_factor, start)
         partitions = {one: ReplicaAssignment(replicas=all_) for one, all_ in assigned.items()}
         path = paths.topic(name)
         if path not in self.coordinator.nodes:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from clusterstate.assignment import Dice, assign_replicas, grow_assignment, rack_alternated
+from clusterstate.assignment import RandomStart, assign_replicas, grow_assignment, rack_alternated
 from clusterstate.replica_assignment import ReplicaAssignment
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import BrokerId
@@ -19,7 +19,7 @@ def brokers(*ids: int) -> tuple[BrokerId, ...]:
 
 
 def test_assignment_without_racks_equals_kafkas_own_test() -> None:
-    assert assign_replicas(FIVE, 10, 3, Dice(0, 0)) == {
+    assert assign_replicas(FIVE, 10, 3, RandomStart(0, 0)) == {
         0: brokers(0, 1, 2),
         1: brokers(1, 2, 3),
         2: brokers(2, 3, 4),
@@ -39,7 +39,7 @@ def test_brokers_alternate_between_racks() -> None:
 
 
 def test_assignment_with_racks_equals_kafkas_documentation() -> None:
-    assert assign_replicas(RACKS, 7, 3, Dice(0, 0)) == {
+    assert assign_replicas(RACKS, 7, 3, RandomStart(0, 0)) == {
         0: brokers(0, 3, 1),
         1: brokers(3, 1, 5),
         2: brokers(1, 5, 4),
@@ -51,7 +51,7 @@ def test_assignment_with_racks_equals_kafkas_documentation() -> None:
 
 
 def test_added_partitions_continue_the_existing_assignment() -> None:
-    whole = assign_replicas(FIVE, 8, 3, Dice(1, 1))
+    whole = assign_replicas(FIVE, 8, 3, RandomStart(1, 1))
     existing = {number: ReplicaAssignment(replicas=whole[number]) for number in range(3)}
     assert grow_assignment(FIVE, existing, 8) == {number: whole[number] for number in range(3, 8)}
 
@@ -59,12 +59,12 @@ def test_added_partitions_continue_the_existing_assignment() -> None:
 def test_racks_on_only_some_brokers_are_refused() -> None:
     some = {**FIVE, BrokerId(0): "rack1"}
     with pytest.raises(ApiError, match=r"brokers 1, 2, 3, 4 have no broker.rack") as refused:
-        assign_replicas(some, 10, 3, Dice(0, 0))
+        assign_replicas(some, 10, 3, RandomStart(0, 0))
     assert refused.value.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
 def test_a_single_broker_holds_all_replicas() -> None:
-    assert assign_replicas({BrokerId(7): None}, 2, 1, Dice(0, 0)) == {0: (7,), 1: (7,)}
+    assert assign_replicas({BrokerId(7): None}, 2, 1, RandomStart(0, 0)) == {0: (7,), 1: (7,)}
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_invalid_counts_are_refused(
     partition_count: int, replication_factor: int, code: ErrorCode
 ) -> None:
     with pytest.raises(ApiError) as raised:
-        assign_replicas(FIVE, partition_count, replication_factor, Dice(0, 0))
+        assign_replicas(FIVE, partition_count, replication_factor, RandomStart(0, 0))
     assert raised.value.code is code
 
 

@@ -28,10 +28,10 @@ class NarrowClient:
     def __init__(self, room: int, *, loses: bool) -> None:
         self.room = room
         self.loses = loses
-        self.asked: list[int] = []
+        self.sizes: list[int] = []
 
     async def multi_read(self, ops: Sequence[Op]) -> list[Result]:
-        self.asked.append(len(ops))
+        self.sizes.append(len(ops))
         if self.loses and len(ops) > self.room:
             raise ConnectionLossError
         stat = Stat(*range(11))
@@ -56,7 +56,7 @@ async def test_reads_that_do_not_fit_into_a_response_are_sent_again(loses: bool)
         found = await edge_of(client).perform(Read(PATHS))
     assert isinstance(found, Nodes)
     assert [node and node.data for node in found.nodes] == [path.encode() for path in PATHS]
-    assert max(client.asked) == READS_PER_REQUEST
+    assert max(client.sizes) == READS_PER_REQUEST
 
 
 async def test_every_transaction_that_is_too_large_is_refused() -> None:

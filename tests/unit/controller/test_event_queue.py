@@ -18,8 +18,8 @@ def test_events_stay_in_order_and_equal_ones_are_merged() -> None:
 
 def test_requests_are_never_dropped() -> None:
     queue: EventQueue[int] = EventQueue()
-    asked = e.ControlledShutdownRequested(BrokerId(1), 5)
-    assert [queue.put(asked, number) for number in (1, 2)] == [True, True]
+    request = e.ControlledShutdownRequested(BrokerId(1), 5)
+    assert [queue.put(request, number) for number in (1, 2)] == [True, True]
 
 
 def test_expiry_replaces_all_pending_events() -> None:

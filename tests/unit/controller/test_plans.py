@@ -256,7 +256,7 @@ def _uses(driver: Driver, partition: TopicPartition) -> list[type]:
     path = paths.partition_state(partition)
     return [
         type(one)
-        for one in driver.asked
+        for one in driver.requests
         if (isinstance(one, Read) and path in one.paths)
         or (
             isinstance(one, Write)
@@ -352,8 +352,8 @@ def test_in_sync_sets_from_a_stale_broker_or_of_an_unknown_topic_are_refused() -
     assert isinstance(response, AlterPartitionResponse)
     assert response.error_code == ErrorCode.STALE_BROKER_EPOCH
     unknown = RequestTopicData(topic_id=NEW_ID, partitions=[RequestPartitionData()])
-    asked = AlterPartitionRequest(broker_id=1, broker_epoch=harness.epoch(B1), topics=[unknown])
-    response = harness.do(e.AlterPartitionRequested(asked, 3))
+    request = AlterPartitionRequest(broker_id=1, broker_epoch=harness.epoch(B1), topics=[unknown])
+    response = harness.do(e.AlterPartitionRequested(request, 3))
     assert isinstance(response, AlterPartitionResponse)
     code = response.topics[0].partitions[0].error_code
     assert code == ErrorCode.UNKNOWN_TOPIC_ID
@@ -416,8 +416,8 @@ def test_blocks_of_producer_ids_do_not_overlap() -> None:
     unknown = e.ProducerIdsRequested(BrokerId(9), 0)
     assert harness.do(unknown) is ErrorCode.BROKER_ID_NOT_REGISTERED
     harness.driver.coordinator.put(paths.PRODUCER_ID_BLOCK, b"nonsense")
-    asked = e.ProducerIdsRequested(B2, harness.epoch(B2))
-    assert harness.do(asked) is ErrorCode.UNKNOWN_SERVER_ERROR
+    request = e.ProducerIdsRequested(B2, harness.epoch(B2))
+    assert harness.do(request) is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def test_invalid_reassignments_are_refused() -> None:
@@ -532,7 +532,7 @@ def test_a_replica_that_becomes_the_only_in_sync_one_is_not_deleted() -> None:
     shrunk = encode_partition_state(harness.state()._replace(isr=(B3,)), 1)
 
     def others_leave() -> None:
-        if paths.partition_state(T0) in str(harness.driver.asked[-1]):
+        if paths.partition_state(T0) in str(harness.driver.requests[-1]):
             harness.driver.before_write = lambda: None
             harness.driver.coordinator.put(paths.partition_state(T0), shrunk)
 
@@ -936,7 +936,7 @@ def test_a_malformed_controller_znode_counts_as_a_controller() -> None:
     assert (planner.controller_id, planner.is_active) == (-1, False)
     driver.run(election.clear_own(B1))
     assert paths.CONTROLLER in driver.coordinator.nodes
-    assert driver.run(election.stand(B1, 0)) is None
+    assert driver.run(election.elect(B1, 0)) is None
     driver.coordinator.remove(paths.CONTROLLER)
     driver.run(election.clear_own(B1))
 
@@ -945,17 +945,17 @@ def test_no_broker_wins_while_the_epoch_znode_is_missing() -> None:
     driver = Driver()
     # The creation of the epoch fails, because the root znode is missing for a moment.
     root = driver.coordinator.nodes.pop("/")
-    assert driver.run(election.stand(B1, 0)) is None
+    assert driver.run(election.elect(B1, 0)) is None
     driver.coordinator.nodes["/"] = root
-    assert driver.run(election.stand(B1, 0)) == election.ControllerEpoch(1, 1)
+    assert driver.run(election.elect(B1, 0)) == election.ControllerEpoch(1, 1)
 
 
 def test_no_producer_ids_are_allocated_while_the_znode_is_missing() -> None:
     harness = Harness()
     once(harness, lambda: harness.driver.coordinator.remove(paths.PRODUCER_ID_BLOCK))
-    asked = e.ProducerIdsRequested(B2, harness.epoch(B2))
-    assert harness.do(asked) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    assert isinstance(harness.do(asked), ProducerIdBlock)
+    request = e.ProducerIdsRequested(B2, harness.epoch(B2))
+    assert harness.do(request) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert isinstance(harness.do(request), ProducerIdBlock)
 
 
 def test_a_reassignment_of_a_malformed_topic_fails() -> None:

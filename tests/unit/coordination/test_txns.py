@@ -53,7 +53,7 @@ def test_an_unknown_type_is_refused() -> None:
 @pytest.mark.parametrize(
     ("owner", "kind"),
     [
-        (0, OwnerKind.NOBODY),
+        (0, OwnerKind.NONE),
         (0x0100_0000_0000_0001, OwnerKind.SESSION),
         (-(1 << 63), OwnerKind.CONTAINER),
         (ttl_owner(1), OwnerKind.TTL),

@@ -16,7 +16,7 @@ from broker.cluster.topic_plan import (
     topic_defaults_of,
 )
 from broker.config import BrokerConfig
-from clusterstate.assignment import Dice
+from clusterstate.assignment import RandomStart
 from clusterstate.replica_assignment import ReplicaAssignment
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch
@@ -51,7 +51,7 @@ def image(*brokers: BrokerId, topics: Mapping[str, int] | None = None) -> Cluste
 
 def plan(spec: TopicSpec, cluster: ClusterImage) -> TopicPlan:
     """Plan with starting points of zero."""
-    return plan_topic(spec, cluster, DEFAULTS, lambda _count: Dice(0, 0))
+    return plan_topic(spec, cluster, DEFAULTS, lambda _count: RandomStart(0, 0))
 
 
 def holding(*replicas: tuple[int, ...]) -> dict[int, ReplicaAssignment]:

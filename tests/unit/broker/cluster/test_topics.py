@@ -9,7 +9,7 @@ from broker.cluster import topics
 from broker.cluster.coordinator_session import CoordinatorSession
 from broker.cluster.metadata_cache import MetadataCache
 from broker.cluster.topic_plan import TopicDefaults, TopicPlan
-from clusterstate.assignment import Dice
+from clusterstate.assignment import RandomStart
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import BrokerId, TopicId
 from storage.config import LogConfig
@@ -48,7 +48,7 @@ async def test_topic_exists_only_if_the_deletion_of_a_same_named_one_was_seen(
         MetadataCache(),
         lambda: DEFAULTS,
         new_topic_id=lambda: TopicId(int=1),
-        roll=lambda _broker_count: Dice(0, 0),
+        roll=lambda _broker_count: RandomStart(0, 0),
     )
     with pytest.raises(ApiError) as refused:
         await creating.create(PLAN)

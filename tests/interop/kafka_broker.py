@@ -1,4 +1,4 @@
-"""One of Kafka's own brokers, in ZooKeeper mode, as a process. Edge."""
+"""A Kafka broker in ZooKeeper mode, as a process. Edge."""
 
 import shutil
 import subprocess
@@ -20,7 +20,7 @@ log4j.appender.A.layout.ConversionPattern=%d %p %m (%c)%n
 
 
 def kafka_jars_or_skip() -> Path:
-    """Return where the jars are; the test is skipped when they or java are missing."""
+    """Return the folder of the jars; skip the test if they or java are missing."""
     jars = kafka_jars()
     if jars is None or shutil.which("java") is None:
         pytest.skip("needs java, and Kafka's jars (OTTLA_KAFKA_JARS or mvn)")
@@ -28,7 +28,7 @@ def kafka_jars_or_skip() -> Path:
 
 
 class KafkaBroker(ServerProcess):
-    """A broker under `connect`; it is starting when the constructor returns."""
+    """A broker that connects to `connect`; it is still starting when the constructor returns."""
 
     def __init__(
         self,

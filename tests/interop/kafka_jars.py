@@ -1,8 +1,8 @@
-"""Where Kafka's jars are, and how to run them; tests without them are skipped.
+"""Finds and runs Kafka's jars; tests that need them are skipped without them.
 
-`OTTLA_KAFKA_JARS` names a folder with the jars of kafka_2.13 3.9 and what it depends on. Without it
-`make interop` has Maven put them into a cache once, from `kafka_jars.xml` beside this file. Java 17
-or newer is needed, with its compiler for programs from source.
+`OTTLA_KAFKA_JARS` names a folder with the jars of kafka_2.13 3.9 and its dependencies. Without it,
+`make interop` downloads them once into a cache with Maven, from `kafka_jars.xml` beside this file.
+Java 17 or newer is needed, with its compiler for programs from source.
 """
 
 import os
@@ -27,19 +27,19 @@ needs_jars = [
 
 
 def kafka_jars() -> Path | None:
-    """Return the folder with Kafka's jars, None where there is none."""
+    """Return the folder with Kafka's jars, None if there is none."""
     return JARS if any(JARS.glob("kafka_2.13-*.jar")) else None
 
 
 def fetch() -> None:
-    """Have Maven copy the jars, unless they are there."""
+    """Copy the jars with Maven, unless they are there."""
     if kafka_jars() is None and shutil.which("mvn"):
         copy = ["mvn", "-q", "-f", str(POM), "dependency:copy-dependencies"]
         subprocess.run([*copy, f"-DoutputDirectory={JARS}"], check=False)
 
 
 def run_java(program: str, *arguments: str) -> str:
-    """Run a class of the jars, or a source file; return what it prints, errors included."""
+    """Run a class of the jars, or a source file; return its output, stderr included."""
     result = subprocess.run(
         ["java", "-Xmx256m", "-cp", f"{JARS}/*", program, *arguments],
         capture_output=True,

@@ -1,8 +1,8 @@
 """Every declared message agrees with kio, which is generated from Kafka's own schemas.
 
-kio writes a message and we read it: equal. We write it: the same bytes. kio reads ours: equal. kio
-has a class per version; its fields are in the same order as ours and have the same names, except
-that times are objects there and "_ms" is left out.
+kio encodes a message and kafkawire decodes it: equal. kafkawire encodes it: the same bytes. kio
+decodes those: equal. kio has a class per version, whose fields have the same order and names as
+ours, except that times are objects and their names lack "_ms".
 """
 
 import dataclasses
@@ -25,7 +25,7 @@ from tests.unit.kafkawire.message_values import message_of, versions
 SEEDS = range(12)
 
 # kio is generated from Kafka 4, which has dropped these (KIP-896, and ZooKeeper with its
-# controller). test_older_versions.py and the golden bytes of the unit tests stand in for it.
+# controller). test_kio_gaps.py and the golden bytes of the unit tests cover them.
 NOT_IN_KIO = {
     ApiKey.PRODUCE: range(3),
     ApiKey.LIST_OFFSETS: range(1),
@@ -48,7 +48,7 @@ NOT_IN_KIO = {
 }
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-# kio computes times as floats of seconds: beyond this it is a microsecond off.
+# kio computes times as floats of seconds, which are a microsecond off beyond this.
 MAX_KIO_MS = 2**41
 
 CASES = [
@@ -162,7 +162,7 @@ class Bridge:
 
 
 def to_kio_scalar(kafka_type: str, value: Any) -> Any:
-    """Return kio's object for `value`, brought into the range that kio's object has."""
+    """Return kio's object for `value`, reduced to the range of kio's type."""
     if kafka_type == "error_code":
         return KioErrorCode(value)
     if kafka_type == "uuid":

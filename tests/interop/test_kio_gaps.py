@@ -1,6 +1,6 @@
-"""Old versions that kio lacks agree with kafka-python, which describes them by hand.
+"""Old versions that kio lacks agree with kafka-python's handwritten schemas.
 
-Its structs are positional: a message is a sequence of its fields' values, all the way down.
+Its structs are positional: a message is a sequence of its fields' values, on all levels.
 """
 
 import importlib
@@ -38,12 +38,12 @@ CASES = [
 ]
 
 
-# kafka-python reads its resources in a way that Python has deprecated.
+# kafka-python loads its resources with a deprecated function of the standard library.
 pytestmark = pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning")
 
 
 def find_struct(name: str) -> Any:
-    """Return kafka-python's class of this name."""
+    """Return kafka-python's class with this name."""
     package = importlib.import_module("kafka.protocol.old")
     for module in pkgutil.iter_modules(package.__path__, "kafka.protocol.old."):
         found = getattr(importlib.import_module(module.name), name, None)

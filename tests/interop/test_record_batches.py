@@ -1,4 +1,4 @@
-"""Our record batches against those of aiokafka and kafka-python, each way and in every codec."""
+"""Record batches of Ottla, aiokafka and kafka-python agree, both ways and in every codec."""
 
 import importlib
 import warnings
@@ -61,7 +61,7 @@ def ours(codec: Codec, *, is_transactional: bool = False) -> bytearray:
 
 
 def library_of(name: str) -> Any:
-    # kafka-python reads its schemas in a way that Python has deprecated.
+    # kafka-python loads its schemas with a deprecated function of the standard library.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         return importlib.import_module(f"{name}.record.default_records")
@@ -79,7 +79,7 @@ libraries = pytest.mark.parametrize(
 @libraries
 @pytest.mark.parametrize("is_transactional", [False, True])
 def test_plain_batches_are_the_same_bytes(library: Any, is_transactional: bool) -> None:
-    """But for the leader epoch, which a broker overwrites: the libraries differ there."""
+    """Except for the leader epoch, which a broker overwrites; the libraries differ there."""
     expected = theirs(library, Codec.NONE, is_transactional=is_transactional)
     built = ours(Codec.NONE, is_transactional=is_transactional)
     assert built[:12] == expected[:12]
@@ -88,7 +88,7 @@ def test_plain_batches_are_the_same_bytes(library: Any, is_transactional: bool) 
 
 @libraries
 @pytest.mark.parametrize("codec", CODECS)
-def test_their_batches_are_taken_and_read(library: Any, codec: Codec) -> None:
+def test_batches_of_other_libraries_are_accepted_and_read(library: Any, codec: Codec) -> None:
     sent = theirs(library, codec)
     batch = bytearray(sent)
     header = validate_produced(
@@ -108,7 +108,7 @@ def test_their_batches_are_taken_and_read(library: Any, codec: Codec) -> None:
 
 @libraries
 @pytest.mark.parametrize("codec", CODECS)
-def test_our_batches_are_read_by_them(library: Any, codec: Codec) -> None:
+def test_other_libraries_read_our_batches(library: Any, codec: Codec) -> None:
     batch = library.DefaultRecordBatch(bytes(ours(codec)))
     assert batch.validate_crc()
     assert batch.compression_type == codec
@@ -117,7 +117,7 @@ def test_our_batches_are_read_by_them(library: Any, codec: Codec) -> None:
 
 
 @libraries
-def test_they_see_the_header_that_we_see(library: Any) -> None:
+def test_other_libraries_decode_the_same_header(library: Any) -> None:
     data = ours(Codec.ZSTD, is_transactional=True)
     header = read_header(data)
     batch = library.DefaultRecordBatch(bytes(data))

@@ -1,8 +1,8 @@
-"""A local object store that speaks S3: moto's server, in an environment of its own.
+"""A local object store with S3's protocol: moto's server in a virtual environment of its own.
 
-It brings 140 MB of libraries that nothing else here needs, so it is no dependency of the project:
-`make interop` installs it once, with the versions of `object_store.txt`, into the cache. Tests that
-need it are skipped where it is missing.
+It needs 140 MB of libraries that nothing else here uses, so it is not a dependency of the project.
+`make interop` installs it once into the cache, with the versions in `object_store.txt`. Tests that
+need it are skipped without it.
 """
 
 import os
@@ -32,7 +32,7 @@ needs_object_store = pytest.mark.skipif(
 
 
 def install() -> None:
-    """Make the environment, unless it is there with these versions."""
+    """Create the environment, unless it exists with these versions."""
     if READY.exists() and READY.read_text() == VERSIONS.read_text():
         return
     venv.create(CACHE, with_pip=True, clear=True)
@@ -43,7 +43,7 @@ def install() -> None:
 
 @contextmanager
 def object_store() -> Iterator[str]:
-    """A running store with an empty bucket; yields the options of its URIs."""
+    """Run a store with an empty bucket; yield the options of its URIs."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port: int = server.getsockname()[1]
     process = subprocess.Popen(

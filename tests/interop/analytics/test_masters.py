@@ -1,4 +1,4 @@
-"""The same verdicts on every kind of master, with our modules shipped to workers that lack them."""
+"""Equal verdicts on every kind of Spark master, with our modules shipped to the workers."""
 
 import json
 import os
@@ -57,7 +57,7 @@ def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def audit(master: str, tmp_path: Path, name: str | None, *rules: str) -> tuple[int, str]:
-    """The exit code and the output of the command, started where our sources are not."""
+    """Return exit code and output of the command, started outside of our source tree."""
     raw = make_log()
     raw.write(tmp_path / "raw")
     twin = compact(raw, horizon_ms=HORIZON_MS)
@@ -82,7 +82,7 @@ def check_verdicts(master: str, tmp_path: Path) -> None:
     assert audit(master, tmp_path / "sound", None)[0] == 0
     code, text = audit(master, tmp_path / "stale", "an older value survives")
     assert (code, "stale_value" in text) == (EXIT_FOUND, True)
-    # A limit of keys far below what the partition has: the work is split over shards.
+    # A key limit far below the number of keys, so that the work is split into shards.
     code, text = audit(master, tmp_path / "lost", "a batch of lost keys", "key.limit=15")
     assert (code, "lost_key" in text) == (EXIT_FOUND, True)
 
@@ -100,7 +100,7 @@ def test_a_local_cluster(tmp_path: Path) -> None:
 
 
 def test_spark_submit_with_a_zip_of_our_modules(tmp_path: Path) -> None:
-    """Started where our sources are not, by a Python that finds them in the zip alone."""
+    """Outside of our source tree, Python finds our modules only in the zip."""
     import pyspark
 
     raw = make_log()

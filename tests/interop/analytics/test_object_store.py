@@ -1,4 +1,4 @@
-"""Logs in an object store are audited and read as those on a disk are."""
+"""Logs in an object store are audited and read like logs on a disk."""
 
 import json
 import os
@@ -33,7 +33,7 @@ TIMEOUT_S = 300
 
 @pytest.fixture(scope="module")
 def options() -> Iterator[str]:
-    """A store whose credentials stand in the environment, as everywhere."""
+    """A store with its credentials in environment variables, as usual."""
     before = dict(os.environ)
     os.environ.update(CREDENTIALS)
     with object_store() as found:
@@ -72,7 +72,7 @@ def test_the_command_audits_uris(options: str, tmp_path: Path) -> None:
     assert told["findings"][0]["file"].startswith("s3://logs/lost/orders-0/0000")
 
 
-def test_every_planted_damage_is_named_there_too(options: str, tmp_path: Path) -> None:
+def test_planted_damage_in_the_store_is_named(options: str, tmp_path: Path) -> None:
     for number, name in enumerate(("a flipped bit: value", "an index entry off by one batch")):
         expected = INTEGRITY[name](make_log().write(tmp_path / f"broker-{number}"))
         found = findings_of("integrity", upload(tmp_path / f"broker-{number}", options))
@@ -94,7 +94,7 @@ def test_the_data_source_reads_uris(options: str, tmp_path: Path) -> None:
         session.stop()
 
 
-def test_a_snapshot_may_lie_in_the_store(options: str, tmp_path: Path) -> None:
+def test_a_snapshot_may_be_in_the_store(options: str, tmp_path: Path) -> None:
     from analytics.discovery import find_replicas
     from analytics.snapshot import check_snapshot, take_snapshot
 
@@ -110,6 +110,6 @@ def test_a_snapshot_may_lie_in_the_store(options: str, tmp_path: Path) -> None:
     assert earlier.end_offset == 400
 
 
-def test_a_bucket_that_is_not_there_is_one_sentence(options: str) -> None:
+def test_a_missing_bucket_is_reported_in_one_sentence(options: str) -> None:
     with pytest.raises(OSError, match="bucket"):
         list_directory(f"s3://nobodys-bucket/logs{options}")

@@ -1,4 +1,4 @@
-"""A streaming query over a growing log, stopped and started again from its checkpoint."""
+"""A streaming query over a growing log, restarted from its checkpoint."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +21,7 @@ def spark() -> Iterator[Any]:
     session.stop()
 
 
-def test_the_stream_goes_on_where_it_stopped(spark: Any, tmp_path: Path) -> None:
+def test_the_stream_continues_from_its_checkpoint(spark: Any, tmp_path: Path) -> None:
     spark.dataSource.register(KafkaBatches)
     for batch_count in (10, 30):
         grown(tmp_path / "log", batch_count)

@@ -1,4 +1,4 @@
-"""Kafka's own tool for configs, on a broker of ours."""
+"""Kafka's own config tool on our broker."""
 
 from collections.abc import Iterator
 
@@ -28,7 +28,7 @@ def configs(broker: BrokerProcess, *arguments: str) -> str:
     return run_java(COMMAND, "--bootstrap-server", broker.bootstrap, *arguments)
 
 
-def test_what_it_sets_it_describes_until_it_deletes_it(broker: BrokerProcess) -> None:
+def test_the_tool_sets_describes_and_deletes_configs(broker: BrokerProcess) -> None:
     wanted = "log.retention.ms=60000,log.cleaner.threads=2"
     configs(broker, "--alter", *ALL_BROKERS, "--add-config", wanted)
     configs(broker, "--alter", *BROKER, "--add-config", "log.retention.ms=70000")
@@ -45,18 +45,18 @@ def test_what_it_sets_it_describes_until_it_deletes_it(broker: BrokerProcess) ->
     assert "log.retention.ms=60000" in configs(broker, "--describe", "--all", *BROKER)
 
 
-def test_it_is_told_what_is_fixed(broker: BrokerProcess) -> None:
+def test_the_tool_reports_a_read_only_config(broker: BrokerProcess) -> None:
     with pytest.raises(AssertionError, match=r"log\.dirs"):
         configs(broker, "--alter", *BROKER, "--add-config", "log.dirs=/elsewhere")
 
 
-def test_it_lists_all_keys(broker: BrokerProcess) -> None:
+def test_the_tool_lists_all_keys(broker: BrokerProcess) -> None:
     shown = configs(broker, "--describe", "--all", *BROKER)
     assert "num.partitions=1" in shown
     assert "log.segment.bytes=1073741824" in shown
 
 
-def test_it_sets_quotas_of_clients(broker: BrokerProcess) -> None:
+def test_the_tool_sets_quotas_of_clients(broker: BrokerProcess) -> None:
     client = ("--entity-type", "clients", "--entity-name", "slow")
     configs(broker, "--alter", *client, "--add-config", "producer_byte_rate=1024")
     assert "producer_byte_rate=1024.0" in configs(broker, "--describe", *client)

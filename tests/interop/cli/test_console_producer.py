@@ -1,4 +1,4 @@
-"""Kafka's own producer with its defaults, which are idempotent, by a proxy that loses answers."""
+"""Kafka's console producer with its idempotent defaults, behind a proxy that loses responses."""
 
 import asyncio
 import subprocess
@@ -57,6 +57,6 @@ def test_every_line_of_the_console_producer_is_written_once(
         check=False,
     )
     assert written.returncode == 0, written.stderr
-    assert proxy.lost_count > 10, "hardly anything was lost, so this proves nothing"
+    assert proxy.lost_count > 10, "hardly any response was lost, so this proves nothing"
     values = asyncio.run(read_values(address, TOPIC))[0]
     assert values == [b"%d" % number for number in range(LINES)]

@@ -1,6 +1,6 @@
 """Kafka 3.9.1 and our offline tools read each other's files.
 
-Needs java and Kafka's jars, as tests/interop/coordination does.
+Needs java and Kafka's jars, like tests/interop/coordination.
 """
 
 import shutil
@@ -93,9 +93,7 @@ def was_cleaned(log_directory: Path, topic: str) -> bool:
     return checkpoint.exists() and topic in checkpoint.read_text()
 
 
-def test_kafkas_files_are_found_healthy_live_stopped_and_compacted(
-    kafka: list[KafkaBroker], tmp_path: Path
-) -> None:
+def test_our_tools_find_kafkas_files_healthy(kafka: list[KafkaBroker], tmp_path: Path) -> None:
     wait_until(lambda: all(broker.has_started() for broker in kafka), START_TIMEOUT_S)
     addresses = ",".join(broker.address for broker in kafka)
     admin = AdminClient({"bootstrap.servers": addresses})
@@ -109,7 +107,7 @@ def test_kafkas_files_are_found_healthy_live_stopped_and_compacted(
         load(addresses, "plain", codec)
         load(addresses, "compacted", codec, tombstones=True)
     commit_and_abort(addresses, "plain")
-    # What a follower misses it fetches in large pieces of many batches.
+    # A follower that lags fetches many batches at once.
     kafka[-1].signal(signal.SIGSTOP)
     load(addresses, "plain", "none", acks="1")
     kafka[-1].signal(signal.SIGCONT)
@@ -151,9 +149,7 @@ def shapes(directories: list[Path]) -> set[str]:
     return found
 
 
-def test_kafkas_own_dump_tool_finds_our_files_healthy(
-    start_broker: StartBroker, jars: Path
-) -> None:
+def test_kafkas_dump_tool_finds_our_files_healthy(start_broker: StartBroker, jars: Path) -> None:
     broker = start_broker(overrides={"log.segment.bytes": "300000"})
     for codec in CODECS:
         load(broker.bootstrap, "plain", codec)

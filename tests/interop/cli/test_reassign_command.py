@@ -1,4 +1,4 @@
-"""Kafka's own tool moves partitions of ours, slowly."""
+"""Kafka's own tool moves our partitions with a throttle."""
 
 import json
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
-"""Each client as two functions: write all samples to partition 0 in order, read them all back.
+"""Each client as two functions: write all samples to partition 0 in order, and read them all.
 
-Edge: the clients differ only here. They run in the test's own process, kcat in one of its own.
+Edge: only this module depends on the clients. They run in the process of the test, except for kcat.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kafkawire.ids import TopicPartition
 from tests.interop.clients.sample import Received, Sample
 
 with warnings.catch_warnings():
-    # Its import reads its schemas by a deprecated function of the standard library.
+    # It loads its schemas with a deprecated function of the standard library.
     warnings.simplefilter("ignore", DeprecationWarning)
     import kafka
 
@@ -150,7 +150,7 @@ async def read_confluent(address: str, topic: str, count: int) -> list[Received]
     received: list[Received] = []
     while len(received) < count:
         messages = consumer.consume(min(POLL_BATCH, count - len(received)), CLIENT_TIMEOUT_S)
-        assert messages, f"only {len(received)} of {count} came"
+        assert messages, f"only {len(received)} of {count} arrived"
         for message in messages:
             assert message.error() is None, message.error()
             headers = tuple((str(h[0]), _bytes(h[1]) or b"") for h in message.headers() or ())

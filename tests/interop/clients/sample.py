@@ -1,4 +1,4 @@
-"""The records that every client writes and every client must read back unchanged."""
+"""The records that every client writes, and that every client must read unchanged."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HEADERS: Final = (("trace", b"id-12"), ("empty", b""), ("trace", b"again"))
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One record as a writer is asked to write it; a timestamp of None leaves it to the client."""
+    """One record to write; with a timestamp of None the client sets the time."""
 
     key: bytes | None
     value: bytes | None
@@ -24,7 +24,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """One record as a reader saw it."""
+    """One record as a reader received it."""
 
     offset: int
     key: bytes | None

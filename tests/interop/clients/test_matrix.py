@@ -1,6 +1,6 @@
-"""Every client reads what every client wrote, in every codec: all fields, all offsets.
+"""Every client reads the records of every client in every codec: all fields, all offsets.
 
-The number of records comes from OTTLA_INTEROP_RECORDS: small in the everyday check, 100,000 in
+OTTLA_INTEROP_RECORDS sets the number of records: small in the regular check, 100,000 in
 `make interop`.
 """
 
@@ -32,7 +32,7 @@ def _skip_without(client: str) -> None:
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("writer", WRITERS)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-async def test_every_reader_sees_what_the_writer_wrote(
+async def test_every_reader_reads_the_records_of_every_writer(
     broker_process: BrokerProcess, writer: str, codec: str
 ) -> None:
     _skip_without(writer)
@@ -48,11 +48,11 @@ async def test_every_reader_sees_what_the_writer_wrote(
         for reader, read in READERS.items():
             if reader == "kcat" and shutil.which("kcat") is None:
                 continue
-            assert await read(address, topic, RECORDS) == reference, f"{reader} read otherwise"
+            assert await read(address, topic, RECORDS) == reference, f"{reader} read other records"
 
 
 def assert_same(written: list[Sample], received: list[Received], started_ms: int) -> None:
-    """Require the records, dense offsets, and times as asked or within the run."""
+    """Require the same records, dense offsets, and the given times, or times within the run."""
     ended_ms = int(time.time() * 1000)
     assert [record.offset for record in received] == list(range(len(written)))
     for sample, record in zip(written, received, strict=True):

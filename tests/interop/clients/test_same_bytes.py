@@ -1,7 +1,7 @@
-"""The batch bytes that a consumer fetches are those that the producer sent.
+"""A consumer fetches exactly the batch bytes that the producer sent.
 
-A recording proxy between a foreign producer and the broker keeps every batch that went in; a raw
-Fetch then brings them back. Only the base offset and the leader epoch may differ.
+A recording proxy between another client's producer and the broker keeps every batch, and a raw
+Fetch then reads them. Only the base offset and the leader epoch may differ.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ READ_BYTES: Final = 65536
 
 
 class RecordingProxy:
-    """Hands bytes on both ways and keeps the batches of every Produce request."""
+    """Forwards bytes in both directions, and keeps the batches of every Produce request."""
 
     def __init__(self, port: int) -> None:
         self.batches: list[bytes] = []
@@ -91,7 +91,7 @@ class RecordingProxy:
 
 
 async def fetch_everything(port: int, topic: str) -> bytes:
-    """Return the bytes of partition 0 from offset 0, as one raw Fetch answers them."""
+    """Return the bytes of partition 0 from offset 0, as in the response to one raw Fetch."""
     request = FetchRequest(
         max_wait_ms=100,
         min_bytes=1,
@@ -124,11 +124,11 @@ def without_broker_fields(batch: bytes | memoryview) -> bytes:
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("writer", ["ottla", "aiokafka", "confluent", "kafka-python"])
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-async def test_fetched_batches_are_the_bytes_that_were_sent(
+async def test_fetched_batches_have_the_bytes_of_the_producer(
     start_broker: StartBroker, writer: str, codec: str
 ) -> None:
     proxy_port, inner_port = free_port(), free_port()
-    # The controller in the broker must reach it past the proxy, which listens later.
+    # The broker's controller must reach the broker without the proxy, which listens later.
     inner = f"INNER://127.0.0.1:{inner_port}"
     broker = start_broker(
         overrides={
@@ -142,14 +142,14 @@ async def test_fetched_batches_are_the_bytes_that_were_sent(
     async with proxy.serve(proxy_port):
         records = list(samples(RECORDS, seed=5))
         address = f"127.0.0.1:{proxy_port}"
-        # In a thread: most of these clients block, and the proxy must go on meanwhile.
+        # In a thread: most of these clients block, and the proxy must keep running.
         await asyncio.to_thread(
             lambda: asyncio.run(WRITERS[writer](address, "same", codec, records))
         )
     stored = [
         bytes(batch) for _, batch in iterate_batches(await fetch_everything(broker.port, "same"))
     ]
-    assert proxy.batches, "the proxy saw no batch, so nothing was proved"
+    assert proxy.batches, "the proxy saw no batch, so this proves nothing"
     assert [without_broker_fields(b) for b in stored] == [
         without_broker_fields(b) for b in proxy.batches
     ]

@@ -1,4 +1,4 @@
-"""Transactional producers of other people's clients end at once where nobody coordinates them."""
+"""Transactional producers of other clients fail at once without a transaction coordinator."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ import pytest
 
 from tests.conftest import BrokerProcess
 
-# Far more than it takes; a client that retries waits for all of it.
+# Far longer than needed; a client that retries would use all of it.
 TIMEOUT_S = 30
 
 
@@ -23,7 +23,7 @@ def test_kafka_python(shared_broker: BrokerProcess) -> None:
     try:
         with pytest.raises(KafkaError) as raised:
             producer.init_transactions()
-        # Its error has no text of its own: the name says which.
+        # Its error has no text, only a class name.
         assert "TransactionalIdAuthorization" in type(raised.value).__name__
     finally:
         producer.close(timeout=TIMEOUT_S)

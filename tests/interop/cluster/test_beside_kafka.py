@@ -1,7 +1,7 @@
 """Kafka 3.9 brokers and ours in one cluster, on our coordinator.
 
-Each side is controller once, and leads and follows partitions of the other. Replicas are compared
-byte by byte, and the client that writes and reads is librdkafka.
+Each side is the controller once, and leads and follows partitions of the other. Replicas are
+compared byte by byte; librdkafka writes and reads.
 """
 
 import asyncio
@@ -60,13 +60,13 @@ async def test_kafka_follows_our_controller_and_then_takes_over(
         try:
             async with Observer(coordinator.address) as observer:
                 assert await observer.wait_for_controller() in cluster.numbers
-                await run_together(cluster, theirs, observer, leave_first=[1, 2])
+                await run_together(cluster, theirs, observer, stopped_first=[1, 2])
                 assert await observer.wait_for_controller() == THEIRS
         finally:
             theirs.kill()
 
 
-async def test_we_follow_kafkas_controller_and_then_take_over(
+async def test_our_brokers_follow_kafkas_controller_and_then_take_over(
     tmp_path: Path, coordinator: Coordinator
 ) -> None:
     theirs = await asyncio.to_thread(start_theirs, tmp_path, coordinator)
@@ -74,26 +74,26 @@ async def test_we_follow_kafkas_controller_and_then_take_over(
         with ours(tmp_path, coordinator) as cluster:
             async with Observer(coordinator.address) as observer:
                 assert await observer.wait_for_controller() == THEIRS
-                await run_together(cluster, theirs, observer, leave_first=[THEIRS])
+                await run_together(cluster, theirs, observer, stopped_first=[THEIRS])
                 assert await observer.wait_for_controller() in cluster.numbers
     finally:
         theirs.kill()
 
 
 async def run_together(
-    cluster: ClusterProcesses, theirs: KafkaBroker, observer: Observer, leave_first: list[int]
+    cluster: ClusterProcesses, theirs: KafkaBroker, observer: Observer, stopped_first: list[int]
 ) -> None:
-    """Create, write, lose those who `leave_first`, write, come back, compare."""
+    """Create, write, kill the brokers in `stopped_first`, write, restart them, compare."""
     bootstrap = f"{cluster.bootstrap},{theirs.address}"
     async with ottla.Admin(bootstrap) as admin:
         await admin.create_topics([ottla.NewTopic(TOPIC, PARTITIONS, 3)])
     await observer.wait_until_whole(3, SETTLE_TIMEOUT_S)
     leaders = {state.leader for state in (await observer.partitions()).values()}
-    assert leaders == {1, 2, THEIRS}, "each side leads some"
+    assert leaders == {1, 2, THEIRS}, "each broker leads some partitions"
     await asyncio.to_thread(write, bootstrap, 0)
-    for number in leave_first:
+    for number in stopped_first:
         await asyncio.to_thread(kill, cluster, theirs, number)
-    left = {1, 2, THEIRS} - set(leave_first)
+    left = {1, 2, THEIRS} - set(stopped_first)
     await observer.wait_for(
         observer.partitions,
         lambda them: all(state.leader in left for state in them.values()),
@@ -102,7 +102,7 @@ async def run_together(
     controller = await observer.wait_for_controller()
     assert controller in left
     await asyncio.to_thread(write, bootstrap, RECORDS)
-    for number in leave_first:
+    for number in stopped_first:
         await asyncio.to_thread(start, cluster, theirs, number)
     await observer.wait_until_whole(3, SETTLE_TIMEOUT_S)
     await asyncio.to_thread(write, bootstrap, 2 * RECORDS)
@@ -130,7 +130,7 @@ def start(cluster: ClusterProcesses, theirs: KafkaBroker, number: int) -> None:
 
 
 def write(bootstrap: str, begin: int) -> None:
-    """Write RECORDS records to each partition, acknowledged by all."""
+    """Write RECORDS records to each partition with acks=all."""
     failures: list[object] = []
     producer = confluent_kafka.Producer(
         {

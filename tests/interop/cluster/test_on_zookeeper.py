@@ -1,7 +1,7 @@
-"""Our brokers on Debian's ZooKeeper, alone and as an ensemble whose leader is killed.
+"""Our brokers on Debian's ZooKeeper: one server, and an ensemble whose leader is killed.
 
-The rounds are those of tests/integration/cluster; the ensemble's leader is what dies where there
-our coordinator would.
+The rounds come from tests/integration/cluster. Here they kill the leader of the ensemble instead of
+our coordinator.
 """
 
 import os
@@ -29,7 +29,7 @@ SEED = 5
 SHORT = 2 * len(QUICK)
 LONG = int(os.environ.get("OTTLA_ROUNDS", "100"))
 TICK_MS = 200
-"""ZooKeeper refuses sessions shorter than two of them."""
+"""ZooKeeper's tick; the shortest allowed session timeout is two ticks."""
 COUNTS = [SHORT, pytest.param(LONG, marks=pytest.mark.soak)]
 
 
@@ -49,7 +49,7 @@ def members(tmp_path: Path) -> Iterator[list[ZooKeeper]]:
 
 
 @pytest.mark.parametrize("count", COUNTS)
-async def test_nothing_is_lost_on_a_zookeeper_alone(
+async def test_no_record_is_lost_on_a_single_zookeeper(
     tmp_path: Path, alone: ZooKeeper, count: int
 ) -> None:
     def kill() -> None:
@@ -62,7 +62,7 @@ async def test_nothing_is_lost_on_a_zookeeper_alone(
 
 
 @pytest.mark.parametrize("count", COUNTS)
-async def test_nothing_is_lost_when_the_leader_of_an_ensemble_dies(
+async def test_no_record_is_lost_when_the_leader_of_an_ensemble_dies(
     tmp_path: Path, members: list[ZooKeeper], count: int
 ) -> None:
     connect = ",".join(member.address for member in members)

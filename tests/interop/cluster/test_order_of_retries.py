@@ -1,9 +1,9 @@
-"""Who keeps the order of a partition when a leader hangs while another is elected.
+"""The order of a partition while its leader hangs and another one is elected.
 
-The old leader holds a request that it has not answered. What the client sends to the new leader
-meanwhile overtakes that request, which is refused and sent again afterwards. An idempotent producer
-waits for it, and so does our client; librdkafka without idempotence does not, whoever the brokers
-are: that is why the proofs of this project do not hold it to the order.
+The old leader has an unanswered request. Requests that the client sends to the new leader in the
+meantime overtake that one, which is later refused and retried. An idempotent producer waits for it,
+and so does our client. librdkafka without idempotence does not, on Kafka's brokers and ours: so the
+proofs of this project do not require order of it.
 """
 
 import asyncio
@@ -32,16 +32,16 @@ BROKERS = (1, 2, 3)
 TOPIC = "t"
 HERE = TopicPartition(TOPIC, 0)
 PLACES = [TopicPartition(TOPIC, number) for number in range(3)]
-"""One that changes its leader, and one led by each of the others, so that clients know them."""
+"""A partition that changes its leader, and one led by each other broker, to connect clients."""
 ENOUGH = 500
-"""Records after which a producer has found its pace: hardly ever is a request in flight."""
+"""Number of acknowledged records to wait for; a request is in flight only rarely."""
 START_TIMEOUT_S = 120.0
 SETTLE_TIMEOUT_S = 60.0
 LOOK_INTERVAL_S = 0.05
 HANG_S = 8.0
-"""Long enough for a client to hear of the new leader, from one that does not hang."""
+"""Long enough for a client to learn of the new leader from a broker that does not hang."""
 SETTINGS = {
-    # Longer than the pause: who hangs is not declared dead, and clients keep the connection.
+    # Longer than the pause: the hanging broker keeps its session and its connections.
     "zookeeper.session.timeout.ms": "30000",
     "auto.create.topics.enable": "false",
     "auto.leader.rebalance.enable": "false",
@@ -56,7 +56,7 @@ PATIENT: Mapping[str, str | int] = {
 
 @dataclass(frozen=True)
 class Cluster:
-    """Three brokers of one kind: where they are, and their processes by number."""
+    """Three brokers of one kind: their addresses, and their processes by number."""
 
     bootstrap: str
     connect: str
@@ -64,7 +64,7 @@ class Cluster:
 
     @contextmanager
     def hanging(self, number: int) -> Iterator[None]:
-        """Let a broker stand still."""
+        """Stop a broker with SIGSTOP for the duration of the block."""
         os.kill(self.processes[number], signal.SIGSTOP)
         try:
             yield
@@ -114,7 +114,7 @@ def plain(bootstrap: str, history: History) -> Worker:
     [
         pytest.param(ours, set(), id="our client"),
         pytest.param(idempotent, set(), id="librdkafka, idempotent"),
-        # A race: it is lost in most runs, and not in all.
+        # A race that librdkafka loses in most runs, but not in all.
         pytest.param(plain, {(Kind.DISORDERED, HERE)}, id="librdkafka"),
     ],
 )
@@ -144,7 +144,7 @@ async def test_a_new_leader_while_the_old_one_hangs(
                     await observer.wait_for(
                         lambda: observer.state(HERE), lambda state: state.leader == new
                     )
-                    # Nobody can be asked what a foreign client knows by now.
+                    # The metadata of another client cannot be inspected.
                     await asyncio.sleep(HANG_S)
                 await acknowledge_some(history)
             await observer.wait_until_whole(len(BROKERS), SETTLE_TIMEOUT_S)
@@ -162,7 +162,7 @@ async def create_topic(bootstrap: str, hung: int, others: Sequence[int]) -> None
 
 
 async def prefer(bootstrap: str, replicas: tuple[int, ...]) -> None:
-    """Make the first of `replicas` the preferred leader; who leads now goes on."""
+    """Make the first of `replicas` the preferred leader; the current leader stays."""
     async with ottla.Admin(bootstrap) as admin:
         await admin.alter_reassignments({HERE: replicas})
         async with asyncio.timeout(SETTLE_TIMEOUT_S):
@@ -171,14 +171,14 @@ async def prefer(bootstrap: str, replicas: tuple[int, ...]) -> None:
 
 
 async def elect_preferred(observer: Observer) -> None:
-    """Ask by the znode, which needs no answer from the broker that hangs."""
+    """Request an election through the znode, which needs no response of the hanging broker."""
     partitions = [{"topic": HERE.topic, "partition": HERE.partition}]
     request = json.dumps({"version": 1, "partitions": partitions}).encode()
     await observer.client.create("/admin/preferred_replica_election", request)
 
 
 async def acknowledge_some(history: History) -> None:
-    """Return when records were acknowledged that are sent from now on."""
+    """Wait until records that are sent from now on are acknowledged."""
     begun = len(history.sent) + ENOUGH
     async with asyncio.timeout(SETTLE_TIMEOUT_S):
         while len(history.acknowledged) <= begun:  # noqa: ASYNC110

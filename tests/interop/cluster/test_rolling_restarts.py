@@ -1,7 +1,7 @@
 """Restarts of all brokers, in order, under load from fifty clients of four kinds. Edge.
 
-A client that knows its leaders sends at once when a broker listens again, long before the broker
-has heard which partitions it leads: such requests wait, and must neither be lost nor refused.
+A client that knows its leaders sends as soon as a broker listens again, long before the broker
+learns of its leaderships. Such requests wait, and must be neither lost nor refused.
 """
 
 import asyncio
@@ -36,14 +36,14 @@ JAVA_RATE: Final = 20
 SLOW: Final = Pace(burst=1, turn_s=0.4)
 RESTARTS: Final = int(os.environ.get("OTTLA_ROUNDS", "20"))
 MANY_PARTITIONS: Final = 400
-"""Of topics without load: they make a lone broker's start long."""
+"""Number of partitions without load, which make the start of a single broker slow."""
 HEAL_TIMEOUT_S: Final = 60.0
 
 
 def fifty_clients(
     bootstrap: str, history: History, partitions: Sequence[TopicPartition]
 ) -> Sequence[Producing]:
-    """Return all producers but Java's."""
+    """Return all producers except for Java's."""
     ours = [f"ours, idempotent {number}" for number in range(OUR_IDEMPOTENT)]
     plain = [f"ours {number}" for number in range(OUR_PLAIN)]
     return [
@@ -103,7 +103,7 @@ async def test_fifty_clients_do_not_notice_rolling_restarts(
 
 
 async def _require_proof_of_java(bootstrap: str, java: Sequence[VerifiableProducer]) -> None:
-    """Assert that the log holds what Java's producers were told, and that they lost nothing."""
+    """Assert that the log has all records acknowledged to Java's producers, and none failed."""
     where = [TopicPartition(JAVA_TOPIC, number) for number in range(JAVA_PARTITIONS)]
     async with ottla.Admin(bootstrap) as admin:
         places = await admin.list_offsets({each: int(OffsetSpec.LATEST) for each in where})
@@ -113,6 +113,6 @@ async def _require_proof_of_java(bootstrap: str, java: Sequence[VerifiableProduc
     for producer in java:
         assert producer.failed() == []
         acknowledged = producer.acknowledged()
-        assert acknowledged, "nothing was acknowledged, so nothing is proved"
+        assert acknowledged, "no record was acknowledged, so this proves nothing"
         for each in acknowledged:
             assert held.get((each.partition, each.offset)) == each.value

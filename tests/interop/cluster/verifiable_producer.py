@@ -1,4 +1,4 @@
-"""Kafka's own VerifiableProducer, whose output tells what was acknowledged where. Edge."""
+"""Kafka's own VerifiableProducer, which prints each acknowledged record and its offset. Edge."""
 
 import json
 import signal
@@ -13,7 +13,7 @@ from tests.waiting import until
 
 END_TIMEOUT_S: Final = 60.0
 SETTINGS: Final = {
-    # The tool sets none, because it wants to see failures; then idempotence would be off.
+    # The tool disables retries to see failures, which would also disable idempotence.
     "retries": "2147483647",
     "enable.idempotence": "true",
     "delivery.timeout.ms": "60000",
@@ -24,7 +24,7 @@ SETTINGS: Final = {
 
 
 class Acknowledged(NamedTuple):
-    """A record that the brokers took, and its place."""
+    """A record that the brokers acknowledged, with its partition and offset."""
 
     partition: TopicPartition
     offset: int
@@ -32,7 +32,7 @@ class Acknowledged(NamedTuple):
 
 
 class VerifiableProducer:
-    """A Java producer with acks=all that sends until it is left. Use with `with`."""
+    """A Java producer with acks=all that sends until the end of its `with` block."""
 
     def __init__(
         self, bootstrap: str, topic: str, prefix: int, directory: Path, jars: Path, rate: int
@@ -62,7 +62,7 @@ class VerifiableProducer:
         _error: BaseException | None,
         _trace: TracebackType | None,
     ) -> None:
-        # It closes the producer when it is asked to end, so that nothing is left without answer.
+        # On SIGTERM it closes the producer, so that every record gets its outcome.
         self._process.send_signal(signal.SIGTERM)
         try:
             self._process.wait(END_TIMEOUT_S)
@@ -74,7 +74,7 @@ class VerifiableProducer:
         await until(lambda: bool(self.acknowledged()), "the first acknowledgement")
 
     def acknowledged(self) -> Sequence[Acknowledged]:
-        """Return what was acknowledged so far."""
+        """Return the records acknowledged so far."""
         return [
             Acknowledged(
                 TopicPartition(event["topic"], event["partition"]),
@@ -85,11 +85,11 @@ class VerifiableProducer:
         ]
 
     def failed(self) -> Sequence[str]:
-        """Return what was given up so far."""
+        """Return the failures so far."""
         return [json.dumps(event) for event in self._events("producer_send_error")]
 
     def _events(self, name: str) -> list[dict[str, Any]]:
         lines = self.output.read_text().splitlines()
-        # The last line may still be written.
+        # The last line may be incomplete.
         events = [json.loads(line) for line in lines if line.startswith("{") and line[-1] == "}"]
         return [event for event in events if event["name"] == name]

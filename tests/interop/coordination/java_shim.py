@@ -1,7 +1,7 @@
-"""Stands in for `java` so that kazoo's own harness starts and stops our coordinator unchanged.
+"""Replaces `java`, so that kazoo's own harness starts and stops our coordinator unchanged.
 
-kazoo runs `java -cp ... QuorumPeerMain zoo.cfg`; a script named `java`, first on the PATH, calls
-this module with those arguments. It translates the file and then becomes the coordinator.
+kazoo runs `java -cp ... QuorumPeerMain zoo.cfg`. A script named `java`, first on the PATH, calls
+this module with those arguments. It translates the file and executes the coordinator.
 """
 
 import os
@@ -42,7 +42,7 @@ def super_digest(arguments: list[str]) -> list[str]:
 
 
 def tls(config: dict[str, str]) -> list[str]:
-    """Return the TLS options; kazoo hands Java key stores, we want PEM files."""
+    """Return the TLS options; kazoo has Java key stores, our coordinator needs PEM files."""
     if "secureClientPort" not in config:
         return []
     import base64

@@ -1,10 +1,11 @@
-"""Runs kazoo's own test suite, unchanged, against our coordinator or a real ZooKeeper.
+"""Runs kazoo's own test suite, unchanged, against Ottla's coordinator or ZooKeeper.
 
     python tests/interop/coordination/kazoo_suite.py [--subset] [--server ours|zookeeper]
 
-Needs the network once: the source distribution of kazoo and its test dependencies go to
-`--work-dir` (default `~/.cache/ottla/kazoo`). The suite's own harness starts and stops the server.
-Seven tests cannot pass on any stand-alone server, ZooKeeper's included; they are deselected.
+The first run needs the network: it installs the source distribution of kazoo and its test
+dependencies in `--work-dir` (default `~/.cache/ottla/kazoo`). The suite's own harness starts and
+stops the server. Seven tests cannot pass on any stand-alone server, ZooKeeper included, and are
+deselected.
 """
 
 import argparse
@@ -38,10 +39,10 @@ NEEDS_AN_ENSEMBLE = [
     "test_client.py::TestReconfig::test_no_super_auth",
     "test_connection.py::TestReadOnlyMode::test_read_only",
 ]
-# The large write's answer must not come before the connection is cut: a race that a quick server
-# wins now and then.
+# The response to the large write must not arrive before the connection is cut: a race that a fast
+# server sometimes wins.
 RACES_WITH_THE_SERVER = ["test_connection.py::TestConnectionDrop::test_connection_dropped"]
-# Under a minute: the client, its transactions, locks, elections and a server that stops.
+# Takes under a minute: the client, its transactions, locks, elections and a server that stops.
 SUBSET = [
     "test_client.py::TestClient",
     "test_client.py::TestClientTransactions",
@@ -57,7 +58,7 @@ SUBSET = [
 ZOOKEEPER_CLASSPATH = "/usr/share/java/zookeeper.jar:/usr/share/java/*"
 
 
-# Where the suite's servers may listen: first, end (exclusive), ports for each.
+# Port range of the suite's servers: first, end (exclusive), ports per server.
 PORTS = (20_000, 32_000, 10)
 
 
@@ -95,7 +96,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
 
 
 def free_ports() -> int:
-    """Return the first of ten ports, below those that the system hands out, of which it is free."""
+    """Return the first of ten free ports, below the system's ephemeral ports."""
     starts = list(range(*PORTS))
     random.shuffle(starts)
     for start in starts:
@@ -105,7 +106,7 @@ def free_ports() -> int:
 
 
 def prepare(work_dir: Path) -> Path:
-    """Fetch and install what is missing; return the Python to run the suite with."""
+    """Download and install missing parts; return the Python to run the suite with."""
     work_dir.mkdir(parents=True, exist_ok=True)
     archive = work_dir / f"{KAZOO}.tar.gz"
     if not archive.exists():
@@ -118,12 +119,12 @@ def prepare(work_dir: Path) -> Path:
         with tarfile.open(archive) as file:
             if hasattr(tarfile, "data_filter"):
                 file.extraction_filter = tarfile.data_filter
-            # Older ones, such as Debian's 3.11.2, know of no filter and need none here.
+            # Older Pythons, such as Debian's 3.11.2, have no filter and need none here.
             file.extractall(work_dir)
     python = work_dir / "venv" / "bin" / "python"
     is_installed = work_dir / "venv" / ".installed"
     if not is_installed.exists():
-        # Without a pip of its own, and not compiled: most of it is never imported.
+        # Without pip, and not compiled: most modules are never imported.
         venv.create(work_dir / "venv")
         pip = [sys.executable, "-m", "pip", "--python", str(python)]
         install = [*pip, "install", "--quiet", "--no-compile"]

@@ -1,10 +1,10 @@
-"""A seeded script of operations, and what a server answered to it, made comparable.
+"""A seeded script of operations, and the responses of a server in comparable form.
 
 Transaction numbers and session ids are replaced by the order of their first appearance, times are
-left out, children are sorted: what is left must be equal on every server.
+left out, and children are sorted. The result must be equal on every server.
 
-Not in the script, because 3.8.0 is wrong there: a check outside a multi, which kills it; and
-checkWatches, which it answers for the watches of other connections too.
+The script leaves out two operations because of bugs in ZooKeeper 3.8.0: a check outside a multi,
+which crashes it, and checkWatches, for which it also counts watches of other connections.
 """
 
 import random
@@ -65,12 +65,12 @@ ACLS = (
     (Acl(31, "nobody", "x"),),
     (),
 )
-# The third connection has persistent watches only: 3.8.0 mixes them up with one-shot ones.
+# The third connection has only persistent watches: 3.8.0 confuses them with one-shot ones.
 PERSISTENT_CONNECTION = 2
 
 
 class Step(NamedTuple):
-    """One operation by one connection; `op` None means: close the session and begin another."""
+    """One operation by one connection; an `op` of None closes the session and opens another."""
 
     connection: int
     op: OpCode | None
@@ -209,7 +209,7 @@ def _about_session(chance: random.Random) -> tuple[OpCode, Any]:
 
 
 class Player:
-    """Three connections to one server, playing a script."""
+    """Three connections to one server that play a script."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -222,11 +222,11 @@ class Player:
             client.socket.close()
 
     def play(self, step: Step) -> tuple[Any, list[list[tuple[int, str]]]]:
-        """Return the result of a step and the events that each connection saw because of it."""
+        """Return the result of a step, and the events that it caused on each connection."""
         events: list[list[tuple[int, str]]] = [[] for _ in self._connections]
         result = self._result(step, events[step.connection])
         for client, seen in zip(self._connections, events, strict=True):
-            # Whatever an earlier write caused comes before the reply to this.
+            # All events of an earlier write arrive before the reply to this.
             self._ask(client, OpCode.SYNC, jute.encode(PathRequest("/")), seen)
         return result, events
 
@@ -239,7 +239,7 @@ class Player:
             return header.err
         header, body = self._ask(client, step.op, _encoded(step), seen)
         if step.op is OpCode.SET_WATCHES:
-            # Which event fires depends on numbers that differ; none does with this zxid.
+            # The fired events would depend on numbers that differ; with this zxid none fires.
             return header.err
         return header.err or self._comparable(_decoded(step.op, body))
 
@@ -306,7 +306,7 @@ def _decoded(op: OpCode, body: bytes) -> Any:
 
 
 def name_of(result: Any) -> str:
-    """Return a result for a message."""
+    """Return the name of a result, for a message."""
     if isinstance(result, int) and result < 0:
         return ErrorCode(result).name
     return str(result)

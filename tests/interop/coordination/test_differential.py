@@ -1,4 +1,4 @@
-"""One script, our coordinator and Debian's ZooKeeper: equal results, errors, Stats, events."""
+"""Ottla's coordinator and Debian's ZooKeeper return equal results, errors, Stats and events."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ def players(tmp_path: Path) -> Iterator[tuple[Player, Player]]:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_both_servers_answer_alike(players: tuple[Player, Player], seed: int) -> None:
+def test_both_servers_return_the_same_results(players: tuple[Player, Player], seed: int) -> None:
     ours, theirs = players
     outcomes: Counter[str] = Counter()
     event_count = 0
@@ -37,12 +37,12 @@ def test_both_servers_answer_alike(players: tuple[Player, Player], seed: int) ->
         message = f"step {number}: {step}\n{name_of(our_result)}\n{name_of(their_result)}"
         assert our_result == their_result, message
         if step.op is None:
-            # A session's nodes go in the order of a Java hash set.
+            # ZooKeeper deletes the nodes of a session in the order of a Java hash set.
             our_events = [sorted(seen) for seen in our_events]
             their_events = [sorted(seen) for seen in their_events]
         assert our_events == their_events, message
         outcomes[name_of(our_result) if isinstance(our_result, int) else "answered"] += 1
         event_count += sum(len(seen) for seen in their_events)
-    assert event_count > STEPS / 20, "the watches saw next to nothing"
+    assert event_count > STEPS / 20, "hardly any watch fired, so this proves nothing"
     assert len(outcomes) > 8, f"too few kinds of outcomes: {outcomes}"
     assert outcomes["answered"] > STEPS / 4

@@ -1,4 +1,4 @@
-"""Moving to a real ZooKeeper: export, load, re-attach a live session, go on counting."""
+"""Migration to ZooKeeper: export, load, re-attach a live session, continue its counters."""
 
 import subprocess
 import sys
@@ -43,7 +43,7 @@ def export(server: Coordinator, target: Path) -> None:
 
 
 async def grown(server: Coordinator) -> tuple[int, bytes, Mapping[str, object]]:
-    """Fill a coordinator; return a live session and what its nodes look like."""
+    """Fill a coordinator; return a live session and the Stats of its nodes."""
     client = Client(server.address, session_timeout_ms=30_000)
     await client.connect()
     await client.create("/brokers", b"")

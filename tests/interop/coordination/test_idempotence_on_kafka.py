@@ -1,4 +1,4 @@
-"""Our idempotent producer on Kafka's own broker, and what that broker leaves behind, read by us."""
+"""Our idempotent producer on a Kafka broker, and the files of that broker, read by our log."""
 
 import asyncio
 from collections.abc import Iterator
@@ -60,7 +60,7 @@ async def create_topic(address: str) -> None:
 
 
 def known_producers(directory: Path, *, was_clean: bool) -> dict[int, tuple[int, int]]:
-    """Epoch and next sequence of each producer, as our log finds them in Kafka's files."""
+    """Return epoch and next sequence of each producer, as our log reads them in Kafka's files."""
     log = Log.open(
         directory,
         LogConfig(),
@@ -74,7 +74,7 @@ def known_producers(directory: Path, *, was_clean: bool) -> dict[int, tuple[int,
 
 
 def wait_until_gone(coordinator: Coordinator) -> None:
-    """Wait until the broker's session is over: before, it cannot register again."""
+    """Wait until the broker's session has ended, since it cannot register again before."""
     client = KazooClient(coordinator.address)
     client.start()
     wait_until(lambda: client.get_children("/brokers/ids") == [])

@@ -1,6 +1,6 @@
-"""Three real Kafka 3.9.1 brokers, coordinated by us: start, produce, fail over, lose us, stop.
+"""Three Kafka 3.9.1 brokers on our coordinator: start, produce, fail over, lose it, stop.
 
-Where the jars come from is said in `tests/interop/kafka_jars.py`.
+`tests/interop/kafka_jars.py` describes how to get the jars.
 """
 
 import json
@@ -47,7 +47,7 @@ def brokers(tmp_path: Path, coordinator: Coordinator) -> Iterator[dict[int, Kafk
         broker.kill()
 
 
-def test_kafkas_own_brokers_run_on_our_coordinator(
+def test_kafka_brokers_run_on_our_coordinator(
     coordinator: Coordinator, brokers: dict[int, KafkaBroker]
 ) -> None:
     wait_until(lambda: all(each.has_started() for each in brokers.values()), START_TIMEOUT_S)
@@ -72,7 +72,7 @@ def test_kafkas_own_brokers_run_on_our_coordinator(
     produce(addresses, 2 * RECORDS)
     coordinator.start()
     wait_until(lambda: client.connected)
-    # Nobody had to register again, and nobody was elected.
+    # No broker had to register again, and no controller was elected.
     assert [client.get(f"/brokers/ids/{number}")[1].czxid for number in living] == epochs
     assert client.get("/controller_epoch")[0] == b"2"
     assert consume(addresses) == {str(n).encode() for n in range(3 * RECORDS)}

@@ -1,4 +1,4 @@
-"""kazoo's own suite against our port, all of it. `kazoo_suite.py --subset` is the quick part."""
+"""All of kazoo's own test suite against our coordinator. `kazoo_suite.py --subset` is quicker."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""ZooKeeper's own shell prints the same for our coordinator as for a real server."""
+"""ZooKeeper's own shell prints the same for our coordinator as for a ZooKeeper server."""
 
 import re
 import subprocess
@@ -55,7 +55,7 @@ sync /cli
 deleteall /cli
 ls /
 """
-# What differs from run to run, and what the terminal library adds.
+# Output that differs from run to run, or comes from the terminal library.
 VARYING = [
     (re.compile(r"0x[0-9a-f]+"), "ZXID"),
     (re.compile(r"(?m)^([cm]time = ).*$"), r"\1TIME"),
@@ -86,7 +86,7 @@ def shell(server: ServerProcess) -> list[str]:
     for pattern, replacement in VARYING:
         text = pattern.sub(replacement, text)
     lines = [line.strip() for line in text.splitlines()]
-    # Events arrive in another thread, and lists in the order of a hash set.
+    # Events arrive in another thread, and lists have the order of a hash set.
     return sorted(_canonical(line) for line in lines if line and "SLF4J" not in line)
 
 

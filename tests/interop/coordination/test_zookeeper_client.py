@@ -1,4 +1,4 @@
-"""The client against Debian's ZooKeeper: stand-alone, and an ensemble that loses a member."""
+"""Our coordinator client against Debian's ZooKeeper: one server, and an ensemble that fails over."""
 
 import asyncio
 from collections.abc import Iterator
@@ -46,7 +46,7 @@ async def test_against_an_ensemble(members: list[ZooKeeper], experiment: Experim
 
 
 @pytest.mark.parametrize("role", ["follower", "leader"])
-async def test_a_killed_member_costs_no_session_and_no_acknowledged_write(
+async def test_a_killed_member_loses_no_session_and_no_acknowledged_write(
     tmp_path: Path, role: str
 ) -> None:
     servers = ensemble(tmp_path, 3)

@@ -1,7 +1,7 @@
-"""A proxy that loses answers to produce requests: it passes the request on, and hangs up.
+"""A proxy that loses produce responses: it forwards the request and drops the connection.
 
-It runs in a thread with a loop of its own, as clients of all kinds connect to it. Where it leads to
-may change: a broker that starts again has another port.
+It runs in a thread with its own event loop, since clients of all kinds connect to it. Its target
+may change: a restarted broker has another port.
 """
 
 import asyncio
@@ -18,15 +18,15 @@ LENGTH_BYTES: Final = 4
 
 
 class LossyProxy:
-    """Listens on `port`; leads to `target_port`, nowhere while that is None."""
+    """Listens on `port` and forwards to `target_port`, or refuses while that is None."""
 
     def __init__(self, seed: int, loss_share: float) -> None:
         self.port = 0
         self.target_port: int | None = None
         self.loss_share = loss_share
         self.lost_count = 0
-        self.passed_count = 0
-        """How many answers to produce requests were lost, and how many came through."""
+        self.delivered_count = 0
+        """Numbers of produce responses that were lost, and that were delivered."""
         self._dice = random.Random(seed)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
@@ -87,7 +87,7 @@ class LossyProxy:
                     if self._dice.random() < self.loss_share:
                         self.lost_count += 1
                         return
-                    self.passed_count += 1
+                    self.delivered_count += 1
                 writer.write(frame)
                 await writer.drain()
         finally:
@@ -100,7 +100,7 @@ class LossyProxy:
 async def _forward_requests(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, produced: set[int]
 ) -> None:
-    """Pass requests on; note the correlation ids of those that produce."""
+    """Forward requests; record the correlation ids of produce requests."""
     while True:
         frame = await _read_frame(reader)
         api_key, _, correlation_id = unpack_from(">hhi", frame, LENGTH_BYTES)

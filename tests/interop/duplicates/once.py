@@ -1,6 +1,6 @@
-"""What tests of duplicates share: waiting for progress, reading all, the judgement.
+"""Shared parts of the tests for duplicates: wait for progress, read all records, check them.
 
-The judgement: every record is in the log once, and those of one writer in their order.
+The check: every record is in the log once, and the records of one writer are in order.
 """
 
 import asyncio
@@ -18,14 +18,14 @@ LOOK_S: Final = 0.01
 READ_TIMEOUT_S: Final = 60.0
 
 Values = dict[int, list[bytes]]
-"""By partition, without their padding."""
+"""Values by partition, without their padding."""
 
 
 def wait_until(condition: Callable[[], bool], writers: Sequence[Writer]) -> None:
     """Wait until `condition` holds.
 
     Raises:
-        AssertionError: a writer has failed, or it takes too long.
+        AssertionError: a writer has failed, or the wait takes too long.
     """
     deadline = time.monotonic() + PATIENCE_S
     while not condition():
@@ -38,7 +38,7 @@ def wait_until(condition: Callable[[], bool], writers: Sequence[Writer]) -> None
 def progress(
     writers: Sequence[Writer], proxies: Sequence[LossyProxy], *, records: int, losses: int
 ) -> None:
-    """Wait until every writer has so many more records acknowledged, and answers were lost."""
+    """Wait until each writer has `records` more acknowledgements and `losses` more were lost."""
     before = {writer: writer.acknowledged for writer in writers}
     lost_before = sum(proxy.lost_count for proxy in proxies)
     wait_until(
@@ -51,7 +51,7 @@ def progress(
 
 
 async def read_values(address: str, topic: str) -> Values:
-    """Return all that stands in `topic`, by partition."""
+    """Return all values in `topic`, by partition."""
     values: defaultdict[int, list[bytes]] = defaultdict(list)
     async with (
         ottla.Consumer(address, auto_offset_reset="earliest") as consumer,
@@ -70,14 +70,14 @@ async def read_values(address: str, topic: str) -> Values:
 
 
 def check_once(values: Values, writers: Sequence[Writer]) -> None:
-    """Check that what the writers sent is there once, and in order."""
+    """Check that all records of the writers are there once, and in order."""
     counts = Counter(value for each in values.values() for value in each)
     sent = {b"%s:%d" % (w.name.encode(), n) for w in writers for n in range(w.sent)}
-    assert sent, "nothing was sent, so this proves nothing"
+    assert sent, "no record was sent, so this proves nothing"
     missing = sent - set(counts)
     assert not missing, f"{len(missing)} of {len(sent)} records are missing: {sorted(missing)[:3]}"
     twice = sorted(value for value, count in counts.items() if count > 1)
-    assert not twice, f"{len(twice)} records are there more than once: {twice[:3]}"
+    assert not twice, f"{len(twice)} records are duplicated: {twice[:3]}"
     assert set(counts) == sent
     for partition, each in values.items():
         numbers: defaultdict[bytes, list[int]] = defaultdict(list)

@@ -1,7 +1,7 @@
-"""Every record exactly once in the log, whatever is lost on the way, for producers of three makes.
+"""Every record is in the log exactly once, despite lost responses, for three kinds of producers.
 
-A proxy loses answers after the broker has written, and the broker is killed with -9 and started
-again meanwhile. What producers repeat must be found out, in memory and after a start.
+A proxy loses responses after the broker has written, and the broker is killed with -9 and
+restarted in the meantime. It must detect the duplicates, both at run time and after a restart.
 """
 
 import asyncio
@@ -33,14 +33,14 @@ def proxy() -> Iterator[LossyProxy]:
 def start_behind(
     proxy: LossyProxy, start_broker: StartBroker, before: BrokerProcess | None = None
 ) -> BrokerProcess:
-    """Start a broker, again on the data of the one before, that clients reach by the proxy only."""
+    """Start a broker, with the data of `before` if given, that clients reach through the proxy."""
     overrides = {
-        # The controller goes to the broker without a detour.
+        # The controller connects to the broker without the proxy.
         "listeners": "CLIENTS://127.0.0.1:0,PLAINTEXT://127.0.0.1:0",
         "advertised.listeners": f"CLIENTS://127.0.0.1:{proxy.port},PLAINTEXT://127.0.0.1:0",
         "listener.security.protocol.map": "CLIENTS:PLAINTEXT,PLAINTEXT:PLAINTEXT",
         "inter.broker.listener.name": "PLAINTEXT",
-        # Rolls now and then: what is known of producers has to get over those, too.
+        # Small segments: the producer state has to survive rolls, too.
         "log.segment.bytes": "65536",
     }
     broker = start_broker(before.data_dir if before else None, overrides)
@@ -51,7 +51,7 @@ def start_behind(
 def run(
     proxy: LossyProxy, start_broker: StartBroker, *, ends: int, records: int, losses: int
 ) -> None:
-    """Write while the broker ends so many times, by turns without warning and in order."""
+    """Write while the broker ends `ends` times, alternately killed and shut down."""
     broker = start_behind(proxy, start_broker)
     with Wire(broker.port) as wire:
         assert wire.create_topic(TOPIC, partitions=PARTITIONS).error_code == ErrorCode.NONE

@@ -1,7 +1,7 @@
-"""Every record once also when leaders change: three brokers, answers lost, brokers killed.
+"""Every record once, even if leaders change: three brokers, lost responses, killed brokers.
 
-What the producers have written is known to the followers too, from what they copied. Each broker is
-reached through a proxy of its own, brokers reach each other without one.
+Followers derive the producer state from the batches that they copy. Clients reach each broker
+through a proxy of its own; brokers reach each other directly.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
 class ProxiedCluster(ClusterProcesses):
-    """A cluster whose brokers tell clients the addresses of proxies."""
+    """A cluster whose brokers advertise the addresses of proxies to clients."""
 
     def __init__(self, directory: Path, proxies: dict[int, LossyProxy]) -> None:
         self.proxies = proxies
@@ -75,7 +75,7 @@ async def create_topic(address: str) -> None:
 
 
 def run(cluster: ProxiedCluster, *, ends: int, records: int, losses: int) -> None:
-    """Write while brokers end so many times, by turns without warning and in order."""
+    """Write while brokers end `ends` times, alternately killed and shut down."""
     dice = random.Random(4)
     asyncio.run(create_topic(cluster.bootstrap))
     proxies = list(cluster.proxies.values())

@@ -1,7 +1,7 @@
-"""Idempotent producers of three makes, that write numbered records until they are told to stop.
+"""Three kinds of idempotent producers that write numbered records until they are stopped.
 
-Each runs in a thread of its own. `sent` counts what was handed over, `acknowledged` what came back
-as written; an error ends the writer and is raised by `check`.
+Each runs in a thread of its own. `sent` counts the records passed to the client, `acknowledged` the
+records that it reported as written. An error ends the writer, and `check` raises it.
 """
 
 import asyncio
@@ -15,13 +15,13 @@ import confluent_kafka
 import ottla
 
 with warnings.catch_warnings():
-    # Its import reads its schemas by a deprecated function of the standard library.
+    # It loads its schemas with a deprecated function of the standard library.
     warnings.simplefilter("ignore", DeprecationWarning)
     import kafka
 
 PARTITIONS: Final = 3
 STEP: Final = 20
-"""Records between two looks whether to stop."""
+"""Number of records between two checks for a stop."""
 PACE_S: Final = 0.002
 MOST_UNDER_WAY: Final = 400
 PADDING: Final = b"." * 80
@@ -43,21 +43,21 @@ class Writer(ABC):
         self._thread = threading.Thread(target=self._guarded, name=self.name, daemon=True)
 
     def start(self) -> None:
-        """Begin to write."""
+        """Start writing."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Write no more."""
+        """Stop writing, and wait for the thread."""
         self._stop.set()
         self._thread.join(END_S)
 
     def check(self) -> None:
-        """Check that all that was sent is acknowledged.
+        """Check that all sent records are acknowledged.
 
         Raises:
-            AssertionError: something is not.
+            AssertionError: a record is missing, or the writer failed.
         """
-        assert not self._thread.is_alive(), f"{self.name} does not come to an end"
+        assert not self._thread.is_alive(), f"{self.name} does not end"
         assert not self.errors, f"{self.name}: {self.errors[:3]}"
         assert self.acknowledged == self.sent, f"{self.name} lost track of its records"
 
@@ -65,7 +65,7 @@ class Writer(ABC):
         try:
             self._run()
         except Exception as error:
-            # Told by `check`, in the test's own thread.
+            # `check` raises it in the test's own thread.
             self.errors.append(error)
 
     def _next(self) -> tuple[bytes, int]:
@@ -74,17 +74,17 @@ class Writer(ABC):
         return b"%s:%d:%s" % (self.name.encode(), number, PADDING), number % PARTITIONS
 
     def _must_wait(self) -> bool:
-        """Give way to the others; return whether enough is under way."""
+        """Let other writers run; return whether enough records are in flight."""
         self._stop.wait(PACE_S)
         return self.sent - self.acknowledged > MOST_UNDER_WAY and not self._stop.is_set()
 
     @abstractmethod
     def _run(self) -> None:
-        """Write until told to stop, and until all is acknowledged."""
+        """Write until stopped, and until all records are acknowledged."""
 
 
 class OttlaWriter(Writer):
-    """Our producer, with its defaults."""
+    """Ottla's producer with its defaults."""
 
     name = "ottla"
 

@@ -1,8 +1,8 @@
-"""One consumer of one kind in a process of its own, for tests that hurt it. Edge.
+"""One consumer of one kind in a process of its own, for tests that kill or stop it. Edge.
 
 `python -m tests.interop.groups.member KIND BOOTSTRAP GROUP TOPIC PROTOCOL` prints a JSON line for
-each run of records that it was given: partition, first and last offset. Offsets are committed by
-the client itself, and only what was printed before. SIGTERM lets it leave the group in order.
+each run of consecutive records that it received: partition, first and last offset. The client
+auto-commits only offsets that were printed before. On SIGTERM it leaves the group cleanly.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ POLL_MS: Final = 200
 
 
 class Settings(NamedTuple):
-    """What every kind is told."""
+    """Settings of every kind of consumer."""
 
     bootstrap: str
     group_id: str
@@ -32,18 +32,18 @@ class Settings(NamedTuple):
 
 
 class Stop:
-    """Whether the process was asked to leave."""
+    """Flag that SIGTERM sets: the process should leave the group."""
 
     def __init__(self) -> None:
-        self.is_asked = False
-        signal.signal(signal.SIGTERM, self._ask)
+        self.is_requested = False
+        signal.signal(signal.SIGTERM, self._request)
 
-    def _ask(self, _number: int, _frame: object) -> None:
-        self.is_asked = True
+    def _request(self, _number: int, _frame: object) -> None:
+        self.is_requested = True
 
 
-def say(partition: int, offsets: Iterable[int]) -> None:
-    """Print what came of one partition, as runs of consecutive offsets."""
+def print_runs(partition: int, offsets: Iterable[int]) -> None:
+    """Print the received offsets of one partition as runs of consecutive offsets."""
     first = last = None
     for offset in offsets:
         if last is not None and offset == last + 1:
@@ -74,11 +74,11 @@ async def run_ottla(settings: Settings, stop: Stop) -> None:
         auto_offset_reset="earliest",
     ) as consumer:
         consumer.subscribe([settings.topic])
-        while not stop.is_asked:
+        while not stop.is_requested:
             with contextlib.suppress(OttlaError):
                 found = await consumer.fetch_by_partition(timeout_ms=POLL_MS)
                 for partition, records in found.items():
-                    say(partition.partition, (record.offset for record in records))
+                    print_runs(partition.partition, (record.offset for record in records))
 
 
 async def run_aiokafka(settings: Settings, stop: Stop) -> None:
@@ -96,9 +96,9 @@ async def run_aiokafka(settings: Settings, stop: Stop) -> None:
         auto_offset_reset="earliest",
     )
     await consumer.start()
-    while not stop.is_asked:
+    while not stop.is_requested:
         for partition, records in (await consumer.getmany(timeout_ms=POLL_MS)).items():
-            say(partition.partition, (record.offset for record in records))
+            print_runs(partition.partition, (record.offset for record in records))
     await consumer.stop()
 
 
@@ -111,7 +111,7 @@ def run_confluent(settings: Settings, stop: Stop) -> None:
             "group.id": settings.group_id,
             "partition.assignment.strategy": settings.protocol,
             "auto.commit.interval.ms": COMMIT_INTERVAL_MS,
-            # Else what was not printed yet may be committed.
+            # Otherwise records that are not printed yet could be committed.
             "enable.auto.offset.store": False,
             "session.timeout.ms": SESSION_TIMEOUT_MS,
             "heartbeat.interval.ms": HEARTBEAT_INTERVAL_MS,
@@ -120,12 +120,12 @@ def run_confluent(settings: Settings, stop: Stop) -> None:
         }
     )
     consumer.subscribe([settings.topic])
-    while not stop.is_asked:
+    while not stop.is_requested:
         messages = [m for m in consumer.consume(500, POLL_MS / 1000) if m.error() is None]
         for partition in dict.fromkeys(m.partition() or 0 for m in messages):
-            say(partition, (m.offset() or 0 for m in messages if m.partition() == partition))
+            print_runs(partition, (m.offset() or 0 for m in messages if m.partition() == partition))
         for message in messages:
-            # A partition that was taken away meanwhile cannot be noted any more.
+            # Offsets of a partition that was revoked in the meantime cannot be stored.
             with contextlib.suppress(confluent_kafka.KafkaException):
                 consumer.store_offsets(message)
     consumer.close()
@@ -154,9 +154,9 @@ def run_kafka_python(settings: Settings, stop: Stop) -> None:
         heartbeat_interval_ms=HEARTBEAT_INTERVAL_MS,
         auto_offset_reset="earliest",
     )
-    while not stop.is_asked:
+    while not stop.is_requested:
         for partition, records in consumer.poll(POLL_MS).items():
-            say(partition.partition, (record.offset for record in records))
+            print_runs(partition.partition, (record.offset for record in records))
     consumer.close()
 
 
@@ -168,7 +168,7 @@ BLOCKING: Final[Mapping[str, Callable[[Settings, Stop], None]]] = {
 
 
 def main(kind: str, settings: Settings) -> None:
-    """Consume until told to stop."""
+    """Consume until SIGTERM."""
     stop = Stop()
     if kind in ASYNCHRONOUS:
         asyncio.run(ASYNCHRONOUS[kind](settings, stop))

@@ -1,7 +1,8 @@
-"""Ten consumers of four kinds in one group that join, leave, die and stand still for a minute.
+"""Ten consumers of four kinds in one group join, leave, crash and hang for a minute.
 
-The broker's own log is the witness: each generation's assignment and each committed offset stands
-in it, in order. What the consumers were given is compared with it afterwards.
+The broker's own log is the evidence: it contains the assignment of each generation and each
+committed offset, in order. Afterwards the test compares it with the records that the consumers
+received.
 """
 
 import itertools
@@ -39,7 +40,7 @@ MEMBERS = 10
 CHAOS_S = 60.0
 DRAIN_S = 120.0
 ACTION_EVERY_S = (0.5, 2.5)
-# Longer than a session, so that the group goes on without the one that stands still.
+# Longer than the session timeout, so that the group removes the paused member.
 PAUSE_S = 9.0
 PRODUCE_EVERY_S = 0.02
 TOPIC, GROUP = "t", "four-kinds"
@@ -51,7 +52,7 @@ Run = tuple[int, int, int]
 
 
 class MemberProcess:
-    """A consumer in a process of its own, and what it was given so far."""
+    """A consumer in a process of its own, and the runs of records that it has received."""
 
     def __init__(self, kind: str, bootstrap: str, protocol: str) -> None:
         self.kind = kind
@@ -72,7 +73,7 @@ class MemberProcess:
         assert self.process.stdout is not None
         with self.process.stdout as lines:
             for line in lines:
-                # What was cut off when the process was killed was not printed whole.
+                # A line that was cut off when the process was killed is incomplete.
                 if line.endswith("]\n"):
                     partition, first, last = json.loads(line)
                     self.runs.append((partition, first, last))
@@ -112,7 +113,7 @@ class Producer(threading.Thread):
 
 
 class Chaos:
-    """The group and what happens to it."""
+    """The group, and random actions on its members."""
 
     def __init__(self, bootstrap: str, kinds: Sequence[str], protocol: str, seed: int) -> None:
         self.dice = random.Random(seed)
@@ -128,7 +129,7 @@ class Chaos:
         return MemberProcess(next(self._kinds), self._bootstrap, self._protocol)
 
     def act(self) -> None:
-        """Let one thing happen, and those go on who stood still for long enough."""
+        """Perform one random action, and resume members that were paused for long enough."""
         self.resume(time.monotonic())
         action = self.dice.choice(("kill", "leave", "pause"))
         member = self.dice.choice(self.members)
@@ -152,7 +153,7 @@ class Chaos:
         for member in self.members:
             member.end(signal.SIGTERM)
 
-    def everybody(self) -> list[MemberProcess]:
+    def all_members(self) -> list[MemberProcess]:
         return [*self.gone, *self.members]
 
 
@@ -184,7 +185,7 @@ def test_ten_consumers_of_all_kinds(
         producer.stop()
         chaos.resume(float("inf"))
         ends = log_ends(broker)
-        wait_until(lambda: not missing(chaos.everybody(), ends), DRAIN_S)
+        wait_until(lambda: not missing(chaos.all_members(), ends), DRAIN_S)
     finally:
         chaos.end()
     assert broker.stop() == 0
@@ -192,10 +193,10 @@ def test_ten_consumers_of_all_kinds(
 
 
 @pytest.mark.parametrize("kind", ALL_KINDS)
-def test_one_of_each_kind_shares_and_the_next_one_goes_on(
+def test_members_of_one_kind_share_and_the_next_one_continues(
     start_broker: StartBroker, kind: str
 ) -> None:
-    """Four members share; when they have left, a single one begins where they ended."""
+    """Four members share the topic; after they have left, a fifth continues at their offsets."""
     broker = start_broker(overrides=OVERRIDES)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(20)
@@ -221,7 +222,7 @@ def test_one_of_each_kind_shares_and_the_next_one_goes_on(
 
 
 def write(broker: BrokerProcess, count: int) -> None:
-    """Write so many records to every partition."""
+    """Write `count` records to every partition."""
     producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap, "acks": "all"})
     for _ in range(count):
         for partition in range(PARTITIONS):
@@ -231,21 +232,21 @@ def write(broker: BrokerProcess, count: int) -> None:
 
 def check(broker: BrokerProcess, chaos: Chaos, ends: dict[int, int]) -> None:
     generations, commits = history(broker.data_dir)
-    assert len(generations) > 10, "hardly anything happened"
+    assert len(generations) > 10, "hardly any rebalance happened, so this proves nothing"
     for generation, assigned in generations.items():
         assert len(assigned) == len(set(assigned)), f"two owners in generation {generation}"
     for partition, offsets in commits.items():
         assert offsets == sorted(offsets), f"committed offsets of {partition} went back"
-    assert {member.kind for member in chaos.everybody() if member.runs} == set(chaos.kinds)
+    assert {member.kind for member in chaos.all_members() if member.runs} == set(chaos.kinds)
     received = total = 0
-    for member in chaos.everybody():
+    for member in chaos.all_members():
         for partition, first in starts(member.runs):
             assert first == 0 or first in set(commits[partition]), (
                 f"{member.kind} began partition {partition} at {first}, which nobody committed"
             )
         received += sum(last - first + 1 for _, first, last in member.runs)
     total = sum(ends.values())
-    assert not missing(chaos.everybody(), ends)
+    assert not missing(chaos.all_members(), ends)
     report = f"{len(chaos.actions)} actions, {len(generations)} generations, {total} records"
     sys.stdout.write(f"{report}, {received - total} delivered again\n")
 
@@ -261,12 +262,12 @@ def log_ends(broker: BrokerProcess) -> dict[int, int]:
 
 
 def missing(members: Sequence[MemberProcess], ends: dict[int, int]) -> dict[int, int]:
-    """Return how many records of each partition nobody was given yet."""
+    """Return the number of records of each partition that no member has received yet."""
     runs: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
     for member in members:
         for partition, first, last in list(member.runs):
             runs[partition].append((first, last))
-    lacking = {}
+    uncovered = {}
     for partition, end in ends.items():
         covered = 0
         gaps = 0
@@ -275,12 +276,12 @@ def missing(members: Sequence[MemberProcess], ends: dict[int, int]) -> dict[int,
             covered = max(covered, last + 1)
         gaps += max(end - covered, 0)
         if gaps:
-            lacking[partition] = gaps
-    return lacking
+            uncovered[partition] = gaps
+    return uncovered
 
 
 def starts(runs: Sequence[Run]) -> Iterator[tuple[int, int]]:
-    """Yield where a consumer did not go on from the record that it was given before."""
+    """Yield the offsets at which a consumer did not continue after its previous record."""
     expected: dict[int, int] = {}
     for partition, first, last in runs:
         if expected.get(partition) != first:

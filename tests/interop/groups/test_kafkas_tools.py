@@ -1,4 +1,4 @@
-"""Kafka's own tools and formatters, on the groups that our broker coordinates and keeps."""
+"""Kafka's own tools and formatters on the groups of our broker."""
 
 import re
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 @pytest.fixture(scope="module")
 def member(broker: BrokerProcess) -> Iterator[confluent_kafka.Consumer]:
-    """The one member of group `workers`, which has committed 5, 6 and 7 of 10 records each."""
+    """The only member of group `workers`, which has committed offsets 5, 6 and 7 of 10."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     admin.create_topics([NewTopic("orders", PARTITIONS, 1)])["orders"].result(10)
     producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap})
@@ -61,7 +61,7 @@ def member(broker: BrokerProcess) -> Iterator[confluent_kafka.Consumer]:
     consumer.close()
 
 
-def test_the_golden_bytes_are_still_what_kafka_writes() -> None:
+def test_kafka_still_writes_the_golden_bytes() -> None:
     printed = run_java("-Dstdout.encoding=UTF-8", str(PROGRAM)).splitlines()
     said = dict(line.rsplit("=", 1) for line in printed)
     partitions = {f"partition {name}": str(n) for name, n in GOLDEN["partitions"].items()}
@@ -109,9 +109,9 @@ def test_kafkas_formatters_read_our_offsets_topic(
 
 
 def groups_command(broker: BrokerProcess, *options: str) -> str:
-    # Its own patience, five seconds, is too short for a busy machine.
-    patience = ("--timeout", "60000")
-    return run_java(GROUP_COMMAND, "--bootstrap-server", broker.bootstrap, *patience, *options)
+    # The default timeout of five seconds is too short for a busy machine.
+    timeout = ("--timeout", "60000")
+    return run_java(GROUP_COMMAND, "--bootstrap-server", broker.bootstrap, *timeout, *options)
 
 
 def test_kafka_consumer_groups_describes_our_groups(

@@ -21,11 +21,11 @@ import scala.runtime.BoxedUnit;
 
 /**
  * One round of Kafka's own cleaner over a log: directory, time of the cleaning, first dirty offset,
- * high watermark, bytes of the map, then topic configs as name=value. Prints where the round ended.
- * Without a map the log is opened and closed, as after a crash; that prints where the log ends.
+ * high watermark, bytes of the map, then topic configs as name=value. Prints the end of the round.
+ * Without a map the log is opened and closed, as after a crash; that prints the log end offset.
  */
 public class CleanLog {
-    /** Stands still, so that producers of a log of long ago have not expired. */
+    /** A fixed time, so that producers of an old log have not expired. */
     private record StandingTime(long milliseconds) implements Time {
         public long nanoseconds() {
             return System.nanoTime();

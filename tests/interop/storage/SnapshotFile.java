@@ -11,7 +11,7 @@ import org.apache.kafka.storage.internals.log.ProducerStateManager;
 /**
  * `write FILE ENTRY...` writes a producer snapshot, `read FILE` prints the entries of one. An entry is
  * producer id, epoch, last sequence, last offset, offset delta, timestamp, coordinator epoch and
- * first offset of the open transaction, with commas; -1 stands for what is not there.
+ * first offset of the open transaction, separated by commas; -1 means absent.
  */
 public class SnapshotFile {
     public static void main(String[] arguments) throws Exception {

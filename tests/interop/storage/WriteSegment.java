@@ -8,7 +8,7 @@ import org.apache.kafka.common.utils.Time;
 import org.apache.kafka.storage.internals.log.LogConfig;
 import org.apache.kafka.storage.internals.log.LogSegment;
 
-/** Appends the batches of log files to segments of Kafka's own, and closes those as a roll does. */
+/** Appends the batches of log files to segments of Kafka's code, and closes them as a roll does. */
 public class WriteSegment {
     public static void main(String[] arguments) throws Exception {
         Properties properties = new Properties();

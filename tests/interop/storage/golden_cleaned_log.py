@@ -1,6 +1,6 @@
-"""`python -m tests.interop.storage.golden_cleaned_log` has Kafka's cleaner make the golden logs.
+"""`python -m tests.interop.storage.golden_cleaned_log` creates golden logs with Kafka's cleaner.
 
-Each is a log before and after a round of Kafka's own cleaner, with all that the round was told.
+Each is a log before and after a round of Kafka's own cleaner, with all arguments of the round.
 """
 
 import base64
@@ -39,7 +39,7 @@ def rounds(directory: Path, seed: int) -> list[dict[str, object]]:
         end = clean_by_kafka(theirs, now_ms, dirty_from, log.log_end_offset, 1_000)
         told = {"now_ms": now_ms, "dirty_from": dirty_from, "end_offset": end}
         made.append(told | {"before": before, "after": files(theirs)})
-        # The next round goes on with what Kafka has left.
+        # The next round continues with the files that Kafka has left.
         for path in (directory / "orders-0").iterdir():
             path.unlink()
         for path in theirs.iterdir():

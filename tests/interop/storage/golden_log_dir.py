@@ -1,7 +1,8 @@
-"""`python -m tests.interop.storage.golden_log_dir` has a Kafka broker leave the golden log dir.
+"""`python -m tests.interop.storage.golden_log_dir` creates the golden log dir with a Kafka broker.
 
-A topic of two partitions, in several segments, by plain, idempotent and transactional producers in
-every codec; records were deleted from its front. The broker was stopped in order.
+It has a topic of two partitions in several segments, written by plain, idempotent and
+transactional producers in every codec, with its first records deleted. The broker was shut down
+cleanly.
 """
 
 import base64
@@ -64,7 +65,7 @@ def commit_and_abort(address: str) -> None:
 
 
 def files(directory: Path) -> dict[str, str]:
-    """All files, by their names in the log dir."""
+    """Return all files by their names in the log dir."""
     return {
         str(path.relative_to(directory)): base64.b64encode(path.read_bytes()).decode()
         for path in sorted(directory.rglob("*"))

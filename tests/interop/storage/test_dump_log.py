@@ -1,4 +1,4 @@
-"""Kafka's own dump tool reads what we wrote, and finds nothing to complain about."""
+"""Kafka's own dump tool reads our logs and reports no problem."""
 
 import random
 import re
@@ -24,7 +24,7 @@ pytestmark = needs_jars
 
 
 def dump(files: Iterable[Path], *options: str) -> str:
-    """Run `kafka-dump-log`; return what it says, errors included."""
+    """Run `kafka-dump-log`; return its output, stderr included."""
     names = ",".join(map(str, files))
     return run_java("kafka.tools.DumpLogSegments", *options, "--files", names)
 
@@ -38,7 +38,7 @@ def complaints(text: str) -> list[str]:
 
 
 def write(directory: Path, codec: Codec, batch_count: int = 120) -> Log:
-    """A log of several segments and epochs, times that rise and fall, batches of many sizes."""
+    """Write a log with several segments and epochs, unsorted times and batches of many sizes."""
     dice = random.Random(int(codec))
     log = open_log(directory, CONFIG)
     for number in range(batch_count):
@@ -49,7 +49,7 @@ def write(directory: Path, codec: Codec, batch_count: int = 120) -> Log:
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-def test_logs_in_every_codec_are_read_whole(tmp_path: Path, codec: Codec) -> None:
+def test_the_dump_tool_reads_logs_in_every_codec(tmp_path: Path, codec: Codec) -> None:
     log = write(tmp_path / "orders-0", codec)
     log.close()
     text = dump(files_of(log, ".log"), "--deep-iteration")
@@ -85,7 +85,7 @@ def test_a_followers_indexes_have_an_entry_per_batch(tmp_path: Path) -> None:
     assert complaints(dump(files_of(log, ".index", ".timeindex"), "--verify-index-only")) == []
 
 
-def test_recovered_and_truncated_logs_are_no_different(tmp_path: Path) -> None:
+def test_recovered_and_truncated_logs_pass_too(tmp_path: Path) -> None:
     log = write(tmp_path / "orders-0", Codec.LZ4)
     log.truncate_to(Offset(log.log_end_offset - 77))
     for _ in range(20):
@@ -102,7 +102,7 @@ def test_recovered_and_truncated_logs_are_no_different(tmp_path: Path) -> None:
     assert len(offsets) == log.log_end_offset
 
 
-def test_the_judge_does_complain_about_a_wrong_index(tmp_path: Path) -> None:
+def test_the_dump_tool_does_report_a_wrong_index(tmp_path: Path) -> None:
     log = write(tmp_path / "orders-0", Codec.NONE)
     log.close()
     path = files_of(log, ".index")[0]

@@ -1,9 +1,9 @@
-"""Kafka's dump tool finds nothing before a cleaning, and after it what it finds in Kafka's files.
+"""Kafka's dump tool reports nothing before a cleaning, and the same as for Kafka's files after it.
 
-It is not silent about what Kafka's own cleaner leaves: it remarks that offsets have holes, which is
-the point of it, and that the time index names the timestamp of a batch that was kept empty for its
-producer. So the judge of a cleaned log is the same log as Kafka cleans it: all that the tool prints
-about both has to be the same, line for line.
+It does report on logs that Kafka's own cleaner has cleaned: that offsets have gaps, which is the
+purpose of cleaning, and that the time index has the timestamp of a batch that was kept empty for
+its producer. So a cleaned log is compared with the same log after Kafka's cleaner: the output of
+the tool must be the same for both, line by line.
 """
 
 import random
@@ -37,7 +37,7 @@ COMPRESSED = re.compile(r"(?<=position: )\d+|(?<=size: )\d+|(?<=crc: )\d+")
 
 
 def busy_log(directory: Path, seed: int, codecs: Sequence[Codec]) -> Log:
-    """A log of everything that compaction has to tell apart, all of it decided and closed."""
+    """A log with every case that compaction distinguishes; all transactions are decided."""
     log = open_log(directory, COMPACTED)
     busy = BusyLog(log, random.Random(seed), codecs)
     busy.append_some(80)
@@ -45,12 +45,12 @@ def busy_log(directory: Path, seed: int, codecs: Sequence[Codec]) -> Log:
     return log
 
 
-def everything_said(directory: Path, place: Path) -> dict[str, str]:
-    """What the tool prints in each of its modes, of a copy at `place`: paths are part of it."""
+def output_of(directory: Path, place: Path) -> dict[str, str]:
+    """Return the tool's output in each mode for a copy at `place`: the output contains paths."""
     shutil.rmtree(place, ignore_errors=True)
     shutil.copytree(directory, place)
     found = [path for path in sorted(place.iterdir()) if path.suffix in DUMPED]
-    # Kafka makes an empty transaction index at will.
+    # Kafka may or may not create an empty transaction index.
     files = [path for path in found if path.stat().st_size or path.suffix != ".txnindex"]
     indexes = [path for path in files if path.suffix in INDEXES]
     return {
@@ -61,19 +61,19 @@ def everything_said(directory: Path, place: Path) -> dict[str, str]:
 
 
 def is_sane(said: str) -> bool:
-    """Whether each index has passed the check that decides if Kafka makes it again."""
+    """Whether each index has passed the check by which Kafka decides to rebuild it."""
     dumped = said.count("Dumping ")
     return dumped > 0 and said.count(" passed sanity check.") + said.count(" is empty.") == dumped
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_nothing_is_said_before_a_cleaning_and_the_same_of_ours_and_kafkas_after_it(
+def test_the_tool_prints_the_same_for_our_cleaned_log_as_for_kafkas(
     tmp_path: Path, seed: int
 ) -> None:
     place = tmp_path / "dumped" / "orders-0"
     log = busy_log(tmp_path / "ours" / "orders-0", seed, [Codec.NONE])
     theirs = copy_of(log, tmp_path / "kafka" / "orders-0")
-    before = everything_said(theirs, place)
+    before = output_of(theirs, place)
     assert complaints("".join(before.values())) == []
     assert is_sane(before["sanity"])
 
@@ -82,7 +82,7 @@ def test_nothing_is_said_before_a_cleaning_and_the_same_of_ours_and_kafkas_after
     assert clean_by_kafka(theirs, CLEANED_MS, 0, end, 1_000) == end
     assert clean(log, now_ms=CLEANED_MS) == end
     log.close()
-    ours, kafkas = everything_said(log.directory, place), everything_said(theirs, place)
+    ours, kafkas = output_of(log.directory, place), output_of(theirs, place)
     assert ours == kafkas
     assert ours["content"] != before["content"]
     assert is_sane(ours["sanity"])
@@ -90,7 +90,7 @@ def test_nothing_is_said_before_a_cleaning_and_the_same_of_ours_and_kafkas_after
     assert set() < {line.split(" in ")[0] for line in remarks} <= REMARKS
 
 
-def test_the_same_is_said_of_compressed_logs(tmp_path: Path) -> None:
+def test_the_tool_prints_the_same_for_compressed_logs(tmp_path: Path) -> None:
     place = tmp_path / "dumped" / "orders-0"
     log = busy_log(tmp_path / "ours" / "orders-0", 9, list(Codec))
     theirs = copy_of(log, tmp_path / "kafka" / "orders-0")
@@ -98,7 +98,7 @@ def test_the_same_is_said_of_compressed_logs(tmp_path: Path) -> None:
     clean_by_kafka(theirs, CLEANED_MS, 0, log.log_end_offset, 1_000)
     clean(log, now_ms=CLEANED_MS)
     log.close()
-    ours, kafkas = everything_said(log.directory, place), everything_said(theirs, place)
+    ours, kafkas = output_of(log.directory, place), output_of(theirs, place)
     assert COMPRESSED.sub("n", ours["content"]) == COMPRESSED.sub("n", kafkas["content"])
     assert is_sane(ours["sanity"])
     assert is_sane(kafkas["sanity"])

@@ -1,4 +1,4 @@
-"""Kafka's own cleaner and ours, given the same log: the same bytes are left."""
+"""Kafka's own cleaner and ours turn the same log into the same bytes."""
 
 import random
 import re
@@ -47,12 +47,12 @@ def copy_of(log: Log, target: Path) -> Path:
 
 def files(directory: Path, suffix: str) -> dict[str, bytes]:
     found = {path.name: path.read_bytes() for path in directory.glob(f"*{suffix}")}
-    # Kafka makes an empty transaction index at will.
+    # Kafka may or may not create an empty transaction index.
     return {name: data for name, data in found.items() if data or suffix == ".log"}
 
 
 def content(directory: Path) -> list[tuple[object, ...]]:
-    """Everything but the compressed bytes, which no two compressors write alike."""
+    """Return everything except the compressed bytes, which differ between compressors."""
     return [
         (header._replace(batch_length=0, crc=0), [tuple(each) for each in read_records(batch)])
         for header, batch in batches_on_disk(directory)
@@ -60,10 +60,10 @@ def content(directory: Path) -> list[tuple[object, ...]]:
 
 
 def check_by_kafka(log: Log) -> None:
-    """Kafka's dump tool finds nothing wrong but what it finds in Kafka's own cleaned files.
+    """Check that Kafka's dump tool reports only problems that Kafka's own cleaned files have.
 
-    That offsets have holes is the point of it; and it misses the records of a batch that is kept
-    empty for its producer, whose timestamp Kafka's index names too.
+    Gaps between offsets are the purpose of cleaning. The tool also misses the records of a batch
+    that was kept empty for its producer, since Kafka's index has its timestamp too.
     """
     log.close()
     text = dump(files_of(log, ".log", ".index", ".timeindex"), "--deep-iteration")
@@ -73,7 +73,7 @@ def check_by_kafka(log: Log) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_round_after_round_leaves_the_same_bytes(tmp_path: Path, seed: int) -> None:
+def test_every_round_leaves_the_same_bytes(tmp_path: Path, seed: int) -> None:
     log = open_log(tmp_path / "orders-0", COMPACTED)
     busy = BusyLog(log, random.Random(seed))
     dirty_from, now_ms = 0, NOW_MS + 1_000
@@ -89,16 +89,16 @@ def test_round_after_round_leaves_the_same_bytes(tmp_path: Path, seed: int) -> N
         log.close()
         assert files(log.directory, ".log") == files(theirs, ".log") != before
         if not dirty_from:
-            # Later, Kafka's recovery has made its index again, of what is left of a transaction.
+            # In later rounds Kafka's recovery has rebuilt its index from partial transactions.
             assert files(log.directory, ".txnindex") == files(theirs, ".txnindex") != {}
         busy.log = log = open_log(tmp_path / "orders-0", COMPACTED)
-        # Some tombstones and markers are past their horizon in the next round, some are not.
+        # In the next round some tombstones and markers are past their delete horizon.
         dirty_from, now_ms = end, now_ms + 600
     check_by_kafka(log)
 
 
 @pytest.mark.parametrize("codec", [each for each in Codec if each is not Codec.NONE])
-def test_compressed_batches_hold_the_same_records(tmp_path: Path, codec: Codec) -> None:
+def test_compressed_batches_contain_the_same_records(tmp_path: Path, codec: Codec) -> None:
     log = open_log(tmp_path / "orders-0", COMPACTED)
     busy = BusyLog(log, random.Random(int(codec)), [codec, Codec.NONE])
     busy.append_some(100)
@@ -131,7 +131,7 @@ def test_a_small_map_ends_both_rounds_at_the_same_offset(tmp_path: Path) -> None
 
 
 def kept(directory: Path) -> list[BatchHeader]:
-    """Without what ours keeps at the end of each round, as Kafka does from 4.0 on."""
+    """Return the batches, without empty ones that ours and Kafka 4.0 keep at the end of a round."""
     return [
         header
         for header, _ in batches_on_disk(directory)

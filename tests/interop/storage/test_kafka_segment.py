@@ -1,4 +1,4 @@
-"""Kafka's own segment code, given our batches one by one, writes the files that we wrote."""
+"""Kafka's own segment code, given our batches one by one, writes the same files as ours."""
 
 import random
 import shutil
@@ -23,7 +23,7 @@ CONFIG = LogConfig(segment_bytes=20_000, index_interval_bytes=INTERVAL)
 
 
 def append_some(log: Log, seed: int) -> None:
-    """Leader's and follower's batches; times rise, fall and are absent; restarts, truncations."""
+    """Append as leader and follower, with unsorted and missing times, restarts and truncations."""
     dice = random.Random(seed)
     for number in range(150):
         if dice.random() < 0.2:

@@ -1,4 +1,4 @@
-"""Kafka's own tools move a partition of ours between log directories, and see where it lies."""
+"""Kafka's own tools move a partition between our log directories, and report its directory."""
 
 import json
 from datetime import datetime, timedelta
@@ -18,7 +18,7 @@ BIG_BYTES = 900_000
 RATE = 2_000_000
 
 
-def test_a_partition_is_moved_by_kafkas_tool(start_broker: StartBroker, tmp_path: Path) -> None:
+def test_kafkas_tool_moves_a_partition(start_broker: StartBroker, tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     overrides = {"log.dirs": f"{one},{two}", "broker.id": "1"}
     broker = start_broker(overrides=overrides)
@@ -43,7 +43,7 @@ def test_a_partition_is_moved_by_kafkas_tool(start_broker: StartBroker, tmp_path
         assert wire.fetch("t", 0).high_watermark == COUNT
 
 
-def test_a_move_is_as_slow_as_kafkas_tool_says(start_broker: StartBroker, tmp_path: Path) -> None:
+def test_a_move_observes_the_throttle(start_broker: StartBroker, tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     broker = start_broker(overrides={"log.dirs": f"{one},{two}", "broker.id": "1"})
     bootstrap = ("--bootstrap-server", f"127.0.0.1:{broker.port}")
@@ -59,12 +59,12 @@ def test_a_move_is_as_slow_as_kafkas_tool_says(start_broker: StartBroker, tmp_pa
         limited = broker.wait_for_event("moves.limited")
         assert limited["max_bytes_per_second"] == RATE
         began, ended = broker.wait_for_event("move.began"), broker.wait_for_event("move.ended")
-        # The last chunk is not waited for, and may be the larger one of two.
+        # The throttle does not delay the last chunk, which may be the larger one of two.
         least_s = (COUNT - 2) * BIG_BYTES / RATE
         assert time_of(ended) - time_of(began) >= timedelta(seconds=least_s)
         said = run_java(REASSIGN, *told, "--verify")
         assert "Reassignment of replica t-0-1 completed successfully" in said
-        # The tool takes its limit back.
+        # The tool removes its limit.
         broker.wait_for_event("moves.limited", where=lambda each: each != limited)
         assert wire.fetch("t", 0).high_watermark == COUNT
 

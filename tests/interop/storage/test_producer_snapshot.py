@@ -1,4 +1,4 @@
-"""Kafka reads the producer snapshots that a log of ours leaves, and we read Kafka's."""
+"""Kafka reads the producer snapshots of our logs, and we read Kafka's."""
 
 import re
 import shutil
@@ -25,7 +25,7 @@ PRODUCERS = (1000, 1001, 2002)
 
 @pytest.fixture
 def snapshots(tmp_path: Path) -> list[Path]:
-    """What a log leaves on disk: three producers, one whose transaction is open, one with none."""
+    """The snapshots of a log with three producers: one in a transaction, one without any."""
     log = open_log(tmp_path / "orders-0", CONFIG)
     for number in range(40):
         for producer_id in PRODUCERS:
@@ -65,7 +65,7 @@ def test_kafkas_code_reads_our_snapshots(snapshots: list[Path]) -> None:
         assert {int(each.split(",")[0]) for each in rows} >= set(PRODUCERS)
 
 
-def test_we_read_what_kafkas_code_writes(snapshots: list[Path], tmp_path: Path) -> None:
+def test_we_read_snapshots_of_kafkas_code(snapshots: list[Path], tmp_path: Path) -> None:
     content = snapshots[-1].read_bytes()
     target = tmp_path / snapshots[-1].name
     run_java(PROGRAM, "write", str(target), *map(row, decode_snapshot(content)))

@@ -53,7 +53,7 @@ def kafka(tmp_path: Path, coordinator: Coordinator) -> Iterator[KafkaBroker]:
 
 
 def produce(address: str, count: int, name: str) -> None:
-    """Produce in every codec, to both partitions."""
+    """Produce to both partitions, in every codec."""
     for codec in CODECS:
         settings = {"bootstrap.servers": address, "compression.type": codec, "linger.ms": 2}
         producer = Producer(settings | {"batch.size": 4_000})
@@ -70,8 +70,8 @@ def has_leaders(address: str) -> bool:
     return len(partitions) == PARTITIONS and all(each.leader >= 0 for each in partitions)
 
 
-def is_forgotten(coordinator: Coordinator) -> bool:
-    """Whether the session of a broker that was killed has ended, so that its id is free."""
+def has_session_ended(coordinator: Coordinator) -> bool:
+    """Whether the session of a killed broker has ended, so that its id is free."""
     client = KazooClient(hosts=coordinator.address)
     client.start()
     try:
@@ -82,7 +82,7 @@ def is_forgotten(coordinator: Coordinator) -> bool:
 
 
 def read_all(address: str) -> list[Row]:
-    """Return every record, in order of partition and offset."""
+    """Return all records, sorted by partition and offset."""
     settings = {"bootstrap.servers": address, "group.id": "none", "enable.auto.commit": False}
     consumer = Consumer(settings)
     ends = {}
@@ -93,7 +93,7 @@ def read_all(address: str) -> list[Row]:
     rows: list[Row] = []
     while len(rows) < sum(ends.values()):
         message = consumer.poll(READ_TIMEOUT_S)
-        assert message is not None, f"{len(rows)} of {ends} came"
+        assert message is not None, f"only {len(rows)} records of {ends} arrived"
         assert message.error() is None, message.error()
         rows.append(_row(message))
     consumer.close()
@@ -108,7 +108,7 @@ def _row(message: Message) -> Row:
 
 
 @pytest.mark.parametrize("is_orderly", [True, False], ids=["stopped", "killed"])
-def test_each_opens_what_the_other_left(
+def test_each_broker_opens_the_directory_of_the_other(
     coordinator: Coordinator, kafka: KafkaBroker, start_broker: StartBroker, is_orderly: bool
 ) -> None:
     admin = AdminClient({"bootstrap.servers": kafka.address})
@@ -122,9 +122,9 @@ def test_each_opens_what_the_other_left(
         kafka.stop()
     else:
         kafka.kill()
-        wait_until(lambda: is_forgotten(coordinator), START_TIMEOUT_S)
+        wait_until(lambda: has_session_ended(coordinator), START_TIMEOUT_S)
 
-    # Of the same cluster, as the directory says.
+    # In the same cluster, as the metadata of the log directory requires.
     overrides = {"broker.id": "1", "zookeeper.connect": coordinator.address}
     ours = start_broker(kafka.log_directory, overrides=overrides)
     address = f"127.0.0.1:{ours.port}"

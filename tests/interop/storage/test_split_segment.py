@@ -1,4 +1,4 @@
-"""Kafka and we split a segment whose offsets lie too far apart into the same files."""
+"""Kafka and Ottla split a segment whose offsets are too far apart into the same files."""
 
 import shutil
 from pathlib import Path
@@ -24,7 +24,7 @@ def files(directory: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in directory.iterdir() if path.suffix in SUFFIXES}
 
 
-def test_kafka_splits_it_as_we_do(tmp_path: Path) -> None:
+def test_kafka_splits_a_segment_into_the_same_files(tmp_path: Path) -> None:
     theirs = make(tmp_path / "kafka" / "orders-0")
     ours = Path(shutil.copytree(theirs, tmp_path / "ours" / "orders-0"))
     log = open_log(ours, COMPACTED, was_clean=False)

@@ -9,7 +9,7 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.StringDeserializer;
 
 /**
- * Reads topics to their ends, in both isolation levels: arguments are the address of a broker, the
+ * Reads topics to the end at both isolation levels. Arguments are the address of a broker, the
  * number of partitions and the topics. Prints level, topic, partition, offset, key and value.
  */
 public class ReadTransactions {

@@ -1,4 +1,4 @@
-"""Four clients that read topics to their ends in both isolation levels. An edge: they connect."""
+"""Four clients that read topics to the end at both isolation levels. Edge: they connect."""
 
 import asyncio
 import warnings
@@ -15,7 +15,7 @@ from kafkawire.ids import TopicPartition
 from tests.interop.kafka_jars import run_java
 
 with warnings.catch_warnings():
-    # It loads its schemas by a function of the standard library that is deprecated.
+    # It loads its schemas with a deprecated function of the standard library.
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka import KafkaConsumer
     from kafka import TopicPartition as PythonPartition
@@ -24,7 +24,7 @@ PROGRAM: Final = Path(__file__).with_name("ReadTransactions.java")
 PARTITIONS: Final = 2
 TIMEOUT_S: Final = 60.0
 SMALL_FETCH_BYTES: Final = 3_000
-"""So that transactions begin in one answer and end in another."""
+"""Small enough that transactions begin in one response and end in another."""
 
 Level = Literal["read_committed", "read_uncommitted"]
 LEVELS: Final[tuple[Level, ...]] = ("read_committed", "read_uncommitted")
@@ -52,7 +52,7 @@ Reader = Callable[[str, Level, Mapping[TopicPartition, int]], list[Row]]
 
 
 def ends_of(bootstrap: str, level: Level, topics: Sequence[str]) -> dict[TopicPartition, int]:
-    """Return where each partition ends for consumers in an isolation level."""
+    """Return the end offset of each partition at an isolation level."""
 
     async def ask() -> dict[TopicPartition, int]:
         async with ottla.Consumer(bootstrap, isolation_level=level) as consumer:
@@ -63,7 +63,7 @@ def ends_of(bootstrap: str, level: Level, topics: Sequence[str]) -> dict[TopicPa
 
 
 def read_all(bootstrap: str, topics: Sequence[str]) -> list[Seen]:
-    """Return what each client sees in each isolation level."""
+    """Return the records that each client reads at each isolation level."""
     found = []
     for level in LEVELS:
         ends = ends_of(bootstrap, level, topics)
@@ -73,11 +73,11 @@ def read_all(bootstrap: str, topics: Sequence[str]) -> list[Seen]:
 
 
 def agreed(seen: Sequence[Seen]) -> dict[Level, tuple[Row, ...]]:
-    """Return what all clients see, which must be the same."""
+    """Return the records at each isolation level; all clients must have read the same."""
     rows: dict[Level, tuple[Row, ...]] = {}
     for each in seen:
         known = rows.setdefault(each.level, each.rows)
-        assert each.rows == known, f"{each.client} sees something else in {each.level}"
+        assert each.rows == known, f"{each.client} reads other records at {each.level}"
     return rows
 
 

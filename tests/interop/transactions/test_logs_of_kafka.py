@@ -1,8 +1,8 @@
 """Logs of Kafka 3.9 with committed, aborted and open transactions, read from our brokers.
 
-Four clients and Java's read in both isolation levels what they read from Kafka itself: from a
-directory that we take over, also after a crash that took the indexes and after a cleaning, and
-from a follower of Kafka that became leader. Needs java and Kafka's jars.
+Four clients and Java's read the same records at both isolation levels as from Kafka itself: from a
+log directory that our broker takes over, even after a crash that lost the indexes and after a
+cleaning, and from a follower of Kafka that became leader. Needs java and Kafka's jars.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from tests.integration.coordination.process import Coordinator, wait_until
 from tests.interop.kafka_broker import KafkaBroker, kafka_jars_or_skip
 from tests.interop.transactions.readers import PARTITIONS, Level, Row, agreed, ends_of, read_all
 
-# Of kafka-python, which reads its schemas by a deprecated function.
+# kafka-python loads its schemas with a deprecated function of the standard library.
 pytestmark = pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning")
 
 START_TIMEOUT_S = 120.0
@@ -55,7 +55,7 @@ def start_kafka(number: int, directory: Path, coordinator: Coordinator) -> Kafka
 
 
 class Writer:
-    """Writes transactions and plain records; `opened` stay open as long as this object lives."""
+    """Writes transactions and plain records; `opened` ones stay open while this object exists."""
 
     def __init__(self, address: str, topics: tuple[str, ...]) -> None:
         self._address = address
@@ -72,18 +72,18 @@ class Writer:
             made.init_transactions(SETTLE_TIMEOUT_S)
         return made
 
-    def send(self, producer: Producer, what: str, count: int = 3) -> None:
+    def send(self, producer: Producer, kind: str, count: int = 3) -> None:
         for topic in self._topics:
             for partition in range(PARTITIONS):
                 for _ in range(count):
                     self._number += 1
-                    value = f"{what} {self._number} {'x' * 60}"
+                    value = f"{kind} {self._number} {'x' * 60}"
                     key = b"%d" % (self._number % KEYS)
                     producer.produce(topic, value.encode(), key=key, partition=partition)
         assert producer.flush(SETTLE_TIMEOUT_S) == 0
 
     def write_everything(self) -> None:
-        """Transactions that overlap, of which every third is aborted; the last one stays open."""
+        """Write overlapping transactions; every third is aborted, and the last one stays open."""
         plain = self.producer()
         first, second = self.producer("first"), self.producer("second")
         long = self.producer("long")
@@ -111,7 +111,7 @@ class Writer:
 
 
 def checked(address: str, topics: tuple[str, ...]) -> dict[Level, tuple[Row, ...]]:
-    """Return what all clients agree on, which must be what was meant."""
+    """Return the records that all clients agree on, after checking their kinds."""
     rows = agreed(read_all(address, topics))
     expected: dict[Level, set[str]] = {
         "read_committed": {"committed", "plain"},
@@ -141,7 +141,7 @@ def lose_indexes(directory: Path) -> None:
 
 
 def indexes_of(directory: Path) -> dict[str, bytes]:
-    """The transaction indexes of a broker, by partition, joined over the segments."""
+    """Return the transaction indexes of a broker by partition, joined over the segments."""
     return {
         f"{topic}-{partition}": b"".join(
             path.read_bytes() for path in sorted(directory.glob(f"{topic}-{partition}/*.txnindex"))
@@ -158,7 +158,7 @@ def is_cleaned(directory: Path) -> bool:
     return cleaned >= {(COMPACTED, str(number)) for number in range(PARTITIONS)}
 
 
-def test_a_directory_of_kafka_reads_the_same_from_us(
+def test_a_log_directory_of_kafka_reads_the_same_from_our_broker(
     tmp_path: Path, coordinator: Coordinator, start_broker: StartBroker
 ) -> None:
     kafka = start_kafka(1, tmp_path, coordinator)
@@ -216,7 +216,7 @@ def test_a_directory_of_kafka_reads_the_same_from_us(
     cleaned = agreed(read_all(address, TOPICS))
     assert latest_by_key(cleaned["read_committed"]) == latest_by_key(theirs["read_committed"])
     for level, rows in cleaned.items():
-        assert set(rows) < set(theirs[level]), "compaction takes, and brings nothing back"
+        assert set(rows) < set(theirs[level]), "compaction only removes records"
         assert _of(PLAIN, rows) == _of(PLAIN, theirs[level])
     stable = ends_of(address, "read_committed", TOPICS)
     for row in theirs["read_uncommitted"]:
@@ -235,11 +235,11 @@ def _of(topic: str, rows: tuple[Row, ...]) -> list[Row]:
     return [row for row in rows if row.topic == topic]
 
 
-def test_a_follower_of_kafka_reads_the_same_when_it_leads(
+def test_a_follower_of_kafka_serves_the_same_records_as_leader(
     tmp_path: Path, coordinator: Coordinator
 ) -> None:
     kafka = start_kafka(THEIRS, tmp_path, coordinator)
-    # The coordinator of transactions must be Kafka's: its topic is made while Kafka is alone.
+    # The transaction coordinator must be Kafka's: its topic is created while Kafka is alone.
     Writer(kafka.address, ()).producer("warms up")
     try:
         with ClusterProcesses(tmp_path, broker_count=1, connect=coordinator.address) as cluster:

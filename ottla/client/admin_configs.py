@@ -1,6 +1,6 @@
 """Describes and alters configs. Edge: sends requests to brokers.
 
-Only the broker itself knows its own configs; any broker can answer for topic configs.
+Only the broker itself returns its own configs; any broker returns topic configs.
 """
 
 from collections.abc import Mapping, Sequence

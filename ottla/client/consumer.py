@@ -48,9 +48,9 @@ class Consumer:
             async for record in consumer:
                 print(record.partition, record.offset, record.value)
 
-    A consumer of its own chooses partitions with `assign` or `assign_topics`. A member of a group
-    (`group_id`) chooses topics with `subscribe`; the group divides their partitions among its
-    members and keeps committed offsets.
+    Without a group, a consumer reads the partitions given to `assign` or `assign_topics`. A member
+    of a group (`group_id`) chooses topics with `subscribe`; the group divides their partitions
+    among its members and stores committed offsets.
 
     Order: records of one partition arrive in the order of their offsets, each once between two
     seeks; partitions take turns. Offsets may have gaps, left by compaction and transactions.

@@ -126,14 +126,14 @@ class ConsumerGroup:
         if not self._config.enable_auto_commit:
             return
         processed = self._reading.processed()
-        news = {each: at for each, at in processed.items() if self._committed.get(each) != at}
+        changed = {each: at for each, at in processed.items() if self._committed.get(each) != at}
         try:
-            await self.store.commit_once(news, self._author(news))
+            await self.store.commit_once(changed, self._author(changed))
         except OttlaError as error:
             # No record is lost: a later commit covers these, or they are read again.
             log.warning("commit.failed group=%s error=%s", self._config.group_id, error)
         else:
-            self._remember(news)
+            self._remember(changed)
 
     # Inside
 

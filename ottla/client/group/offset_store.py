@@ -36,7 +36,7 @@ It raises CommitFailedError once the consumer may no longer commit these offsets
 
 
 class OffsetStore:
-    """Commits and fetches offsets of one group, for a member or without a membership."""
+    """Commits and fetches offsets of one group, for a member or without membership."""
 
     def __init__(
         self,

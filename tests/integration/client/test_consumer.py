@@ -558,10 +558,10 @@ async def test_offsets_are_looked_up_again_after_an_election(cluster: FakeCluste
         await take(consumer, 1)
         log.move_to(-1)
         await consumer._started().refresh()
-        asking = asyncio.ensure_future(consumer.end_offsets([T0]))
+        lookup = asyncio.ensure_future(consumer.end_offsets([T0]))
         await cluster.wait_for(ApiKey.METADATA, len(cluster.seen(ApiKey.METADATA)) + 2)
         log.move_to(0)
-        assert await asking == {T0: 1}
+        assert await lookup == {T0: 1}
 
 
 async def test_a_long_iteration_lets_other_tasks_run(cluster: FakeCluster) -> None:

@@ -201,9 +201,9 @@ async def read_kafka_python(address: str, topic: str, count: int) -> list[Receiv
     consumer.assign([kafka.TopicPartition(topic, 0)])
     received: list[Received] = []
     while len(received) < count:
-        answer = consumer.poll(int(CLIENT_TIMEOUT_S * 1000), max_records=POLL_BATCH)
-        assert answer, f"only {len(received)} of {count} came"
-        for records in answer.values():
+        polled = consumer.poll(int(CLIENT_TIMEOUT_S * 1000), max_records=POLL_BATCH)
+        assert polled, f"only {len(received)} of {count} arrived"
+        for records in polled.values():
             received += [
                 Received(r.offset, r.key, r.value, tuple(r.headers), r.timestamp) for r in records
             ]

@@ -1,4 +1,4 @@
-"""Our coordinator client against Debian's ZooKeeper: one server, and an ensemble that fails over."""
+"""Our coordinator client against Debian's ZooKeeper: one server, and an ensemble with failover."""
 
 import asyncio
 from collections.abc import Iterator

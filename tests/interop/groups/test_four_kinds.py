@@ -242,7 +242,7 @@ def check(broker: BrokerProcess, chaos: Chaos, ends: dict[int, int]) -> None:
     for member in chaos.all_members():
         for partition, first in starts(member.runs):
             assert first == 0 or first in set(commits[partition]), (
-                f"{member.kind} began partition {partition} at {first}, which nobody committed"
+                f"{member.kind} began partition {partition} at {first}, which was never committed"
             )
         received += sum(last - first + 1 for _, first, last in member.runs)
     total = sum(ends.values())

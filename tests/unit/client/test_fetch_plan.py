@@ -69,10 +69,10 @@ def test_a_missing_leader_is_reported() -> None:
 def test_the_request_names_positions_epochs_and_limits() -> None:
     cluster = metadata(topic(0, 0, epoch=4))
     request = fetch_request([state_at(5), state_at(7, T1)], cluster, CONFIG, 500, 30)
-    (asked,) = request.topics
+    (requested,) = request.topics
     assert [
         (each.partition, each.fetch_offset, each.current_leader_epoch, each.partition_max_bytes)
-        for each in asked.partitions
+        for each in requested.partitions
     ] == [(0, 5, 4, 100), (1, 7, 4, 100)]
     assert (request.max_bytes, request.max_wait_ms, request.isolation_level) == (500, 30, 0)
     committed = ConsumerConfig(isolation_level="read_committed")

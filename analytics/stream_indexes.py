@@ -109,5 +109,6 @@ def _seek(entries: Sequence[tuple[int, int]], offset: int, find_header: FindHead
     """Return the position of the last entry up to `offset`; 0 if the entry is wrong or missing."""
     for reached, position in reversed(entries):
         if reached <= offset:
-            return position if find_header(position, reached) is not None else 0
+            is_right = position >= 0 and find_header(position, reached) is not None
+            return position if is_right else 0
     return 0

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from analytics import log_scan
@@ -110,6 +110,8 @@ harms = st.lists(
 )
 
 
+# An index entry with a negative position.
+@example([(2, overwrite, 0, b"\x80\x00\x00\x00\x80")])
 @settings(max_examples=40, deadline=None)
 @given(harms)
 def test_no_damaged_file_crashes_an_audit(chosen: list[tuple[int, Harm, int, bytes]]) -> None:

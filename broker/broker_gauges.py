@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from broker.cluster.controller_role import ControllerRole
 from broker.metrics import Metrics
 from broker.network.metrics import NetworkMetrics
 from broker.network.socket_server import SocketServer
 from broker.purgatory import Purgatory
 from broker.replication.leadership import Leadership
 from broker.replication.replica_manager import ReplicaManager
-from controller.controller import Controller
 from kafkawire.ids import TopicPartition
 
 
@@ -19,7 +19,7 @@ def add_gauges(
     server: SocketServer,
     purgatory: Purgatory[TopicPartition],
     replicas: ReplicaManager,
-    controller: Controller,
+    controller: ControllerRole,
 ) -> None:
     """Add the gauges of the broker's parts to `metrics`."""
     metrics.add_gauge("connections", lambda: server.connection_count)
@@ -37,10 +37,8 @@ def add_gauges(
     )
     metrics.add_gauge("isr_shrinks", lambda: replicas.isr_change_counts[0])
     metrics.add_gauge("isr_expands", lambda: replicas.isr_change_counts[1])
-    metrics.add_gauge("active_controller_count", lambda: int(controller.is_active))
-    metrics.add_gauge("controller_state", lambda: int(controller.state))
-    metrics.add_gauge("offline_partitions_count", lambda: controller.offline_partition_count)
-    metrics.add_gauge("unclean_leader_elections", lambda: controller.unclean_election_count)
+    for name, read in controller.gauges.items():
+        metrics.add_gauge(name, read)
 
 
 def add_network_gauges(metrics: Metrics, network: NetworkMetrics) -> None:

@@ -251,7 +251,7 @@ class Node:
         changes = Reconfiguration(
             configs.broker,
             configs.topics,
-            member=self._member,
+            controller=self._member.controller,
             mover=mover,
             replicas=replicas,
             server=self._server,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from broker.cluster.member import ClusterMember
+from broker.cluster.controller_role import ControllerRole
 from broker.cluster.topic_configs import TopicConfigs
 from broker.config import BrokerConfig
 from broker.dynamic_config import DynamicConfig
@@ -27,7 +27,7 @@ class Reconfiguration:
         config: DynamicConfig,
         topics: TopicConfigs,
         *,
-        member: ClusterMember,
+        controller: ControllerRole,
         mover: LogMover,
         replicas: ReplicaManager,
         server: SocketServer,
@@ -35,13 +35,13 @@ class Reconfiguration:
         """Apply `config` as it is now: the parts were made from the file's values."""
         self._config = config
         self._topics = topics
-        self._member = member
+        self._controller = controller
         self._mover = mover
         self._replicas = replicas
         self._server = server
         self._others: list[Callable[[BrokerConfig], None]] = []
         self._moves_rate = LONG_MAX
-        member.reconfigure(config.current)
+        controller.reconfigure(config.current)
         self._set_rates()
 
     def add(self, reconfigure: Callable[[BrokerConfig], None]) -> None:
@@ -62,7 +62,7 @@ class Reconfiguration:
         config = self._topics.log_config(topic)
         self._replicas.update_topic_config(topic, config)
         if UNCLEAN_KEY in overrides and config.unclean_leader_election_enable:
-            self._member.on_unclean_election_enabled(topic)
+            self._controller.on_unclean_election_enabled(topic)
 
     def _set_rates(self) -> None:
         config = self._config
@@ -75,7 +75,7 @@ class Reconfiguration:
     def _on_topic_defaults(self, old: BrokerConfig, new: BrokerConfig) -> None:
         for topic in {replica.topic_partition.topic for replica in self._replicas}:
             self._replicas.update_topic_config(topic, self._topics.log_config(topic))
-        self._member.reconfigure(new)
+        self._controller.reconfigure(new)
         was_unclean = old.topic_defaults.unclean_leader_election_enable
         if new.topic_defaults.unclean_leader_election_enable and not was_unclean:
-            self._member.on_unclean_election_enabled(None)
+            self._controller.on_unclean_election_enabled(None)

@@ -11,10 +11,10 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Final
 
 import structlog
 
+from broker.cluster.controller_role import FIRST_PROTOCOL_WITH_FEATURES, ControllerRole
 from broker.cluster.coordinator_session import SESSION_FILE, CoordinatorSession
 from broker.cluster.identity import (
     Identity,
@@ -24,7 +24,6 @@ from broker.cluster.identity import (
     choose_broker_id,
     recall,
 )
-from broker.cluster.last_told import known_states
 from broker.cluster.metadata_cache import Endpoint, MetadataCache
 from broker.cluster.registration import dialled_endpoint, registration_of
 from broker.config import BrokerConfig
@@ -37,20 +36,12 @@ from clusterstate.broker_registration import (
     generate_broker_id,
 )
 from clusterstate.znodes.registration import Registration
-from controller.config import ControllerConfig
-from controller.controller import Controller
-from controller.events import Reelect, UncleanElectionEnabled
 from coordination.errors import SessionExpiredError
 from kafkawire.errors import ApiError
 from kafkawire.ids import BrokerId, topic_id_to_text
 from storage.errors import StorageError
 from storage.layout import META_PROPERTIES
 from storage.meta_properties import read_meta_properties
-
-FIRST_PROTOCOL_WITH_FEATURES: Final = (2, 7)
-"""Also the first with AlterPartition, and with registrations of version 5."""
-RESIGNATION_TIMEOUT_S: Final = 2.0
-"""Longest wait of a stop for a coordinator that does not respond."""
 
 log = structlog.get_logger(__name__)
 
@@ -69,7 +60,7 @@ class ClusterMember:
     ) -> None:
         self.session: CoordinatorSession
         self.identity: Identity
-        self.controller: Controller
+        self.controller: ControllerRole
         self._config = config
         self._metadata = metadata
         self._loop = loop
@@ -92,8 +83,15 @@ class ClusterMember:
             broker_id=self.identity.broker_id,
             cluster_id=self.identity.cluster_id,
         )
-        self.controller = self._make_controller()
-        self._running.push_async_callback(self._stop_controller)
+        self.controller = ControllerRole(
+            self._config,
+            self.identity.broker_id,
+            self.session.client,
+            self._metadata,
+            dial=self._dial,
+            now_ms=self._now_ms,
+        )
+        self._running.push_async_callback(self.controller.stop)
 
     async def register(
         self,
@@ -117,9 +115,8 @@ class ClusterMember:
         self.session.on_registered = on_registered
         while not await self._register_once(registration, encode):
             await self.session.renew()
-        self.controller.start()
-        self.controller.on_failure(lambda error: on_failure(f"the controller failed: {error!r}"))
-        self.session.keep_registered(self.identity.broker_id, encode, self, on_failure)
+        self.controller.start(on_failure)
+        self.session.keep_registered(self.identity.broker_id, encode, self.controller, on_failure)
 
     async def _register_once(self, registration: Registration, encode: Callable[[], bytes]) -> bool:
         """Register; return False if the session ended before."""
@@ -131,30 +128,6 @@ class ClusterMember:
         except SessionExpiredError:
             return False
         return True
-
-    async def _stop_controller(self) -> None:
-        try:
-            async with asyncio.timeout(RESIGNATION_TIMEOUT_S):
-                await self.controller.stop()
-        except TimeoutError:
-            # The end of the session ends this controller epoch, too.
-            log.warning("controller.not_resigned")
-
-    async def expire(self) -> None:
-        """Stop all work of the controller component; see `Candidate`."""
-        await self.controller.expire()
-
-    def reelect(self) -> None:
-        """Stand for election again; see `Candidate`."""
-        self.controller.put(Reelect())
-
-    def reconfigure(self, config: BrokerConfig) -> None:
-        """Apply the election settings in `config` to the controller component."""
-        self.controller.reconfigure(self._controller_config(config))
-
-    def on_unclean_election_enabled(self, topic: str | None) -> None:
-        """Let the controller elect leaders of offline partitions; `topic` None means all topics."""
-        self.controller.put(UncleanElectionEnabled(topic))
 
     def endpoint_of(self, broker_id: BrokerId) -> Endpoint | None:
         """Return the address for requests to another broker, None while it is unknown."""
@@ -220,29 +193,6 @@ class ClusterMember:
                 generate_broker_id(self._config.reserved_broker_max_id)
             )
         return Identity(broker_id, cluster)
-
-    def _make_controller(self) -> Controller:
-        return Controller(
-            self._controller_config(self._config),
-            self.session.client,
-            dial=self._dial,
-            new_topic_id=uuid.uuid4,
-            now_ms=self._now_ms,
-            last_known=lambda topic, topic_id: known_states(self._metadata.image, topic, topic_id),
-        )
-
-    def _controller_config(self, config: BrokerConfig) -> ControllerConfig:
-        return ControllerConfig(
-            broker_id=self.identity.broker_id,
-            inter_broker_listener_name=config.inter_broker_listener,
-            delete_topic_enable=config.delete_topic_enable,
-            unclean_leader_election_enable=config.topic_defaults.unclean_leader_election_enable,
-            auto_leader_rebalance_enable=config.auto_leader_rebalance_enable,
-            leader_imbalance_per_broker_percentage=config.leader_imbalance_per_broker_percentage,
-            leader_imbalance_check_interval_seconds=config.leader_imbalance_check_interval_seconds,
-            uses_alter_partition=self._has_features,
-            has_features=self._has_features,
-        )
 
     def _dial(self, registration: Registration) -> Peer:
         return self.make_peer(dialled_endpoint(self._config, registration))

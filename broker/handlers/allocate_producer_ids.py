@@ -9,8 +9,6 @@ from broker.network.reply import Reply
 from broker.network.request_channel import Request
 from broker.network.request_tasks import RequestTasks
 from clusterstate.znodes.cluster import ProducerIdBlock
-from controller.events import ProducerIdsRequested
-from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId
 from kafkawire.messages.allocate_producer_ids import (
     AllocateProducerIdsRequest,
@@ -31,12 +29,12 @@ class AllocateProducerIdsHandler:
         return self._tasks.run(partial(self._ask, message))
 
     async def _ask(self, message: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
-        asked = ProducerIdsRequested(BrokerId(message.broker_id), message.broker_epoch)
-        result = await self._controller.put(asked)
+        result = await self._controller.allocate_producer_ids(
+            BrokerId(message.broker_id), message.broker_epoch
+        )
         if isinstance(result, ProducerIdBlock):
             count = result.last - result.first + 1
             return AllocateProducerIdsResponse(
                 producer_id_start=result.first, producer_id_len=count
             )
-        assert isinstance(result, ErrorCode), "the controller allocates or refuses"
         return AllocateProducerIdsResponse(error_code=result)

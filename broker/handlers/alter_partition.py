@@ -8,8 +8,6 @@ from broker.cluster.controller_role import ControllerRole
 from broker.network.reply import Reply
 from broker.network.request_channel import Request
 from broker.network.request_tasks import RequestTasks
-from controller.events import AlterPartitionRequested
-from kafkawire.errors import ErrorCode
 from kafkawire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 
 
@@ -25,8 +23,7 @@ class AlterPartitionHandler:
         return self._tasks.run(partial(self._ask, message, request.header.api_version))
 
     async def _ask(self, message: AlterPartitionRequest, version: int) -> AlterPartitionResponse:
-        result = await self._controller.put(AlterPartitionRequested(message, version))
+        result = await self._controller.alter_partition(message, version)
         if isinstance(result, AlterPartitionResponse):
             return result
-        assert isinstance(result, ErrorCode), "the controller responds or refuses"
         return AlterPartitionResponse(error_code=result)

@@ -8,8 +8,6 @@ from broker.cluster.controller_role import ControllerRole
 from broker.network.reply import Reply
 from broker.network.request_channel import Request
 from broker.network.request_tasks import RequestTasks
-from controller.events import ControlledShutdownRequested
-from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId
 from kafkawire.messages.controlled_shutdown import (
     ControlledShutdownRequest,
@@ -30,9 +28,7 @@ class ControlledShutdownHandler:
         return self._tasks.run(partial(self._ask, message))
 
     async def _ask(self, message: ControlledShutdownRequest) -> ControlledShutdownResponse:
-        asked = ControlledShutdownRequested(BrokerId(message.broker_id), message.broker_epoch)
-        result = await self._controller.put(asked)
+        result = await self._controller.shut_down(BrokerId(message.broker_id), message.broker_epoch)
         if isinstance(result, ControlledShutdownResponse):
             return result
-        assert isinstance(result, ErrorCode), "the controller responds or refuses"
         return ControlledShutdownResponse(error_code=result)

@@ -13,7 +13,6 @@ from broker.cluster.metadata_watch import MetadataWatch
 from broker.network.reply import Reply
 from broker.network.request_channel import Request
 from broker.network.request_tasks import RequestTasks
-from controller.events import ElectLeadersRequested
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import TopicPartition
 from kafkawire.messages.reassignment import (
@@ -49,10 +48,9 @@ class ElectLeadersHandler:
         if message.election_type not in (PREFERRED, UNCLEAN):
             return _answer(ErrorCode.INVALID_REQUEST, dict.fromkeys(asked or (), ErrorCode.NONE))
         is_unclean = message.election_type == UNCLEAN
-        result = await self._controller.put(ElectLeadersRequested(asked, is_unclean))
+        result = await self._controller.elect_leaders(asked, is_unclean=is_unclean)
         if isinstance(result, ErrorCode):
             return _answer(result, dict.fromkeys(asked or (), result))
-        assert isinstance(result, dict), "the controller responds by partition or refuses"
         codes = {
             partition: code
             for partition, code in sorted(result.items())

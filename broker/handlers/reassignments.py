@@ -11,8 +11,6 @@ from broker.network.reply import Reply
 from broker.network.request_channel import Request
 from broker.network.request_tasks import RequestTasks
 from clusterstate.replica_assignment import ReplicaAssignment
-from controller.events import ReassignmentRequested, ReassignmentsListed
-from controller.reassignment import MoveResult
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, TopicPartition
 from kafkawire.messages.reassignment import (
@@ -52,12 +50,11 @@ class ReassignmentsHandler:
             for topic in message.topics
             for one in topic.partitions
         }
-        result = await self._controller.put(ReassignmentRequested(targets))
+        result = await self._controller.reassign(targets)
         if isinstance(result, ErrorCode):
             return AlterPartitionReassignmentsResponse(
                 error_code=result, error_message=result.text, responses=[]
             )
-        assert isinstance(result, dict), "the controller responds by partition or refuses"
         return AlterPartitionReassignmentsResponse(
             error_message=None,
             responses=[
@@ -78,12 +75,11 @@ class ReassignmentsHandler:
                 for topic in message.topics
                 for index in topic.partition_indexes
             ]
-        result = await self._controller.put(ReassignmentsListed(asked))
+        result = await self._controller.reassignments(asked)
         if isinstance(result, ErrorCode):
             return ListPartitionReassignmentsResponse(
                 error_code=result, error_message=result.text, topics=[]
             )
-        assert isinstance(result, dict), "the controller responds by partition or refuses"
         return ListPartitionReassignmentsResponse(error_message=None, topics=_ongoing(result))
 
 
@@ -91,7 +87,9 @@ def _brokers(replicas: Sequence[int] | None) -> tuple[BrokerId, ...] | None:
     return None if replicas is None else tuple(BrokerId(replica) for replica in replicas)
 
 
-def _altered(partition: TopicPartition, answer: MoveResult) -> ReassignablePartitionResponse:
+def _altered(
+    partition: TopicPartition, answer: tuple[ErrorCode, str]
+) -> ReassignablePartitionResponse:
     code, text = answer
     return ReassignablePartitionResponse(
         partition_index=partition.partition,

@@ -121,7 +121,7 @@ class Consumer:
             fetch_max_wait_ms: Limit of that delay.
             fetch_max_bytes: Limit of one fetch response.
             max_partition_fetch_bytes: Limit per partition in a fetch response. A larger batch is
-                still returned, alone.
+                still returned.
             prefetch_max_bytes: Limit of all data that is fetched ahead.
             check_crcs: Verify the checksum of each batch.
             request_timeout_ms: Time limit of one request.

@@ -40,9 +40,10 @@ class SlowServer:
         self.port = 0
 
     async def on_client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        size = int.from_bytes(await reader.readexactly(4))
-        request = frames.decode_handshake(ConnectRequest, await reader.readexactly(size)).record
-        assert isinstance(request, ConnectRequest)
+        request = await connect_request(reader)
+        if request is None:
+            writer.close()
+            return
         self.requests.append(request)
         if request.session_id == SECOND:
             self.came_back.set()
@@ -61,6 +62,18 @@ class SlowServer:
         """Send the responses that were held back: the session is alive."""
         for writer in self.late:
             respond(writer, FIRST)
+
+
+async def connect_request(reader: asyncio.StreamReader) -> ConnectRequest | None:
+    """Return the request of a client; None if it gave the connection up before sending it."""
+    try:
+        size = int.from_bytes(await reader.readexactly(4))
+        payload = await reader.readexactly(size)
+    except (asyncio.IncompleteReadError, ConnectionError):
+        return None
+    request = frames.decode_handshake(ConnectRequest, payload).record
+    assert isinstance(request, ConnectRequest)
+    return request
 
 
 def respond(writer: asyncio.StreamWriter, session_id: int) -> None:
@@ -122,9 +135,8 @@ async def test_a_session_that_ends_before_its_adoption_is_replaced(
     is_lost = asyncio.Event()
 
     async def on_client(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        size = int.from_bytes(await reader.readexactly(4))
-        request = frames.decode_handshake(ConnectRequest, await reader.readexactly(size)).record
-        assert isinstance(request, ConnectRequest)
+        request = await connect_request(reader)
+        assert request is not None
         requested.append(request.session_id)
         # The first session is accepted, loses its connection at once, and has then expired.
         writers.append(writer)

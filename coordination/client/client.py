@@ -226,9 +226,9 @@ class Client(Operations):
 
     async def _keep_connected(self) -> None:
         while self.state not in _OVER:
-            # An existing session expires meanwhile, so each server gets a share of its timeout. A
-            # new session waits for a disk that may be slow, and each attempt given up would leave
-            # a session behind.
+            # An existing session may expire meanwhile, so a round takes a third of its timeout. A
+            # new session gets all of it: the server's disk may be slow, and every attempt that is
+            # given up leaves a session behind.
             round_ms = self.negotiated_timeout_ms / (3 if self.session_id else 1)
             if await self._connector.attempt(self._new_connection, self._adopt, round_ms):
                 await self._lost.wait()

@@ -51,7 +51,7 @@ def digest_identity(credentials: bytes) -> Identity:
     return Identity("digest", f"{user}:{digest.decode()}")
 
 
-def proven(
+def authenticate(
     scheme: str | None, credentials: bytes, known: Sequence[Identity], super_digest: str | None
 ) -> tuple[Identity, ...] | None:
     """Return all identities including that of `credentials`; None if these are refused."""

@@ -117,7 +117,7 @@ class Connection(asyncio.Protocol):
         try:
             self._take(self._splitter.feed(data))
         except JuteError as error:
-            self._server.on_garbage(self, str(error))
+            self._server.on_violation(self, str(error))
             self.close()
         self._server.after_input()
 
@@ -167,7 +167,7 @@ class Connection(asyncio.Protocol):
         try:
             self._work()
         except JuteError as error:
-            self._server.on_garbage(self, str(error))
+            self._server.on_violation(self, str(error))
             self.close()
         self._server.after_input()
 
@@ -270,7 +270,7 @@ class Connection(asyncio.Protocol):
         if self._transport.get_write_buffer_size() > self._server.config.max_unsent_bytes:
             # A client that does not read would fill our memory; its session stays alive. Only
             # earlier output counts, because a single reply may exceed the limit.
-            self._server.on_garbage(self, "the client does not read its replies")
+            self._server.on_violation(self, "the client does not read its replies")
             self.abort()
             return
         self.sent_count += len(out)

@@ -23,9 +23,9 @@ class Report(NamedTuple):
     wal: Mapping[str, object]
 
 
-def answer(command: str, report: Report, asker: "Connection") -> str:
+def respond(command: str, report: Report, connection: "Connection") -> str:
     """Return the response to `command`."""
-    return COMMANDS[command.encode()](report, asker)
+    return COMMANDS[command.encode()](report, connection)
 
 
 def refusal(command: str) -> str:
@@ -41,19 +41,19 @@ def _version() -> str:
     return f"{FEATURE_LEVEL}-ottla-{own}, built on 2026-11-21 00:00 UTC"
 
 
-def _ruok(_report: Report, _asker: "Connection") -> str:
+def _ruok(_report: Report, _connection: "Connection") -> str:
     return "imok"
 
 
-def _isro(_report: Report, _asker: "Connection") -> str:
+def _isro(_report: Report, _connection: "Connection") -> str:
     return "rw"
 
 
-def _srvr(report: Report, _asker: "Connection") -> str:
+def _srvr(report: Report, _connection: "Connection") -> str:
     return f"Zookeeper version: {_version()}\n{_statistics(report)}"
 
 
-def _stat(report: Report, _asker: "Connection") -> str:
+def _stat(report: Report, _connection: "Connection") -> str:
     clients = "".join(f" {_connection_line(each)}\n" for each in report.server.connections)
     return f"Zookeeper version: {_version()}\nClients:\n{clients}\n{_statistics(report)}"
 
@@ -83,22 +83,22 @@ def _connection_line(connection: "Connection") -> str:
     )
 
 
-def _cons(report: Report, _asker: "Connection") -> str:
+def _cons(report: Report, _connection: "Connection") -> str:
     return "".join(f" {_connection_line(each)}\n" for each in report.server.connections) + "\n"
 
 
-def _crst(report: Report, _asker: "Connection") -> str:
+def _crst(report: Report, _connection: "Connection") -> str:
     for connection in report.server.connections:
         connection.received_count = connection.sent_count = 0
     return "Connection stats reset.\n"
 
 
-def _srst(report: Report, _asker: "Connection") -> str:
+def _srst(report: Report, _connection: "Connection") -> str:
     report.server.metrics.reset()
     return "Server stats reset.\n"
 
 
-def _mntr(report: Report, _asker: "Connection") -> str:
+def _mntr(report: Report, _connection: "Connection") -> str:
     server, metrics = report.server, report.server.metrics
     tree, watches = server.service.state.tree, server.service.watches
     values: dict[str, object] = {
@@ -144,7 +144,7 @@ def _open_files() -> int:
         return -1
 
 
-def _conf(report: Report, _asker: "Connection") -> str:
+def _conf(report: Report, _connection: "Connection") -> str:
     config = report.server.config
     return (
         f"clientPort={report.server.bound_port}\n"
@@ -158,7 +158,7 @@ def _conf(report: Report, _asker: "Connection") -> str:
     )
 
 
-def _envi(_report: Report, _asker: "Connection") -> str:
+def _envi(_report: Report, _connection: "Connection") -> str:
     return (
         "Environment:\n"
         f"zookeeper.version={_version()}\n"
@@ -171,7 +171,7 @@ def _envi(_report: Report, _asker: "Connection") -> str:
     )
 
 
-def _dump(report: Report, _asker: "Connection") -> str:
+def _dump(report: Report, _connection: "Connection") -> str:
     service = report.server.service
     lines = [f"SessionTracker dump:\nSession count: {len(service.sessions)}"]
     lines += [f"{each.session_id:#x}\t{each.timeout_ms}ms" for each in service.sessions]
@@ -183,7 +183,7 @@ def _dump(report: Report, _asker: "Connection") -> str:
     return "\n".join(lines) + "\n"
 
 
-def _wchs(report: Report, _asker: "Connection") -> str:
+def _wchs(report: Report, _connection: "Connection") -> str:
     watches = report.server.service.watches
     watchers = {*watches.data.by_watcher(), *watches.children.by_watcher()}
     paths = {*watches.data.by_path(), *watches.children.by_path()}
@@ -191,7 +191,7 @@ def _wchs(report: Report, _asker: "Connection") -> str:
     return f"{len(watchers)} connections watching {len(paths)} paths\nTotal watches:{total}\n"
 
 
-def _wchc(report: Report, _asker: "Connection") -> str:
+def _wchc(report: Report, _connection: "Connection") -> str:
     lines: dict[str, dict[str, None]] = {}
     watches = report.server.service.watches
     for table in (watches.data, watches.children):
@@ -201,7 +201,7 @@ def _wchc(report: Report, _asker: "Connection") -> str:
     return _grouped(lines)
 
 
-def _wchp(report: Report, _asker: "Connection") -> str:
+def _wchp(report: Report, _connection: "Connection") -> str:
     lines: dict[str, dict[str, None]] = {}
     watches = report.server.service.watches
     for table in (watches.data, watches.children):

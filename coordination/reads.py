@@ -45,7 +45,7 @@ NAME_BYTES: Final = 16
 """Overhead counted per child's name, as many short names take as long as large data."""
 
 
-class Answer(NamedTuple):
+class TaggedResponse(NamedTuple):
     """Reply record (None: no body) and its tag."""
 
     response: tuple[Any, ...] | None
@@ -58,7 +58,7 @@ class Reads(Generic[W]):
     def __init__(self, state: State, watches: Watches[W]) -> None:
         self._state = state
         self._watches = watches
-        self._handlers: Final[dict[int, Callable[[Caller, W, Any], Answer]]] = {
+        self._handlers: Final[dict[int, Callable[[Caller, W, Any], TaggedResponse]]] = {
             OpCode.GET_DATA: self._get_data,
             OpCode.EXISTS: self._exists,
             OpCode.GET_CHILDREN: self._get_children,
@@ -78,7 +78,7 @@ class Reads(Generic[W]):
         """Whether `op` is a read."""
         return op in self._handlers
 
-    def answer(self, caller: Caller, watcher: W, op: int, request: Any) -> Answer:
+    def run(self, caller: Caller, watcher: W, op: int, request: Any) -> TaggedResponse:
         """Return the reply to a read.
 
         Raises:
@@ -87,7 +87,7 @@ class Reads(Generic[W]):
         """
         return self._handlers[op](caller, watcher, request)
 
-    def answer_many(self, caller: Caller, watcher: W, ops: list[Op]) -> tuple[list[Result], int]:
+    def run_many(self, caller: Caller, watcher: W, ops: list[Op]) -> tuple[list[Result], int]:
         """Return the results of a multiRead and its tag; a failed read does not fail the others.
 
         After `MAX_MULTI_READ_BYTES` of results, further reads are refused with THROTTLED_OP.
@@ -98,35 +98,37 @@ class Reads(Generic[W]):
                 results.append(multi.error_result(ErrorCode.THROTTLED_OP))
                 continue
             try:
-                answer = self._handlers[op.type](caller, watcher, op.request)
-                results.append(Result(op.type, answer.response))
-                size_bytes += _content_bytes(answer.response)
-                tag = max(tag, answer.tag)
+                result = self._handlers[op.type](caller, watcher, op.request)
+                results.append(Result(op.type, result.response))
+                size_bytes += _content_bytes(result.response)
+                tag = max(tag, result.tag)
             except OperationError as error:
                 results.append(multi.error_result(error.code))
                 tag = self._state.zxid
         return results, tag
 
-    def _get_data(self, caller: Caller, watcher: W, request: ReadRequest) -> Answer:
+    def _get_data(self, caller: Caller, watcher: W, request: ReadRequest) -> TaggedResponse:
         node = self._readable(caller, request.path)
         if request.watch:
             self._watches.data.add(request.path, watcher, Mode.ONE_SHOT)
-        return Answer(GetDataResponse(node.data, node.stat()), node.changed_zxid)
+        return TaggedResponse(GetDataResponse(node.data, node.stat()), node.changed_zxid)
 
-    def _exists(self, _caller: Caller, watcher: W, request: ReadRequest) -> Answer:
+    def _exists(self, _caller: Caller, watcher: W, request: ReadRequest) -> TaggedResponse:
         # Set before the lookup, because the watch may be for a missing node.
         if request.watch:
             self._watches.data.add(request.path, watcher, Mode.ONE_SHOT)
         node = self._must_find(request.path)
-        return Answer(StatResponse(node.stat()), node.changed_zxid)
+        return TaggedResponse(StatResponse(node.stat()), node.changed_zxid)
 
-    def _get_children(self, caller: Caller, watcher: W, request: ReadRequest) -> Answer:
+    def _get_children(self, caller: Caller, watcher: W, request: ReadRequest) -> TaggedResponse:
         node = self._listed(caller, watcher, request)
-        return Answer(ChildrenResponse(tuple(node.children or ())), node.changed_zxid)
+        return TaggedResponse(ChildrenResponse(tuple(node.children or ())), node.changed_zxid)
 
-    def _get_children2(self, caller: Caller, watcher: W, request: ReadRequest) -> Answer:
+    def _get_children2(self, caller: Caller, watcher: W, request: ReadRequest) -> TaggedResponse:
         node = self._listed(caller, watcher, request)
-        return Answer(Children2Response(tuple(node.children or ()), node.stat()), node.changed_zxid)
+        return TaggedResponse(
+            Children2Response(tuple(node.children or ()), node.stat()), node.changed_zxid
+        )
 
     def _listed(self, caller: Caller, watcher: W, request: ReadRequest) -> Node:
         node = self._readable(caller, request.path)
@@ -134,7 +136,7 @@ class Reads(Generic[W]):
             self._watches.children.add(request.path, watcher, Mode.ONE_SHOT)
         return node
 
-    def _get_acl(self, caller: Caller, _watcher: W, request: PathRequest) -> Answer:
+    def _get_acl(self, caller: Caller, _watcher: W, request: PathRequest) -> TaggedResponse:
         node = self._must_find(request.path)
         identities = caller.identities
         access.require(node.acl, Permission.READ | Permission.ADMIN, identities, request.path)
@@ -143,44 +145,52 @@ class Reads(Generic[W]):
             shown = node.acl
         except OperationError:
             shown = access.masked(node.acl)
-        return Answer(GetAclResponse(shown, node.stat()), node.changed_zxid)
+        return TaggedResponse(GetAclResponse(shown, node.stat()), node.changed_zxid)
 
-    def _sync(self, _caller: Caller, _watcher: W, request: PathRequest) -> Answer:
-        return Answer(PathResponse(request.path), self._state.zxid)
+    def _sync(self, _caller: Caller, _watcher: W, request: PathRequest) -> TaggedResponse:
+        return TaggedResponse(PathResponse(request.path), self._state.zxid)
 
-    def _nothing(self, _caller: Caller, _watcher: W, _request: None) -> Answer:
-        return Answer(None, 0)
+    def _nothing(self, _caller: Caller, _watcher: W, _request: None) -> TaggedResponse:
+        return TaggedResponse(None, 0)
 
-    def _get_ephemerals(self, caller: Caller, _watcher: W, request: GetEphemeralsRequest) -> Answer:
+    def _get_ephemerals(
+        self, caller: Caller, _watcher: W, request: GetEphemeralsRequest
+    ) -> TaggedResponse:
         owned = self._state.tree.ephemerals.get(caller.session_id, {})
         prefix = (request.prefix_path or "").strip()
         everything = prefix in ("", "/")
         found = tuple(path for path in owned if everything or path.startswith(prefix))
-        return Answer(ChildrenResponse(found), self._state.zxid)
+        return TaggedResponse(ChildrenResponse(found), self._state.zxid)
 
-    def _count(self, caller: Caller, _watcher: W, request: PathRequest) -> Answer:
+    def _count(self, caller: Caller, _watcher: W, request: PathRequest) -> TaggedResponse:
         self._readable(caller, request.path)
-        return Answer(CountResponse(self._state.tree.count_below(request.path)), self._state.zxid)
+        return TaggedResponse(
+            CountResponse(self._state.tree.count_below(request.path)), self._state.zxid
+        )
 
-    def _identify(self, caller: Caller, _watcher: W, _request: None) -> Answer:
+    def _identify(self, caller: Caller, _watcher: W, _request: None) -> TaggedResponse:
         known = tuple(ClientInfo(one.scheme, access.user_of(one)) for one in caller.identities)
-        return Answer(WhoAmIResponse(known), 0)
+        return TaggedResponse(WhoAmIResponse(known), 0)
 
-    def _add_watch(self, _caller: Caller, watcher: W, request: AddWatchRequest) -> Answer:
+    def _add_watch(self, _caller: Caller, watcher: W, request: AddWatchRequest) -> TaggedResponse:
         if request.mode not in (AddWatchMode.PERSISTENT, AddWatchMode.PERSISTENT_RECURSIVE):
             raise JuteError(f"unknown watch mode {request.mode}")
         self._watches.add(request.path, watcher, AddWatchMode(request.mode))
-        return Answer(ErrorResponse(0), self._state.zxid)
+        return TaggedResponse(ErrorResponse(0), self._state.zxid)
 
-    def _check_watches(self, _caller: Caller, watcher: W, request: WatchesRequest) -> Answer:
+    def _check_watches(
+        self, _caller: Caller, watcher: W, request: WatchesRequest
+    ) -> TaggedResponse:
         if not self._watches.has(request.path, watcher, _watcher_type(request.type)):
             raise OperationError.of(ErrorCode.NO_WATCHER, request.path)
-        return Answer(None, self._state.zxid)
+        return TaggedResponse(None, self._state.zxid)
 
-    def _remove_watches(self, _caller: Caller, watcher: W, request: WatchesRequest) -> Answer:
+    def _remove_watches(
+        self, _caller: Caller, watcher: W, request: WatchesRequest
+    ) -> TaggedResponse:
         if not self._watches.remove(request.path, watcher, _watcher_type(request.type)):
             raise OperationError.of(ErrorCode.NO_WATCHER, request.path)
-        return Answer(None, self._state.zxid)
+        return TaggedResponse(None, self._state.zxid)
 
     def _readable(self, caller: Caller, path: str) -> Node:
         node = self._must_find(path)

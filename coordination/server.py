@@ -19,7 +19,7 @@ from coordination.admission import Admission
 from coordination.config import Address, CoordinatorConfig
 from coordination.connection import Connection
 from coordination.errors import ErrorCode
-from coordination.four_letter import Report, answer, refusal
+from coordination.four_letter import Report, refusal, respond
 from coordination.frames import Handshake
 from coordination.journal import GroupCommit, Log
 from coordination.messages import (
@@ -60,7 +60,7 @@ class Server:
         self.metrics = Metrics()
         self.admission = Admission(config.max_connections, config.max_connections_per_address)
         self.connections: dict[Connection, None] = {}
-        self._newcomers: dict[Connection, None] = {}
+        self._awaiting_handshake: dict[Connection, None] = {}
         # Connections with outputs that can be sent now, and with outputs that wait for a sync.
         self.ready: list[Connection] = []
         self.holding: dict[Connection, None] = {}
@@ -161,7 +161,7 @@ class Server:
             log.warning("coordinator.stalled", duration_ms=late_ms)
         for session in self.service.sessions.expired(self._now_ms()):
             self._expire(session)
-        self._close_silent_newcomers()
+        self._close_without_handshake()
         if self.loop.time() >= self._housekeeping_at_s:
             self._housekeeping_at_s += self.config.container_check_interval_ms / 1000
             self.service.delete_spent_nodes(self._wall_clock_ms())
@@ -179,16 +179,16 @@ class Server:
         if isinstance(session.connection, Connection):
             session.connection.close()
 
-    def _close_silent_newcomers(self) -> None:
+    def _close_without_handshake(self) -> None:
         oldest_s = self.loop.time() - self.config.handshake_timeout_ms / 1000
         # In order of arrival, so the first one within the timeout ends the search.
-        for connection in list(self._newcomers):
+        for connection in list(self._awaiting_handshake):
             if connection.opened_at_s >= oldest_s:
                 return
             timeout_ms = self.config.handshake_timeout_ms
-            self.on_garbage(connection, f"no handshake within {timeout_ms} ms")
+            self.on_violation(connection, f"no handshake within {timeout_ms} ms")
             connection.close()
-            self._newcomers.pop(connection, None)
+            self._awaiting_handshake.pop(connection, None)
 
     # -- connections
 
@@ -198,7 +198,7 @@ class Server:
         connection.peer_name = f"{host}:{port}"
         refused = "the server is stopping" if self.is_stopping else self.admission.admit(host)
         if refused is not None:
-            self.on_garbage(connection, refused)
+            self.on_violation(connection, refused)
             return False
         connection.address = host
         connection.identities = (Identity("ip", host),)
@@ -206,14 +206,14 @@ class Server:
 
     def on_connected(self, connection: Connection) -> None:
         """Record the connection of an admitted client."""
-        self.connections[connection] = self._newcomers[connection] = None
+        self.connections[connection] = self._awaiting_handshake[connection] = None
 
     def on_disconnected(self, connection: Connection, *, by_peer: bool) -> None:
         """Forget a lost connection; its session is kept."""
         if connection.address is not None:
             self.admission.leave(connection.address)
         self.connections.pop(connection, None)
-        self._newcomers.pop(connection, None)
+        self._awaiting_handshake.pop(connection, None)
         self.holding.pop(connection, None)
         self.service.forget_peer(connection)
         session = connection.session
@@ -223,7 +223,7 @@ class Server:
         if by_peer and session.has_linger and not self.is_stopping:
             self.service.sessions.shorten(session, self._now_ms() + self.config.linger_ms)
 
-    def on_garbage(self, connection: Connection, reason: str) -> None:
+    def on_violation(self, connection: Connection, reason: str) -> None:
         """Record that a client violated the protocol or a limit."""
         self.metrics.rejected_count += 1
         log.warning("connection.rejected", peer=connection.peer_name, error=reason)
@@ -244,10 +244,10 @@ class Server:
             # there is no response.
             zxid = self.service.state.zxid
             reason = f"client has seen zxid {request.last_zxid_seen}, the server is at {zxid}"
-            self.on_garbage(connection, reason)
+            self.on_violation(connection, reason)
             connection.close()
             return
-        self._newcomers.pop(connection, None)
+        self._awaiting_handshake.pop(connection, None)
         session = self._session_for(connection, request)
         self._send_handshake(connection, handshake, session)
 
@@ -302,7 +302,7 @@ class Server:
 
     def _authenticate(self, connection: Connection, xid: int, payload: bytes) -> None:
         request, _ = jute.decode(AuthRequest, payload, frames.REQUEST_HEADER_BYTES)
-        identities = acl.proven(
+        identities = acl.authenticate(
             request.scheme, request.auth or b"", connection.identities, self.config.super_digest
         )
         if identities is None:
@@ -316,7 +316,7 @@ class Server:
         """Return the response to a four-letter word, or its refusal if it is disabled."""
         if not self.config.allows_command(command):
             return refusal(command).encode()
-        return answer(command, Report(self, self._wal_status()), connection).encode()
+        return respond(command, Report(self, self._wal_status()), connection).encode()
 
     def _wal_status(self) -> dict[str, object]:
         return {

@@ -140,9 +140,9 @@ class Service:
             if op in _WRITES:
                 return self._write(peer, xid, OpCode(op), _body(op, payload, start), wall_ms)
             if self._reads.handles(op):
-                answer = self._reads.answer(peer, peer, op, _body(op, payload, start))
-                body = b"" if answer.response is None else jute.encode(answer.response)
-                return Reply(0, body, answer.tag)
+                result = self._reads.run(peer, peer, op, _body(op, payload, start))
+                body = b"" if result.response is None else jute.encode(result.response)
+                return Reply(0, body, result.tag)
             if op == OpCode.MULTI:
                 return self._multi(peer, xid, multi.decode_ops(payload, start), wall_ms)
             return self._other(peer, xid, op, payload, start, wall_ms)
@@ -156,7 +156,7 @@ class Service:
     ) -> Reply:
         if op == OpCode.MULTI_READ:
             ops = multi.decode_ops(payload, start)
-            results, tag = self._reads.answer_many(peer, peer, ops)
+            results, tag = self._reads.run_many(peer, peer, ops)
             return Reply(0, multi.encode_results(results), tag)
         if op in (OpCode.SET_WATCHES, OpCode.SET_WATCHES2):
             self._set_watches(peer, _body(op, payload, start))

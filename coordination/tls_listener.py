@@ -66,7 +66,7 @@ class TlsListener:
                 ssl_shutdown_timeout=SHUTDOWN_TIMEOUT_S,
             )
         except OSError as error:
-            self._server.on_garbage(connection, f"TLS handshake failed: {error}")
+            self._server.on_violation(connection, f"TLS handshake failed: {error}")
         finally:
             if not connection.is_made and connection.address is not None:
                 self._server.admission.leave(connection.address)

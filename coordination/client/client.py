@@ -364,7 +364,7 @@ class Client(Operations):
 
     def _on_auth(self, err: int) -> None:
         failure = AuthFailedError(ErrorCode.AUTH_FAILED) if err else None
-        self._credentials.on_answer(failure)
+        self._credentials.on_response(failure)
         if failure is not None:
             self._failure = failure
             self._set_state(SessionState.CLOSED)
@@ -393,7 +393,7 @@ class Client(Operations):
         request: tuple[Any, ...] | bytes | None,
         path: str,
         convert: Callable[[bytes], T],
-        on_answer: Callable[[int], None] | None = None,
+        on_reply_code: Callable[[int], None] | None = None,
     ) -> "asyncio.Future[T]":
         future: asyncio.Future[T] = self._loop.create_future()
         body = request if isinstance(request, bytes) else jute.encode(request) if request else b""
@@ -402,7 +402,7 @@ class Client(Operations):
             # Every server would close the connection at each retry.
             future.set_exception(RequestTooLargeError(size_bytes, frames.MAX_REQUEST_BYTES, path))
             return future
-        pending = Pending(self._requests.next_xid(), op, body, path, future, convert, on_answer)
+        pending = Pending(self._requests.next_xid(), op, body, path, future, convert, on_reply_code)
         if self.state is SessionState.CONNECTED and self._connection is not None:
             self._transmit(pending)
         elif self.state is SessionState.EXPIRED:

@@ -38,7 +38,7 @@ class Credentials:
         body = jute.encode(AuthRequest(0, scheme, credentials))
         return frames.encode_request(XID_AUTH, OpCode.AUTH, body)
 
-    def on_answer(self, failure: AuthFailedError | None) -> None:
+    def on_response(self, failure: AuthFailedError | None) -> None:
         """Complete the oldest pending auth request: accepted if `failure` is None."""
         future = self._waiting.popleft() if self._waiting else None
         if future is None:

@@ -51,9 +51,9 @@ class Operations(ABC):
         request: tuple[Any, ...] | bytes | None,
         path: str,
         convert: Callable[[bytes], T],
-        on_answer: Callable[[int], None] | None = None,
+        on_reply_code: Callable[[int], None] | None = None,
     ) -> "asyncio.Future[T]":
-        """Send a request; `on_answer` gets its error code in the order of the packets."""
+        """Send a request; `on_reply_code` gets its error code in the order of the packets."""
 
     def create(
         self,

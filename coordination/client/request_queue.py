@@ -24,7 +24,7 @@ class Pending(NamedTuple):
     path: str
     future: "asyncio.Future[Any]"
     convert: Callable[[bytes], Any]
-    on_answer: "Callable[[int], None] | None"
+    on_reply_code: "Callable[[int], None] | None"
 
 
 class RequestQueue:
@@ -67,8 +67,8 @@ class RequestQueue:
         if not self._sent or self._sent[0].xid != xid:
             raise JuteError(f"the server sent the reply {xid} out of order")
         pending = self._sent.popleft()
-        if pending.on_answer is not None:
-            pending.on_answer(err)
+        if pending.on_reply_code is not None:
+            pending.on_reply_code(err)
         if pending.future.done():
             return
         if err:

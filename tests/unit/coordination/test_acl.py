@@ -89,19 +89,19 @@ def test_a_super_identity_of_any_name_passes() -> None:
 def test_the_number_of_identities_is_limited() -> None:
     known: tuple[Identity, ...] = (LOCAL,)
     for number in range(acl.MAX_IDENTITIES - 1):
-        found = acl.proven("digest", b"user%d:x" % number, known, None)
+        found = acl.authenticate("digest", b"user%d:x" % number, known, None)
         assert found is not None
         assert len(found) == len(known) + 1
         known = found
-    assert acl.proven("digest", b"one-more:x", known, None) is None
-    assert acl.proven("digest", b"user0:x", known, None) is not None, "known already"
+    assert acl.authenticate("digest", b"one-more:x", known, None) is None
+    assert acl.authenticate("digest", b"user0:x", known, None) is not None, "known already"
 
 
 def test_unknown_schemes_and_long_credentials_are_refused() -> None:
-    assert acl.proven("kerberos", b"x", (LOCAL,), None) is None
-    assert acl.proven("digest", bytes(acl.MAX_CREDENTIALS_BYTES + 1), (LOCAL,), None) is None
-    assert acl.proven("ip", b"", (LOCAL,), None) == (LOCAL,)
-    assert acl.proven("digest", b"bob:secret", (LOCAL,), BOB.id) == (SUPER, BOB, LOCAL)
+    assert acl.authenticate("kerberos", b"x", (LOCAL,), None) is None
+    assert acl.authenticate("digest", bytes(acl.MAX_CREDENTIALS_BYTES + 1), (LOCAL,), None) is None
+    assert acl.authenticate("ip", b"", (LOCAL,), None) == (LOCAL,)
+    assert acl.authenticate("digest", b"bob:secret", (LOCAL,), BOB.id) == (SUPER, BOB, LOCAL)
 
 
 def test_the_number_of_acl_entries_is_limited() -> None:

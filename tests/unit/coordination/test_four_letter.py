@@ -11,7 +11,7 @@ import pytest
 
 from coordination import four_letter
 from coordination.config import CoordinatorConfig
-from coordination.four_letter import COMMANDS, Report, answer
+from coordination.four_letter import COMMANDS, Report, respond
 from coordination.messages import AddWatchMode, AddWatchRequest, CreateFlag, OpCode, ReadRequest
 from coordination.metrics import Metrics
 from tests.unit.coordination.fakes import FakePeer, peer, service
@@ -49,7 +49,7 @@ class IdleServer:
 
     def ask(self, command: str) -> str:
         report = Report(cast("Server", self.server), {"unsynced_count": 3})
-        return answer(command, report, cast("Connection", self.connection))
+        return respond(command, report, cast("Connection", self.connection))
 
     def monitor(self) -> dict[str, str]:
         return dict(line.split("\t") for line in self.ask("mntr").splitlines())

@@ -81,4 +81,4 @@ Effect: TypeAlias = (
 )
 _T = TypeVar("_T")
 Plan: TypeAlias = Generator[Effect, Answer, _T]
-"""A plan of the controller; those of `clusterstate` are plans of the controller too."""
+"""A plan of the controller; every plan of `clusterstate` is one too."""

@@ -165,7 +165,7 @@ def measure(bench: Bench) -> Iterator[tuple[str, float]]:
     yield "fetch 1 KiB: router, decoding, handler, log", _us_per_call(bench.fetch)
 
 
-async def test_the_requests_that_are_measured_are_answered_well(tmp_path: Path) -> None:
+async def test_measured_requests_succeed(tmp_path: Path) -> None:
     bench = Bench(tmp_path, asyncio.get_running_loop())
     produced = [bench.produce().message, bench.handle().message]
     assert [_base_offset(answer) for answer in produced] == [0, 1]

@@ -178,7 +178,7 @@ def test_all_read_and_build_the_same(value_bytes: int, headers: Headers) -> None
     assert answers["iterate only, aiokafka C"] == RECORD_COUNT
 
 
-def test_what_is_done_per_batch_finds_it_sound() -> None:
+def test_operations_per_batch_accept_a_valid_batch() -> None:
     batch = build_batch(1024, (), 1)
     answers = {case.name: case.run() for case in batch_cases(1024, 1)}
     assert answers.pop("checksum") is True

@@ -1,7 +1,7 @@
-"""A process that appends to a log until it is killed; it tells every offset once it is appended.
+"""A process that appends to a log until it is killed, and prints every appended offset.
 
-`python -m tests.integration.storage.appender LOG_DIR SEED`. What a record holds can be told from
-its offset, so that whoever reads the log knows what must be there.
+`python -m tests.integration.storage.appender LOG_DIR SEED`. The content of a record depends only on
+its offset, so that a reader can check every record.
 """
 
 import random
@@ -22,7 +22,7 @@ FLUSH_CHANCE = 0.03
 
 
 def value_of(offset: int) -> bytes:
-    """What the record at `offset` holds."""
+    """Return the value of the record at `offset`."""
     return random.Random(offset).randbytes(offset % 700)
 
 
@@ -30,8 +30,8 @@ def open_logs(path: Path) -> Logs:
     return Logs.open([path], config_of=lambda _topic: CONFIG, now_ms=NOW_MS)
 
 
-def tell(what: str, offset: int) -> None:
-    sys.stdout.write(f"{what} {offset}\n")
+def report(event: str, offset: int) -> None:
+    sys.stdout.write(f"{event} {offset}\n")
     sys.stdout.flush()
 
 
@@ -39,7 +39,7 @@ def run(path: Path, dice: random.Random) -> None:
     logs = open_logs(path)
     log = logs.create(PARTITION, CONFIG, TOPIC_ID, now_ms=NOW_MS)
     epoch = LeaderEpoch(log.leader_epochs.latest + 1)
-    tell("opened", log.log_end_offset)
+    report("opened", log.log_end_offset)
     while True:
         builder = BatchBuilder(codec=dice.choice(list(Codec)))
         for number in range(dice.randint(1, 20)):
@@ -47,11 +47,11 @@ def run(path: Path, dice: random.Random) -> None:
             builder.append(NOW_MS + offset, b"%d" % offset, value_of(offset))
         batch = builder.build()
         log.append_as_leader(memoryview(batch), read_header(batch), epoch, NOW_MS)
-        tell("appended", log.log_end_offset)
+        report("appended", log.log_end_offset)
         if dice.random() < FLUSH_CHANCE:
             log.flush()
             logs.write_checkpoints()
-            tell("flushed", log.recovery_point)
+            report("flushed", log.recovery_point)
 
 
 if __name__ == "__main__":

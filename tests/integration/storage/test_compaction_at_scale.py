@@ -1,4 +1,4 @@
-"""Ten million records over a million keys, cleaned by the process that a broker would start."""
+"""Ten million records over a million keys, cleaned by the same process as a broker starts."""
 
 import array
 import random
@@ -24,7 +24,7 @@ KEY_COUNT = 1_000_000
 BATCH_RECORDS = 145
 TOMBSTONE_SHARE = 50
 MAP_BYTES = 16 * MIB
-"""Room for 630,000 keys: the log takes several rounds."""
+"""Capacity for 630,000 keys: the log takes several rounds."""
 BASE_MEMORY_BYTES = 60 * MIB
 RETENTION_MS = 1_000
 CONFIG = LogConfig(
@@ -42,7 +42,7 @@ VALUE = b"v" * 40
 
 
 class Ledger:
-    """The last offset of each key, and which of them are tombstones."""
+    """The last offset of each key, and the set of tombstones."""
 
     def __init__(self) -> None:
         self.latest = array.array("q", [-1] * KEY_COUNT)
@@ -70,7 +70,7 @@ def write(log: Log, ledger: Ledger) -> None:
 
 
 def run(job: CleaningJob, log: Log) -> CleaningDone:
-    """Have a process do the job, and swap in what it brings; its memory is bounded."""
+    """Run the job in a process, swap in its segments, and check its memory."""
     with subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -78,7 +78,7 @@ def run(job: CleaningJob, log: Log) -> CleaningDone:
         process.stdin.close()
         reports = []
         for line in process.stdout:
-            # Its map is as full as it will be when the first of these comes.
+            # The map has its final size by the time of the first report.
             check_memory(process.pid)
             reports.append(read_report(line.decode()))
     for group in reports[:-1]:
@@ -106,7 +106,7 @@ def batches_of(log: Log) -> list[tuple[BatchHeader, memoryview]]:
 
 
 def clean_all(log: Log, now_ms: int, undecided: int, dirty_from: int = 0) -> int:
-    """Clean in as many rounds as it takes; return how many."""
+    """Clean in as many rounds as needed; return their number."""
     round_count, end = 0, dirty_from
     while True:
         job = job_of(log, dirty_from=end, undecided=undecided, now_ms=now_ms, chosen=SETTINGS)
@@ -131,7 +131,7 @@ def test_ten_million_records_over_a_million_keys(tmp_path: Path) -> None:
         assert (log.directory / name).read_bytes() == data
     assert clean_all(log, NOW_MS, log.log_end_offset, undecided) >= 1
     check(log, ledger, with_tombstones=True)
-    # Another cleaning after their time takes the tombstones, and nothing else.
+    # Another cleaning after the horizon removes the tombstones, and nothing else.
     end = log.log_end_offset
     for _ in range(2):
         batch = BatchBuilder()
@@ -144,7 +144,7 @@ def test_ten_million_records_over_a_million_keys(tmp_path: Path) -> None:
 
 
 def check(log: Log, ledger: Ledger, *, with_tombstones: bool) -> None:
-    """Exactly the last record of each key is there, at its offset, in order."""
+    """Check that exactly the last record of each key is there, at its offset, in order."""
     expected = sorted(
         offset
         for key, offset in enumerate(ledger.latest)

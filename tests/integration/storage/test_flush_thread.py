@@ -20,7 +20,7 @@ STEPS = 1_500
 
 
 class Background:
-    """Calls functions in turn in a thread of its own, and keeps what they raise."""
+    """A thread that calls functions in turn, and collects their exceptions."""
 
     def __init__(self, *calls: Callable[[], object]) -> None:
         self.errors: list[BaseException] = []
@@ -64,7 +64,7 @@ def step(logs: Logs, log: Log, dice: random.Random) -> None:
 
 
 @pytest.mark.fresh_seeds(2)
-def test_flushing_in_another_thread_disturbs_nothing(tmp_path: Path, seed: int) -> None:
+def test_concurrent_flushes_do_not_disturb_the_log(tmp_path: Path, seed: int) -> None:
     dice = random.Random(seed)
     logs = Logs.open([tmp_path], config_of=lambda _topic: CONFIG, now_ms=NOW_MS)
     log = logs.create(PARTITION, CONFIG, None, now_ms=NOW_MS)

@@ -1,7 +1,7 @@
-"""A process killed with -9 while it appends: the next start finds all that it had appended.
+"""A process is killed with -9 while it appends: the next start finds all appended records.
 
-The kill leaves the page cache as it is, so that this holds for what was not flushed, too; what the
-loss of power may take is in `tests/property/storage/test_torn_write.py`.
+The page cache survives the kill, so this holds for unflushed records too. The effects of a power
+loss are tested in `tests/property/storage/test_torn_write.py`.
 """
 
 import random
@@ -19,7 +19,7 @@ KILLS = 10
 
 
 def append_and_kill(path: Path, seed: int, batch_count: int) -> dict[str, int]:
-    """Let a process append so many batches, kill it; return what it told last of each kind."""
+    """Let a process append `batch_count` batches, kill it; return its last line of each kind."""
     told: dict[str, int] = {}
     command = [sys.executable, "-m", "tests.integration.storage.appender", str(path), str(seed)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -32,7 +32,7 @@ def append_and_kill(path: Path, seed: int, batch_count: int) -> dict[str, int]:
             if batch_count == 0:
                 break
         process.kill()
-        # What it still told between the last line that was read and its end.
+        # Lines between the last one read and the end of the process.
         for line in process.stdout:
             if line.endswith("\n") and line.startswith("appended"):
                 told["appended"] = int(line.split()[1])
@@ -40,7 +40,7 @@ def append_and_kill(path: Path, seed: int, batch_count: int) -> dict[str, int]:
 
 
 def check_records(log: Log) -> None:
-    """Check every record against what was written there; there is no torn batch and no hole."""
+    """Check every record against its expected value; there is no torn batch and no gap."""
     next_offset = 0
     for header, batch in iterate_batches(read_all(log)):
         assert crc_matches(batch, header)
@@ -51,7 +51,7 @@ def check_records(log: Log) -> None:
     assert next_offset == log.log_end_offset
 
 
-def test_ten_kills_lose_nothing_that_was_appended(tmp_path: Path) -> None:
+def test_ten_kills_lose_no_appended_record(tmp_path: Path) -> None:
     dice = random.Random(21)
     path = tmp_path / "logs"
     appended, rolled = 0, 0
@@ -68,7 +68,7 @@ def test_ten_kills_lose_nothing_that_was_appended(tmp_path: Path) -> None:
         check_records(log)
         assert [int(entry.epoch) for entry in log.leader_epochs.entries] == list(range(seed + 1))
         rolled = len(log.segments)
-        # Half of the times the next process recovers, half of them it opens in order.
+        # Every other process recovers the log; the others open a cleanly closed one.
         if seed % 2:
             logs.close()
             check_files(log.directory, CONFIG.index_interval_bytes)
@@ -77,7 +77,7 @@ def test_ten_kills_lose_nothing_that_was_appended(tmp_path: Path) -> None:
     assert rolled > 5, "hardly any segment was rolled, so the run proved little"
 
 
-def test_a_kill_while_a_start_recovers_does_no_harm(tmp_path: Path) -> None:
+def test_kill_during_recovery_loses_no_record(tmp_path: Path) -> None:
     path = tmp_path / "logs"
     told = append_and_kill(path, 1, 300)
     command = [
@@ -96,7 +96,7 @@ def test_a_kill_while_a_start_recovers_does_no_harm(tmp_path: Path) -> None:
         "open_logs(Path(sys.argv[1]))\n",
         str(path),
     ]
-    # Without the checkpoint there is more to recover than the process gets done.
+    # Without the checkpoint, recovery takes longer than the process lives.
     (path / "recovery-point-offset-checkpoint").unlink(missing_ok=True)
     assert subprocess.run(command, check=False).returncode == -9
     logs = open_logs(path)

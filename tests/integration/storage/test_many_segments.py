@@ -1,4 +1,4 @@
-"""A start after an orderly stop costs little per segment, however many there are."""
+"""A start after a clean shutdown costs little per segment, for any number of segments."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ CONFIG = LogConfig()
 
 
 def write_segments(directory: Path, count: int) -> None:
-    """Write closed segments of one batch each, as an orderly stop leaves them."""
+    """Write closed segments of one batch each, as a clean shutdown leaves them."""
     directory.mkdir(parents=True)
     for number in range(count):
         segment_file(directory, number, ".log").write_bytes(replicated(number))
@@ -30,12 +30,12 @@ def write_segments(directory: Path, count: int) -> None:
 
 
 def bytes_read() -> int:
-    """How much this process has read so far. Source: proc(5)."""
+    """Return the number of bytes that this process has read so far. Source: proc(5)."""
     return int(Path("/proc/self/io").read_text().split()[1])
 
 
 @pytest.mark.parametrize("partition_count", [1, 100])
-def test_of_ten_thousand_segments_only_the_last_are_read(
+def test_start_reads_only_the_last_of_ten_thousand_segments(
     tmp_path: Path, partition_count: int
 ) -> None:
     for number in range(partition_count):
@@ -48,6 +48,6 @@ def test_of_ten_thousand_segments_only_the_last_are_read(
     assert sum(len(each.segments) for each in logs) == SEGMENT_COUNT
     assert {each.log_end_offset for each in logs} == {SEGMENT_COUNT // partition_count}
     assert "index.rebuilt" not in {each["event"] for each in captured}
-    # The last one's and small files; how long that takes is a benchmark's.
+    # The last segment and small files; a benchmark measures the time.
     assert read < partition_count * 4 * BATCH_BYTES
     logs.close()

@@ -1,8 +1,8 @@
 """A group against a naive model of it, over generated sequences of events.
 
-The model is written down from what Kafka's documentation promises to members, and knows nothing of
-how the group keeps its books: sets of ids, a generation, who has joined and who has synced. Beside
-it, invariants that must hold after every event. Deadlines are passed on purpose or not at all.
+The model follows the guarantees in Kafka's documentation, and is independent of the group's data
+structures: it has sets of ids, a generation, and the members that have joined and synced. Besides,
+invariants must hold after every event. Deadlines pass only by explicit rules.
 """
 
 from hypothesis import settings
@@ -28,7 +28,7 @@ STRANGER = "stranger"
 
 
 class Model:
-    """What members may rely on."""
+    """The guarantees for members."""
 
     def __init__(self) -> None:
         self.members: set[str] = set()
@@ -41,7 +41,7 @@ class Model:
         self.assigned: dict[str, bytes] = {}
 
     def begin_join(self) -> None:
-        """Everybody has to join again, unless they have been asked to already."""
+        """Require all members to rejoin, unless a rebalance is in progress."""
         if self.phase == "empty":
             self.phase = "gathering"
         elif self.phase != "gathering":
@@ -76,7 +76,7 @@ class Model:
 
 
 class GroupMachine(RuleBasedStateMachine):
-    """Does the same to both and compares what is told."""
+    """Applies the same events to group and model, and compares the responses."""
 
     @initialize()
     def begin(self) -> None:
@@ -86,14 +86,14 @@ class GroupMachine(RuleBasedStateMachine):
         self.told: dict[tuple[int, str], bytes] = {}
 
     def pick(self, number: int) -> str:
-        """Return a member, an id that was given out, or a stranger."""
+        """Return a member, an assigned id, or an unknown id."""
         ids = [*sorted(self.model.members), *sorted(self.model.pending), STRANGER]
         return ids[number % len(ids)]
 
-    # What members do
+    # Actions of members
 
     @rule(protocols=st.sampled_from(PROTOCOLS))
-    def join_anew(self, protocols: tuple[tuple[str, bytes], ...]) -> None:
+    def join_as_new_member(self, protocols: tuple[tuple[str, bytes], ...]) -> None:
         model, waits_before = self.model, set(self.world.group.members.joining)
         joined_count = len(model.joined) if model.phase in ("joining", "gathering") else None
         is_full = model.phase != "empty" and (
@@ -163,14 +163,14 @@ class GroupMachine(RuleBasedStateMachine):
         assert self.world.leave(member_id) is expected
 
     @rule(number=ANYBODY)
-    def one_leaves_for_whom_all_wait(self, number: int) -> None:
+    def awaited_member_leaves(self, number: int) -> None:
         missing = sorted(self.model.members - self.model.joined)
         if self.model.phase == "joining" and missing:
             self.leave(sorted(self.model.members).index(missing[number % len(missing)]))
 
     @rule(number=ANYBODY)
     def join_again(self, number: int) -> None:
-        """Join with the metadata that was given before, so that nothing has changed."""
+        """Rejoin with unchanged metadata."""
         member_id = self.pick(number)
         model, group = self.model, self.world.group
         if member_id not in model.members:
@@ -220,7 +220,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     @rule()
     def settle_down(self) -> None:
-        """Let everybody do what is expected of them."""
+        """Let all members do the expected steps."""
         self.let_the_first_wait_end()
         for number in range(len(self.model.members)):
             if self.model.phase == "joining" and self.pick(number) not in self.model.joined:
@@ -229,7 +229,7 @@ class GroupMachine(RuleBasedStateMachine):
         if self.model.phase == "assigning" and leader is not None:
             self.sync(sorted(self.model.members).index(leader), 0)
 
-    # What time does
+    # Passing of time
 
     @rule()
     def let_the_first_wait_end(self) -> None:
@@ -237,7 +237,7 @@ class GroupMachine(RuleBasedStateMachine):
             return
         for member_id in self.model.members - self.model.joined:
             self.world.heartbeat(member_id)
-        # Each newcomer may prolong it; nobody's session ends so soon.
+        # Each new member may prolong the delay; no session expires that soon.
         for _ in range(REBALANCE_MS // DELAY_MS):
             if self.world.group.state is PREPARING:
                 self.world.pass_time(DELAY_MS)
@@ -246,7 +246,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     @rule()
     def let_the_rebalance_time_out(self) -> None:
-        """Go on without those who do not join; they are alive, and do not know what they miss."""
+        """Complete a rebalance without members that are alive but do not rejoin."""
         model, group = self.model, self.world.group
         if model.phase != "joining":
             return
@@ -255,7 +255,7 @@ class GroupMachine(RuleBasedStateMachine):
                 for member_id in model.members - model.joined:
                     self.world.heartbeat(member_id)
                 self.world.pass_time(SESSION_MS // 2)
-        # How many of those are left depends on when they asked.
+        # The number of the remaining ones depends on the times of their requests.
         model.pending &= group.members.pending
         model.begin_generation()
 
@@ -270,7 +270,7 @@ class GroupMachine(RuleBasedStateMachine):
         self.model.phase = "empty"
         self.model.generation = self.world.group.generation_id
 
-    # What always holds
+    # Invariants
 
     @invariant()
     def agrees_on_the_phase(self) -> None:

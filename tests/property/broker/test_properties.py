@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from broker.errors import ConfigError
 from broker.properties import parse_properties
 
-# What one \u escape can stand for.
+# Characters that a single \u escape can represent.
 CHARACTERS = st.characters(max_codepoint=0xFFFF)
 
 
@@ -19,7 +19,7 @@ def escaped(text: str) -> str:
     st.sampled_from(["=", ":", " ", " = ", "\t:\f"]),
     st.sampled_from(["\n", "\r", "\r\n", "\n# a comment\n\n"]),
 )
-def test_what_was_escaped_is_read_back(
+def test_escaped_properties_round_trip(
     properties: dict[str, str], separator: str, end_of_line: str
 ) -> None:
     text = "".join(
@@ -30,7 +30,7 @@ def test_what_was_escaped_is_read_back(
 
 
 @given(st.text())
-def test_any_text_is_read_or_refused_with_the_one_error(text: str) -> None:
+def test_any_text_is_read_or_refused_with_one_kind_of_error(text: str) -> None:
     try:
         parsed = parse_properties(text)
     except ConfigError:

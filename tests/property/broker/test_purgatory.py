@@ -1,4 +1,4 @@
-"""Who waits for what agrees with a naive model: `broker.purgatory.Waiting`."""
+"""The watch lists of operations agree with a naive model: `broker.purgatory.Waiting`."""
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -10,7 +10,7 @@ KEYS = st.integers(0, 3)
 
 
 class Operation:
-    """Waits until the sum of its keys' counts reaches a number."""
+    """An operation that waits until the sum of its keys' counts reaches a number."""
 
     def __init__(self, counts: dict[int, int], keys: list[int], needed: int) -> None:
         self.counts = counts
@@ -30,7 +30,7 @@ class Operation:
 
 
 class WaitingMachine(RuleBasedStateMachine):
-    """Adds, changes and removes; the model is a list that is searched."""
+    """Adds, changes and removes operations; the model is a list with linear search."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Whatever our storage writes, `ottla logs` finds healthy, also while the log is open."""
+"""`ottla logs` finds every log of our storage healthy, even while the log is open."""
 
 import tempfile
 from pathlib import Path

@@ -1,7 +1,7 @@
-"""Random histories of a producer's accumulator, against the plainest possible model.
+"""Random histories of a producer's accumulator, against a minimal model.
 
-The model: per partition a list of values in the order of their `append`. Whatever is sent, put
-back, split, expired or finished in between, the values that are finished come in that order.
+The model has, for each partition, a list of values in the order of their `append`. Values finish in
+that order, for any sequence of sending, requeuing, splitting, expiring and finishing.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ CLUSTER = ClusterMetadata(
 
 
 class AccumulatorHistory(RuleBasedStateMachine):
-    """The accumulator as producer and sender use it."""
+    """The accumulator with the calls of a producer and a sender."""
 
     def __init__(self) -> None:
         super().__init__()

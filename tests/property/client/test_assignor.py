@@ -1,4 +1,4 @@
-"""Every assignor: all is given once, to who reads it; the sticky ones are even, and stay."""
+"""Assignors give each partition to one subscriber; sticky ones are also balanced and stable."""
 
 import pytest
 from hypothesis import given
@@ -20,7 +20,7 @@ members_of_groups = st.dictionaries(
 
 
 def subscriptions(assignor: Assignor, topics: Topics, held: Assignment) -> dict[str, Subscription]:
-    """Return members that hold this since generation 1."""
+    """Return members that have owned `held` since generation 1."""
     return {
         member: Subscription(
             topics=sorted(wanted),
@@ -33,7 +33,7 @@ def subscriptions(assignor: Assignor, topics: Topics, held: Assignment) -> dict[
 
 
 def settled(assignor: Assignor, counts: Counts, topics: Topics, held: Assignment) -> Assignment:
-    """Return what is held after as many rebalances as the assignor needs."""
+    """Return the assignment after as many rebalances as the assignor needs."""
     for _ in range(3):
         held = assignor.assign(counts, subscriptions(assignor, topics, held))
     return held
@@ -61,7 +61,7 @@ def check_even(topics: Topics, held: Assignment) -> None:
 
 @pytest.mark.parametrize("name", list(ASSIGNORS))
 @given(counts=counts_of_topics, topics=members_of_groups)
-def test_everything_is_given_once_to_who_reads_it(
+def test_every_partition_is_assigned_once_to_a_subscriber(
     name: str, counts: Counts, topics: Topics
 ) -> None:
     assignor = ASSIGNORS[name]()
@@ -86,14 +86,16 @@ def test_sticky_groups_stay_even_when_members_come_and_go(
 
 
 @given(count=st.integers(1, 30), before=st.integers(1, 6), after=st.integers(1, 6))
-def test_no_more_is_moved_than_evenness_needs(count: int, before: int, after: int) -> None:
+def test_sticky_assignors_move_only_as_many_partitions_as_balance_needs(
+    count: int, before: int, after: int
+) -> None:
     assignor = StickyAssignor()
     old: Topics = {str(number): frozenset("t") for number in range(before)}
     new: Topics = {str(number): frozenset("t") for number in range(after)}
     held = settled(assignor, {"t": count}, old, {})
     later = assignor.assign({"t": count}, subscriptions(assignor, new, held))
     kept = sum(len(set(held.get(each, [])) & set(later[each])) for each in new)
-    # Whoever was there keeps all it had, but for what is above the new share.
+    # An existing member keeps all its partitions up to the new share.
     most = -(-count // after)
     least = count // after
     full = count % after

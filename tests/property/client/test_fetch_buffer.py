@@ -1,4 +1,4 @@
-"""Whatever a log looks like and however it is read, every record comes once and in order."""
+"""Every record is returned once and in order, for any log and any way of reading it."""
 
 from dataclasses import dataclass
 
@@ -27,18 +27,18 @@ T0 = TopicPartition("t", 0)
 
 @dataclass
 class Log:
-    """A generated log and what a reader must see of it."""
+    """A generated log and the records that a reader must see."""
 
     data: bytes
     aborted: dict[int, AbortedTransaction]
-    """By the offset of the marker that ends the transaction."""
+    """Aborted transactions by the offset of their marker."""
     visible: dict[IsolationLevel, list[int]]
     end_offset: int
 
 
 @st.composite
 def logs(draw: st.DrawFn) -> Log:
-    """Batches with holes between and in them, empty ones, and transactions that end either way."""
+    """Draw batches with gaps between and in them, empty batches, and ended transactions."""
     offset = draw(st.integers(0, 5))
     data = b""
     aborted: dict[int, AbortedTransaction] = {}
@@ -108,7 +108,7 @@ def marker(offset: int, control_type: ControlType) -> bytes:
     st.integers(0, 40),
     st.lists(st.sampled_from(["read", "read", "pause", "refetch"]), max_size=30),
 )
-def test_every_record_is_handed_over_once_and_in_order(
+def test_every_record_is_returned_once_and_in_order(
     log: Log, isolation_level: IsolationLevel, start: int, actions: list[str]
 ) -> None:
     buffer = FetchBuffer(ConsumerConfig(isolation_level=isolation_level))
@@ -145,7 +145,7 @@ def end_of(log: Log) -> int:
 
 
 def fetch(buffer: FetchBuffer, state: PartitionState, log: Log) -> None:
-    """Bring everything from the batch on that holds the position, as a broker answers."""
+    """Deliver all batches from the one that holds the position on, as a broker does."""
     assert state.fetch_offset is not None
     wanted = b"".join(
         bytes(data)

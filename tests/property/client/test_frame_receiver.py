@@ -1,4 +1,4 @@
-"""However the bytes arrive, the same frames come out."""
+"""The same frames result from any chunks of the same bytes."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,7 +10,7 @@ SIZES = st.lists(st.integers(0, 20) | st.integers(0, 2 * SCRATCH_BYTES), max_siz
 
 @settings(deadline=None)
 @given(SIZES, st.lists(st.integers(1, 500) | st.integers(1_000, 40_000), min_size=1, max_size=20))
-def test_the_cuts_do_not_matter(sizes: list[int], cuts: list[int]) -> None:
+def test_frames_do_not_depend_on_the_chunks(sizes: list[int], cuts: list[int]) -> None:
     bodies = [bytes([index]) * size for index, size in enumerate(sizes)]
     frames: list[memoryview] = []
     receiver = FrameReceiver(10 * SCRATCH_BYTES, frames.append)

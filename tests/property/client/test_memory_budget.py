@@ -1,4 +1,4 @@
-"""Whatever is asked, withdrawn and given back, the sum is right and the order kept."""
+"""The sum is correct and the order kept for any claims, withdrawals and releases."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,5 +28,5 @@ def test_no_byte_is_lost_or_granted_twice(actions: list[tuple[str, int]]) -> Non
         assert budget.free_bytes == TOTAL - taken >= 0
         waiting = [claim for claim in claims if not claim.is_granted]
         assert budget.is_exhausted == bool(waiting)
-        # Who waits longest is the only one that decides.
+        # Only the oldest waiting claim may block others.
         assert not waiting or waiting[0].size_bytes > budget.free_bytes

@@ -1,4 +1,4 @@
-"""Answers from brokers that lag, in any order: a leader epoch never goes back."""
+"""A leader epoch never decreases, for stale responses of brokers in any order."""
 
 from hypothesis import given
 from hypothesis import strategies as st

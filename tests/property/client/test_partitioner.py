@@ -13,7 +13,7 @@ def test_murmur2_agrees_with_aiokafka(key: bytes) -> None:
 
 
 @given(st.binary(max_size=40), st.integers(1, 1_000))
-def test_a_key_goes_where_every_other_client_sends_it(key: bytes, count: int) -> None:
+def test_key_goes_to_the_same_partition_as_in_other_clients(key: bytes, count: int) -> None:
     partitioner = TopicPartitioner(1, lambda _: 0)
     partitioner.on_partitions(count, range(count))
     assert partitioner.for_key(key) == (reference_murmur2(key) & 0x7FFFFFFF) % count

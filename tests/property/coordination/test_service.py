@@ -1,4 +1,4 @@
-"""Random requests: agreement with an obvious model, replay, and no way to break the service."""
+"""Random requests: agreement with a naive model, replay, and robustness of the service."""
 
 from typing import Any
 
@@ -42,7 +42,7 @@ class Model:
         self.nodes: dict[str, tuple[int, bool, int]] = {"/": (0, False, 0)}
 
     def apply(self, op: Op) -> int:
-        """Return the code of the operation, and make its change when that is 0."""
+        """Return the code of the operation, and apply its change if the code is 0."""
         request: Any = op.request
         if op.type is OpCode.CREATE:
             return self._create(request.path, request.flags)
@@ -129,7 +129,7 @@ def test_replay_gives_the_same_state(script: list[list[Op]]) -> None:
 
 @given(st.sampled_from([int(op) for op in OpCode if op != OpCode.CLOSE_SESSION]), st.binary())
 @settings(max_examples=300, deadline=None)
-def test_no_bytes_break_the_service(op: int, body: bytes) -> None:
+def test_arbitrary_bytes_do_not_break_the_service(op: int, body: bytes) -> None:
     client = peer(service())
     before = client.service.state.zxid
     reply = client.raw(op, body)

@@ -1,4 +1,4 @@
-"""Whatever happens to a log's bytes, reading them ends in a verdict and never in a wrong batch."""
+"""Reading a log with any damage ends with a verdict, and never yields a wrong batch."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -38,7 +38,7 @@ def test_overwritten_bytes_never_make_a_batch(changes: list[tuple[int, bytes]]) 
 
 
 @given(st.binary(max_size=200))
-def test_garbage_is_no_segment(data: bytes) -> None:
+def test_garbage_is_not_read_as_a_segment(data: bytes) -> None:
     assert wal.decode_header(data) is None
     found = wal.scan(wal.encode_header(HEADER) + data, HEADER)
     assert found.batches == []

@@ -1,4 +1,4 @@
-"""Records and damage, generated."""
+"""Generators of records and of damage."""
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -7,7 +7,7 @@ from tests.unit.kafkawire.batches import Fields
 
 MAX_TIMESTAMP_MS = 2**63 - 2
 
-# A slow machine is no failure.
+# A slow machine is not a failure.
 calmly = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 times_ms = st.one_of(
@@ -31,14 +31,14 @@ small_records: st.SearchStrategy[Fields] = st.tuples(
 )
 record_lists = st.one_of(
     st.lists(records, min_size=1, max_size=8),
-    # So many that offset deltas take two bytes.
+    # Enough records that offset deltas take two bytes.
     st.builds(lambda record, count: [record] * count, small_records, st.integers(60, 80)),
 )
 
 
 @st.composite
 def damaged(draw: st.DrawFn, data: bytes) -> bytes:
-    """`data` with bits flipped, bytes replaced, put in or taken out."""
+    """Draw `data` with flipped bits, or with replaced, inserted or removed bytes."""
     damage = bytearray(data)
     for _ in range(draw(st.integers(1, 3))):
         position = draw(st.integers(0, len(damage)))

@@ -1,4 +1,4 @@
-"""The compiled loops of audits and the plain ones: the same rows, tables and refusals."""
+"""The compiled and the plain loops of audits have the same rows, tables and refusals."""
 
 import struct
 from collections.abc import Callable
@@ -47,7 +47,7 @@ def test_hashes_agree(key: bytes) -> None:
 
 
 @given(records, st.binary(max_size=3), st.integers(0, 200))
-def test_surveys_agree_also_on_damage(rows: list[Any], patch: bytes, at: int) -> None:
+def test_surveys_agree_even_on_damage(rows: list[Any], patch: bytes, at: int) -> None:
     section, count = section_of(rows)
     damaged = section[:at] + patch + section[at + len(patch) :]
     for data in (section, damaged):
@@ -68,7 +68,7 @@ def batch_of(rows: list[Any], base_offset: int, codec: Codec = Codec.NONE) -> by
     st.binary(max_size=2),
     st.integers(0, 5),
 )
-def test_plain_batches_agree_also_on_damage(
+def test_plain_batches_agree_even_on_damage(
     log: list[tuple[list[Any], Codec]], at: int, patch: bytes, limit: int
 ) -> None:
     whole = b"".join(batch_of(rows, 100 * at, codec) for at, (rows, codec) in enumerate(log))
@@ -79,9 +79,7 @@ def test_plain_batches_agree_also_on_damage(
 
 
 @given(records, st.integers(0, 60), st.integers(0, 255))
-def test_plain_batches_agree_whatever_stands_in_the_header(
-    rows: list[Any], at: int, value: int
-) -> None:
+def test_plain_batches_agree_on_any_header(rows: list[Any], at: int, value: int) -> None:
     data = bytearray(batch_of(rows, 5))
     data[at] = value
     struct.pack_into(">I", data, 17, crc32c(bytes(data[21:])))
@@ -102,7 +100,7 @@ def test_columns_agree(rows: list[Any], append_ms: int | None, mask: int) -> Non
     assert taken[0] == taken[1]
 
 
-def test_a_refused_batch_leaves_the_columns_as_they_were() -> None:
+def test_refused_batch_leaves_the_columns_unchanged() -> None:
     section, count = section_of([(0, b"key", b"value", [])])
     for module in (columns_loops, _columns):
         columns = module.RecordColumns(ALL_COLUMNS)
@@ -145,7 +143,7 @@ def test_tables_agree(
 
 
 def test_tables_agree_on_more_records_than_wait_for_their_slots() -> None:
-    """Also with numbers of one to seven bytes in the records."""
+    """The records contain numbers of one to seven bytes."""
     rows: list[Any] = [
         (number << (number % 36), b"%d" % (number % 37), None if number % 9 == 4 else b"v", [])
         for number in range(200)

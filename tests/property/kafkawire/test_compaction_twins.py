@@ -1,4 +1,4 @@
-"""The compiled compaction loops and the plain ones: for any bytes the same result or error."""
+"""The compiled and the plain compaction loops have the same result or error for any bytes."""
 
 from collections.abc import Callable
 from types import ModuleType
@@ -62,7 +62,7 @@ def sections(draw: st.DrawFn) -> tuple[bytes, int]:
 
 @calmly
 @given(st.lists(st.tuples(keys, st.integers(0, 2**62))), st.integers(1, 8))
-def test_both_maps_answer_the_same(puts: list[tuple[bytes, int]], slot_count: int) -> None:
+def test_both_maps_return_the_same_offsets(puts: list[tuple[bytes, int]], slot_count: int) -> None:
     answers = []
     model: dict[bytes, int] = {}
     for twin in TWINS:
@@ -138,10 +138,10 @@ def test_both_choose_and_rewrite_the_same(
 
 @calmly
 @given(batches, st.data(), st.integers(-1, 2**42), append_times)
-def test_what_stays_is_unchanged(
+def test_kept_records_are_unchanged(
     batch: list[Fields], data: st.DataObject, new_base_ms: int, append_ms: int | None
 ) -> None:
-    """Timestamps, keys, values, headers and offsets of the kept records, read back."""
+    """Timestamps, keys, values, headers and offsets of kept records survive a rewrite."""
     section, count = section_of(batch)
     kept = bytes(data.draw(st.lists(st.integers(0, 1), min_size=count, max_size=count)))
     base_ms = batch[0][0] if batch else 0

@@ -1,4 +1,4 @@
-"""The compiled and the plain way to read and answer a Fetch request agree on any bytes."""
+"""The compiled and the plain codec of Fetch agree on any bytes."""
 
 import uuid
 from collections.abc import Callable
@@ -52,14 +52,14 @@ ids = st.uuids()
 
 @dataclass
 class OpenRegion:
-    """Records that are not in memory."""
+    """Records outside of memory."""
 
     size_bytes: int
 
 
 @st.composite
 def requests(draw: st.DrawFn, version: int) -> FetchRequest:
-    """A request as clients send it: only with what its version has."""
+    """Draw a request as clients send it: only with fields of its version."""
     partitions = st.builds(
         FetchPartition,
         partition=int32,
@@ -163,7 +163,7 @@ def assert_all_answer_the_same(message: FetchResponse, version: int) -> None:
 
 
 def answer(twin: ModuleType, message: FetchResponse, version: int) -> object:
-    """What leaves: bytes in one piece between the very regions; or why nothing does."""
+    """Return the joined bytes between the regions, and the regions; or the error."""
     header = RequestHeader(ApiKey.FETCH, version, 2**31 - 5, "client")
     try:
         parts: Parts = twin.encode_fetched(header, message)
@@ -186,7 +186,7 @@ def pieces(parts: Parts) -> list[bytes | Records]:
 
 @calmly
 @given(st.data(), versions)
-def test_both_read_what_was_written(source: st.DataObject, version: int) -> None:
+def test_both_read_an_encoded_request(source: st.DataObject, version: int) -> None:
     request = source.draw(requests(version))
     body = encode(request, version)
     for twin in TWINS:
@@ -204,7 +204,7 @@ def test_both_refuse_the_same_damage(source: st.DataObject, version: int) -> Non
 
 @calmly
 @given(st.binary(max_size=100), st.integers(0, LAST_VERSION + 1))
-def test_arbitrary_bytes_are_a_request_to_both_or_to_none(body: bytes, version: int) -> None:
+def test_both_agree_whether_arbitrary_bytes_are_a_request(body: bytes, version: int) -> None:
     assert_all_read_the_same(body, version)
 
 
@@ -222,7 +222,7 @@ def test_a_request_that_is_cut_short_is_refused_by_both(version: int) -> None:
 
 @calmly
 @given(responses, versions, st.integers(0, 2**31 - 1), st.integers(-1, 3))
-def test_both_answer_the_same(
+def test_both_encode_the_same_response(
     message: FetchResponse, version: int, session_id: int, preferred_read_replica: int
 ) -> None:
     message.session_id = session_id if version >= 7 else 0
@@ -235,7 +235,7 @@ def test_both_answer_the_same(
 
 @pytest.mark.parametrize("version", range(FIRST_VERSION, LAST_VERSION + 1))
 @pytest.mark.parametrize(
-    "told",
+    "partition",
     [
         PartitionData(records=b"batch", diverging_epoch=EpochEndOffset(epoch=1, end_offset=2)),
         PartitionData(records=b"batch", diverging_epoch=EpochEndOffset()),
@@ -246,8 +246,8 @@ def test_both_answer_the_same(
     ],
     ids=range(6),
 )
-def test_both_tell_or_refuse_what_is_rare(version: int, told: PartitionData) -> None:
-    topic = FetchableTopicResponse(topic="t", partitions=[told])
+def test_both_encode_or_refuse_rare_fields(version: int, partition: PartitionData) -> None:
+    topic = FetchableTopicResponse(topic="t", partitions=[partition])
     assert_all_answer_the_same(FetchResponse(responses=[topic]), version)
 
 
@@ -271,11 +271,11 @@ def test_both_tell_or_refuse_what_is_rare(version: int, told: PartitionData) -> 
     ],
     ids=range(7),
 )
-def test_both_refuse_what_does_not_fit(version: int, wrong: FetchResponse) -> None:
+def test_both_refuse_values_that_do_not_fit(version: int, wrong: FetchResponse) -> None:
     assert_all_answer_the_same(wrong, version)
 
 
-def test_an_answer_is_the_message_with_its_size_and_header() -> None:
+def test_response_is_the_message_with_its_size_and_header() -> None:
     partition = PartitionData(partition_index=1, high_watermark=9, records=b"batch")
     topic = FetchableTopicResponse(topic="topic", partitions=[partition, partition])
     message = FetchResponse(responses=[topic, topic])
@@ -289,7 +289,7 @@ def test_an_answer_is_the_message_with_its_size_and_header() -> None:
             assert decode(FetchResponse, body, version) == message
 
 
-def test_records_are_handed_through() -> None:
+def test_records_are_passed_through_uncopied() -> None:
     region = OpenRegion(1000)
     partitions = [PartitionData(records=b""), PartitionData(records=region), PartitionData()]
     topic = FetchableTopicResponse(topic="t", partitions=partitions)

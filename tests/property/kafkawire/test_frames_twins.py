@@ -1,4 +1,4 @@
-"""The compiled and the plain way to cut frames and read their headers agree on any bytes."""
+"""The compiled and the plain functions for frames and headers agree on any bytes."""
 
 from types import ModuleType
 
@@ -37,7 +37,7 @@ def assert_all_read_the_same(frame: bytes) -> None:
 
 @st.composite
 def frames(draw: st.DrawFn) -> bytes:
-    """A request of any API and version that can be read, without its size."""
+    """Draw a request of any decodable API and version, without its size."""
     api = APIS[draw(keys)]
     version = draw(st.integers(*api.decodable))
     return encode_request(api.key, version, draw(int32), draw(client_ids), api.request())[4:]
@@ -58,7 +58,7 @@ def test_both_refuse_the_same_damage(data: st.DataObject, frame: bytes) -> None:
 
 @calmly
 @given(st.binary(max_size=40))
-def test_arbitrary_bytes_have_a_header_for_both_or_for_none(frame: bytes) -> None:
+def test_both_agree_whether_arbitrary_bytes_have_a_header(frame: bytes) -> None:
     assert_all_read_the_same(frame)
 
 
@@ -70,7 +70,7 @@ def test_arbitrary_bytes_have_a_header_for_both_or_for_none(frame: bytes) -> Non
     st.integers(0, 30),
     st.data(),
 )
-def test_both_cut_the_same_frames(
+def test_both_split_the_same_frames(
     bodies: list[bytes], rest: bytes, limit: int, most: int, data: st.DataObject
 ) -> None:
     stream = b"".join(len(body).to_bytes(4, "big") + body for body in bodies) + rest
@@ -83,7 +83,7 @@ def test_both_cut_the_same_frames(
 
 @calmly
 @given(keys, st.integers(0, 20), int32, st.binary(max_size=40))
-def test_both_frame_the_same_answer(
+def test_both_frame_the_same_response(
     key: ApiKey, version: int, correlation_id: int, body: bytes
 ) -> None:
     header = RequestHeader(key, version, correlation_id, None)

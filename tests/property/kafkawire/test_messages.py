@@ -1,4 +1,4 @@
-"""Decoding is the inverse of encoding, and nothing that a stranger sends does harm.
+"""Decoding is the inverse of encoding, and hostile bytes do no harm.
 
 "Every message" is every declared message in every version; the cases are grouped by API.
 """
@@ -22,7 +22,7 @@ SEEDS = range(6)
 MUTATIONS = 60
 HUGE_LENGTHS = (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff\x0f", b"\xff\xff\xff\xff\x07", b"\x7f\xff")
 
-# Decoding a few hundred bytes takes no more than this, whatever lengths they announce.
+# Memory limit for decoding a few hundred bytes, regardless of the lengths in them.
 PEAK_BYTES = 256 * 1024
 
 EVERY_API = pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
@@ -36,7 +36,7 @@ def messages(api: Api) -> Iterator[tuple[type[object], int]]:
 
 
 @EVERY_API
-def test_every_message_comes_back_as_it_was(api: Api) -> None:
+def test_every_message_round_trips(api: Api) -> None:
     for message_type, version in messages(api):
         for seed in SEEDS:
             message = message_of(message_type, version, seed)
@@ -124,7 +124,7 @@ def test_arbitrary_bytes_are_a_header_or_a_decode_error(data: bytes) -> None:
 
 
 def mutated(data: bytearray, rng: random.Random) -> bytes:
-    """Return `data` with a byte or a number changed, or a piece cut out or doubled."""
+    """Return `data` with a changed byte or number, or with a removed or duplicated piece."""
     changed = bytearray(data)
     for _ in range(rng.choice((1, 1, 2, 5))):
         position = rng.randrange(len(changed) + 1)
@@ -137,9 +137,9 @@ def mutated(data: bytearray, rng: random.Random) -> bytes:
 
 
 def check(message_type: type[object], data: bytes, version: int) -> None:
-    """Decode; what can be decoded can be encoded, and then means the same.
+    """Decode `data`; a message that can be decoded must survive encoding and decoding.
 
-    Compared as bytes: a floating-point number may be none, which equals nothing.
+    The comparison uses bytes, because a NaN differs from itself.
     """
     try:
         message = decode(message_type, memoryview(data), version)

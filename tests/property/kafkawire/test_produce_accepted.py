@@ -1,4 +1,4 @@
-"""The short way to a Produce response agrees with the general one."""
+"""The fast encoder of Produce responses agrees with the general one."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,7 +22,7 @@ topics = st.lists(
 
 
 @given(topics, st.integers(3, 11))
-def test_the_bytes_are_those_of_the_message(
+def test_bytes_match_those_of_the_general_codec(
     accepted: list[tuple[str, list[Accepted]]], version: int
 ) -> None:
     message = ProduceResponse(

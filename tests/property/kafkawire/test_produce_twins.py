@@ -1,4 +1,4 @@
-"""The compiled and the plain way to read and answer a Produce request agree on any bytes."""
+"""The compiled and the plain codec of Produce agree on any bytes."""
 
 from collections.abc import Callable
 from types import ModuleType
@@ -31,12 +31,12 @@ T = TypeVar("T")
 
 
 def many(one: T) -> list[T]:
-    """Enough of them that a varint takes a second byte; drawing each would only take time."""
+    """Repeat an item so often that a varint takes a second byte; drawing each would be slow."""
     return [one] * MANY
 
 
 versions = st.integers(0, 11)
-# Beyond 127 bytes, where a varint takes a second one; and what is not ASCII.
+# Names beyond 127 bytes, where a varint takes a second byte, and with non-ASCII characters.
 names = st.text("abc.é€", max_size=200)
 partitions = st.builds(
     PartitionProduceData,
@@ -78,7 +78,7 @@ def assert_all_read_the_same(body: bytes, version: int) -> None:
 
 @calmly
 @given(requests, versions, st.none() | st.just("t"))
-def test_both_read_what_was_written(
+def test_both_read_an_encoded_request(
     request: ProduceRequest, version: int, transactional_id: str | None
 ) -> None:
     request.transactional_id = transactional_id if version >= 3 else None
@@ -97,7 +97,7 @@ def test_both_refuse_the_same_damage(
 
 @calmly
 @given(st.binary(max_size=100), versions)
-def test_arbitrary_bytes_are_a_request_to_both_or_to_none(body: bytes, version: int) -> None:
+def test_both_agree_whether_arbitrary_bytes_are_a_request(body: bytes, version: int) -> None:
     assert_all_read_the_same(body, version)
 
 
@@ -113,13 +113,15 @@ def test_a_request_that_is_cut_short_is_refused_by_both(
 
 @calmly
 @given(answers, st.integers(3, 11))
-def test_both_answer_the_same(accepted: list[tuple[str, list[Accepted]]], version: int) -> None:
+def test_both_encode_the_same_response(
+    accepted: list[tuple[str, list[Accepted]]], version: int
+) -> None:
     bodies = [twin.encode_accepted(accepted, version) for twin in TWINS]
     assert bodies[0] == bodies[-1]
     assert encode(decode(ProduceResponse, bodies[-1], version), version) == bodies[-1]
 
 
-def test_records_are_views_of_what_was_read() -> None:
+def test_records_are_views_of_the_request() -> None:
     topic = TopicProduceData(
         name="t", partition_data=[PartitionProduceData(index=0, records=b"batch")]
     )

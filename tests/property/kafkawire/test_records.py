@@ -1,4 +1,4 @@
-"""What goes into a batch comes out of it, and whatever else comes out is an error of ours."""
+"""Batches return the records that were put in, and other bytes raise only our errors."""
 
 import pytest
 from hypothesis import given
@@ -53,7 +53,7 @@ def validate(batch: bytes | bytearray) -> BatchHeader | ErrorCode:
 
 @calmly
 @given(record_lists, codecs, st.integers(0, 2**62), st.integers(-1, 2**31 - 1))
-def test_records_come_back(
+def test_records_of_a_built_batch_round_trip(
     appended: list[Fields], codec: Codec, base_offset: int, leader_epoch: int
 ) -> None:
     batch = batch_of(*appended, codec=codec)
@@ -95,7 +95,7 @@ def test_a_limit_is_kept_except_for_the_first_record(
 @given(
     st.lists(st.tuples(st.lists(records, min_size=1, max_size=3), codecs), max_size=4), st.data()
 )
-def test_a_walk_yields_every_whole_batch(
+def test_iteration_yields_every_complete_batch(
     contents: list[tuple[list[Fields], Codec]], data: st.DataObject
 ) -> None:
     batches = [bytes(batch_of(*appended, codec=codec)) for appended, codec in contents]
@@ -131,7 +131,7 @@ def test_arbitrary_bytes_are_read_or_refused(data: bytes) -> None:
 def test_a_damaged_section_is_read_or_refused(
     data: st.DataObject, appended: list[Fields], codec: Codec
 ) -> None:
-    """Under a good checksum and the right length, so that the damage reaches every reader."""
+    """Checksum and length are correct, so that the damage reaches every reader."""
     batch = batch_of(*appended, codec=codec)
     section = data.draw(damaged(bytes(batch[BATCH_HEADER_BYTES:])))
     header = read_header(batch)._replace(batch_length=49 + len(section))
@@ -169,7 +169,7 @@ header_fields = st.tuples(
 def test_headers_with_few_wrong_fields_are_read_or_refused(
     fields: tuple[int, ...], data: st.DataObject
 ) -> None:
-    """Each field on its own takes the generated value, with a checksum that is right."""
+    """Each field separately takes the generated value, under a correct checksum."""
     batch = batch_of()
     right = read_header(batch)
     wrong = data.draw(st.sets(st.sampled_from([0, 5, 6, 7, 8, 9, 10, 11, 12]), max_size=2))
@@ -188,7 +188,9 @@ def test_headers_with_few_wrong_fields_are_read_or_refused(
 
 @calmly
 @given(codecs, st.binary(max_size=3000), st.integers(0, 3000))
-def test_decompressed_data_is_whole_or_refused(codec: Codec, data: bytes, max_bytes: int) -> None:
+def test_decompressed_data_is_complete_or_refused(
+    codec: Codec, data: bytes, max_bytes: int
+) -> None:
     packed = compress(codec, data)
     if len(data) <= max_bytes:
         assert decompress(codec, packed, max_bytes) == data
@@ -214,7 +216,7 @@ def test_arbitrary_bytes_are_decompressed_or_refused(codec: Codec, data: bytes) 
 
 
 def size_or_refusal(codec: Codec, packed: bytes, max_bytes: int) -> int:
-    """Size of the decompressed data; -1 when it is refused as it must be."""
+    """Return the size of the decompressed data, or -1 if it is refused properly."""
     try:
         return len(decompress(codec, packed, max_bytes))
     except CorruptBatchError:

@@ -1,4 +1,4 @@
-"""The compiled scanner and the plain loops: for any bytes the same result, or the same error."""
+"""The compiled scanner and the plain loops have the same result or error for any bytes."""
 
 from collections.abc import Callable
 from types import ModuleType
@@ -87,7 +87,7 @@ def test_both_write_the_same(appended: list[Fields], reserved: int, limit: int) 
 
 @calmly
 @given(st.lists(st.integers(-(2**65), 2**65), max_size=6))
-def test_both_refuse_the_same_times(times_ms: list[int]) -> None:
+def test_both_refuse_the_same_timestamps(times_ms: list[int]) -> None:
     answers = [section_of(twin, [(time, None, b"", ()) for time in times_ms]) for twin in TWINS]
     assert answers[0][1] == answers[-1][1]
     assert answers[0][0].records() == answers[-1][0].records()
@@ -122,7 +122,7 @@ def test_both_read_the_same(
 
 @st.composite
 def batches(draw: st.DrawFn) -> bytes:
-    """A batch as a producer sends it, or damaged; only then its checksum may be wrong."""
+    """Draw a batch as a producer sends it, or a damaged one, perhaps with a wrong checksum."""
     builder = BatchBuilder(draw(st.sampled_from([Codec.NONE, Codec.NONE, Codec.NONE, Codec.GZIP])))
     for record in draw(record_lists):
         builder.append(*record)
@@ -153,7 +153,7 @@ def test_both_find_the_same_batches_plain(
 
 @calmly
 @given(batches(), rules)
-def test_what_is_plain_is_accepted_as_it_is(batch: bytes, asked: Rules) -> None:
+def test_plain_batch_passes_the_full_validation_unchanged(batch: bytes, asked: Rules) -> None:
     needs_key, times_matter, now_ms, before_max_ms, after_max_ms = asked
     sound = bytearray(batch)
     write_header(sound, read_header(batch))
@@ -161,7 +161,7 @@ def test_what_is_plain_is_accepted_as_it_is(batch: bytes, asked: Rules) -> None:
     plain = TWINS[-1].read_plain_batch(view, len(sound), *asked)
     if plain is None:
         return
-    # The long way, which looks at each thing by itself.
+    # The full validation, which checks each rule separately.
     header = validate_produced(
         view,
         compacted=needs_key,
@@ -199,7 +199,7 @@ def test_a_header_that_its_records_contradict_is_not_plain(
 
 @calmly
 @given(st.binary(max_size=100), rules)
-def test_arbitrary_bytes_are_plain_to_both_or_to_none(data: bytes, asked: Rules) -> None:
+def test_both_agree_whether_arbitrary_bytes_are_plain(data: bytes, asked: Rules) -> None:
     view = memoryview(data)
     answers = [twin.read_plain_batch(view, 2**20, *asked) for twin in TWINS]
     assert answers[0] == answers[-1]
@@ -229,7 +229,7 @@ def test_both_agree_about_arbitrary_bytes(section: bytes, count: int) -> None:
 
 
 def varint_of(number: int) -> bytes:
-    """The bytes of an unsigned number, seven bits each."""
+    """Return the bytes of an unsigned number, seven bits each."""
     encoded = b""
     while number > 0x7F:
         encoded += bytes([number & 0x7F | 0x80])
@@ -240,7 +240,7 @@ def varint_of(number: int) -> bytes:
 varints = st.one_of(
     st.integers(0, 2**70).map(varint_of),
     st.sampled_from([0, 1, 2, 126, 127, 128, 2**32 - 1, 2**32, 2**64 - 1, 2**64]).map(varint_of),
-    # More bytes than the number needs.
+    # Overlong encodings.
     st.integers(0, 10).map(lambda count: b"\x80" * count + b"\0"),
 )
 
@@ -248,7 +248,7 @@ varints = st.one_of(
 @calmly
 @given(st.integers(0, 4), varints, st.binary(max_size=3))
 def test_both_agree_about_varints_of_every_size(place: int, number: bytes, tail: bytes) -> None:
-    """A record that is sound but for one number."""
+    """A record is valid except for one number."""
     numbers = [b"\0", b"\0", b"\1", b"\1", b"\0"]
     numbers[place] = number
     body = b"\0" + b"".join(numbers) + tail
@@ -301,14 +301,14 @@ def test_damage_of_each_kind_is_refused(twin: ModuleType, section: str, fault: s
         ("10 00 00 00 01 01 02 00 03", (0, 0, None, None, (("", None),))),
     ],
 )
-def test_what_is_odd_but_sound_is_read(
+def test_unusual_but_valid_records_are_read(
     twin: ModuleType, section: str, row: tuple[object, ...]
 ) -> None:
     assert twin.read_rows(bytes.fromhex(section), 1, 0, 0, None, tuple, (), ()) == [row]
 
 
 def test_both_write_and_read_many_records() -> None:
-    """So many that lengths and offset deltas outgrow every table of short varints."""
+    """There are enough records that lengths and offset deltas exceed the varint tables."""
     appended: list[Fields] = [(n * 1000, None, b"x" * (n % 3), ()) for n in range(10_000)]
     appended += [(0, b"x" * 10_000, b"y" * 2_100_000, (("name", b"z" * 5_000),))]
     buffers = [section_of(twin, appended)[0].records() for twin in TWINS]
@@ -340,7 +340,9 @@ def test_rows_need_a_tuple_class(twin: ModuleType) -> None:
 
 @pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.__name__)
 @pytest.mark.parametrize("kind", [bytearray, memoryview])
-def test_any_bytes_are_taken(twin: ModuleType, kind: type[bytearray | memoryview]) -> None:
+def test_any_bytes_like_object_is_accepted(
+    twin: ModuleType, kind: type[bytearray | memoryview]
+) -> None:
     plain, other = twin.RecordBuffer(), twin.RecordBuffer()
     plain.append(0, b"key", b"value", [("name", b"header")])
     other.append(0, kind(b"key"), kind(b"value"), [("name", kind(b"header"))])
@@ -351,7 +353,7 @@ def test_any_bytes_are_taken(twin: ModuleType, kind: type[bytearray | memoryview
 
 
 def test_a_batch_cannot_outgrow_its_length_field(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a smaller limit in place of 2 GiB; the compiled twin's is a constant."""
+    """The plain loops get a smaller limit than 2 GiB; the compiled twin's is a constant."""
     monkeypatch.setattr(records_loops, "_MAX_INT32", 100)
     buffer = records_loops.RecordBuffer()
     assert buffer.append(0, None, b"x" * 80) == 0

@@ -1,7 +1,7 @@
 """A compacted log under random operations agrees with a list of records.
 
-What a cleaning leaves is told by a dictionary over that list. A crash within a cleaning leaves each
-segment as it was or as it should become; either way no reader sees another value of any key.
+A dictionary over that list predicts the result of a cleaning. A crash during a cleaning leaves each
+segment either old or new, and in both cases no reader sees another value of any key.
 """
 
 import shutil
@@ -34,7 +34,7 @@ SLOTS = st.sampled_from([2, 3, 4, 1_000])
 
 
 class CompactionAgainstModel(RuleBasedStateMachine):
-    """`records` is what the log should hold, `history` all that was ever written and is valid."""
+    """`records` is the expected content of the log, `history` every valid record ever written."""
 
     @initialize()
     def begin(self) -> None:
@@ -95,7 +95,7 @@ class CompactionAgainstModel(RuleBasedStateMachine):
         )
 
     def horizons(self) -> dict[int, int | None]:
-        """The delete horizon of each batch, by the offsets that it spans."""
+        """Return the delete horizon of each batch, by the offsets in its range."""
         return {
             offset: header.delete_horizon_ms
             for header, _ in batches_on_disk(self.directory)
@@ -103,7 +103,7 @@ class CompactionAgainstModel(RuleBasedStateMachine):
         }
 
     def cleaned(self, end: int, horizons: dict[int, int | None]) -> list[Kept]:
-        """What the obvious cleaning up to `end` leaves."""
+        """Return the records after a naive cleaning up to `end`."""
         dirty_from = max(self.clean_to, self.start)
         latest = {
             record.key: record.offset
@@ -124,7 +124,7 @@ class CompactionAgainstModel(RuleBasedStateMachine):
         return horizon_ms is not None and horizon_ms <= self.now_ms
 
     def check_horizons(self, before: dict[int, int | None], end: int) -> None:
-        """Every tombstone that was cleaned has a horizon: its old one, or one from now on."""
+        """Check that every cleaned tombstone has a horizon: its old one, or a new one."""
         after = self.horizons()
         for record in self.records:
             if record.value is None and record.offset < end:
@@ -139,11 +139,11 @@ class CompactionAgainstModel(RuleBasedStateMachine):
         self.reopen(was_clean=False)
         self.records = records_of(self.log)
         assert set(self.records) <= before
-        # The checkpoint is written last, and so it may lag behind.
+        # The checkpoint is written last, so it may lag behind.
 
     @rule(back=st.integers(0, 15))
     def truncate(self, back: int) -> None:
-        # What is committed is never truncated, and nothing else is cleaned.
+        # Committed records are never truncated, and only committed ones are cleaned.
         wanted = max(self.committed, self.start, self.end - back)
         starts = [header.base_offset for header, _ in batches_on_disk(self.directory)]
         target = min(each for each in [*starts, self.end] if each >= wanted)
@@ -180,13 +180,13 @@ class CompactionAgainstModel(RuleBasedStateMachine):
         assert self.log.log_end_offset == self.end
 
     @invariant()
-    def the_log_holds_what_the_model_holds(self) -> None:
+    def log_matches_the_model(self) -> None:
         assert records_of(self.log) == self.records
         assert self.log.log_end_offset == self.end
 
     @invariant()
     def no_reader_sees_another_value(self) -> None:
-        """A table made of the log is the one made of everything that was written."""
+        """Check that a table built from the log equals one built from the full history."""
 
         def table(records: list[Kept]) -> dict[bytes | None, bytes | None]:
             visible = [record for record in records if record.offset >= self.start]

@@ -52,7 +52,7 @@ def test_an_offset_lookup_agrees_with_a_linear_scan(
         for target in targets:
             below = [entry for entry in entries if entry.offset <= BASE + target][-1:]
             assert index.lookup(Offset(BASE + target)) == (below or [IndexEntry(BASE, 0)])[0]
-            # As far apart as the bound of the search needs it.
+            # The minimum distance that the bound of the search relies on.
             within = [entry for entry in entries if 0 < entry.position <= target]
             last = within[-1] if within else None
             assert index.last_entry_in(0, max(0, target), 0) == last
@@ -77,7 +77,7 @@ def test_a_time_lookup_agrees_with_a_linear_scan(
 
 @settings(max_examples=100, deadline=None)
 @given(offset_entries(), st.lists(st.tuples(TARGETS, st.integers(0, 5)), max_size=8))
-def test_the_file_holds_what_memory_holds_after_any_truncations(
+def test_index_file_matches_memory_after_any_truncations(
     entries: list[IndexEntry], truncations: list[tuple[int, int]]
 ) -> None:
     with tempfile.TemporaryDirectory() as directory:

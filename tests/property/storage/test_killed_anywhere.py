@@ -1,7 +1,7 @@
-"""A process that is killed at any call of the system loses nothing that it has acknowledged.
+"""A process that is killed at any system call loses no acknowledged record.
 
-The fault layer counts the calls that change something on disk, and ends the process before one of
-them. What the kernel has been given stays: a machine that loses power is in `test_torn_write`.
+The fault layer counts the calls that change the disk, and kills the process before one of them.
+Data that the kernel has received survives; `test_torn_write` covers a power loss.
 """
 
 import os
@@ -35,12 +35,12 @@ SEEDS = 16
 
 
 class Killed(BaseException):
-    """The process ends here."""
+    """The simulated process is killed."""
 
 
 @contextmanager
 def dies_before_call(number: int) -> Iterator[None]:
-    """End the process before the call with this number; none follows it."""
+    """Kill the simulated process before call number `number`; it makes no further calls."""
     calls = 0
 
     def wrapped(real: Callable[..., object]) -> Callable[..., object]:
@@ -60,10 +60,10 @@ def dies_before_call(number: int) -> Iterator[None]:
 
 
 class Broker:
-    """One log of a broker, and what its clients know of it.
+    """One log of a broker, and the knowledge of its clients.
 
-    `batches` is what was acknowledged and not taken back since; `start` is where it begins. What
-    an operation is about to do stands in `maybe`: after a kill it may have happened.
+    `batches` holds the acknowledged batches that were not deleted since; `start` is the log start
+    offset. `maybe` holds the effect of a running operation, which may survive a kill or not.
     """
 
     def __init__(self, directory: Path, seed: int) -> None:
@@ -89,7 +89,7 @@ class Broker:
         return self.batches[-1].next_offset if self.batches else int(self.log.log_end_offset)
 
     def live(self) -> None:
-        """Do something, until it is enough or the process dies."""
+        """Run random operations, until a fixed number or the death of the process."""
         operations = [self.append] * 6 + [
             self.flush, self.checkpoint, self.truncate, self.advance, self.expire, self.remove,
         ]  # fmt: skip
@@ -133,14 +133,14 @@ class Broker:
 
     def expire(self) -> None:
         self.log.update_config(LogConfig(segment_bytes=700, retention_bytes=2_000))
-        # Before it begins: it may be found half done.
+        # Before the operation, because a kill may leave it half done.
         self.start = max(self.start, self._expired_start())
         self.highest_start = max(self.highest_start, self.start)
         delete_expired(self.log, self.log.log_end_offset, NOW_MS, max_segments=1_000)
         self.log.update_config(CONFIG)
 
     def _expired_start(self) -> int:
-        """Where the log begins when it has as little as retention wants."""
+        """Return the log start offset after retention has deleted all it may."""
         sizes = [(segment.base_offset, segment.size_bytes) for segment in self.log.segments]
         rest = sum(size for _, size in sizes)
         for base_offset, size in sizes:
@@ -153,13 +153,13 @@ class Broker:
         self.logs.remove_deleted(NOW_MS, delay_ms=0)
 
     def come_back(self) -> None:
-        """Start again, and see that nothing is missing."""
+        """Start again, and check that nothing is missing."""
         for directory in self.logs.directories:
             directory.unlock()
         self.open()
         first = self.log.segments[0].base_offset
         start, end = self.log.log_start_offset, self.log.log_end_offset
-        # A log that was cut below its start begins anew there: the checkpoint still says so.
+        # A log truncated below its start is restarted there, by the old checkpoint.
         is_anew = start == end <= self.highest_start
         assert start <= self.start or is_anew, "the log begins later than anybody asked"
         found = split(b"".join(_segment_bytes(self.log)))
@@ -196,7 +196,7 @@ def _data(batches: list[Batch]) -> list[bytes]:
 
 
 @pytest.mark.fresh_seeds(SEEDS)
-def test_nothing_acknowledged_is_lost_wherever_the_process_dies(tmp_path: Path, seed: int) -> None:
+def test_process_killed_at_any_call_loses_no_acknowledged_record(tmp_path: Path, seed: int) -> None:
     with capture_logs():
         broker = Broker(tmp_path / "data", seed)
         for _ in range(LIVES):

@@ -1,4 +1,4 @@
-"""The epoch history agrees with the plain list of which epoch wrote which offset."""
+"""The epoch history agrees with a plain list of the epoch of each offset."""
 
 from itertools import pairwise
 
@@ -19,7 +19,7 @@ OPERATIONS = st.lists(
 
 
 @given(OPERATIONS, st.integers(-1, 12))
-def test_the_history_is_that_of_the_written_offsets(
+def test_history_matches_the_written_offsets(
     operations: list[tuple[str, int, int]], asked: int
 ) -> None:
     history = LeaderEpochs()
@@ -48,7 +48,7 @@ def test_the_history_is_that_of_the_written_offsets(
 
 
 def check_query(history: LeaderEpochs, writer: dict[int, int], asked: int, end: int) -> None:
-    """Where both sides hold records of the epoch, the answer is the end of those up to it."""
+    """If both sides hold records of the epoch, the result is the end of the records up to it."""
     epochs = set(writer.values())
     if asked not in epochs:
         return

@@ -1,10 +1,11 @@
-"""A log dir under all that happens to its log, killed anywhere, agrees with a list of records.
+"""A log dir under all operations, killed anywhere, agrees with a list of records.
 
-Appends, rolls, truncations, cleanings, retention, checkpoints, orderly stops and starts: each is
-done whole, or the process dies before one of its changes of the file system (`faults.CHANGES`, and
-each sync). Then the log dir is opened again by what its files and checkpoints say, which may die as
-well. `test_log_model` and `test_compaction_model` say exactly what each operation leaves that is
-done whole; here it is what may be there, and what must, whatever comes after what.
+The operations are appends, rolls, truncations, cleanings, retention, checkpoints, clean shutdowns
+and starts. Each one completes, or the process dies before one of its changes of the file system
+(`faults.CHANGES`, and each sync). Then the log dir is reopened from its files and checkpoints; the
+process may die in this step as well. `test_log_model` and `test_compaction_model` check the exact
+result of each complete operation. This model checks the possible and the required records after any
+sequence of operations.
 """
 
 import shutil
@@ -46,7 +47,7 @@ from tests.unit.storage.logs import NOW_MS, PARTITION
 KEYS = st.sampled_from([b"a", b"b", b"c", b"d", b"e"])
 VALUES = st.sampled_from([None, b"", b"1", b"2" * 90])
 BATCHES = st.lists(st.tuples(KEYS, VALUES), min_size=1, max_size=5)
-# Half of the operations are done whole; the others die early or late, if they are long enough.
+# Half of the operations complete; the others die early or late, if they are long enough.
 DEATHS = st.one_of(st.none(), st.integers(0, 12), st.integers(0, 60))
 CONFIG = replace(COMPACTED, cleanup_policy=frozenset({COMPACT, DELETE}), segment_bytes=900)
 
@@ -54,13 +55,13 @@ Table = dict[bytes | None, bytes | None]
 
 
 def table(records: Iterable[Kept], start: int) -> Table:
-    """What a reader makes of a log; a tombstone and nothing are the same."""
+    """Return the table that a reader builds from a log; a tombstone equals a missing key."""
     latest = latest_values(record for record in records if record.offset >= start)
     return {key: value for key, value in latest.items() if value is not None}
 
 
 class LifeOfALogDir(RuleBasedStateMachine):
-    """`history` is all that was written and not cut off, `records` what the log was left with."""
+    """`history` is every record written and not truncated, `records` the content of the log."""
 
     @initialize()
     def begin(self) -> None:
@@ -71,7 +72,7 @@ class LifeOfALogDir(RuleBasedStateMachine):
         self.now_ms = NOW_MS
         self.quiet = capture_logs()
         self.quiet.__enter__()
-        # Nothing waits for the disk, between deaths either.
+        # Syncs are disabled between deaths too.
         self.patience = faulty()
         self.patience.__enter__()
         self.logs = self.opened()
@@ -86,7 +87,7 @@ class LifeOfALogDir(RuleBasedStateMachine):
         return Logs.open([self.root], config_of=lambda _topic: CONFIG, now_ms=self.now_ms)
 
     def start_again(self) -> None:
-        # A process that is dead holds no lock, not even if it died before it knew of it.
+        # A dead process holds no lock, even if it died right after taking it.
         for directory in self.logs.directories:
             directory.unlock()
         (self.root / ".lock").unlink(missing_ok=True)
@@ -99,7 +100,7 @@ class LifeOfALogDir(RuleBasedStateMachine):
         return log
 
     def is_done(self, dies_at: int | None, work: Callable[[], object]) -> bool:
-        """Do `work`, or a part of it; in that case start again, and return False."""
+        """Do `work` and return True; or die within it, start again, and return False."""
         if dies_at is None:
             work()
             return True
@@ -111,9 +112,10 @@ class LifeOfALogDir(RuleBasedStateMachine):
     def come_back(
         self, *, added: list[Kept] | None = None, cut_to: int | None = None, start: int = 0
     ) -> None:
-        """See what is left after a death, and go on with that.
+        """Check the remaining records after a death, and continue with them.
 
-        It died while it appended `added`, cut the log to `cut_to`, or let it begin at `start`.
+        The process died while appending `added`, truncating the log to `cut_to`, or raising the log
+        start offset to `start`.
         """
         before = self.records
         least = min([self.end, *([] if cut_to is None else [cut_to])])
@@ -123,9 +125,9 @@ class LifeOfALogDir(RuleBasedStateMachine):
         assert self.end >= max(needed, default=0), "acknowledged records are gone"
         self.highest_start = max(self.highest_start, start)
         self.start = int(self.log.log_start_offset)
-        # It may be an older one, of the last checkpoint.
-        assert self.start <= self.highest_start, "the log begins later than anybody asked"
-        # A hole at the end is not kept.
+        # It may be an older one, from the last checkpoint.
+        assert self.start <= self.highest_start, "the log begins above every requested start"
+        # A gap at the end is not kept.
         self.committed = min(self.committed, self.end)
         written = [*self.history, *(added or [])]
         self.history = [record for record in written if record.offset < self.end]
@@ -187,7 +189,7 @@ class LifeOfALogDir(RuleBasedStateMachine):
 
     @rule(back=st.integers(0, 20), dies_at=DEATHS)
     def truncate(self, back: int, dies_at: int | None) -> None:
-        # What is committed is never cut, and nothing else is cleaned.
+        # Committed records are never truncated, and only committed ones are cleaned.
         wanted = max(self.committed, self.start, self.end - back)
         starts = [header.base_offset for header, _ in batches_on_disk(self.log.directory)]
         target = min(each for each in [*starts, self.end] if each >= wanted)
@@ -246,7 +248,7 @@ class LifeOfALogDir(RuleBasedStateMachine):
         assert [record for record in self.records if record.offset >= undecided] == untouched
 
     def clean_once(self, slots: int, undecided: int) -> None:
-        """What a broker does with a child process; here each step of both may be the last."""
+        """Clean as a broker does with a child process; here each step of both may be the last."""
         log = self.log
         facts = log_facts(log, Offset(undecided))
         candidate = weigh(facts, self.logs.cleaner_offset(PARTITION), self.now_ms)
@@ -266,7 +268,7 @@ class LifeOfALogDir(RuleBasedStateMachine):
 
     @rule(dies_at=DEATHS)
     def stop_and_start(self, dies_at: int | None) -> None:
-        """An orderly stop, or one that did not come to its end."""
+        """Shut down cleanly, or die during the shutdown; then start."""
         if self.is_done(dies_at, self.logs.close):
             self.start_again()
             assert self.logs.directories[0].last_shutdown.was_clean
@@ -274,13 +276,13 @@ class LifeOfALogDir(RuleBasedStateMachine):
 
     @rule(dies_at=DEATHS)
     def crash_and_start(self, dies_at: int | None) -> None:
-        """A start after a crash, which may not come to its end either."""
+        """Start after a crash, or die during that start."""
         if self.is_done(dies_at, self.start_again):
             assert not self.logs.directories[0].last_shutdown.was_clean
         self.come_back()
 
     @invariant()
-    def the_log_holds_what_the_model_holds(self) -> None:
+    def log_matches_the_model(self) -> None:
         assert records_of(self.log) == self.records
         assert (self.log.log_start_offset, self.log.log_end_offset) == (self.start, self.end)
         offsets = [record.offset for record in self.records]
@@ -297,7 +299,7 @@ class LifeOfALogDir(RuleBasedStateMachine):
 
     @invariant()
     def the_clean_part_has_each_key_once(self) -> None:
-        """From the highest start on: what lies below one is not cleaned, and may come back."""
+        """This holds from the highest start on: records below it are not cleaned and may return."""
         clean_to = self.logs.cleaner_offset(PARTITION) or 0
         keys = [each.key for each in self.records if self.highest_start <= each.offset < clean_to]
         assert len(keys) == len(set(keys))

@@ -1,8 +1,7 @@
 """A log under random operations agrees with a list of batches.
 
-The model holds bytes and offsets; everything that the log answers can be told from it by looking
-at all of it. A crash of the process loses nothing that was written; that of the machine is in
-`test_torn_write`.
+The model holds bytes and offsets, and predicts every result of the log by a linear search. A crash
+of the process loses no written record; `test_torn_write` covers a crash of the machine.
 """
 
 import os
@@ -35,7 +34,7 @@ TIMES = st.lists(
 
 
 class LogAgainstModel(RuleBasedStateMachine):
-    """`batches` is everything that was appended and not dropped again, in order."""
+    """`batches` holds every batch that was appended and not dropped, in order."""
 
     @initialize()
     def begin(self) -> None:
@@ -47,7 +46,7 @@ class LogAgainstModel(RuleBasedStateMachine):
         self.epoch = 0
         self.log: Log = open_log(self.directory, CONFIG)
 
-        # Nothing here depends on what is on disk, and waiting for it would take most of the time.
+        # No check depends on durability, and syncs would take most of the time.
         self.patch = pytest.MonkeyPatch()
         self.patch.setattr(os, "fsync", lambda _descriptor: None)
         self.patch.setattr(os, "fdatasync", lambda _descriptor: None)
@@ -94,7 +93,7 @@ class LogAgainstModel(RuleBasedStateMachine):
     def truncate(self, back: int) -> None:
         target = max(0, self.end - back)
         if self.log.truncate_to(Offset(target)):
-            # A batch that holds the target goes as a whole, if its segment is still there.
+            # A batch that holds the target is dropped completely, if its segment is still there.
             cut = [batch for batch in self.batches if batch.last_offset >= target]
             self.end = min([target, *(batch.base_offset for batch in cut)])
             self.batches = self.batches[: len(self.batches) - len(cut)]
@@ -110,7 +109,7 @@ class LogAgainstModel(RuleBasedStateMachine):
         self.drop_deleted()
 
     def drop_deleted(self) -> None:
-        """Forget batches whose segments went because they lay below the log start as a whole."""
+        """Drop the batches of segments that were deleted because they lie below the log start."""
         first = self.log.segments[0].base_offset
         gone = [batch for batch in self.batches if batch.base_offset < first]
         assert all(batch.last_offset < self.start for batch in gone)
@@ -118,7 +117,7 @@ class LogAgainstModel(RuleBasedStateMachine):
 
     @rule(share=st.floats(0, 1), limit=st.integers(0, 6_000), age=st.integers(0, 3_500))
     def delete_expired(self, share: float, limit: int, age: int) -> None:
-        """Retention takes a run of whole segments from the front, all of them committed."""
+        """Retention deletes a run of the oldest segments, all of them committed."""
         high_watermark = self.start + int(share * (self.end - self.start))
         config = replace(CONFIG, retention_bytes=limit, retention_ms=age)
         expected = self.naively_expired(config, high_watermark)
@@ -131,7 +130,7 @@ class LogAgainstModel(RuleBasedStateMachine):
         self.batches = [batch for batch in self.batches if batch.base_offset >= first]
 
     def naively_expired(self, config: LogConfig, high_watermark: int) -> int:
-        """How many segments go, one at a time, by looking at every batch of each."""
+        """Return the number of segments to delete, by inspecting every batch, one at a time."""
         bases = [int(segment.base_offset) for segment in self.log.segments]
         ends = [*bases[1:], self.end]
         there = [
@@ -148,7 +147,7 @@ class LogAgainstModel(RuleBasedStateMachine):
 
         def is_old() -> bool:
             times = [batch.max_timestamp_ms for batch in there[0][1]]
-            # Without any time the file's own counts, which is now.
+            # Without any timestamp the modification time counts, which is now.
             newest = max(times, default=-1)
             return newest >= 0 and EXPIRY_MS - newest > (config.retention_ms or 0)
 
@@ -160,13 +159,13 @@ class LogAgainstModel(RuleBasedStateMachine):
         return len(bases) - len(there)
 
     @rule(ahead=st.integers(0, 10))
-    def start_anew(self, ahead: int) -> None:
+    def restart_at_offset(self, ahead: int) -> None:
         self.start = self.end = self.end + ahead
         self.batches = []
         self.log.truncate_fully_and_start_at(Offset(self.start))
 
     @rule()
-    def restart_in_order(self) -> None:
+    def restart_cleanly(self) -> None:
         self.log.close()
         check_files(self.directory, INTERVAL)
         self.log = open_log(self.directory, CONFIG, log_start_offset=self.start)
@@ -185,7 +184,7 @@ class LogAgainstModel(RuleBasedStateMachine):
         self.check_end()
 
     def check_end(self) -> None:
-        """After a start the log ends behind its last batch: a hole at the end is not kept."""
+        """After a start the log ends behind its last batch: a gap at the end is not kept."""
         assert self.log.log_end_offset <= self.end
         self.drop_deleted()
         last = self.log.segments[-1]
@@ -202,7 +201,7 @@ class LogAgainstModel(RuleBasedStateMachine):
 
     @invariant()
     def check_epochs(self) -> None:
-        """Each epoch begins where its first batch does; those without batches do not matter."""
+        """Each epoch begins at its first batch; epochs without batches are ignored."""
         known = {entry.epoch: entry.start_offset for entry in self.log.leader_epochs.entries}
         for batch in self.batches:
             if batch.base_offset < self.start:

@@ -1,7 +1,8 @@
-"""What a log knows of its producers agrees with a list of all that they wrote.
+"""The producer state of a log agrees with a list of all written batches.
 
-The model keeps every batch. What the log may know after a restart or a truncation depends on the
-snapshot that it starts from, in which each producer has but its last batch: so does the model's.
+The model keeps every batch. The possible state after a restart or a truncation depends on the
+snapshot from which the log starts. A snapshot has only the last batch of each producer, and the
+model does the same.
 """
 
 import os
@@ -48,13 +49,13 @@ class Written:
 
 @dataclass
 class Known:
-    """What the model knows of a producer."""
+    """The state of a producer in the model."""
 
     epoch: int
     batches: list[Written] = field(default_factory=list)
     open_since: int | None = None
     has_ended: bool = False
-    """Whether a transaction of it has."""
+    """Whether a transaction of the producer has ended."""
 
     def as_tuple(self) -> tuple[object, ...]:
         rows = [(each.last_sequence, each.base_offset, each.count - 1) for each in self.batches]
@@ -83,7 +84,7 @@ def replayed(world: World, batches: Iterable[Written]) -> World:
 
 
 def reduced(world: World) -> World:
-    """What a snapshot keeps."""
+    """Return the part of the state that a snapshot keeps."""
     return {
         producer_id: Known(known.epoch, known.batches[-1:], known.open_since, known.has_ended)
         for producer_id, known in world.items()
@@ -91,9 +92,9 @@ def reduced(world: World) -> World:
 
 
 def recalled(world: World, history: list[Written], start: int, end: int) -> World:
-    """What a start finds out from the batches before a snapshot at `end` that lie in its segment.
+    """Return the state after a start recalls batches in the segment before a snapshot at `end`.
 
-    They count as far as they lead up to the last batch without a gap.
+    Only batches that lead up to the last one without a gap count.
     """
     result = replayed(world, [])
     for producer_id, known in result.items():
@@ -111,7 +112,7 @@ def recalled(world: World, history: list[Written], start: int, end: int) -> Worl
 
 
 def shortened(world: World, end: int) -> World | None:
-    """What is left below `end`; None if that asks for reading the log again."""
+    """Return the state below `end`; None if that requires reading the log again."""
     result = replayed(world, [])
     for known in result.values():
         known.batches = [each for each in known.batches if each.base_offset < end]
@@ -121,7 +122,7 @@ def shortened(world: World, end: int) -> World | None:
 
 
 class ProducersAgainstModel(RuleBasedStateMachine):
-    """`history` is all that producers wrote; `base` is from where the log knows it, and what."""
+    """`history` holds all batches; `base` is the offset and state from which the log started."""
 
     @initialize()
     def begin(self) -> None:
@@ -149,7 +150,7 @@ class ProducersAgainstModel(RuleBasedStateMachine):
         return self.world_at(self.log.log_end_offset)
 
     def note_snapshots(self) -> None:
-        """Remember what the snapshots that are new on disk must hold."""
+        """Record the expected content of new snapshots on disk."""
         found = snapshot_offsets(self.directory)
         self.snapshots = {
             offset: self.snapshots[offset]
@@ -158,7 +159,7 @@ class ProducersAgainstModel(RuleBasedStateMachine):
             for offset in found
         }
 
-    # What producers send
+    # Actions of producers
 
     @rule(producer_id=PRODUCERS, count=COUNTS, start=st.sampled_from([0, 0, MAX_SEQUENCE - 2]))
     def append_next(self, producer_id: int, count: int, start: int) -> None:
@@ -252,7 +253,7 @@ class ProducersAgainstModel(RuleBasedStateMachine):
         with pytest.raises(InvalidProducerEpochError):
             write(self.log, produced(producer_id, sequence, epoch=known.epoch - 1))
 
-    # What befalls the log
+    # Changes of the log
 
     @rule()
     def roll(self) -> None:
@@ -280,7 +281,7 @@ class ProducersAgainstModel(RuleBasedStateMachine):
                 self.base = (end, cut or {})
 
     @rule()
-    def start_anew(self) -> None:
+    def restart_at_offset(self) -> None:
         self.log.truncate_fully_and_start_at(self.log.log_end_offset)
         self.history, self.base = [], (self.log.log_end_offset, {})
 
@@ -289,7 +290,7 @@ class ProducersAgainstModel(RuleBasedStateMachine):
         self.log.flush()
 
     @rule()
-    def restart_in_order(self) -> None:
+    def restart_cleanly(self) -> None:
         self.log.close()
         self.note_snapshots()
         self.reopen(was_clean=True)
@@ -312,7 +313,7 @@ class ProducersAgainstModel(RuleBasedStateMachine):
         )
 
     def know_from(self, newest: int) -> None:
-        """Know what follows from the newest snapshot up to `newest`, or else from the log alone."""
+        """Rebuild the state from the newest snapshot up to `newest`, or from the log alone."""
         usable = [offset for offset in self.snapshots if offset <= newest]
         if usable:
             bases = [segment.base_offset for segment in self.log.segments]

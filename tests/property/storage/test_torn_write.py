@@ -1,9 +1,8 @@
-"""Power fails while the log is written: what the next start keeps.
+"""Recovery after a power failure during writes to the log.
 
-For each byte of the last batches the file is cut there, filled with zeros from there on, or has one
-bit flipped; then the log is recovered. The model is the rule itself, applied by a program that
-looks at one batch after the other: keep everything up to the first byte that does not begin a
-good batch.
+At each byte of the last batches the file is truncated, filled with zeros, or gets one flipped bit;
+then the log is recovered. The model is a direct implementation of the rule: keep everything up to
+the first byte that does not begin a valid batch.
 """
 
 import os
@@ -30,7 +29,7 @@ from tests.unit.storage.logs import (
     split,
 )
 
-# Indexes have room for what is there: those of the active segment are copied in each round.
+# Indexes just large enough: each round copies the extended ones of the active segment.
 CONFIG = LogConfig(segment_bytes=1_200, index_interval_bytes=150, segment_index_bytes=4_096)
 TORN_BATCHES = 3
 
@@ -42,7 +41,7 @@ def cut(data: bytes, position: int) -> bytes:
 
 
 def zeros(data: bytes, position: int) -> bytes:
-    """What a file system shows that had made the file longer, and not written the data yet."""
+    """Return the content after the file system extended a file, before it wrote the data."""
     return data[:position] + bytes(len(data) - position)
 
 
@@ -53,7 +52,7 @@ def flipped(data: bytes, position: int) -> bytes:
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Damage is made by hand here: waiting for the disk, and printing events, only takes time."""
+    """Disable syncs and log events, which only take time: the damage is made by hand."""
     monkeypatch.setattr(os, "fsync", lambda _descriptor: None)
     monkeypatch.setattr(os, "fdatasync", lambda _descriptor: None)
     with capture_logs():
@@ -62,7 +61,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def origin(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A log of several segments as a crash leaves it: nothing was closed or flushed."""
+    """Return a log of several segments after a crash: nothing was closed or flushed."""
     directory = tmp_path_factory.mktemp("origin") / "orders-0"
     log = open_log(directory, CONFIG)
     for number in range(30):
@@ -73,7 +72,7 @@ def origin(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def expected_batches(directory: Path) -> list[Batch]:
-    """All batches that recovery may keep, segment after segment."""
+    """Return all batches that recovery may keep, segment by segment."""
     kept: list[Batch] = []
     paths = sorted(directory.glob("*.log"))
     for path, after in zip(paths, [*paths[1:], None], strict=True):
@@ -110,7 +109,7 @@ def recover_and_check(origin: Path, target: Path, log_file: str, data: bytes) ->
 def check_epochs(log: Log, batches: list[Batch]) -> None:
     latest = -1
     for batch in batches:
-        # An epoch that goes back is damage that no checksum covers; only a later one counts.
+        # A decreasing epoch is damage that no checksum covers; only increasing ones count.
         latest = max(latest, batch.epoch)
         assert log.leader_epochs.epoch_for(Offset(batch.base_offset)) == latest
     assert log.leader_epochs.latest == latest
@@ -139,7 +138,7 @@ def test_the_end_of_the_log_torn_at_every_byte(
 
 
 @pytest.mark.parametrize("damage", [cut, zeros, flipped])
-def test_a_segment_torn_before_others_takes_them_with_it(
+def test_segments_behind_a_torn_one_are_dropped(
     origin: Path, tmp_path: Path, damage: Damage
 ) -> None:
     path = sorted(origin.glob("*.log"))[1]
@@ -178,8 +177,8 @@ def test_a_batch_larger_than_one_read_is_recovered(tmp_path: Path) -> None:
     assert log.log_end_offset == 5
 
 
-def test_what_was_flushed_survives_the_loss_of_everything_else(tmp_path: Path) -> None:
-    """Files cut back, or zeroed, to what was synced: the flushed prefix is there, byte for byte."""
+def test_flushed_prefix_survives_the_loss_of_all_unsynced_bytes(tmp_path: Path) -> None:
+    """Files are truncated or zeroed above their synced size; the flushed prefix is unchanged."""
     dice = random.Random(8)
     for number in range(25):
         directory = tmp_path / f"orders-{number}"
@@ -211,7 +210,7 @@ def lose_unsynced(directory: Path, durable: dict[str, int], dice: random.Random)
             path.write_bytes(bytes(path.stat().st_size))
 
 
-def test_a_recovery_that_is_interrupted_is_simply_done_again(origin: Path, tmp_path: Path) -> None:
+def test_interrupted_recovery_can_be_repeated(origin: Path, tmp_path: Path) -> None:
     target = tmp_path / "orders-0"
     path = max(origin.glob("*.log"))
     data = path.read_bytes()
@@ -235,15 +234,15 @@ def test_a_recovery_that_is_interrupted_is_simply_done_again(origin: Path, tmp_p
         shutil.rmtree(target)
         if finished:
             return
-    raise AssertionError("the recovery never came to its end")
+    raise AssertionError("the recovery never completed")
 
 
 class Stopped(BaseException):
-    """The process ends here."""
+    """The simulated process is stopped."""
 
 
 def stop_after(step: int, patch: pytest.MonkeyPatch) -> None:
-    """Stop at the given call of those that change a file."""
+    """Stop at call number `step` that changes a file."""
     left = step
 
     def stopping(real: Callable[..., int]) -> Callable[..., int]:

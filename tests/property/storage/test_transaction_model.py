@@ -1,8 +1,8 @@
 """Readers of committed records get from a log the same as from a list of all writes.
 
-A leader and a follower write the same batches, in other chunks and other segments. The model keeps
-every batch. A reader gets regions of the log and the transactions that were aborted, and leaves
-out what they say, as every client does: it must be left with the committed records, all of them.
+A leader and a follower write the same batches, in different chunks and segments. The model keeps
+every batch. A reader gets regions of the log and a list of aborted transactions, and filters their
+records as every client does. The result must be exactly the committed records.
 """
 
 import os
@@ -38,7 +38,7 @@ NOBODY = -1
 
 @dataclass(frozen=True)
 class Written:
-    """A batch of the log; `ends` is what a control batch says."""
+    """A batch of the log; `ends` is the type of a control batch."""
 
     base_offset: int
     count: int
@@ -52,7 +52,7 @@ class Written:
 
 @dataclass(frozen=True)
 class Transaction:
-    """The batches of a transaction, and how and where it ended."""
+    """The batches of a transaction, and the type and offset of its end."""
 
     producer_id: int
     batches: tuple[Written, ...]
@@ -74,7 +74,7 @@ def transactions_in(history: list[Written]) -> list[Transaction]:
 
 
 def history_in(log: Log) -> list[Written]:
-    """Read the model's batches out of the files."""
+    """Read the batches of the model from the files."""
     found = []
     for segment in log.segments:
         for batch in split(segment.file.read(0, segment.size_bytes)):
@@ -88,7 +88,7 @@ def history_in(log: Log) -> list[Written]:
 
 
 def left_by_a_reader(data: bytes, aborted: list[AbortedTransaction]) -> list[int]:
-    """The offsets of the records that a consumer of decided transactions hands over."""
+    """Return the offsets of the records that a read_committed consumer returns."""
     ahead = sorted((each.first_offset, each.producer_id) for each in aborted)
     aborting: set[int] = set()
     offsets: list[int] = []
@@ -113,7 +113,7 @@ def index_of(log: Log) -> list[AbortedTransaction]:
 
 
 class TransactionsAgainstModel(RuleBasedStateMachine):
-    """`history` is all that was written, also what retention has deleted since."""
+    """`history` holds every written batch, including deleted ones."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -243,7 +243,7 @@ class TransactionsAgainstModel(RuleBasedStateMachine):
             self.follower.truncate_to(end)
 
     @rule(is_leader=st.booleans())
-    def restart_in_order(self, is_leader: bool) -> None:
+    def restart_cleanly(self, is_leader: bool) -> None:
         log = self.log if is_leader else self.follower
         log.close()
         self.reopen(is_leader, was_clean=True)
@@ -260,9 +260,9 @@ class TransactionsAgainstModel(RuleBasedStateMachine):
     @rule(
         dies_at=st.integers(0, 12),
         producer_id=PRODUCERS,
-        what=st.sampled_from(["append", "end", "truncate", "roll", "flush", "close"]),
+        operation=st.sampled_from(["append", "end", "truncate", "roll", "flush", "close"]),
     )
-    def die_within(self, dies_at: int, producer_id: int, what: str) -> None:
+    def die_within(self, dies_at: int, producer_id: int, operation: str) -> None:
         log = self.log
         offset = log.log_end_offset
         sequence = self.next_sequence(producer_id)
@@ -275,7 +275,7 @@ class TransactionsAgainstModel(RuleBasedStateMachine):
             "close": log.close,
         }
         known = self.history
-        dies_within(dies_at, work[what])
+        dies_within(dies_at, work[operation])
         self.reopen(is_leader=True, was_clean=False)
         first = self.log.segments[0].base_offset
         found = history_in(self.log)
@@ -316,7 +316,7 @@ class TransactionsAgainstModel(RuleBasedStateMachine):
             for each in transactions
             if each.end is None or each.end.base_offset >= high_watermark
         ]
-        # The log may forget the deleted part of a transaction, and with it the first offset.
+        # The log may lose the deleted part of a transaction, and with it the first offset.
         visible = [
             batch.base_offset
             for each in undecided

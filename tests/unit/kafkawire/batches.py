@@ -1,4 +1,4 @@
-"""Batches for tests: well-formed ones, and ones whose header tells lies under a good checksum."""
+"""Batches for tests: well-formed ones, and ones with a wrong header under a correct checksum."""
 
 from kafkawire.records import (
     BATCH_HEADER_BYTES,
@@ -19,7 +19,7 @@ RECORDS: list[Fields] = [
 
 
 def batch_of(*records: Fields, codec: Codec = Codec.NONE) -> bytearray:
-    """A batch as a producer without an id sends it."""
+    """Return a batch as a producer without an id sends it."""
     builder = BatchBuilder(codec=codec)
     for timestamp_ms, key, value, headers in records or RECORDS:
         builder.append(timestamp_ms, key, value, headers)
@@ -27,14 +27,14 @@ def batch_of(*records: Fields, codec: Codec = Codec.NONE) -> bytearray:
 
 
 def with_header(batch: bytearray, **changes: int) -> bytearray:
-    """`batch` with other header fields and the checksum that goes with them."""
+    """Return `batch` with other header fields and a matching checksum."""
     changed = bytearray(batch)
     write_header(changed, read_header(batch)._replace(**changes))
     return changed
 
 
 def with_section(batch: bytearray, section: bytes, record_count: int) -> bytearray:
-    """`batch` with other bytes behind the header, said to be so many records."""
+    """Return `batch` with other bytes behind the header, and `record_count` in it."""
     return with_header(
         batch[:BATCH_HEADER_BYTES] + section,
         batch_length=BATCH_HEADER_BYTES - LOG_OVERHEAD_BYTES + len(section),

@@ -1,7 +1,7 @@
-"""Random messages for tests: any declared message, filled with what its version can carry.
+"""Random messages for tests: any declared message, with values that its version can carry.
 
-The values lean to the edges: nulls, empty and long strings and arrays, the limits of each number,
-defaults (which decide whether a tagged field is sent at all).
+Edge cases are frequent: nulls, empty and long strings and arrays, the limits of each number, and
+defaults (which decide whether a tagged field is sent).
 """
 
 import random
@@ -20,7 +20,7 @@ LONG_ARRAY = 20
 
 
 def declared_messages() -> Iterator[tuple[type, int]]:
-    """Every declared message in every version."""
+    """Yield every declared message in every version."""
     for api in APIS.values():
         for version in versions(api):
             yield api.request, version
@@ -40,7 +40,7 @@ def message_of(message_type: type, version: int, seed: object) -> object:
 
 
 class Values:
-    """Makes values of declared types from a source of randomness."""
+    """A generator of random values of declared types."""
 
     def __init__(self, version: int, rng: random.Random) -> None:
         self._version = version

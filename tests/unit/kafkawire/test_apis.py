@@ -6,7 +6,7 @@ import pytest
 from kafkawire.apis import APIS, Api, ApiKey, request_header_version, response_header_version
 from kafkawire.schema import flexible_from, versions_of
 
-# What every client of today can work with.
+# Versions that all current clients support.
 FIRST_ADVERTISED = {
     ApiKey.PRODUCE: (0, 9),
     ApiKey.FETCH: (4, 17),
@@ -61,7 +61,7 @@ def test_api_keys_are_those_of_kafka_without_a_gap() -> None:
     assert ApiKey(18) is ApiKey.API_VERSIONS
 
 
-def test_the_advertised_versions_are_those_agreed() -> None:
+def test_advertised_versions_match_the_agreed_ones() -> None:
     assert {api.key: api.advertised for api in APIS.values() if api.advertised} == FIRST_ADVERTISED
 
 
@@ -91,7 +91,7 @@ def test_each_row_of_the_table_fits_its_declarations(api: Api) -> None:
         (ApiKey.ALTER_PARTITION, 0, 2, 1),
     ],
 )
-def test_header_versions_follow_from_api_and_version(
+def test_header_versions_depend_on_api_and_version(
     api_key: ApiKey, version: int, request_version: int, response_version: int
 ) -> None:
     assert request_header_version(api_key, version) == request_version

@@ -1,4 +1,4 @@
-"""The loops of compaction, plain and compiled: what they refuse, and what fills a map."""
+"""The loops of compaction, plain and compiled: refused input, and the capacity of a map."""
 
 from types import ModuleType
 
@@ -29,14 +29,14 @@ def section_of(*keys: bytes | None, step_ms: int = 0) -> bytes:
     return buffer.records()
 
 
-def test_a_map_needs_a_slot_and_a_whole_seed(twin: ModuleType) -> None:
+def test_map_needs_a_slot_and_a_complete_seed(twin: ModuleType) -> None:
     with pytest.raises(ValueError, match="needs a slot, not 0"):
         twin.OffsetMap(0, SEED)
     with pytest.raises(ValueError, match="has 16 bytes, not 3"):
         twin.OffsetMap(1, b"abc")
 
 
-def test_a_full_map_takes_known_keys_only(twin: ModuleType) -> None:
+def test_full_map_accepts_only_known_keys(twin: ModuleType) -> None:
     offsets = twin.OffsetMap(2, SEED)
     assert [offsets.put(key, number) for number, key in enumerate([b"a", b"b", b"c", b"a"])] == [
         True,
@@ -54,12 +54,12 @@ def test_indexing_stops_at_the_limit_or_where_no_slot_is_free(twin: ModuleType) 
     assert not twin.index_keys(data, 5, 100, 0, limited, 2)
     assert not twin.index_keys(data, 5, 100, 0, full, 9)
     for offsets in (limited, full):
-        # What was put last: the map knows no more than that.
+        # The last offset put: the map covers no more than that.
         assert (offsets.size, offsets.latest_offset) == (2, 102)
     assert twin.index_keys(data, 5, 100, 103, twin.OffsetMap(2, SEED), 9)
 
 
-def test_many_keys_are_told_apart(twin: ModuleType) -> None:
+def test_many_keys_are_distinguished(twin: ModuleType) -> None:
     offsets = twin.OffsetMap(5_000, SEED)
     for number in range(4_500):
         assert offsets.put(b"key-%d" % number, number)
@@ -81,7 +81,7 @@ def test_every_byte_of_a_key_counts(twin: ModuleType, size: int) -> None:
     assert [offsets.get(key) for key in keys] == list(range(len(keys)))
 
 
-def test_a_time_that_leaves_64_bits_is_refused(twin: ModuleType) -> None:
+def test_timestamp_beyond_64_bits_is_refused(twin: ModuleType) -> None:
     data = section_of(b"a", b"b", step_ms=1_000)
     nothing = twin.OffsetMap(1, SEED)
     with pytest.raises(CorruptBatchError, match="leaves 64 bits"):
@@ -100,7 +100,7 @@ def test_a_count_that_the_bytes_cannot_hold_is_refused_before_it_costs_memory(
         twin.choose_records(data, 2**60, 0, 0, None, nothing, False)
 
 
-def test_the_last_of_each_key_is_chosen_and_copied(twin: ModuleType) -> None:
+def test_last_record_of_each_key_is_chosen_and_copied(twin: ModuleType) -> None:
     buffer = RecordBuffer()
     for number, (key, value) in enumerate(
         [(b"a", b"1"), (None, b"2"), (b"b", None), (b"a", b"3"), (b"c", b"4")]
@@ -111,7 +111,7 @@ def test_the_last_of_each_key_is_chosen_and_copied(twin: ModuleType) -> None:
     for key, offset in ((b"b", 12), (b"a", 13)):
         offsets.put(key, offset)
     choice = twin.choose_records(data, 5, 10, 100, None, offsets, False)
-    # The last record lies beyond what the map knows.
+    # The last record lies beyond the range of the map.
     assert tuple(choice) == (b"\0\0\1\1\1", 3, True, 102, 104, 1)
     dropped = twin.choose_records(data, 5, 10, 100, None, offsets, True)
     assert tuple(dropped) == (b"\0\0\0\1\1", 2, False, 103, 104, 1)

@@ -1,4 +1,4 @@
-"""The codecs: what they write, what they read of others, and what they refuse."""
+"""The codecs: their output, input of other programs, and refused input."""
 
 import gzip
 import random
@@ -27,7 +27,7 @@ def xerial(*blocks: bytes) -> bytes:
 
 
 def zstd_stream(*pieces: bytes) -> bytes:
-    """A frame without its size, as Java's streaming compressor writes it; a block per piece."""
+    """Return a frame without its size, as from Java's streaming compressor, a block per piece."""
     stream = zstandard.ZstdCompressor(write_content_size=False).compressobj()
     blocks = b"".join(
         stream.compress(piece) + stream.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK) for piece in pieces
@@ -41,7 +41,7 @@ def zstd_stream(*pieces: bytes) -> bytes:
     [b"", b"x", TEXT, NOISE, NOISE[:32768], NOISE[:65536], NOISE[:65537]],
     ids=lambda data: str(len(data)),
 )
-def test_data_comes_back(codec: Codec, data: bytes) -> None:
+def test_compressed_data_round_trips(codec: Codec, data: bytes) -> None:
     packed = compress(codec, data)
     assert decompress(codec, packed, LIMIT) == data
     assert decompress(codec, memoryview(bytearray(packed)), len(data)) == data
@@ -54,13 +54,13 @@ def test_a_byte_over_the_limit_is_refused(codec: Codec) -> None:
         decompress(codec, compress(codec, TEXT), len(TEXT) - 1)
 
 
-def test_other_programs_read_what_we_write() -> None:
+def test_other_programs_read_our_compressed_data() -> None:
     assert gzip.decompress(compress(Codec.GZIP, TEXT)) == TEXT
     assert lz4.frame.decompress(compress(Codec.LZ4, TEXT)) == TEXT
     assert zstandard.ZstdDecompressor().decompress(compress(Codec.ZSTD, TEXT)) == TEXT
 
 
-def test_lz4_frames_are_those_that_java_reads() -> None:
+def test_lz4_frames_are_readable_in_java() -> None:
     """Independent blocks: bit 5 of the flags. The last header byte is the header's checksum."""
     frame = compress(Codec.LZ4, TEXT)
     assert frame[:7] == bytes.fromhex("04224d18604082")
@@ -75,7 +75,7 @@ def test_lz4_blocks_are_independent_at_every_level(level: int) -> None:
     assert lz4.frame.decompress(frame) == TEXT
 
 
-def test_lz4_stores_what_does_not_shrink() -> None:
+def test_lz4_stores_incompressible_data() -> None:
     stored = struct.pack("<I", 1000 | 1 << 31) + NOISE[:1000]
     assert compress(Codec.LZ4, NOISE[:1000])[7:-4] == stored
 
@@ -111,7 +111,7 @@ def test_snappy_is_framed_as_xerial_does() -> None:
         ),
     ],
 )
-def test_what_others_write_is_read(codec: Codec, packed: bytes) -> None:
+def test_compressed_data_of_other_programs_is_read(codec: Codec, packed: bytes) -> None:
     assert decompress(codec, packed, LIMIT) == TEXT
 
 
@@ -124,7 +124,7 @@ def test_data_that_ends_too_early_is_refused(codec: Codec, cut: int) -> None:
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("data", [b"", b"\1", b"\xff" * 30, bytes(30)], ids=["", "1", "ff", "00"])
-def test_data_of_no_codec_is_refused(codec: Codec, data: bytes) -> None:
+def test_data_that_is_not_of_the_codec_is_refused(codec: Codec, data: bytes) -> None:
     with pytest.raises(CorruptBatchError):
         decompress(codec, data, LIMIT)
 
@@ -152,7 +152,7 @@ def test_gzip_members_are_limited() -> None:
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_a_bomb_does_not_take_memory(codec: Codec) -> None:
-    """128 MiB of zeros against a limit of 1 MiB: the peak must not rise by what is inside."""
+    """With 128 MiB of zeros and a limit of 1 MiB, peak memory must not depend on the content."""
     size = 128 * MIB
     bomb = {
         Codec.GZIP: lambda: gzip_bomb(size),
@@ -179,7 +179,7 @@ def gzip_bomb(size: int) -> bytes:
 
 
 def zstd_bomb(size: int) -> bytes:
-    """One frame of run blocks: 128 KiB of zeros in four bytes each."""
+    """Return one frame of run blocks: 128 KiB of zeros in four bytes each."""
     header = struct.pack("<IBB", 0xFD2FB528, 0, 0x38)
     run = (128 * 1024 << 3 | 1 << 1).to_bytes(3, "little") + b"\0"
     last = (1 << 3 | 1 << 1 | 1).to_bytes(3, "little") + b"\0"
@@ -205,14 +205,14 @@ def test_snappy_has_no_levels() -> None:
 
 @pytest.mark.parametrize("size", [4 * MIB - 1, 4 * MIB, 4 * MIB + 1, 9 * MIB])
 @pytest.mark.parametrize("codec", [codec for codec in Codec if codec is not Codec.NONE])
-def test_what_is_large_comes_back(codec: Codec, size: int) -> None:
+def test_large_data_round_trips(codec: Codec, size: int) -> None:
     data = bytes(range(256)) * (size // 256) + bytes(size % 256)
     assert decompress(codec, compress(codec, data), size) == data
     with pytest.raises(CorruptBatchError, match="expands beyond"):
         decompress(codec, compress(codec, data), size - 1)
 
 
-def test_members_of_gzip_are_joined_whatever_their_size() -> None:
+def test_gzip_members_of_any_size_are_joined() -> None:
     sizes = [5 * MIB, 0, 100, 4 * MIB]
     data = b"".join(gzip.compress(bytes([size % 251]) * size) for size in sizes)
     joined = decompress(Codec.GZIP, data, 10 * MIB)

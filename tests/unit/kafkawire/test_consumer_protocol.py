@@ -1,4 +1,4 @@
-"""What members of a group tell each other: golden bytes of Kafka's, newer versions, garbage."""
+"""The messages between members of a group: golden bytes of Kafka, newer versions, garbage."""
 
 import pytest
 
@@ -44,13 +44,13 @@ def test_a_subscription_is_written_in_the_newest_version() -> None:
     assert decode_subscription(SUBSCRIPTION_V3) == SUBSCRIPTION
 
 
-def test_the_first_version_lacks_what_came_later() -> None:
+def test_first_version_lacks_later_fields() -> None:
     assert decode_subscription(SUBSCRIPTION_V0) == ConsumerProtocolSubscription(
         topics=["a", "b"], user_data=b"x", owned_partitions=[]
     )
 
 
-def test_an_assignment_there_and_back() -> None:
+def test_assignment_round_trips() -> None:
     assert encode_assignment(ASSIGNMENT) == ASSIGNMENT_V3
     assert decode_assignment(ASSIGNMENT_V3) == ASSIGNMENT
 
@@ -61,7 +61,7 @@ def test_an_empty_assignment_holds_nothing() -> None:
 
 @pytest.mark.parametrize("version", [b"\x00\x03", b"\x00\x09"], ids=["known", "newer"])
 @pytest.mark.parametrize("surplus", [b"", b"\0", b"new" * 50], ids=len)
-def test_what_follows_the_known_fields_is_ignored(version: bytes, surplus: bytes) -> None:
+def test_bytes_behind_the_known_fields_are_ignored(version: bytes, surplus: bytes) -> None:
     assert decode_subscription(version + SUBSCRIPTION_V3[2:] + surplus) == SUBSCRIPTION
 
 
@@ -87,6 +87,6 @@ def test_the_short_forms_of_both() -> None:
         ),
     ],
 )
-def test_what_is_no_subscription_is_refused(data: bytes, reason: str) -> None:
+def test_malformed_subscription_is_refused(data: bytes, reason: str) -> None:
     with pytest.raises(DecodeError, match=reason):
         decode_subscription(data)

@@ -1,7 +1,7 @@
 """The messages between controller and brokers, byte for byte.
 
-Clients never send them and kio has not got them, so that they are compared with golden bytes, made
-once by an encoder of its own from the message schemas of Kafka 3.9. Each message is filled by one
+Clients never send them and kio lacks them. They are therefore compared with golden bytes, produced
+once by an independent encoder from the message schemas of Kafka 3.9. Each message is filled by one
 rule: numbers count 1, 2, 3, ...; strings are "s" and the count; bools are true; an array has one
 struct or two numbers.
 """

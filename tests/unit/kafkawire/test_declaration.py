@@ -18,7 +18,7 @@ class Pair:
 
 @message(versions=(0, 1), flexible=1)
 class Toy:
-    """A message that only tests have."""
+    """A message for tests only."""
 
     pair: Pair = field(Pair)
     pairs: Sequence[Pair] = field(array(Pair))
@@ -54,7 +54,7 @@ def test_an_array_equals_any_sequence_of_equal_elements() -> None:
     assert Toy() not in others
 
 
-def test_only_what_differs_from_the_defaults_is_shown() -> None:
+def test_repr_shows_only_fields_that_differ_from_defaults() -> None:
     toy = Toy(pair=Pair(left=2, right="b"), pairs=[])
     assert repr(toy) == "Toy(pair=Pair(left=2, right='b'))"
     assert repr(Toy()) == "Toy()"

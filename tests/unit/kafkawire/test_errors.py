@@ -33,24 +33,24 @@ def test_codes_are_those_of_kafka_without_a_gap() -> None:
         (ErrorCode.STALE_BROKER_EPOCH, False),
     ],
 )
-def test_retriable_is_what_kafkas_clients_retry(code: ErrorCode, retriable: bool) -> None:
+def test_retriable_codes_match_those_of_kafka_clients(code: ErrorCode, retriable: bool) -> None:
     assert code.retriable is retriable
 
 
-def test_every_code_has_one_sentence_of_its_own() -> None:
+def test_every_error_code_has_a_unique_sentence() -> None:
     texts = [code.text for code in ErrorCode]
     assert len(set(texts)) == len(texts)
     assert all(text.endswith(".") and text.count(". ") == 0 for text in texts)
 
 
-def test_an_api_error_carries_its_code_and_what_the_code_does_not_say() -> None:
+def test_api_error_carries_its_code_and_message() -> None:
     error = ApiError(ErrorCode.INVALID_TIMESTAMP, "record 3 is from 1970")
     assert (error.code, error.message) == (ErrorCode.INVALID_TIMESTAMP, "record 3 is from 1970")
     assert str(error) == "INVALID_TIMESTAMP: record 3 is from 1970"
     assert str(ApiError(ErrorCode.NONE)) == "NONE: No error."
 
 
-def test_everything_wrong_with_bytes_is_a_wire_error() -> None:
+def test_all_errors_about_bytes_are_wire_errors() -> None:
     for error in (DecodeError, EncodeError, CorruptBatchError):
         assert issubclass(error, WireError)
     assert not issubclass(ApiError, WireError)

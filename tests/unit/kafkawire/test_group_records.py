@@ -1,4 +1,4 @@
-"""The records of `__consumer_offsets`; what Kafka wrote itself is in test_group_records_golden."""
+"""The records of `__consumer_offsets`; Kafka's own records are in test_group_records_golden."""
 
 import pytest
 
@@ -33,7 +33,7 @@ PARTITION = TopicPartition("t", 3)
         ("my-group", -1906497762),
         # Java's smallest integer, which has no positive counterpart.
         ("polygenelubricants", -(2**31)),
-        # Two UTF-16 units, of which each counts.
+        # Two UTF-16 units, which count separately.
         ("\N{GRINNING FACE WITH SMILING EYES}", 1772900),
     ],
 )
@@ -47,18 +47,18 @@ def test_groups_belong_to_the_partition_of_their_hash() -> None:
     assert {partition_for(f"group-{n}", 50) for n in range(1_000)} == set(range(50))
 
 
-def test_keys_come_back_as_they_were() -> None:
+def test_keys_of_group_records_round_trip() -> None:
     assert read_key(offset_key("g", PARTITION)) == OffsetKey("g", PARTITION)
     assert read_key(group_key("g")) == GroupKey("g")
     assert read_key(b"\0\0" + offset_key("g", PARTITION)[2:]) == OffsetKey("g", PARTITION)
 
 
-def test_a_key_of_a_newer_kind_is_left_alone() -> None:
+def test_key_of_a_newer_version_is_skipped() -> None:
     assert read_key(b"\0\3" + group_key("g")[2:]) is None
 
 
 @pytest.mark.parametrize("data", [b"", b"\0", b"\0\1\0\5", b"\0\2\xff\xff"])
-def test_what_is_no_key_is_refused(data: bytes) -> None:
+def test_malformed_key_is_refused(data: bytes) -> None:
     with pytest.raises(DecodeError):
         read_key(data)
 
@@ -67,13 +67,13 @@ def test_what_is_no_key_is_refused(data: bytes) -> None:
     ("committed", "version"),
     [(CommittedOffset(5, 2, "note", 7), 3), (CommittedOffset(5, -1, "note", 7, 9), 1)],
 )
-def test_offsets_come_back_as_they_were(committed: CommittedOffset, version: int) -> None:
+def test_committed_offsets_round_trip(committed: CommittedOffset, version: int) -> None:
     data = offset_value(committed)
     assert data[:2] == bytes([0, version])
     assert read_offset_value(data) == committed
 
 
-def test_groups_come_back_as_they_were() -> None:
+def test_group_values_round_trip() -> None:
     member = MemberMetadata(
         member_id="m",
         group_instance_id="i",

@@ -1,4 +1,4 @@
-"""Records of `__consumer_offsets` against Kafka itself; the golden file says how they were made."""
+"""Records of `__consumer_offsets` against Kafka; the golden file documents their origin."""
 
 import json
 from pathlib import Path
@@ -36,7 +36,7 @@ def test_groups_belong_to_kafkas_partitions(group_id: str, partition: int) -> No
     assert partition_for(group_id, 50) == partition
 
 
-def test_keys_are_kafkas() -> None:
+def test_keys_have_kafkas_bytes() -> None:
     orders = TopicPartition("orders", 7)
     assert offset_key("my-group", orders) == RECORDS["offset key v1"]
     assert group_key("my-group") == RECORDS["group key v2"]
@@ -91,7 +91,7 @@ def test_groups_are_written_as_kafka_writes_them(name: str) -> None:
     assert group_value(read_group_value(RECORDS[name])) == RECORDS[name]
 
 
-def test_every_record_of_kafkas_log_is_one_that_we_would_write() -> None:
+def test_our_records_match_every_record_of_kafkas_log() -> None:
     count = 0
     for _, batch in iterate_batches(LOG):
         for record in read_records(batch):

@@ -28,7 +28,7 @@ from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, Top
 from kafkawire.primitives import Buffer
 from kafkawire.schema import Parts, decode, encode
 
-# The first frame of each client, as it came from the socket.
+# The first frame of each client, as captured from the socket.
 LIBRDKAFKA_2_16 = (
     "00000043001200030000000100" + "0a6f74746c612d746573740017636f6e666c75656e742d6b61666b612d"
     "707974686f6e16322e31362e312d72646b61666b612d322e31362e3000"
@@ -61,7 +61,7 @@ def test_the_first_frame_of_real_clients(
     assert encode_request(ApiKey.API_VERSIONS, version, 1, "ottla-test", request) == data
 
 
-def test_the_answer_to_a_version_that_we_do_not_know() -> None:
+def test_response_to_an_unknown_version_of_api_versions() -> None:
     response = ApiVersionsResponse(
         error_code=ErrorCode.UNSUPPORTED_VERSION,
         api_keys=[ApiVersion(api_key=ApiKey.API_VERSIONS, min_version=0, max_version=4)],
@@ -70,7 +70,7 @@ def test_the_answer_to_a_version_that_we_do_not_know() -> None:
     assert frame.hex() == "00000010" + "00000007" + "0023" + "00000001" + "0012" + "0000" + "0004"
 
 
-def test_the_answer_to_version_3_has_tags_but_its_header_has_none() -> None:
+def test_api_versions_response_has_tags_but_its_header_has_none() -> None:
     response = ApiVersionsResponse(
         api_keys=[ApiVersion(api_key=ApiKey.FETCH, min_version=4, max_version=12)],
         throttle_time_ms=5,

@@ -32,7 +32,7 @@ def test_a_topic_id_has_kafkas_text(topic_id: TopicId, text: str) -> None:
     "text",
     ["", "AAAA", "A" * 22 + "==", "A" * 23, "+/" + "A" * 20, "é" * 22, "*" * 22],
 )
-def test_other_text_is_no_topic_id(text: str) -> None:
+def test_malformed_topic_id_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="22 base64 characters"):
         topic_id_from_text(text)
 

@@ -1,8 +1,8 @@
-"""The plain loops, whatever is compiled: each line runs for some example that is always the same.
+"""The plain loops, even with compiled twins: fixed examples run each of their lines.
 
-Where compiled twins are built, other tests seldom reach the plain ones. The properties of
-`tests/property` compare both, with fresh examples, which do not count as coverage; here they are
-fed from fixed bytes.
+If compiled twins are built, other tests seldom reach the plain ones. The properties of
+`tests/property` compare both with fresh examples, which do not count as coverage. Here the same
+properties run on fixed bytes.
 """
 
 import random
@@ -49,7 +49,7 @@ def test_the_twins_agree_on_fixed_examples(agree: Any) -> None:
 
 NOW_MS = 1_000_000
 LAST_OFFSET_DELTA, PRODUCER_ID = 23, 43
-"""Where they stand in a batch."""
+"""Positions of these fields in a batch."""
 
 
 def plain_batch(count: int = 2) -> bytearray:
@@ -66,7 +66,7 @@ def is_plain(batch: bytearray, *, times_matter: bool = False, reach_ms: int = 10
     return found is not None
 
 
-def test_a_batch_that_is_not_plain_gets_a_closer_look() -> None:
+def test_batch_that_is_not_plain_is_left_to_the_full_check() -> None:
     assert is_plain(plain_batch(), times_matter=True)
     assert not is_plain(plain_batch(), times_matter=True, reach_ms=0)
     gap = plain_batch()
@@ -77,7 +77,7 @@ def test_a_batch_that_is_not_plain_gets_a_closer_look() -> None:
     assert not is_plain(without_sequence)
 
 
-def test_a_record_that_is_out_of_place_is_named() -> None:
+def test_survey_reports_the_first_record_out_of_place() -> None:
     one, two = records_loops.RecordBuffer(), records_loops.RecordBuffer()
     one.append(NOW_MS, b"k", b"v")
     for number in range(2):
@@ -86,12 +86,12 @@ def test_a_record_that_is_out_of_place_is_named() -> None:
     assert records_loops.survey_records(second, 1, NOW_MS)[3] == 0
 
 
-def test_a_buffer_ends_where_no_length_can_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_record_buffer_has_a_maximum_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(records_loops, "_MAX_INT32", 50)
     with pytest.raises(EncodeError, match="at most 50 bytes"):
         records_loops.RecordBuffer().append(NOW_MS, None, b"v" * 50)
 
 
-def test_a_record_of_no_size_is_damage() -> None:
+def test_record_without_a_size_is_damage() -> None:
     with pytest.raises(CorruptBatchError, match="cannot have 0 bytes"):
         list(columns_loops.walk_fields(bytes(7), 1))

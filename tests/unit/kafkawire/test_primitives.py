@@ -65,7 +65,7 @@ def test_unknown_tagged_fields_are_skipped() -> None:
     assert data[position:] == b"rest"
 
 
-def test_only_so_many_tagged_fields_are_skipped() -> None:
+def test_skipped_tagged_fields_are_limited() -> None:
     with pytest.raises(DecodeError, match=f"17 tagged fields; at most {MAX_TAGGED_FIELDS}"):
         skip_tags(bytes(100), 0, MAX_TAGGED_FIELDS + 1, 100)
 
@@ -100,7 +100,7 @@ class Region:
     size_bytes: int
 
 
-def test_records_know_their_size_whatever_they_are() -> None:
+def test_records_of_every_type_have_a_size() -> None:
     shorts = memoryview(bytes(6)).cast("h")
     values = (b"abc", bytearray(4), memoryview(b"abcde"), shorts, Region(7))
     assert [records_size_bytes(value) for value in values] == [3, 4, 5, 6, 7]

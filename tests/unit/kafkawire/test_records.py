@@ -24,10 +24,10 @@ from tests.unit.kafkawire.batches import NOW_MS, RECORDS, batch_of, with_header,
 
 GOLDEN = bytes.fromhex(
     "0000000000000007"  # base offset
-    "0000003e"  # length of what follows
+    "0000003e"  # length of the rest
     "00000005"  # leader epoch
     "02"  # magic
-    "0d64f835"  # CRC-32C of what follows
+    "0d64f835"  # CRC-32C of the rest
     "0018"  # attributes: log append time, transactional
     "00000000"  # last offset delta
     "00000000000003e8"  # base timestamp
@@ -77,11 +77,11 @@ def test_golden_bytes_are_read() -> None:
     header = read_header(GOLDEN)
     assert header == GOLDEN_HEADER
     assert crc_matches(memoryview(GOLDEN), header)
-    # The batch has log append time, so that the record's own timestamp does not count.
+    # The batch has log append time, so the timestamp of the record itself does not count.
     assert read_records(GOLDEN) == [Record(7, 2000, b"k", b"v", (("h", None),))]
 
 
-def test_a_header_says_what_follows_from_its_fields() -> None:
+def test_header_properties_derive_from_its_fields() -> None:
     assert GOLDEN_HEADER.size_bytes == len(GOLDEN)
     assert GOLDEN_HEADER.codec is Codec.NONE
     assert GOLDEN_HEADER.timestamp_type is TimestampType.LOG_APPEND_TIME
@@ -104,12 +104,12 @@ def test_sequences_wrap_to_zero(
     assert header.last_sequence == last_sequence
 
 
-def test_the_delete_horizon_stands_in_the_base_timestamp() -> None:
+def test_delete_horizon_is_stored_in_the_base_timestamp() -> None:
     assert GOLDEN_HEADER.delete_horizon_ms is None
     assert GOLDEN_HEADER._replace(attributes=0x40).delete_horizon_ms == 1000
 
 
-def test_create_time_is_each_records_own() -> None:
+def test_create_time_differs_per_record() -> None:
     create_time = with_header(bytearray(GOLDEN), attributes=0)
     assert read_records(create_time)[0].timestamp_ms == 2000
     assert read_records(with_header(create_time, base_timestamp_ms=1))[0].timestamp_ms == 1001
@@ -155,15 +155,15 @@ def test_rows_of_the_callers_own_class_are_filled() -> None:
     assert read_records_as(tuple, GOLDEN, header=GOLDEN_HEADER) == [tuple(rows[0])[1:-1]]
 
 
-def test_an_empty_batch_has_no_records_whatever_its_codec() -> None:
+def test_empty_batch_has_no_records_in_any_codec() -> None:
     empty = with_section(batch_of(), b"", record_count=0)
     emptied = with_header(empty, attributes=Codec.ZSTD, last_offset_delta=2)
     assert read_records(emptied) == []
     assert read_header(emptied).next_offset == 3
 
 
-def test_offsets_with_holes_are_read_as_they_are() -> None:
-    """As compaction leaves them: the offset delta 1 is missing."""
+def test_records_with_gaps_keep_their_offsets() -> None:
+    """Compaction leaves such batches: the offset delta 1 is missing."""
     whole = batch_of((NOW_MS, b"a", b"1", ()), (NOW_MS, b"b", b"2", ()), (NOW_MS, b"c", b"3", ()))
     section = bytes(whole[BATCH_HEADER_BYTES:])
     size = len(section) // 3
@@ -181,7 +181,7 @@ def test_a_header_key_that_is_not_utf8_does_not_lose_the_record() -> None:
     assert read_records(batch)[0].headers == (("�h", None),)
 
 
-def test_batches_are_walked_up_to_one_that_is_cut() -> None:
+def test_iteration_over_batches_ends_before_a_truncated_one() -> None:
     first, second = batch_of(), bytearray(GOLDEN)
     data = bytes(first + second)
     walked = list(iterate_batches(data + data[:40]))
@@ -191,7 +191,7 @@ def test_batches_are_walked_up_to_one_that_is_cut() -> None:
     assert list(iterate_batches(data[:11])) == []
 
 
-def test_what_is_no_batch_ends_the_walk_with_an_error() -> None:
+def test_iteration_over_batches_raises_at_invalid_bytes() -> None:
     with pytest.raises(CorruptBatchError, match="batch length 48 at position 76"):
         list(iterate_batches(bytes(batch_of(RECORDS[0])) + bytes(8) + b"\0\0\0\x30" + bytes(60)))
     with pytest.raises(CorruptBatchError, match="magic=1"):
@@ -231,13 +231,13 @@ def test_a_short_header_is_refused() -> None:
         read_header(b"", 5)
 
 
-def test_a_wrong_checksum_shows() -> None:
+def test_wrong_checksum_is_detected() -> None:
     damaged = bytearray(GOLDEN)
     damaged[-1] ^= 1
     assert not crc_matches(memoryview(damaged), read_header(damaged))
 
 
-def test_bytes_behind_the_batch_are_not_looked_at() -> None:
+def test_bytes_behind_the_batch_are_ignored() -> None:
     data = GOLDEN + b"more"
     assert crc_matches(memoryview(data), read_header(data))
     assert read_records(data) == read_records(GOLDEN)

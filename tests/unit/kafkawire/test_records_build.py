@@ -17,10 +17,10 @@ from tests.unit.kafkawire.batches import NOW_MS, RECORDS, batch_of
 
 GOLDEN = bytes.fromhex(
     "0000000000000007"  # base offset
-    "00000045"  # length of what follows
+    "00000045"  # length of the rest
     "00000005"  # leader epoch
     "02"  # magic
-    "7cba4bfc"  # CRC-32C of what follows
+    "7cba4bfc"  # CRC-32C of the rest
     "0018"  # attributes: log append time, transactional
     "00000001"  # last offset delta
     "00000000000003e8"  # base timestamp
@@ -62,7 +62,7 @@ def test_a_built_batch_has_kafkas_bytes() -> None:
 
 
 @pytest.mark.parametrize("codec", Codec)
-def test_the_header_speaks_of_the_records(codec: Codec) -> None:
+def test_header_of_a_built_batch_matches_its_records(codec: Codec) -> None:
     batch = batch_of(codec=codec)
     header = read_header(batch)
     assert header.codec is codec
@@ -73,7 +73,7 @@ def test_the_header_speaks_of_the_records(codec: Codec) -> None:
     assert crc_matches(memoryview(batch), header)
 
 
-def test_a_builder_may_go_on_after_a_build() -> None:
+def test_builder_accepts_records_after_a_build() -> None:
     builder = BatchBuilder()
     builder.append(NOW_MS, None, b"first")
     first = builder.build()
@@ -91,7 +91,7 @@ def test_the_size_counts_the_header_and_every_record() -> None:
     assert builder.record_count == 3
 
 
-def test_a_full_batch_takes_no_more() -> None:
+def test_full_batch_accepts_no_more_records() -> None:
     builder = BatchBuilder(limit_bytes=100)
     assert builder.append(NOW_MS, None, b"x" * 200) == 0, "the first record is always taken"
     size = builder.size_bytes
@@ -100,7 +100,7 @@ def test_a_full_batch_takes_no_more() -> None:
 
 
 def test_a_batch_is_full_by_one_byte() -> None:
-    """Each record takes 8 bytes here: two of them make 77."""
+    """Each record takes 8 bytes here, so a batch of two has 77."""
     roomy, tight = BatchBuilder(limit_bytes=77), BatchBuilder(limit_bytes=76)
     for builder in (roomy, tight):
         builder.append(NOW_MS, None, b"x")
@@ -109,13 +109,13 @@ def test_a_batch_is_full_by_one_byte() -> None:
 
 
 @pytest.mark.parametrize("kind", [bytearray, memoryview])
-def test_any_bytes_are_taken(kind: type[bytearray | memoryview]) -> None:
+def test_any_bytes_like_object_is_accepted(kind: type[bytearray | memoryview]) -> None:
     builder = BatchBuilder()
     builder.append(NOW_MS, kind(b"key"), kind(b"value"), [("name", kind(b"header"))])
     assert read_records(builder.build())[0][2:] == (b"key", b"value", (("name", b"header"),))
 
 
-def test_text_is_not_taken_for_bytes() -> None:
+def test_text_is_not_accepted_as_bytes() -> None:
     with pytest.raises(TypeError):
         BatchBuilder().append(NOW_MS, "key", None)  # type: ignore[arg-type]
 
@@ -149,7 +149,7 @@ def test_an_empty_batch_cannot_be_built() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_producers_fields_come_together(builder: BatchBuilder, message: str) -> None:
+def test_producer_fields_must_be_consistent(builder: BatchBuilder, message: str) -> None:
     builder.append(NOW_MS, None, b"")
     with pytest.raises(EncodeError, match=message):
         builder.build()
@@ -157,7 +157,7 @@ def test_a_producers_fields_come_together(builder: BatchBuilder, message: str) -
 
 @pytest.mark.parametrize("source", Codec)
 @pytest.mark.parametrize("target", Codec)
-def test_recompressed_batches_hold_the_same(source: Codec, target: Codec) -> None:
+def test_recompressed_batches_hold_the_same_records(source: Codec, target: Codec) -> None:
     batch = batch_of(codec=source)
     result = recompress(batch, target)
     header = read_header(result)
@@ -178,7 +178,7 @@ def test_recompressing_keeps_the_other_attributes() -> None:
     assert header.producer_id == 1
 
 
-def test_a_level_is_handed_to_the_codec() -> None:
+def test_compression_level_is_passed_to_the_codec() -> None:
     text = bytes(range(256)) * 40 + b"abcd" * 999
     sizes = []
     for level in (1, 9):

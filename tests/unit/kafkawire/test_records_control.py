@@ -68,11 +68,11 @@ def test_later_versions_may_add_fields() -> None:
     assert read_control_batch(batch) == EndTransactionMarker(ControlType.ABORT, 8)
 
 
-def test_other_control_records_are_passed_over() -> None:
+def test_unknown_control_records_are_skipped() -> None:
     assert read_control_batch(control_batch_of(bytes.fromhex("00000002"), None)) is None
 
 
-def test_an_empty_control_batch_says_nothing() -> None:
+def test_empty_control_batch_has_no_marker() -> None:
     assert read_control_batch(with_section(marker_of(ControlType.ABORT), b"", 0)) is None
 
 

@@ -64,7 +64,7 @@ def test_our_batch_is_kafkas_byte_for_byte() -> None:
 @pytest.mark.parametrize(
     "verdict", VERDICTS, ids=lambda verdict: f"{verdict['case']}-{verdict['code']}"
 )
-def test_kafkas_verdict_is_ours(verdict: dict[str, Any]) -> None:
+def test_our_validation_agrees_with_kafka(verdict: dict[str, Any]) -> None:
     batch = bytearray.fromhex(verdict["batch"])
     timestamp_type = TimestampType(verdict["log_append_time"])
     rules: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""Which of the two scanners is used."""
+"""The choice between the compiled and the plain scanner."""
 
 import importlib.util
 import os
@@ -18,7 +18,7 @@ print(scanner.HAS_COMPILED_SCANNER, scanner.read_rows.__module__)
 
 
 def scanner_again() -> ModuleType:
-    """The module as it would be if it were imported now."""
+    """Return the module as if it were imported now."""
     spec = importlib.util.spec_from_file_location("scanner_again", records_scanner.__file__)
     assert spec is not None
     assert spec.loader is not None
@@ -53,7 +53,7 @@ def test_a_twin_of_another_version_is_not_used(monkeypatch: pytest.MonkeyPatch) 
         ("", "True kafkawire._records"),
     ],
 )
-def test_the_environment_can_ask_for_the_plain_loops(setting: str, expected: str) -> None:
+def test_environment_can_disable_the_compiled_loops(setting: str, expected: str) -> None:
     if not HAS_COMPILED_SCANNER and expected.startswith("True"):
         pytest.skip("no compiled scanner here")
     environment = os.environ | {"OTTLA_PURE_PYTHON": setting}

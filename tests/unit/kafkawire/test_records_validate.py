@@ -1,4 +1,4 @@
-"""What a broker refuses, and with which of Kafka's codes."""
+"""Batches that a broker refuses, and Kafka's error codes for them."""
 
 import struct
 from collections.abc import Callable
@@ -52,21 +52,21 @@ def refusal(batch: bytes | bytearray, **changes: Any) -> ErrorCode:
 
 
 def replaced(batch: bytearray, position: int, data: bytes) -> bytearray:
-    """`batch` with other bytes at `position`, the checksum left as it was."""
+    """Return `batch` with other bytes at `position` and the old checksum."""
     changed = bytearray(batch)
     changed[position : position + len(data)] = data
     return changed
 
 
 @pytest.mark.parametrize("codec", Codec)
-def test_a_good_batch_is_taken_as_it_is(codec: Codec) -> None:
+def test_valid_batch_is_accepted_unchanged(codec: Codec) -> None:
     batch = batch_of(codec=codec)
     before = bytes(batch)
     assert validate(batch) == read_header(before)
     assert batch == before
 
 
-def test_a_batch_may_have_just_the_largest_size() -> None:
+def test_batch_of_exactly_the_maximum_size_is_accepted() -> None:
     batch = batch_of()
     assert validate(batch, max_batch_bytes=len(batch))
     assert refusal(batch, max_batch_bytes=len(batch) - 1) is ErrorCode.MESSAGE_TOO_LARGE
@@ -180,8 +180,8 @@ def test_a_bad_batch_gets_kafkas_code(
     assert refusal(damage(batch_of())) is code
 
 
-def test_an_earlier_fault_counts_before_a_later_one() -> None:
-    """Kafka looks at the base offset, then at the size, then at the checksum."""
+def test_first_fault_in_kafkas_order_decides_the_code() -> None:
+    """Kafka checks the base offset, then the size, then the checksum."""
     damaged = replaced(batch_of(), 17, bytes(4))
     assert refusal(damaged, max_batch_bytes=70) is ErrorCode.MESSAGE_TOO_LARGE
     shifted = replaced(damaged, 7, b"\1")
@@ -214,7 +214,7 @@ def test_data_that_does_not_decompress_is_refused(codec: Codec) -> None:
     assert refusal(batch) is ErrorCode.INVALID_RECORD
 
 
-def test_a_bomb_is_refused_before_it_goes_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_decompression_bomb_is_refused_early(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(records_validate, "MAX_DECOMPRESSED_BYTES", 1_000_000)
     bomb = bytes(cramjam.zstd.compress(bytes(4_000_000)))
     batch = with_section(batch_of(codec=Codec.ZSTD), bomb, 3)
@@ -224,7 +224,7 @@ def test_a_bomb_is_refused_before_it_goes_off(monkeypatch: pytest.MonkeyPatch) -
 
 
 def zeros(size: int, codec: Codec) -> bytearray:
-    """A batch of one record that holds so many zeros."""
+    """Return a batch of one record with `size` zeros."""
     return batch_of((NOW_MS, b"key", bytes(size), ()), codec=codec)
 
 
@@ -232,7 +232,7 @@ COMPRESSED = [codec for codec in Codec if codec is not Codec.NONE]
 
 
 @pytest.mark.parametrize("codec", COMPRESSED)
-def test_a_batch_costs_what_it_decompresses_to(codec: Codec) -> None:
+def test_batch_costs_its_decompressed_size(codec: Codec) -> None:
     batch = zeros(5000, codec)
     budget = Budget(20_000, record_bytes=100)
     assert validate(batch, budget=budget)
@@ -243,7 +243,7 @@ def test_a_batch_costs_what_it_decompresses_to(codec: Codec) -> None:
 
 
 @pytest.mark.parametrize("codec", COMPRESSED)
-def test_a_batch_beyond_the_budget_is_neither_good_nor_bad(codec: Codec) -> None:
+def test_batch_beyond_the_budget_is_neither_accepted_nor_refused(codec: Codec) -> None:
     batch = zeros(5000, codec)
     parts_bytes = 16 * len(batch)
     budget = Budget(parts_bytes + 4000)
@@ -257,7 +257,7 @@ def test_a_batch_beyond_the_budget_is_neither_good_nor_bad(codec: Codec) -> None
     assert validate(batch, budget=Budget(5100, record_bytes=0))
 
 
-def test_what_is_left_is_not_spent_on_a_batch_that_is_too_large_anyway() -> None:
+def test_too_large_batch_does_not_spend_the_rest_of_the_budget() -> None:
     batch = zeros(5000, Codec.ZSTD)
     budget = Budget(16 * len(batch) - 1)
     with pytest.raises(BudgetSpentError) as caught:
@@ -281,7 +281,7 @@ def test_a_count_that_the_bytes_cannot_hold_costs_nothing() -> None:
     assert refusal(lying, budget=budget) is ErrorCode.INVALID_RECORD
 
 
-def test_damage_costs_the_neighbours_little(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damaged_batch_leaves_budget_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
     budget = Budget(1 << 30)
     damaged = with_section(batch_of(codec=Codec.ZSTD), b"\xff" * 40, 3)
     assert refusal(damaged, budget=budget) is ErrorCode.INVALID_RECORD
@@ -333,7 +333,7 @@ def test_create_time_must_be_near_the_brokers(timestamp_ms: int, is_taken: bool)
     assert validate(batch, timestamp_type=by_broker, **limits)
 
 
-def test_one_wrong_time_decides_the_code() -> None:
+def test_single_wrong_timestamp_decides_the_code() -> None:
     batch = batch_of((NOW_MS, None, None, ()), (NOW_MS + 2, b"key", None, ()))
     with pytest.raises(RecordsRejectedError) as refused:
         validate(batch, compacted=True, timestamp_after_max_ms=1)
@@ -341,7 +341,7 @@ def test_one_wrong_time_decides_the_code() -> None:
     assert [error.batch_index for error in refused.value.record_errors] == [0, 1]
 
 
-def test_only_so_many_records_are_named() -> None:
+def test_number_of_record_errors_is_limited() -> None:
     batch = batch_of(*[(NOW_MS, None, None, ())] * 500)
     with pytest.raises(RecordsRejectedError) as refused:
         validate(batch, compacted=True)

@@ -58,7 +58,7 @@ class Nothing:
 
 @message(versions=(0, 2), flexible=2)
 class Everything:
-    """Has every type; version 2 is flexible."""
+    """A message with every type; version 2 is flexible."""
 
     flag: bool = field(BOOL)
     tiny: int = field(INT8)
@@ -123,7 +123,7 @@ class Region:
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_every_type_comes_back_as_it_was(version: int) -> None:
+def test_every_type_round_trips(version: int) -> None:
     assert decode(Everything, encode(FILLED, version), version) == FILLED
     assert decode(Everything, encode(Everything(), version), version) == Everything()
 
@@ -156,7 +156,7 @@ def test_tagged_fields_are_written_in_the_order_of_their_tags_unless_default() -
         pytest.param("02" + "0506" + "0000000100" + "00" + "0105" + "0200000007", id="any order"),
         pytest.param(
             "03" + "0105" + "0200000009" + "0105" + "0200000007" + "0506" + "0000000100" + "00",
-            id="the last of a kind counts",
+            id="the last duplicate counts",
         ),
         pytest.param(
             "03" + "0105" + "0200000007" + "0903" + "616263" + "0506" + "0000000100" + "00",
@@ -194,7 +194,7 @@ def test_bytes_are_copied_out_of_the_input() -> None:
     assert type(decode(Everything, memoryview(data), 2).data) is bytes
 
 
-def test_parts_hand_records_through_uncopied() -> None:
+def test_parts_contain_records_uncopied() -> None:
     records, region = bytearray(b"records"), Region(100)
     response = FetchResponse(
         responses=[
@@ -280,7 +280,7 @@ def test_an_encode_error_names_the_field_and_the_value(
         encode(wrong, version)
 
 
-def test_nothing_is_wrong_with_a_message_in_order() -> None:
+def test_valid_message_has_no_misfit() -> None:
     assert find_misfit(layout_of(Everything), FILLED, 2) is None
 
 
@@ -290,7 +290,7 @@ def test_null_is_refused_in_versions_where_it_is_not_allowed() -> None:
         encode(Everything(maybe_data=None), 0)
 
 
-def test_a_failed_encode_leaves_the_buffer_as_it_was() -> None:
+def test_failed_encode_leaves_the_buffer_unchanged() -> None:
     out = bytearray(b"before")
     encode_into(out, MetadataRequest(topics=None), 1)
     assert out == b"before\xff\xff\xff\xff"
@@ -355,14 +355,14 @@ def test_versions_that_are_not_declared_are_refused(version: int) -> None:
         decode(Everything, b"", version)
 
 
-def test_what_is_declared_can_be_asked() -> None:
+def test_declared_versions_can_be_queried() -> None:
     assert versions_of(Everything) == (0, 2)
     assert flexible_from(Everything) == 2
     with pytest.raises(AssertionError, match="Part is part of messages"):
         versions_of(Part)
 
 
-def test_all_arrays_of_a_message_have_only_so_many_elements() -> None:
+def test_elements_of_all_arrays_together_are_limited() -> None:
     message = MetadataRequest(topics=[MetadataRequestTopic(name="t") for _ in range(3)])
     for version in (1, 12):
         data = encode(message, version)
@@ -381,7 +381,7 @@ def test_numbers_are_elements_too() -> None:
 
 
 @pytest.mark.parametrize("count", [17, 128])
-def test_only_so_many_tagged_fields_are_read(count: int) -> None:
+def test_tagged_fields_read_are_limited(count: int) -> None:
     data = encode(FetchRequest(), 17)[:-1] + bytes([count]) + bytes(2 * count)
     with pytest.raises(DecodeError, match=f"{count} tagged fields; at most 16"):
         decode(FetchRequest, data, 17)

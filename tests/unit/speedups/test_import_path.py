@@ -1,4 +1,4 @@
-"""Which packages a daemon imports where a project has some of the same names."""
+"""The packages that a daemon imports if a project has packages of the same names."""
 
 import os
 import sys
@@ -20,7 +20,7 @@ ROOT = import_path.ROOT
             ["/app", ROOT, "/lib", "/other"],
             ["/app", ROOT],
             [ROOT, "/lib", "/other", "/app"],
-            id="a checkout that stands in for an installed one",
+            id="a checkout that replaces an installed one",
         ),
     ],
 )
@@ -54,7 +54,7 @@ def test_the_working_directory_is_searched_last(
     assert sys.path == ["/python", ROOT, here, lib], "nothing is found there"
 
 
-def test_without_such_directories_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_path_without_project_directories_is_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.path", ["/lib", ROOT])
     monkeypatch.delenv("PYTHONPATH", raising=False)
     import_path.prefer_our_packages()

@@ -1,4 +1,4 @@
-"""A source archive holds what is compiled of it."""
+"""A source archive contains all sources of compiled modules."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from setuptools.command.egg_info import FileList  # type: ignore[import-untyped]
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def test_a_source_archive_holds_what_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_source_archive_contains_all_compiled_sources(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     archived = FileList()
     for line in Path("MANIFEST.in").read_text(encoding="utf-8").splitlines():

@@ -1,4 +1,4 @@
-"""The compiled modules are taken only if they are those of the sources."""
+"""The compiled modules are used only if they match the sources."""
 
 import ast
 import subprocess
@@ -23,8 +23,8 @@ from speedups.modules import (
 ROOT = Path(__file__).resolve().parents[3]
 SUFFIX = EXTENSION_SUFFIXES[0]
 HOT = [name for group in GROUPS for name in module_names(group)]
-# What a process imports, and whether it may import it compiled.
-TELL = """
+# Prints whether a process may import binaries, and the file of an imported module.
+REPORT = """
 import sys
 import speedups.finder as finder
 print(finder.enable(), finder.is_enabled())
@@ -34,7 +34,7 @@ print(storage.log.__file__)
 
 
 def make_tree(root: Path) -> Path:
-    """Sources, and what was built of them; return the folder of the built."""
+    """Create sources and binaries; return the folder of the binaries."""
     for package in READ:
         (root / package).mkdir()
         (root / package / "source.py").write_text(f"NAME = {package!r}\n")
@@ -48,7 +48,7 @@ def make_tree(root: Path) -> Path:
 
 
 def binary(here: Path, state: str, name: str) -> Path:
-    """Where a module lies that was compiled."""
+    """Return the path of a compiled module."""
     return here / folder_name(state) / f"{name.replace('.', '/')}{SUFFIX}"
 
 
@@ -57,7 +57,7 @@ def touch(path: Path) -> None:
     path.touch()
 
 
-def test_what_was_built_of_the_sources_is_found(tmp_path: Path) -> None:
+def test_binaries_of_the_current_sources_are_found(tmp_path: Path) -> None:
     here = make_tree(tmp_path)
     files = finder.built_files(here)
     assert files is not None
@@ -66,25 +66,25 @@ def test_what_was_built_of_the_sources_is_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("package", READ)
-def test_after_a_change_of_any_source_nothing_is(tmp_path: Path, package: str) -> None:
+def test_change_of_any_source_invalidates_all_binaries(tmp_path: Path, package: str) -> None:
     here = make_tree(tmp_path)
     (tmp_path / package / "source.py").write_text("NAME = 'another'\n")
     assert finder.built_files(here) is None
 
 
-def test_a_source_more_is_a_change(tmp_path: Path) -> None:
+def test_additional_source_invalidates_all_binaries(tmp_path: Path) -> None:
     here = make_tree(tmp_path)
     (tmp_path / READ[0] / "more.py").write_text("NAME = 'one more'\n")
     assert finder.built_files(here) is None
 
 
-def test_with_one_missing_none_is_taken(tmp_path: Path) -> None:
+def test_missing_binary_disables_all_others(tmp_path: Path) -> None:
     here = make_tree(tmp_path)
     binary(here, sources_state(tmp_path), HOT[-1]).unlink()
     assert finder.built_files(here) is None
 
 
-def test_a_finder_knows_its_modules_only(tmp_path: Path) -> None:
+def test_finder_finds_only_its_modules(tmp_path: Path) -> None:
     file, gone = tmp_path / f"log{SUFFIX}", tmp_path / f"segment{SUFFIX}"
     file.touch()
     found = finder.Finder({"storage.log": file, "storage.segment": gone})
@@ -95,13 +95,13 @@ def test_a_finder_knows_its_modules_only(tmp_path: Path) -> None:
     assert found.find_spec("storage.segment") is None
 
 
-def test_it_is_too_late_once_a_source_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_enable_fails_once_a_source_was_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "gettrace", lambda: None)
     monkeypatch.setattr(finder, "built_files", lambda _here: {"sys": Path("sys")})
     assert not finder.enable()
 
 
-def test_a_process_takes_them_if_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_process_enables_the_binaries_if_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "gettrace", lambda: None)
     monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
     monkeypatch.setattr(finder, "built_files", lambda _here: {"storage.unknown": Path("unknown")})
@@ -112,35 +112,35 @@ def test_a_process_takes_them_if_it_may(monkeypatch: pytest.MonkeyPatch) -> None
     assert finder.is_enabled() == was_enabled
 
 
-def test_who_traces_sees_the_sources(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_traced_process_imports_the_sources(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "gettrace", lambda: print)
     monkeypatch.setattr(finder, "built_files", lambda _here: {})
     assert not finder.enable()
 
 
-def tell(**environment: str) -> list[str]:
+def report(**environment: str) -> list[str]:
     done = subprocess.run(
-        [sys.executable, "-c", TELL], cwd=ROOT, env=environment, capture_output=True, check=True
+        [sys.executable, "-c", REPORT], cwd=ROOT, env=environment, capture_output=True, check=True
     )
     return done.stdout.decode().splitlines()
 
 
 @pytest.mark.skipif(not finder.are_built(), reason="not built of these sources")
-def test_a_process_runs_what_was_built() -> None:
-    told, path = tell()
+def test_process_runs_the_binaries() -> None:
+    told, path = report()
     assert told == "True True"
     assert Path(path) == binary(ROOT / "speedups", sources_state(ROOT), "storage.log")
 
 
-def test_the_environment_forbids_it() -> None:
-    told, path = tell(OTTLA_PURE_PYTHON="1")
+def test_environment_disables_the_binaries() -> None:
+    told, path = report(OTTLA_PURE_PYTHON="1")
     assert told == "False False"
     assert Path(path) == ROOT / "storage" / "log.py"
 
 
 @pytest.mark.parametrize("name", HOT)
-def test_a_compiled_module_takes_nothing_from_elsewhere(name: str) -> None:
-    """The compiler takes constants from what is imported, so the state must tell of that too."""
+def test_compiled_modules_import_only_tracked_packages(name: str) -> None:
+    """The compiler inlines constants of imported modules, so the state must cover these too."""
     tree = ast.parse((ROOT / f"{name.replace('.', '/')}.py").read_text(encoding="utf-8"))
     ours = {path.parent.name for path in ROOT.glob("*/__init__.py")}
     imported = {
@@ -152,7 +152,7 @@ def test_a_compiled_module_takes_nothing_from_elsewhere(name: str) -> None:
 
 
 def statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield statements and those inside them: what a module does when it is imported."""
+    """Yield statements and nested statements that a module runs when it is imported."""
     for node in body:
         yield node
         if isinstance(node, ast.If | ast.Try | ast.With | ast.For | ast.While):
@@ -163,7 +163,7 @@ def statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def bound_names(node: ast.stmt) -> set[str]:
-    """Return the names that a statement binds itself, not what is inside it."""
+    """Return the names that a statement itself binds, without nested statements."""
     if isinstance(node, ast.Import | ast.ImportFrom):
         return {alias.asname or alias.name for alias in node.names}
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -183,7 +183,7 @@ def is_final(node: ast.stmt) -> bool:
 
 
 def doubtful_constants(source: str) -> list[str]:
-    """Return the constants that need not have the value that a compiler reads."""
+    """Return the constants that may differ at run time from the compiler's value."""
     tree = ast.parse(source)
     always = {id(node) for node in tree.body}
     found = list(statements(tree.body))
@@ -231,10 +231,10 @@ def tree_of(path: Path) -> ast.Module:
 
 
 def foldable(source: str) -> list[str]:
-    """Return what a compiler decides while it compiles, and Python when it runs.
+    """Return the code that a compiler evaluates at compile time, and Python at run time.
 
-    Which checker runs, the version and the platform are the compiler's, and a branch that it
-    rules out is gone; fixed-width integers wrap where Python's grow.
+    The compiler substitutes its own values for type checking, version and platform, and drops dead
+    branches. Fixed-width integers wrap, while Python's grow.
     """
     tree = ast.parse(source)
     found = [
@@ -271,11 +271,11 @@ def foldable(source: str) -> list[str]:
         "from mypy_extensions import i64",
     ],
 )
-def test_what_a_compiler_folds_is_found(source: str) -> None:
+def test_code_that_a_compiler_folds_is_found(source: str) -> None:
     assert foldable(source)
 
 
-def test_nothing_compiled_is_decided_by_the_compiler() -> None:
+def test_compiled_modules_contain_no_code_that_a_compiler_folds() -> None:
     found = {
         name: folded
         for name in HOT
@@ -284,8 +284,8 @@ def test_nothing_compiled_is_decided_by_the_compiler() -> None:
     assert found == {}
 
 
-def test_what_the_compiler_reads_belongs_to_the_state_of_the_sources() -> None:
-    """Or a compiled module would be taken although a constant in it has changed."""
+def test_all_sources_that_the_compiler_reads_are_tracked() -> None:
+    """Otherwise a compiled module would be used although a constant in it has changed."""
     ours = {"analytics", "controller", "coordination", "ottla", "speedups", *READ}
     imported = {
         node.module.partition(".")[0]

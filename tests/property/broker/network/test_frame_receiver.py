@@ -1,4 +1,4 @@
-"""However the bytes of several connections are cut and interleaved, their frames arrive."""
+"""Frames of several connections arrive for any chunks and any interleaving of their bytes."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ frame_sizes = st.one_of(
     st.integers(LARGE_FRAME_BYTES - 8, LARGE_FRAME_BYTES + 8),
     st.just(MAX_FRAME_BYTES),
 )
-# Who reads next, how much of it, how many frames are taken of it, and whether all waiting
-# requests are handled after that.
+# The connection that reads next, the number of bytes, the number of frames taken, and whether all
+# pending requests are handled after that.
 steps = st.lists(
     st.tuples(
         st.integers(0, CONNECTIONS - 1),
@@ -34,7 +34,7 @@ steps = st.lists(
 
 
 class Connection:
-    """What was sent, what arrived, and the frames that no handler has seen yet."""
+    """Sent and received bytes of a connection, and the frames that no handler has seen yet."""
 
     def __init__(self, number: int, sizes: list[int], pool: BufferPool, memory: ReceiveMemory):
         fill = [bytes([number * 64 + index % 64]) for index in range(len(sizes))]
@@ -62,7 +62,7 @@ class Connection:
         self.waiting += [(frame, self.receiver.release_frame) for frame in frames]
 
     def handle(self) -> None:
-        """Look at the frames only now, and write into them, as a handler may."""
+        """Read the frames only now, and write into them, as a handler may."""
         for frame, release in self.waiting:
             self.arrived.append(bytes(frame))
             frame[:] = b"\xff" * len(frame)
@@ -73,7 +73,7 @@ class Connection:
 
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=150)
 @given(st.lists(st.lists(frame_sizes, max_size=6), min_size=3, max_size=3), steps)
-def test_frames_of_interleaved_connections_arrive_whole_and_in_order(
+def test_frames_of_interleaved_connections_arrive_complete_and_in_order(
     sizes: list[list[int]], schedule: list[tuple[int, int, int, bool]]
 ) -> None:
     pool, memory = BufferPool(), ReceiveMemory(1 << 30)

@@ -1,4 +1,4 @@
-"""Whatever clients, handlers and sockets do, responses leave whole and in request order."""
+"""Responses are complete and in request order for any behaviour of clients, handlers, sockets."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ LIMITS = NetworkLimits(
 
 
 def body_of(number: int) -> bytes:
-    """What request `number` carries, and its answer: now and then a large one."""
+    """Return the body of request `number` and of its response; some are large."""
     size = 100_000 + number if number % 17 == 0 else number % 50
     return bytes([number % 256]) * size
 
 
 class Peer:
-    """One client: what it sends, and what it may expect."""
+    """One client: its requests, and the expected responses."""
 
     def __init__(self, client: Client, first: int) -> None:
         self.client = client
@@ -102,7 +102,7 @@ class Story:
         assert self.world.memory.kept_bytes <= LIMITS.receive_memory_bytes
 
     def finish(self) -> None:
-        """Let everyone read, send and complete what is left."""
+        """Let all clients and handlers read, send and complete the rest."""
         for _ in range(100_000):
             self.world.loop.run()
             for peer in self.active:
@@ -118,7 +118,7 @@ class Story:
 
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 2**32))
-def test_responses_leave_whole_and_in_order(seed: int) -> None:
+def test_responses_are_sent_complete_and_in_order(seed: int) -> None:
     story = Story(random.Random(seed))
     with capture_logs() as logs:
         for _ in range(STEPS):
@@ -136,7 +136,7 @@ def test_responses_leave_whole_and_in_order(seed: int) -> None:
 
 @settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 2**32))
-def test_a_connection_lost_at_any_moment_leaves_nothing_and_disturbs_nobody(seed: int) -> None:
+def test_connection_lost_at_any_moment_leaks_nothing_and_affects_no_other(seed: int) -> None:
     story = Story(random.Random(seed))
     lost, *others = story.peers
     with capture_logs() as logs:

@@ -10,8 +10,7 @@ from ottla.cli.terminal import Cell
 from ottla.cli.text import JsonValue
 from ottla.client.admin import Admin
 from ottla.client.admin_model import GroupDescription, OffsetSpec
-from ottla.client.group.committed_offset import CommittedOffset
-from ottla.client.offset_lookup import NO_OFFSET
+from ottla.client.offset import NO_OFFSET, CommittedOffset
 
 DEAD = "Dead"
 NOTHING = "-"

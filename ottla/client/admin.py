@@ -25,8 +25,8 @@ from ottla.client.argument import require_names
 from ottla.client.cluster import Cluster
 from ottla.client.config import ClientConfig, parse_bootstrap
 from ottla.client.errors import BrokerUnreachableError, ClientClosedError
-from ottla.client.group.committed_offset import CommittedOffset
-from ottla.client.offset_lookup import OffsetAndTimestamp, list_offsets
+from ottla.client.offset import CommittedOffset, OffsetAndTimestamp
+from ottla.client.offset_lookup import list_offsets
 
 
 class Admin:

@@ -30,10 +30,9 @@ from ottla.client.errors import (
     OttlaError,
     broker_error,
 )
-from ottla.client.group.committed_offset import NO_OFFSET, CommittedOffset
 from ottla.client.group.coordinator import GroupCoordinator
-from ottla.client.group.member import Identity
 from ottla.client.group.offset_store import FIRST_VERSION_WITH_GROUPS, OffsetStore
+from ottla.client.offset import NO_OFFSET, CommittedOffset, Identity
 from ottla.client.retry import retry
 
 

@@ -20,9 +20,8 @@ from kafkawire.messages.metadata import (
     MetadataRequestTopic,
     MetadataResponse,
 )
-from ottla.client.alarm import Alarm
 from ottla.client.argument import require_text
-from ottla.client.backoff import Backoff
+from ottla.client.background import Alarm, TaskSet
 from ottla.client.config import Address, ClientConfig
 from ottla.client.connection import Connection
 from ottla.client.connection_pool import ConnectionPool, Purpose
@@ -38,7 +37,7 @@ from ottla.client.errors import (
     broker_error,
 )
 from ottla.client.metadata import NO_LEADER, ClusterMetadata, TopicMetadata, merge
-from ottla.client.task_set import TaskSet
+from ottla.client.retry import Backoff
 
 log = logging.getLogger(__name__)
 

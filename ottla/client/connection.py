@@ -15,7 +15,7 @@ from kafkawire.apis import APIS, Api, ApiKey
 from kafkawire.errors import DecodeError, EncodeError, ErrorCode, WireError
 from kafkawire.headers import decode_response_header, encode_request_parts
 from kafkawire.schema import decode
-from ottla.client.alarm import Alarm
+from ottla.client.background import Alarm
 from ottla.client.config import Address, ClientConfig
 from ottla.client.errors import (
     ConnectionLostError,

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from kafkawire.ids import BrokerId
-from ottla.client.backoff import Backoff
 from ottla.client.config import Address, ClientConfig
 from ottla.client.connection import Connection
 from ottla.client.errors import BrokerUnreachableError, ClientClosedError
 from ottla.client.handshake import open_connection
+from ottla.client.retry import Backoff
 
 MAX_IDLE_S: Final = 540.0
 """Idle time after which the client closes a connection.

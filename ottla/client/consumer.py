@@ -19,7 +19,6 @@ from ottla.client.config import (
 from ottla.client.errors import ClientClosedError, ConfigurationError, NotInGroupError
 from ottla.client.fetch_buffer import FetchBuffer
 from ottla.client.fetcher import RESET_TIMESTAMPS, Fetcher
-from ottla.client.group.committed_offset import CommittedOffset, parse_commit
 from ottla.client.group.config import (
     DEFAULT_ASSIGNORS,
     AssignorName,
@@ -30,8 +29,13 @@ from ottla.client.group.group import ConsumerGroup
 from ottla.client.group.listener import OnPartitions, RebalanceListener
 from ottla.client.group.read_gate import ReadGate
 from ottla.client.log_offsets import LogOffsets
-from ottla.client.offset_lookup import OffsetAndTimestamp
-from ottla.client.partition_state import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from ottla.client.offset import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    CommittedOffset,
+    OffsetAndTimestamp,
+    parse_commit,
+)
 from ottla.client.reading import Reading
 from ottla.client.record import ConsumerRecord
 from ottla.client.record_reader import RecordReader

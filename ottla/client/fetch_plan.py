@@ -15,7 +15,7 @@ from kafkawire.ids import BrokerId
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.client.config import ConsumerConfig
 from ottla.client.metadata import NO_EPOCH, ClusterMetadata
-from ottla.client.offset_lookup import READ_COMMITTED, READ_UNCOMMITTED
+from ottla.client.offset import READ_COMMITTED, READ_UNCOMMITTED
 from ottla.client.partition_state import PartitionState
 
 LANE_COUNT: Final = 2

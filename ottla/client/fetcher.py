@@ -21,7 +21,7 @@ from typing import Final
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch, TopicPartition
 from kafkawire.messages.fetch import FetchRequest, FetchResponse, PartitionData
-from ottla.client.alarm import Alarm
+from ottla.client.background import Alarm, TaskSet
 from ottla.client.block import Block
 from ottla.client.cluster import Cluster
 from ottla.client.config import ConsumerConfig
@@ -36,13 +36,17 @@ from ottla.client.errors import (
 )
 from ottla.client.fetch_buffer import FetchBuffer
 from ottla.client.fetch_plan import fetch_max_bytes, fetch_request, make_plan
-from ottla.client.group.committed_offset import CommittedOffset
-from ottla.client.metadata import NO_EPOCH
-from ottla.client.offset_lookup import READ_COMMITTED, READ_UNCOMMITTED, ask_leaders
-from ottla.client.partition_state import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, PartitionState
+from ottla.client.metadata import NO_EPOCH, needs_metadata
+from ottla.client.offset import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    CommittedOffset,
+)
+from ottla.client.offset_lookup import ask_leaders
+from ottla.client.partition_state import PartitionState
 from ottla.client.position_check import ask_epoch_ends, truncation
-from ottla.client.task_set import TaskSet
-from ottla.client.verdict import needs_metadata
 
 log = logging.getLogger(__name__)
 

@@ -9,13 +9,14 @@ from collections.abc import Iterable, Mapping
 from kafkawire.ids import Offset, TopicPartition
 from ottla.client.cluster import Cluster
 from ottla.client.config import IsolationLevel
-from ottla.client.offset_lookup import (
+from ottla.client.offset import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
     READ_COMMITTED,
     READ_UNCOMMITTED,
     OffsetAndTimestamp,
-    list_offsets,
 )
-from ottla.client.partition_state import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from ottla.client.offset_lookup import list_offsets
 
 
 class LogOffsets:

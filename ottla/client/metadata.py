@@ -17,7 +17,7 @@ from kafkawire.messages.metadata import (
     MetadataResponseTopic,
 )
 from ottla.client.config import Address
-from ottla.client.errors import known_code
+from ottla.client.errors import BrokerError, OttlaError, known_code
 
 NO_LEADER: Final = BrokerId(-1)
 NO_EPOCH: Final = LeaderEpoch(-1)
@@ -141,3 +141,24 @@ def _newer(old: PartitionMetadata | None, fresh: PartitionMetadata) -> Partition
     if old is None or fresh.leader_epoch == NO_EPOCH or fresh.leader_epoch >= old.leader_epoch:
         return fresh
     return old
+
+
+def needs_metadata(error: OttlaError) -> bool:
+    """Whether `error` suggests that the leader has changed."""
+    return not isinstance(error, BrokerError) or error.code in _LEADER_ERRORS
+
+
+_LEADER_ERRORS = {
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_LEADER_EPOCH,
+    ErrorCode.REPLICA_NOT_AVAILABLE,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.LISTENER_NOT_FOUND,
+    ErrorCode.OFFSET_NOT_AVAILABLE,
+    ErrorCode.INCONSISTENT_TOPIC_ID,
+    ErrorCode.NETWORK_EXCEPTION,
+}

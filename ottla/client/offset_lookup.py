@@ -6,7 +6,7 @@ with fresh metadata.
 
 import asyncio
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
@@ -19,24 +19,10 @@ from kafkawire.messages.list_offsets import (
 from ottla.client.cluster import Cluster
 from ottla.client.errors import OttlaError, UnknownPartitionError, broker_error
 from ottla.client.metadata import NO_EPOCH
+from ottla.client.offset import READ_UNCOMMITTED, OffsetAndTimestamp
 from ottla.client.retry import retry
 
-READ_UNCOMMITTED: Final = 0
-READ_COMMITTED: Final = 1
 CONSUMER_REPLICA_ID: Final = -1
-NO_OFFSET: Final = Offset(-1)
-
-
-class OffsetAndTimestamp(NamedTuple):
-    """An offset in a log, with the timestamp of its record in ms.
-
-    `offset` is -1 if no record is as late as the requested timestamp; `timestamp_ms` is -1 for
-    the ends of a log.
-    """
-
-    offset: Offset
-    timestamp_ms: int
-    leader_epoch: LeaderEpoch
 
 
 Results = dict[TopicPartition, OffsetAndTimestamp | OttlaError]

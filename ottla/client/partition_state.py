@@ -5,14 +5,10 @@ jump is recognised and dropped.
 """
 
 from math import inf
-from typing import Final
 
 from kafkawire.ids import LeaderEpoch, Offset, TopicPartition
 from ottla.client.errors import OttlaError
-
-EARLIEST_TIMESTAMP: Final = -2
-LATEST_TIMESTAMP: Final = -1
-NO_EPOCH: Final = LeaderEpoch(-1)
+from ottla.client.metadata import NO_EPOCH
 
 
 class PartitionState:

@@ -11,7 +11,7 @@ from ottla.client.cluster import Cluster
 from ottla.client.errors import NotAssignedError
 from ottla.client.fetch_buffer import FetchBuffer
 from ottla.client.fetcher import Fetcher
-from ottla.client.group.committed_offset import CommittedOffset
+from ottla.client.offset import CommittedOffset
 from ottla.client.partition_state import PartitionState
 
 

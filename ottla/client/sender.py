@@ -23,7 +23,7 @@ from kafkawire.messages.produce import (
     TopicProduceData,
 )
 from ottla.client.accumulator import Accumulator
-from ottla.client.alarm import Alarm
+from ottla.client.background import Alarm
 from ottla.client.cluster import Cluster
 from ottla.client.config import ProducerConfig
 from ottla.client.connection import Connection
@@ -36,12 +36,12 @@ from ottla.client.errors import (
     UnsupportedVersionError,
     broker_error,
 )
-from ottla.client.metadata import NO_EPOCH
+from ottla.client.metadata import NO_EPOCH, needs_metadata
 from ottla.client.producer_batch import NO_OFFSET, NO_TIMESTAMP, ProducerBatch
 from ottla.client.producer_id_request import ProducerIdRequest
 from ottla.client.producer_sequences import ProducerSequences
 from ottla.client.topic_queues import PartitionQueue
-from ottla.client.verdict import Verdict, judge, needs_metadata
+from ottla.client.verdict import Verdict, judge
 
 log = logging.getLogger(__name__)
 

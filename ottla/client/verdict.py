@@ -46,27 +46,7 @@ def judge(
     return Verdict.RENUMBER if is_renumbered else Verdict.RETRY
 
 
-def needs_metadata(error: OttlaError) -> bool:
-    """Whether `error` suggests that the leader has changed."""
-    return not isinstance(error, BrokerError) or error.code in _LEADER_ERRORS
-
-
 _SEQUENCE_ERRORS = {
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     ErrorCode.UNKNOWN_PRODUCER_ID,
-}
-
-_LEADER_ERRORS = {
-    ErrorCode.NOT_LEADER_OR_FOLLOWER,
-    ErrorCode.LEADER_NOT_AVAILABLE,
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    ErrorCode.UNKNOWN_TOPIC_ID,
-    ErrorCode.FENCED_LEADER_EPOCH,
-    ErrorCode.UNKNOWN_LEADER_EPOCH,
-    ErrorCode.REPLICA_NOT_AVAILABLE,
-    ErrorCode.KAFKA_STORAGE_ERROR,
-    ErrorCode.LISTENER_NOT_FOUND,
-    ErrorCode.OFFSET_NOT_AVAILABLE,
-    ErrorCode.INCONSISTENT_TOPIC_ID,
-    ErrorCode.NETWORK_EXCEPTION,
 }

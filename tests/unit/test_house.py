@@ -33,7 +33,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 DELIBERATE_PAUSES = {
     "tests/integration/broker/test_crash.py": "duration of the load",
     "tests/integration/coordination/test_sessions.py": "duration of the server's pause",
-    "tests/unit/client/test_alarm.py": "time for timers to fire",
+    "tests/unit/client/test_background.py": "time for timers to fire",
 }
 MANY = 50
 IMPURE_MODULES = {"asyncio", "socket", "os", "time", "random", "structlog", "logging"}

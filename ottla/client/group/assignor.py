@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from kafkawire.ids import TopicPartition
+from kafkawire.messages.consumer_protocol import OwnedPartitions
+from ottla.client.offset import NO_GENERATION, MemberId
 
-MemberId = str
 Assignment = dict[MemberId, list[TopicPartition]]
 PartitionCounts = Mapping[str, int]
 """Number of partitions by topic; a topic that does not exist is missing."""
-
-NO_GENERATION = -1
 
 
 class RebalanceProtocol(enum.IntEnum):
@@ -57,16 +56,6 @@ class Assignor(Protocol):
         """Return the partitions of every member, including members without any."""
 
 
-class ForgetfulAssignor:
-    """Base class of assignors that ignore previous assignments."""
-
-    protocols = frozenset({RebalanceProtocol.EAGER})
-
-    def user_data(self, owned: Sequence[TopicPartition], generation: int) -> bytes | None:  # noqa: ARG002
-        """Return None: the leader needs no further data."""
-        return None
-
-
 def in_order(members: Mapping[MemberId, Subscription]) -> list[MemberId]:
     """Return the members in the order in which partitions are assigned.
 
@@ -90,10 +79,6 @@ def subscribers(members: Mapping[MemberId, Subscription]) -> dict[str, list[Memb
     return {topic: found[topic] for topic in sorted(found)}
 
 
-def all_partitions(topics: Iterable[str], counts: PartitionCounts) -> list[TopicPartition]:
-    """Return the partitions of all existing `topics`, in order."""
-    return [
-        TopicPartition(topic, index)
-        for topic in sorted(set(topics))
-        for index in range(counts.get(topic, 0))
-    ]
+def flatten(topics: Iterable[OwnedPartitions]) -> list[TopicPartition]:
+    """Return the partitions of all topics in one list."""
+    return [TopicPartition(each.topic, index) for each in topics for index in each.partitions]

@@ -11,8 +11,7 @@ from typing import Final, Literal
 from ottla.client.config import MAX_INT32
 from ottla.client.errors import ConfigurationError
 from ottla.client.group.assignor import Assignor, RebalanceProtocol
-from ottla.client.group.range_assignor import RangeAssignor
-from ottla.client.group.round_robin_assignor import RoundRobinAssignor
+from ottla.client.group.forgetful_assignor import RangeAssignor, RoundRobinAssignor
 from ottla.client.group.sticky_assignor import CooperativeStickyAssignor, StickyAssignor
 
 AssignorName = Literal["range", "roundrobin", "sticky", "cooperative-sticky"]
@@ -76,3 +75,8 @@ def parse_assignors(names: Sequence[str]) -> tuple[Assignor, ...]:
     if len(set(names)) != len(names):
         raise ConfigurationError(f"assignors names one twice: {', '.join(names)}")
     return tuple(ASSIGNORS[name]() for name in names)
+
+
+def chosen_assignor(assignors: Sequence[Assignor], name: str | None) -> Assignor | None:
+    """Return the assignor that the group agreed on, None if this member does not have it."""
+    return next((each for each in assignors if each.name == name), None)

@@ -1,9 +1,11 @@
 """Finds the coordinator of a group and sends requests to it. Edge: sends requests to brokers.
 
+`judge` maps an error to the next step.
 Invariant: after a broker did not respond, or is not the coordinator, the coordinator is looked up
 again before the next request.
 """
 
+import enum
 from typing import Final, Protocol, TypeVar
 
 from kafkawire.errors import ErrorCode
@@ -17,8 +19,7 @@ from ottla.client.argument import require_text
 from ottla.client.cluster import Cluster
 from ottla.client.config import Address
 from ottla.client.connection_pool import Purpose
-from ottla.client.errors import OttlaError, broker_error
-from ottla.client.group.member import Verdict, judge
+from ottla.client.errors import BrokerError, OttlaError, broker_error
 
 GROUP_KEY_TYPE: Final = 0
 FIRST_VERSION_WITH_KEYS: Final = 4
@@ -112,3 +113,36 @@ class GroupCoordinator:
             )
         self._node = (BrokerId(found.node_id), Address(found.host, found.port))
         return self._node
+
+
+class Verdict(enum.Enum):
+    """The next step after an error."""
+
+    RETRY = "back off, then retry"
+    FIND = "look up the coordinator, then retry"
+    REJOIN = "join again: the group is rebalancing"
+    LOST = "join as a new member: the group has removed this one"
+    FATAL = "give up, and raise the error in the next read"
+
+
+_VERDICTS: Final = {
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Verdict.RETRY,
+    ErrorCode.UNSTABLE_OFFSET_COMMIT: Verdict.RETRY,
+    ErrorCode.MEMBER_ID_REQUIRED: Verdict.REJOIN,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: Verdict.FIND,
+    ErrorCode.NOT_COORDINATOR: Verdict.FIND,
+    ErrorCode.REBALANCE_IN_PROGRESS: Verdict.REJOIN,
+    ErrorCode.UNKNOWN_MEMBER_ID: Verdict.LOST,
+    ErrorCode.ILLEGAL_GENERATION: Verdict.LOST,
+}
+
+
+def judge(error: OttlaError) -> Verdict:
+    """Return the next step of a member after `error`."""
+    if not isinstance(error, BrokerError):
+        # The connection failed; a new one will show whether the coordinator did, too.
+        return Verdict.FIND if error.retriable else Verdict.FATAL
+    verdict = _VERDICTS.get(error.code)
+    if verdict is not None:
+        return verdict
+    return Verdict.RETRY if error.retriable else Verdict.FATAL

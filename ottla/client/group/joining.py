@@ -15,7 +15,7 @@ from kafkawire.consumer_protocol import (
     encode_subscription,
 )
 from kafkawire.errors import DecodeError, ErrorCode
-from kafkawire.ids import TopicPartition
+from kafkawire.ids import TopicPartition, by_topic
 from kafkawire.messages.consumer_protocol import (
     AssignedPartitions,
     ConsumerProtocolAssignment,
@@ -34,12 +34,10 @@ from kafkawire.messages.group_membership import (
 from ottla.client.cluster import Cluster
 from ottla.client.connection_pool import Purpose
 from ottla.client.errors import ProtocolError
-from ottla.client.group.assignor import Assignment, Assignor, Subscription
-from ottla.client.group.config import GroupConfig
+from ottla.client.group.assignor import Assignment, Assignor, Subscription, flatten
+from ottla.client.group.config import GroupConfig, chosen_assignor
 from ottla.client.group.coordinator import GroupCoordinator
-from ottla.client.group.holding import Holding
-from ottla.client.group.member import Member, chosen_assignor
-from ottla.client.group.partitions import by_topic, flatten
+from ottla.client.group.member import Holding, Member
 
 JOIN_GRACE_MS: Final = 5_000
 """Time that a response may take beyond the rebalance timeout."""
@@ -123,7 +121,7 @@ class Joining:
         generation = self._member.last_generation
         # An eager member owns nothing while it joins; only its assignor's user data may report
         # the partitions that it held.
-        owned = by_topic(held if self._config.is_cooperative else ())
+        owned = by_topic(sorted(held) if self._config.is_cooperative else ())
         subscription = ConsumerProtocolSubscription(
             topics=sorted(topics),
             user_data=assignor.user_data(held, generation),
@@ -183,7 +181,7 @@ class Joining:
 def _encode(partitions: Iterable[TopicPartition]) -> bytes:
     given = [
         AssignedPartitions(topic=topic, partitions=indexes)
-        for topic, indexes in by_topic(partitions).items()
+        for topic, indexes in by_topic(sorted(partitions)).items()
     ]
     return encode_assignment(ConsumerProtocolAssignment(assigned_partitions=given))
 
@@ -197,7 +195,7 @@ def _subscription_of(member: JoinGroupResponseMember) -> Subscription:
         return Subscription(topics=(), group_instance_id=member.group_instance_id)
     return Subscription(
         topics=tuple(subscription.topics),
-        owned=flatten((each.topic, each.partitions) for each in subscription.owned_partitions),
+        owned=flatten(subscription.owned_partitions),
         generation=subscription.generation_id,
         group_instance_id=member.group_instance_id,
         user_data=subscription.user_data,

@@ -1,62 +1,17 @@
-"""The identity of this consumer in its group, and its reactions to errors. Decision: no I/O.
+"""The state of this consumer in its group. Decision: no I/O.
 
-`Member` follows the responses of the coordinator; `judge` maps an error to the next step.
+`Member` follows the responses of the coordinator; `Holding` is the interface to its partitions.
 Invariant: `generation` is NO_GENERATION unless the coordinator has confirmed this member in that
 generation and has not removed it since.
 """
 
-import enum
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Iterable
+from typing import Protocol
 
 from kafkawire.errors import ErrorCode
+from kafkawire.ids import TopicPartition
 from kafkawire.messages.group_membership import JoinGroupResponse
-from ottla.client.errors import BrokerError, OttlaError
-from ottla.client.group.assignor import NO_GENERATION, Assignor, MemberId
-
-NO_MEMBER_ID: Final[MemberId] = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """The author of a commit: a member of a generation, by default a client without membership."""
-
-    member_id: MemberId = NO_MEMBER_ID
-    generation: int = NO_GENERATION
-
-
-class Verdict(enum.Enum):
-    """The next step after an error."""
-
-    RETRY = "back off, then retry"
-    FIND = "look up the coordinator, then retry"
-    REJOIN = "join again: the group is rebalancing"
-    LOST = "join as a new member: the group has removed this one"
-    FATAL = "give up, and raise the error in the next read"
-
-
-_VERDICTS: Final = {
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Verdict.RETRY,
-    ErrorCode.UNSTABLE_OFFSET_COMMIT: Verdict.RETRY,
-    ErrorCode.MEMBER_ID_REQUIRED: Verdict.REJOIN,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE: Verdict.FIND,
-    ErrorCode.NOT_COORDINATOR: Verdict.FIND,
-    ErrorCode.REBALANCE_IN_PROGRESS: Verdict.REJOIN,
-    ErrorCode.UNKNOWN_MEMBER_ID: Verdict.LOST,
-    ErrorCode.ILLEGAL_GENERATION: Verdict.LOST,
-}
-
-
-def judge(error: OttlaError) -> Verdict:
-    """Return the next step of a member after `error`."""
-    if not isinstance(error, BrokerError):
-        # The connection failed; a new one will show whether the coordinator did, too.
-        return Verdict.FIND if error.retriable else Verdict.FATAL
-    verdict = _VERDICTS.get(error.code)
-    if verdict is not None:
-        return verdict
-    return Verdict.RETRY if error.retriable else Verdict.FATAL
+from ottla.client.offset import NO_GENERATION, NO_MEMBER_ID, MemberId
 
 
 class Member:
@@ -93,6 +48,20 @@ class Member:
             self.member_id = NO_MEMBER_ID
 
 
-def chosen_assignor(assignors: Sequence[Assignor], name: str | None) -> Assignor | None:
-    """Return the assignor that the group agreed on, None if this member does not have it."""
-    return next((each for each in assignors if each.name == name), None)
+class Holding(Protocol):
+    """The partitions that a consumer reads."""
+
+    def owned(self) -> list[TopicPartition]:
+        """Return the partitions that are read now."""
+
+    def add(self, partitions: Iterable[TopicPartition]) -> None:
+        """Also read these partitions, from the committed offsets of the group."""
+
+    def take_away(self, partitions: Iterable[TopicPartition]) -> None:
+        """Stop reading these partitions, and drop their fetched records."""
+
+    def keep_topics(self, topics: Iterable[str]) -> None:
+        """Keep the metadata of these topics fresh, in addition to the topics being read."""
+
+    async def commit_processed(self) -> None:
+        """Commit the positions after processed records if auto-commit is on; never raises."""

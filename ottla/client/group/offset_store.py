@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Final, TypeAlias
 
 from kafkawire.errors import ErrorCode
-from kafkawire.ids import LeaderEpoch, Offset, TopicPartition
+from kafkawire.ids import LeaderEpoch, Offset, TopicPartition, by_topic
 from kafkawire.messages.group_offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -17,13 +17,10 @@ from kafkawire.messages.group_offsets import (
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
 )
-from ottla.client.backoff import Backoff
 from ottla.client.errors import CommitFailedError, OttlaError
-from ottla.client.group.committed_offset import NO_OFFSET, CommittedOffset
-from ottla.client.group.coordinator import GroupCoordinator
-from ottla.client.group.member import Identity, Verdict, judge
-from ottla.client.group.partitions import by_topic
-from ottla.client.retry import retry
+from ottla.client.group.coordinator import GroupCoordinator, Verdict, judge
+from ottla.client.offset import NO_OFFSET, CommittedOffset, Identity
+from ottla.client.retry import Backoff, retry
 
 FIRST_VERSION_WITH_GROUPS: Final = 8
 FIRST_VERSION_WITH_STABLE: Final = 7
@@ -145,7 +142,7 @@ class OffsetStore:
                         _row(index, offsets[TopicPartition(topic, index)]) for index in rows
                     ],
                 )
-                for topic, rows in by_topic(offsets).items()
+                for topic, rows in by_topic(sorted(offsets)).items()
             ],
         )
 
@@ -160,7 +157,7 @@ class OffsetStore:
     ) -> OffsetFetchRequest:
         # Before version 7 the request cannot wait for the offsets of open transactions.
         stable = self._requires_stable and version >= FIRST_VERSION_WITH_STABLE
-        group_id, topics = self._coordinator.group_id, by_topic(partitions)
+        group_id, topics = self._coordinator.group_id, by_topic(sorted(partitions))
         if version < FIRST_VERSION_WITH_GROUPS:
             rows = [
                 OffsetFetchRequestTopic(name=topic, partition_indexes=indexes)

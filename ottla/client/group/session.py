@@ -22,16 +22,15 @@ from kafkawire.messages.group_membership import (
     LeaveGroupResponse,
     MemberIdentity,
 )
-from ottla.client.backoff import Backoff
+from ottla.client.background import TaskSet
 from ottla.client.errors import BrokerError, OttlaError, RebalanceFailedError
 from ottla.client.group.config import GroupConfig
-from ottla.client.group.coordinator import GroupCoordinator
-from ottla.client.group.holding import Holding
+from ottla.client.group.coordinator import GroupCoordinator, Verdict, judge
 from ottla.client.group.joining import Joining
 from ottla.client.group.listener import RebalanceListener
-from ottla.client.group.member import Member, Verdict, judge
+from ottla.client.group.member import Holding, Member
 from ottla.client.group.read_gate import ReadGate
-from ottla.client.task_set import TaskSet
+from ottla.client.retry import Backoff
 
 LEAVE_TIMEOUT_S: Final = 5.0
 FIRST_VERSION_WITH_MEMBERS: Final = 3

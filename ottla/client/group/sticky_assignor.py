@@ -11,20 +11,19 @@ from struct import Struct
 from typing import Final
 
 from kafkawire.errors import DecodeError
-from kafkawire.ids import TopicPartition
+from kafkawire.ids import TopicPartition, by_topic
 from kafkawire.messages.consumer_protocol import OwnedPartitions, StickyAssignorUserData
 from kafkawire.schema import decode, encode
 from ottla.client.group.assignor import (
-    NO_GENERATION,
     Assignment,
-    MemberId,
     PartitionCounts,
     RebalanceProtocol,
     Subscription,
+    flatten,
     in_order,
     subscribers,
 )
-from ottla.client.group.partitions import by_topic, flatten
+from ottla.client.offset import NO_GENERATION, MemberId
 
 USER_DATA_VERSION: Final = 1
 _GENERATION: Final = Struct(">i")
@@ -44,7 +43,7 @@ class StickyAssignor:
         held = StickyAssignorUserData(
             previous_assignment=[
                 OwnedPartitions(topic=topic, partitions=indexes)
-                for topic, indexes in by_topic(owned).items()
+                for topic, indexes in by_topic(sorted(owned)).items()
             ],
             generation=generation,
         )
@@ -188,8 +187,7 @@ def _reported_claim(member: Subscription) -> Claim:
             report = decode(StickyAssignorUserData, member.user_data or b"", version)
         except DecodeError:
             continue
-        pairs = ((each.topic, each.partitions) for each in report.previous_assignment)
-        return report.generation, flatten(pairs)
+        return report.generation, flatten(report.previous_assignment)
     return NO_GENERATION, ()
 
 

@@ -10,7 +10,6 @@ from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId
 from kafkawire.messages.metadata import MetadataRequest, MetadataResponse
 from ottla import Admin, Producer
-from ottla.client.backoff import Backoff
 from ottla.client.cluster import Cluster
 from ottla.client.config import ClientConfig, parse_bootstrap
 from ottla.client.connection import Connection
@@ -25,6 +24,7 @@ from ottla.client.errors import (
     RequestTimedOutError,
 )
 from ottla.client.handshake import open_connection
+from ottla.client.retry import Backoff
 from tests.integration.client.client_support import FAST, other_tasks
 from tests.integration.client.fake_broker import FakeCluster
 from tests.integration.client.fake_fault import Garbage, HangUp, Hold, Never, Omit, Refuse

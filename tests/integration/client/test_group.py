@@ -18,8 +18,8 @@ from ottla.client.errors import (
     NotInGroupError,
     RebalanceFailedError,
 )
-from ottla.client.group.committed_offset import CommittedOffset
 from ottla.client.group.config import ASSIGNORS, AssignorName
+from ottla.client.offset import CommittedOffset
 from tests.conftest import BrokerProcess, StartBroker
 from tests.waiting import until
 

@@ -6,8 +6,7 @@ from kafkawire.ids import TopicPartition
 from kafkawire.messages.consumer_protocol import OwnedPartitions, StickyAssignorUserData
 from kafkawire.schema import encode
 from ottla.client.group.assignor import Assignment, Assignor, Subscription, in_order
-from ottla.client.group.range_assignor import RangeAssignor
-from ottla.client.group.round_robin_assignor import RoundRobinAssignor
+from ottla.client.group.forgetful_assignor import RangeAssignor, RoundRobinAssignor
 from ottla.client.group.sticky_assignor import CooperativeStickyAssignor, StickyAssignor
 
 BOTH = Subscription(topics=["t", "u"])

@@ -12,8 +12,14 @@ from ottla.client.errors import (
     RequestTimedOutError,
     broker_error,
 )
-from ottla.client.group.config import DEFAULT_ASSIGNORS, GroupConfig, parse_assignors
-from ottla.client.group.member import Member, Verdict, chosen_assignor, judge
+from ottla.client.group.config import (
+    DEFAULT_ASSIGNORS,
+    GroupConfig,
+    chosen_assignor,
+    parse_assignors,
+)
+from ottla.client.group.coordinator import Verdict, judge
+from ottla.client.group.member import Member
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,10 @@ from ottla.client.errors import (
     UnsupportedVersionError,
     broker_error,
 )
+from ottla.client.metadata import needs_metadata
 from ottla.client.producer_batch import ProducerBatch
 from ottla.client.producer_sequences import ProducerIdentity
-from ottla.client.verdict import Verdict, judge, needs_metadata
+from ottla.client.verdict import Verdict, judge
 from tests.unit.client.client_fakes import T0
 
 CONFIG = ProducerConfig(retries=3, delivery_timeout_ms=10_000)

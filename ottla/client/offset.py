@@ -1,11 +1,37 @@
-"""The progress of a group in one partition. Decision: no I/O."""
+"""Offsets as users see them, and the identity that commits them. Decision: values only."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 from kafkawire.ids import LeaderEpoch, Offset, TopicPartition
 
-NO_OFFSET = Offset(-1)
+NO_OFFSET: Final = Offset(-1)
+
+EARLIEST_TIMESTAMP: Final = -2
+LATEST_TIMESTAMP: Final = -1
+"""Timestamps that request the start and the end of a log."""
+
+READ_UNCOMMITTED: Final = 0
+READ_COMMITTED: Final = 1
+"""Isolation levels."""
+
+MemberId = str
+
+NO_MEMBER_ID: Final[MemberId] = ""
+NO_GENERATION: Final = -1
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """An offset in a log, with the timestamp of its record in ms.
+
+    `offset` is -1 if no record is as late as the requested timestamp; `timestamp_ms` is -1 for
+    the ends of a log.
+    """
+
+    offset: Offset
+    timestamp_ms: int
+    leader_epoch: LeaderEpoch
 
 
 class CommittedOffset(NamedTuple):
@@ -35,3 +61,11 @@ def parse_commit(
             raise ValueError(f"an offset is 0 or more, got {committed.offset} for {each}")
         wanted[TopicPartition(*each)] = committed
     return wanted
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The author of a commit: a member of a generation, by default a client without membership."""
+
+    member_id: MemberId = NO_MEMBER_ID
+    generation: int = NO_GENERATION

@@ -1,13 +1,14 @@
-"""An alarm rings at the earliest requested time, on every event loop."""
+"""An alarm rings at the earliest requested time; background tasks end with their owner."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from math import inf
 
 import pytest
 import uvloop
 
-from ottla.client.alarm import Alarm
+from ottla.client.background import Alarm, TaskSet
 
 RING_WINDOW_S = 0.05
 
@@ -67,3 +68,38 @@ async def test_an_alarm_can_be_set_again_after_it_rang() -> None:
         async with asyncio.timeout(5):
             await rang.wait()
         rang.clear()
+
+
+async def test_all_tasks_are_gone_after_cancelling() -> None:
+    tasks = TaskSet(asyncio.get_running_loop())
+    ended = []
+
+    async def stubborn(number: int) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            ended.append(number)
+
+    for number in range(3):
+        tasks.spawn(stubborn(number), f"task {number}")
+    await asyncio.sleep(0)
+    assert len(tasks) == 3
+    await tasks.cancel_all()
+    assert len(tasks) == 0
+    assert sorted(ended) == [0, 1, 2]
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_the_exception_of_a_task_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    tasks = TaskSet(asyncio.get_running_loop())
+
+    async def fail() -> None:
+        raise RuntimeError("a bug")
+
+    with caplog.at_level(logging.ERROR, "ottla"):
+        tasks.spawn(fail(), "failing")
+        for _ in range(3):
+            await asyncio.sleep(0)
+    assert "task.failed name=failing" in caplog.text
+    assert "a bug" in caplog.text

@@ -1,0 +1,72 @@
+"""Timers and tasks that work in the background of a client. Edge: the event loop.
+
+An `Alarm` rings once per setting. Its callback checks for itself which work is due, so an early
+ring does no harm. It stores its own time because a handle does not have it on every event loop
+(uvloop's handle of a time in the past).
+Invariant: after `TaskSet.cancel_all` returned, no task of the set is running.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from math import inf
+
+log = logging.getLogger(__name__)
+
+
+class Alarm:
+    """Calls `ring` at the earliest of the requested times."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, ring: Callable[[], None]) -> None:
+        self._loop = loop
+        self._ring = ring
+        self._handle: asyncio.Handle | None = None
+        self._at_s = inf
+
+    def ring_by(self, at_s: float) -> None:
+        """Ring at `at_s` (the loop's time) or earlier; `inf` sets no alarm."""
+        if at_s < self._at_s:
+            self.cancel()
+            self._at_s = at_s
+            self._handle = self._loop.call_at(at_s, self._on_time)
+
+    def cancel(self) -> None:
+        """Cancel the pending ring, if there is one."""
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+        self._at_s = inf
+
+    def _on_time(self) -> None:
+        self._handle = None
+        self._at_s = inf
+        self._ring()
+
+
+class TaskSet:
+    """Background tasks with one owner that no task outlives."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._tasks: set[asyncio.Task[object]] = set()
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def spawn(self, work: Coroutine[object, object, object], name: str) -> None:
+        """Run `work` until it ends or `cancel_all` is called; log any exception it raises."""
+        task = self._loop.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._on_done)
+
+    async def cancel_all(self) -> None:
+        """Cancel every task and wait until the last one has ended."""
+        while self._tasks:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.wait(self._tasks)
+
+    def _on_done(self, task: asyncio.Task[object]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("task.failed name=%s", task.get_name(), exc_info=error)

@@ -17,11 +17,11 @@ import uvloop
 from benchmarks.coordination_servers import Running, coordinator, has_zookeeper, zookeeper
 from benchmarks.loads.result import Figure, Paired, alternate, percentile
 from coordination.client import Client, ops
-from coordination.data_dir import DataDir
-from coordination.messages import OPEN_ACL
-from coordination.snapshotter import take_snapshot
-from coordination.txns import CreateTxn, Entry, SetDataTxn
-from coordination.wal_writer import WalWriter
+from coordination.protocol.messages import OPEN_ACL
+from coordination.server.disk.data_dir import DataDir
+from coordination.server.disk.snapshotter import take_snapshot
+from coordination.server.disk.wal_writer import WalWriter
+from coordination.server.state.txns import CreateTxn, Entry, SetDataTxn
 
 ROUNDS: Final = 3
 PIPELINED: Final = 5000

@@ -30,7 +30,6 @@ from clusterstate.plans import (
     Transaction,
     Write,
 )
-from coordination import multi
 from coordination.client import Client, SessionState, WatchEvent
 from coordination.client import ops as client_ops
 from coordination.errors import (
@@ -42,7 +41,8 @@ from coordination.errors import (
     RequestTooLargeError,
     SessionExpiredError,
 )
-from coordination.messages import GetDataResponse, Stat
+from coordination.protocol import multi
+from coordination.protocol.messages import GetDataResponse, Stat
 
 RETRY_BACKOFF_S: Final = 0.02
 READS_PER_REQUEST: Final = 100

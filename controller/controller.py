@@ -27,7 +27,7 @@ from controller.plan import Planner, Result
 from controller.topics import NewTopicId
 from coordination.client import Client, WatchEvent
 from coordination.errors import SessionExpiredError
-from coordination.messages import EventType
+from coordination.protocol.messages import EventType
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId
 

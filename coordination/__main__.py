@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from coordination import daemon
-from coordination.config import (
+from coordination.errors import DataError
+from coordination.server.coordinator_config import (
     DEFAULT_COMMANDS,
     DEFAULT_CONNECTIONS_PER_ADDRESS,
     DEFAULT_PORT,
@@ -18,12 +19,11 @@ from coordination.config import (
     TlsConfig,
     parse_commands,
 )
-from coordination.data_dir import DataDir
-from coordination.errors import DataError
-from coordination.export import export_zookeeper
-from coordination.log_setup import set_up_logging
-from coordination.recovery import recover
-from coordination.repair import truncate_at
+from coordination.server.coordinator_log import set_up_logging
+from coordination.server.disk.data_dir import DataDir
+from coordination.server.disk.repair import truncate_at
+from coordination.server.disk.state_recovery import recover
+from coordination.server.disk.zookeeper_export import export_zookeeper
 
 EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1

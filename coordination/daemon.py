@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from coordination.config import CoordinatorConfig
-from coordination.coordinator import Coordinator
+from coordination.server.coordinator import Coordinator
+from coordination.server.coordinator_config import CoordinatorConfig
 
 GC_THRESHOLDS: Final = (100_000, 20, 1000)
 # Limits the wait of the sync thread for the interpreter lock after fdatasync.

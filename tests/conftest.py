@@ -54,7 +54,7 @@ UNCOUNTED = (
     "tests/simulation/coordination/",
     "tests/unit/broker/test_purgatory.py::test_a_hundred_thousand_cancelled_operations",
     "tests/unit/cli/test_documented_commands.py",
-    "tests/unit/coordination/test_golden_frames.py",
+    "tests/unit/coordination/protocol/test_golden_frames.py",
     "tests/unit/storage/test_disk_full.py::test_wherever_space_runs_out",
     "tests/unit/storage/test_loading.py::test_a_flipped_bit_anywhere",
     "tests/unit/storage/test_segment_split.py::test_a_crash_at_each_change",

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Final
 
 from broker.errors import StartupError
-from coordination.config import Address, CoordinatorConfig
-from coordination.coordinator import Coordinator
 from coordination.errors import DataError
+from coordination.server.coordinator import Coordinator
+from coordination.server.coordinator_config import Address, CoordinatorConfig
 
 DIRECTORY: Final = "coordinator"
 HOST: Final = "127.0.0.1"

@@ -13,16 +13,15 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final, TypeVar
 
-from coordination import frames, jute
 from coordination.client import session_file
-from coordination.client.connection import ClientConnection
+from coordination.client.client_connection import ClientConnection
 from coordination.client.connector import Connector
 from coordination.client.credentials import Credentials
 from coordination.client.heartbeat import PING_PACKET, Heartbeat
 from coordination.client.hosts import Rotation, parse_connect_string
 from coordination.client.operations import Operations
 from coordination.client.request_queue import Pending, RequestQueue
-from coordination.client.session import Due, SessionClock, SessionState
+from coordination.client.session_clock import Due, SessionClock, SessionState
 from coordination.client.session_file import SavedSession
 from coordination.client.session_timer import SessionTimer
 from coordination.client.watch_registry import WatchEvent
@@ -35,7 +34,8 @@ from coordination.errors import (
     RequestTooLargeError,
     SessionExpiredError,
 )
-from coordination.messages import (
+from coordination.protocol import frames, jute
+from coordination.protocol.messages import (
     NO_PASSWORD,
     XID_AUTH,
     XID_NOTIFICATION,

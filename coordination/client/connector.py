@@ -5,9 +5,9 @@ import ssl
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from coordination.client.connection import ClientConnection
+from coordination.client.client_connection import ClientConnection
 from coordination.client.hosts import Host, Rotation
-from coordination.messages import ConnectResponse
+from coordination.protocol.messages import ConnectResponse
 
 MIN_ATTEMPT_S: Final = 0.1
 

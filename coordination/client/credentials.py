@@ -7,10 +7,10 @@ import asyncio
 from collections import deque
 from collections.abc import Iterable, Iterator
 
-from coordination import frames, jute
 from coordination.client.request_queue import fail
 from coordination.errors import AuthFailedError, ConnectionLossError
-from coordination.messages import XID_AUTH, AuthRequest, OpCode
+from coordination.protocol import frames, jute
+from coordination.protocol.messages import XID_AUTH, AuthRequest, OpCode
 
 
 class Credentials:

@@ -15,8 +15,8 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from coordination import frames
-from coordination.messages import XID_PING, OpCode
+from coordination.protocol import frames
+from coordination.protocol.messages import XID_PING, OpCode
 
 PING_PACKET: Final = frames.encode_request(XID_PING, OpCode.PING)
 _CHECKS_PER_TIMEOUT: Final = 12

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Final, NamedTuple
 
-from coordination import paths
+from coordination.protocol import node_path
 
 DEFAULT_PORT: Final = 2181
 FIRST_DELAY_MS: Final = 20.0
@@ -33,7 +33,7 @@ def parse_connect_string(text: str) -> ConnectString:
     """
     servers, slash, rest = text.partition("/")
     chroot = "" if not slash or not rest else "/" + rest.rstrip("/")
-    if chroot and not paths.is_valid(chroot):
+    if chroot and not node_path.is_valid(chroot):
         raise ValueError(f"chroot {chroot!r} is not a valid path")
     hosts = tuple(_parse_host(each.strip()) for each in servers.split(",") if each.strip())
     if not hosts:

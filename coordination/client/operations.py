@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from coordination import frames, multi
-from coordination.client.connection import decode_body
+from coordination.client.client_connection import decode_body
 from coordination.client.watch_registry import Callback, Kind, WatchRegistry
 from coordination.errors import ErrorCode, MultiError, OperationError
-from coordination.messages import (
+from coordination.protocol import frames, multi
+from coordination.protocol.messages import (
     OPEN_ACL,
     SHAPES,
     Acl,
@@ -32,7 +32,7 @@ from coordination.messages import (
     WatcherType,
     WatchesRequest,
 )
-from coordination.multi import Op, Result
+from coordination.protocol.multi import Op, Result
 
 T = TypeVar("T")
 

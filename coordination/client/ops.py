@@ -6,7 +6,7 @@ await client.multi([ops.check("/controller_epoch", 3), ops.set_data("/a", b"1", 
 from collections.abc import Sequence
 
 from coordination.client.operations import create_flags
-from coordination.messages import (
+from coordination.protocol.messages import (
     OPEN_ACL,
     Acl,
     CheckRequest,
@@ -16,7 +16,7 @@ from coordination.messages import (
     ReadRequest,
     SetDataRequest,
 )
-from coordination.multi import Op
+from coordination.protocol.multi import Op
 
 
 def create(

@@ -12,7 +12,7 @@ from typing import TypeVar
 from coordination.client import session_file
 from coordination.client.client import Client
 from coordination.errors import BadVersionError, ConnectionLossError, ErrorCode, NodeExistsError
-from coordination.messages import Stat
+from coordination.protocol.messages import Stat
 
 T = TypeVar("T")
 

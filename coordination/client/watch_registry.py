@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import Final, NamedTuple, TypeAlias
 
-from coordination import paths
-from coordination.messages import EventType, SetWatches2Request, SetWatchesRequest
+from coordination.protocol import node_path
+from coordination.protocol.messages import EventType, SetWatches2Request, SetWatchesRequest
 
 REARM_BATCH_BYTES: Final = 128 * 1024
 REARM_BATCH_PATHS: Final = 5_000
@@ -63,7 +63,9 @@ class WatchRegistry:
         found += self._callbacks[Kind.PERSISTENT].get(path, [])
         if event is not EventType.NODE_CHILDREN_CHANGED:
             for above, callbacks in self._callbacks[Kind.RECURSIVE].items():
-                if path == above or path.startswith("/" if above == paths.ROOT else above + "/"):
+                if path == above or path.startswith(
+                    "/" if above == node_path.ROOT else above + "/"
+                ):
                     found += callbacks
         return list(dict.fromkeys(found))
 

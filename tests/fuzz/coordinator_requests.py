@@ -11,10 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from coordination import frames, jute, multi
-from coordination.four_letter import COMMANDS
-from coordination.frames import Handshake
-from coordination.messages import (
+from coordination.protocol import frames, jute, multi
+from coordination.protocol.frames import Handshake
+from coordination.protocol.messages import (
     NO_PASSWORD,
     OPEN_ACL,
     Acl,
@@ -35,7 +34,8 @@ from coordination.messages import (
     SetWatchesRequest,
     WatchesRequest,
 )
-from coordination.multi import Op
+from coordination.protocol.multi import Op
+from coordination.server.four_letter import COMMANDS
 
 INTS: Final = (0, 1, -1, 2, 3, 5, 7, 31, 0x7FFFFFFF, -0x80000000)
 LONGS: Final = (0, 1, -1, 1 << 40, (1 << 63) - 1, -(1 << 63))

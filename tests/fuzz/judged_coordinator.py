@@ -4,10 +4,10 @@ import json
 import struct
 from typing import cast
 
-from coordination import frames
 from coordination.client.heartbeat import PING_PACKET
-from coordination.frames import Handshake
-from coordination.messages import NO_PASSWORD, XID_PING, ConnectRequest
+from coordination.protocol import frames
+from coordination.protocol.frames import Handshake
+from coordination.protocol.messages import NO_PASSWORD, XID_PING, ConnectRequest
 from tests.conftest import BrokerProcess, Event
 from tests.fuzz.judged_broker import JudgedBroker
 from tests.integration.coordination.process import Coordinator

@@ -18,12 +18,12 @@ from typing import Any, Final
 
 import pytest
 
-from coordination import frames, jute
 from coordination.client import Client, ops
-from coordination.client.connection import MAX_REPLY_BYTES
+from coordination.client.client_connection import MAX_REPLY_BYTES
 from coordination.errors import CoordinationError
-from coordination.frames import Handshake
-from coordination.messages import (
+from coordination.protocol import frames, jute
+from coordination.protocol.frames import Handshake
+from coordination.protocol.messages import (
     XID_AUTH,
     XID_NOTIFICATION,
     XID_PING,

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 import pytest
 
-from coordination.messages import OPEN_ACL, CreateRequest, OpCode
+from coordination.protocol.messages import OPEN_ACL, CreateRequest, OpCode
 from tests.fuzz.coordinator_requests import HostileRequests, Surroundings
 from tests.fuzz.endurance import survive
 from tests.fuzz.judged_coordinator import JudgedCoordinator

@@ -41,7 +41,7 @@ IMPURE_MODULES = {"asyncio", "socket", "os", "time", "random", "structlog", "log
 KNOWN_IMPURE_DECISIONS = {
     "broker/network/advertising.py": ["socket"],
     "coordination/client/hosts.py": ["random"],
-    "coordination/four_letter.py": ["os"],
+    "coordination/server/four_letter.py": ["os"],
     "ottla/client/producer_batch.py": ["asyncio"],
     "storage/directory_health.py": ["structlog"],
 }

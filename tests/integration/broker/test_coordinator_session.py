@@ -10,7 +10,7 @@ from broker.cluster.coordinator_session import CoordinatorSession
 from clusterstate.znodes import paths
 from coordination.client import Client
 from coordination.errors import SessionExpiredError
-from coordination.messages import OpCode
+from coordination.protocol.messages import OpCode
 from kafkawire.ids import BrokerId
 from tests.integration.coordination.process import DEADLINE_S, Coordinator, RawClient, kill_all
 

@@ -25,11 +25,11 @@ from controller.channel import ControlResponse
 from controller.config import ControllerConfig
 from controller.controller import Controller
 from controller.effects import ControlRequest, Plan
-from coordination.acl import Permission
 from coordination.client import Client
 from coordination.errors import ConnectionLossError, NoAuthError, NoNodeError
-from coordination.messages import Acl
-from coordination.multi import Op, Result
+from coordination.protocol.messages import Acl
+from coordination.protocol.multi import Op, Result
+from coordination.server.state.acl import Permission
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, TopicPartition
 from kafkawire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse

@@ -11,7 +11,6 @@ from typing import TypeVar
 
 import pytest
 
-from coordination.acl import digest_identity
 from coordination.client import Client, SessionState, WatchEvent, ops, patterns
 from coordination.errors import (
     AuthFailedError,
@@ -24,7 +23,14 @@ from coordination.errors import (
     NoNodeError,
     NotEmptyError,
 )
-from coordination.messages import Acl, ChildrenResponse, EventType, GetDataResponse, StatResponse
+from coordination.protocol.messages import (
+    Acl,
+    ChildrenResponse,
+    EventType,
+    GetDataResponse,
+    StatResponse,
+)
+from coordination.server.state.acl import digest_identity
 
 T = TypeVar("T")
 DEADLINE_S = 20.0

@@ -13,9 +13,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from coordination import frames, jute
-from coordination.frames import Handshake
-from coordination.messages import NO_PASSWORD, ConnectRequest, ConnectResponse, ReplyHeader
+from coordination.protocol import frames, jute
+from coordination.protocol.frames import Handshake
+from coordination.protocol.messages import NO_PASSWORD, ConnectRequest, ConnectResponse, ReplyHeader
 from tests.ports import free_port
 from tests.programs import Program
 

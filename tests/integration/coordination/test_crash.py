@@ -10,12 +10,12 @@ from typing import TypeVar
 import pytest
 
 from coordination.client import Client, ops
-from coordination.coordinator import open_state
-from coordination.data_dir import DataDir, snapshots_of, spent_files
 from coordination.errors import ConnectionLossError, OperationError
-from coordination.messages import OPEN_ACL
-from coordination.snapshotter import take_snapshot
-from coordination.txns import CreateTxn, Entry
+from coordination.protocol.messages import OPEN_ACL
+from coordination.server.coordinator import open_state
+from coordination.server.disk.data_dir import DataDir, snapshots_of, spent_files
+from coordination.server.disk.snapshotter import take_snapshot
+from coordination.server.state.txns import CreateTxn, Entry
 from tests.integration.coordination.process import Coordinator
 
 T = TypeVar("T")

@@ -13,7 +13,7 @@ import pytest
 
 from coordination.client import Client, SessionState, patterns, session_file
 from coordination.errors import ConnectionLossError
-from coordination.messages import OPEN_ACL, ConnectResponse, CreateFlag, CreateRequest
+from coordination.protocol.messages import OPEN_ACL, ConnectResponse, CreateFlag, CreateRequest
 from tests.integration.coordination.conftest import StartCoordinator
 from tests.integration.coordination.lost_time import LostTime
 from tests.integration.coordination.process import (

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from coordination.snapshotter import NICENESS, Snapshotter
+from coordination.server.disk.snapshotter import NICENESS, Snapshotter
 from tests.waiting import until
 
 

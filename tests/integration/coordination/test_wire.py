@@ -5,11 +5,10 @@ import struct
 
 import pytest
 
-from coordination import frames, jute
-from coordination.acl import MAX_IDENTITIES
 from coordination.errors import ErrorCode
-from coordination.frames import Handshake
-from coordination.messages import (
+from coordination.protocol import frames, jute
+from coordination.protocol.frames import Handshake
+from coordination.protocol.messages import (
     NO_PASSWORD,
     OPEN_ACL,
     AuthRequest,
@@ -19,6 +18,7 @@ from coordination.messages import (
     OpCode,
     ReadRequest,
 )
+from coordination.server.state.acl import MAX_IDENTITIES
 from tests.integration.coordination.conftest import StartCoordinator
 from tests.integration.coordination.process import (
     Coordinator,

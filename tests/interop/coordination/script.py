@@ -11,10 +11,9 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from coordination import frames, jute, multi
-from coordination.acl import digest_identity
 from coordination.errors import ErrorCode
-from coordination.messages import (
+from coordination.protocol import frames, jute, multi
+from coordination.protocol.messages import (
     OPEN_ACL,
     SHAPES,
     Acl,
@@ -36,7 +35,8 @@ from coordination.messages import (
     WatcherEvent,
     WatchesRequest,
 )
-from coordination.multi import Op
+from coordination.protocol.multi import Op
+from coordination.server.state.acl import digest_identity
 from tests.integration.coordination.process import RawClient, session_of
 
 NAMES = ("a", "b", "c")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from coordination.client import Client, patterns
-from coordination.messages import Acl
+from coordination.protocol.messages import Acl
 from tests.integration.coordination.process import (
     ROOT,
     Coordinator,

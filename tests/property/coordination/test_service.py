@@ -5,9 +5,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordination import jute, multi, paths
 from coordination.errors import ErrorCode
-from coordination.messages import (
+from coordination.protocol import jute, multi, node_path
+from coordination.protocol.messages import (
     OPEN_ACL,
     CheckRequest,
     CreateRequest,
@@ -16,8 +16,8 @@ from coordination.messages import (
     ReadRequest,
     SetDataRequest,
 )
-from coordination.multi import Op
-from coordination.state import State
+from coordination.protocol.multi import Op
+from coordination.server.state.state import State
 from tests.unit.coordination.fakes import FakePeer, peer, service
 
 NAMES = st.lists(st.sampled_from("ab"), min_size=1, max_size=3).map(lambda n: "/" + "/".join(n))
@@ -58,7 +58,7 @@ class Model:
         return 0
 
     def _create(self, path: str, flags: int) -> int:
-        parent = paths.parent_of(path) or "/"
+        parent = node_path.parent_of(path) or "/"
         if parent not in self.nodes:
             return ErrorCode.NO_NODE
         version, ephemeral, created = self.nodes[parent]
@@ -72,7 +72,7 @@ class Model:
         return 0
 
     def _delete(self, path: str, version: int) -> int:
-        if (paths.parent_of(path) or "/") not in self.nodes or path not in self.nodes:
+        if (node_path.parent_of(path) or "/") not in self.nodes or path not in self.nodes:
             return ErrorCode.NO_NODE
         if version not in (-1, self.nodes[path][0]):
             return ErrorCode.BAD_VERSION
@@ -155,6 +155,6 @@ def test_a_path_is_created_exactly_when_it_is_valid(path: str) -> None:
     exists = client.ask(OpCode.EXISTS, ReadRequest(path, False))
     created = path in client.service.state.tree.nodes and not isinstance(exists, int)
     if created:
-        assert paths.is_valid(path)
-    elif paths.is_valid(path):
-        assert paths.parent_of(path) not in ("", *client.service.state.tree.nodes)
+        assert node_path.is_valid(path)
+    elif node_path.is_valid(path):
+        assert node_path.parent_of(path) not in ("", *client.service.state.tree.nodes)

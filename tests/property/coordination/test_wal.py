@@ -3,9 +3,9 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordination import wal
-from coordination.txns import DeleteTxn, Entry
-from coordination.wal import Chain, Ending, SegmentHeader
+from coordination.server.disk import wal
+from coordination.server.disk.wal import Chain, Ending, SegmentHeader
+from coordination.server.state.txns import DeleteTxn, Entry
 
 HEADER = SegmentHeader(b"0123456789abcdef", 1, 0)
 PAYLOADS = [wal.encode_entries([Entry(n, n, 0, 0, DeleteTxn(f"/{n}"))]) for n in range(1, 6)]

@@ -11,20 +11,20 @@ from typing import Any, Final
 import pytest
 
 from coordination.client import Client, SessionState, WatchEvent, ops, patterns
-from coordination.config import Address, CoordinatorConfig
-from coordination.connection import Connection
 from coordination.errors import (
     BadVersionError,
     ConnectionLossError,
     NodeExistsError,
     SessionExpiredError,
 )
-from coordination.messages import EventType
-from coordination.server import Server
-from coordination.service import Service
-from coordination.sessions import Passwords, first_session_id
-from coordination.state import State
-from coordination.txns import Entry
+from coordination.protocol.messages import EventType
+from coordination.server.coordinator_config import Address, CoordinatorConfig
+from coordination.server.server import Server
+from coordination.server.server_connection import Connection
+from coordination.server.state.service import Service
+from coordination.server.state.sessions import Passwords, first_session_id
+from coordination.server.state.state import State
+from coordination.server.state.txns import Entry
 from tests.simulation.coordination.virtual_loop import VirtualLoop
 
 ADDRESS: Final = "server:1"

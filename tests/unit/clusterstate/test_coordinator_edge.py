@@ -8,11 +8,11 @@ import pytest
 
 from clusterstate.coordinator_edge import READS_PER_REQUEST, CoordinatorEdge
 from clusterstate.plans import Create, Nodes, Outcome, Outcomes, Read, Refusal, Write
-from coordination import frames
 from coordination.client import Client, SessionState
 from coordination.errors import ConnectionLossError, ErrorCode, RequestTooLargeError
-from coordination.messages import GetDataResponse, OpCode, Stat
-from coordination.multi import Op, Result, error_result
+from coordination.protocol import frames
+from coordination.protocol.messages import GetDataResponse, OpCode, Stat
+from coordination.protocol.multi import Op, Result, error_result
 
 PATHS = tuple(f"/{number}" for number in range(READS_PER_REQUEST + 10))
 

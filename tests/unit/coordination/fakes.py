@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from coordination import frames, jute, multi
-from coordination.acl import Identity
-from coordination.messages import (
+from coordination.protocol import frames, jute, multi
+from coordination.protocol.messages import (
     OPEN_ACL,
     SHAPES,
     Acl,
@@ -15,9 +14,10 @@ from coordination.messages import (
     ReplyHeader,
     WatcherEvent,
 )
-from coordination.multi import Op, Result
-from coordination.service import Reply, Service
-from coordination.state import State
+from coordination.protocol.multi import Op, Result
+from coordination.server.state.acl import Identity
+from coordination.server.state.service import Reply, Service
+from coordination.server.state.state import State
 
 WALL_MS = 1_700_000_000_000
 

@@ -3,7 +3,7 @@
 import pytest
 
 from coordination.client import ops
-from coordination.messages import (
+from coordination.protocol.messages import (
     OPEN_ACL,
     CheckRequest,
     CreateFlag,
@@ -13,7 +13,7 @@ from coordination.messages import (
     ReadRequest,
     SetDataRequest,
 )
-from coordination.multi import Op
+from coordination.protocol.multi import Op
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from coordination import frames
 from coordination.client import Client, SessionState, ops, patterns, session_file
-from coordination.client.connection import ClientConnection
+from coordination.client.client_connection import ClientConnection
 from coordination.client.session_file import SavedSession
 from coordination.errors import RequestTooLargeError
-from coordination.frames import Handshake
-from coordination.messages import ConnectRequest, ConnectResponse
+from coordination.protocol import frames
+from coordination.protocol.frames import Handshake
+from coordination.protocol.messages import ConnectRequest, ConnectResponse
 
 HOST = "127.0.0.1"
 TIMEOUT_MS = 300

@@ -6,7 +6,7 @@ from coordination.client.watch_registry import (
     WatchEvent,
     WatchRegistry,
 )
-from coordination.messages import EventType, SetWatches2Request, SetWatchesRequest
+from coordination.protocol.messages import EventType, SetWatches2Request, SetWatchesRequest
 
 
 def first(_event: WatchEvent) -> None:

@@ -1,0 +1,123 @@
+"""Client side of one connection (edge): sends packets and delivers received ones, in order.
+
+It has no notion of sessions. It calls its owner for every packet in the order of arrival, and once
+when the connection is lost. Packets of one loop iteration are written together.
+"""
+
+import asyncio
+import socket
+import struct
+from contextlib import AbstractContextManager, nullcontext
+from typing import Final, Protocol, cast
+
+from coordination.errors import JuteError
+from coordination.protocol import frames, jute
+from coordination.protocol.frames import FrameSplitter, Handshake
+from coordination.protocol.messages import ConnectRequest, ConnectResponse
+
+_REPLY = struct.Struct(">iqi")
+# Replies may be larger than requests, for example the names of very many children.
+MAX_REPLY_BYTES: Final = 16 * 1024 * 1024
+
+
+class Owner(Protocol):
+    """User of a connection."""
+
+    def on_reply(self, xid: int, zxid: int, err: int, payload: bytes) -> None:
+        """Handle a reply; its body begins at `frames.REPLY_HEADER_BYTES` of `payload`."""
+
+    def on_lost(self, connection: "ClientConnection") -> None:
+        """Handle the loss of the connection; no more packets will arrive."""
+
+
+class ClientConnection(asyncio.Protocol):
+    """Connection to a server, from its handshake to its end."""
+
+    def __init__(self, owner: Owner, request: ConnectRequest, timeout_ms: float) -> None:
+        self._owner = owner
+        self._request = request
+        self._timeout_ms = timeout_ms
+        self._loop = asyncio.get_running_loop()
+        self._splitter = FrameSplitter(MAX_REPLY_BYTES, max_first_bytes=frames.MAX_HANDSHAKE_BYTES)
+        self._out: list[bytes] = []
+        self._is_lost = False
+        # Held while the transport is written to; see `heartbeat`.
+        self.write_lock: AbstractContextManager[object] = nullcontext()
+        self.transport: asyncio.Transport
+        self.handshake: asyncio.Future[ConnectResponse] = self._loop.create_future()
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the connection is lost or closed."""
+        return self._is_lost
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Start the handshake (asyncio calls this)."""
+        self.transport = cast(asyncio.Transport, transport)
+        raw = transport.get_extra_info("socket")
+        if raw is not None and hasattr(socket, "TCP_USER_TIMEOUT"):
+            # The kernel gives up on unacknowledged data when this client would.
+            timeout_ms = max(1, int(self._timeout_ms * 2 / 3))
+            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, timeout_ms)
+        self.send(frames.encode_handshake(Handshake(self._request, read_only=False)))
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        """Fail a pending handshake, and notify the owner (asyncio calls this)."""
+        self._is_lost = True
+        if not self.handshake.done():
+            self.handshake.set_exception(ConnectionResetError("closed before the handshake"))
+            # The attempt may have been cancelled: mark the exception as retrieved.
+            self.handshake.exception()
+        self._owner.on_lost(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Deliver every complete packet; abort on malformed data (asyncio calls this)."""
+        try:
+            payloads = self._splitter.feed(data)
+            for payload in payloads:
+                if not self.handshake.done():
+                    self._on_handshake(payload)
+                elif not self.handshake.cancelled():
+                    self._on_packet(payload)
+        except (JuteError, struct.error):
+            # The server does not speak the protocol; the owner tries another one.
+            self.abort()
+
+    def _on_handshake(self, payload: bytes) -> None:
+        record = frames.decode_handshake(ConnectResponse, payload).record
+        assert isinstance(record, ConnectResponse), "decoded as one"
+        if record.session_id and record.time_out <= 0:
+            raise JuteError(f"session timeout must be positive, got {record.time_out} ms")
+        self.handshake.set_result(record)
+
+    def _on_packet(self, payload: bytes) -> None:
+        if self._is_lost:
+            return
+        xid, zxid, err = _REPLY.unpack_from(payload)
+        self._owner.on_reply(xid, zxid, err, payload)
+
+    def send(self, packet: bytes) -> None:
+        """Send a packet, together with all others of this loop iteration."""
+        if not self._out:
+            self._loop.call_soon(self.flush)
+        self._out.append(packet)
+
+    def flush(self) -> None:
+        """Send the queued packets now."""
+        if self._out and not self._is_lost:
+            with self.write_lock:
+                self.transport.write(b"".join(self._out))
+        self._out.clear()
+
+    def abort(self) -> None:
+        """Close at once; the owner is notified."""
+        self.transport.abort()
+
+
+def decode_body(kind: "type[tuple[object, ...]]", payload: bytes) -> tuple[object, ...]:
+    """Decode the body of a reply.
+
+    Raises:
+        JuteError: it is malformed.
+    """
+    return jute.decode(kind, payload, frames.REPLY_HEADER_BYTES)[0]

@@ -1,0 +1,122 @@
+"""Writer of the log (edge): one segment at a time, one batch per sync.
+
+`append` writes to the page cache; `sync` makes all written batches durable. `sync` may be called
+from another thread, but not while `append`, `seal` or `roll` run.
+"""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from coordination.server.disk import wal
+from coordination.server.disk.data_dir import segment_path
+from coordination.server.disk.state_snapshot import sync_directory
+from coordination.server.disk.wal import ALLOCATION_STEP_BYTES, SegmentHeader
+from coordination.server.state.txns import Entry
+
+SEGMENT_MAX_BYTES: Final = 64 * 1024 * 1024
+SEGMENT_MAX_ENTRIES: Final = 100_000
+
+
+class WalWriter:
+    """Open end of the log."""
+
+    def __init__(self, directory: Path, store_id: bytes, *, last_zxid: int, last_crc: int) -> None:
+        """Create a new segment after transaction `last_zxid`."""
+        self._directory = directory
+        self._store_id = store_id
+        self._chain = wal.Chain(store_id, last_crc)
+        self._last_zxid = last_zxid
+        self._open_segment()
+
+    def _open_segment(self) -> None:
+        header = SegmentHeader(self._store_id, self._last_zxid + 1, self._chain.last_crc)
+        self.path = segment_path(self._directory, header.first_zxid)
+        # Renamed only once the header and the allocated space are on disk.
+        temporary = self.path.with_suffix(".tmp")
+        self._file = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            _write_all(self._file, wal.encode_header(header), 0)
+            os.posix_fallocate(self._file, 0, ALLOCATION_STEP_BYTES)
+            os.fsync(self._file)
+            temporary.rename(self.path)
+            sync_directory(self._directory)
+        except OSError:
+            os.close(self._file)
+            raise
+        self._position = wal.HEADER_BYTES
+        self._allocated_bytes = ALLOCATION_STEP_BYTES
+        self._entry_count = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the segment has reached a limit, so that `roll` is due."""
+        return self._position >= SEGMENT_MAX_BYTES or self._entry_count >= SEGMENT_MAX_ENTRIES
+
+    @property
+    def entry_count(self) -> int:
+        """Number of transactions in the open segment."""
+        return self._entry_count
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        """Write one batch; it is durable after the next `sync`."""
+        batch = self._chain.frame(wal.encode_entries(entries))
+        self._make_room(len(batch))
+        _write_all(self._file, batch, self._position)
+        self._position += len(batch)
+        self._entry_count += len(entries)
+        self._last_zxid = entries[-1].zxid
+
+    def _make_room(self, size_bytes: int) -> None:
+        # Leaves space after the batch, so that a seal fits too.
+        needed = self._position + size_bytes + wal.BATCH_HEADER_BYTES + len(wal.CLOSING_PAYLOAD)
+        if needed > self._allocated_bytes:
+            steps = -(-(needed - self._allocated_bytes) // ALLOCATION_STEP_BYTES)
+            growth = steps * ALLOCATION_STEP_BYTES
+            os.posix_fallocate(self._file, self._allocated_bytes, growth)
+            self._allocated_bytes += growth
+
+    def sync(self) -> None:
+        """Make all written batches durable."""
+        os.fdatasync(self._file)
+
+    def seal(self) -> None:
+        """Write a seal after the last batch, which must be synced; the seal itself is not."""
+        _write_all(self._file, self._chain.seal(), self._position)
+
+    def roll(self) -> None:
+        """Close the segment, whose batches must be synced, and create the next one."""
+        self.close()
+        self._open_segment()
+
+    def close(self) -> None:
+        """Close the segment for good."""
+        try:
+            close_segment(self._file, self._chain, self._position)
+        finally:
+            os.close(self._file)
+
+
+def finish_segment(path: Path, store_id: bytes, *, end_offset: int, last_crc: int) -> None:
+    """Close a segment that a crash left open, and cut off its torn tail."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        close_segment(descriptor, wal.Chain(store_id, last_crc), end_offset)
+    finally:
+        os.close(descriptor)
+
+
+def close_segment(file: int, chain: wal.Chain, end_offset: int) -> None:
+    """Write the closing seal at `end_offset`, then truncate the file after it."""
+    seal = chain.seal(wal.CLOSING_PAYLOAD)
+    _write_all(file, seal, end_offset)
+    os.fsync(file)
+    os.ftruncate(file, end_offset + len(seal))
+    os.fsync(file)
+
+
+def _write_all(file: int, data: bytes, position: int) -> None:
+    written = os.pwrite(file, data, position)
+    while written < len(data):
+        written += os.pwrite(file, data[written:], position + written)

@@ -1,0 +1,356 @@
+"""The coordinator's server (edge): connections, session deadlines, the log.
+
+It uses only asyncio's own API, and the wall clock and the log are parameters. A whole cluster can
+therefore run in one simulated loop.
+"""
+
+import asyncio
+import os
+import socket
+import ssl
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from coordination.errors import ErrorCode
+from coordination.protocol import frames, jute
+from coordination.protocol.frames import Handshake
+from coordination.protocol.messages import (
+    NO_PASSWORD,
+    AuthRequest,
+    ConnectRequest,
+    ConnectResponse,
+    OpCode,
+)
+from coordination.server.admission import Admission
+from coordination.server.coordinator_config import Address, CoordinatorConfig
+from coordination.server.disk.journal import GroupCommit, Log
+from coordination.server.four_letter import Report, refusal, respond
+from coordination.server.metrics import Metrics
+from coordination.server.server_connection import Connection
+from coordination.server.state import acl
+from coordination.server.state.acl import Identity
+from coordination.server.state.service import Service
+from coordination.server.state.sessions import Passwords, Session
+from coordination.server.tls_listener import TlsListener
+
+LISTEN_BACKLOG: Final = 4096
+LINGER_PROTOCOL: Final = 1
+_OP_NAMES: Final = {int(op): op.name for op in OpCode}
+
+log = structlog.get_logger()
+
+
+class Server:
+    """Server of one coordinator; users only call `start` and then `stop`."""
+
+    def __init__(
+        self,
+        service: Service,
+        wal: Log,
+        config: CoordinatorConfig,
+        passwords: Passwords,
+        *,
+        wall_clock_ms: Callable[[], int],
+        on_fatal: Callable[[OSError], None],
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self.config = config
+        self.loop = asyncio.get_running_loop()
+        self.metrics = Metrics()
+        self.admission = Admission(config.max_connections, config.max_connections_per_address)
+        self.connections: dict[Connection, None] = {}
+        self._awaiting_handshake: dict[Connection, None] = {}
+        # Connections with outputs that can be sent now, and with outputs that wait for a sync.
+        self.ready: list[Connection] = []
+        self.holding: dict[Connection, None] = {}
+        self.service = service
+        self.synced_zxid = service.state.zxid
+        self._wal = wal
+        self._passwords = passwords
+        self._wall_clock_ms = wall_clock_ms
+        self._tls = tls
+        self._commit = GroupCommit(
+            wal, synced_zxid=self.synced_zxid, on_synced=self._on_synced, on_failure=on_fatal
+        )
+        self._listener: asyncio.Server
+        self._tls_listener: TlsListener | None = None
+        self.is_stopping = False
+        self._idle = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._expected_tick_s = 0.0
+        self._housekeeping_at_s = 0.0
+        self.started_at_s = self.loop.time()
+
+    # -- lifecycle
+
+    async def start(self) -> None:
+        """Listen; every recovered session gets a full timeout from now on."""
+        self.service.adopt_sessions(self._now_ms())
+        self._housekeeping_at_s = self.loop.time() + self.config.container_check_interval_ms / 1000
+        self._schedule_tick()
+        listen = self.config.listen
+        try:
+            self._listener = await self.loop.create_server(
+                lambda: Connection(self), listen.host or None, listen.port, backlog=LISTEN_BACKLOG
+            )
+        except OSError as error:
+            raise _not_listening(listen, error) from error
+        if self.config.tls is not None:
+            assert self._tls is not None, "a TLS listener needs a context"
+            self._tls_listener = self._listen_for_tls(self.config.tls.listen, self._tls)
+        log.info("coordinator.started", listen=self.bound_port, zxid=self.synced_zxid)
+
+    def _listen_for_tls(self, address: Address, context: ssl.SSLContext) -> TlsListener:
+        family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+        try:
+            listening = socket.create_server(
+                (address.host, address.port), family=family, backlog=LISTEN_BACKLOG
+            )
+        except OSError as error:
+            self._listener.close()
+            raise _not_listening(address, error) from error
+        listening.setblocking(False)
+        return TlsListener(self, listening, context)
+
+    @property
+    def bound_port(self) -> int:
+        """Port of the plain listener."""
+        port: int = self._listener.sockets[0].getsockname()[1]
+        return port
+
+    async def stop(self) -> None:
+        """Stop listening, sync and answer the accepted requests, and close all connections.
+
+        Sessions are kept: their clients reconnect after the next start.
+        """
+        self.is_stopping = True
+        self._listener.close()
+        if self._tls_listener is not None:
+            self._tls_listener.close()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._commit.kick(self.service.entries)
+        while self._commit.is_busy:
+            self._idle.clear()
+            await self._idle.wait()
+        for connection in list(self.connections):
+            connection.close()
+        self._wal.close()
+        log.info("coordinator.stopped", zxid=self.synced_zxid)
+
+    # -- time
+
+    def _now_ms(self) -> int:
+        return int(self.loop.time() * 1000)
+
+    def _schedule_tick(self) -> None:
+        delay_ms = self.config.tick_ms
+        due_ms = self.service.sessions.next_check_ms()
+        if due_ms is not None:
+            delay_ms = max(1, min(delay_ms, due_ms - self._now_ms()))
+        self._expected_tick_s = self.loop.time() + delay_ms / 1000
+        self._timer = self.loop.call_at(self._expected_tick_s, self._tick)
+
+    def _tick(self) -> None:
+        late_ms = int((self.loop.time() - self._expected_tick_s) * 1000)
+        if late_ms > self.config.tick_ms:
+            # The process was not running, so packets of live clients may be waiting unread.
+            self.metrics.stall_count += 1
+            self.service.sessions.extend_all(late_ms)
+            log.warning("coordinator.stalled", duration_ms=late_ms)
+        for session in self.service.sessions.expired(self._now_ms()):
+            self._expire(session)
+        self._close_without_handshake()
+        if self.loop.time() >= self._housekeeping_at_s:
+            self._housekeeping_at_s += self.config.container_check_interval_ms / 1000
+            self.service.delete_spent_nodes(self._wall_clock_ms())
+        self.after_input()
+        self._schedule_tick()
+
+    def _expire(self, session: Session) -> None:
+        self.metrics.expired_count += 1
+        log.info(
+            "session.expired",
+            session_id=hex(session.session_id),
+            timeout_ms=session.timeout_ms,
+        )
+        self.service.close_session(session.session_id, cxid=0, wall_ms=self._wall_clock_ms())
+        if isinstance(session.connection, Connection):
+            session.connection.close()
+
+    def _close_without_handshake(self) -> None:
+        oldest_s = self.loop.time() - self.config.handshake_timeout_ms / 1000
+        # In order of arrival, so the first one within the timeout ends the search.
+        for connection in list(self._awaiting_handshake):
+            if connection.opened_at_s >= oldest_s:
+                return
+            timeout_ms = self.config.handshake_timeout_ms
+            self.on_violation(connection, f"no handshake within {timeout_ms} ms")
+            connection.close()
+            self._awaiting_handshake.pop(connection, None)
+
+    # -- connections
+
+    def admit(self, connection: Connection, peer: object) -> bool:
+        """Admit a client with socket address `peer`, unless a limit is reached."""
+        host, port = (peer[0], peer[1]) if isinstance(peer, tuple) else ("127.0.0.1", 0)
+        connection.peer_name = f"{host}:{port}"
+        refused = "the server is stopping" if self.is_stopping else self.admission.admit(host)
+        if refused is not None:
+            self.on_violation(connection, refused)
+            return False
+        connection.address = host
+        connection.identities = (Identity("ip", host),)
+        return True
+
+    def on_connected(self, connection: Connection) -> None:
+        """Record the connection of an admitted client."""
+        self.connections[connection] = self._awaiting_handshake[connection] = None
+
+    def on_disconnected(self, connection: Connection, *, by_peer: bool) -> None:
+        """Forget a lost connection; its session is kept."""
+        if connection.address is not None:
+            self.admission.leave(connection.address)
+        self.connections.pop(connection, None)
+        self._awaiting_handshake.pop(connection, None)
+        self.holding.pop(connection, None)
+        self.service.forget_peer(connection)
+        session = connection.session
+        if session is None or session.connection is not connection:
+            return
+        session.connection = None
+        if by_peer and session.has_linger and not self.is_stopping:
+            self.service.sessions.shorten(session, self._now_ms() + self.config.linger_ms)
+
+    def on_violation(self, connection: Connection, reason: str) -> None:
+        """Record that a client violated the protocol or a limit."""
+        self.metrics.rejected_count += 1
+        log.warning("connection.rejected", peer=connection.peer_name, error=reason)
+
+    def touch(self, session: Session) -> None:
+        """Record the arrival of a packet of a session."""
+        self.service.sessions.touch(session, self._now_ms())
+
+    # -- requests
+
+    def shake_hands(self, connection: Connection, payload: bytes) -> None:
+        """Start or resume a session."""
+        handshake = frames.decode_handshake(ConnectRequest, payload)
+        request = handshake.record
+        assert isinstance(request, ConnectRequest), "decoded as one"
+        if request.last_zxid_seen > self.service.state.zxid:
+            # The client has seen a newer state, so it must use another server. As in ZooKeeper,
+            # there is no response.
+            zxid = self.service.state.zxid
+            reason = f"client has seen zxid {request.last_zxid_seen}, the server is at {zxid}"
+            self.on_violation(connection, reason)
+            connection.close()
+            return
+        self._awaiting_handshake.pop(connection, None)
+        session = self._session_for(connection, request)
+        self._send_handshake(connection, handshake, session)
+
+    def _session_for(self, connection: Connection, request: ConnectRequest) -> Session | None:
+        limits = self.config
+        timeout_ms = min(
+            max(request.time_out, limits.min_session_timeout_ms), limits.max_session_timeout_ms
+        )
+        now_ms, wall_ms = self._now_ms(), self._wall_clock_ms()
+        if request.session_id == 0:
+            session = self.service.open_session(timeout_ms, now_ms=now_ms, wall_ms=wall_ms)
+        else:
+            found = self.service.sessions.find(request.session_id)
+            if found is None or not self._passwords.accept(request.session_id, request.passwd):
+                return None
+            session = found
+            if isinstance(session.connection, Connection):
+                session.connection.close()
+            self.service.reattach(session, timeout_ms, now_ms=now_ms, wall_ms=wall_ms)
+        session.connection = connection
+        session.has_linger = request.protocol_version == LINGER_PROTOCOL
+        connection.session, connection.session_id = session, session.session_id
+        return session
+
+    def _send_handshake(
+        self, connection: Connection, handshake: Handshake, session: Session | None
+    ) -> None:
+        if session is None:
+            response = ConnectResponse(0, 0, 0, NO_PASSWORD)
+        else:
+            protocol = LINGER_PROTOCOL if session.has_linger else 0
+            password = self._passwords.issue(session.session_id)
+            response = ConnectResponse(protocol, session.timeout_ms, session.session_id, password)
+        read_only = None if handshake.read_only is None else False
+        tag = self.service.state.zxid
+        connection.send_handshake(frames.encode_handshake(Handshake(response, read_only)), tag)
+        if session is None:
+            connection.close_after_outputs(tag)
+
+    def run_request(self, connection: Connection, xid: int, op: int, payload: bytes) -> None:
+        """Run one request and queue its reply."""
+        if op == OpCode.AUTH:
+            self._authenticate(connection, xid, payload)
+            return
+        connection.last_op = _OP_NAMES.get(op, str(op))
+        reply = self.service.handle(
+            connection, xid, op, payload, frames.REQUEST_HEADER_BYTES, self._wall_clock_ms()
+        )
+        connection.reply(xid, reply.err, reply.body, reply.tag)
+        if reply.closes:
+            connection.close_after_outputs(reply.tag)
+
+    def _authenticate(self, connection: Connection, xid: int, payload: bytes) -> None:
+        request, _ = jute.decode(AuthRequest, payload, frames.REQUEST_HEADER_BYTES)
+        identities = acl.authenticate(
+            request.scheme, request.auth or b"", connection.identities, self.config.super_digest
+        )
+        if identities is None:
+            connection.reply(xid, ErrorCode.AUTH_FAILED, b"", 0)
+            connection.close_after_outputs(0)
+            return
+        connection.identities = identities
+        connection.reply(xid, 0, b"", 0)
+
+    def run_command(self, command: str, connection: Connection) -> bytes:
+        """Return the response to a four-letter word, or its refusal if it is disabled."""
+        if not self.config.allows_command(command):
+            return refusal(command).encode()
+        return respond(command, Report(self, self._wal_status()), connection).encode()
+
+    def _wal_status(self) -> dict[str, object]:
+        return {
+            "wal_sync_count": self._commit.sync_count,
+            "synced_zxid": self.synced_zxid,
+            "unsynced_count": self.service.state.zxid - self.synced_zxid,
+        }
+
+    # -- outputs
+
+    def after_input(self) -> None:
+        """Send the outputs that are ready, and start a sync for the others.
+
+        Called after every batch of input.
+        """
+        if self.ready:
+            ready, self.ready = self.ready, []
+            for connection in ready:
+                connection.flush()
+        self._commit.kick(self.service.entries)
+
+    def _on_synced(self, zxid: int) -> None:
+        self.synced_zxid = zxid
+        # The next batch comes first, so that the disk works while outputs are sent.
+        self._commit.kick(self.service.entries)
+        for connection in list(self.holding):
+            connection.release(zxid)
+            if not connection.held_count:
+                self.holding.pop(connection, None)
+        if not self._commit.is_busy:
+            self._idle.set()
+
+
+def _not_listening(address: Address, error: OSError) -> OSError:
+    reason = os.strerror(error.errno).lower() if error.errno else str(error)
+    return OSError(f"cannot listen on {address.host}:{address.port}: {reason}")

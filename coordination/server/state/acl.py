@@ -1,0 +1,176 @@
+"""Access control (decision): schemes, identities, and the check of an access control list.
+
+The schemes are world, auth, digest and ip; the identity `super` passes every check. An ACL in the
+tree is a tuple shared by all nodes that have it.
+"""
+
+import base64
+import hashlib
+import ipaddress
+from collections.abc import Iterable, Sequence
+from enum import IntFlag
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from coordination.errors import ErrorCode, OperationError
+from coordination.protocol.messages import OPEN_ACL, Acl
+
+
+class Permission(IntFlag):
+    """Bits of `Acl.perms`."""
+
+    READ = 1
+    WRITE = 2
+    CREATE = 4
+    DELETE = 8
+    ADMIN = 16
+    ALL = 31
+
+
+class Identity(NamedTuple):
+    """One authenticated identity of a connection."""
+
+    scheme: str
+    id: str
+
+
+SUPER: Final = Identity("super", "")
+MAX_IDENTITIES: Final = 16
+"""Limit per connection, including its address, because each access checks all of them."""
+MAX_CREDENTIALS_BYTES: Final = 4096
+MAX_ENTRIES: Final = 100
+"""Limit per ACL, because each access to its node checks all of them."""
+_UNPROVABLE: Final = frozenset({"ip", "world", "super"})
+"""Schemes that `auth` does not expand to, because they need no credentials of the client."""
+
+
+def digest_identity(credentials: bytes) -> Identity:
+    """Return the identity of `user:password`."""
+    user = credentials.decode(errors="replace").partition(":")[0]
+    digest = base64.b64encode(hashlib.sha1(credentials, usedforsecurity=False).digest())
+    return Identity("digest", f"{user}:{digest.decode()}")
+
+
+def authenticate(
+    scheme: str | None, credentials: bytes, known: Sequence[Identity], super_digest: str | None
+) -> tuple[Identity, ...] | None:
+    """Return all identities including that of `credentials`; None if these are refused."""
+    if scheme == "ip":
+        return tuple(known)
+    if scheme != "digest" or len(credentials) > MAX_CREDENTIALS_BYTES:
+        return None
+    identity = digest_identity(credentials)
+    shown = [SUPER, identity] if identity.id == super_digest else [identity]
+    found = tuple(dict.fromkeys([*shown, *known]))
+    return found if len(found) <= MAX_IDENTITIES else None
+
+
+def user_of(identity: Identity) -> str:
+    """Return the display name of an identity, without its password digest."""
+    return identity.id.partition(":")[0] if identity.scheme == "digest" else identity.id
+
+
+def require(
+    acl: Sequence[Acl], permission: Permission, identities: Iterable[Identity], path: str
+) -> None:
+    """Check that one of `identities` has a bit of `permission`.
+
+    Raises:
+        OperationError: NO_AUTH.
+    """
+    if not allows(acl, permission, identities):
+        raise OperationError.of(ErrorCode.NO_AUTH, path)
+
+
+def allows(acl: Sequence[Acl], permission: Permission, identities: Iterable[Identity]) -> bool:
+    """Whether one of `identities` has a bit of `permission`."""
+    return acl is OPEN_ACL or _allows(tuple(acl), permission, tuple(identities))
+
+
+# Cached, because a multi may check the same node thousands of times.
+@lru_cache(maxsize=1024)
+def _allows(acl: tuple[Acl, ...], permission: Permission, known: tuple[Identity, ...]) -> bool:
+    if any(identity.scheme == SUPER.scheme for identity in known):
+        return True
+    return any(
+        entry.perms & permission
+        and (
+            (entry.scheme == "world" and entry.id == "anyone")
+            or any(_matches(entry, identity) for identity in known)
+        )
+        for entry in acl
+    )
+
+
+def _matches(entry: Acl, identity: Identity) -> bool:
+    if entry.scheme != identity.scheme:
+        return False
+    if entry.scheme == "ip":
+        return _ip_matches(identity.id, entry.id or "")
+    return entry.id == identity.id
+
+
+def resolve(acl: Sequence[Acl], identities: Iterable[Identity], path: str) -> tuple[Acl, ...]:
+    """Return the ACL to store: without duplicates, with `auth` expanded to the caller's ids.
+
+    Raises:
+        OperationError: INVALID_ACL if it is empty or too long, has an unknown scheme or a malformed
+            id, or has `auth` but the caller has not authenticated.
+    """
+    if tuple(acl) == OPEN_ACL:
+        return OPEN_ACL
+    if len(acl) > MAX_ENTRIES:
+        raise OperationError.of(ErrorCode.INVALID_ACL, path)
+    resolved: list[Acl] = []
+    for entry in dict.fromkeys(acl):
+        expanded = _expand(entry, identities)
+        if not expanded:
+            raise OperationError.of(ErrorCode.INVALID_ACL, path)
+        resolved.extend(expanded)
+    if not 0 < len(resolved) <= MAX_ENTRIES:
+        raise OperationError.of(ErrorCode.INVALID_ACL, path)
+    return tuple(resolved)
+
+
+def _expand(entry: Acl, identities: Iterable[Identity]) -> list[Acl]:
+    match entry.scheme:
+        case "world" if entry.id == "anyone":
+            return [entry]
+        case "auth":
+            return [
+                Acl(entry.perms, identity.scheme, identity.id)
+                for identity in identities
+                if identity.scheme not in _UNPROVABLE
+            ]
+        case "digest" if entry.id is not None and len(entry.id.split(":")) == 2:
+            return [entry]
+        case "ip" if _network(entry.id or "") is not None:
+            return [entry]
+        case _:
+            return []
+
+
+def masked(acl: Sequence[Acl]) -> tuple[Acl, ...]:
+    """Return the ACL with password digests hidden, for clients without ADMIN permission."""
+    return tuple(
+        Acl(entry.perms, "digest", (entry.id or "").partition(":")[0] + ":x")
+        if entry.scheme == "digest"
+        else entry
+        for entry in acl
+    )
+
+
+@lru_cache(maxsize=1024)
+def _network(expression: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
+    try:
+        return ipaddress.ip_network(expression, strict=False)
+    except ValueError:
+        return None
+
+
+def _ip_matches(address: str, expression: str) -> bool:
+    network = _network(expression)
+    try:
+        return network is not None and ipaddress.ip_address(address) in network
+    except ValueError:
+        return False

@@ -1,0 +1,182 @@
+"""Watches of the server (decision).
+
+A watcher is any hashable object (a connection). There are two tables, as in ZooKeeper: data watches
+(exists, getData) and child watches (getChildren). A one-shot watch ends when it fires or with its
+connection, a persistent one only with its connection. Recursive watches are in the data table; they
+get the events of all descendants, except NODE_CHILDREN_CHANGED.
+"""
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator
+from typing import Final, Generic, TypeVar
+
+from coordination.protocol import node_path
+from coordination.protocol.messages import AddWatchMode, EventType, WatcherType
+from coordination.server.state.txns import CreateTxn, DeleteTxn, NodeTxn, SetDataTxn
+
+W = TypeVar("W", bound=Hashable)
+
+
+class Mode:
+    """Modes of a watcher on a path: bits, of which several may be set."""
+
+    # Plain numbers, because one request may set ten thousand watches, and the operators of an
+    # `IntFlag` took two thirds of the time.
+
+    NONE: Final = 0
+    ONE_SHOT: Final = 1
+    PERSISTENT: Final = 2
+    RECURSIVE: Final = 4
+
+
+class WatchTable(Generic[W]):
+    """One of the two tables. Invariant: `_by_path` and `_by_watcher` mirror each other."""
+
+    def __init__(self) -> None:
+        self._by_path: dict[str, dict[W, int]] = {}
+        self._by_watcher: dict[W, set[str]] = {}
+        # Number of recursive watches per length of the path.
+        self._recursive_lengths: Counter[int] = Counter()
+
+    @property
+    def watch_count(self) -> int:
+        """Number of (watcher, path) pairs."""
+        return sum(len(found) for found in self._by_watcher.values())
+
+    def add(self, path: str, watcher: W, mode: int) -> None:
+        """Add `mode` to the modes of `watcher` on `path`."""
+        modes = self._by_path.setdefault(path, {})
+        before = modes.get(watcher, Mode.NONE)
+        if mode & ~before & Mode.RECURSIVE:
+            self._recursive_lengths[len(path)] += 1
+        modes[watcher] = before | mode
+        self._by_watcher.setdefault(watcher, set()).add(path)
+
+    def has(self, path: str, watcher: W) -> bool:
+        """Whether `watcher` has a watch on `path` in this table."""
+        return watcher in self._by_path.get(path, ())
+
+    def remove(self, path: str, watcher: W) -> bool:
+        """Remove all watches of `watcher` on `path`; return whether there were any."""
+        if not self.has(path, watcher):
+            return False
+        self._set_mode(path, watcher, Mode.NONE)
+        return True
+
+    def remove_watcher(self, watcher: W) -> None:
+        """Remove all watches of a watcher whose connection is lost."""
+        for path in list(self._by_watcher.get(watcher, ())):
+            self._set_mode(path, watcher, Mode.NONE)
+
+    def fire(self, path: str) -> list[W]:
+        """Return the watchers to notify of a change at `path`; remove one-shot watches."""
+        watchers: list[W] = []
+        direct = self._by_path.get(path)
+        if direct:
+            watchers = list(direct)
+            for watcher, mode in list(direct.items()):
+                if mode & Mode.ONE_SHOT:
+                    self._set_mode(path, watcher, mode & ~Mode.ONE_SHOT)
+        if self._recursive_lengths:
+            watchers += self._recursive_above(path)
+        return list(dict.fromkeys(watchers))
+
+    def _recursive_above(self, path: str) -> Iterator[W]:
+        # Iterates over lengths, not ancestors: a deep path has many ancestors, while recursive
+        # watches have few different lengths.
+        for length in self._recursive_lengths:
+            if length < len(path) and (length == 1 or path[length] == "/"):
+                for watcher, mode in self._by_path.get(path[:length], {}).items():
+                    if mode & Mode.RECURSIVE:
+                        yield watcher
+
+    def _set_mode(self, path: str, watcher: W, mode: int) -> None:
+        modes = self._by_path[path]
+        if modes[watcher] & ~mode & Mode.RECURSIVE:
+            self._recursive_lengths[len(path)] -= 1
+            if not self._recursive_lengths[len(path)]:
+                del self._recursive_lengths[len(path)]
+        if mode:
+            modes[watcher] = mode
+            return
+        del modes[watcher]
+        if not modes:
+            del self._by_path[path]
+        watched = self._by_watcher[watcher]
+        watched.discard(path)
+        if not watched:
+            del self._by_watcher[watcher]
+
+    def by_path(self) -> dict[str, dict[W, int]]:
+        """Return the table for `wchp`; read only."""
+        return self._by_path
+
+    def by_watcher(self) -> dict[W, set[str]]:
+        """Return the table for `wchc`; read only."""
+        return self._by_watcher
+
+
+class Watches(Generic[W]):
+    """Both tables, and the order in which a transaction fires their watches."""
+
+    def __init__(self) -> None:
+        self.data: WatchTable[W] = WatchTable()
+        self.children: WatchTable[W] = WatchTable()
+
+    def add(self, path: str, watcher: W, mode: AddWatchMode) -> None:
+        """Add a persistent watch."""
+        if mode is AddWatchMode.PERSISTENT_RECURSIVE:
+            self.data.add(path, watcher, Mode.RECURSIVE)
+        else:
+            self.data.add(path, watcher, Mode.PERSISTENT)
+            self.children.add(path, watcher, Mode.PERSISTENT)
+
+    def has(self, path: str, watcher: W, kind: WatcherType) -> bool:
+        """Whether `watcher` has a watch of `kind` on `path`."""
+        return any(table.has(path, watcher) for table in self._tables(kind))
+
+    def remove(self, path: str, watcher: W, kind: WatcherType) -> bool:
+        """Remove watches of `kind`; return whether there were any."""
+        removed = [table.remove(path, watcher) for table in self._tables(kind)]
+        return any(removed)
+
+    def remove_watcher(self, watcher: W) -> None:
+        """Remove all watches of a lost connection."""
+        self.data.remove_watcher(watcher)
+        self.children.remove_watcher(watcher)
+
+    def _tables(self, kind: WatcherType) -> Iterable[WatchTable[W]]:
+        if kind is WatcherType.DATA:
+            return (self.data,)
+        if kind is WatcherType.CHILDREN:
+            return (self.children,)
+        return (self.data, self.children)
+
+    def fire(self, txn: NodeTxn) -> list[tuple[EventType, str, list[W]]]:
+        """Return the events of one change with their watchers, in the order of delivery."""
+        if isinstance(txn, SetDataTxn):
+            return self._event(EventType.NODE_DATA_CHANGED, txn.path, self.data)
+        if isinstance(txn, CreateTxn):
+            return [
+                *self._event(EventType.NODE_CREATED, txn.path, self.data),
+                *self._parent_event(txn.path),
+            ]
+        if isinstance(txn, DeleteTxn):
+            return self._deleted(txn.path)
+        return []
+
+    def _deleted(self, path: str) -> list[tuple[EventType, str, list[W]]]:
+        # A connection gets one event for a deletion, even with a watch in both tables.
+        watchers = list(dict.fromkeys([*self.data.fire(path), *self.children.fire(path)]))
+        event = [(EventType.NODE_DELETED, path, watchers)] if watchers else []
+        return [*event, *self._parent_event(path)]
+
+    def _event(
+        self, kind: EventType, path: str, table: WatchTable[W]
+    ) -> list[tuple[EventType, str, list[W]]]:
+        watchers = table.fire(path)
+        return [(kind, path, watchers)] if watchers else []
+
+    def _parent_event(self, path: str) -> list[tuple[EventType, str, list[W]]]:
+        parent = node_path.parent_of(path) or node_path.ROOT
+        return self._event(EventType.NODE_CHILDREN_CHANGED, parent, self.children)

@@ -1,0 +1,171 @@
+"""Format of the log: torn, damaged and complete segments."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from coordination.protocol.messages import OPEN_ACL
+from coordination.server.disk import wal
+from coordination.server.disk.wal import (
+    ALLOCATION_STEP_BYTES,
+    CLOSING_PAYLOAD,
+    HEADER_BYTES,
+    Chain,
+    Ending,
+    SegmentHeader,
+)
+from coordination.server.state.txns import (
+    CreateTxn,
+    DeleteTxn,
+    Entry,
+    MultiTxn,
+    SetDataTxn,
+    unpack_entry,
+)
+
+STORE_ID = b"0123456789abcdef"
+HEADER = SegmentHeader(STORE_ID, first_zxid=1, previous_crc=0)
+# The tests use a small step, so that flipping every byte stays fast.
+STEP_BYTES = 4096
+
+
+@pytest.fixture(autouse=True)
+def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wal, "ALLOCATION_STEP_BYTES", STEP_BYTES)
+
+
+def entry(zxid: int, data: bytes = b"value") -> Entry:
+    return Entry(zxid, 1000 + zxid, 7, zxid, SetDataTxn(f"/node-{zxid}", data, zxid))
+
+
+def batches(count: int) -> list[bytes]:
+    return [wal.encode_entries([entry(n + 1)]) for n in range(count)]
+
+
+def segment(payloads: Sequence[bytes], seal: bytes | None = wal.SEAL_PAYLOAD) -> bytes:
+    chain = Chain(STORE_ID, HEADER.previous_crc)
+    body = b"".join(chain.frame(payload) for payload in payloads)
+    if seal is not None:
+        body += chain.seal(seal)
+    whole = wal.encode_header(HEADER) + body
+    return whole if seal == CLOSING_PAYLOAD else whole.ljust(STEP_BYTES, b"\0")
+
+
+def scan(data: bytes) -> wal.Scan:
+    header = wal.decode_header(data)
+    assert header is not None
+    return wal.scan(data, header)
+
+
+def test_a_scan_returns_the_batches_of_a_segment() -> None:
+    payloads = batches(3)
+    for seal, ending in (
+        (None, Ending.OPEN),
+        (wal.SEAL_PAYLOAD, Ending.OPEN),
+        (CLOSING_PAYLOAD, Ending.CLOSED),
+    ):
+        found = scan(segment(payloads, seal))
+        assert [batch.payload for batch in found.batches] == payloads
+        assert found.ending is ending
+
+
+def test_entries_survive_encoding() -> None:
+    entries = [
+        Entry(1, 2, 3, 4, MultiTxn((CreateTxn("/a", None, OPEN_ACL, 5, 6), DeleteTxn("/a")))),
+        entry(2),
+    ]
+    packed = wal.decode_entries(wal.encode_entries(entries))
+    assert [unpack_entry(each) for each in packed] == entries
+
+
+def test_a_torn_last_batch_is_cut_off_at_any_length() -> None:
+    payloads = batches(3)
+    whole, before = segment(payloads, None), segment(payloads[:2], None)
+    start, end = scan(before).end_offset, scan(whole).end_offset
+    for written in range(start + 1, end):
+        torn = whole[:written].ljust(STEP_BYTES, b"\0")
+        found = scan(torn)
+        # The first bytes of a length are zeros, like the bytes after the last batch.
+        assert found.ending in (
+            (Ending.TORN, Ending.OPEN) if written < start + 4 else (Ending.TORN,)
+        )
+        assert found.end_offset == start
+
+
+def test_a_torn_batch_over_a_seal_is_cut_off() -> None:
+    payloads = batches(3)
+    sealed, whole = segment(payloads[:2]), segment(payloads, None)
+    start, end = scan(sealed).end_offset, scan(whole).end_offset
+    for written in range(start + 1, end):
+        found = scan(whole[:written] + sealed[written:])
+        assert found.ending in (Ending.TORN, Ending.OPEN)
+        assert found.end_offset == start
+
+
+def test_every_flipped_bit_in_an_acknowledged_batch_is_damage() -> None:
+    data = segment(batches(4))
+    end = scan(data).end_offset
+    for position in range(HEADER_BYTES, end):
+        for bit in range(8):
+            flipped = bytearray(data)
+            flipped[position] ^= 1 << bit
+            assert scan(bytes(flipped)).ending is Ending.DAMAGED, (position, bit)
+
+
+def test_every_zeroed_sector_in_acknowledged_batches_is_damage() -> None:
+    data = segment(batches(4))
+    end = scan(data).end_offset
+    for position in range(HEADER_BYTES, end - 16):
+        zeroed = data[:position] + bytes(16) + data[position + 16 :]
+        if zeroed != data:
+            assert scan(zeroed).ending is Ending.DAMAGED, position
+
+
+def test_a_damaged_seal_loses_no_batch() -> None:
+    data = segment(batches(4))
+    end = scan(data).end_offset
+    for position in range(end, end + wal.BATCH_HEADER_BYTES + 1):
+        flipped = bytearray(data)
+        flipped[position] ^= 0x10
+        found = scan(bytes(flipped))
+        assert len(found.batches) == 4
+        assert found.ending is not Ending.DAMAGED
+
+
+def test_every_truncation_of_the_file_is_detected() -> None:
+    data = segment(batches(4))
+    closed = segment(batches(4), CLOSING_PAYLOAD)
+    for size in range(HEADER_BYTES, len(data)):
+        assert scan(data[:size]).ending is Ending.CUT
+    for size in range(HEADER_BYTES, len(closed)):
+        assert scan(closed[:size]).ending is not Ending.CLOSED
+
+
+def test_a_damaged_or_truncated_header_is_rejected() -> None:
+    data = wal.encode_header(HEADER)
+    assert wal.decode_header(data) == HEADER
+    for position in range(len(data)):
+        flipped = bytearray(data)
+        flipped[position] ^= 1
+        assert wal.decode_header(bytes(flipped)) is None
+        assert wal.decode_header(data[:position]) is None
+
+
+def test_a_batch_inside_the_data_of_a_node_is_not_valid() -> None:
+    other = Chain(b"another-store-id", 0)
+    disguised = wal.encode_entries([entry(1, other.frame(batches(1)[0]))])
+    whole = segment([*batches(1), disguised], None)
+    torn = whole[:-STEP_BYTES] + whole[: scan(whole).end_offset - 1].ljust(STEP_BYTES, b"\0")
+    assert scan(torn).ending is Ending.TORN
+
+
+def test_a_batch_of_another_chain_is_damage() -> None:
+    data = segment(batches(1), None)
+    end = scan(data).end_offset
+    stranger = Chain(STORE_ID, last_crc=12345).frame(batches(2)[1])
+    patched = (data[:end] + stranger).ljust(STEP_BYTES, b"\0")
+    assert scan(patched).ending is Ending.DAMAGED
+
+
+def test_the_real_step_is_a_whole_number_of_pages() -> None:
+    assert ALLOCATION_STEP_BYTES % 4096 == 0

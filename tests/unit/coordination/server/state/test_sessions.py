@@ -1,0 +1,113 @@
+"""Deadlines and passwords of sessions: `coordination.server.state.sessions`."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from coordination.server.state.sessions import (
+    Passwords,
+    SessionTable,
+    first_session_id,
+    zookeeper_password,
+)
+
+GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "zookeeper_frames.json").read_text())
+SECRET = b"s" * 32
+
+
+def captured_sessions() -> list[tuple[int, str]]:
+    groups = ("frames", "extra_frames", "java_client_frames", "kazoo_frames")
+    answers = [item["decoded"] for group in groups for item in GOLDEN[group]]
+    return [
+        (answer["sessionId"], answer["passwd"]["hex"])
+        for answer in answers
+        if answer.get("record") == "ConnectResponse" and answer["sessionId"]
+    ]
+
+
+def test_the_compatible_password_is_zookeepers() -> None:
+    assert len(captured_sessions()) > 8
+    for session_id, password in captured_sessions():
+        assert zookeeper_password(session_id).hex() == password
+
+
+def test_a_keyed_password_proves_its_own_session_only() -> None:
+    passwords = Passwords(SECRET, zookeeper_compatible=False)
+    password = passwords.issue(7)
+    assert passwords.accept(7, password)
+    assert not passwords.accept(8, password)
+    assert not passwords.accept(7, zookeeper_password(7))
+    assert not passwords.accept(7, None)
+    assert not Passwords(b"other" * 8, zookeeper_compatible=False).accept(7, password)
+
+
+def test_the_compatible_kind_accepts_both_passwords() -> None:
+    passwords = Passwords(SECRET, zookeeper_compatible=True)
+    keyed = Passwords(SECRET, zookeeper_compatible=False).issue(7)
+    assert passwords.issue(7) == zookeeper_password(7)
+    assert passwords.accept(7, keyed)
+    assert passwords.accept(7, zookeeper_password(7))
+
+
+def test_a_session_ends_one_timeout_after_its_last_packet() -> None:
+    table = SessionTable()
+    session = table.add(1, 100, 0)
+    table.touch(session, 60)
+    assert table.expired(159) == []
+    assert table.expired(160) == [session]
+
+
+def test_an_expired_session_is_returned_until_it_is_removed() -> None:
+    table = SessionTable()
+    session = table.add(1, 100, 0)
+    assert table.expired(100) == [session]
+    assert table.expired(101) == [session]
+    table.remove(1)
+    assert table.expired(500) == []
+
+
+def test_a_stall_extends_all_deadlines() -> None:
+    table = SessionTable()
+    session = table.add(1, 100, 0)
+    table.extend_all(10_000)
+    assert table.expired(10_099) == []
+    assert table.expired(10_100) == [session]
+
+
+def test_a_lingering_session_ends_early_without_a_packet() -> None:
+    table = SessionTable()
+    gone, back = table.add(1, 10_000, 0), table.add(2, 10_000, 0)
+    for session in (gone, back):
+        table.shorten(session, 250)
+    table.touch(back, 100)
+    assert table.expired(250) == [gone]
+    table.shorten(back, 99_999)
+    assert back.deadline_ms == 10_100
+
+
+def test_another_timeout_counts_from_now() -> None:
+    table = SessionTable()
+    session = table.add(1, 10_000, 0)
+    table.change_timeout(session, 100, 50)
+    assert table.expired(149) == []
+    assert table.expired(150) == [session]
+
+
+@pytest.mark.parametrize("server_id", [1, 127])
+def test_session_ids_begin_with_the_server_and_the_time(server_id: int) -> None:
+    first = first_session_id(server_id, 1_795_217_680_000)
+    assert first >> 56 == server_id
+    assert first & 0xFFFF == 0
+    assert first_session_id(server_id, 1_795_217_680_001) - first == 1 << 16
+
+
+def test_the_next_check_follows_extended_deadlines() -> None:
+    table = SessionTable()
+    assert table.next_check_ms() is None
+    table.add(1, 100, 0)
+    table.add(2, 300, 0)
+    assert table.next_check_ms() == 100
+    table.extend_all(50)
+    assert table.expired(149) == []
+    assert [session.session_id for session in table.expired(150)] == [1]

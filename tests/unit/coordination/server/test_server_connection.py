@@ -1,0 +1,124 @@
+"""One connection of the server: the limit of unsent bytes, and the limits of a turn."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from coordination.protocol import frames, jute
+from coordination.protocol.frames import Handshake
+from coordination.protocol.messages import (
+    NO_PASSWORD,
+    OPEN_ACL,
+    ConnectRequest,
+    CreateRequest,
+    OpCode,
+    ReadRequest,
+)
+from coordination.server import server_connection as connections
+from coordination.server.coordinator_config import CoordinatorConfig
+from coordination.server.server import Server
+from coordination.server.server_connection import Connection
+from coordination.server.state.sessions import Passwords
+from coordination.server.state.txns import Entry
+from tests.unit.coordination.fakes import WALL_MS, service
+
+LIMIT_BYTES = 1_000
+
+
+class InstantLog:
+    """Log whose batches are durable at once."""
+
+    def append(self, _entries: Sequence[Entry]) -> None:
+        return None
+
+    def sync(self, done: Callable[[OSError | None], None]) -> None:
+        done(None)
+
+    def idle(self) -> None:
+        return None
+
+    def close(self) -> None:
+        return None
+
+
+class MemoryTransport(asyncio.Transport):
+    """Transport that records all writes; `unread_bytes` are not read by the peer yet."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = bytearray()
+        self.unread_bytes = 0
+        self.is_aborted = False
+
+    def get_extra_info(self, name: str, default: object = None) -> object:
+        return ("10.0.0.1", 4711) if name == "peername" else default
+
+    def set_write_buffer_limits(self, *_limits: int | None, **_named: int | None) -> None:
+        return None
+
+    def get_write_buffer_size(self) -> int:
+        return self.unread_bytes
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written += data
+        self.unread_bytes += len(data)
+
+    def is_closing(self) -> bool:
+        return self.is_aborted
+
+    def pause_reading(self) -> None:
+        return None
+
+    def resume_reading(self) -> None:
+        return None
+
+    def abort(self) -> None:
+        self.is_aborted = True
+
+
+async def connected() -> tuple[Connection, MemoryTransport]:
+    server = Server(
+        service(),
+        InstantLog(),
+        CoordinatorConfig(max_unsent_bytes=LIMIT_BYTES),
+        Passwords(b"s" * 32, zookeeper_compatible=False),
+        wall_clock_ms=lambda: WALL_MS,
+        on_fatal=lambda error: pytest.fail(str(error)),
+    )
+    connection, transport = Connection(server), MemoryTransport()
+    connection.connection_made(transport)
+    hello = ConnectRequest(0, 0, 10_000, 0, NO_PASSWORD)
+    connection.data_received(frames.encode_handshake(Handshake(hello, False)))
+    transport.unread_bytes = 0
+    return connection, transport
+
+
+def ask(connection: Connection, op: OpCode, request: tuple[object, ...]) -> None:
+    connection.data_received(frames.encode_request(1, op, jute.encode(request)))
+
+
+async def test_one_reply_may_exceed_the_limit_of_unsent_bytes() -> None:
+    connection, transport = await connected()
+    ask(connection, OpCode.CREATE, CreateRequest("/big", bytes(10 * LIMIT_BYTES), OPEN_ACL, 0))
+    transport.unread_bytes = 0
+    ask(connection, OpCode.GET_DATA, ReadRequest("/big", False))
+    assert transport.unread_bytes > 10 * LIMIT_BYTES
+    assert not transport.is_closing()
+    # A peer that has not read this reply gets no more.
+    written = len(transport.written)
+    ask(connection, OpCode.EXISTS, ReadRequest("/big", False))
+    assert transport.is_closing()
+    assert len(transport.written) == written
+
+
+async def test_the_turn_of_a_connection_is_limited_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    connection, transport = await connected()
+    monkeypatch.setattr(connections, "TURN_S", 0.0)
+    many = frames.encode_request(1, OpCode.EXISTS, jute.encode(ReadRequest("/", False))) * 3
+    before = len(transport.written)
+    connection.data_received(many)
+    one = len(transport.written) - before
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert len(transport.written) - before == 3 * one

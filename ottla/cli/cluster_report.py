@@ -9,7 +9,7 @@ from ottla.cli.terminal import Cell
 from ottla.cli.text import JsonValue
 from ottla.client.admin import Admin
 from ottla.client.admin_model import ClusterDescription, TopicDescription
-from ottla.client.metadata import PartitionMetadata
+from ottla.client.cluster_metadata import PartitionMetadata
 
 COLUMNS: Final = ("broker", "address", "rack", "role", "leaders", "replicas", "lagging")
 

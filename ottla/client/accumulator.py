@@ -15,9 +15,9 @@ from math import inf
 from typing import Final
 
 from kafkawire.ids import BrokerId, TopicPartition
-from ottla.client.config import ProducerConfig
+from ottla.client.client_config import ProducerConfig
+from ottla.client.cluster_metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
 from ottla.client.memory_budget import MemoryBudget
-from ottla.client.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
 from ottla.client.partitioner import TopicPartitioner
 from ottla.client.producer_batch import (
     RECORD_OVERHEAD_BYTES,

@@ -22,11 +22,11 @@ from ottla.client.admin_model import (
     TopicDescription,
 )
 from ottla.client.argument import require_names
-from ottla.client.cluster import Cluster
-from ottla.client.config import ClientConfig, parse_bootstrap
+from ottla.client.client_config import ClientConfig, parse_bootstrap
 from ottla.client.errors import BrokerUnreachableError, ClientClosedError
+from ottla.client.network.cluster import Cluster
+from ottla.client.network.offset_lookup import list_offsets
 from ottla.client.offset import CommittedOffset, OffsetAndTimestamp
-from ottla.client.offset_lookup import list_offsets
 
 
 class Admin:

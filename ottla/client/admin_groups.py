@@ -23,15 +23,15 @@ from kafkawire.messages.group_offsets import (
     OffsetFetchResponseGroup,
 )
 from ottla.client.admin_model import GroupDescription, GroupListing, GroupMember
-from ottla.client.cluster import Cluster
 from ottla.client.errors import (
     BrokerError,
     BrokerUnreachableError,
     OttlaError,
     broker_error,
 )
-from ottla.client.group.coordinator import GroupCoordinator
-from ottla.client.group.offset_store import FIRST_VERSION_WITH_GROUPS, OffsetStore
+from ottla.client.network.cluster import Cluster
+from ottla.client.network.group_coordinator import GroupCoordinator
+from ottla.client.network.offset_store import FIRST_VERSION_WITH_GROUPS, OffsetStore
 from ottla.client.offset import NO_OFFSET, CommittedOffset, Identity
 from ottla.client.retry import retry
 

@@ -19,8 +19,8 @@ from kafkawire.messages.describe_log_dirs import (
 )
 from ottla.client.admin_model import LogDirectory, ReplicaLog
 from ottla.client.admin_request import error_or_none, raise_first, read
-from ottla.client.cluster import Cluster
 from ottla.client.errors import OttlaError, broker_error
+from ottla.client.network.cluster import Cluster
 from ottla.client.retry import retry
 
 

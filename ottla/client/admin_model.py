@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kafkawire.ids import BrokerId, TopicId, TopicPartition
-from ottla.client.config import Address
-from ottla.client.metadata import PartitionMetadata
+from ottla.client.client_config import Address
+from ottla.client.cluster_metadata import PartitionMetadata
 
 BROKER_DEFAULT: Final = -1
 

@@ -18,7 +18,7 @@ from kafkawire.messages.reassignment import (
 )
 from ottla.client.admin_model import ElectionType, Reassignment
 from ottla.client.admin_request import change, error_or_none, raise_first
-from ottla.client.cluster import Cluster
+from ottla.client.network.cluster import Cluster
 
 
 async def elect_leaders(

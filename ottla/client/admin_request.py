@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
 from kafkawire.errors import ErrorCode
-from ottla.client.cluster import Cluster
 from ottla.client.errors import (
     BrokerError,
     BrokerUnreachableError,
@@ -17,6 +16,7 @@ from ottla.client.errors import (
     RequestTimedOutError,
     broker_error,
 )
+from ottla.client.network.cluster import Cluster
 from ottla.client.retry import retry
 
 T = TypeVar("T")

@@ -24,8 +24,8 @@ from kafkawire.messages.delete_topics import (
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ottla.client.admin_model import NewTopic, TopicDescription
 from ottla.client.admin_request import change, error_or_none, raise_first, read
-from ottla.client.cluster import Cluster
-from ottla.client.metadata import ClusterMetadata, TopicMetadata, merge
+from ottla.client.cluster_metadata import ClusterMetadata, TopicMetadata, merge
+from ottla.client.network.cluster import Cluster
 
 NUMBERS_FROM_ASSIGNMENT: Final = -1
 FIRST_VERSION_WITH_IDS: Final = 6

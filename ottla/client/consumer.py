@@ -7,8 +7,7 @@ from typing import Final, Self
 
 from kafkawire.ids import Offset, TopicPartition
 from ottla.client.argument import require_names
-from ottla.client.cluster import Cluster
-from ottla.client.config import (
+from ottla.client.client_config import (
     MIB,
     ClientConfig,
     ConsumerConfig,
@@ -29,6 +28,7 @@ from ottla.client.group.group import ConsumerGroup
 from ottla.client.group.listener import OnPartitions, RebalanceListener
 from ottla.client.group.read_gate import ReadGate
 from ottla.client.log_offsets import LogOffsets
+from ottla.client.network.cluster import Cluster
 from ottla.client.offset import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,

@@ -23,7 +23,7 @@ from kafkawire.records import (
     record_section,
 )
 from ottla.client.block import Block
-from ottla.client.config import KIB, MIB, ConsumerConfig
+from ottla.client.client_config import KIB, MIB, ConsumerConfig
 from ottla.client.errors import CorruptRecordsError, OttlaError
 from ottla.client.partition_state import PartitionState
 from ottla.client.record import ConsumerRecord

@@ -13,8 +13,8 @@ from typing import Final
 
 from kafkawire.ids import BrokerId
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from ottla.client.config import ConsumerConfig
-from ottla.client.metadata import NO_EPOCH, ClusterMetadata
+from ottla.client.client_config import ConsumerConfig
+from ottla.client.cluster_metadata import NO_EPOCH, ClusterMetadata
 from ottla.client.offset import READ_COMMITTED, READ_UNCOMMITTED
 from ottla.client.partition_state import PartitionState
 

@@ -23,10 +23,8 @@ from kafkawire.ids import BrokerId, LeaderEpoch, TopicPartition
 from kafkawire.messages.fetch import FetchRequest, FetchResponse, PartitionData
 from ottla.client.background import Alarm, TaskSet
 from ottla.client.block import Block
-from ottla.client.cluster import Cluster
-from ottla.client.config import ConsumerConfig
-from ottla.client.connection import Connection
-from ottla.client.connection_pool import Purpose
+from ottla.client.client_config import ConsumerConfig
+from ottla.client.cluster_metadata import NO_EPOCH, needs_metadata
 from ottla.client.errors import (
     LogTruncatedError,
     OffsetOutOfRangeError,
@@ -36,7 +34,10 @@ from ottla.client.errors import (
 )
 from ottla.client.fetch_buffer import FetchBuffer
 from ottla.client.fetch_plan import fetch_max_bytes, fetch_request, make_plan
-from ottla.client.metadata import NO_EPOCH, needs_metadata
+from ottla.client.network.broker_connection import Connection
+from ottla.client.network.cluster import Cluster
+from ottla.client.network.connection_pool import Purpose
+from ottla.client.network.offset_lookup import ask_leaders
 from ottla.client.offset import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -44,7 +45,6 @@ from ottla.client.offset import (
     READ_UNCOMMITTED,
     CommittedOffset,
 )
-from ottla.client.offset_lookup import ask_leaders
 from ottla.client.partition_state import PartitionState
 from ottla.client.position_check import ask_epoch_ends, truncation
 

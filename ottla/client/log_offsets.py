@@ -7,8 +7,9 @@ its last stable offset.
 from collections.abc import Iterable, Mapping
 
 from kafkawire.ids import Offset, TopicPartition
-from ottla.client.cluster import Cluster
-from ottla.client.config import IsolationLevel
+from ottla.client.client_config import IsolationLevel
+from ottla.client.network.cluster import Cluster
+from ottla.client.network.offset_lookup import list_offsets
 from ottla.client.offset import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -16,7 +17,6 @@ from ottla.client.offset import (
     READ_UNCOMMITTED,
     OffsetAndTimestamp,
 )
-from ottla.client.offset_lookup import list_offsets
 
 
 class LogOffsets:

@@ -7,8 +7,8 @@ jump is recognised and dropped.
 from math import inf
 
 from kafkawire.ids import LeaderEpoch, Offset, TopicPartition
+from ottla.client.cluster_metadata import NO_EPOCH
 from ottla.client.errors import OttlaError
-from ottla.client.metadata import NO_EPOCH
 
 
 class PartitionState:

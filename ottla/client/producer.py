@@ -10,8 +10,7 @@ from typing import Final, NoReturn, Self, TypeAlias
 
 from ottla.client.accumulator import Accumulator, Need
 from ottla.client.argument import record_mistake
-from ottla.client.cluster import Cluster
-from ottla.client.config import (
+from ottla.client.client_config import (
     KIB,
     MAX_INT32,
     MIB,
@@ -29,6 +28,7 @@ from ottla.client.errors import (
     UnknownPartitionError,
 )
 from ottla.client.memory_gate import MemoryGate
+from ottla.client.network.cluster import Cluster
 from ottla.client.producer_batch import Delivery, max_batch_size
 from ottla.client.record import BytesLike, Headers, RecordMetadata, UnsentRecord
 from ottla.client.sender import Sender

@@ -20,8 +20,8 @@ from kafkawire.records import (
     read_records,
     write_header,
 )
+from ottla.client.cluster_metadata import NO_EPOCH
 from ottla.client.errors import OttlaError
-from ottla.client.metadata import NO_EPOCH
 from ottla.client.producer_sequences import MAX_SEQUENCE, ProducerIdentity
 from ottla.client.record import BytesLike, Headers, RecordMetadata, UnsentRecord
 

@@ -8,14 +8,14 @@ from typing import Final
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import ProducerId
 from kafkawire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from ottla.client.cluster import Cluster
-from ottla.client.config import MAX_INT32
+from ottla.client.client_config import MAX_INT32
 from ottla.client.errors import (
     OttlaError,
     ProtocolError,
     UnsupportedVersionError,
     broker_error,
 )
+from ottla.client.network.cluster import Cluster
 from ottla.client.retry import retry
 
 log = logging.getLogger(__name__)

@@ -7,10 +7,10 @@ before the consumer is started, while there is no fetcher yet.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from kafkawire.ids import Offset, TopicPartition
-from ottla.client.cluster import Cluster
 from ottla.client.errors import NotAssignedError
 from ottla.client.fetch_buffer import FetchBuffer
 from ottla.client.fetcher import Fetcher
+from ottla.client.network.cluster import Cluster
 from ottla.client.offset import CommittedOffset
 from ottla.client.partition_state import PartitionState
 

@@ -24,10 +24,8 @@ from kafkawire.messages.produce import (
 )
 from ottla.client.accumulator import Accumulator
 from ottla.client.background import Alarm
-from ottla.client.cluster import Cluster
-from ottla.client.config import ProducerConfig
-from ottla.client.connection import Connection
-from ottla.client.connection_pool import Purpose
+from ottla.client.client_config import ProducerConfig
+from ottla.client.cluster_metadata import NO_EPOCH, needs_metadata
 from ottla.client.errors import (
     BrokerError,
     DeliveryTimedOutError,
@@ -36,7 +34,9 @@ from ottla.client.errors import (
     UnsupportedVersionError,
     broker_error,
 )
-from ottla.client.metadata import NO_EPOCH, needs_metadata
+from ottla.client.network.broker_connection import Connection
+from ottla.client.network.cluster import Cluster
+from ottla.client.network.connection_pool import Purpose
 from ottla.client.producer_batch import NO_OFFSET, NO_TIMESTAMP, ProducerBatch
 from ottla.client.producer_id_request import ProducerIdRequest
 from ottla.client.producer_sequences import ProducerSequences

@@ -6,7 +6,7 @@ Invariant: in each partition only the last batch may be open, and at most one is
 from collections import deque
 
 from kafkawire.ids import TopicPartition
-from ottla.client.metadata import TopicMetadata
+from ottla.client.cluster_metadata import TopicMetadata
 from ottla.client.partitioner import TopicPartitioner
 from ottla.client.producer_batch import ProducerBatch
 from ottla.client.record import BytesLike

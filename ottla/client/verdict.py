@@ -6,7 +6,7 @@ Invariant: a batch is retried only within its delivery timeout and its limit of 
 import enum
 
 from kafkawire.errors import ErrorCode
-from ottla.client.config import ProducerConfig
+from ottla.client.client_config import ProducerConfig
 from ottla.client.errors import BrokerError, OttlaError, ProtocolError
 from ottla.client.producer_batch import ProducerBatch
 

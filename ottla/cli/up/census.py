@@ -10,10 +10,10 @@ from typing import Final
 
 from coordination.client import Client, SessionState
 from coordination.errors import CoordinationError, NoNodeError
-from ottla.client.cluster import Cluster
-from ottla.client.config import ClientConfig, parse_bootstrap
+from ottla.client.client_config import ClientConfig, parse_bootstrap
+from ottla.client.cluster_metadata import NO_LEADER, ClusterMetadata
 from ottla.client.errors import OttlaError
-from ottla.client.metadata import NO_LEADER, ClusterMetadata
+from ottla.client.network.cluster import Cluster
 
 BROKER_IDS: Final = "/brokers/ids"
 SESSION_TIMEOUT_MS: Final = 10_000

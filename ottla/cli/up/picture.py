@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from kafkawire.ids import TopicPartition
 from ottla.cli.terminal import Cell
-from ottla.client.metadata import ClusterMetadata
+from ottla.client.cluster_metadata import ClusterMetadata
 
 COLUMNS = (
     "broker",

@@ -11,11 +11,11 @@ from kafkawire.ids import TopicPartition
 from ottla.cli.up.picture import Observation, Usage
 from ottla.client.admin_model import OffsetSpec
 from ottla.client.admin_topics import describe_all
-from ottla.client.cluster import Cluster
-from ottla.client.config import ClientConfig, parse_bootstrap
+from ottla.client.client_config import ClientConfig, parse_bootstrap
+from ottla.client.cluster_metadata import ClusterMetadata
 from ottla.client.errors import OttlaError
-from ottla.client.metadata import ClusterMetadata
-from ottla.client.offset_lookup import list_offsets
+from ottla.client.network.cluster import Cluster
+from ottla.client.network.offset_lookup import list_offsets
 
 REQUEST_TIMEOUT_S: Final = 1.0
 MAX_RATED_PARTITIONS: Final = 5_000

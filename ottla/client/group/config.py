@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from ottla.client.config import MAX_INT32
+from ottla.client.client_config import MAX_INT32
 from ottla.client.errors import ConfigurationError
 from ottla.client.group.assignor import Assignor, RebalanceProtocol
 from ottla.client.group.forgetful_assignor import RangeAssignor, RoundRobinAssignor

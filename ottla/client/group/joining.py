@@ -31,13 +31,13 @@ from kafkawire.messages.group_membership import (
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
-from ottla.client.cluster import Cluster
-from ottla.client.connection_pool import Purpose
 from ottla.client.errors import ProtocolError
 from ottla.client.group.assignor import Assignment, Assignor, Subscription, flatten
 from ottla.client.group.config import GroupConfig, chosen_assignor
-from ottla.client.group.coordinator import GroupCoordinator
 from ottla.client.group.member import Holding, Member
+from ottla.client.network.cluster import Cluster
+from ottla.client.network.connection_pool import Purpose
+from ottla.client.network.group_coordinator import GroupCoordinator
 
 JOIN_GRACE_MS: Final = 5_000
 """Time that a response may take beyond the rebalance timeout."""

@@ -25,11 +25,11 @@ from kafkawire.messages.group_membership import (
 from ottla.client.background import TaskSet
 from ottla.client.errors import BrokerError, OttlaError, RebalanceFailedError
 from ottla.client.group.config import GroupConfig
-from ottla.client.group.coordinator import GroupCoordinator, Verdict, judge
 from ottla.client.group.joining import Joining
 from ottla.client.group.listener import RebalanceListener
 from ottla.client.group.member import Holding, Member
 from ottla.client.group.read_gate import ReadGate
+from ottla.client.network.group_coordinator import GroupCoordinator, Verdict, judge
 from ottla.client.retry import Backoff
 
 LEAVE_TIMEOUT_S: Final = 5.0

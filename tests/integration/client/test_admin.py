@@ -8,7 +8,7 @@ from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
 from ottla import Admin, NewTopic, TopicPartition
 from ottla.client.admin_model import OffsetSpec, ResourceType
-from ottla.client.config import Address
+from ottla.client.client_config import Address
 from ottla.client.errors import (
     BrokerError,
     BrokerUnreachableError,

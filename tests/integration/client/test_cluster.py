@@ -10,10 +10,7 @@ from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId
 from kafkawire.messages.metadata import MetadataRequest, MetadataResponse
 from ottla import Admin, Producer
-from ottla.client.cluster import Cluster
-from ottla.client.config import ClientConfig, parse_bootstrap
-from ottla.client.connection import Connection
-from ottla.client.connection_pool import ConnectionPool, Purpose
+from ottla.client.client_config import ClientConfig, parse_bootstrap
 from ottla.client.errors import (
     BrokerUnreachableError,
     ClientClosedError,
@@ -23,7 +20,10 @@ from ottla.client.errors import (
     ProtocolError,
     RequestTimedOutError,
 )
-from ottla.client.handshake import open_connection
+from ottla.client.network.broker_connection import Connection
+from ottla.client.network.cluster import Cluster
+from ottla.client.network.connection_pool import ConnectionPool, Purpose
+from ottla.client.network.handshake import open_connection
 from ottla.client.retry import Backoff
 from tests.integration.client.client_support import FAST, other_tasks
 from tests.integration.client.fake_broker import FakeCluster

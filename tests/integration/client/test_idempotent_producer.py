@@ -9,7 +9,7 @@ from kafkawire.errors import ErrorCode
 from kafkawire.messages.produce import ProduceRequest
 from kafkawire.records import BatchHeader, read_header
 from ottla import Producer
-from ottla.client.config import Acks
+from ottla.client.client_config import Acks
 from ottla.client.errors import (
     BrokerError,
     ConfigurationError,

@@ -11,8 +11,7 @@ from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import Offset
 from ottla import Admin, Consumer, Producer, RecordMetadata
-from ottla.client import connection
-from ottla.client.config import Acks
+from ottla.client.client_config import Acks
 from ottla.client.errors import (
     BrokerError,
     BufferFullError,
@@ -25,6 +24,7 @@ from ottla.client.errors import (
     UnknownTopicError,
     UnsupportedVersionError,
 )
+from ottla.client.network import broker_connection
 from tests.integration.client.client_support import FAST
 from tests.integration.client.fake_broker import FakeCluster
 from tests.integration.client.fake_fault import (
@@ -268,7 +268,7 @@ async def test_close_waits_for_unacknowledged_records(cluster: FakeCluster) -> N
 async def test_a_broker_that_reads_nothing_does_not_hold_up_close(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "CLOSE_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(broker_connection, "CLOSE_TIMEOUT_S", 0.05)
     cluster.create("t")
     release = asyncio.Event()
     cluster.script(ApiKey.PRODUCE, Hold(release))

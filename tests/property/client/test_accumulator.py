@@ -15,9 +15,9 @@ from kafkawire.compression import Codec
 from kafkawire.ids import BrokerId, Offset, TopicPartition
 from kafkawire.records import read_records
 from ottla.client.accumulator import Accumulator
-from ottla.client.config import ProducerConfig
+from ottla.client.client_config import ProducerConfig
+from ottla.client.cluster_metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
 from ottla.client.errors import ProduceError
-from ottla.client.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
 from ottla.client.producer_batch import Delivery, ProducerBatch, max_batch_size
 from ottla.client.record import UnsentRecord
 

@@ -18,7 +18,7 @@ from kafkawire.records import (
     write_header,
 )
 from ottla.client.block import Block
-from ottla.client.config import ConsumerConfig, IsolationLevel
+from ottla.client.client_config import ConsumerConfig, IsolationLevel
 from ottla.client.fetch_buffer import FetchBuffer
 from ottla.client.partition_state import PartitionState
 

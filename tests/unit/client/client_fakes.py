@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
 from kafkawire.records import BatchBuilder
-from ottla.client.config import Address
-from ottla.client.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
+from ottla.client.client_config import Address
+from ottla.client.cluster_metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
 from ottla.client.partition_state import PartitionState
 
 T0 = TopicPartition("t", 0)

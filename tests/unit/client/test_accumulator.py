@@ -9,7 +9,7 @@ import pytest
 from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
 from kafkawire.records import read_records
 from ottla.client.accumulator import GROWTH_LIMIT, Accumulator, Need
-from ottla.client.config import ProducerConfig
+from ottla.client.client_config import ProducerConfig
 from ottla.client.errors import ProduceError
 from ottla.client.producer_batch import Delivery, ProducerBatch
 from ottla.client.record import UnsentRecord

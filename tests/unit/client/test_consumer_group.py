@@ -24,14 +24,14 @@ from kafkawire.messages.group_offsets import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from ottla.client.cluster import Cluster
-from ottla.client.config import ClientConfig, ConsumerConfig, parse_bootstrap
+from ottla.client.client_config import ClientConfig, ConsumerConfig, parse_bootstrap
 from ottla.client.errors import CommitFailedError
 from ottla.client.fetch_buffer import FetchBuffer
 from ottla.client.group.config import GroupConfig, parse_assignors
 from ottla.client.group.group import ConsumerGroup
 from ottla.client.group.listener import RebalanceListener
 from ottla.client.group.read_gate import ReadGate
+from ottla.client.network.cluster import Cluster
 from ottla.client.offset import CommittedOffset
 from ottla.client.reading import Reading
 from ottla.client.retry import Backoff

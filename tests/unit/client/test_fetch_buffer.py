@@ -5,7 +5,7 @@ import pytest
 from kafkawire.ids import Offset
 from kafkawire.records import BatchBuilder, Codec
 from ottla.client.block import Block
-from ottla.client.config import ConsumerConfig
+from ottla.client.client_config import ConsumerConfig
 from ottla.client.errors import ConsumeError, CorruptRecordsError
 from ottla.client.fetch_buffer import FetchBuffer
 from ottla.client.partition_state import PartitionState

@@ -5,7 +5,7 @@ from math import inf
 import pytest
 
 from kafkawire.ids import BrokerId, TopicPartition
-from ottla.client.config import ConsumerConfig
+from ottla.client.client_config import ConsumerConfig
 from ottla.client.errors import ConsumeError
 from ottla.client.fetch_plan import LANE_COUNT, Plan, fetch_max_bytes, fetch_request, make_plan
 from ottla.client.partition_state import PartitionState

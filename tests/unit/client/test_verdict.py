@@ -5,7 +5,8 @@ import pytest
 from kafkawire.compression import Codec
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import ProducerId
-from ottla.client.config import ProducerConfig
+from ottla.client.client_config import ProducerConfig
+from ottla.client.cluster_metadata import needs_metadata
 from ottla.client.errors import (
     ConnectionLostError,
     OttlaError,
@@ -14,7 +15,6 @@ from ottla.client.errors import (
     UnsupportedVersionError,
     broker_error,
 )
-from ottla.client.metadata import needs_metadata
 from ottla.client.producer_batch import ProducerBatch
 from ottla.client.producer_sequences import ProducerIdentity
 from ottla.client.verdict import Verdict, judge

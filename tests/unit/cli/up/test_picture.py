@@ -2,8 +2,8 @@
 
 from kafkawire.ids import BrokerId, TopicPartition
 from ottla.cli.up.picture import COLUMNS, Member, Observation, Usage, broker_rows, summary
-from ottla.client.config import Address
-from ottla.client.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
+from ottla.client.client_config import Address
+from ottla.client.cluster_metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
 
 B1, B2 = BrokerId(1), BrokerId(2)
 ORDERS = [TopicPartition("orders", number) for number in (0, 1)]

@@ -16,10 +16,10 @@ from kafkawire.messages.find_coordinator import (
     FindCoordinatorResponse,
 )
 from ottla.client.argument import require_text
-from ottla.client.cluster import Cluster
-from ottla.client.config import Address
-from ottla.client.connection_pool import Purpose
+from ottla.client.client_config import Address
 from ottla.client.errors import BrokerError, OttlaError, broker_error
+from ottla.client.network.cluster import Cluster
+from ottla.client.network.connection_pool import Purpose
 
 GROUP_KEY_TYPE: Final = 0
 FIRST_VERSION_WITH_KEYS: Final = 4

@@ -16,7 +16,7 @@ from kafkawire.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from ottla.client.config import Address
+from ottla.client.client_config import Address
 from ottla.client.errors import BrokerError, OttlaError, known_code
 
 NO_LEADER: Final = BrokerId(-1)

@@ -5,7 +5,7 @@ import pytest
 from kafkawire.apis import APIS, ApiKey
 from kafkawire.messages.api_versions import ApiVersion
 from ottla.client.errors import UnsupportedVersionError
-from ottla.client.version_table import CEILINGS, VersionTable
+from ottla.client.network.version_table import CEILINGS, VersionTable
 
 
 def table(low: int, high: int, api_key: ApiKey = ApiKey.LIST_OFFSETS) -> VersionTable:

@@ -10,7 +10,7 @@ from kafkawire.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from ottla.client.metadata import ClusterMetadata, merge
+from ottla.client.cluster_metadata import ClusterMetadata, merge
 
 T0 = TopicPartition("t", 0)
 

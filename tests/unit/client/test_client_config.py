@@ -3,7 +3,7 @@
 import pytest
 
 from kafkawire.compression import Codec
-from ottla.client.config import (
+from ottla.client.client_config import (
     Acks,
     Address,
     ClientConfig,

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from kafkawire.ids import BrokerId
-from ottla.client.config import Address, ClientConfig
-from ottla.client.connection import Connection
+from ottla.client.client_config import Address, ClientConfig
 from ottla.client.errors import BrokerUnreachableError, ClientClosedError
-from ottla.client.handshake import open_connection
+from ottla.client.network.broker_connection import Connection
+from ottla.client.network.handshake import open_connection
 from ottla.client.retry import Backoff
 
 MAX_IDLE_S: Final = 540.0

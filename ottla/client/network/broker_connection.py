@@ -16,7 +16,7 @@ from kafkawire.errors import DecodeError, EncodeError, ErrorCode, WireError
 from kafkawire.headers import decode_response_header, encode_request_parts
 from kafkawire.schema import decode
 from ottla.client.background import Alarm
-from ottla.client.config import Address, ClientConfig
+from ottla.client.client_config import Address, ClientConfig
 from ottla.client.errors import (
     ConnectionLostError,
     OttlaError,
@@ -24,8 +24,8 @@ from ottla.client.errors import (
     RequestTimedOutError,
     UnsupportedVersionError,
 )
-from ottla.client.frame_receiver import FrameReceiver
-from ottla.client.version_table import VersionTable
+from ottla.client.network.frame_receiver import FrameReceiver
+from ottla.client.network.version_table import VersionTable
 
 R = TypeVar("R")
 """The message type of a response."""

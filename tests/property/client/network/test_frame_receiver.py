@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.client.frame_receiver import SCRATCH_BYTES, FrameReceiver
+from ottla.client.network.frame_receiver import SCRATCH_BYTES, FrameReceiver
 
 SIZES = st.lists(st.integers(0, 20) | st.integers(0, 2 * SCRATCH_BYTES), max_size=8)
 

@@ -18,7 +18,7 @@ from kafkawire.messages.group_offsets import (
     OffsetFetchResponseGroup,
 )
 from ottla.client.errors import CommitFailedError, OttlaError
-from ottla.client.group.coordinator import GroupCoordinator, Verdict, judge
+from ottla.client.network.group_coordinator import GroupCoordinator, Verdict, judge
 from ottla.client.offset import NO_OFFSET, CommittedOffset, Identity
 from ottla.client.retry import Backoff, retry
 

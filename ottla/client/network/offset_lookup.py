@@ -16,9 +16,9 @@ from kafkawire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from ottla.client.cluster import Cluster
+from ottla.client.cluster_metadata import NO_EPOCH
 from ottla.client.errors import OttlaError, UnknownPartitionError, broker_error
-from ottla.client.metadata import NO_EPOCH
+from ottla.client.network.cluster import Cluster
 from ottla.client.offset import READ_UNCOMMITTED, OffsetAndTimestamp
 from ottla.client.retry import retry
 

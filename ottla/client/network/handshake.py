@@ -14,14 +14,14 @@ from typing import Final
 from kafkawire.apis import APIS, ApiKey
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from ottla.client.config import Address, ClientConfig
-from ottla.client.connection import Connection
+from ottla.client.client_config import Address, ClientConfig
 from ottla.client.errors import (
     BrokerUnreachableError,
     ProtocolError,
     broker_error,
 )
-from ottla.client.version_table import VersionTable
+from ottla.client.network.broker_connection import Connection
+from ottla.client.network.version_table import VersionTable
 
 SOFTWARE_NAME: Final = "ottla"
 SOFTWARE_VERSION: Final = "0.1.0"

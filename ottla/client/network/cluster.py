@@ -22,9 +22,8 @@ from kafkawire.messages.metadata import (
 )
 from ottla.client.argument import require_text
 from ottla.client.background import Alarm, TaskSet
-from ottla.client.config import Address, ClientConfig
-from ottla.client.connection import Connection
-from ottla.client.connection_pool import ConnectionPool, Purpose
+from ottla.client.client_config import Address, ClientConfig
+from ottla.client.cluster_metadata import NO_LEADER, ClusterMetadata, TopicMetadata, merge
 from ottla.client.errors import (
     BrokerUnreachableError,
     ClientClosedError,
@@ -36,7 +35,8 @@ from ottla.client.errors import (
     UnknownTopicError,
     broker_error,
 )
-from ottla.client.metadata import NO_LEADER, ClusterMetadata, TopicMetadata, merge
+from ottla.client.network.broker_connection import Connection
+from ottla.client.network.connection_pool import ConnectionPool, Purpose
 from ottla.client.retry import Backoff
 
 log = logging.getLogger(__name__)

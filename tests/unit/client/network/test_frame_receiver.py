@@ -3,7 +3,7 @@
 import pytest
 
 from kafkawire.errors import DecodeError
-from ottla.client.frame_receiver import SCRATCH_BYTES, FrameReceiver
+from ottla.client.network.frame_receiver import SCRATCH_BYTES, FrameReceiver
 
 
 def frame(body: bytes) -> bytes:

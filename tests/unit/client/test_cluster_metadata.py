@@ -11,8 +11,8 @@ from kafkawire.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from ottla.client.config import Address
-from ottla.client.metadata import ClusterMetadata, merge
+from ottla.client.client_config import Address
+from ottla.client.cluster_metadata import ClusterMetadata, merge
 
 T0 = TopicPartition("t", 0)
 OLD_ID, NEW_ID = UUID(int=1), UUID(int=2)

@@ -2,7 +2,7 @@
 
 `BrokerConfig` has one field per key of `broker.config_keys`, with Kafka's names, types, ranges and
 defaults. The defaults of topic configs (`log.segment.bytes`...) are keys as well; they are
-declared by `storage.topic_config` and end up in `topic_defaults`.
+declared by `storage.config.topic_config` and end up in `topic_defaults`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from broker.network.listener import (
     parse_map,
     parse_protocol_map,
 )
-from storage.config import TOPIC_CONFIG_KEYS, ConfigKey, LogConfig
+from storage.config.log_config import TOPIC_CONFIG_KEYS, ConfigKey, LogConfig
 
 _PROTOCOL_VERSION: Final = re.compile(r"([0-9]+)\.([0-9]+)(?:[.-].*)?\Z")
 OLDEST_PROTOCOL: Final = (2, 4)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from kafkawire.errors import ApiError, ErrorCode
-from storage.config import ConfigKey, ConfigType, LogConfig
+from storage.config.log_config import ConfigKey, ConfigType, LogConfig
 
 
 class ConfigOperation(IntEnum):

@@ -12,7 +12,7 @@ from enum import IntEnum
 from broker.config import SERVER_KEYS, value_text
 from broker.dynamic_config import DynamicConfig
 from broker.dynamic_keys import DYNAMIC_KEYS, is_secret, key_of, synonyms_of
-from storage.config import TOPIC_CONFIG_KEYS, ConfigKey, ConfigType, topic_defaults
+from storage.config.log_config import TOPIC_CONFIG_KEYS, ConfigKey, ConfigType, topic_defaults
 
 
 class ConfigSource(IntEnum):

@@ -2,7 +2,7 @@
 
 A key is declared once, in `broker.config_keys`; the field's name is Kafka's key with dots as
 underscores. The parser, DescribeConfigs and the generated reference page all read this declaration,
-so they cannot disagree. `storage.config_key` defines the types and rules.
+so they cannot disagree. `storage.config.config_key` defines the types and rules.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import Field, dataclass, field, fields
 from typing import Final, TypeVar, cast
 
-from storage.config_key import ConfigKey, ConfigType, ConfigValue, Rule
+from storage.config.config_key import ConfigKey, ConfigType, ConfigValue, Rule
 
 T = TypeVar("T", bound=ConfigValue | None)
 

@@ -12,7 +12,7 @@ from broker.dynamic_config import DynamicConfig
 from clusterstate.znodes.paths import DEFAULT_ENTITY
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import BrokerId
-from storage.config import TOPIC_CONFIG_KEYS, ConfigKey, topic_defaults
+from storage.config.log_config import TOPIC_CONFIG_KEYS, ConfigKey, topic_defaults
 
 Configs = Mapping[str, str]
 

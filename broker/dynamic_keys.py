@@ -15,8 +15,8 @@ from typing import Final
 
 from broker.config import SERVER_KEYS
 from kafkawire.errors import ApiError, ErrorCode
-from storage.config_key import LONG_MAX, ConfigKey, ConfigType, at_least
-from storage.topic_config import TOPIC_CONFIG_KEYS
+from storage.config.config_key import LONG_MAX, ConfigKey, ConfigType, at_least
+from storage.config.topic_config import TOPIC_CONFIG_KEYS
 
 THREAD_COUNTS: Final = (
     "num.io.threads",

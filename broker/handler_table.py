@@ -35,7 +35,7 @@ from broker.replication.replica_manager import ReplicaManager
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, TopicPartition
-from storage.directory import Logs
+from storage.directory.logs import Logs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

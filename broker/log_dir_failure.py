@@ -17,7 +17,7 @@ from broker.network.request_tasks import RequestTasks
 from broker.replication.replica_manager import ReplicaManager
 from clusterstate.notifications import notify_log_dir_failure
 from coordination.errors import SessionExpiredError
-from storage.directory import Logs
+from storage.directory.logs import Logs
 
 log = structlog.get_logger(__name__)
 

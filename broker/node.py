@@ -66,8 +66,8 @@ from clusterstate.control_claim import read_evidence
 from coordination.errors import SessionExpiredError
 from kafkawire.ids import TopicPartition
 from speedups.finder import is_enabled
-from storage.directory import Logs
-from storage.directory_lock import lock_usable
+from storage.directory.directory_lock import lock_usable
+from storage.directory.logs import Logs
 from storage.errors import StorageError
 
 DRAIN_TIMEOUT_S: Final = 10.0

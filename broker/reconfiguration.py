@@ -14,7 +14,7 @@ from broker.logs.mover import LogMover
 from broker.network.limits import network_limits_of
 from broker.network.socket_server import SocketServer
 from broker.replication.replica_manager import ReplicaManager
-from storage.config_key import LONG_MAX
+from storage.config.config_key import LONG_MAX
 
 UNCLEAN_KEY: Final = "unclean.leader.election.enable"
 

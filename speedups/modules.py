@@ -10,17 +10,17 @@ from typing import Final
 
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "storage": (
-        "batch_scan",
-        "index_file",
-        "local_log",
-        "log",
-        "log_file",
-        "log_reader",
-        "lookup",
-        "offset_index",
-        "segment",
-        "segment_index",
-        "time_index",
+        "log.local_log",
+        "log.log",
+        "log.log_reader",
+        "segment.batch_scan",
+        "segment.index_file",
+        "segment.log_file",
+        "segment.offset_index",
+        "segment.segment",
+        "segment.segment_index",
+        "segment.segment_lookup",
+        "segment.time_index",
     ),
     "broker": (
         "handlers.appending",

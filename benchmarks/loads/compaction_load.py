@@ -27,8 +27,8 @@ from kafkawire.records import BatchBuilder, Codec, read_header
 from storage.compaction.cleanable import weigh
 from storage.compaction.job import CleaningDone, CleaningJob, Report, read_report
 from storage.compaction.job_maker import CleanerSettings, cleaning_job, log_facts
-from storage.config import COMPACT, LogConfig
-from storage.log import Log
+from storage.config.log_config import COMPACT, LogConfig
+from storage.log.log import Log
 
 RECORD_COUNT: Final = 10_000_000
 KEY_COUNT: Final = 1_000_000

@@ -16,10 +16,10 @@ from kafkawire.headers import encode_request
 from kafkawire.ids import LeaderEpoch, Offset, TopicPartition
 from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.records import BatchBuilder, read_header
-from storage.config import LogConfig
-from storage.directory import Logs
-from storage.layout import CLEAN_SHUTDOWN
-from storage.log import Log
+from storage.config.log_config import LogConfig
+from storage.directory.logs import Logs
+from storage.disk.layout import CLEAN_SHUTDOWN
+from storage.log.log import Log
 
 ROUNDS: Final = 7
 API_VERSIONS_VERSION: Final = 3

@@ -39,8 +39,8 @@ from kafkawire.messages.produce import (
 )
 from kafkawire.records import BatchBuilder
 from kafkawire.schema import decode, encode
-from storage.config import LogConfig
-from storage.directory import Logs
+from storage.config.log_config import LogConfig
+from storage.directory.logs import Logs
 from tests.unit.broker.replicas import lead_alone
 
 ROUNDS: Final = 7

@@ -21,8 +21,8 @@ import structlog
 
 from kafkawire.ids import LeaderEpoch, Offset, TopicPartition
 from kafkawire.records import BatchBuilder, BatchHeader, assign_offsets, read_header
-from storage.config import LogConfig
-from storage.log import Log
+from storage.config.log_config import LogConfig
+from storage.log.log import Log
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer as Buffer

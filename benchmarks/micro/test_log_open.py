@@ -19,8 +19,8 @@ from crc32c import crc32c
 from benchmarks.micro.test_log_append import NOW_MS, append_all, batch_of
 from kafkawire.ids import TopicPartition
 from kafkawire.records import read_header
-from storage.config import LogConfig
-from storage.directory import Logs
+from storage.config.log_config import LogConfig
+from storage.directory.logs import Logs
 
 MIB: Final = 1024 * 1024
 PARTITIONS: Final = 1_000

@@ -20,7 +20,7 @@ import structlog
 from benchmarks.micro.test_log_append import NOW_MS, append_all, batch_of, open_log
 from kafkawire.ids import Offset
 from kafkawire.records import iterate_batches, read_header
-from storage.log import FileRegion, Log
+from storage.log.log import FileRegion, Log
 
 MIB: Final = 1024 * 1024
 ROUNDS: Final = 15

@@ -19,7 +19,7 @@ import structlog
 from benchmarks.micro.test_log_append import NOW_MS, ROUNDS, batch_of, fastest, no_write, open_log
 from kafkawire.ids import LeaderEpoch
 from kafkawire.records import BatchHeader, read_header
-from storage.log import Log
+from storage.log.log import Log
 
 RECORD_COUNT: Final = 16
 BATCHES: Final = 20_000

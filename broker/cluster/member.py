@@ -39,9 +39,9 @@ from clusterstate.znodes.registration import Registration
 from coordination.errors import SessionExpiredError
 from kafkawire.errors import ApiError
 from kafkawire.ids import BrokerId, topic_id_to_text
+from storage.directory.meta_properties import read_meta_properties
+from storage.disk.layout import META_PROPERTIES
 from storage.errors import StorageError
-from storage.layout import META_PROPERTIES
-from storage.meta_properties import read_meta_properties
 
 log = structlog.get_logger(__name__)
 

@@ -15,7 +15,7 @@ import structlog
 from broker.cluster.config_nodes import ConfigNodes
 from broker.config_change import changed_keys
 from clusterstate.config_requests import read_all_topic_configs, read_topic_configs
-from storage.config import LogConfig
+from storage.config.log_config import LogConfig
 
 KIND: Final = "topics"
 Overrides = Mapping[str, str]

@@ -18,7 +18,7 @@ from clusterstate.assignment import Racks, RandomStart, assign_replicas, grow_as
 from clusterstate.replica_assignment import ReplicaAssignment, Replicas
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import BrokerId, validate_topic_name
-from storage.config import LogConfig
+from storage.config.log_config import LogConfig
 
 DEFAULT: Final = -1
 """As a number of partitions or replicas: use the broker's default."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from broker.config_key import boolean, integer, long, short
-from storage.config_key import INT_MAX, at_least, between
+from storage.config.config_key import INT_MAX, at_least, between
 
 _DAY_MS = 86_400_000
 

@@ -1,7 +1,7 @@
 """Keys of the log directories and of their maintenance (decision).
 
-`storage.config` declares the defaults of topic configs (`log.segment.bytes` and others), together
-with the keys of topics.
+`storage.config.log_config` declares the defaults of topic configs (`log.segment.bytes` and others),
+together with the keys of topics.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from broker.config_key import (
     real,
     string,
 )
-from storage.config_key import LONG_MAX, at_least
+from storage.config.config_key import LONG_MAX, at_least
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from broker.config_key import integer, long, optional_string, string
-from storage.config_key import INT_MAX, at_least, one_of
+from storage.config.config_key import INT_MAX, at_least, one_of
 
 PROTOCOL_MAP_DEFAULT = "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT"
 

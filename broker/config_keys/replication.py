@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from broker.config_key import boolean, integer, long, optional_string, string
-from storage.config_key import at_least
+from storage.config.config_key import at_least
 
 
 @dataclass(frozen=True, kw_only=True)

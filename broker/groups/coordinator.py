@@ -45,7 +45,7 @@ from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.group_records import OFFSETS_TOPIC, group_key, group_value
 from kafkawire.ids import LeaderEpoch, TopicPartition
 from kafkawire.primitives import MAX_STRING_BYTES
-from storage.log import AppendInfo
+from storage.log.log import AppendInfo
 
 log = structlog.get_logger(__name__)
 

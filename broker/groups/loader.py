@@ -24,7 +24,7 @@ from kafkawire.group_records import OFFSETS_TOPIC
 from kafkawire.ids import LeaderEpoch, Offset
 from kafkawire.records import iterate_batches
 from storage.errors import StorageError
-from storage.log import Log
+from storage.log.log import Log
 
 SLICE_BYTES: Final = 64 * 1024
 """Bytes that are replayed in one turn of the event loop: a few milliseconds of work."""

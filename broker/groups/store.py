@@ -17,7 +17,7 @@ from kafkawire.errors import ApiError, EncodeError, ErrorCode
 from kafkawire.group_records import OFFSETS_TOPIC
 from kafkawire.ids import LeaderEpoch, Offset, TopicPartition
 from kafkawire.records import BatchBuilder
-from storage.log import AppendInfo
+from storage.log.log import AppendInfo
 
 KeyValue: TypeAlias = tuple[bytes, bytes | None]
 OnStored: TypeAlias = Callable[[ErrorCode, int], None]

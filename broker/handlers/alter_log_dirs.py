@@ -21,9 +21,9 @@ from kafkawire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
 )
-from storage.directory import LogDirectory, Logs
+from storage.directory.logs import LogDirectory, Logs
+from storage.disk.layout import can_be_copied
 from storage.errors import StorageError
-from storage.layout import can_be_copied
 
 log = structlog.get_logger(__name__)
 

@@ -13,7 +13,7 @@ from kafkawire.ids import Offset, TopicPartition
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest
 from kafkawire.produce_scanner import Accepted
 from kafkawire.records import read_header
-from storage.log import AppendInfo
+from storage.log.log import AppendInfo
 
 ACKS_ALL: Final = -1
 FIRST_VERSION_WITH_ZSTD: Final = 7

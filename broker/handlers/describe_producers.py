@@ -14,7 +14,7 @@ from kafkawire.messages.describe_producers import (
     DescribeProducersResponseTopic,
     ProducerDescription,
 )
-from storage.producer_entry import ProducerEntry
+from storage.producers.producer_entry import ProducerEntry
 
 
 class DescribeProducersHandler:

@@ -12,7 +12,7 @@ from broker.replication.replica_manager import ReplicaManager
 from coordination.errors import SessionExpiredError
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
-from storage.directory import Logs
+from storage.directory.logs import Logs
 
 
 class LeaderAndIsrHandler:

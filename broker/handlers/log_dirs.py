@@ -18,8 +18,8 @@ from kafkawire.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
-from storage.directory import LogDirectory, Logs
-from storage.log import Log
+from storage.directory.logs import LogDirectory, Logs
+from storage.log.log import Log
 
 UNKNOWN_SIZE = -1
 

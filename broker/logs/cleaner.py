@@ -21,7 +21,6 @@ from broker.cluster.admin_queue import give_way
 from broker.config_keys.log import LogKeys
 from broker.logs.cleaner_metrics import CleanerMetrics
 from storage.compaction.cleanable import Candidate, filthiest
-from storage.compaction.cleaned_segment import remove_all_cleaned
 from storage.compaction.job import (
     CleaningDone,
     CleaningFailed,
@@ -31,8 +30,9 @@ from storage.compaction.job import (
 )
 from storage.compaction.job_maker import CleanerSettings
 from storage.compaction.manager import CleanerManager, Cleaning
-from storage.directory import Logs
+from storage.directory.logs import Logs
 from storage.errors import CorruptLogError, StorageError
+from storage.segment.cleaned_segment import remove_all_cleaned
 
 RECONFIGURABLE: Final = (
     "log_cleaner_threads",

@@ -14,7 +14,7 @@ from broker.metrics import Metrics
 from broker.replication.replica_manager import ReplicaManager
 from kafkawire.ids import Offset, TopicPartition
 from storage.compaction.manager import CleanerManager
-from storage.directory import Logs
+from storage.directory.logs import Logs
 
 
 def make_cleaner(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker.metrics import Metrics
-from storage.directory import Logs
+from storage.directory.logs import Logs
 
 
 def add_log_gauges(metrics: Metrics, logs: Logs) -> None:

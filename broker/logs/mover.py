@@ -20,10 +20,10 @@ import structlog
 from broker.logs.move_rate import MoveRate
 from kafkawire.errors import CorruptBatchError
 from kafkawire.ids import TopicPartition
-from storage.directory import LogDirectory, Logs
+from storage.directory.logs import LogDirectory, Logs
 from storage.errors import LogDirFullError, StorageError, TruncatedRegionError
-from storage.log import Log
-from storage.log_copying import CHUNK_BYTES, align, append_chunk, missing_chunk
+from storage.log.log import Log
+from storage.log.log_copying import CHUNK_BYTES, align, append_chunk, missing_chunk
 
 LITTLE_BYTES: Final = CHUNK_BYTES // 4
 """Limit for a copy in the event loop, which takes less than a millisecond."""

@@ -14,10 +14,10 @@ import structlog
 
 from broker.cluster.admin_queue import give_way
 from kafkawire.ids import Offset, TopicPartition
-from storage.directory import Logs
+from storage.directory.logs import Logs
 from storage.errors import StorageError
-from storage.expiry import delete_expired
-from storage.log import Log
+from storage.log.expiry import delete_expired
+from storage.log.log import Log
 
 SEGMENTS_PER_TURN: Final = 16
 """Limit per turn of the event loop: 3 renames each, 30 us together, stay below a millisecond."""

@@ -14,7 +14,7 @@ from broker.dynamic_config import DynamicConfig
 from broker.logs.retention import delete_expired_logs
 from broker.replication.replica_manager import ReplicaManager
 from broker.scheduler import PeriodicTask
-from storage.directory import Logs
+from storage.directory.logs import Logs
 
 MAX_DELETE_INTERVAL_MS: Final = 1_000
 SPACE_CHECK_INTERVAL_MS: Final = 1_000

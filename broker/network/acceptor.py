@@ -12,7 +12,7 @@ from typing import Final
 from broker.network.listener import Listener
 from broker.network.network import Network
 from broker.network.processor import ConnectionOwner, Processor
-from storage.config_key import INT_MAX
+from storage.config.config_key import INT_MAX
 
 TLS_HANDSHAKE_TIMEOUT_S: Final = 10.0
 # Time for a client to confirm the end of TLS: shorter than the stop of a broker.

@@ -12,7 +12,7 @@ from typing import Final
 
 from broker.config import BrokerConfig
 from kafkawire.apis import ApiKey
-from storage.config_key import INT_MAX
+from storage.config.config_key import INT_MAX
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB

@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote
 
 from clusterstate.znodes.paths import DEFAULT_ENTITY
 from kafkawire.errors import ApiError, ErrorCode
-from storage.config_key import INT_MAX, LONG_MAX
+from storage.config.config_key import INT_MAX, LONG_MAX
 
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"

@@ -11,7 +11,7 @@ from typing import Final
 from broker.replication.recompression import recompress, target_codec
 from kafkawire.compression import Codec
 from kafkawire.records import BatchHeader, Budget, BudgetSpentError, validator
-from storage.config import LogConfig
+from storage.config.log_config import LogConfig
 
 # Recompressing a larger batch could block the event loop for too long.
 QUICK_RECOMPRESSION_BYTES: Final = 16 * 1024

@@ -15,7 +15,7 @@ UNDEFINED: Final = -1
 
 
 class EpochHistory(Protocol):
-    """Leader epochs of a log: `storage.leader_epochs.LeaderEpochs`."""
+    """Leader epochs of a log: `storage.log.leader_epochs.LeaderEpochs`."""
 
     @property
     def latest(self) -> LeaderEpoch:

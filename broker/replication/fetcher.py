@@ -38,7 +38,7 @@ from kafkawire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from storage.directory import Logs
+from storage.directory.logs import Logs
 from storage.errors import StorageError, UnexpectedOffsetError
 
 FETCH_VERSION: Final = 17

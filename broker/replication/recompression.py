@@ -12,7 +12,7 @@ from kafkawire.compression import Codec
 from kafkawire.errors import ApiError, CorruptBatchError, ErrorCode
 from kafkawire.records import BatchHeader, read_header
 from kafkawire.records import recompress as rebuild
-from storage.config import LogConfig
+from storage.config.log_config import LogConfig
 
 _CODECS: Final = {
     "uncompressed": Codec.NONE,

@@ -17,10 +17,10 @@ from broker.replication.leadership import Leadership
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from kafkawire.records import BatchHeader, Budget
-from storage.config import LogConfig
-from storage.log import AppendInfo, Log
-from storage.segment import FileRegion
-from storage.transaction_index import AbortedTransaction
+from storage.config.log_config import LogConfig
+from storage.log.log import AppendInfo, Log
+from storage.segment.segment import FileRegion
+from storage.segment.transaction_index import AbortedTransaction
 
 NO_EPOCH: Final = -1
 ACKS_ALL: Final = -1

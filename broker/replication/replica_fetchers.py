@@ -19,7 +19,7 @@ from broker.replication.replica import NO_LEADER, Replica
 from broker.replication.replica_table import Key, ReplicaTable
 from broker.replication.throttle import ReplicationThrottle
 from kafkawire.ids import BrokerId
-from storage.directory import Logs
+from storage.directory.logs import Logs
 
 FetcherId = tuple[BrokerId, int]
 """A leader, and the index of one of the `num.replica.fetchers` connections to it."""

@@ -34,10 +34,10 @@ from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, Offset, TopicId, TopicPartiti
 from kafkawire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from kafkawire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from kafkawire.records import BatchHeader, Budget
-from storage.config import LogConfig
-from storage.directory import Logs
+from storage.config.log_config import LogConfig
+from storage.directory.logs import Logs
 from storage.errors import LogDirFullError, LogDirOfflineError, StorageError
-from storage.log import AppendInfo, Log
+from storage.log.log import AppendInfo, Log
 
 __all__ = ["Key", "LeadershipListener", "ReplicaManager"]
 

@@ -18,15 +18,15 @@ from broker.replication.replica import Replica
 from broker.replication.replica_table import ReplicaTable
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import ZERO_TOPIC_ID, TopicPartition
-from storage.config import LogConfig
-from storage.directory import Logs
+from storage.config.log_config import LogConfig
+from storage.directory.logs import Logs
 from storage.errors import (
     InconsistentTopicIdError,
     LogDirFullError,
     OutOfFilesError,
     StorageError,
 )
-from storage.log import Log
+from storage.log.log import Log
 
 log = structlog.get_logger(__name__)
 

@@ -46,8 +46,8 @@ from kafkawire.messages.leader_and_isr import (
 )
 from kafkawire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from kafkawire.update_type import UpdateType
-from storage.config import LogConfig
-from storage.directory import Logs
+from storage.config.log_config import LogConfig
+from storage.directory.logs import Logs
 from storage.errors import StorageError
 
 log = structlog.get_logger(__name__)

@@ -13,8 +13,8 @@ from typing import Final, Protocol
 
 from broker.quotas.rate import Rate
 from kafkawire.ids import BrokerId, TopicPartition
-from storage.config import LogConfig
-from storage.config_key import LONG_MAX
+from storage.config.config_key import LONG_MAX
+from storage.config.log_config import LogConfig
 
 ALL: Final = ("*",)
 LONGEST_PAUSE_MS: Final = 1000

@@ -28,7 +28,7 @@ from kafkawire.records import (
 from kafkawire.records_header import CODEC_MASK, DELETE_HORIZON_BIT
 from kafkawire.records_read import record_section
 from storage.compaction.transactions import CleanedTransactions
-from storage.producer_state import LastRecord
+from storage.producers.producer_state import LastRecord
 
 # A choice by an empty map keeps every record.
 _EMPTY_MAP: Final = OffsetMap(1, bytes(16))

@@ -6,9 +6,9 @@ from pathlib import Path
 from kafkawire.errors import CorruptBatchError
 from kafkawire.records import BATCH_HEADER_BYTES, BatchHeader, crc_matches, read_header
 from storage.compaction.job import SourceSegment
+from storage.disk.layout import LOG_SUFFIX, segment_file
 from storage.errors import CorruptLogError
-from storage.layout import LOG_SUFFIX, segment_file
-from storage.log_file import LogFile
+from storage.segment.log_file import LogFile
 
 
 def open_source(directory: Path, segment: SourceSegment) -> LogFile:

@@ -17,7 +17,6 @@ from kafkawire.records import BatchHeader
 from kafkawire.records_read import record_section
 from storage.compaction.batch_filter import FilterContext, filter_batch
 from storage.compaction.batch_source import open_source, read_batches
-from storage.compaction.cleaned_segment import CleanedSegment
 from storage.compaction.grouping import MeasuredSegment, group_segments
 from storage.compaction.job import (
     CleanerStats,
@@ -28,16 +27,17 @@ from storage.compaction.job import (
 )
 from storage.compaction.throttle import Throttle
 from storage.compaction.transactions import CleanedTransactions
-from storage.config import LogConfig
-from storage.errors import CorruptLogError, StorageError
-from storage.layout import (
+from storage.config.log_config import LogConfig
+from storage.disk.layout import (
     OFFSET_INDEX_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
     segment_file,
 )
-from storage.log_file import LogFile
-from storage.transaction_index import AbortedTransaction, overlapping, read_aborted
+from storage.errors import CorruptLogError, StorageError
+from storage.segment.cleaned_segment import CleanedSegment
+from storage.segment.log_file import LogFile
+from storage.segment.transaction_index import AbortedTransaction, overlapping, read_aborted
 
 
 class Cleaner:

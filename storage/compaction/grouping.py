@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from storage.compaction.job import SourceSegment
-from storage.offset_index import MAX_RELATIVE_OFFSET
+from storage.segment.offset_index import MAX_RELATIVE_OFFSET
 
 MAX_GROUP_SEGMENTS: Final = 32
 """Kafka has no such limit. Here one step of the broker's event loop renames the files of a group,

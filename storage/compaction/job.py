@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kafkawire.ids import Offset
-from storage.producer_state import LastRecord
+from storage.producers.producer_state import LastRecord
 
 
 class SourceSegment(NamedTuple):

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from kafkawire.ids import Offset
 from storage.compaction.cleanable import Candidate, LogFacts, SegmentFacts
 from storage.compaction.job import CleaningJob, SourceSegment
-from storage.config_key import LONG_MAX
-from storage.log import Log
-from storage.lookup import newest_ms
-from storage.segment import Segment
+from storage.config.config_key import LONG_MAX
+from storage.log.log import Log
+from storage.segment.segment import Segment
+from storage.segment.segment_lookup import newest_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

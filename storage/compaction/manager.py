@@ -15,9 +15,9 @@ from storage.compaction.cleanable import Candidate, weigh
 from storage.compaction.cleaning_state import IDLE, CleaningStates, Event, Phase
 from storage.compaction.job import CleaningDone, CleaningFailed, CleaningJob
 from storage.compaction.job_maker import CleanerSettings, cleaning_job, log_facts
-from storage.directory import Logs
+from storage.directory.logs import Logs
 from storage.errors import StorageError
-from storage.log import Log
+from storage.log.log import Log
 
 log = structlog.get_logger()
 

@@ -10,7 +10,7 @@ from heapq import heapify, heappop
 
 from kafkawire.ids import Offset
 from kafkawire.records import BatchHeader, ControlType, read_control_batch
-from storage.transaction_index import AbortedTransaction
+from storage.segment.transaction_index import AbortedTransaction
 
 
 class CleanedTransactions:

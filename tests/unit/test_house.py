@@ -43,7 +43,7 @@ KNOWN_IMPURE_DECISIONS = {
     "coordination/client/hosts.py": ["random"],
     "coordination/server/four_letter.py": ["os"],
     "ottla/client/producer_batch.py": ["asyncio"],
-    "storage/directory_health.py": ["structlog"],
+    "storage/disk/directory_health.py": ["structlog"],
 }
 CHANGES = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
 ADR_SECTIONS = [

@@ -20,7 +20,7 @@ from ottla.cli.up.events import Died, Event, Hung, Ready, Started, Stopped, outc
 from ottla.cli.up.plan import COORDINATOR, SESSION_FILE, Child, ClusterPlan
 from ottla.cli.up.process import ChildProcess, last_log_line, launch
 from ottla.cli.up.restart import Absence, RestartDelay
-from storage.directory_lock import lock_directory
+from storage.directory.directory_lock import lock_directory
 from storage.errors import StorageError
 
 START_TIMEOUT_S: Final = 120.0

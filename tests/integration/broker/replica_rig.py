@@ -64,8 +64,8 @@ from kafkawire.messages.stop_replica import (
 )
 from kafkawire.records import BatchBuilder
 from kafkawire.update_type import UpdateType
-from storage.config import LogConfig
-from storage.directory import Logs
+from storage.config.log_config import LogConfig
+from storage.directory.logs import Logs
 from tests.unit.broker.metadata import set_brokers
 
 LISTENER: Final = "PLAINTEXT"

@@ -15,7 +15,7 @@ from kafkawire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from kafkawire.records import iterate_batches, read_records
-from storage.checkpoint import read_offsets
+from storage.disk.checkpoint import read_offsets
 from tests.conftest import BrokerProcess, StartBroker
 from tests.integration.broker.wire import NOW_MS, Wire
 from tests.unit.storage.compacting import keyed_batch

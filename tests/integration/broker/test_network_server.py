@@ -23,7 +23,7 @@ from broker.network.reply import EncodedMessage, Reply
 from broker.network.request_channel import Request, RequestChannel
 from broker.network.socket_server import SocketServer
 from kafkawire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
-from storage.config_key import INT_MAX
+from storage.config.config_key import INT_MAX
 from tests.integration.broker.network_support import (
     HOST,
     Client,

@@ -15,8 +15,8 @@ from kafkawire.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
 from kafkawire.messages.leader_and_isr import LeaderAndIsrResponse
 from kafkawire.update_type import UpdateType
 from storage.errors import OutOfFilesError
-from storage.log import Log
-from storage.log_file import LogFile
+from storage.log.log import Log
+from storage.segment.log_file import LogFile
 from tests.integration.broker.replica_rig import PARTITION, TOPIC, TOPIC_ID, Rig
 from tests.unit.broker.metadata import put_topics
 from tests.waiting import until

@@ -21,7 +21,7 @@ from kafkawire.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
-from storage.config import LogConfig
+from storage.config.log_config import LogConfig
 from tests.integration.broker.replica_rig import TOPIC_ID, Rig, RigBroker
 from tests.waiting import until
 

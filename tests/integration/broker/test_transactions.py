@@ -8,9 +8,9 @@ from kafkawire.errors import ErrorCode
 from kafkawire.ids import LeaderEpoch, Offset, TopicPartition
 from kafkawire.messages.fetch import AbortedTransaction
 from kafkawire.records import ControlType, build_control_batch, iterate_batches, read_header
-from storage.config import LogConfig
-from storage.layout import TRANSACTION_INDEX_SUFFIX
-from storage.log import Log
+from storage.config.log_config import LogConfig
+from storage.disk.layout import TRANSACTION_INDEX_SUFFIX
+from storage.log.log import Log
 from tests.conftest import BrokerProcess, StartBroker
 from tests.integration.broker.wire import NOW_MS, Wire, batch
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from kafkawire.compression import Codec
 from kafkawire.ids import LeaderEpoch, TopicId, TopicPartition
 from kafkawire.records import BatchBuilder, read_header
-from storage.config import LogConfig
-from storage.directory import Logs
+from storage.config.log_config import LogConfig
+from storage.directory.logs import Logs
 
 PARTITION = TopicPartition("crash", 0)
 CONFIG = LogConfig(segment_bytes=64 * 1024, index_interval_bytes=1024)

@@ -13,8 +13,8 @@ from kafkawire.ids import LeaderEpoch, Offset
 from kafkawire.records import BatchBuilder, BatchHeader, iterate_batches, read_header, read_records
 from storage.compaction.job import CleaningDone, CleaningJob, GroupCleaned, read_report
 from storage.compaction.job_maker import CleanerSettings
-from storage.config import COMPACT, LogConfig
-from storage.log import Log
+from storage.config.log_config import COMPACT, LogConfig
+from storage.log.log import Log
 from tests.unit.storage.compacting import job_of
 from tests.unit.storage.logs import NOW_MS, open_log
 

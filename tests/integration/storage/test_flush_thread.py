@@ -9,9 +9,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from kafkawire.ids import Offset, TopicPartition
-from storage.config import LogConfig
-from storage.directory import Logs
-from storage.log import Log
+from storage.config.log_config import LogConfig
+from storage.directory.logs import Logs
+from storage.log.log import Log
 from tests.unit.storage.logs import NOW_MS, append, check_files, read_all, split
 
 CONFIG = LogConfig(segment_bytes=4_000, index_interval_bytes=200)

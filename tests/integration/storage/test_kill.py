@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kafkawire.ids import Offset
 from kafkawire.records import crc_matches, iterate_batches, read_records
-from storage.log import Log
+from storage.log.log import Log
 from tests.integration.storage.appender import CONFIG, PARTITION, open_logs, value_of
 from tests.unit.storage.logs import check_files, read_all
 
@@ -85,7 +85,7 @@ def test_kill_during_recovery_loses_no_record(tmp_path: Path) -> None:
         "-c",
         "from pathlib import Path\n"
         "import os, sys\n"
-        "import storage.recovery as recovery\n"
+        "import storage.log.recovery as recovery\n"
         "from tests.integration.storage.appender import open_logs\n"
         "real, left = recovery.recover_segment, [3]\n"
         "def stop(*args):\n"

@@ -6,11 +6,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from kafkawire.ids import LeaderEpoch, Offset
-from storage.config import LogConfig
-from storage.directory import Logs
-from storage.epoch_checkpoint import write_epochs
-from storage.layout import LEADER_EPOCH_CHECKPOINT, segment_file
-from storage.leader_epochs import EpochEntry
+from storage.config.log_config import LogConfig
+from storage.directory.logs import Logs
+from storage.disk.layout import LEADER_EPOCH_CHECKPOINT, segment_file
+from storage.log.epoch_checkpoint import write_epochs
+from storage.log.leader_epochs import EpochEntry
 from tests.unit.storage.logs import NOW_MS, replicated
 
 SEGMENT_COUNT = 10_000

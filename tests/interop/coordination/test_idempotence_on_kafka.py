@@ -9,9 +9,9 @@ from kazoo.client import KazooClient  # type: ignore[import-untyped]
 
 import ottla
 from kafkawire.ids import Offset, TopicPartition
-from storage.config import LogConfig
-from storage.log import Log
-from storage.producer_snapshot import decode_snapshot
+from storage.config.log_config import LogConfig
+from storage.log.log import Log
+from storage.producers.producer_snapshot import decode_snapshot
 from tests.integration.coordination.process import Coordinator, wait_until
 from tests.interop.duplicates.lossy_proxy import LossyProxy
 from tests.interop.duplicates.once import check_once, progress, read_values

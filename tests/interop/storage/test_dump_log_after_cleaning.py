@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from kafkawire.compression import Codec
-from storage.log import Log
+from storage.log.log import Log
 from tests.interop.kafka_jars import needs_jars
 from tests.interop.storage.test_dump_log import complaints, dump
 from tests.interop.storage.test_kafka_cleaner import clean_by_kafka, copy_of

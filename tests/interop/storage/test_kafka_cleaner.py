@@ -10,7 +10,7 @@ import pytest
 from kafkawire.compression import Codec
 from kafkawire.records import BatchHeader, read_records
 from storage.compaction.job_maker import CleanerSettings
-from storage.log import Log
+from storage.log.log import Log
 from tests.interop.kafka_jars import needs_jars, run_java
 from tests.interop.storage.test_dump_log import complaints, dump, files_of
 from tests.unit.storage.busy_log import BusyLog

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from kafkawire.compression import Codec
-from storage.config import LogConfig
-from storage.log import Log
+from storage.config.log_config import LogConfig
+from storage.log.log import Log
 from tests.interop.kafka_jars import needs_jars, run_java
 from tests.unit.storage.logs import NOW_MS, append, open_log, replicated
 

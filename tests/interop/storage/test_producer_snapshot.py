@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from storage.config import LogConfig
-from storage.producer_entry import ProducerEntry
-from storage.producer_snapshot import decode_snapshot
+from storage.config.log_config import LogConfig
+from storage.producers.producer_entry import ProducerEntry
+from storage.producers.producer_snapshot import decode_snapshot
 from tests.interop.kafka_jars import needs_jars, run_java
 from tests.unit.storage.logs import NOW_MS, open_log
 from tests.unit.storage.producers import follow, marker, produced, write

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 import ottla
 from ottla.cli.logs.verify import verify_directory
-from storage.transaction_index import read_aborted
+from storage.segment.transaction_index import read_aborted
 from tests.conftest import StartBroker
 from tests.harness.cluster import ClusterProcesses
 from tests.integration.coordination.process import Coordinator, wait_until

@@ -10,8 +10,8 @@ from kafkawire.compression import Codec
 from kafkawire.ids import LeaderEpoch, Offset, TopicPartition
 from kafkawire.records import BatchBuilder, read_header
 from ottla.cli.logs.verify import verify_directory
-from storage.config import LogConfig
-from storage.log import Log
+from storage.config.log_config import LogConfig
+from storage.log.log import Log
 
 PARTITION = TopicPartition("orders", 0)
 NOW_MS = 1_700_000_000_000

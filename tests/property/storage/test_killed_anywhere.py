@@ -16,10 +16,10 @@ from structlog.testing import capture_logs
 
 from kafkawire.ids import LeaderEpoch, Offset, TopicPartition
 from kafkawire.records import read_header
-from storage.config import LogConfig
-from storage.directory import Logs
-from storage.expiry import delete_expired
-from storage.log import Log
+from storage.config.log_config import LogConfig
+from storage.directory.logs import Logs
+from storage.log.expiry import delete_expired
+from storage.log.log import Log
 from tests.unit.storage.logs import NOW_MS, Batch, batch_of, check_files, read_all, split
 
 CALLS = (

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkawire.ids import LeaderEpoch, Offset
-from storage.leader_epochs import LeaderEpochs
+from storage.log.leader_epochs import LeaderEpochs
 
 OPERATIONS = st.lists(
     st.one_of(

@@ -25,10 +25,10 @@ from storage.compaction.cleanable import weigh
 from storage.compaction.cleaner import Cleaner
 from storage.compaction.job import CleaningDone, GroupCleaned
 from storage.compaction.job_maker import cleaning_job, log_facts
-from storage.config import COMPACT, DELETE
-from storage.directory import Logs
-from storage.expiry import delete_expired
-from storage.log import Log
+from storage.config.log_config import COMPACT, DELETE
+from storage.directory.logs import Logs
+from storage.log.expiry import delete_expired
+from storage.log.log import Log
 from tests.unit.storage.compacting import (
     COMPACTED,
     SEED,

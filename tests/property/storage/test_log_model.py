@@ -17,10 +17,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from kafkawire.ids import LeaderEpoch, Offset
 from kafkawire.records import assign_offsets, read_header, read_records
-from storage.config import LogConfig
+from storage.config.log_config import LogConfig
 from storage.errors import OffsetOutOfRangeError
-from storage.expiry import delete_expired
-from storage.log import Log
+from storage.log.expiry import delete_expired
+from storage.log.log import Log
 from tests.unit.storage.logs import NOW_MS, Batch, batch_of, check_files, open_log, split
 
 INTERVAL = 150

@@ -19,9 +19,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from kafkawire.ids import Offset
 from kafkawire.records import ControlType
-from storage.config import LogConfig
+from storage.config.log_config import LogConfig
 from storage.errors import InvalidProducerEpochError, OutOfOrderSequenceError
-from storage.producer_snapshots import snapshot_offsets
+from storage.producers.producer_snapshots import snapshot_offsets
 from tests.unit.storage.logs import open_log
 from tests.unit.storage.producers import MAX_SEQUENCE, follow, marker, produced, write
 

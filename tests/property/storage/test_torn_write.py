@@ -16,8 +16,8 @@ from structlog.testing import capture_logs
 
 from kafkawire.compression import Codec
 from kafkawire.ids import Offset
-from storage.config import LogConfig
-from storage.log import Log
+from storage.config.log_config import LogConfig
+from storage.log.log import Log
 from tests.unit.storage.logs import (
     NOW_MS,
     Batch,

@@ -20,10 +20,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from kafkawire.ids import Offset
 from kafkawire.records import ControlType, read_control_batch, read_header
-from storage.config import LogConfig
-from storage.layout import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
-from storage.log import Log
-from storage.transaction_index import AbortedTransaction
+from storage.config.log_config import LogConfig
+from storage.disk.layout import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
+from storage.log.log import Log
+from storage.segment.transaction_index import AbortedTransaction
 from tests.unit.storage.faults import dies_within
 from tests.unit.storage.logs import EVERYTHING, NOW_MS, PARTITION, batch_of, split
 from tests.unit.storage.producers import follow, marker, produced, write

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from kafkawire.ids import LeaderEpoch, Offset
-from storage.leader_epochs import LeaderEpochs
+from storage.log.leader_epochs import LeaderEpochs
 
 
 class Record(NamedTuple):

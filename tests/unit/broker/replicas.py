@@ -11,9 +11,9 @@ from broker.replication.replica import Replica
 from broker.replication.replica_manager import ReplicaManager
 from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
 from kafkawire.records import BatchBuilder
-from storage.config import LogConfig
-from storage.directory import Logs
-from storage.log import Log
+from storage.config.log_config import LogConfig
+from storage.directory.logs import Logs
+from storage.log.log import Log
 
 B1, B2, B3 = BrokerId(1), BrokerId(2), BrokerId(3)
 PARTITION = TopicPartition("t", 0)

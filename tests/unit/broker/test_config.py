@@ -14,7 +14,7 @@ from broker.config import (
 from broker.errors import ConfigError
 from broker.network.listener import Listener
 from kafkawire.records import TimestampType
-from storage.config import LogConfig
+from storage.config.log_config import LogConfig
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -11,7 +11,7 @@ from broker.config_change import (
     replaced,
 )
 from kafkawire.errors import ApiError, ErrorCode
-from storage.config import TOPIC_CONFIG_KEYS, LogConfig
+from storage.config.log_config import TOPIC_CONFIG_KEYS, LogConfig
 
 SET, DELETE = ConfigOperation.SET, ConfigOperation.DELETE
 APPEND, SUBTRACT = ConfigOperation.APPEND, ConfigOperation.SUBTRACT

@@ -9,7 +9,7 @@ from broker.config_entry import (
     topic_entries,
 )
 from broker.dynamic_config import DynamicConfig
-from storage.config import ConfigType
+from storage.config.log_config import ConfigType
 
 STATIC = BrokerConfig.from_properties({"log.retention.hours": "2", "num.partitions": "4"})
 GIVEN = DynamicConfig(STATIC)

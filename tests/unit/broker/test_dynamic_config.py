@@ -6,7 +6,7 @@ from broker.config import BrokerConfig
 from broker.dynamic_config import DynamicConfig
 from broker.dynamic_keys import LEADER_RATE
 from kafkawire.errors import ApiError, ErrorCode
-from storage.config_key import LONG_MAX
+from storage.config.config_key import LONG_MAX
 
 
 def made(**static: str) -> DynamicConfig:

@@ -24,8 +24,8 @@ from kafkawire.messages.produce import (
 )
 from kafkawire.records import BatchBuilder, read_header, read_records
 from kafkawire.schema import decode
-from storage.config import LogConfig
-from storage.segment import FileRegion
+from storage.config.log_config import LogConfig
+from storage.segment.segment import FileRegion
 from tests.unit.broker.replicas import B2, NOW_MS, PARTITION, World, batch
 from tests.unit.broker.requests import request
 

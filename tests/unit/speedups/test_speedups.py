@@ -28,8 +28,8 @@ REPORT = """
 import sys
 import speedups.finder as finder
 print(finder.enable(), finder.is_enabled())
-import storage.log
-print(storage.log.__file__)
+import storage.log.log
+print(storage.log.log.__file__)
 """
 
 
@@ -87,12 +87,12 @@ def test_missing_binary_disables_all_others(tmp_path: Path) -> None:
 def test_finder_finds_only_its_modules(tmp_path: Path) -> None:
     file, gone = tmp_path / f"log{SUFFIX}", tmp_path / f"segment{SUFFIX}"
     file.touch()
-    found = finder.Finder({"storage.log": file, "storage.segment": gone})
-    spec = found.find_spec("storage.log")
+    found = finder.Finder({"storage.log.log": file, "storage.segment.segment": gone})
+    spec = found.find_spec("storage.log.log")
     assert spec is not None
     assert spec.origin == str(file)
     assert found.find_spec("storage.other") is None
-    assert found.find_spec("storage.segment") is None
+    assert found.find_spec("storage.segment.segment") is None
 
 
 def test_enable_fails_once_a_source_was_imported(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,13 +129,13 @@ def report(**environment: str) -> list[str]:
 def test_process_runs_the_binaries() -> None:
     told, path = report()
     assert told == "True True"
-    assert Path(path) == binary(ROOT / "speedups", sources_state(ROOT), "storage.log")
+    assert Path(path) == binary(ROOT / "speedups", sources_state(ROOT), "storage.log.log")
 
 
 def test_environment_disables_the_binaries() -> None:
     told, path = report(OTTLA_PURE_PYTHON="1")
     assert told == "False False"
-    assert Path(path) == ROOT / "storage" / "log.py"
+    assert Path(path) == ROOT / "storage" / "log" / "log.py"
 
 
 @pytest.mark.parametrize("name", HOT)

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from kafkawire.compression import Codec
 from kafkawire.ids import Offset
 from kafkawire.records import ControlType, build_control_batch
-from storage.layout import TRANSACTION_INDEX_SUFFIX, segment_file
-from storage.log import Log
-from storage.transaction_index import AbortedTransaction, write_aborted
+from storage.disk.layout import TRANSACTION_INDEX_SUFFIX, segment_file
+from storage.log.log import Log
+from storage.segment.transaction_index import AbortedTransaction, write_aborted
 from tests.unit.storage.compacting import KeyValue, append_at, append_batch, keyed_batch
 from tests.unit.storage.logs import NOW_MS
 

@@ -20,8 +20,8 @@ from storage.compaction.cleanable import weigh
 from storage.compaction.cleaner import Cleaner
 from storage.compaction.job import CleaningDone, CleaningJob, GroupCleaned
 from storage.compaction.job_maker import CleanerSettings, cleaning_job, log_facts
-from storage.config import COMPACT, LogConfig
-from storage.log import AppendInfo, Log
+from storage.config.log_config import COMPACT, LogConfig
+from storage.log.log import AppendInfo, Log
 from tests.unit.storage.logs import NOW_MS
 
 SEED = b"sixteen bytes..."

@@ -11,8 +11,8 @@ from crc32c import crc32c
 from kafkawire.compression import Codec
 from kafkawire.ids import LeaderEpoch, Offset, TopicPartition
 from kafkawire.records import BatchBuilder, assign_offsets, read_header, read_records
-from storage.config import LogConfig
-from storage.log import AppendInfo, Log
+from storage.config.log_config import LogConfig
+from storage.log.log import AppendInfo, Log
 
 PARTITION = TopicPartition("orders", 0)
 NOW_MS = 1_700_000_000_000

@@ -9,7 +9,7 @@ from kafkawire.records import (
     build_control_batch,
     read_header,
 )
-from storage.log import AppendInfo, Log
+from storage.log.log import AppendInfo, Log
 from tests.unit.storage.logs import NOW_MS
 
 MAX_SEQUENCE = 2**31 - 1

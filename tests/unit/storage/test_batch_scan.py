@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from kafkawire.ids import Offset
-from storage.batch_scan import find_batch, last_boundary, walk_headers, walk_produced
-from storage.config import LogConfig
+from storage.config.log_config import LogConfig
 from storage.errors import CorruptLogError, OffsetOverflowError
-from storage.log_file import LogFile
-from storage.segment import Segment
+from storage.segment.batch_scan import find_batch, last_boundary, walk_headers, walk_produced
+from storage.segment.log_file import LogFile
+from storage.segment.segment import Segment
 from tests.unit.storage.logs import NOW_MS, append, fill, offsets_in, open_log, read, replicated
 from tests.unit.storage.producers import produced
 

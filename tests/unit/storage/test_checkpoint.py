@@ -5,16 +5,16 @@ from pathlib import Path
 import pytest
 
 from kafkawire.ids import Offset, TopicId, TopicPartition
-from storage.checkpoint import (
+from storage.disk.checkpoint import (
     read_entries,
     read_offsets,
     read_offsets_or_none,
     write_entries,
     write_offsets,
 )
-from storage.epoch_checkpoint import read_epochs
 from storage.errors import CorruptCheckpointError
-from storage.partition_metadata import read_topic_id, write_topic_id
+from storage.log.epoch_checkpoint import read_epochs
+from storage.log.partition_metadata import read_topic_id, write_topic_id
 
 
 @pytest.fixture

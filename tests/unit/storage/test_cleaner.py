@@ -11,10 +11,10 @@ from kafkawire.compression import Codec
 from kafkawire.ids import Offset
 from kafkawire.records import TimestampType, read_header
 from storage.compaction import worker
-from storage.compaction.cleaned_segment import remove_all_cleaned
 from storage.compaction.cleaner import Cleaner
 from storage.compaction.job import CleaningDone, CleaningFailed, GroupCleaned, read_report
 from storage.errors import CorruptLogError, StorageError
+from storage.segment.cleaned_segment import remove_all_cleaned
 from tests.unit.kafkawire.batches import with_section
 from tests.unit.storage.compacting import (
     COMPACTED,

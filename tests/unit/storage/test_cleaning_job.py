@@ -15,7 +15,7 @@ from storage.compaction.job import (
     write_report,
 )
 from storage.compaction.throttle import WINDOW_SECONDS, Throttle
-from storage.producer_state import LastRecord
+from storage.producers.producer_state import LastRecord
 
 JOB = CleaningJob(
     directory="/tmp/a b-0",

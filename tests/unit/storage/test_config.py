@@ -3,7 +3,8 @@
 import pytest
 
 from kafkawire.records import TimestampType
-from storage.config import (
+from storage.config.config_key import LONG_MAX
+from storage.config.log_config import (
     TOPIC_CONFIG_KEYS,
     ConfigType,
     LogConfig,
@@ -11,7 +12,6 @@ from storage.config import (
     topic_defaults,
     unknown_topic_configs,
 )
-from storage.config_key import LONG_MAX
 
 KAFKA_3_9_DEFAULTS = {
     "cleanup.policy": "delete",

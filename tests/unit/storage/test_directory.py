@@ -11,10 +11,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from kafkawire.ids import Offset, TopicId, TopicPartition
-from storage import load_progress
-from storage.checkpoint import read_offsets
-from storage.config import LogConfig
-from storage.directory import Logs
+from storage.config.log_config import LogConfig
+from storage.directory import load_progress
+from storage.directory.logs import Logs
+from storage.disk.checkpoint import read_offsets
+from storage.disk.layout import MAX_NAME_LENGTH
 from storage.errors import (
     InconsistentMetadataError,
     InconsistentTopicIdError,
@@ -22,8 +23,7 @@ from storage.errors import (
     LogDirOfflineError,
     StorageError,
 )
-from storage.layout import MAX_NAME_LENGTH
-from storage.log import Log
+from storage.log.log import Log
 from tests.unit.storage.logs import NOW_MS, SMALL, append, fill, offsets_in, read_all
 
 TOPIC_ID, OTHER = TopicId(int=5), TopicId(int=6)
@@ -77,7 +77,8 @@ def test_log_dirs_are_made_and_locked(one: Path, two: Path) -> None:
 def test_lock_of_a_log_dir_excludes_other_processes(one: Path) -> None:
     logs = open_logs(one)
     program = (
-        "import sys; from pathlib import Path; from storage.log_directory import LogDirectory\n"
+        "import sys; from pathlib import Path\n"
+        "from storage.directory.log_directory import LogDirectory\n"
         "from storage.errors import LogDirLockedError\n"
         "try: LogDirectory(Path(sys.argv[1]))\n"
         "except LogDirLockedError: sys.exit(7)"

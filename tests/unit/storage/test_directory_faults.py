@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from kafkawire.ids import Offset, TopicId, TopicPartition
-from storage.checkpoint import read_offsets
-from storage.deleted_files import DeletedFiles
-from storage.directory import Logs
+from storage.directory.logs import Logs
+from storage.disk.checkpoint import read_offsets
+from storage.disk.deleted_files import DeletedFiles
 from storage.errors import LogDirFullError, OutOfFilesError, StorageError
-from storage.log import Log
+from storage.log.log import Log
 from tests.unit.storage.logs import NOW_MS, SMALL, append, fill, offsets_in, read_all
 
 OLD, NEW = TopicId(int=1), TopicId(int=2)

@@ -1,4 +1,4 @@
-"""The states of a log dir: `storage.directory_health`."""
+"""The states of a log dir: `storage.disk.directory_health`."""
 
 import errno
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from storage.directory_health import DirectoryHealth, offline_on_failure
+from storage.disk.directory_health import DirectoryHealth, offline_on_failure
 from storage.errors import CorruptLogError, LogDirFullError, LogDirOfflineError, OutOfFilesError
 
 PATH = Path("/logs")

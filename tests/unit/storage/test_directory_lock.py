@@ -1,12 +1,12 @@
-"""The lock of a log dir: `storage.directory_lock`."""
+"""The lock of a log dir: `storage.directory.directory_lock`."""
 
 from pathlib import Path
 
 import pytest
 
-from storage.directory_lock import lock_directory, lock_usable
+from storage.directory.directory_lock import lock_directory, lock_usable
+from storage.directory.log_directory import LogDirectory
 from storage.errors import LogDirLockedError, StorageError
-from storage.log_directory import LogDirectory
 
 
 def test_unusable_log_dirs_are_skipped(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ from structlog.testing import capture_logs
 
 from kafkawire.ids import LeaderEpoch, Offset
 from kafkawire.records import read_header
-from storage.checkpoint import read_offsets, write_atomically, write_offsets
+from storage.disk.checkpoint import read_offsets, write_atomically, write_offsets
 from storage.errors import LogDirOfflineError
-from storage.log import Log
+from storage.log.log import Log
 from tests.unit.storage.logs import (
     NOW_MS,
     PARTITION,

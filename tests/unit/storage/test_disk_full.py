@@ -11,11 +11,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from kafkawire.ids import LeaderEpoch, Offset, TopicPartition
-from storage import space_reserve
-from storage.directory import Logs
+from storage.directory.logs import Logs
+from storage.disk import space_reserve
+from storage.disk.space_reserve import FILE_NAME, LEAST_FREE_BYTES, SpaceReserve
 from storage.errors import LogDirFullError, LogDirOfflineError, OutOfFilesError
-from storage.log import Log
-from storage.space_reserve import FILE_NAME, LEAST_FREE_BYTES, SpaceReserve
+from storage.log.log import Log
 from tests.unit.storage.logs import (
     NOW_MS,
     PARTITION,

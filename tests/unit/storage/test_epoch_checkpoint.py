@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kafkawire.ids import LeaderEpoch
-from storage.log import Log
+from storage.log.log import Log
 from tests.unit.storage.logs import NOW_MS, append, fill, open_log, replicated
 
 

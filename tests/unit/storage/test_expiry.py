@@ -1,4 +1,4 @@
-"""Retention on real files: `storage.expiry`."""
+"""Retention on real files: `storage.log.expiry`."""
 
 import os
 from dataclasses import replace
@@ -8,9 +8,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from kafkawire.ids import Offset
-from storage.config import LogConfig
-from storage.expiry import delete_expired
-from storage.log import Log
+from storage.config.log_config import LogConfig
+from storage.log.expiry import delete_expired
+from storage.log.log import Log
 from tests.unit.storage.logs import (
     NOW_MS,
     SMALL,

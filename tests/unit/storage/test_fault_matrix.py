@@ -23,12 +23,12 @@ from structlog.testing import capture_logs
 
 from kafkawire.ids import Offset, TopicId, TopicPartition
 from kafkawire.records import ControlType, assign_offsets, read_header
-from storage import log_directory, opening
-from storage.compaction.cleaned_segment import CleanedSegment, remove_all_cleaned
-from storage.directory import Logs
+from storage.directory import log_directory, opening
+from storage.directory.logs import Logs
 from storage.errors import StorageError
-from storage.log import Log
-from storage.log_copying import align, append_chunk, missing_chunk
+from storage.log.log import Log
+from storage.log.log_copying import align, append_chunk, missing_chunk
+from storage.segment.cleaned_segment import CleanedSegment, remove_all_cleaned
 from tests.faults import SYNCING, Fault, Injection, injected
 from tests.unit.storage.logs import (
     NOW_MS,

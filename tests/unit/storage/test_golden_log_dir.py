@@ -12,10 +12,10 @@ from structlog.testing import capture_logs
 
 from kafkawire.ids import Offset, TopicPartition
 from ottla.cli.logs.verify import verify_directory
-from storage.config import LogConfig
-from storage.directory import Logs
+from storage.config.log_config import LogConfig
+from storage.directory.logs import Logs
 from storage.errors import InconsistentMetadataError
-from storage.log import Log
+from storage.log.log import Log
 from tests.unit.storage.logs import NOW_MS, append, offsets_in, read, read_all, split
 
 GOLDEN = json.loads(Path(__file__).with_name("golden_log_dir.json").read_text(encoding="utf-8"))

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from kafkawire.ids import Offset
-from storage.index_file import PENDING_ENTRIES, IndexFile
-from storage.offset_index import IndexEntry, OffsetIndex
-from storage.time_index import TimeIndex, TimeIndexEntry
+from storage.segment.index_file import PENDING_ENTRIES, IndexFile
+from storage.segment.offset_index import IndexEntry, OffsetIndex
+from storage.segment.time_index import TimeIndex, TimeIndexEntry
 
 BASE = Offset(1_000)
 

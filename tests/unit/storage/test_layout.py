@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kafkawire.ids import TopicPartition
-from storage.layout import (
+from storage.disk.layout import (
     DirectoryState,
     can_be_copied,
     parse_partition_directory,

@@ -3,7 +3,7 @@
 import pytest
 
 from kafkawire.ids import LeaderEpoch, Offset
-from storage.leader_epochs import EpochEntry, LeaderEpochs
+from storage.log.leader_epochs import EpochEntry, LeaderEpochs
 
 
 def epochs(*entries: tuple[int, int]) -> LeaderEpochs:

@@ -10,9 +10,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from kafkawire.ids import LeaderEpoch, Offset
-from storage.config import LogConfig
+from storage.config.log_config import LogConfig
 from storage.errors import CorruptLogError
-from storage.log import Log
+from storage.log.log import Log
 from tests.unit.storage.logs import (
     NOW_MS,
     SMALL,

@@ -9,7 +9,8 @@ from kafkawire.compression import Codec
 from kafkawire.errors import CorruptBatchError
 from kafkawire.ids import LeaderEpoch, Offset, TopicId
 from kafkawire.records import TimestampType, crc_matches, read_header, read_records
-from storage.config import LogConfig
+from storage.config.log_config import LogConfig
+from storage.disk.layout import DirectoryState
 from storage.errors import (
     BatchTooLargeError,
     InconsistentTopicIdError,
@@ -17,9 +18,8 @@ from storage.errors import (
     TruncatedRegionError,
     UnexpectedOffsetError,
 )
-from storage.layout import DirectoryState
-from storage.leader_epochs import EpochEntry
-from storage.log import Log
+from storage.log.leader_epochs import EpochEntry
+from storage.log.log import Log
 from tests.unit.storage.logs import (
     NOW_MS,
     SMALL,

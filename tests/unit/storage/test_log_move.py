@@ -7,11 +7,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from kafkawire.ids import LeaderEpoch, Offset, TopicId, TopicPartition
-from storage import log_homes
-from storage.directory import Logs
+from storage.directory import log_homes
+from storage.directory.logs import Logs
 from storage.errors import LogDirFullError, LogDirOfflineError, StorageError
-from storage.log import Log
-from storage.log_copying import CHUNK_BYTES, align, append_chunk, missing_chunk
+from storage.log.log import Log
+from storage.log.log_copying import CHUNK_BYTES, align, append_chunk, missing_chunk
 from tests.unit.storage.logs import (
     NOW_MS,
     SMALL,

@@ -8,11 +8,11 @@ from structlog.testing import capture_logs
 
 from kafkawire.ids import Offset
 from kafkawire.records import TimestampType, read_header, write_header
-from storage import producer_replay
-from storage.config import LogConfig
+from storage.config.log_config import LogConfig
 from storage.errors import OutOfOrderSequenceError
-from storage.log import Log
-from storage.producer_snapshots import snapshot_offsets
+from storage.log.log import Log
+from storage.producers import producer_replay
+from storage.producers.producer_snapshots import snapshot_offsets
 from tests.unit.storage.compacting import COMPACTED, clean
 from tests.unit.storage.logs import NOW_MS, fill, open_log
 from tests.unit.storage.producers import follow, marker, produced, write

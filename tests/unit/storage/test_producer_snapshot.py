@@ -5,8 +5,8 @@ from crc32c import crc32c
 
 from kafkawire.ids import Offset
 from storage.errors import CorruptSnapshotError
-from storage.producer_entry import ProducerEntry, WrittenBatch
-from storage.producer_snapshot import decode_snapshot, encode_snapshot
+from storage.producers.producer_entry import ProducerEntry, WrittenBatch
+from storage.producers.producer_snapshot import decode_snapshot, encode_snapshot
 
 # Written by Kafka 3.9.1 (tests/interop/storage/SnapshotFile.java).
 GOLDEN = bytes.fromhex(

@@ -10,8 +10,8 @@ from storage.errors import (
     OutOfOrderSequenceError,
     StorageError,
 )
-from storage.producer_entry import RETAINED_BATCHES, ProducerEntry, WrittenBatch
-from storage.producer_state import EndedTransaction, LastRecord, ProducerState
+from storage.producers.producer_entry import RETAINED_BATCHES, ProducerEntry, WrittenBatch
+from storage.producers.producer_state import EndedTransaction, LastRecord, ProducerState
 from tests.unit.storage.logs import NOW_MS
 from tests.unit.storage.producers import MAX_SEQUENCE, header_of, marker, produced
 

@@ -1,4 +1,4 @@
-"""The choice of segments by retention: `storage.retention`."""
+"""The choice of segments by retention: `storage.log.retention`."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -6,8 +6,8 @@ from typing import NamedTuple
 import pytest
 
 from kafkawire.ids import Offset
-from storage.config import LogConfig
-from storage.retention import LogBounds, Reason, find_breaches
+from storage.config.log_config import LogConfig
+from storage.log.retention import LogBounds, Reason, find_breaches
 
 NOW_MS = 1_000_000
 ALL = 2**31

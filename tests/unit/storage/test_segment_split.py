@@ -8,9 +8,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from kafkawire.ids import Offset
-from storage.layout import LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX, segment_file
-from storage.log import Log
-from storage.transaction_index import AbortedTransaction, read_aborted, write_aborted
+from storage.disk.layout import LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX, segment_file
+from storage.log.log import Log
+from storage.segment.transaction_index import AbortedTransaction, read_aborted, write_aborted
 from tests.unit.storage.faults import dies_within
 from tests.unit.storage.logs import SMALL, check_files, open_log, read, read_all, replicated, split
 

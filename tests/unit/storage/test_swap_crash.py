@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from storage.log import Log
+from storage.log.log import Log
 from tests.unit.storage.compacting import (
     COMPACTED,
     Kept,

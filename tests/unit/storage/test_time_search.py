@@ -7,7 +7,7 @@ import pytest
 from kafkawire.compression import Codec
 from kafkawire.ids import Offset
 from storage.errors import CorruptLogError
-from storage.log import Log
+from storage.log.log import Log
 from tests.unit.kafkawire.batches import with_header
 from tests.unit.storage.logs import NOW_MS, append, open_files, open_log, replicated, split
 

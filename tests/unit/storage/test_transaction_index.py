@@ -8,13 +8,13 @@ import pytest
 
 from kafkawire.ids import Offset
 from kafkawire.records import ControlType
-from storage import transaction_index_file
-from storage.config import LogConfig
+from storage.config.log_config import LogConfig
+from storage.disk.layout import TRANSACTION_INDEX_SUFFIX, segment_file
 from storage.errors import CorruptLogError, LogDirFullError
-from storage.layout import TRANSACTION_INDEX_SUFFIX, segment_file
-from storage.log import Log
-from storage.log_copying import align, append_chunk, missing_chunk
-from storage.transaction_index import (
+from storage.log.log import Log
+from storage.log.log_copying import align, append_chunk, missing_chunk
+from storage.segment import transaction_index_file
+from storage.segment.transaction_index import (
     AbortedTransaction,
     check_index,
     find_aborted,
@@ -22,7 +22,7 @@ from storage.transaction_index import (
     size_below,
     write_aborted,
 )
-from storage.transaction_index_file import TransactionIndexFile
+from storage.segment.transaction_index_file import TransactionIndexFile
 from tests.unit.storage.logs import EVERYTHING, NOW_MS, PARTITION, open_log
 from tests.unit.storage.producers import follow, marker, produced, write
 

@@ -5,7 +5,7 @@ import pytest
 from kafkawire.ids import Offset
 from kafkawire.records import BatchHeader, ControlType, build_control_batch, read_header
 from storage.compaction.transactions import CleanedTransactions
-from storage.transaction_index import (
+from storage.segment.transaction_index import (
     AbortedTransaction,
     overlapping,
     read_aborted,

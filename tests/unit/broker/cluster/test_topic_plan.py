@@ -20,7 +20,7 @@ from clusterstate.assignment import RandomStart
 from clusterstate.replica_assignment import ReplicaAssignment
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch
-from storage.config import LogConfig
+from storage.config.log_config import LogConfig
 
 B1, B2 = BrokerId(1), BrokerId(2)
 DEFAULTS = TopicDefaults(partition_count=3, replication_factor=1, log_config=LogConfig())

@@ -12,7 +12,7 @@ from broker.cluster.topic_plan import TopicDefaults, TopicPlan
 from clusterstate.assignment import RandomStart
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import BrokerId, TopicId
-from storage.config import LogConfig
+from storage.config.log_config import LogConfig
 
 PLAN = TopicPlan(name="t", assignments=((BrokerId(1),),), configs={})
 DEFAULTS = TopicDefaults(partition_count=1, replication_factor=1, log_config=LogConfig())

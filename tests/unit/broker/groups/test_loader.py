@@ -15,7 +15,7 @@ from broker.groups.replay import OffsetsReplay
 from kafkawire.group_records import OFFSETS_TOPIC, CommittedOffset, offset_key, offset_value
 from kafkawire.ids import LeaderEpoch, TopicPartition
 from kafkawire.records import BatchBuilder
-from storage.log_file import FileRegion
+from storage.segment.log_file import FileRegion
 from tests.unit.broker import replicas
 from tests.unit.broker.replicas import NOW_MS, World
 from tests.waiting import until

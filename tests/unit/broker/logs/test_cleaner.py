@@ -12,11 +12,11 @@ from structlog.testing import capture_logs
 from broker.config import BrokerConfig
 from broker.logs.cleaner import LogCleaner, cleaner_settings
 from kafkawire.ids import Offset, TopicPartition
-from storage.checkpoint import read_offsets
 from storage.compaction.cleaner import Cleaner
 from storage.compaction.job import CleaningFailed, CleaningJob, Report
 from storage.compaction.manager import CleanerManager
-from storage.directory import Logs
+from storage.directory.logs import Logs
+from storage.disk.checkpoint import read_offsets
 from tests.unit.storage.compacting import COMPACTED, SEED, put, records_of
 from tests.unit.storage.logs import NOW_MS, PARTITION
 

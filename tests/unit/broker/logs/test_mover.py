@@ -10,10 +10,10 @@ from structlog.testing import capture_logs
 
 from broker.logs.mover import LITTLE_BYTES, LogMover
 from kafkawire.ids import Offset, TopicPartition
-from storage.config import LogConfig
-from storage.directory import Logs
-from storage.log import Log
-from storage.log_copying import CHUNK_BYTES
+from storage.config.log_config import LogConfig
+from storage.directory.logs import Logs
+from storage.log.log import Log
+from storage.log.log_copying import CHUNK_BYTES
 from tests.unit.broker.replicas import turn
 from tests.unit.storage.logs import NOW_MS, append, fill, offsets_in, read_all
 

@@ -7,9 +7,9 @@ from structlog.testing import capture_logs
 
 from broker.logs.retention import SEGMENTS_PER_TURN, delete_expired_logs
 from kafkawire.ids import Offset, TopicPartition
-from storage.config import LogConfig
-from storage.directory import Logs
-from storage.log import Log
+from storage.config.log_config import LogConfig
+from storage.directory.logs import Logs
+from storage.log.log import Log
 from tests.unit.storage.logs import NOW_MS, append, fill
 
 OLD = LogConfig(segment_bytes=100, retention_ms=1_000)

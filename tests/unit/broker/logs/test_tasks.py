@@ -8,7 +8,7 @@ from broker.dynamic_config import DynamicConfig
 from broker.logs.tasks import log_tasks
 from broker.replication.replica_manager import ReplicaManager
 from kafkawire.ids import TopicPartition
-from storage.directory import Logs
+from storage.directory.logs import Logs
 from tests.unit.storage.logs import NOW_MS, SMALL
 
 PARTITION = TopicPartition("orders", 0)

@@ -10,7 +10,7 @@ from broker.replication.divergence import (
     truncation,
 )
 from kafkawire.ids import LeaderEpoch, Offset
-from storage.leader_epochs import EpochEntry, LeaderEpochs
+from storage.log.leader_epochs import EpochEntry, LeaderEpochs
 
 
 def history(*entries: tuple[int, int]) -> LeaderEpochs:

@@ -9,7 +9,7 @@ from broker.replication.replica import Replica
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from kafkawire.messages.fetch import FetchRequest, FetchResponse
-from storage.leader_epochs import LeaderEpochs
+from storage.log.leader_epochs import LeaderEpochs
 
 B1 = BrokerId(1)
 KEYS = ReplicationKeys(replica_fetch_wait_max_ms=500, replica_fetch_backoff_ms=30)

@@ -26,7 +26,7 @@ from kafkawire.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from kafkawire.records import ControlType
-from storage.segment import FileRegion
+from storage.segment.segment import FileRegion
 from tests.unit.broker.replicas import B2, NOW_MS, PARTITION, World, turn
 from tests.unit.broker.requests import request
 from tests.unit.storage.producers import marker, produced, write

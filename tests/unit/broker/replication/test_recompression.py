@@ -6,7 +6,7 @@ from broker.replication.recompression import recompress, target_codec
 from kafkawire.compression import Codec
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.records import BatchBuilder, crc_matches, read_header, read_records
-from storage.config import LogConfig
+from storage.config.log_config import LogConfig
 
 VALUES = [b"a" * 300, b"", b"b" * 300]
 

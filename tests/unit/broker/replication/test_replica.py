@@ -18,7 +18,7 @@ from kafkawire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from storage.config import LogConfig
+from storage.config.log_config import LogConfig
 from storage.errors import (
     BatchTooLargeError,
     CorruptLogError,

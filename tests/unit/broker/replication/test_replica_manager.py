@@ -8,8 +8,8 @@ from broker.purgatory import Purgatory
 from broker.replication.replica_manager import ReplicaManager
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import TopicPartition
-from storage.config import LogConfig
-from storage.directory import Logs
+from storage.config.log_config import LogConfig
+from storage.directory.logs import Logs
 from storage.errors import InvalidProducerEpochError, OutOfOrderSequenceError
 from tests.unit.broker.replicas import B1, NOW_MS
 

@@ -11,7 +11,7 @@ from broker.replication.throttle import (
     leader_throttle,
 )
 from kafkawire.ids import BrokerId, TopicPartition
-from storage.config import LogConfig
+from storage.config.log_config import LogConfig
 
 NOW_MS = 1_000_000
 B2 = BrokerId(2)

@@ -1,0 +1,95 @@
+"""Future logs: copies in another log dir that will replace the originals (edge).
+
+A copy lies in `<topic>-<partition>.<32 hex digits>-future`. When it has caught up with the
+original, it gets the original's name, and the original waits for deletion. A crash between these
+two renames leaves the partition in two log dirs; the file `moved-here` marks the newer log.
+Source: KIP-113; the file is an addition of Ottla.
+"""
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+import structlog
+
+from kafkawire.ids import TopicPartition
+from storage.directory.log_directory import LogDirectory
+from storage.disk.layout import DirectoryState
+from storage.errors import StorageError
+from storage.log.log import Log
+
+log = structlog.get_logger()
+
+
+class FutureLogs:
+    """At most one copy per partition; the owner of the logs owns the copies too.
+
+    While another thread writes to a copy, the only thing the owner may do to it is drop it.
+    """
+
+    def __init__(self) -> None:
+        self._copies: dict[TopicPartition, tuple[Log, LogDirectory]] = {}
+
+    def __iter__(self) -> Iterator[Log]:
+        return iter([copy for copy, _ in self._copies.values()])
+
+    def get(self, partition: TopicPartition) -> Log | None:
+        """Return the copy of a partition's log."""
+        found = self._copies.get(partition)
+        return None if found is None else found[0]
+
+    def directory_of(self, partition: TopicPartition) -> LogDirectory | None:
+        """Return the log dir that holds the copy."""
+        found = self._copies.get(partition)
+        return None if found is None else found[1]
+
+    def add(self, copy: Log, directory: LogDirectory) -> None:
+        """Add a copy; the partition must have none yet."""
+        assert copy.topic_partition not in self._copies, "one move at a time"
+        self._copies[copy.topic_partition] = (copy, directory)
+
+    def create(self, original: Log, directory: LogDirectory, now_ms: int) -> Log:
+        """Begin an empty copy of `original` in `directory`."""
+        partition = original.topic_partition
+        copy = directory.create_log(
+            partition, original.config, original.topic_id, now_ms, DirectoryState.FUTURE
+        )
+        self.add(copy, directory)
+        copy.truncate_fully_and_start_at(original.log_start_offset)
+        log.info("move.began", partition=str(partition), path=str(directory.path))
+        return copy
+
+    def drop(self, partition: TopicPartition) -> None:
+        """Drop the copy of a partition, if there is one; its files are removed later.
+
+        Raises:
+            StorageError: the directory could not be renamed, so the copy still exists.
+        """
+        found = self._copies.get(partition)
+        if found is not None and found[1].health.failure is None:
+            copy, directory = found
+            directory.remove_later(copy.set_aside(DirectoryState.DELETED))
+            log.info("move.dropped", partition=str(partition), path=str(directory.path))
+        self._copies.pop(partition, None)
+
+    def promote(self, original: Log, now_ms: int) -> tuple[Log, LogDirectory]:
+        """Make a copy that has caught up the log of its partition; return it, opened.
+
+        The caller must set the original aside next, and then forget the move.
+
+        Raises:
+            StorageError: the copy's disk failed. The copy is dropped, the original stays in use.
+        """
+        partition = original.topic_partition
+        copy, directory = self._copies[partition]
+        try:
+            copy.update_config(original.config)
+            copy.close()
+            moved = directory.adopt(copy, now_ms)
+        except StorageError:
+            # The copy may be closed already; the next move creates another one.
+            with suppress(StorageError):
+                self.drop(partition)
+            raise
+        del self._copies[partition]
+        moved.take_over_from(original)
+        return moved, directory

@@ -1,0 +1,308 @@
+"""All logs of a broker, over its log dirs (edge over `log_directory`).
+
+Invariant: a partition has at most one log on this broker, in exactly one log dir. A failing log dir
+takes down only its own logs.
+
+One thread owns a `Logs` object. Other threads may call only the methods that say so.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import structlog
+
+from kafkawire.ids import Offset, TopicId, TopicPartition
+from storage.config.log_config import LogConfig
+from storage.directory.log_directory import LogDirectory
+from storage.directory.log_homes import LogHomes
+from storage.directory.opening import load_directories, open_directories
+from storage.disk.directory_health import for_each
+from storage.disk.layout import DirectoryState
+from storage.errors import LogDirOfflineError, StorageError
+from storage.log.log import Log
+
+__all__ = ["LogDirectory", "Logs"]
+
+log = structlog.get_logger()
+
+
+class Logs(LogHomes):
+    """The logs in `directories`, created by `open`."""
+
+    @classmethod
+    def open(
+        cls,
+        paths: Sequence[Path],
+        *,
+        config_of: Callable[[str], LogConfig],
+        now_ms: int,
+        on_offline: Callable[[Path], None] = lambda _path: None,
+        recovery_threads: int = 1,
+        reserve_bytes: int = 0,
+        locked: Collection[Path] = (),
+    ) -> "Logs":
+        """Lock the log dirs at `paths` and open all their logs, with recovery where needed.
+
+        All log dirs are loaded in parallel, each by `recovery_threads` threads. `config_of` returns
+        the config of a topic; any of these threads may call it. `on_offline` is called with the
+        path of a log dir that fails, now or later, in the thread that met the failure. Each log dir
+        keeps `reserve_bytes` in reserve for the time when its disk is full. The caller holds the
+        locks of the paths in `locked`, and releases them after `close`.
+
+        Raises:
+            LogDirLockedError: another process uses one of the log dirs.
+            LogDirOfflineError: no log dir is usable.
+            StorageError: two paths name the same log dir, or two log dirs hold the same partition.
+        """
+        if len({path.resolve() for path in paths}) < len(paths):
+            raise StorageError(f"a log dir is named twice: {', '.join(map(str, paths))}")
+        directories, offline = open_directories(paths, on_offline, reserve_bytes, locked)
+        logs = cls(directories, offline)
+        try:
+            for directory, found in load_directories(
+                directories, config_of, now_ms, recovery_threads
+            ):
+                for each in found:
+                    logs._add(each, directory)
+            logs._resume_moves()
+            logs._check_any_online()
+        except BaseException:
+            for directory in directories:
+                directory.unlock()
+            raise
+        return logs
+
+    def claim(self, broker_id: int, cluster_id: str) -> None:
+        """Mark all log dirs as property of this broker.
+
+        Raises:
+            InconsistentMetadataError: a log dir belongs to another broker or cluster.
+        """
+        for directory in self.online_directories:
+            directory.claim(broker_id, cluster_id)
+
+    def create(
+        self,
+        partition: TopicPartition,
+        config: LogConfig,
+        topic_id: TopicId | None,
+        *,
+        now_ms: int,
+        is_new: bool = True,
+    ) -> Log:
+        """Return the log of `partition`; create a missing one in the least filled log dir.
+
+        `is_new` false means that the partition has existed on this broker. Its log is then not
+        created while a log dir is offline that may hold it. "Least filled" counts partitions.
+
+        Raises:
+            InconsistentTopicIdError: the existing log belongs to another topic of that name.
+            LogDirOfflineError: an offline log dir may hold the log (see `is_new`), or no log dir
+                works.
+            LogDirFullError: no log dir has space.
+        """
+        existing = self._logs.get(partition)
+        if existing is not None:
+            existing.health.check()
+            if topic_id is not None:
+                existing.assign_topic_id(topic_id)
+            return existing
+        directory = self.reserve(partition, topic_id, is_new=is_new)
+        try:
+            new = directory.create_log(partition, config, topic_id, now_ms)
+        except BaseException:
+            self.release(partition)
+            raise
+        self.adopt(new)
+        return new
+
+    def reserve(
+        self, partition: TopicPartition, topic_id: TopicId | None, *, is_new: bool
+    ) -> LogDirectory:
+        """Reserve a log dir for the log of `partition`, which any thread may then create there.
+
+        The caller must call either `adopt` or `release` afterwards.
+
+        Raises:
+            LogDirOfflineError, LogDirFullError: see `create`.
+        """
+        assert partition not in self._home, "a log is created once"
+        if not is_new and self.offline_paths:
+            raise LogDirOfflineError(self.offline_paths[0], f"it may hold {partition}")
+        self._check_any_online()
+        directory = self._home[partition] = self._choose_directory(partition, topic_id)
+        return directory
+
+    def adopt(self, new: Log) -> None:
+        """Serve a log that was created in its reserved log dir."""
+        partition = new.topic_partition
+        self._logs[partition] = new
+        log.info("log.created", partition=str(partition), path=str(self._home[partition].path))
+
+    def release(self, partition: TopicPartition) -> None:
+        """Cancel the reservation of a log that was not created."""
+        self._home.pop(partition, None)
+
+    def delete(self, *partitions: TopicPartition) -> None:
+        """Stop serving logs; a later `remove_deleted` removes their files.
+
+        A partition without a log is skipped, unless it has a directory that could not be opened.
+        Readers that hold a region can finish. Making the deletion durable costs the same for any
+        number of logs.
+
+        Raises:
+            StorageError: some logs are still served and can be deleted later; the others are gone.
+        """
+        unknown = [each for each in partitions if each not in self._home]
+        try:
+            self._set_aside(partitions, DirectoryState.DELETED)
+        finally:
+            if unknown:
+                self._for_each_directory(lambda directory: directory.delete_unopened(unknown))
+
+    def set_aside_as_stray(self, partition: TopicPartition) -> Path | None:
+        """Stop serving the log of `partition`, keep its files, and return their new directory.
+
+        Raises:
+            StorageError: the log is still served.
+        """
+        paths = self._set_aside([partition], DirectoryState.STRAY)
+        return paths[0] if paths else None
+
+    def _set_aside(self, partitions: Sequence[TopicPartition], state: DirectoryState) -> list[Path]:
+        """Rename the directories of logs; return the new paths.
+
+        A log leaves the tables only after its directory has been renamed. Otherwise a directory
+        that could not be renamed might be mistaken for the log of the next topic of that name.
+        """
+        for_each(partitions, self.futures.drop)
+        found = [partition for partition in partitions if partition in self._logs]
+        for partition in found:
+            # Abort a running cleaning: its result would arrive too late.
+            self.cleaning.pause(partition)
+            self.cleaning.resume(partition)
+        renamed: list[Path] = []
+
+        def rename(home: LogDirectory) -> None:
+            leaving = [partition for partition in found if self._home[partition] is home]
+            renamed.extend(self._rename(home, leaving, state))
+
+        for_each(dict.fromkeys(self._home[partition] for partition in found), rename)
+        return renamed
+
+    def _rename(
+        self, home: LogDirectory, partitions: Sequence[TopicPartition], state: DirectoryState
+    ) -> list[Path]:
+        """Rename the directories of logs in one log dir; the new names are durable on return."""
+        self._leaving.update(partitions)
+        renamed: list[Path] = []
+        try:
+            # Remove the logs from the checkpoints first: those must not name a log that is gone.
+            self._write_checkpoints(home)
+            if not home.cleaner_offsets.keys().isdisjoint(partitions):
+                self._write_cleaner_offsets(home)
+            for partition in partitions:
+                renamed.append(self._logs[partition].set_aside(state))
+                self._forget(partition)
+                if state is DirectoryState.DELETED:
+                    home.remove_later(renamed[-1])
+                    log.info("log.deleted", path=str(renamed[-1]))
+                else:
+                    home.note_stray(partition, renamed[-1])
+                    log.warning("log.set_aside", partition=str(partition), path=str(renamed[-1]))
+            home.sync()
+        except StorageError:
+            self._leaving.difference_update(partitions)
+            with suppress(StorageError):
+                # Add the remaining logs again. If this fails too, the next periodic write does it.
+                self._write_checkpoints(home)
+            raise
+        finally:
+            self._leaving.difference_update(partitions)
+        return renamed
+
+    def _forget(self, partition: TopicPartition) -> None:
+        home = self._home.pop(partition)
+        del self._logs[partition]
+        home.cleaner_offsets.pop(partition, None)
+        home.high_watermarks.pop(partition, None)
+
+    def truncate_to(self, offsets: Mapping[TopicPartition, Offset]) -> None:
+        """Truncate logs, and lower their checkpoints on disk before the next append."""
+        touched = {
+            self._home[partition]
+            for partition, offset in offsets.items()
+            if partition in self._logs and self._truncate(self._logs[partition], offset)
+        }
+        for directory in touched:
+            self._lower_checkpoints(directory)
+
+    def _lower_checkpoints(self, directory: LogDirectory) -> None:
+        """Rewrite the checkpoints after a truncation: other records may take these offsets."""
+        directory.write_recovery_points(self._logs_in(directory))
+        directory.write_log_starts(self._logs_in(directory))
+
+    def _truncate(self, local: Log, offset: Offset) -> bool:
+        if offset >= local.segments[-1].base_offset:
+            # Cleaning never touches the active segment.
+            return local.truncate_to(offset)
+        with self._uncleaned(local.topic_partition, offset):
+            return local.truncate_to(offset)
+
+    def truncate_fully_and_start_at(self, partition: TopicPartition, offset: Offset) -> None:
+        """Empty a log, and lower its checkpoints on disk before the next append."""
+        with self._uncleaned(partition, Offset(0)):
+            self._logs[partition].truncate_fully_and_start_at(offset)
+        self._lower_checkpoints(self._home[partition])
+
+    @contextmanager
+    def _uncleaned(self, partition: TopicPartition, end_offset: Offset) -> Iterator[None]:
+        """Pause cleaning while the body truncates the log, and limit its cleaner offset.
+
+        The cleaner offset is at most `end_offset` afterwards.
+        Source: LogManager.truncateTo and maybeTruncateCheckpoint of Kafka 3.9.
+        """
+        self.cleaning.pause(partition)
+        try:
+            yield
+            directory = self._home[partition]
+            if directory.cleaner_offsets.get(partition, Offset(0)) > end_offset:
+                directory.cleaner_offsets[partition] = end_offset
+                self._write_cleaner_offsets(directory)
+        finally:
+            self.cleaning.resume(partition)
+
+    def flush_due(self, now_ms: int) -> None:
+        """Flush the logs whose `flush.ms` has passed; any thread may call this."""
+        for_each(self._working(), lambda each: each.flush_if_due(now_ms))
+
+    def remove_deleted(self, clock_ms: int, delay_ms: int) -> None:
+        """Remove files that became obsolete `delay_ms` ago.
+
+        On a full disk they are removed at once. `clock_ms` comes from a monotonic clock. Any thread
+        may call this, but only one at a time.
+        """
+
+        def remove(directory: LogDirectory) -> None:
+            directory.remove_due(clock_ms, 0 if directory.health.is_full else delay_ms)
+
+        try:
+            self._for_each_directory(remove)
+        finally:
+            for_each(self._working(), lambda each: each.remove_deleted_files(clock_ms))
+
+    def _working(self) -> Iterator[Log]:
+        return (each for each in self if each.health.failure is None and not each.is_closed)
+
+    def check_space(self) -> None:
+        """Update the full state of all log dirs; any thread may call this, one at a time."""
+        self._for_each_directory(LogDirectory.check_space)
+
+    def close(self, broker_epoch: int = -1) -> None:
+        """Close all logs. A log dir that closes without an error needs no recovery on restart."""
+        for directory in self._directories:
+            try:
+                directory.close(self._logs_in(directory), broker_epoch)
+            except StorageError as error:
+                log.error("log_dir.not_closed", path=str(directory.path), error=str(error))

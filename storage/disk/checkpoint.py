@@ -1,0 +1,129 @@
+"""Durable writes: syncs, and small files that are replaced atomically (edge).
+
+A replacement is written aside, synced and renamed.
+
+Bytes on disk, as in Kafka: a line `0` (version), a line with the number of entries, one entry per
+line. Invariant: a reader finds the old content or the new, never a mixture. That holds across a
+power loss too, because the temporary file is synced before the rename and the directory after it.
+"""
+
+import errno
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from kafkawire.ids import Offset, TopicPartition
+from storage.errors import CorruptCheckpointError
+
+log = structlog.get_logger()
+
+VERSION: Final = 0
+TEMPORARY_SUFFIX: Final = ".tmp"
+
+
+def write_atomically(path: Path, content: str, *, is_durable: bool = True) -> None:
+    """Replace the content of `path`; with `is_durable`, the new content is on disk on return.
+
+    Raises:
+        OSError: the file holds the old content, or the new content, which may not be durable.
+    """
+    temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
+    with temporary.open("w", encoding="utf-8", newline="\n") as file:
+        file.write(content)
+        file.flush()
+        if is_durable:
+            os.fsync(file.fileno())
+    temporary.replace(path)
+    if is_durable:
+        sync_directory(path.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """Make the directory entries of `path` durable: files created, renamed or removed in it."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_data(descriptor: int) -> None:
+    """Block until every byte of the file is on disk.
+
+    Raises:
+        OSError: always with EIO, regardless of the system's error code. The kernel marks pages
+            clean after a failed sync, so the bytes may be lost. A lack of space, which is
+            temporary, is reported by writes instead.
+    """
+    try:
+        os.fdatasync(descriptor)
+    except OSError as error:
+        raise OSError(errno.EIO, f"not known to be on disk: {error}") from error
+
+
+def write_entries(path: Path, entries: Iterable[str], *, is_durable: bool = True) -> None:
+    """Replace the checkpoint at `path` with `entries`, one per line."""
+    lines = list(entries)
+    content = "".join(f"{line}\n" for line in (VERSION, len(lines), *lines))
+    write_atomically(path, content, is_durable=is_durable)
+
+
+def read_entries(path: Path) -> list[list[str]]:
+    """Return the entries of the checkpoint at `path`, split into words. An empty file has none.
+
+    Raises:
+        FileNotFoundError: there is no checkpoint.
+        CorruptCheckpointError: the file is not a checkpoint; treat it as absent.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise CorruptCheckpointError(f"{path}: {error}") from error
+    if not lines:
+        return []
+    if len(lines) < 2 or lines[0].strip() != str(VERSION):
+        raise CorruptCheckpointError(f"{path}: no version {VERSION} checkpoint: {lines[:2]}")
+    if lines[1].strip() != str(len(lines) - 2):
+        raise CorruptCheckpointError(
+            f"{path}: {lines[1]!r} entries announced, {len(lines) - 2} there"
+        )
+    return [line.split() for line in lines[2:]]
+
+
+def write_offsets(path: Path, offsets: Mapping[TopicPartition, int]) -> None:
+    """Replace the offset checkpoint at `path`, sorted by partition so that diffs are readable."""
+    write_entries(
+        path,
+        (f"{key.topic} {key.partition} {offset}" for key, offset in sorted(offsets.items())),
+    )
+
+
+def read_offsets(path: Path) -> dict[TopicPartition, Offset]:
+    """Return the offset checkpoint at `path`.
+
+    Raises:
+        FileNotFoundError: there is no checkpoint.
+        CorruptCheckpointError: the file is not a checkpoint; treat it as absent.
+    """
+    offsets: dict[TopicPartition, Offset] = {}
+    for words in read_entries(path):
+        try:
+            topic, partition, offset = words
+            offsets[TopicPartition(topic, int(partition))] = Offset(int(offset))
+        except ValueError:
+            raise CorruptCheckpointError(f"{path}: no topic, partition, offset: {words}") from None
+    return offsets
+
+
+def read_offsets_or_none(path: Path) -> dict[TopicPartition, Offset]:
+    """Return the offset checkpoint at `path`, empty when it is absent or unreadable."""
+    try:
+        return read_offsets(path)
+    except FileNotFoundError:
+        return {}
+    except CorruptCheckpointError as error:
+        log.warning("checkpoint.ignored", path=str(path), error=str(error))
+        return {}

@@ -1,0 +1,59 @@
+"""Replication of a log to its copy in another log dir (edge).
+
+The copy acts as a follower of the original. It truncates diverged batches by leader epoch, and
+appends the batches that it lacks unchanged. Source: KIP-113, KIP-101.
+"""
+
+from typing import Final
+
+from kafkawire.ids import Offset
+from storage.log.log import Log
+from storage.segment.segment import FileRegion
+
+CHUNK_BYTES: Final = 1024 * 1024
+
+
+def align(copy: Log, original: Log) -> None:
+    """Truncate batches of the copy that the original lacks; the owner of both calls this."""
+    start, end = original.log_start_offset, _agreed_end(copy, original)
+    if end < start or copy.log_end_offset < start:
+        copy.truncate_fully_and_start_at(start)
+        return
+    copy.truncate_to(end)
+    if copy.log_start_offset > start:
+        # The original was emptied, and restarted at a lower offset.
+        copy.truncate_fully_and_start_at(start)
+    copy.advance_log_start(start)
+
+
+def _agreed_end(copy: Log, original: Log) -> Offset:
+    """Return the offset up to which both hold the same batches, according to leader epochs."""
+    if copy.leader_epochs.latest < 0:
+        return min(copy.log_end_offset, original.log_end_offset)
+    known = {entry.epoch for entry in original.leader_epochs.entries}
+    shared = [entry.epoch for entry in copy.leader_epochs.entries if entry.epoch in known]
+    if not shared:
+        return original.log_start_offset
+    # Batches of the same leadership are identical in both logs.
+    return min(log.end_offset_for(shared[-1])[1] for log in (copy, original))
+
+
+def missing_chunk(copy: Log, original: Log) -> FileRegion:
+    """Return the next batches that the copy lacks; empty when it lacks none."""
+    return original.read(
+        copy.log_end_offset,
+        CHUNK_BYTES,
+        end_offset=original.log_end_offset,
+        min_one_batch=True,
+    )
+
+
+def append_chunk(copy: Log, chunk: FileRegion, now_ms: int) -> None:
+    """Append the result of `missing_chunk`; the calling thread owns the copy meanwhile.
+
+    Raises:
+        CorruptBatchError: the original is damaged in the chunk.
+        TruncatedRegionError: the original was truncated; align the copy and continue.
+        LogDirOfflineError, LogDirFullError: one of the disks failed, or is full.
+    """
+    copy.append_as_follower(memoryview(bytearray(chunk.read())), now_ms)

@@ -1,0 +1,79 @@
+"""The segments of one log in order of their base offsets (decision module, no I/O).
+
+Invariant: base offsets grow strictly, and only the last segment may accept appends.
+"""
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable, Iterator, Sequence
+
+from kafkawire.ids import Offset
+from storage.segment.segment import Segment
+
+
+def _base_offset(segment: Segment) -> Offset:
+    return segment.base_offset
+
+
+class SegmentList:
+    """Segments, searchable by offset."""
+
+    def __init__(self, segments: Iterable[Segment] = ()) -> None:
+        self._segments = sorted(segments, key=_base_offset)
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._segments)
+
+    @property
+    def first(self) -> Segment:
+        """The oldest segment."""
+        return self._segments[0]
+
+    @property
+    def last(self) -> Segment:
+        """The newest segment."""
+        return self._segments[-1]
+
+    def at(self, slot: int) -> Segment:
+        """Return the segment in `slot`, counted from the oldest one."""
+        return self._segments[slot]
+
+    def add(self, segment: Segment) -> None:
+        """Add a segment at the end."""
+        insort(self._segments, segment, key=_base_offset)
+
+    def replace(self, segment: Segment) -> None:
+        """Replace all segments by `segment`."""
+        self._segments = [segment]
+
+    def splice(self, old: Sequence[Segment], new: Segment) -> None:
+        """Replace `old`, which must be neighbours, by `new`."""
+        slot = self._segments.index(old[0])
+        assert self._segments[slot : slot + len(old)] == list(old), "neighbours, in order"
+        self._segments[slot : slot + len(old)] = [new]
+
+    def from_offset(self, offset: int) -> list[Segment]:
+        """Return the segment whose range holds `offset`, or the first one, and all after it."""
+        slot = bisect_right(self._segments, offset, key=_base_offset) - 1
+        return self._segments[max(slot, 0) :]
+
+    def remove(self, segment: Segment) -> None:
+        """Remove a segment. Other threads read the list, so one segment must remain."""
+        assert len(self._segments) > 1, "a log has a segment"
+        self._segments = [each for each in self._segments if each is not segment]
+
+    def above(self, offset: int) -> list[Segment]:
+        """Return the segments that begin above `offset`."""
+        return self._segments[bisect_right(self._segments, offset, key=_base_offset) :]
+
+    def below(self, offset: int) -> list[Segment]:
+        """Return the segments that end at or below `offset`, never the last one."""
+        starts_of_next = [segment.base_offset for segment in self._segments[1:]]
+        return self._segments[: bisect_right(starts_of_next, offset)]
+
+    def end_of(self, segment: Segment) -> Offset:
+        """Return the end (exclusive) of the range of `segment`, which is not the last one."""
+        slot = bisect_left(self._segments, segment.base_offset, key=_base_offset)
+        return self._segments[slot + 1].base_offset

@@ -1,5 +1,5 @@
 """Benchmarks: `micro/` times one function, `loads/` times whole processes.
 
-Every load prints our figure beside a reference measured in the same run, as a ratio, because
-machines differ and drift. `python -m benchmarks` runs them all and writes the results.
+Machines differ and drift. Every load therefore prints our figure beside a reference from the same
+run, and their ratio. `python -m benchmarks` runs all loads and writes the results.
 """

@@ -1,7 +1,7 @@
 """`python -m benchmarks [NAME ...]`: run the whole-process loads and write their results.
 
-Composition: picks the loads, gives each an empty folder, prints the table, writes a file per load
-in `benchmarks/results/`, and the page `docs/benchmarks.md` of all of them.
+Composition: selects the loads, gives each an empty folder, prints the table, and writes a file per
+load in `benchmarks/results/` and the page `docs/benchmarks.md`.
 """
 
 from __future__ import annotations

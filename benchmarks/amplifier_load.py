@@ -1,8 +1,8 @@
-"""How long others wait while one client sends the dearest requests that a broker takes. Kind: edge.
+"""The effect of the most expensive requests of one client on other clients. Kind: edge.
 
-For each API a request is made that fills one of its arrays with as many elements as the broker
-decodes, empty or named; a few connections send it again and again while a bystander asks for
-nothing but ApiVersions. Prints the bystander's longest wait, and how much memory the broker took.
+For each array of each API, a request fills the array with as many elements as the broker decodes,
+empty or named. A few connections send it repeatedly, while a bystander sends only ApiVersions
+requests. Prints the longest wait of the bystander, and the memory growth of the broker.
 
 `python -m benchmarks.amplifier_load [API...]`
 """
@@ -38,14 +38,14 @@ ANSWER_TIMEOUT_S: Final = 5.0
 SETTLE_S: Final = 0.3
 ATTACKERS: Final = 3
 BYSTANDER_PAUSE_S: Final = 0.001
-# Not by chance: they would take the broker out of service.
+# Requests that would take the broker out of service.
 LEFT_OUT: Final = BROKER_APIS | {ApiKey.CONTROLLED_SHUTDOWN}
 _SIZE: Final = struct.Struct(">i")
 
 
 @dataclass(frozen=True, slots=True)
 class Amplifier:
-    """A request that costs a broker as much as it may."""
+    """A request of the maximum cost that a broker accepts."""
 
     key: ApiKey
     version: int
@@ -82,14 +82,14 @@ def _arrays(layout: Layout, version: int) -> Iterator[tuple[str, ...]]:
 
 
 def _fill(key: ApiKey, version: int, path: Sequence[str], *, is_named: bool) -> bytes | None:
-    """Return a request whose array at `path` is as long as may be; None if it cannot be sent."""
+    """Return a request with the longest possible array at `path`; None if it cannot be sent."""
     count = max_items(key) - len(path) + 1
     while count > 1:
         message = APIS[key].request()
         if isinstance(message, ProduceRequest):
             message.acks = 1
         elif isinstance(message, CreateTopicsRequest | CreatePartitionsRequest):
-            # It is the request that is measured, not thousands of topics in the coordinator.
+            # The load measures the request, not thousands of topics in the coordinator.
             message.validate_only = True
         _set(message, path, count, is_named=is_named)
         try:
@@ -131,7 +131,7 @@ def _item(wire: WireType[Any], number: int, *, is_named: bool) -> Any:
 
 
 class Bystander:
-    """Asks for the versions, one request at a time, and notes how long that took."""
+    """A client that sends one ApiVersions request at a time, and measures the response times."""
 
     def __init__(self, port: int) -> None:
         self.longest_s = 0.0
@@ -153,7 +153,7 @@ class Bystander:
         return longest_s
 
     def stop(self) -> None:
-        """Ask no more."""
+        """Stop sending."""
         self._is_over = True
         self._thread.join()
         self._socket.close()
@@ -168,7 +168,7 @@ class Bystander:
 
 
 def _receive(connection: socket.socket) -> int:
-    """Read one answer; return its size."""
+    """Read one response; return its size."""
     left = _SIZE.unpack(_exactly(connection, _SIZE.size))[0]
     size: int = left
     while left:
@@ -187,7 +187,7 @@ def _exactly(connection: socket.socket, count: int) -> bytes:
 
 
 def attack(port: int, frame: bytes, end_s: float, answers: list[int]) -> None:
-    """Send `frame` as fast as it is taken until `end_s`; note the answers' sizes."""
+    """Send `frame` as fast as the broker accepts it until `end_s`; collect response sizes."""
     connection = socket.create_connection((HOST, port))
 
     def send() -> None:
@@ -216,7 +216,7 @@ class Outcome:
 
 
 def measure(server: ServerProcess, bystander: Bystander, frame: bytes) -> Outcome:
-    """Let all attackers send `frame` for a while."""
+    """Let all attackers send `frame` for a fixed time."""
     bystander.take_longest()
     before, cpu_before_s = server.rss_bytes(), server.cpu_s()
     answers: list[int] = []
@@ -240,13 +240,13 @@ def measure(server: ServerProcess, bystander: Bystander, frame: bytes) -> Outcom
 
 
 def say(line: str) -> None:
-    """Print a line now."""
+    """Print a line without buffering."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 
 
 def main(wanted: Sequence[str]) -> None:
-    """Print a line per amplifier, those that miss the goal marked."""
+    """Print a line per amplifier, with a mark on each one that misses the goal."""
     with tempfile.TemporaryDirectory(prefix="ottla-amplifier-") as folder:
         port = free_port()
         arguments = ["-m", "broker"]

@@ -1,8 +1,8 @@
 """Audits of 10, 20 and 40 million records, beside a plain read and the check in one process.
 
-Composition. Logs of 2.5 million records per segment file are written once with our own builder:
-four partitions, uncompacted, and the same compacted; then two of them in lz4 and zstd.
-`OTTLA_BENCH_RECORDS` lowers the size of one partition (10 million), for a machine with less room.
+Composition. Logs of 2.5 million records per segment file are written once with our builder: four
+partitions, uncompacted and compacted, and then two of them in lz4 and zstd. `OTTLA_BENCH_RECORDS`
+lowers the size of a partition (10 million), for machines with less space.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ COMPRESSED_PARTITIONS: Final = 2
 GOAL_RECORDS_PER_S: Final = 8_000_000
 GOAL_SQL_PER_S: Final = 800_000
 GOAL_START_S: Final = 7.0
-# Four times the records may not cost the driver a fifth more.
+# Four times the records may increase the driver's memory by at most a fifth.
 GOAL_MEMORY_RATIO: Final = 1.2
 _MIB: Final = 1 << 20
 
@@ -40,7 +40,7 @@ def measure(directory: Path) -> Iterator[Figure]:
     for partition in range(1, max(PARTITIONS)):
         _copy_partition(raw, partition)
         _copy_partition(clean, partition)
-    # Else the kernel writes it to the disk while the audits run.
+    # Otherwise the kernel writes the logs to disk while the audits run.
     os.sync()
     yield from _start(clean)
     driver_mib = []
@@ -48,9 +48,9 @@ def measure(directory: Path) -> Iterator[Figure]:
         chosen = directory / f"first-{count}"
         _choose(raw, chosen / "raw", count)
         _choose(clean, chosen / "clean", count)
-        told = _run("audit_run", chosen / "clean", chosen / "raw")
-        driver_mib.append(told["python_mib"] + told["jvm_mib"])
-        yield _audit(chosen, count, told["seconds"])
+        measured = _run("audit_run", chosen / "clean", chosen / "raw")
+        driver_mib.append(measured["python_mib"] + measured["jvm_mib"])
+        yield _audit(chosen, count, measured["seconds"])
     yield _memory(driver_mib)
     yield _sql(directory / "first-2", 2)
     for codec in CODECS:
@@ -61,12 +61,12 @@ def measure(directory: Path) -> Iterator[Figure]:
                 _copy_partition(chosen / "whole" / name, partition)
             _choose(chosen / "whole" / name, chosen / name, COMPRESSED_PARTITIONS)
         os.sync()
-        told = _run("audit_run", chosen / "clean", chosen / "raw")
-        yield _audit(chosen, COMPRESSED_PARTITIONS, told["seconds"], codec)
+        measured = _run("audit_run", chosen / "clean", chosen / "raw")
+        yield _audit(chosen, COMPRESSED_PARTITIONS, measured["seconds"], codec)
 
 
 def _start(clean: Path) -> Iterator[Figure]:
-    """What starting costs: the whole command on a log of a thousand records."""
+    """Yield the time of the complete command on a log of a thousand records."""
     tiny = clean.parent / "tiny"
     write_pair(tiny / "raw", tiny / "clean", 1000)
     command = [
@@ -79,7 +79,7 @@ def _start(clean: Path) -> Iterator[Figure]:
     ]
 
     def run() -> None:
-        # The benchmarks keep their own process on one core; an audit has all of them.
+        # The benchmarks pin their own process to one core; an audit uses all cores.
         subprocess.run(
             command,
             capture_output=True,
@@ -103,7 +103,7 @@ def _audit(chosen: Path, count: int, seconds: float, codec: Codec = Codec.NONE) 
 
     records = RECORDS * count
     plain_s = _timed(lambda: _read_all(chosen))
-    # One process, one core: the same for each partition, so one is enough.
+    # One process on one core has the same rate for each partition, so one is enough.
     one = chosen / "raw" / "orders-0"
     verify_s = _timed(lambda: verify_directory(one, with_records=True))
     kind = "" if codec is Codec.NONE else f", {codec.name.lower()}"
@@ -134,23 +134,23 @@ def _memory(driver_mib: Sequence[float]) -> Figure:
 
 def _sql(chosen: Path, count: int) -> Figure:
     until = str(next(_cleaner_points(chosen / "clean")))
-    told = _run("audit_sql", chosen / "clean", chosen / "raw", until)
+    measured = _run("audit_sql", chosen / "clean", chosen / "raw", until)
     return Figure(
         name=f"audit by SQL, {RECORDS * count / 1e6:g} M records, 2 GiB",
         unit="M records/s",
-        value=RECORDS * count / told["seconds"] / 1e6,
+        value=RECORDS * count / measured["seconds"] / 1e6,
         better="higher",
         goal=GOAL_SQL_PER_S / 1e6,
-        note=f"{told['spilled_bytes']} bytes spilled",
+        note=f"{measured['spilled_bytes']} bytes spilled",
     )
 
 
 def _run(module: str, *arguments: Path | str) -> dict[str, Any]:
-    """What a process of its own measures."""
+    """Run a measurement in its own process, and return its result."""
     command = [sys.executable, "-m", f"benchmarks.{module}", *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, check=True, text=True)
-    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return told
+    measured: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return measured
 
 
 def _cleaner_points(root: Path) -> Iterator[int]:
@@ -163,7 +163,7 @@ def _copy_partition(root: Path, partition: int) -> None:
 
 
 def _choose(root: Path, target: Path, count: int) -> None:
-    """The first `count` partitions by hard links, with checkpoints that name them."""
+    """Link the first `count` partitions into `target`, with checkpoints that name them."""
     target.mkdir(parents=True)
     for partition in range(count):
         name = f"orders-{partition}"

@@ -1,4 +1,4 @@
-"""Writes a log for audits to read, and the same log as a cleaner leaves it. Kind: edge.
+"""Writer of a log for audits, and of the same log after a cleaning. Kind: edge.
 
 Records of about 100 bytes, 155 to a batch, a tenth as many keys as records, 2 % tombstones.
 """
@@ -32,7 +32,7 @@ _DAY_MS: Final = 86_400_000
 
 
 def key_number(offset: int, key_count: int) -> int:
-    """The key of a record: scattered, and the same in every run."""
+    """Return the key number of a record: scattered, and the same in every run."""
     return (offset * 2654435761 >> 7) % key_count
 
 
@@ -41,7 +41,7 @@ def write_pair(raw: Path, clean: Path, record_count: int, codec: Codec = Codec.N
     key_count = max(1, record_count // 10)
     start_ms = int(time.time() * 1000) - _DAY_MS // 2
     bases = list(range(0, record_count, PER_SEGMENT))
-    # The newest segment is active: its last few batches stand alone.
+    # The newest segment is active and has only the last few batches.
     active = max(bases[-1] + PER_BATCH, (record_count - 1) // PER_BATCH * PER_BATCH)
     if active < record_count:
         bases.append(active)
@@ -65,7 +65,7 @@ def write_pair(raw: Path, clean: Path, record_count: int, codec: Codec = Codec.N
 
 
 def recompress(source: Path, target: Path, codec: Codec) -> None:
-    """Write partition 0 of an uncompressed log directory again, compressed, with checkpoints."""
+    """Write a compressed copy of partition 0 of an uncompressed log directory, with checkpoints."""
     (target / "orders-0").mkdir(parents=True)
     for checkpoint in source.glob("*-checkpoint"):
         (target / checkpoint.name).write_bytes(checkpoint.read_bytes())
@@ -120,7 +120,7 @@ def _thin_batch(
     first: int, last_offset: int, kept: list[int], key_count: int, start_ms: int, codec: Codec
 ) -> bytes:
     has_tombstone = any(offset % _TOMBSTONE_EVERY == 0 for offset in kept)
-    # As a cleaner of this moment sets it: nothing may remove these tombstones yet.
+    # The horizon of a cleaning at this moment: no cleaning may remove these tombstones yet.
     base_ms = start_ms + 2 * _DAY_MS // 2 if has_tombstone else start_ms + (kept[0] >> 4)
     section = b"".join(
         _encode(offset - first, start_ms + (offset >> 4) - base_ms, *_record(offset, key_count))

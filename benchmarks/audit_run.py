@@ -1,7 +1,7 @@
-"""One audit, timed in a process (and a JVM) of its own, with the memory of its driver. Kind: edge.
+"""The time of one audit in its own process (and JVM), and the memory of its driver. Kind: edge.
 
-`python -m benchmarks.audit_run CLEAN RAW` prints JSON: the seconds of the second run, and how much
-memory the driver's Python and its JVM held at most.
+`python -m benchmarks.audit_run CLEAN RAW` prints JSON: the seconds of the second run, and the peak
+memory of the driver's Python and JVM processes.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from pathlib import Path
 from typing import Any
 
 MASTER = "local[2]"
-# More than enough for the rows that a driver gets; an audit that wanted more would end here.
+# More than enough for the rows that a driver gets; an audit that needs more would fail here.
 HEAP = "512m"
 
 
 def main(clean: str, raw: str) -> dict[str, float]:
-    """Seconds and memory of a compaction audit, once Spark is warm."""
+    """Return the seconds and the memory of a compaction audit, once Spark is warm."""
     from analytics.plan import Audit
     from analytics.run import Request, run_audit
     from analytics.spark_session import start_session
 
-    # The benchmarks keep their own process on one core; an audit has all of them.
+    # The benchmarks pin their own process to one core; an audit uses all cores.
     os.sched_setaffinity(0, range(os.cpu_count() or 1))
     settings = {"spark.driver.memory": HEAP}
     request = Request(
@@ -41,13 +41,13 @@ def main(clean: str, raw: str) -> dict[str, float]:
 
 
 def jvm_pid(session: Any) -> int:
-    """The process of the driver's JVM."""
+    """Return the process id of the driver's JVM."""
     handle = session.sparkContext._jvm.java.lang.ProcessHandle.current()  # noqa: SLF001 - Spark's
     return int(handle.pid())
 
 
 def peak_mib(pid: int) -> float:
-    """How much memory a process held at most."""
+    """Return the peak memory of a process."""
     lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
     fields = dict(line.split(":", 1) for line in lines)
     return int(fields["VmHWM"].split()[0]) / 1024

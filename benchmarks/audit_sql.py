@@ -1,7 +1,7 @@
-"""The SQL audit of two log directories, timed in a process (and a JVM) of its own. Kind: edge.
+"""The time of an SQL audit of two log directories in its own process (and JVM). Kind: edge.
 
-`python -m benchmarks.audit_sql CLEAN RAW POINT` prints JSON: the seconds of the second run, and how
-many bytes were spilled to disk.
+`python -m benchmarks.audit_sql CLEAN RAW POINT` prints JSON: the seconds of the second run, and the
+number of bytes spilled to disk.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ HEAP = "2g"
 
 
 def main(clean: str, raw: str, cleaned_until: int) -> dict[str, float]:
-    """Seconds of the audit once the JVM is warm, and what memory did not hold."""
+    """Return the seconds of the audit once the JVM is warm, and the spilled bytes."""
     from analytics.data_source import KafkaSegments
     from analytics.spark_session import start_session
     from analytics.sql_audit import changed_keys, read_log
@@ -35,7 +35,7 @@ def main(clean: str, raw: str, cleaned_until: int) -> dict[str, float]:
 
 
 def spilled_bytes(session: Any) -> int:
-    """What all stages of the session have spilled to disk."""
+    """Return the number of bytes that all stages of the session have spilled to disk."""
     context = session.sparkContext
     store = context._jsc.sc().statusStore()  # noqa: SLF001 - Spark's Python has no such question
     quantiles = context._gateway.new_array(context._jvm.double, 0)  # noqa: SLF001
@@ -45,5 +45,5 @@ def spilled_bytes(session: Any) -> int:
 
 
 if __name__ == "__main__":
-    told = main(sys.argv[1], sys.argv[2], int(sys.argv[3]))
-    sys.stdout.write(json.dumps(told) + "\n")
+    measured = main(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+    sys.stdout.write(json.dumps(measured) + "\n")

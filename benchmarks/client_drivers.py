@@ -1,4 +1,4 @@
-"""One client at work, in a process of its own: sends or reads so many records, prints the time.
+"""One client in its own process, which writes or reads a number of records and prints the time.
 
 `python -m benchmarks.client_drivers JOB` with a `Job` as JSON; prints seconds of wall clock and of
 CPU. Kind: edge.
@@ -32,7 +32,7 @@ MAX_RECORDS: Final = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What one client has to do."""
+    """The workload of one client."""
 
     driver: str
     address: str
@@ -45,12 +45,12 @@ class Job:
     uses_uvloop: bool
 
     def to_json(self) -> str:
-        """Return it as the argument of the process that does it."""
+        """Return the job as the argument of its process."""
         return json.dumps(asdict(self))
 
 
 class Stopwatch:
-    """Seconds since it was made, of wall clock and of this process's CPU."""
+    """Seconds of wall clock and of this process's CPU since the creation."""
 
     def __init__(self) -> None:
         self._wall_s = time.perf_counter()
@@ -65,7 +65,7 @@ class Stopwatch:
 
 
 def values(job: Job) -> list[bytes]:
-    """Return values as text lines would be: they compress to about a half."""
+    """Return values like lines of text, which compress to about a half."""
     dice = random.Random(1)
     letters = b"abcdefghijklmnopqrstuvwxyz0123456789     "
     words = [bytes(dice.choices(letters, k=8)) for _ in range(256)]
@@ -76,12 +76,12 @@ def values(job: Job) -> list[bytes]:
 
 
 def acks_of(job: Job) -> int | str:
-    """Return what clients of Python take as acks: 'all', or a number."""
+    """Return acks in the form that Python clients accept: 'all', or a number."""
     return job.acks if job.acks == "all" else int(job.acks)
 
 
 async def ottla_produce(job: Job, *, is_idempotent: bool | None = None) -> dict[str, float]:
-    """Write the records of `job` with our client; seconds from the first one to the last answer."""
+    """Write the records of `job` with our client; return the time until the last response."""
     async with ottla.Producer(
         job.address,
         acks=acks_of(job),  # type: ignore[arg-type]
@@ -99,7 +99,7 @@ async def ottla_produce(job: Job, *, is_idempotent: bool | None = None) -> dict[
 
 
 async def aiokafka_produce(job: Job) -> dict[str, float]:
-    """The same with aiokafka."""
+    """Write the records of `job` with aiokafka."""
     producer = aiokafka.AIOKafkaProducer(
         bootstrap_servers=job.address,
         acks=acks_of(job),
@@ -117,7 +117,7 @@ async def aiokafka_produce(job: Job) -> dict[str, float]:
 
 
 async def confluent_produce(job: Job, *, is_idempotent: bool = False) -> dict[str, float]:
-    """The same with librdkafka, whose queue is emptied by a thread of its own."""
+    """Write the records of `job` with librdkafka, whose own thread empties its queue."""
     producer = confluent_kafka.Producer(
         {
             "bootstrap.servers": job.address,
@@ -128,7 +128,7 @@ async def confluent_produce(job: Job, *, is_idempotent: bool = False) -> dict[st
             "queue.buffering.max.messages": 500_000,
         }
     )
-    # Connected, and with idempotence in possession of an id, for which it waits half a second.
+    # This connects the client, and with idempotence waits half a second for a producer id.
     producer.produce(job.topic, b"", partition=0)
     producer.flush(TIMEOUT_S)
     lines, partitions = cycle(values(job)), cycle(range(job.partition_count))
@@ -146,7 +146,7 @@ async def confluent_produce(job: Job, *, is_idempotent: bool = False) -> dict[st
 
 
 async def ottla_iterate(job: Job) -> dict[str, float]:
-    """Read the records of `job` one by one; seconds from the assignment to the last record."""
+    """Read the records of `job` one by one; return the time from assignment to last record."""
     async with ottla.Consumer(job.address, auto_offset_reset="earliest") as consumer:
         watch = Stopwatch()
         await consumer.assign_topics(job.topic)
@@ -159,7 +159,7 @@ async def ottla_iterate(job: Job) -> dict[str, float]:
 
 
 async def ottla_batches(job: Job) -> dict[str, float]:
-    """Read them in lists of up to `MAX_RECORDS`."""
+    """Read the records of `job` in lists of up to `MAX_RECORDS`."""
     async with ottla.Consumer(job.address, auto_offset_reset="earliest") as consumer:
         watch = Stopwatch()
         await consumer.assign_topics(job.topic)
@@ -195,7 +195,7 @@ async def aiokafka_iterate(job: Job) -> dict[str, float]:
 
 
 async def aiokafka_batches(job: Job) -> dict[str, float]:
-    """Read them in lists of up to `MAX_RECORDS` with aiokafka."""
+    """Read the records in lists of up to `MAX_RECORDS` with aiokafka."""
     async with aiokafka_consumer(job) as consumer:
         watch = Stopwatch()
         consumer.assign(aiokafka_partitions(job))
@@ -207,7 +207,7 @@ async def aiokafka_batches(job: Job) -> dict[str, float]:
 
 
 async def confluent_batches(job: Job) -> dict[str, float]:
-    """Read them in lists with librdkafka, checksums checked as the others do."""
+    """Read the records in lists with librdkafka, with a check of checksums as in the others."""
     consumer = confluent_kafka.Consumer(
         {
             "bootstrap.servers": job.address,
@@ -251,7 +251,7 @@ async def work(job: Job) -> dict[str, float]:
 
 
 def main(arguments: list[str]) -> None:
-    """Do the job that is given as JSON and print its figures."""
+    """Run the job given as JSON, and print its figures."""
     job = Job(**json.loads(arguments[0]))
     loop_factory: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
     if job.uses_uvloop:

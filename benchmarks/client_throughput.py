@@ -1,12 +1,13 @@
-"""Our client beside aiokafka (and librdkafka), both ways, in one run, against one broker.
+"""Throughput of our client beside aiokafka and librdkafka, in one run, against one broker.
 
     python -m benchmarks.client_throughput [--bootstrap HOST:PORT] [--loop asyncio|uvloop]
                                            [--rounds 3] [--partitions 6] [--json FILE]
 
 Without an address it starts our broker. For each case (record size, acks, compression) the clients
-take turns, each in a process of its own on one core, and the median of the rounds counts. All
-consumers read what aiokafka wrote, so that nobody gains by the size of the batches it writes
-itself. aiokafka runs with its C extensions, and we with ours where they are built: the table says.
+take turns, each in its own process on one core, and the median of the rounds counts. All consumers
+read the records of aiokafka's producer, so that no client benefits from the size of its own
+batches. aiokafka runs with its C extensions, and our client with ours if they are built; the table
+says which.
 Kind: edge.
 """
 
@@ -115,7 +116,7 @@ def measure_cases(
 
 
 def _round(job: Job) -> Iterator[tuple[str, dict[str, float]]]:
-    """Each producer writes a topic of its own; each consumer reads aiokafka's."""
+    """Run each producer on its own topic, and each consumer on aiokafka's topic."""
     written: dict[str, Job] = {}
     for driver in PRODUCERS:
         written[driver] = replace(job, driver=driver, topic=f"{job.topic}-{driver.split()[0]}")
@@ -161,7 +162,7 @@ PAIRS: Final = {
 
 
 def figures_of(measured: Sequence[Measured]) -> Iterator[Figure]:
-    """Yield ours beside aiokafka's for each case and way."""
+    """Yield our figure beside aiokafka's for each case and direction."""
     rates = {(each.case, each.driver): each for each in measured}
     for (way, (ours, theirs, _)), case in product(PAIRS.items(), CASES):
         if (case, ours) in rates:
@@ -172,14 +173,14 @@ def figures_of(measured: Sequence[Measured]) -> Iterator[Figure]:
                 reference_name="aiokafka",
                 reference=rates[case, theirs].records_per_s,
                 better="higher",
-                # In batches both wait for the same decompressor: no fair place for a goal.
+                # In batches both are limited by the same decompressor, so a goal makes no sense.
                 goal=None if way == "consume, batches" else GOAL,
                 note=str(case),
             )
 
 
 def measure(directory: Path) -> Iterator[Figure]:
-    """Yield all figures against a broker of our own; for `python -m benchmarks`."""
+    """Yield all figures against our own broker, for `python -m benchmarks`."""
     with broker_process(directory) as broker:
         yield from figures_of(
             list(measure_cases(broker.address, CASES, rounds=3, partition_count=6, loop="asyncio"))
@@ -187,7 +188,7 @@ def measure(directory: Path) -> Iterator[Figure]:
 
 
 def table_of(measured: Sequence[Measured]) -> Table:
-    """Return the rates and ratios, with CPU per record of this process's side."""
+    """Return the rates and ratios, with the client's CPU per record."""
     rates = {(each.case, each.driver): each for each in measured}
     table = Table("Way", "Case", "Ours", "aiokafka", "Ratio", "CPU ratio", "confluent-kafka")
     for (way, (ours, theirs, reference)), case in product(PAIRS.items(), CASES):
@@ -219,7 +220,7 @@ def _broker(address: str | None) -> Iterator[str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Measure, print the table, write the JSON; return 0 when every ratio meets the goal."""
+    """Measure, print the table, write the JSON; return 0 if every ratio meets the goal."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bootstrap", help="a broker; ours is started unless given")
     parser.add_argument("--loop", choices=["asyncio", "uvloop"], default="asyncio")

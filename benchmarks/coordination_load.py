@@ -1,7 +1,8 @@
 """The coordinator beside a real ZooKeeper: same client, same minute, both syncing. Kind: edge.
 
-Expected: a change costs us 15-25 us of Python and shares its fdatasync with all that wait, so
-tens of thousands per second; alone it costs one fdatasync and two thread hops, 0.2-0.4 ms.
+Expected: a change costs us 15-25 us of Python and shares its fdatasync with all waiting changes, so
+the rate is tens of thousands per second. A single change costs one fdatasync and two thread hops,
+0.2-0.4 ms.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ Work = Callable[[Client, str], Awaitable[float]]
 
 
 class Measured(NamedTuple):
-    """A piece of work to run on both servers, and how to report it."""
+    """A workload for both servers, and the form of its report."""
 
     name: str
     unit: str
@@ -49,12 +50,12 @@ class Measured(NamedTuple):
 
 
 def measure(directory: Path) -> Iterator[Figure]:
-    """Yield the figures; those with a reference need ZooKeeper installed."""
+    """Yield the figures; a figure with a reference needs an installed ZooKeeper."""
     yield from _start(directory)
     if not has_zookeeper():
         return
     with coordinator(directory / "ours") as ours, zookeeper(directory / "theirs") as theirs:
-        # The first run warms both up; a JVM needs it most.
+        # The first run warms up both servers, which matters most for the JVM.
         for measured in MEASURED:
             _run(measured.work, ours), _run(measured.work, theirs)
         for measured in MEASURED:
@@ -213,7 +214,7 @@ def _start(directory: Path) -> Iterator[Figure]:
 
 
 def _grow(directory: Path) -> None:
-    """A snapshot of all nodes, and a log of as many transactions as a segment may hold."""
+    """Write a snapshot of all nodes, and a log with a full segment of transactions."""
     data_dir = DataDir(directory)
     store_id = data_dir.identity.store_id
     writer = WalWriter(directory, store_id, last_zxid=0, last_crc=0)

@@ -29,7 +29,7 @@ def has_zookeeper() -> bool:
 
 
 class Running:
-    """A server that answers on `port`."""
+    """A server that listens on `port`."""
 
     def __init__(self, process: subprocess.Popen[bytes], port: int, started_in_s: float) -> None:
         self.process = process
@@ -38,18 +38,18 @@ class Running:
 
     @property
     def address(self) -> str:
-        """`host:port`, as clients take it."""
+        """Address as `host:port`, the form for clients."""
         return f"{HOST}:{self.port}"
 
     def resident_bytes(self) -> int:
-        """How much memory the process holds."""
+        """Return the resident memory of the process."""
         pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 @contextmanager
 def coordinator(directory: Path) -> Iterator[Running]:
-    """Run our coordinator on `directory`, with its log synced."""
+    """Run our coordinator on `directory`, with a synced log."""
     port = free_port()
     command = [sys.executable, "-m", "coordination"]
     command += [f"--listen={HOST}:{port}", f"--data-dir={directory}"]
@@ -59,7 +59,7 @@ def coordinator(directory: Path) -> Iterator[Running]:
 
 @contextmanager
 def zookeeper(directory: Path) -> Iterator[Running]:
-    """Run ZooKeeper on `directory`, with its log synced, which is its default."""
+    """Run ZooKeeper on `directory`, with a synced log, which is its default."""
     port = free_port()
     (directory / "data").mkdir(parents=True, exist_ok=True)
     config = directory / "zoo.cfg"

@@ -1,9 +1,9 @@
-"""How long partitions cannot be written when their leader dies, and what an idle cluster costs.
+"""Downtime of partitions after the death of their leader, and the cost of an idle cluster.
 
-The broker that is controller gets `kill -9`; measured is the time until each partition that it led
-has acknowledged a write (acks=all) of a producer that was running before. The stages come from the
-coordinator's nodes: when the registration vanished, when the next controller was elected, when the
-first and the last partition got its new leader. Kind: edge.
+The broker with the controller gets `kill -9`. The load measures the time until each partition that
+it led has acknowledged a write (acks=all) of a running producer. The stages come from the
+coordinator's nodes: the end of the registration, the election of the next controller, and the new
+leaders of the first and the last partition. Kind: edge.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PARTITIONS: Final = int(os.environ.get("OTTLA_BENCH_PARTITIONS", "1000"))
 REPLICAS: Final = 3
 TOPIC: Final = "bench-failover"
 SESSION_TIMEOUT_MS: Final = 1_000
-"""What `ottla up` tells brokers."""
+"""The session timeout in the brokers' configuration by `ottla up`."""
 IDLE_S: Final = 10.0
 REST_S: Final = 2.0
 MAX_ELECTION_ROUNDS: Final = 20
@@ -38,7 +38,7 @@ MAX_ELECTION_ROUNDS: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """One failover, in milliseconds: its parts one after the other, and the whole."""
+    """One failover, in milliseconds: its consecutive stages, and the total."""
 
     detection: float
     election: float
@@ -72,7 +72,7 @@ async def _measure(cluster: RunningCluster) -> list[Figure]:
 
 
 async def _create_topic(cluster: RunningCluster, nodes: Nodes) -> float:
-    """Return how long it took until every partition had a leader and all replicas."""
+    """Create the topic; return the time until every partition has a leader and all replicas."""
     async with ottla.Admin(cluster.bootstrap) as admin:
         began_s = time.perf_counter()
         await admin.create_topics([ottla.NewTopic(TOPIC, PARTITIONS, REPLICAS)])
@@ -81,7 +81,7 @@ async def _create_topic(cluster: RunningCluster, nodes: Nodes) -> float:
 
 
 async def _idle(cluster: RunningCluster) -> list[Figure]:
-    # Until what follows the creation is done, and then for as long as the measurement takes.
+    # Wait until the work after the creation is done, before the measurement.
     await asyncio.sleep(REST_S)
     before = {number: cluster.cpu_s(number) for number in cluster.numbers}
     await asyncio.sleep(IDLE_S)
@@ -103,7 +103,7 @@ async def _fail_over(
     nodes: Nodes,
     trouble: Callable[[RunningCluster, int], Callable[[], None]],
 ) -> Stages:
-    """Hurt the controller's broker, return how long what took, and make all whole again."""
+    """Cause `trouble` for the controller's broker, return the stages, and restore the cluster."""
     await _spread_leaders(cluster, nodes)
     victim, _since = await nodes.controller()
     led = [
@@ -129,7 +129,7 @@ async def _fail_over(
 
 def _kill(cluster: RunningCluster, victim: int) -> Callable[[], None]:
     cluster.send(victim, signal.SIGKILL)
-    # `ottla up` starts it again.
+    # `ottla up` restarts it.
     return lambda: None
 
 
@@ -167,7 +167,7 @@ async def _warm_producer(
         acks="all",
         retry_backoff_ms=10,
         retry_backoff_max_ms=50,
-        # Of a broker that hangs no connection breaks: only this tells a producer to look elsewhere.
+        # The connections of a hanging broker stay open, so only this timeout makes a producer move.
         request_timeout_ms=250,
     ) as producer:
         await _write_everywhere(producer, led)
@@ -175,7 +175,7 @@ async def _warm_producer(
 
 
 async def _write_everywhere(producer: ottla.Producer, led: list[TopicPartition]) -> float:
-    """Write a record to each partition; return when the last one was acknowledged (ms)."""
+    """Write a record to each partition; return the time of the last acknowledgement (ms)."""
     deliveries = [
         await producer.send(where.topic, b"x" * 100, partition=where.partition) for where in led
     ]
@@ -184,13 +184,13 @@ async def _write_everywhere(producer: ottla.Producer, led: list[TopicPartition])
 
 
 async def _spread_leaders(cluster: RunningCluster, nodes: Nodes) -> Mapping[TopicPartition, object]:
-    """Give every partition back to its preferred leader, so that each broker leads a third."""
+    """Elect every partition's preferred leader, so that each broker leads a third."""
     async with ottla.Admin(cluster.bootstrap) as admin:
         for _ in range(MAX_ELECTION_ROUNDS):
             try:
                 await admin.elect_leaders()
             except OttlaError:
-                # A broker that came back a moment ago may not be in sync everywhere.
+                # A restarted broker may not be in sync everywhere yet.
                 await asyncio.sleep(REST_S / 4)
             else:
                 break

@@ -1,7 +1,7 @@
-"""acks=all with three replicas: rate, latency, CPU; and how fast a follower catches up. Kind: edge.
+"""acks=all with three replicas: rate, latency, CPU, and a follower's catch-up rate. Kind: edge.
 
-The same frames go to the same leader with acks=1 as the reference, so that the ratio says what
-waiting for followers costs. All brokers share the machine with the generator.
+The reference is the same frames to the same leader with acks=1, so that the ratio is the cost of
+waiting for followers. All brokers share the machine with the generator.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def measure(directory: Path) -> Iterator[Figure]:
 
 
 async def _create_topic(cluster: RunningCluster) -> int:
-    """Return the leader."""
+    """Create the topic, and return its leader."""
     async with ottla.Admin(cluster.bootstrap) as admin, Nodes(cluster.connect) as nodes:
         await admin.create_topics([ottla.NewTopic(TOPIC, 1, REPLICAS)])
         states = await nodes.wait_until_whole(TOPIC, 1, REPLICAS)
@@ -112,7 +112,7 @@ def _latency(port: int) -> Iterator[Figure]:
 
 
 async def _catch_up(cluster: RunningCluster, port: int, leader: int) -> Figure:
-    """Let one follower sleep while much is written, and see how fast it reads that."""
+    """Pause one follower during many writes, and measure the rate of its catch-up."""
     follower = next(number for number in cluster.numbers if number != leader)
     where = TopicPartition(TOPIC, 0)
     frame = produce_frame(TOPIC, 0, LARGE_BYTES)

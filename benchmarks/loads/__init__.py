@@ -1,1 +1,1 @@
-"""Whole-process loads: a server in a process of its own, a generator beside it."""
+"""Whole-process loads: a server in its own process, and a load generator beside it."""

@@ -1,8 +1,8 @@
-"""The least that a producer takes for a broker: it answers, and keeps nothing. Kind: edge.
+"""A minimal broker for producers, which responds and stores nothing. Kind: edge.
 
 `python -m benchmarks.loads.bare_broker PORT TOPIC PARTITIONS`. One node leads all partitions of one
-topic. Records are received and forgotten: no checksum, no file. How fast a producer is against it
-is how fast that producer can be on this machine, whatever the broker.
+topic. Records are received and dropped: no checksum, no file. The rate of a producer against it is
+the maximum rate of that producer on this machine, with any broker.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kafkawire.messages.metadata import (
 from kafkawire.produce_scanner import decode_produce, encode_accepted
 
 NODE: Final = 1
-# What a producer needs; Fetch says that the broker knows today's batches.
+# APIs that a producer needs; Fetch shows that the broker supports current batches.
 SERVED: Final = {
     ApiKey.PRODUCE: (3, 9),
     ApiKey.FETCH: (4, 12),
@@ -36,7 +36,7 @@ SERVED: Final = {
 
 
 class _Broker:
-    """Answers the requests of producers."""
+    """The handlers of producers' requests."""
 
     def __init__(self, port: int, topic: str, partition_count: int) -> None:
         partitions = [
@@ -58,7 +58,7 @@ class _Broker:
         )
 
     def answer(self, frame: memoryview) -> bytes:
-        """Return the answer to a request; both with their sizes."""
+        """Return the response to a request; both include their sizes."""
         header, start = decode_request_header(frame[SIZE_FIELD.size :])
         if header.api_key is ApiKey.PRODUCE:
             return _accepted(header, frame[SIZE_FIELD.size + start :])

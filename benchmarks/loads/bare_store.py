@@ -1,9 +1,9 @@
-"""The least that a server in Python can do with records that it has to keep. Kind: edge.
+"""A minimal server in Python that stores records. Kind: edge.
 
 `python -m benchmarks.loads.bare_store PORT FILE ANSWER_BYTES`. Blocking calls over one epoll:
-receive, check a CRC-32C, write to a file, answer. No protocol is parsed but the size of a frame,
-nothing is validated, indexed or shared out. What a broker costs beyond this is the broker; what
-this costs beyond a plain stream is the operating system, and nobody's to save.
+receive, check a CRC-32C, write to a file, respond. It parses only the size of a frame, and does not
+validate, index or distribute anything. The difference to a broker is the cost of the broker; the
+difference to a plain stream is the cost of the operating system, which no server can avoid.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from benchmarks.loads.frame_loop import serve_frames
 
 
 class _Store:
-    """Keeps all frames of all clients in one file, one after the other."""
+    """A store of all frames of all clients in a single file."""
 
     def __init__(self, file_descriptor: int, answer_bytes: int) -> None:
         self._file_descriptor = file_descriptor
@@ -26,7 +26,7 @@ class _Store:
         self._position = 0
 
     def keep(self, frame: memoryview) -> bytes:
-        """Write a frame, and return its answer."""
+        """Write a frame, and return its response."""
         crc32c.crc32c(frame)
         self._position += os.pwrite(self._file_descriptor, frame, self._position)
         return self._answer

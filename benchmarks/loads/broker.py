@@ -39,7 +39,7 @@ FETCH_VERSION: Final = 12
 CREATE_TOPICS_VERSION: Final = 7
 CORRELATION_ID: Final = 7
 REQUEST_TIMEOUT_MS: Final = 30_000
-# Records of long ago would be deleted while they are measured.
+# Retention would delete old records during the measurement.
 TIMESTAMP_MS: Final = time.time_ns() // 1_000_000
 
 
@@ -59,7 +59,7 @@ def broker_process(directory: Path, *, overrides: tuple[str, ...] = ()) -> Serve
 
 
 def create_topic(port: int, name: str, partition_count: int) -> None:
-    """Create a topic and fail loudly when the broker refuses."""
+    """Create a topic; raise RuntimeError if the broker refuses."""
     request = CreateTopicsRequest(
         topics=[CreatableTopic(name=name, num_partitions=partition_count, replication_factor=1)],
         timeout_ms=REQUEST_TIMEOUT_MS,
@@ -78,7 +78,7 @@ def create_topic(port: int, name: str, partition_count: int) -> None:
 
 
 def _first_answer(port: int, frame: bytes) -> bytes:
-    """Return the answer to `frame`; a broker listens a moment before it serves clients."""
+    """Return the response to `frame`, with retries: a broker listens before it serves clients."""
     deadline_s = time.monotonic() + START_TIMEOUT_S
     while True:
         try:
@@ -93,7 +93,7 @@ def _first_answer(port: int, frame: bytes) -> bytes:
 def produce_frame(
     topic: str, partition: int, batch_bytes: int, *, acks: int = 1, key: bytes | None = None
 ) -> bytes:
-    """Return one Produce request whose batch is `batch_bytes` long, give or take a varint."""
+    """Return a Produce request with a batch of about `batch_bytes`."""
     value = os.urandom(batch_bytes - 61 - 12 - len(key or b""))
     builder = BatchBuilder()
     builder.append(TIMESTAMP_MS, key, value)
@@ -111,7 +111,7 @@ def produce_frame(
 
 
 def produce_answer_bytes(port: int, frame: bytes) -> int:
-    """Send one frame, require success, and return the size of the whole answer."""
+    """Send one frame, require success, and return the size of the complete response."""
     with connect(HOST, port) as connection:
         answer = exchange(connection, frame)
     _, start = decode_response_header(ApiKey.PRODUCE, PRODUCE_VERSION, memoryview(answer))
@@ -123,7 +123,7 @@ def produce_answer_bytes(port: int, frame: bytes) -> int:
 
 
 def fetch_frame(topic: str, partition: int, offset: int, max_bytes: int) -> bytes:
-    """Return one Fetch request for up to `max_bytes` from `offset`, answered at once."""
+    """Return a Fetch request for up to `max_bytes` from `offset`, without a wait."""
     request = FetchRequest(
         max_wait_ms=500,
         min_bytes=1,

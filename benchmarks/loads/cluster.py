@@ -50,9 +50,9 @@ class RunningCluster:
             [sys.executable, "-m", "ottla.cli", *arguments],
             stdout=subprocess.PIPE,
             text=True,
-            # With compiled modules kept, as an installed package has them.
+            # Keep bytecode files, as an installed package has them.
             env={k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"},
-            # The generator keeps to one core; a cluster uses them all.
+            # The generator is pinned to one core; the cluster uses all cores.
             preexec_fn=lambda: os.sched_setaffinity(0, range(os.cpu_count() or 1)),
         )
         assert self._process.stdout is not None
@@ -75,11 +75,11 @@ class RunningCluster:
 
     @property
     def bootstrap(self) -> str:
-        """All brokers, as clients take them."""
+        """Addresses of all brokers, in the form for clients."""
         return ",".join(self.addresses)
 
     def pid(self, number: int) -> int:
-        """The process id of a broker that runs."""
+        """Return the process id of a running broker."""
         return int((self.directory / f"broker-{number}" / "pid").read_text())
 
     def send(self, number: int, which: signal.Signals) -> None:
@@ -87,7 +87,7 @@ class RunningCluster:
         os.kill(self.pid(number), which)
 
     def cpu_s(self, number: int) -> float:
-        """CPU seconds of all threads of a broker so far."""
+        """Return the CPU seconds of all threads of a broker so far."""
         tasks = Path(f"/proc/{self.pid(number)}/task")
         return (
             sum(int((task / "schedstat").read_text().split()[0]) for task in tasks.iterdir()) / 1e9
@@ -96,7 +96,7 @@ class RunningCluster:
 
 @dataclass(frozen=True, slots=True)
 class PartitionNode:
-    """A partition's state, and when it was written (ms, the coordinator's time of day)."""
+    """A partition's state, and the time of its last write (ms, the coordinator's clock)."""
 
     leader: int
     isr: tuple[int, ...]
@@ -104,7 +104,7 @@ class PartitionNode:
 
 
 class Nodes:
-    """Reads the cluster's nodes; one session for a whole measurement."""
+    """Reader of the cluster's nodes, with one session for the complete measurement."""
 
     def __init__(self, connect: str) -> None:
         self.client = Client(connect, session_timeout_ms=SESSION_TIMEOUT_MS)
@@ -117,7 +117,7 @@ class Nodes:
         await self.client.close()
 
     async def controller(self) -> tuple[int, int]:
-        """Return the controller's broker id, and since when (ms); waits until there is one."""
+        """Wait for a controller; return its broker id and the time of its election (ms)."""
         deadline_s = time.monotonic() + SETTLE_TIMEOUT_S
         while time.monotonic() < deadline_s:
             try:
@@ -146,7 +146,7 @@ class Nodes:
     async def wait_until_whole(
         self, topic: str, count: int, replica_count: int
     ) -> Mapping[TopicPartition, PartitionNode]:
-        """Return the partitions once every one is led and has all replicas in sync."""
+        """Return the partitions once each has a leader and all replicas in sync."""
         deadline_s = time.monotonic() + SETTLE_TIMEOUT_S
         while time.monotonic() < deadline_s:
             found = await self.partitions(topic, count)
@@ -155,4 +155,4 @@ class Nodes:
             ):
                 return found
             await asyncio.sleep(LOOK_INTERVAL_S)
-        raise RuntimeError(f"{topic} did not get whole within {SETTLE_TIMEOUT_S} s")
+        raise RuntimeError(f"{topic} lacks in-sync replicas after {SETTLE_TIMEOUT_S} s")

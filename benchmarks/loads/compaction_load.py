@@ -1,4 +1,4 @@
-"""How fast a log is compacted, beside a plain copy, and what a broker feels of it. Kind: edge."""
+"""The rate of compaction beside a plain copy, and its effect on a broker. Kind: edge."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def measure(directory: Path) -> Iterator[Figure]:
 
 
 def write_dirty(directory: Path, record_count: int, codec: Codec = Codec.NONE) -> Log:
-    """Return a log of many records over few keys; all but the last segment is to be cleaned."""
+    """Return a log of many records over few keys; all segments but the last are cleanable."""
     directory.mkdir()
     log = Log.open(
         directory,
@@ -93,13 +93,13 @@ def write_dirty(directory: Path, record_count: int, codec: Codec = Codec.NONE) -
 
 
 def job_of(log: Log) -> CleaningJob:
-    """The job of cleaning all of `log`."""
+    """Return the job of cleaning all of `log`."""
     candidate = weigh(log_facts(log, log.log_end_offset), None, NOW_MS)
     return cleaning_job(log, candidate, SETTINGS, NOW_MS)
 
 
 class Cleaned(NamedTuple):
-    """What the cleaner reported, and what it took."""
+    """The report of the cleaner, and its time, CPU and memory."""
 
     done: CleaningDone
     elapsed_s: float
@@ -129,7 +129,7 @@ def clean(job: CleaningJob) -> Cleaned:
 
 
 def _peak_memory_mb(pid: int) -> float:
-    """Not by the resource usage, which counts what the parent had at the fork."""
+    """Return the peak memory; the resource usage would include the parent's at the fork."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
     except (FileNotFoundError, ProcessLookupError):
@@ -139,7 +139,7 @@ def _peak_memory_mb(pid: int) -> float:
 
 
 def copy_plainly(directory: Path, target: Path) -> float:
-    """Read the log files and write them once more, to disk; return the seconds."""
+    """Copy the log files and sync the copy; return the seconds."""
     began_s = time.perf_counter()
     for path in sorted(directory.glob("*.log")):
         with path.open("rb") as source, (target / path.name).open("wb") as sink:
@@ -204,9 +204,9 @@ def _compressed_rate(log: Log) -> Iterator[Figure]:
 
 
 def _latencies(dirty: Path, directory: Path) -> Iterator[Figure]:
-    """One broker that may clean and one that may not, over the same dirty log, one after another.
+    """Yield latencies of a broker with and then without a cleaner, over the same dirty log.
 
-    The cleaner shares the broker's core here, which is the worst that can happen to it.
+    The cleaner shares the broker's core here, which is the worst case.
     """
     quiet = _latency_us(dirty, directory / "quiet", WITHOUT_CLEANER)
     busy = _latency_us(dirty, directory / "busy", WITH_CLEANER)
@@ -244,7 +244,7 @@ def _latency_us(dirty: Path, directory: Path, setting: str) -> list[float]:
 
 
 def _fill(partition: Path, dirty: Path) -> None:
-    """Give a partition of a broker that is stopped the records of a dirty log."""
+    """Give a partition of a stopped broker the records of a dirty log."""
     for path in partition.glob("0*"):
         path.unlink()
     for path in dirty.glob("0*"):
@@ -252,7 +252,7 @@ def _fill(partition: Path, dirty: Path) -> None:
 
 
 def _produce_until_served(port: int, frame: bytes) -> int:
-    """Return the size of the answer, as soon as the broker leads the partition."""
+    """Wait until the broker leads the partition; return the size of the response."""
     deadline_s = time.monotonic() + START_TIMEOUT_S
     while True:
         try:

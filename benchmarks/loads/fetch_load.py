@@ -1,4 +1,4 @@
-"""Fetch of cached data, against a bare sendfile loop over a file of the same size. Kind: edge."""
+"""Fetch of cached data, beside a bare sendfile loop over a file of the same size. Kind: edge."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def measure(directory: Path) -> Iterator[Figure]:
 
 
 def fill(broker: ServerProcess) -> None:
-    """Write one partition full of batches of one record each, so that offset = batch number."""
+    """Fill one partition with batches of one record each, so that offset = batch number."""
     create_topic(broker.port, TOPIC, 1)
     frame = produce_frame(TOPIC, 0, BATCH_BYTES)
     answer_bytes = produce_answer_bytes(broker.port, frame)

@@ -1,4 +1,4 @@
-"""The least loop that serves frames to many clients: blocking calls over one epoll. Kind: edge."""
+"""A minimal loop that serves frames to many clients: blocking calls over one epoll. Kind: edge."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from benchmarks.loads.process import HOST
 BUFFER_BYTES: Final = 4 * 1024 * 1024
 
 Answer = Callable[[memoryview], bytes]
-"""From a frame with its size to what is sent for it, with its size."""
+"""Maps a request frame to a response frame; both include their sizes."""
 
 
 class _Connection:
-    """One client: what it sent and was not yet answered."""
+    """One client, with its bytes that have no response yet."""
 
     def __init__(self, client: socket.socket) -> None:
         self.client = client
@@ -25,13 +25,13 @@ class _Connection:
         self._end = 0
 
     def receive(self) -> bool:
-        """Take in what is there; return whether the client is still there."""
+        """Receive available bytes; return whether the client is still connected."""
         received = self.client.recv_into(self._view[self._end :])
         self._end += received
         return received > 0
 
     def serve(self, answer: Answer) -> None:
-        """Answer what frames are whole, all at once."""
+        """Respond to all complete frames in one call."""
         start, end, view = 0, self._end, self._view
         answers = []
         while end - start >= SIZE_FIELD.size:
@@ -47,7 +47,7 @@ class _Connection:
 
 
 def serve_frames(port: int, answer: Answer) -> None:
-    """Serve for ever."""
+    """Serve until killed."""
     connections: dict[int, _Connection] = {}
     with socket.create_server((HOST, port)) as listener, select.epoll() as ready:
         ready.register(listener.fileno(), select.EPOLLIN)

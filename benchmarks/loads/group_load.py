@@ -1,8 +1,8 @@
 """Groups: a rebalance of 100 members over 1,000 partitions, and commits per second. Kind: edge.
 
-Members are bare connections that do what every client does, join and sync, so that the broker is
-what is measured. What a rebalance takes a real group besides is the interval of its heartbeats, by
-which its members learn of it. Commits stand beside produce requests of about the same bytes.
+Members are bare connections that join and sync like every client, so that the load measures the
+broker. A rebalance of a real group also takes the interval of its heartbeats, which notify the
+members. The reference of commits is produce requests of about the same size.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def _first_id(connection: socket.socket) -> str:
 
 def _join(member_id: str) -> JoinGroupRequest:
     subscription = encode_subscription(ConsumerProtocolSubscription(topics=[TOPIC]))
-    # Another byte each time, as of a member that owns other partitions than before.
+    # A different byte each time, as from a member whose owned partitions have changed.
     changed = subscription + bytes([time.perf_counter_ns() & 0xFF])
     return JoinGroupRequest(
         group_id=GROUP,

@@ -1,7 +1,7 @@
-"""What idempotence costs our producer and broker: records per second with it and without. Edge.
+"""The cost of idempotence: records per second of a producer with and without it. Kind: edge.
 
-The same producer, records and settings (acks=all), in turn against one broker; many small batches
-and few large ones, and librdkafka's producer the same way. Goal: at most a tenth less.
+The runs alternate with the same producer, records and settings (acks=all) against one broker, with
+many small batches and few large ones. librdkafka's producer does the same. Goal: at most 10 % less.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CLIENTS: Final = {
     "ottla": ("ottla produce", "ottla produce plainly"),
     "librdkafka": ("confluent produce idempotently", "confluent produce"),
 }
-"""The drivers with idempotence and without."""
+"""The drivers with and without idempotence."""
 PARTITION_COUNT: Final = 6
 ROUNDS: Final = 5
 GOAL: Final = 0.9
@@ -60,7 +60,7 @@ def measure(directory: Path) -> Iterator[Figure]:
 
 
 def rate(address: str, record_bytes: int, driver: str) -> float:
-    """Return how many records per second `driver` writes to a new topic."""
+    """Return the rate of `driver` in records per second, on a new topic."""
     topic = f"idempotence-{next(_numbers)}"
     job = Job(
         driver=driver,

@@ -1,4 +1,4 @@
-"""librdkafka as producer and consumer, against a plain stream of the same bytes. Kind: edge."""
+"""librdkafka as producer and consumer, beside a plain stream of the same bytes. Kind: edge."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RECORDS: Final = 600_000
 QUEUE_RECORDS: Final = 400_000
 POLL_S: Final = 0.01
 CONSUME_BATCH: Final = 10_000
-# So that librdkafka is measured, and not a Python call per record.
+# Records per call, so that the load measures librdkafka and not a Python call per record.
 PRODUCE_BATCH: Final = 1_000
 CLIENT_TIMEOUT_S: Final = 120.0
 
@@ -89,13 +89,13 @@ def measure(directory: Path) -> Iterator[Figure]:
 
 
 def _run_client(kind: str, broker: ServerProcess, cpu_s_per_gb: list[float]) -> float:
-    """Run one client in a process of its own and return its payload MB/s."""
+    """Run one client in its own process, and return its payload MB/s."""
     before_s = broker.cpu_s()
     client = subprocess.Popen(
         [sys.executable, "-m", "benchmarks.loads.librdkafka_load", kind, broker.address],
         stdout=subprocess.PIPE,
     )
-    # The client has threads of its own and needs more than one core to keep a broker busy.
+    # The client has its own threads, and needs more than one core to keep a broker busy.
     os.sched_setaffinity(client.pid, range(os.cpu_count() or 1))
     output, _ = client.communicate(timeout=CLIENT_TIMEOUT_S)
     if client.returncode:
@@ -141,7 +141,7 @@ def _consume(address: str) -> float:
             "check.crcs": False,
             "queued.min.messages": 1_000_000,
             "fetch.message.max.bytes": 8 * 1024 * 1024,
-            # A client that has enough in its queue would not ask for a whole second.
+            # By default, a client with enough records in its queue pauses for a second.
             "fetch.queue.backoff.ms": 10,
         }
     )
@@ -151,7 +151,7 @@ def _consume(address: str) -> float:
     while missing > 0:
         records = consumer.consume(min(CONSUME_BATCH, missing), CLIENT_TIMEOUT_S)
         if not records:
-            raise RuntimeError(f"{missing} records never came")
+            raise RuntimeError(f"{missing} records never arrived")
         missing -= len(records)
     elapsed_s = time.perf_counter() - started_s
     consumer.close()

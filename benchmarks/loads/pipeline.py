@@ -1,6 +1,6 @@
 """A raw generator: pre-encoded frames over several sockets, several in flight. Kind: edge.
 
-It does as little as Python allows per request, so that the server is what is measured.
+It does as little as Python allows per request, so that a load measures the server.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SIZE_FIELD: Final = struct.Struct(">i")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineResult:
-    """What a run took: `request_count` answered, `received_bytes` of answers."""
+    """Result of a run: number of requests with a response, and size of all responses."""
 
     request_count: int
     received_bytes: int
@@ -35,7 +35,7 @@ def connect(host: str, port: int) -> socket.socket:
 
 
 def exchange(connection: socket.socket, frame: bytes) -> bytes:
-    """Send one frame and return the answer without its size field."""
+    """Send one frame, and return the response without its size field."""
     connection.sendall(frame)
     (size,) = SIZE_FIELD.unpack(_receive_exactly(connection, SIZE_FIELD.size))
     return _receive_exactly(connection, size)
@@ -52,7 +52,7 @@ def _receive_exactly(connection: socket.socket, size_bytes: int) -> bytes:
 
 
 class _Stream:
-    """One socket of a run: what it still has to send, and how far its answers are."""
+    """One socket of a run, with its remaining requests and partial response."""
 
     def __init__(
         self, connection: socket.socket, frames: Sequence[bytes], request_count: int
@@ -78,14 +78,14 @@ class _Stream:
         return frame
 
     def on_fixed(self, received_bytes: int, answer_bytes: int) -> int:
-        """Count whole answers when every answer has the same size."""
+        """Count complete responses if all have the same size."""
         self._missing_bytes += received_bytes
         answered, self._missing_bytes = divmod(self._missing_bytes, answer_bytes)
         self.unanswered_count -= answered
         return answered
 
     def on_framed(self, data: memoryview) -> int:
-        """Count whole answers by their size fields."""
+        """Count complete responses by their size fields."""
         answered, position = 0, 0
         while position < len(data):
             if self._missing_bytes:
@@ -116,8 +116,8 @@ def run_pipeline(
 ) -> PipelineResult:
     """Send `request_count` frames over each of the connections, `in_flight` at a time.
 
-    `frames` are taken in turn. `answer_bytes` is the whole size of every answer where it is
-    always the same (cheaper to count); None reads the size fields.
+    `frames` are sent in turn. `answer_bytes` is the complete size of every response if it is
+    constant (cheaper to count); None reads the size fields.
     """
     poll = select.epoll()
     streams: dict[int, _Stream] = {}

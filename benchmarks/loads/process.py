@@ -22,7 +22,7 @@ HOST: Final = "127.0.0.1"
 
 
 def free_port() -> int:
-    """Return a port that nothing listens on at this moment."""
+    """Return a currently unused port."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         port: int = probe.getsockname()[1]
@@ -30,13 +30,13 @@ def free_port() -> int:
 
 
 def pin(pid: int, core: int) -> None:
-    """Keep process `pid` on `core`, where the machine has that many."""
+    """Pin process `pid` to `core`, if the machine has that many cores."""
     if core in os.sched_getaffinity(0) or core < (os.cpu_count() or 1):
         os.sched_setaffinity(pid, {core})
 
 
 def end(process: subprocess.Popen[AnyStr], timeout_s: float) -> None:
-    """Let `process` stop in order, and kill it when that takes longer than `timeout_s`."""
+    """Stop `process` cleanly, and kill it if that takes longer than `timeout_s`."""
     process.send_signal(signal.SIGTERM)
     try:
         process.communicate(timeout=timeout_s)
@@ -64,18 +64,18 @@ class ServerProcess:
 
     @property
     def address(self) -> str:
-        """`host:port`, as clients take it."""
+        """Address as `host:port`, the form for clients."""
         return f"{HOST}:{self.port}"
 
     @property
     def pid(self) -> int:
-        """The process id; only between start and stop."""
+        """Process id; only valid between start and stop."""
         assert self._process is not None
         return self._process.pid
 
     def __enter__(self) -> Self:
         output = self._log.open("ab") if self._log else subprocess.DEVNULL
-        # With compiled modules kept, as an installed package has them.
+        # Keep bytecode files, as an installed package has them.
         environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
         self._process = subprocess.Popen(
             self._arguments, stdout=output, stderr=subprocess.STDOUT, env=environment
@@ -94,14 +94,14 @@ class ServerProcess:
         end(self._process, STOP_TIMEOUT_S)
 
     def cpu_s(self) -> float:
-        """CPU seconds of all threads so far, with the scheduler's nanosecond precision."""
+        """Return the CPU seconds of all threads so far, with nanosecond precision."""
         tasks = Path(f"/proc/{self.pid}/task")
         return (
             sum(int((task / "schedstat").read_text().split()[0]) for task in tasks.iterdir()) / 1e9
         )
 
     def rss_bytes(self) -> int:
-        """Resident memory now."""
+        """Return the resident memory."""
         pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
 

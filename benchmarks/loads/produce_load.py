@@ -1,4 +1,4 @@
-"""Produce over raw sockets, against an echo and a plain stream of the same size. Kind: edge."""
+"""Produce over raw sockets, beside an echo and a plain stream of the same size. Kind: edge."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ TOPIC: Final = "bench-produce"
 
 
 def echo_server() -> ServerProcess:
-    """The floor: a uvloop protocol that sends back what it gets."""
+    """Return the minimum for requests: a uvloop protocol that echoes frames."""
     port = free_port()
     return ServerProcess(["-m", "benchmarks.loads.reference_server", "echo", str(port)], port)
 
 
 def sink_server() -> ServerProcess:
-    """The floor for streams: a blocking reader."""
+    """Return the minimum for streams: a blocking reader."""
     port = free_port()
     return ServerProcess(["-m", "benchmarks.loads.reference_server", "sink", str(port)], port)
 
 
 def store_server(directory: Path) -> ServerProcess:
-    """The floor for whoever has to keep what it gets: receive, check, write, answer."""
+    """Return the minimum for a server with storage: receive, check, write, respond."""
     port = free_port()
     arguments = [str(port), str(directory / "store"), str(STORE_ANSWER_BYTES)]
     return ServerProcess(["-m", "benchmarks.loads.bare_store", *arguments], port)
@@ -70,7 +70,7 @@ def measure(directory: Path) -> Iterator[Figure]:
 
 
 def _load_us(server: ServerProcess, frames: list[bytes], answer_bytes: int, count: int) -> float:
-    """CPU microseconds of `server` per request of one run."""
+    """Return the CPU microseconds of `server` per request of one run."""
     before_s = server.cpu_s()
     result = run_pipeline(
         HOST,
@@ -178,8 +178,8 @@ def _large(
 
 
 def stream_mb_s(sink: ServerProcess) -> float:
-    """MB/s of one plain stream into the sink, until it has read everything."""
-    # Random, for a buffer of zeros is one physical page, read from the fastest cache.
+    """Return the MB/s of one plain stream into the sink, until it has read everything."""
+    # Random, because a buffer of zeros is a single physical page, read from the fastest cache.
     chunk = os.urandom(STREAM_CHUNK_BYTES)
     with connect(HOST, sink.port) as connection:
         started_s = time.perf_counter()

@@ -1,7 +1,7 @@
-"""The servers that ours is held against: an echo, a sink and a bare sendfile. Kind: edge.
+"""The reference servers: an echo, a sink and a bare sendfile. Kind: edge.
 
-`python -m benchmarks.loads.reference_server echo|sink|sendfile PORT [FILE]`. Each does the least
-that can be done over the same loopback socket, so that its cost is the floor for any broker.
+`python -m benchmarks.loads.reference_server echo|sink|sendfile PORT [FILE]`. Each does the minimum
+over the same loopback socket, so that its cost is a lower bound for any broker.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ CHUNK_BYTES: Final = 1024 * 1024
 
 
 class Echo(asyncio.Protocol):
-    """Sends each frame back by itself: what any server that answers requests has to do.
+    """A server that echoes each frame separately, the minimum for any request handling.
 
-    A frame is a size (int32) and as many bytes, as in Kafka's protocol.
+    A frame is a size (int32) and that number of bytes, as in Kafka's protocol.
     """
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -45,13 +45,13 @@ class Echo(asyncio.Protocol):
 
 
 async def serve_echo(port: int) -> None:
-    """Echo for ever on a uvloop transport."""
+    """Echo frames on a uvloop transport until killed."""
     server = await asyncio.get_running_loop().create_server(Echo, HOST, port)
     await server.serve_forever()
 
 
 def serve_sink(port: int) -> None:
-    """Read and throw away; answer one byte at the end of each stream."""
+    """Read and discard; send one byte at the end of each stream."""
     buffer = bytearray(CHUNK_BYTES)
     with socket.create_server((HOST, port)) as listener:
         while True:
@@ -63,7 +63,7 @@ def serve_sink(port: int) -> None:
 
 
 def serve_sendfile(port: int, path: Path) -> None:
-    """For each byte received, send one whole chunk of `path`, walking round the file."""
+    """For each received byte, send one complete chunk of `path`, cycling through the file."""
     size_bytes = path.stat().st_size
     with path.open("rb") as file, socket.create_server((HOST, port)) as listener:
         while True:
@@ -83,7 +83,7 @@ def _send_chunk(connection: socket.socket, file_descriptor: int, position: int) 
 
 
 def main(arguments: list[str]) -> None:
-    """Serve the kind that the first argument names, until killed."""
+    """Run the kind of server in the first argument until killed."""
     kind, port = arguments[0], int(arguments[1])
     if kind == "echo":
         uvloop.run(serve_echo(port))

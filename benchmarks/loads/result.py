@@ -18,7 +18,7 @@ from speedups.finder import are_built
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """One measured quantity beside its reference of the same run.
+    """One measured quantity beside its reference from the same run.
 
     `value` and `reference` are medians in `unit`; `goal` bounds `ratio` from the side that
     `better` names. A figure without a reference carries its goal on the value itself.
@@ -35,12 +35,12 @@ class Figure:
 
     @property
     def ratio(self) -> float | None:
-        """Ours divided by the reference."""
+        """Our value divided by the reference."""
         return self.value / self.reference if self.reference else None
 
     @property
     def is_met(self) -> bool | None:
-        """Whether the goal is met; None where there is none."""
+        """Whether the goal is met; None without a goal."""
         if self.goal is None:
             return None
         measured = self.value if self.ratio is None else self.ratio
@@ -49,14 +49,14 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Paired:
-    """Medians of alternating runs, so that a drifting machine hits both alike."""
+    """Medians of alternating runs, so that drift of the machine affects both equally."""
 
     ours: float
     reference: float
 
 
 def alternate(ours: Callable[[], float], reference: Callable[[], float], *, rounds: int) -> Paired:
-    """Run the two in turn and return the median of each."""
+    """Run both in turn, and return the median of each."""
     pairs = [(reference(), ours()) for _ in range(rounds)]
     return Paired(
         statistics.median(pair[1] for pair in pairs), statistics.median(pair[0] for pair in pairs)
@@ -64,7 +64,7 @@ def alternate(ours: Callable[[], float], reference: Callable[[], float], *, roun
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """Return the value below which `share` (0..1) of `values` lie."""
+    """Return the value below which a `share` (0..1) of `values` lies."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
 
@@ -95,9 +95,9 @@ def to_json(figures: Sequence[Figure], commit: str, measured_at: str, stolen_sha
 
 
 def interpreter(version: str, configured_with: str, prefix: str) -> str:
-    """Return which Python it is, and whether a profile has optimised it, as far as one can tell.
+    """Return the Python version, and whether it was built with a profile, if that is known.
 
-    Distributions do so by rules of their own, of which the configuration shows nothing.
+    The build configuration of distributions does not show this.
     """
     if prefix == "/usr":
         return f"{version} of the distribution"

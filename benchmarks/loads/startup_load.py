@@ -1,4 +1,4 @@
-"""How fast a broker is ready, also with many segments, and its idle memory. Kind: edge."""
+"""Startup time of a broker, also with many segments, and its idle memory. Kind: edge."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NOW_MS: Final = 1_700_000_000_000
 
 
 def measure(directory: Path) -> Iterator[Figure]:
-    """Yield the time from spawning the process to its first answer, and its idle memory."""
+    """Yield the time from spawning the process to its first response, and its idle memory."""
     ready_ms, rss_mb = [], []
     frame = encode_request(
         ApiKey.API_VERSIONS, API_VERSIONS_VERSION, CORRELATION_ID, CLIENT_ID, ApiVersionsRequest()

@@ -1,1 +1,1 @@
-"""Inner loops and single layers, measured alone; as tests each runs once, so that none rots."""
+"""Benchmarks of inner loops and single layers; as tests each runs once, so that none rots."""

@@ -1,7 +1,8 @@
 """A socket server with handlers that do nothing: the network layer alone. Kind: edge.
 
-`python -m benchmarks.micro.network_server PORT FILE [asyncio]`. Every Produce is answered at once
-with the same bytes; every Fetch with the next `FETCH_BYTES` of FILE, walking round it.
+`python -m benchmarks.micro.network_server PORT FILE [asyncio]`. The response to every Produce is
+the same bytes at once; the response to every Fetch is the next `FETCH_BYTES` of FILE, cycling
+through it.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ TOPIC: Final = "bench"
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """A range of the file, as a handler gives it."""
+    """A range of the file, as a handler returns it."""
 
     file: BufferedReader
     position: int
@@ -45,7 +46,7 @@ class Region:
 
 
 class Handlers:
-    """The least that a handler can do."""
+    """Minimal handlers."""
 
     def __init__(self, file: BufferedReader, size_bytes: int) -> None:
         self._file = file
@@ -53,7 +54,7 @@ class Handlers:
         self._position = 0
 
     def handle(self, request: Request) -> Reply:
-        """Answer at once."""
+        """Respond at once."""
         if request.header.api_key is ApiKey.PRODUCE:
             return Reply(PRODUCE_ANSWER)
         region = Region(self._file, self._position, FETCH_BYTES)
@@ -74,7 +75,7 @@ async def serve(port: int, path: Path) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Serve on the port and the file that are named."""
+    """Serve the file on the port, both from `arguments`."""
     server = serve(int(arguments[0]), Path(arguments[1]))
     if arguments[2:] == ["asyncio"]:
         asyncio.run(server)

@@ -1,4 +1,4 @@
-"""What the loops of compaction cost per record; `python -m benchmarks.micro.test_compaction`."""
+"""Cost of the compaction loops per record; `python -m benchmarks.micro.test_compaction`."""
 
 import random
 import sys
@@ -24,7 +24,7 @@ BASE_MS = 1_700_000_000_000
 
 
 def sections(batch_count: int, key_count: int, value_bytes: int = 100) -> list[bytes]:
-    """Record sections of batches whose keys repeat."""
+    """Return record sections of batches with repeated keys."""
     dice = random.Random(1)
     found = []
     for _ in range(batch_count):
@@ -37,7 +37,7 @@ def sections(batch_count: int, key_count: int, value_bytes: int = 100) -> list[b
 
 
 def measure(twin: ModuleType, batch_count: int, key_count: int) -> dict[str, float]:
-    """Nanoseconds per record of each loop; every answer is used by the next."""
+    """Return the nanoseconds per record of each loop, which uses the previous loop's result."""
     data = sections(batch_count, key_count)
     offsets = twin.OffsetMap(2 * key_count, SEED)
     total = batch_count * BATCH_RECORDS

@@ -1,7 +1,7 @@
-"""What a produce and a fetch cost between the socket and the disk. Kind: edge.
+"""Cost of a produce and a fetch request between the socket and the disk. Kind: edge.
 
-`python -m benchmarks.micro.test_handlers` prints microseconds per request, layer by layer, each
-line including those below it. As a test each case runs once, and its answer is checked.
+`python -m benchmarks.micro.test_handlers` prints microseconds per request, layer by layer; each
+line includes the lines below it. As a test each case runs once, with a check of its response.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ NOW_MS: Final = 1_700_000_000_000
 PARTITION: Final = TopicPartition("t", 0)
 PRODUCE_VERSION: Final = 9
 FETCH_VERSION: Final = 12
-# What a leader writes into a batch, to be undone before the same batch is sent again.
+# Bytes of a batch that a leader overwrites; restored before the same batch is sent again.
 ASSIGNED_BYTES: Final = 16
 
 
@@ -100,12 +100,12 @@ class Bench:
         self._unassigned = bytes(batch[:ASSIGNED_BYTES])
 
     def produce(self) -> Reply:
-        """Send the whole request through the router."""
+        """Send the complete request through the router."""
         self.reset()
         return self.router.handle(self.produce_request)
 
     def handle(self) -> Reply:
-        """Hand the decoded request to its handler."""
+        """Pass the decoded request to its handler."""
         self.reset()
         return self.produce_handler.handle(self.produce_request, self.message)
 
@@ -119,7 +119,7 @@ class Bench:
         return self.router.handle(self.fetch_request)
 
     def reset(self) -> None:
-        """Make the batch one that a producer sends."""
+        """Restore the batch to the form that a producer sends."""
         self._batch[:ASSIGNED_BYTES] = self._unassigned
 
 
@@ -157,7 +157,7 @@ def _us_per_call(call: Callable[[], object]) -> float:
 
 
 def measure(bench: Bench) -> Iterator[tuple[str, float]]:
-    """Yield what each layer costs, those below it included."""
+    """Yield the cost of each layer, including the layers below it."""
     reset_us = _us_per_call(bench.reset)
     yield "produce 1 KiB: router, decoding, handler, log", _us_per_call(bench.produce) - reset_us
     yield "  handler, validation, log", _us_per_call(bench.handle) - reset_us

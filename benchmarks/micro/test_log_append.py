@@ -1,8 +1,8 @@
-"""What an append costs beside the write itself. Kind: edge.
+"""Cost of an append besides the write itself. Kind: edge.
 
-`python -m benchmarks.micro.test_log_append` prints microseconds per batch: the whole append, the
+`python -m benchmarks.micro.test_log_append` prints microseconds per batch: the complete append, the
 bare `os.pwrite` of the same bytes to a fresh file, and the append with a `pwrite` that does
-nothing, which is what Python costs. As a test each case runs once, and its answer is checked.
+nothing, which is the cost of Python. As a test each case runs once, with a check of its result.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 NOW_MS: Final = 1_700_000_000_000
 ROUNDS: Final = 7
 BATCHES: Final = 4_000
-# Records of 1000 bytes each: one is a small request, sixteen are what a producer sends by default.
+# Records of 1000 bytes each: one is a small request, sixteen are a producer's default batch.
 RECORD_COUNTS: Final = (1, 16, 1000)
 FOLLOWER_BATCHES: Final = 64
 
 
 def batch_of(record_count: int) -> bytearray:
-    """A batch of records of about a kilobyte."""
+    """Return a batch of records of about a kilobyte."""
     builder = BatchBuilder()
     for _ in range(record_count):
         builder.append(NOW_MS, b"key", bytes(990))
@@ -44,7 +44,7 @@ def batch_of(record_count: int) -> bytearray:
 
 
 def open_log(directory: Path) -> Log:
-    """An empty log."""
+    """Return an empty log."""
     directory.mkdir(parents=True)
     return Log.open(
         directory,
@@ -63,7 +63,7 @@ def _take_all(_descriptor: int, data: Buffer, _position: int) -> int:
 
 @contextmanager
 def no_write() -> Iterator[None]:
-    """Let every write to a log or an index take its bytes and do nothing."""
+    """Make every write to a log or an index accept its bytes and do nothing."""
     real = os.pwrite
     try:
         os.pwrite = _take_all
@@ -73,7 +73,7 @@ def no_write() -> Iterator[None]:
 
 
 def append_all(log: Log, batch: bytearray, header: BatchHeader, count: int) -> None:
-    """Append the same batch again and again, each a millisecond later."""
+    """Append the same batch repeatedly, each a millisecond later."""
     view = memoryview(batch)
     epoch = LeaderEpoch(0)
     append = log.append_as_leader
@@ -83,13 +83,13 @@ def append_all(log: Log, batch: bytearray, header: BatchHeader, count: int) -> N
 
 
 def only_replace(header: BatchHeader, count: int) -> None:
-    """What `append_all` does besides appending."""
+    """Do the work of `append_all` besides appending."""
     for number in range(count):
         header._replace(max_timestamp_ms=NOW_MS + number)
 
 
 def write_all(path: Path, batch: bytearray, count: int) -> None:
-    """Write the same bytes one after the other, and nothing else."""
+    """Write the same bytes repeatedly, and do nothing else."""
     view = memoryview(batch)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
     try:
@@ -100,7 +100,7 @@ def write_all(path: Path, batch: bytearray, count: int) -> None:
 
 
 def fastest(run: Callable[[int], Any], count: int) -> float:
-    """Microseconds per batch of the fastest round; each round is given its number."""
+    """Return the microseconds per batch of the fastest round; `run` gets the round's number."""
     seconds = []
     for number in range(ROUNDS):
         started = time.perf_counter()
@@ -110,7 +110,7 @@ def fastest(run: Callable[[int], Any], count: int) -> float:
 
 
 def begin_logs(root: Path, batch: bytearray, header: BatchHeader) -> Sequence[Log]:
-    """Fresh logs, whose leader epoch is on disk already: that costs an fsync, once."""
+    """Return fresh logs with a stored leader epoch, which costs an fsync once."""
     logs = [open_log(root / str(number)) for number in range(ROUNDS)]
     for log in logs:
         append_all(log, batch, header, 1)
@@ -118,7 +118,7 @@ def begin_logs(root: Path, batch: bytearray, header: BatchHeader) -> Sequence[Lo
 
 
 def measure(root: Path, record_count: int) -> tuple[float, float, float]:
-    """Append, bare write and Python's part, in microseconds per batch."""
+    """Return append, bare write and Python's part, in microseconds per batch."""
     batch = batch_of(record_count)
     header = read_header(batch)
     count = max(100, BATCHES // record_count)
@@ -133,7 +133,7 @@ def measure(root: Path, record_count: int) -> tuple[float, float, float]:
 
 
 def measure_follower(root: Path) -> float:
-    """A megabyte of 16 KiB batches as a follower gets them, in microseconds per batch."""
+    """Return the cost of a follower's append of 1 MiB in 16 KiB batches, in us per batch."""
     batches = [batch_of(16) for _ in range(FOLLOWER_BATCHES)]
     log = open_log(root / "follower")
 

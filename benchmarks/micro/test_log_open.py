@@ -1,7 +1,7 @@
-"""How long a start takes: many partitions after an orderly stop, or one after a crash. Kind: edge.
+"""Time of a start: many partitions after a clean shutdown, or one after a crash. Kind: edge.
 
-`python -m benchmarks.micro.test_log_open` prints milliseconds and rates, the recovery's beside that
-of reading the same file and computing its checksum in large pieces. As a test each case runs small.
+`python -m benchmarks.micro.test_log_open` prints milliseconds and rates. The reference of recovery
+is reading the same file and computing its checksum in large pieces. As a test each case runs small.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ PARTITIONS: Final = 1_000
 BATCHES_EACH: Final = 20
 CRASHED_BYTES: Final = 256 * MIB
 ROUNDS: Final = 3
-# Three files per partition that is written to.
+# Three files per active partition.
 OPEN_FILES: Final = 8_192
 
 
 def open_logs(path: Path) -> Logs:
-    """All logs in the log dir."""
+    """Open all logs in the log dir."""
     return Logs.open([path], config_of=lambda _topic: LogConfig(), now_ms=NOW_MS)
 
 
 def make_partitions(path: Path, partition_count: int) -> None:
-    """A log dir with so many partitions of some batches, closed in order."""
+    """Create a cleanly closed log dir with `partition_count` partitions of some batches."""
     logs = open_logs(path)
     batch = batch_of(16)
     for number in range(partition_count):
@@ -48,7 +48,7 @@ def make_partitions(path: Path, partition_count: int) -> None:
 
 
 def make_crashed(path: Path, record_count: int, size_bytes: int) -> None:
-    """A log dir with one partition that nobody closed."""
+    """Create a log dir with one partition that was not closed."""
     logs = open_logs(path)
     log = logs.create(TopicPartition("load", 0), LogConfig(), None, now_ms=NOW_MS)
     batch = batch_of(record_count)
@@ -58,7 +58,7 @@ def make_crashed(path: Path, record_count: int, size_bytes: int) -> None:
 
 
 def time_clean_start(path: Path) -> float:
-    """Milliseconds of the fastest start."""
+    """Return the milliseconds of the fastest start."""
     figures = []
     for _ in range(ROUNDS):
         started = time.perf_counter()
@@ -69,7 +69,7 @@ def time_clean_start(path: Path) -> float:
 
 
 def time_recovery(path: Path) -> float:
-    """Megabytes per second of the fastest recovery."""
+    """Return the megabytes per second of the fastest recovery."""
     figures = []
     for _ in range(ROUNDS):
         started = time.perf_counter()
@@ -81,7 +81,7 @@ def time_recovery(path: Path) -> float:
 
 
 def time_bare_check(path: Path) -> float:
-    """Megabytes per second of reading the log file and computing one checksum."""
+    """Return the megabytes per second of reading the log file and computing one checksum."""
     figures = []
     for _ in range(ROUNDS):
         started = time.perf_counter()
@@ -101,7 +101,7 @@ def main() -> None:
         root = Path(directory)
         make_partitions(root / "many", PARTITIONS)
         figure = time_clean_start(root / "many")
-        sys.stdout.write(f"{PARTITIONS} partitions after an orderly stop: {figure:.0f} ms\n")
+        sys.stdout.write(f"{PARTITIONS} partitions after a clean shutdown: {figure:.0f} ms\n")
         for record_count in (16, 1):
             path = root / f"crashed-{record_count}"
             make_crashed(path, record_count, CRASHED_BYTES)

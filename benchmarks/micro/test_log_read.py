@@ -1,8 +1,8 @@
-"""What finding a region costs: reads at the tail, in the middle, in a closed segment. Kind: edge.
+"""Cost of finding a region: at the tail, in the middle, in a closed segment. Kind: edge.
 
 `python -m benchmarks.micro.test_log_read` prints microseconds per `Log.read`; the bytes themselves
-are not read, as a fetch sends them with sendfile. As a test each case runs once, and its answer is
-checked.
+are not read, because a fetch sends them with sendfile. As a test each case runs once, with a check
+of its result.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ CASES: Final = [
 
 
 def filled_log(directory: Path, record_count: int, size_bytes: int = LOG_BYTES) -> Log:
-    """A log of so many bytes, in batches of so many records of a kilobyte."""
+    """Return a log of `size_bytes`, in batches of `record_count` records of a kilobyte."""
     log = open_log(directory)
     batch = batch_of(record_count)
     append_all(log, batch, read_header(batch), size_bytes // len(batch))
@@ -55,7 +55,7 @@ def filled_log(directory: Path, record_count: int, size_bytes: int = LOG_BYTES) 
 
 
 def read_of(log: Log, case: Case, record_count: int) -> Callable[[], FileRegion]:
-    """The read that the case means, in this log."""
+    """Return the read of a case in this log."""
     end = log.log_end_offset
     offset = end - case.batches_before_end * record_count
     offset = Offset(offset if offset >= 0 else end // 2 // record_count * record_count)
@@ -64,7 +64,7 @@ def read_of(log: Log, case: Case, record_count: int) -> Callable[[], FileRegion]
 
 
 def microseconds(run: Callable[[], object]) -> float:
-    """Time per call of the fastest round."""
+    """Return the time per call of the fastest round."""
     return min(timeit.repeat(run, number=CALLS, repeat=ROUNDS)) / CALLS * 1e6
 
 

@@ -1,4 +1,4 @@
-"""The network layer alone, against an echo and a bare sendfile. Kind: edge.
+"""The network layer alone, beside an echo and a bare sendfile. Kind: edge.
 
 `python -m benchmarks.micro.test_network` prints the table; server on one core, generator on
 another. As a test each case runs once with a few requests.
@@ -40,7 +40,7 @@ ANSWER_BYTES: Final = SIZE_AND_CORRELATION_ID_BYTES + len(PRODUCE_ANSWER)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """How much is sent."""
+    """Number of requests per measurement."""
 
     rounds: int
     requests: int
@@ -53,7 +53,7 @@ SMALL: Final = Scale(rounds=1, requests=20, round_trips=20, fetches=10)
 
 
 def measure(directory: Path, scale: Scale = FULL) -> Iterator[Figure]:
-    """Yield CPU per request and round trip beside an echo, and fetches beside bare sendfile."""
+    """Yield CPU and round trips of requests beside an echo, and fetches beside bare sendfile."""
     file = directory / "data"
     file.write_bytes(bytes(FILE_BYTES))
     with _server("benchmarks.micro.network_server", str(file)) as ours:
@@ -193,7 +193,7 @@ def test_every_figure_is_measured(tmp_path: Path) -> None:
 
 
 def main() -> int:
-    """Measure, print, and return 0 when every goal was met."""
+    """Measure, print, and return 0 if every goal was met."""
     pin(0, GENERATOR_CORE)
     with tempfile.TemporaryDirectory(prefix="ottla-network-") as directory:
         figures = list(measure(Path(directory)))

@@ -1,8 +1,8 @@
-"""What the network layer itself costs per request, without sockets. Kind: edge.
+"""Cost of the network layer itself per request, without sockets. Kind: edge.
 
 `python -m benchmarks.micro.test_processor` prints microseconds of CPU per read and per further
 request of a read: parsing, queue, pump, a handler that does nothing, encoding, one write. Unlike
-figures over sockets it is the same on a busy machine. As a test each case runs once.
+figures over sockets, it does not change on a busy machine. As a test each case runs once.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SIZE_AND_CORRELATION_ID_BYTES: Final = 8
 
 
 class Loop:
-    """Only what the pump needs."""
+    """A loop with only the methods that the pump needs."""
 
     time = staticmethod(time.perf_counter)
 
@@ -47,7 +47,7 @@ class Loop:
 
 
 class Transport:
-    """A socket that takes everything, and counts it."""
+    """A socket that accepts and counts all bytes."""
 
     def __init__(self) -> None:
         self.sent_bytes = 0
@@ -63,7 +63,7 @@ class Transport:
 
 
 class Owner:
-    """A list of connections that keeps none."""
+    """An owner of connections that stores none."""
 
     def on_opened(self, _connection: Processor) -> str | None:
         return None
@@ -73,7 +73,7 @@ class Owner:
 
 
 class Bench:
-    """One connection with everything behind it but the handlers."""
+    """One connection with all layers except the handlers."""
 
     def __init__(self) -> None:
         limits = NetworkLimits()
@@ -96,7 +96,7 @@ class Bench:
         self.processor.connection_made(cast(asyncio.BaseTransport, self.transport))
 
     def read(self, data: bytes) -> None:
-        """Let one read arrive, and the loop come round."""
+        """Deliver the data of one read, and run the loop once."""
         memoryview(self.processor.get_buffer(-1))[: len(data)] = data
         self.processor.buffer_updated(len(data))
         while self.loop.soon:
@@ -104,7 +104,7 @@ class Bench:
 
 
 def frames(count: int) -> bytes:
-    """Produce requests of one record batch each."""
+    """Return Produce requests of one record batch each."""
     partition = PartitionProduceData(index=0, records=RECORDS)
     topic = TopicProduceData(name="bench", partition_data=[partition])
     message = ProduceRequest(acks=1, timeout_ms=1000, topic_data=[topic])
@@ -112,7 +112,7 @@ def frames(count: int) -> bytes:
 
 
 def read_us(bench: Bench, count: int) -> float:
-    """CPU microseconds of a read with `count` requests; the best of several rounds."""
+    """Return the CPU microseconds of a read with `count` requests; the best of several rounds."""
     data, best_s = frames(count), float("inf")
     for _ in range(ROUNDS):
         began_s = time.process_time()

@@ -1,9 +1,9 @@
-"""What idempotence costs an append. Kind: edge.
+"""Cost of idempotence per append. Kind: edge.
 
 `chrt -r 10 python -m benchmarks.micro.test_producers` prints microseconds per batch of 16 records
-of a kilobyte, with writes that do nothing: without a producer id, with one, with one of a thousand
-producers in turn, and a batch that was written before. As a test each case runs once, and its
-answer is checked.
+of a kilobyte, with writes that do nothing: without a producer id, with one, with a thousand
+producers in turn, and for a duplicate batch. As a test each case runs once, with a check of its
+result.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ EPOCH: Final = LeaderEpoch(0)
 
 
 def headers_for(header: BatchHeader, producer_count: int, count: int) -> list[BatchHeader]:
-    """The headers of `count` batches that `producer_count` producers send in turn."""
+    """Return the headers of `count` batches that `producer_count` producers send in turn."""
     if producer_count == 0:
         return [header] * count
     return [
@@ -50,7 +50,7 @@ def append_all(log: Log, batch: bytearray, headers: list[BatchHeader]) -> None:
 
 
 def measure(root: Path, producer_count: int) -> float:
-    """Microseconds per batch."""
+    """Return the microseconds per batch."""
     batch = batch_of(RECORD_COUNT)
     headers = headers_for(read_header(batch), producer_count, BATCHES)
     with no_write():
@@ -61,7 +61,7 @@ def measure(root: Path, producer_count: int) -> float:
 
 
 def measure_repeated(root: Path) -> float:
-    """Microseconds to find that a batch was written before."""
+    """Return the microseconds for the detection of a duplicate batch."""
     batch = batch_of(RECORD_COUNT)
     headers = headers_for(read_header(batch), 1, 5)
     log = open_log(root / "repeated")

@@ -1,7 +1,7 @@
 """The record loops, plain and compiled, beside aiokafka's C extension. Kind: edge.
 
-`python -m benchmarks.micro.test_records` prints microseconds per record (and per batch, for what is
-done once per batch). As a test each case runs once, and its answer is checked.
+`python -m benchmarks.micro.test_records` prints microseconds per record (and per batch, for
+operations on batches). As a test each case runs once, with a check of its result.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if HAS_COMPILED_SCANNER:
 
 
 class Row(NamedTuple):
-    """What a consumer hands out, nine fields."""
+    """The nine fields of a consumer's record."""
 
     topic: str
     partition: int
@@ -59,21 +59,21 @@ class Row(NamedTuple):
 
 
 class Case(NamedTuple):
-    """One measured call, and how many records it handles."""
+    """One measured call, and its number of records."""
 
     name: str
     run: Callable[[], Any]
     record_count: int = RECORD_COUNT
 
     def microseconds(self) -> float:
-        """Time per record of the fastest round: the others were disturbed."""
+        """Return the time per record of the fastest round: the others were disturbed."""
         calls = max(1, 300 // self.record_count)
         fastest = min(timeit.repeat(self.run, number=calls, repeat=ROUNDS))
         return fastest / calls / self.record_count * 1e6
 
 
 def build_batch(value_bytes: int, headers: Headers, record_count: int = RECORD_COUNT) -> bytearray:
-    """A batch as a producer sends it."""
+    """Return a batch as a producer sends it."""
     builder = BatchBuilder()
     value = bytes(value_bytes)
     for number in range(record_count):
@@ -82,7 +82,7 @@ def build_batch(value_bytes: int, headers: Headers, record_count: int = RECORD_C
 
 
 def scanner_cases(value_bytes: int, headers: Headers) -> Iterator[Case]:
-    """Reading, surveying and building, by each scanner."""
+    """Yield reading, surveying and building, by each scanner."""
     batch = build_batch(value_bytes, headers)
     section = memoryview(batch)[BATCH_HEADER_BYTES:]
     value = bytes(value_bytes)
@@ -112,7 +112,7 @@ def scanner_cases(value_bytes: int, headers: Headers) -> Iterator[Case]:
 
 
 def aiokafka_cases(value_bytes: int, headers: Headers) -> Iterator[Case]:
-    """The same by aiokafka's C extension; its records are looked at to be comparable."""
+    """Yield the same by aiokafka's C extension; its fields are accessed to be comparable."""
     batch = bytes(build_batch(value_bytes, headers))
     value = bytes(value_bytes)
     header_list = list(headers)
@@ -139,7 +139,7 @@ def aiokafka_cases(value_bytes: int, headers: Headers) -> Iterator[Case]:
 
 
 def batch_cases(value_bytes: int, record_count: int) -> Iterator[Case]:
-    """What a broker does once per batch, whatever is in it."""
+    """Yield the operations of a broker per batch, regardless of its records."""
     batch = memoryview(build_batch(value_bytes, (), record_count))
     header = read_header(batch)
 

@@ -42,7 +42,7 @@ from broker.config import BrokerConfig
 from broker.errors import StartupError
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.tasks import group_tasks
-from broker.handler_table import HandlerTable
+from broker.handlers.handler_table import Parts, makers
 from broker.live_configs import LiveConfigs
 from broker.log_dir_failure import LogDirFailure
 from broker.logs.cleaner import LogCleaner
@@ -341,7 +341,7 @@ class Node:
             new_topic_id=uuid.uuid4,
             roll=roll,
         )
-        table = HandlerTable(
+        parts = Parts(
             config=self._config,
             configs=self._configs,
             controller=member.controller,
@@ -361,10 +361,8 @@ class Node:
             topics=topics,
             watch=self._watch,
             now_ms=now_ms,
-            served=lambda: router.served,
         )
-        router = Router(table.makers())
-        return router
+        return Router(makers(parts))
 
     def _make_groups(self, replicas: ReplicaManager) -> GroupCoordinator:
         """Make the group coordinator and register it for all changes of leadership."""

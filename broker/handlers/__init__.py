@@ -1,1 +1,1 @@
-"""The request handlers, with a file per family of APIs; `broker.handler_table` assembles them."""
+"""The request handlers, with a file per family of APIs; `handler_table` lists them."""

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from broker.handlers.handler_table import Apis
 from broker.network.reply import Reply
 from broker.network.request_channel import Request
+from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.acls import (
     AclCreationResult,
@@ -29,6 +31,13 @@ from kafkawire.messages.scram_credentials import (
 
 NO_AUTHORIZER: Final = "No authorizer is configured."
 NO_CREDENTIAL: Final = "The user has no SCRAM credential."
+
+APIS: Final[Apis] = {
+    ApiKey.DESCRIBE_ACLS: lambda _parts: describe_acls,
+    ApiKey.CREATE_ACLS: lambda _parts: create_acls,
+    ApiKey.DELETE_ACLS: lambda _parts: delete_acls,
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: lambda _parts: describe_scram_credentials,
+}
 
 
 def describe_acls(request: Request, message: DescribeAclsRequest) -> Reply:

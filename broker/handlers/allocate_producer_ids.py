@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Final
 
 from broker.cluster.controller_role import ControllerRole
+from broker.handlers.from_brokers import from_broker
+from broker.handlers.handler_table import Apis
 from broker.network.reply import Reply
 from broker.network.request_channel import Request
 from broker.network.request_tasks import RequestTasks
 from clusterstate.znodes.cluster import ProducerIdBlock
+from kafkawire.apis import ApiKey
 from kafkawire.ids import BrokerId
 from kafkawire.messages.allocate_producer_ids import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
 )
+
+APIS: Final[Apis] = {
+    ApiKey.ALLOCATE_PRODUCER_IDS: lambda parts: from_broker(
+        parts,
+        AllocateProducerIdsHandler(parts.tasks, parts.controller).handle,
+        AllocateProducerIdsResponse,
+    ),
+}
 
 
 class AllocateProducerIdsHandler:

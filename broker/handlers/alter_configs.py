@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Final
 
 import structlog
 
@@ -18,9 +19,11 @@ from broker.config_change import ConfigChange, changed, changed_keys, replaced
 from broker.config_entry import ResourceType
 from broker.config_target import ConfigTarget, target_of
 from broker.dynamic_config import DynamicConfig
+from broker.handlers.handler_table import Apis, Parts
 from broker.network.reply import Reply
 from broker.network.request_channel import Request
 from broker.network.request_tasks import RequestTasks, in_turns
+from kafkawire.apis import ApiKey
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import BrokerId
 from kafkawire.messages.alter_configs import (
@@ -40,6 +43,11 @@ Configs = Mapping[str, str]
 Change = Callable[[Configs, ConfigTarget], Configs]
 
 log = structlog.get_logger(__name__)
+
+APIS: Final[Apis] = {
+    ApiKey.ALTER_CONFIGS: lambda parts: _handler(parts).handle,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: lambda parts: _handler(parts).handle_incremental,
+}
 
 
 class AlterConfigsHandler:
@@ -158,3 +166,13 @@ def _replacement(values: Sequence[tuple[str, str | None]]) -> Change:
 
 def _increment(changes: Sequence[ConfigChange]) -> Change:
     return lambda current, target: changed(current, changes, target.defaults, target.keys)
+
+
+def _handler(parts: Parts) -> AlterConfigsHandler:
+    return AlterConfigsHandler(
+        parts.tasks,
+        parts.metadata,
+        parts.configs.nodes,
+        parts.configs.broker,
+        parts.identity.broker_id,
+    )

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import structlog
 
 from broker.errors import as_api_error
+from broker.handlers.handler_table import Apis
 from broker.logs.mover import LogMover
 from broker.network.reply import Reply
 from broker.network.request_channel import Request
 from broker.replication.replica_manager import ReplicaManager
+from kafkawire.apis import ApiKey
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import TopicPartition
 from kafkawire.messages.alter_replica_log_dirs import (
@@ -26,6 +29,12 @@ from storage.disk.layout import can_be_copied
 from storage.errors import StorageError
 
 log = structlog.get_logger(__name__)
+
+APIS: Final[Apis] = {
+    ApiKey.ALTER_REPLICA_LOG_DIRS: lambda parts: (
+        AlterReplicaLogDirsHandler(parts.logs, parts.replicas, parts.mover).handle
+    ),
+}
 
 
 class AlterReplicaLogDirsHandler:

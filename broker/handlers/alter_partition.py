@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Final
 
 from broker.cluster.controller_role import ControllerRole
+from broker.handlers.from_brokers import from_broker
+from broker.handlers.handler_table import Apis
 from broker.network.reply import Reply
 from broker.network.request_channel import Request
 from broker.network.request_tasks import RequestTasks
+from kafkawire.apis import ApiKey
 from kafkawire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+
+APIS: Final[Apis] = {
+    ApiKey.ALTER_PARTITION: lambda parts: from_broker(
+        parts, AlterPartitionHandler(parts.tasks, parts.controller).handle, AlterPartitionResponse
+    ),
+}
 
 
 class AlterPartitionHandler:

@@ -6,10 +6,12 @@ import re
 from collections.abc import Callable
 from typing import Final
 
+from broker.handlers.handler_table import MODULES, Apis
 from broker.network.reply import Reply
 from broker.network.request_channel import Request
-from broker.network.router import Served
+from broker.network.router import Served, advertised
 from clusterstate.znodes.cluster import Features
+from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.api_versions import (
     ApiVersion,
@@ -23,27 +25,38 @@ FIRST_VERSION_WITH_SOFTWARE: Final = 3
 # Source: KIP-511, "Validation".
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
+APIS: Final[Apis] = {
+    ApiKey.API_VERSIONS: lambda parts: (
+        ApiVersionsHandler(advertised(MODULES), lambda: parts.features.current).handle
+    ),
+}
+
 
 class ApiVersionsHandler:
     """Lists the served APIs and their versions."""
 
     def __init__(
         self,
-        served: Callable[[], Served],
+        served: Served,
         features: Callable[[], Features | None] = lambda: None,
     ) -> None:
-        """Call `served` and `features` at each request, because both may change later."""
+        """Call `features` at each request, because they may change later."""
         self._served = served
         self._features = features
 
-    def handle(self, request: Request, message: ApiVersionsRequest) -> Reply:
-        """Respond with the APIs, or with INVALID_REQUEST if the client's name is malformed."""
+    def handle(self, request: Request, message: ApiVersionsRequest | None) -> Reply:
+        """Respond with the APIs, or with INVALID_REQUEST if the client's name is malformed.
+
+        `message` is None if the request has an unknown version.
+        """
+        if message is None:
+            return Reply(_describe(self._served, ErrorCode.UNSUPPORTED_VERSION))
         if request.header.api_version >= FIRST_VERSION_WITH_SOFTWARE and not (
             _SOFTWARE.fullmatch(message.client_software_name)
             and _SOFTWARE.fullmatch(message.client_software_version)
         ):
             return Reply(ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST))
-        response = describe_apis(self._served(), ErrorCode.NONE)
+        response = _describe(self._served, ErrorCode.NONE)
         features = self._features()
         if features is not None:
             response.finalized_features_epoch = features.epoch
@@ -54,8 +67,7 @@ class ApiVersionsHandler:
         return Reply(response)
 
 
-def describe_apis(served: Served, error: ErrorCode) -> ApiVersionsResponse:
-    """Return the response that lists `served`; both versions are inclusive."""
+def _describe(served: Served, error: ErrorCode) -> ApiVersionsResponse:
     return ApiVersionsResponse(
         error_code=error,
         api_keys=[

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from typing import Final
 
 import structlog
 
 from broker.cluster.config_nodes import ConfigNodes
 from broker.cluster.quota_configs import QuotaConfigs
+from broker.handlers.handler_table import Apis, Parts
 from broker.network.reply import Reply
 from broker.network.request_channel import Request
 from broker.network.request_tasks import RequestTasks
 from broker.quotas.entity import QuotaEntity, altered
 from broker.quotas.quota_filter import Component, QuotaFilter
+from kafkawire.apis import ApiKey
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.messages.client_quotas import (
     AlterationResult,
@@ -28,6 +31,11 @@ from kafkawire.messages.client_quotas import (
 )
 
 log = structlog.get_logger(__name__)
+
+APIS: Final[Apis] = {
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: lambda parts: _handler(parts).handle_describe,
+    ApiKey.ALTER_CLIENT_QUOTAS: lambda parts: _handler(parts).handle_alter,
+}
 
 
 class ClientQuotasHandler:
@@ -102,3 +110,7 @@ def _described(entity: QuotaEntity, quotas: Mapping[str, float]) -> DescribedEnt
         ],
         values=[ValueData(key=key, value=value) for key, value in sorted(quotas.items())],
     )
+
+
+def _handler(parts: Parts) -> ClientQuotasHandler:
+    return ClientQuotasHandler(parts.tasks, parts.configs.nodes, parts.configs.quota_configs)

@@ -6,8 +6,10 @@ from typing import Final
 
 from broker.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED_FOR
 from broker.cluster.metadata_cache import MetadataCache
+from broker.handlers.handler_table import Apis
 from broker.network.reply import Reply
 from broker.network.request_channel import Request
+from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -17,6 +19,12 @@ from kafkawire.messages.describe_cluster import (
 
 ENDPOINT_TYPE_BROKERS: Final = 1
 ENDPOINT_TYPE_CONTROLLERS: Final = 2
+
+APIS: Final[Apis] = {
+    ApiKey.DESCRIBE_CLUSTER: lambda parts: (
+        DescribeClusterHandler(parts.metadata, parts.identity.cluster_id).handle
+    ),
+}
 
 
 class DescribeClusterHandler:

@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Final
 
 from broker.cluster.controller_role import ControllerRole
+from broker.handlers.from_brokers import from_broker
+from broker.handlers.handler_table import Apis
 from broker.network.reply import Reply
 from broker.network.request_channel import Request
 from broker.network.request_tasks import RequestTasks
+from kafkawire.apis import ApiKey
 from kafkawire.ids import BrokerId
 from kafkawire.messages.controlled_shutdown import (
     ControlledShutdownRequest,
     ControlledShutdownResponse,
 )
+
+APIS: Final[Apis] = {
+    ApiKey.CONTROLLED_SHUTDOWN: lambda parts: from_broker(
+        parts,
+        ControlledShutdownHandler(parts.tasks, parts.controller).handle,
+        ControlledShutdownResponse,
+    ),
+}
 
 
 class ControlledShutdownHandler:

@@ -8,14 +8,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import partial
+from typing import Final
 
 from broker.cluster.controller_role import ControllerRole
 from broker.cluster.metadata_cache import ClusterImage
 from broker.cluster.metadata_watch import MetadataWatch, has_leaders
 from broker.cluster.topic_source import TopicSource
+from broker.handlers.handler_table import Apis
 from broker.network.reply import Reply
 from broker.network.request_channel import Request
 from broker.network.request_tasks import RequestTasks
+from kafkawire.apis import ApiKey
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -23,6 +26,12 @@ from kafkawire.messages.create_partitions import (
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
+
+APIS: Final[Apis] = {
+    ApiKey.CREATE_PARTITIONS: lambda parts: (
+        CreatePartitionsHandler(parts.tasks, parts.watch, parts.topics, parts.controller).handle
+    ),
+}
 
 
 class CreatePartitionsHandler:

@@ -19,9 +19,11 @@ from broker.cluster.topic_plan import TopicSpec
 from broker.cluster.topic_source import TopicSource
 from broker.config_entry import topic_entries
 from broker.dynamic_config import DynamicConfig
+from broker.handlers.handler_table import Apis
 from broker.network.reply import Reply
 from broker.network.request_channel import Request
 from broker.network.request_tasks import RequestTasks, in_turns
+from kafkawire.apis import ApiKey
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import ZERO_TOPIC_ID
 from kafkawire.messages.create_topics import (
@@ -36,6 +38,14 @@ from kafkawire.messages.create_topics import (
 MAX_LOGGED_TOPICS: Final = 10
 
 log = structlog.get_logger(__name__)
+
+APIS: Final[Apis] = {
+    ApiKey.CREATE_TOPICS: lambda parts: (
+        CreateTopicsHandler(
+            parts.tasks, parts.watch, parts.topics, parts.controller, parts.configs.broker
+        ).handle
+    ),
+}
 
 
 class CreateTopicsHandler:

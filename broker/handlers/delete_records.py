@@ -5,11 +5,15 @@ The broker responds once, according to their fetches, no live replica holds an o
 
 from __future__ import annotations
 
+from typing import Final
+
 from broker.handlers.delayed_partitions import DelayedPartitions
+from broker.handlers.handler_table import Apis
 from broker.network.reply import Reply
 from broker.network.request_channel import Request
 from broker.purgatory import Purgatory
 from broker.replication.replica_manager import ReplicaManager
+from kafkawire.apis import ApiKey
 from kafkawire.errors import ApiError
 from kafkawire.ids import Offset, TopicPartition
 from kafkawire.messages.delete_records import (
@@ -23,6 +27,12 @@ from kafkawire.messages.delete_records import (
 UNKNOWN_LOW_WATERMARK = -1
 
 Awaited = dict[TopicPartition, tuple[Offset, DeleteRecordsPartitionResult]]
+
+APIS: Final[Apis] = {
+    ApiKey.DELETE_RECORDS: lambda parts: (
+        DeleteRecordsHandler(parts.replicas, parts.purgatory).handle
+    ),
+}
 
 
 class DeleteRecordsHandler:

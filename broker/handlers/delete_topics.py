@@ -11,9 +11,11 @@ from broker.cluster.controller_role import ControllerRole
 from broker.cluster.metadata_cache import ClusterImage
 from broker.cluster.metadata_watch import MetadataWatch
 from broker.cluster.topic_source import TopicSource
+from broker.handlers.handler_table import Apis
 from broker.network.reply import Reply
 from broker.network.request_channel import Request
 from broker.network.request_tasks import RequestTasks
+from kafkawire.apis import ApiKey
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import ZERO_TOPIC_ID
 from kafkawire.messages.delete_topics import (
@@ -25,6 +27,18 @@ from kafkawire.messages.delete_topics import (
 
 FIRST_DELETE_BY_ID: Final = 6
 FIRST_DELETE_WITH_DISABLED: Final = 3
+
+APIS: Final[Apis] = {
+    ApiKey.DELETE_TOPICS: lambda parts: (
+        DeleteTopicsHandler(
+            parts.tasks,
+            parts.watch,
+            parts.topics,
+            parts.controller,
+            is_enabled=parts.config.delete_topic_enable,
+        ).handle
+    ),
+}
 
 
 class DeleteTopicsHandler:

@@ -18,9 +18,11 @@ from broker.config_entry import (
 )
 from broker.config_target import check_broker
 from broker.dynamic_config import DynamicConfig
+from broker.handlers.handler_table import Apis
 from broker.network.reply import Reply
 from broker.network.request_channel import Request
 from broker.network.request_tasks import RequestTasks
+from kafkawire.apis import ApiKey
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import BrokerId
 from kafkawire.messages.describe_configs import (
@@ -33,6 +35,18 @@ from kafkawire.messages.describe_configs import (
 )
 
 FIRST_VERSION_WITH_SOURCE: Final = 1
+
+APIS: Final[Apis] = {
+    ApiKey.DESCRIBE_CONFIGS: lambda parts: (
+        DescribeConfigsHandler(
+            parts.tasks,
+            parts.metadata,
+            parts.configs.topics,
+            parts.configs.broker,
+            parts.identity.broker_id,
+        ).handle
+    ),
+}
 
 
 class DescribeConfigsHandler:

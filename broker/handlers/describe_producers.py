@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+from broker.handlers.handler_table import Apis
 from broker.network.reply import Reply
 from broker.network.request_channel import Request
 from broker.replication.replica_manager import ReplicaManager
+from kafkawire.apis import ApiKey
 from kafkawire.errors import ApiError
 from kafkawire.ids import TopicPartition
 from kafkawire.messages.describe_producers import (
@@ -15,6 +19,10 @@ from kafkawire.messages.describe_producers import (
     ProducerDescription,
 )
 from storage.producers.producer_entry import ProducerEntry
+
+APIS: Final[Apis] = {
+    ApiKey.DESCRIBE_PRODUCERS: lambda parts: DescribeProducersHandler(parts.replicas).handle,
+}
 
 
 class DescribeProducersHandler:

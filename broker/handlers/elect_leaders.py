@@ -10,9 +10,11 @@ from typing import Final
 from broker.cluster.controller_role import ControllerRole
 from broker.cluster.metadata_cache import ClusterImage
 from broker.cluster.metadata_watch import MetadataWatch
+from broker.handlers.handler_table import Apis
 from broker.network.reply import Reply
 from broker.network.request_channel import Request
 from broker.network.request_tasks import RequestTasks
+from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import TopicPartition
 from kafkawire.messages.reassignment import (
@@ -26,6 +28,12 @@ PREFERRED: Final = 0
 UNCLEAN: Final = 1
 
 Codes = Mapping[TopicPartition, ErrorCode]
+
+APIS: Final[Apis] = {
+    ApiKey.ELECT_LEADERS: lambda parts: (
+        ElectLeadersHandler(parts.tasks, parts.watch, parts.controller).handle
+    ),
+}
 
 
 class ElectLeadersHandler:

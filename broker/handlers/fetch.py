@@ -11,13 +11,16 @@ from functools import partial
 from typing import Final
 
 from broker.handlers.follower_fetch import FollowerFetchHandler
+from broker.handlers.handler_table import Apis, Parts
 from broker.network.reply import Reply
 from broker.network.request_channel import Request
 from broker.purgatory import Purgatory
+from broker.quotas.entity import CONSUMER_BYTE_RATE
 from broker.quotas.throttle import Throttle
 from broker.replication.fetch_session import follower_of
 from broker.replication.replica import ReadResult
 from broker.replication.replica_manager import Key, ReplicaManager
+from kafkawire.apis import ApiKey
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import TopicId, TopicPartition
 from kafkawire.messages.fetch import (
@@ -43,6 +46,10 @@ FIRST_VERSION_WITH_STORAGE_ERROR: Final = 6
 NO_RECORDS: Final = b""
 MAX_HELD_PARTITIONS: Final = 200_000
 """Limit for all waiting requests together, some 100 MB. Beyond it, fetches do not wait."""
+
+APIS: Final[Apis] = {
+    ApiKey.FETCH: lambda parts: _handler(parts).handle,
+}
 
 
 class FetchHandler:
@@ -316,3 +323,18 @@ def _diverging(wanted: FetchPartition, result: ReadResult) -> PartitionData:
         aborted_transactions=None,
         records=NO_RECORDS,
     )
+
+
+def _handler(parts: Parts) -> FetchHandler:
+    max_bytes = parts.config.fetch_max_bytes
+    followers = FollowerFetchHandler(
+        parts.replicas,
+        parts.purgatory,
+        loop=parts.loop,
+        max_sessions=parts.config.max_incremental_fetch_session_cache_slots,
+        max_bytes=max_bytes,
+        now_ms=parts.now_ms,
+        may_be=parts.peers.may_be,
+    )
+    throttle = Throttle(parts.configs.quotas, CONSUMER_BYTE_RATE, parts.now_ms)
+    return FetchHandler(parts.replicas, parts.purgatory, max_bytes, followers, throttle)

@@ -13,9 +13,11 @@ from broker.cluster.metadata_watch import MetadataWatch, has_leaders
 from broker.cluster.topic_source import TopicSource
 from broker.config import BrokerConfig
 from broker.groups.internal_topic import offsets_topic
+from broker.handlers.handler_table import Apis
 from broker.network.reply import Reply
 from broker.network.request_channel import Request
 from broker.network.request_tasks import RequestTasks
+from kafkawire.apis import ApiKey
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.group_records import OFFSETS_TOPIC, partition_for
 from kafkawire.ids import BrokerId, TopicPartition
@@ -32,6 +34,19 @@ LEADERS_WAIT_MS: Final = 1000
 """Time that the first client waits for leaders; without leaders it must retry."""
 
 log = structlog.get_logger(__name__)
+
+APIS: Final[Apis] = {
+    ApiKey.FIND_COORDINATOR: lambda parts: (
+        FindCoordinatorHandler(
+            parts.tasks,
+            parts.watch,
+            parts.topics,
+            parts.config,
+            broker_id=parts.identity.broker_id,
+            partition_of=parts.groups.registry.partition_of,
+        ).handle
+    ),
+}
 
 
 class KeyType(IntEnum):

@@ -5,33 +5,42 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 from broker.cluster.control_proof import ControlProof, ControlRequest
 from broker.cluster.peer_addresses import PeerAddresses
+from broker.handlers.handler_table import Parts
 from broker.network.reply import Reply
 from broker.network.request_channel import Request
 from broker.network.request_tasks import CloseConnection, RequestTasks
+from broker.network.router import Handler
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId
 
-Handle = Callable[[Request, Any], Reply]
+Refusal = Callable[..., object]
+"""The type of an API's response, which has a field `error_code`."""
+
+
+def from_controller(parts: Parts, handle: Handler, refusal: Refusal) -> Handler:
+    """Return `handle`, guarded against senders other than the controller."""
+    return FromController(parts.proof, parts.tasks, handle, refusal).handle
+
+
+def from_broker(parts: Parts, handle: Handler, refusal: Refusal) -> Handler:
+    """Return `handle`, guarded against senders other than brokers."""
+    return FromBroker(parts.peers, handle, refusal).handle
 
 
 class FromController:
-    """Guards `handle` against senders other than the controller; `refused` makes the refusal."""
+    """Guards `handle` against senders other than the controller."""
 
     def __init__(
-        self,
-        proof: ControlProof,
-        tasks: RequestTasks,
-        handle: Handle,
-        refused: Callable[[ErrorCode], object],
+        self, proof: ControlProof, tasks: RequestTasks, handle: Handler, refusal: Refusal
     ) -> None:
         self._proof = proof
         self._tasks = tasks
         self._handle = handle
-        self._refused = refused
+        self._refusal = refusal
 
     def handle(self, request: Request, message: ControlRequest) -> Reply:
         """Call the guarded handler, now or once the sender is proven to be the controller."""
@@ -44,7 +53,7 @@ class FromController:
         if code is None:
             raise CloseConnection("cannot verify that the controller has sent the request")
         if code is not ErrorCode.NONE:
-            return self._refused(code)
+            return self._refusal(error_code=code)
         return await _message(self._handle(request, message))
 
 
@@ -55,20 +64,18 @@ class AsksController(Protocol):
 
 
 class FromBroker:
-    """Guards `handle` against senders other than brokers; `refused` makes the refusal."""
+    """Guards `handle` against senders other than brokers."""
 
-    def __init__(
-        self, addresses: PeerAddresses, handle: Handle, refused: Callable[[ErrorCode], object]
-    ) -> None:
+    def __init__(self, addresses: PeerAddresses, handle: Handler, refusal: Refusal) -> None:
         self._addresses = addresses
         self._handle = handle
-        self._refused = refused
+        self._refusal = refusal
 
     def handle(self, request: Request, message: AsksController) -> Reply:
         """Call the guarded handler, or respond with CLUSTER_AUTHORIZATION_FAILED."""
         if self._addresses.may_be(BrokerId(message.broker_id), request):
             return self._handle(request, message)
-        return Reply(self._refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+        return Reply(self._refusal(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
 
 
 async def _message(reply: Reply) -> object:

@@ -10,8 +10,10 @@ from broker.groups.commits import GroupCommits
 from broker.groups.group import Group
 from broker.groups.registry import GroupRegistry
 from broker.groups.state import DEAD, STABLE
+from broker.handlers.handler_table import Apis, Parts
 from broker.network.reply import Reply
 from broker.network.request_channel import Request
+from kafkawire.apis import ApiKey
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.messages.group_admin import (
     DeletableGroupResult,
@@ -28,6 +30,12 @@ from kafkawire.messages.group_admin import (
 
 GROUP_TYPE: Final = "classic"
 """Type of every group: a member assigns partitions, not the broker ("classic" in KIP-848)."""
+
+APIS: Final[Apis] = {
+    ApiKey.DESCRIBE_GROUPS: lambda parts: _handler(parts).describe,
+    ApiKey.LIST_GROUPS: lambda parts: _handler(parts).list,
+    ApiKey.DELETE_GROUPS: lambda parts: _handler(parts).delete,
+}
 
 
 class GroupAdminHandler:
@@ -121,3 +129,7 @@ def _described(
         ],
         authorized_operations=NOT_ASKED_FOR,
     )
+
+
+def _handler(parts: Parts) -> GroupAdminHandler:
+    return GroupAdminHandler(parts.groups.registry, parts.groups.commits)

@@ -6,8 +6,10 @@ from typing import Final
 
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.effects import Joining, JoinResult, Syncing, SyncResult
+from broker.handlers.handler_table import Apis
 from broker.network.reply import Reply
 from broker.network.request_channel import Request
+from kafkawire.apis import ApiKey
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.messages.group_membership import (
     HeartbeatRequest,
@@ -29,6 +31,13 @@ FIRST_JOIN_WITH_NULL_PROTOCOL: Final = 7
 FIRST_JOIN_WITH_SKIP_ASSIGNMENT: Final = 9
 FIRST_SYNC_WITH_PROTOCOL: Final = 5
 FIRST_LEAVE_WITH_MEMBERS: Final = 3
+
+APIS: Final[Apis] = {
+    ApiKey.JOIN_GROUP: lambda parts: GroupMembershipHandler(parts.groups).join,
+    ApiKey.SYNC_GROUP: lambda parts: GroupMembershipHandler(parts.groups).sync,
+    ApiKey.HEARTBEAT: lambda parts: GroupMembershipHandler(parts.groups).heartbeat,
+    ApiKey.LEAVE_GROUP: lambda parts: GroupMembershipHandler(parts.groups).leave,
+}
 
 
 class GroupMembershipHandler:

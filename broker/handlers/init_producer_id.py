@@ -5,15 +5,23 @@ from __future__ import annotations
 from typing import Final
 
 from broker.cluster.producer_ids import ProducerIds
+from broker.handlers.handler_table import Apis
 from broker.network.reply import Reply
 from broker.network.request_channel import Request
 from broker.network.request_tasks import RequestTasks
+from kafkawire.apis import ApiKey
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 NO_PRODUCER_ID: Final = -1
 NO_EPOCH: Final = -1
 FIRST_EPOCH: Final = 0
+
+APIS: Final[Apis] = {
+    ApiKey.INIT_PRODUCER_ID: lambda parts: (
+        InitProducerIdHandler(parts.tasks, parts.producer_ids).handle
+    ),
+}
 
 
 class InitProducerIdHandler:

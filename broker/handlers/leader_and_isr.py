@@ -4,15 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Set
 from functools import partial
+from typing import Final
 
+from broker.handlers.from_brokers import from_controller
+from broker.handlers.handler_table import Apis
 from broker.network.reply import Reply
 from broker.network.request_channel import Request
 from broker.replication.control_orders import is_legal, role_changes
 from broker.replication.replica_manager import ReplicaManager
 from coordination.errors import SessionExpiredError
+from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from storage.directory.logs import Logs
+
+APIS: Final[Apis] = {
+    ApiKey.LEADER_AND_ISR: lambda parts: from_controller(
+        parts,
+        LeaderAndIsrHandler(parts.replicas, parts.logs, parts.configs.topics.refresh).handle,
+        LeaderAndIsrResponse,
+    ),
+}
 
 
 class LeaderAndIsrHandler:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+from broker.handlers.handler_table import Apis
 from broker.network.reply import Reply
 from broker.network.request_channel import Request
 from broker.replication.replica_manager import ReplicaManager
+from kafkawire.apis import ApiKey
 from kafkawire.errors import ApiError
 from kafkawire.ids import TopicPartition
 from kafkawire.messages.offset_for_leader_epoch import (
@@ -14,6 +18,12 @@ from kafkawire.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
+
+APIS: Final[Apis] = {
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: lambda parts: (
+        OffsetForLeaderEpochHandler(parts.replicas).handle
+    ),
+}
 
 
 class OffsetForLeaderEpochHandler:

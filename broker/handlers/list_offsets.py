@@ -8,10 +8,12 @@ from enum import Enum, auto
 from typing import Final, NamedTuple, assert_never
 
 from broker.errors import as_api_error
+from broker.handlers.handler_table import Apis
 from broker.network.reply import Reply
 from broker.network.request_channel import Request
 from broker.replication.replica import Replica
 from broker.replication.replica_manager import ReplicaManager
+from kafkawire.apis import ApiKey
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import TopicPartition
 from kafkawire.messages.list_offsets import (
@@ -42,6 +44,10 @@ FIRST_VERSION_WITH_NOT_AVAILABLE: Final = 5
 CONSUMER_REPLICA_ID: Final = -1
 NO_TIMESTAMP: Final = -1
 READ_COMMITTED: Final = 1
+
+APIS: Final[Apis] = {
+    ApiKey.LIST_OFFSETS: lambda parts: ListOffsetsHandler(parts.replicas).handle,
+}
 
 
 class Bound(Enum):

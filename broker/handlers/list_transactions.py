@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from broker.handlers.handler_table import Apis
 from broker.network.reply import Reply
 from broker.network.request_channel import Request
+from kafkawire.apis import ApiKey
 from kafkawire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 
 STATES: Final = frozenset(
@@ -20,6 +22,10 @@ STATES: Final = frozenset(
         "PrepareEpochFence",
     }
 )
+
+APIS: Final[Apis] = {
+    ApiKey.LIST_TRANSACTIONS: lambda _parts: list_transactions,
+}
 
 
 def list_transactions(request: Request, message: ListTransactionsRequest) -> Reply:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from pathlib import Path
+from typing import Final
 
+from broker.handlers.handler_table import Apis
 from broker.network.reply import Reply
 from broker.network.request_channel import Request
 from broker.replication.replica_manager import ReplicaManager
+from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import TopicPartition
 from kafkawire.messages.describe_log_dirs import (
@@ -22,6 +25,12 @@ from storage.directory.logs import LogDirectory, Logs
 from storage.log.log import Log
 
 UNKNOWN_SIZE = -1
+
+APIS: Final[Apis] = {
+    ApiKey.DESCRIBE_LOG_DIRS: lambda parts: (
+        DescribeLogDirsHandler(parts.logs, parts.replicas).handle
+    ),
+}
 
 
 class DescribeLogDirsHandler:

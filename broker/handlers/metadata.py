@@ -21,9 +21,11 @@ from broker.cluster.metadata_cache import (
 )
 from broker.cluster.topic_plan import TopicSpec
 from broker.cluster.topic_source import TopicSource
+from broker.handlers.handler_table import Apis
 from broker.network.reply import Reply
 from broker.network.request_channel import Request
 from broker.network.request_tasks import RequestTasks
+from kafkawire.apis import ApiKey
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, validate_topic_name
 from kafkawire.messages.metadata import (
@@ -40,6 +42,18 @@ FIRST_VERSION_WITH_LISTENER_NOT_FOUND: Final = 6
 FIRST_VERSION_WITH_TOPIC_IDS: Final = 12
 # Another request has just created the topic, or this one may have.
 _CREATED: Final = (ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT)
+
+APIS: Final[Apis] = {
+    ApiKey.METADATA: lambda parts: (
+        MetadataHandler(
+            parts.tasks,
+            parts.metadata,
+            parts.topics,
+            parts.identity.cluster_id,
+            may_create=parts.config.auto_create_topics_enable,
+        ).handle
+    ),
+}
 
 
 class MetadataHandler:

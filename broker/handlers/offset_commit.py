@@ -7,8 +7,10 @@ from typing import Final
 
 from broker.cluster.metadata_cache import MetadataCache
 from broker.groups.commits import GroupCommits
+from broker.handlers.handler_table import Apis, Parts
 from broker.network.reply import Reply
 from broker.network.request_channel import Request
+from kafkawire.apis import ApiKey
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.group_records import MAX_TIMESTAMP_MS, NO_TIMESTAMP, CommittedOffset
 from kafkawire.ids import TopicPartition, by_topic
@@ -27,6 +29,11 @@ from kafkawire.messages.group_offsets import (
 DEFAULT_RETENTION: Final = -1
 
 Answers = dict[TopicPartition, ErrorCode]
+
+APIS: Final[Apis] = {
+    ApiKey.OFFSET_COMMIT: lambda parts: _handler(parts).commit,
+    ApiKey.OFFSET_DELETE: lambda parts: _handler(parts).delete,
+}
 
 
 class OffsetCommitHandler:
@@ -154,3 +161,7 @@ def _delete_response(answers: Mapping[TopicPartition, ErrorCode]) -> OffsetDelet
             for topic, indexes in by_topic(answers).items()
         ]
     )
+
+
+def _handler(parts: Parts) -> OffsetCommitHandler:
+    return OffsetCommitHandler(parts.groups.commits, parts.metadata, parts.now_ms)

@@ -7,8 +7,10 @@ from typing import Final, TypeVar
 
 from broker.groups.commits import GroupCommits
 from broker.groups.group import Group
+from broker.handlers.handler_table import Apis
 from broker.network.reply import Reply
 from broker.network.request_channel import Request
+from kafkawire.apis import ApiKey
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.group_records import NO_LEADER_EPOCH, CommittedOffset
 from kafkawire.ids import TopicPartition, by_topic
@@ -32,6 +34,10 @@ NOTHING: Final = CommittedOffset(NO_OFFSET, NO_LEADER_EPOCH, "", NO_OFFSET)
 
 Found = dict[TopicPartition, tuple[CommittedOffset, ErrorCode]]
 P = TypeVar("P", OffsetFetchResponsePartition, OffsetFetchResponsePartitions)
+
+APIS: Final[Apis] = {
+    ApiKey.OFFSET_FETCH: lambda parts: OffsetFetchHandler(parts.groups.commits).handle,
+}
 
 
 class OffsetFetchHandler:

@@ -21,14 +21,17 @@ from broker.handlers.appending import (
     expands_too_far,
 )
 from broker.handlers.delayed_partitions import DelayedPartitions
+from broker.handlers.handler_table import Apis
 from broker.handlers.long_produce import TURN_BYTES, LongProduces
 from broker.network.limits import KIB
 from broker.network.reply import Reply
 from broker.network.request import Request
 from broker.network.request_tasks import RequestTasks
 from broker.purgatory import Purgatory
+from broker.quotas.entity import PRODUCER_BYTE_RATE
 from broker.quotas.throttle import Throttle
 from broker.replication.replica_manager import ReplicaManager
+from kafkawire.apis import ApiKey
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import Offset, TopicPartition
 from kafkawire.messages.produce import (
@@ -54,6 +57,18 @@ STEP_BYTES: Final = 128 * KIB
 MAX_RECORD_ERRORS: Final = 1000
 
 log = structlog.get_logger(__name__)
+
+APIS: Final[Apis] = {
+    ApiKey.PRODUCE: lambda parts: (
+        ProduceHandler(
+            parts.replicas,
+            parts.purgatory,
+            parts.now_ms,
+            parts.tasks,
+            Throttle(parts.configs.quotas, PRODUCER_BYTE_RATE, parts.now_ms),
+        ).handle
+    ),
+}
 
 
 class ProduceHandler:

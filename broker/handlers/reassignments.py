@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import groupby
+from typing import Final
 
 from broker.cluster.controller_role import ControllerRole
+from broker.handlers.handler_table import Apis
 from broker.network.reply import Reply
 from broker.network.request_channel import Request
 from broker.network.request_tasks import RequestTasks
 from clusterstate.replica_assignment import ReplicaAssignment
+from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, TopicPartition
 from kafkawire.messages.reassignment import (
@@ -23,6 +26,15 @@ from kafkawire.messages.reassignment import (
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
+
+APIS: Final[Apis] = {
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: lambda parts: (
+        ReassignmentsHandler(parts.tasks, parts.controller).handle_alter
+    ),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: lambda parts: (
+        ReassignmentsHandler(parts.tasks, parts.controller).handle_list
+    ),
+}
 
 
 class ReassignmentsHandler:

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Final
 
+from broker.handlers.from_brokers import from_controller
+from broker.handlers.handler_table import Apis
 from broker.network.reply import Reply
 from broker.network.request_channel import Request
 from broker.replication.replica_manager import ReplicaManager
-from kafkawire.messages.stop_replica import StopReplicaRequest
+from kafkawire.apis import ApiKey
+from kafkawire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+
+APIS: Final[Apis] = {
+    ApiKey.STOP_REPLICA: lambda parts: from_controller(
+        parts, StopReplicaHandler(parts.replicas).handle, StopReplicaResponse
+    ),
+}
 
 
 class StopReplicaHandler:

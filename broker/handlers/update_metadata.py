@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from broker.cluster.metadata_cache import MetadataCache
 from broker.cluster.metadata_update import deleted_partitions, updated
+from broker.handlers.from_brokers import from_controller
+from broker.handlers.handler_table import Apis
 from broker.network.reply import Reply
 from broker.network.request_channel import Request
 from broker.replication.control_fence import ControlFence
+from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import TopicPartition
 from kafkawire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+
+APIS: Final[Apis] = {
+    ApiKey.UPDATE_METADATA: lambda parts: from_controller(
+        parts,
+        UpdateMetadataHandler(
+            parts.metadata, parts.replicas.roles.fence, parts.groups.commits.on_partitions_deleted
+        ).handle,
+        UpdateMetadataResponse,
+    ),
+}
 
 
 class UpdateMetadataHandler:

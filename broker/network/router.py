@@ -8,7 +8,7 @@ versions (KIP-511).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ from broker.network.limits import BROKER_APIS
 from broker.network.reply import Reply
 from broker.network.request_channel import Request
 from kafkawire.apis import APIS, ApiKey
-from kafkawire.errors import DecodeError, ErrorCode, TrailingBytesError
+from kafkawire.errors import DecodeError, TrailingBytesError
 from kafkawire.schema import decode
 
 FALLBACK_VERSION: Final = 0
@@ -31,7 +31,8 @@ MAX_ITEMS: Final = 10_000
 MAX_FETCH_ITEMS: Final = 20_000
 MAX_BROKER_ITEMS: Final = 1_000_000
 
-# Each handler takes its own message type; the table's key pairs the two.
+# Each handler takes its own message type; the table's key pairs the two. Only that of ApiVersions
+# gets None, for a request in a version that is not served.
 Handler = Callable[[Request, Any], Reply]
 Decoder = Callable[[memoryview, int, int], object]
 Served = Mapping[ApiKey, tuple[int, int]]
@@ -58,7 +59,7 @@ class Router:
         """
         self._makers = {int(key): make for key, make in makers.items()}
         self._routes: dict[int, Route] = {}
-        self.served: Served = {key: _advertised(key) for key in makers}
+        self.served: Served = advertised(makers)
 
     def handle(self, request: Request) -> Reply:
         """Return the reply to `request`, complete or not."""
@@ -105,11 +106,19 @@ class Router:
                 f"{ApiKey(header.api_key).name} version {header.api_version} is not within "
                 f"{route.min_version}..{route.max_version}"
             )
-        from broker.handlers.api_versions import describe_apis
-
         # The client may not read any other version, but every client reads version 0.
         request.header = replace(header, api_version=FALLBACK_VERSION)
-        return Reply(describe_apis(self.served, ErrorCode.UNSUPPORTED_VERSION))
+        return route.handle(request, None)
+
+
+def advertised(keys: Iterable[ApiKey]) -> Served:
+    """Return the versions of the APIs in `keys`; both versions are inclusive."""
+    served = {}
+    for key in keys:
+        versions = APIS[key].advertised
+        assert versions is not None, f"{key.name} has a handler but no advertised versions"
+        served[key] = versions
+    return served
 
 
 def max_items(key: ApiKey) -> int:
@@ -130,9 +139,3 @@ def _decoder(key: ApiKey, message_type: type) -> Decoder:
 
         return decode_fetch
     return lambda body, version, max_items: decode(message_type, body, version, max_items)
-
-
-def _advertised(key: ApiKey) -> tuple[int, int]:
-    versions = APIS[key].advertised
-    assert versions is not None, f"{key.name} has a handler but no advertised versions"
-    return versions

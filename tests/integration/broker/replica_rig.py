@@ -154,7 +154,7 @@ class RigBroker:
         )
         self.router = Router(
             {
-                ApiKey.API_VERSIONS: lambda: ApiVersionsHandler(lambda: self.router.served).handle,
+                ApiKey.API_VERSIONS: lambda: ApiVersionsHandler(self.router.served).handle,
                 ApiKey.PRODUCE: lambda: (
                     ProduceHandler(self.replicas, self.purgatory, now_ms, RequestTasks(loop)).handle
                 ),

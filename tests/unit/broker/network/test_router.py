@@ -39,7 +39,7 @@ def router() -> Router:
     made = Router(
         {
             ApiKey.METADATA: lambda: handle,
-            ApiKey.API_VERSIONS: lambda: ApiVersionsHandler(lambda: made.served).handle,
+            ApiKey.API_VERSIONS: lambda: ApiVersionsHandler(made.served).handle,
         }
     )
     return made

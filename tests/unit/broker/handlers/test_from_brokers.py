@@ -49,9 +49,13 @@ class Handler:
         return self.reply
 
 
+def refuse(error_code: ErrorCode) -> str:
+    return error_code.name
+
+
 def guarded(judge: Judge, handler: Handler) -> tuple[Reply, RequestTasks]:
     tasks = RequestTasks(asyncio.get_running_loop())
-    guard = FromController(cast(ControlProof, judge), tasks, handler.handle, lambda code: code.name)
+    guard = FromController(cast(ControlProof, judge), tasks, handler.handle, refuse)
     return guard.handle(REQUEST, MESSAGE), tasks
 
 
@@ -119,7 +123,7 @@ async def test_a_stranger_may_not_send_requests_in_a_brokers_name() -> None:
     for is_known, handled in ((True, 1), (False, 0)):
         handler = Handler()
         addresses = cast(PeerAddresses, Judge(None, is_known=is_known))
-        guard = FromBroker(addresses, handler.handle, lambda code: code.name)
+        guard = FromBroker(addresses, handler.handle, refuse)
         reply = guard.handle(request(ApiKey.ALLOCATE_PRODUCER_IDS, 0, message), message)
         assert handler.handled == handled
         assert reply is handler.reply or reply.message == "CLUSTER_AUTHORIZATION_FAILED"

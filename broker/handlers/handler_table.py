@@ -1,0 +1,129 @@
+"""The modules of the request handlers, by API, and the parts that handlers are made from.
+
+A handler's module declares its APIs in `APIS`. It is imported, with its messages, at the first
+request of an API: a broker starts faster, and stays smaller, without the handlers that its clients
+never use.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from typing import Final
+
+from broker.cluster.control_proof import ControlProof
+from broker.cluster.controller_role import ControllerRole
+from broker.cluster.finalized_features import FinalizedFeatures
+from broker.cluster.identity import Identity
+from broker.cluster.metadata_cache import MetadataCache
+from broker.cluster.metadata_watch import MetadataWatch
+from broker.cluster.peer_addresses import PeerAddresses
+from broker.cluster.producer_ids import ProducerIds
+from broker.cluster.topic_source import TopicSource
+from broker.config import BrokerConfig
+from broker.groups.coordinator import GroupCoordinator
+from broker.live_configs import LiveConfigs
+from broker.logs.mover import LogMover
+from broker.network.request_tasks import RequestTasks
+from broker.network.router import Handler
+from broker.purgatory import Purgatory
+from broker.replication.replica_manager import ReplicaManager
+from kafkawire.apis import ApiKey
+from kafkawire.ids import TopicPartition
+from storage.directory.logs import Logs
+
+MODULES: Final[Mapping[ApiKey, str]] = {
+    ApiKey.PRODUCE: "produce",
+    ApiKey.FETCH: "fetch",
+    ApiKey.LIST_OFFSETS: "list_offsets",
+    ApiKey.METADATA: "metadata",
+    ApiKey.LEADER_AND_ISR: "leader_and_isr",
+    ApiKey.STOP_REPLICA: "stop_replica",
+    ApiKey.UPDATE_METADATA: "update_metadata",
+    ApiKey.CONTROLLED_SHUTDOWN: "controlled_shutdown",
+    ApiKey.OFFSET_COMMIT: "offset_commit",
+    ApiKey.OFFSET_FETCH: "offset_fetch",
+    ApiKey.FIND_COORDINATOR: "find_coordinator",
+    ApiKey.JOIN_GROUP: "group_membership",
+    ApiKey.HEARTBEAT: "group_membership",
+    ApiKey.LEAVE_GROUP: "group_membership",
+    ApiKey.SYNC_GROUP: "group_membership",
+    ApiKey.DESCRIBE_GROUPS: "group_admin",
+    ApiKey.LIST_GROUPS: "group_admin",
+    ApiKey.API_VERSIONS: "api_versions",
+    ApiKey.CREATE_TOPICS: "create_topics",
+    ApiKey.DELETE_TOPICS: "delete_topics",
+    ApiKey.DELETE_RECORDS: "delete_records",
+    ApiKey.INIT_PRODUCER_ID: "init_producer_id",
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: "leader_epoch",
+    ApiKey.DESCRIBE_ACLS: "acls",
+    ApiKey.CREATE_ACLS: "acls",
+    ApiKey.DELETE_ACLS: "acls",
+    ApiKey.DESCRIBE_CONFIGS: "describe_configs",
+    ApiKey.ALTER_CONFIGS: "alter_configs",
+    ApiKey.ALTER_REPLICA_LOG_DIRS: "alter_log_dirs",
+    ApiKey.DESCRIBE_LOG_DIRS: "log_dirs",
+    ApiKey.CREATE_PARTITIONS: "create_partitions",
+    ApiKey.DELETE_GROUPS: "group_admin",
+    ApiKey.ELECT_LEADERS: "elect_leaders",
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: "alter_configs",
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: "reassignments",
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: "reassignments",
+    ApiKey.OFFSET_DELETE: "offset_commit",
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: "client_quotas",
+    ApiKey.ALTER_CLIENT_QUOTAS: "client_quotas",
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: "acls",
+    ApiKey.ALTER_PARTITION: "alter_partition",
+    ApiKey.DESCRIBE_CLUSTER: "cluster",
+    ApiKey.DESCRIBE_PRODUCERS: "describe_producers",
+    ApiKey.LIST_TRANSACTIONS: "list_transactions",
+    ApiKey.ALLOCATE_PRODUCER_IDS: "allocate_producer_ids",
+}
+"""Every served API."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """The parts of a broker that handlers use."""
+
+    config: BrokerConfig
+    configs: LiveConfigs
+    controller: ControllerRole
+    features: FinalizedFeatures
+    groups: GroupCoordinator
+    identity: Identity
+    logs: Logs
+    loop: asyncio.AbstractEventLoop
+    metadata: MetadataCache
+    mover: LogMover
+    now_ms: Callable[[], int]
+    peers: PeerAddresses
+    producer_ids: ProducerIds
+    proof: ControlProof
+    purgatory: Purgatory[TopicPartition]
+    replicas: ReplicaManager
+    tasks: RequestTasks
+    topics: TopicSource
+    watch: MetadataWatch
+
+
+Apis = Mapping[ApiKey, Callable[[Parts], Handler]]
+"""A module's APIs, each with the function that makes its handler."""
+
+
+def makers(parts: Parts) -> Mapping[ApiKey, Callable[[], Handler]]:
+    """Return the handler factory of each served API."""
+    return {key: partial(_make, key, parts) for key in MODULES}
+
+
+def apis_of(module: str) -> Apis:
+    """Import a handlers' module; return its APIs."""
+    apis: Apis = import_module(f"broker.handlers.{module}").APIS
+    return apis
+
+
+def _make(key: ApiKey, parts: Parts) -> Handler:
+    return apis_of(MODULES[key])[key](parts)

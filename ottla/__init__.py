@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ottla.client.admin_model import NewTopic as NewTopic
     from ottla.client.consumer import Consumer as Consumer
     from ottla.client.errors import OttlaError as OttlaError
-    from ottla.client.producer import Producer as Producer
+    from ottla.client.producer.producer import Producer as Producer
     from ottla.client.record import ConsumerRecord as ConsumerRecord
     from ottla.client.record import RecordMetadata as RecordMetadata
 
@@ -34,7 +34,7 @@ _HOMES: Final = {
     "ConsumerRecord": "ottla.client.record",
     "NewTopic": "ottla.client.admin_model",
     "OttlaError": "ottla.client.errors",
-    "Producer": "ottla.client.producer",
+    "Producer": "ottla.client.producer.producer",
     "RecordMetadata": "ottla.client.record",
     "TopicPartition": "kafkawire.ids",
 }

@@ -10,7 +10,7 @@ from ottla.cli.input_record import InputError, LineSplitter, ParseLine
 from ottla.cli.record_source import read_chunks
 from ottla.cli.transfer import Transfer
 from ottla.client.client_config import Acks
-from ottla.client.producer import Producer
+from ottla.client.producer.producer import Producer
 from ottla.client.record import RecordMetadata
 
 

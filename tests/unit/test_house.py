@@ -42,7 +42,7 @@ KNOWN_IMPURE_DECISIONS = {
     "broker/network/advertising.py": ["socket"],
     "coordination/client/hosts.py": ["random"],
     "coordination/server/four_letter.py": ["os"],
-    "ottla/client/producer_batch.py": ["asyncio"],
+    "ottla/client/producer/producer_batch.py": ["asyncio"],
     "storage/disk/directory_health.py": ["structlog"],
 }
 CHANGES = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}

@@ -10,9 +10,9 @@ import pytest
 
 from kafkawire.apis import ApiKey
 from ottla import Admin, Consumer, NewTopic, Producer, TopicPartition
-from ottla.client import producer as producer_module
 from ottla.client.errors import ClientClosedError
-from ottla.client.producer_batch import Delivery
+from ottla.client.producer import producer as producer_module
+from ottla.client.producer.producer_batch import Delivery
 from tests.integration.client.client_support import cancel_after
 from tests.integration.client.fake_broker import FakeCluster
 from tests.integration.client.fake_fault import Hold, Never

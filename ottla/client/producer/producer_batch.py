@@ -22,7 +22,7 @@ from kafkawire.records import (
 )
 from ottla.client.cluster_metadata import NO_EPOCH
 from ottla.client.errors import OttlaError
-from ottla.client.producer_sequences import MAX_SEQUENCE, ProducerIdentity
+from ottla.client.producer.producer_sequences import MAX_SEQUENCE, ProducerIdentity
 from ottla.client.record import BytesLike, Headers, RecordMetadata, UnsentRecord
 
 NO_TIMESTAMP: Final = -1

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.client.partitioner import TopicPartitioner, murmur2
+from ottla.client.producer.partitioner import TopicPartitioner, murmur2
 
 
 def first(_: int) -> int:

@@ -4,7 +4,7 @@ from aiokafka.partitioner import murmur2 as reference_murmur2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.client.partitioner import TopicPartitioner, murmur2
+from ottla.client.producer.partitioner import TopicPartitioner, murmur2
 
 
 @given(st.binary(max_size=70))

@@ -4,7 +4,7 @@ import hypothesis.strategies as st
 from hypothesis import given
 
 from kafkawire.ids import ProducerId
-from ottla.client.producer_sequences import (
+from ottla.client.producer.producer_sequences import (
     MAX_EPOCH,
     MAX_SEQUENCE,
     ProducerIdentity,

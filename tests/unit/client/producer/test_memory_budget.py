@@ -1,6 +1,6 @@
 """Memory is granted in the order of the claims and never beyond the budget."""
 
-from ottla.client.memory_budget import Claim, MemoryBudget
+from ottla.client.producer.memory_budget import Claim, MemoryBudget
 
 
 class Granted:

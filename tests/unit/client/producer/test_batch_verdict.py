@@ -15,9 +15,9 @@ from ottla.client.errors import (
     UnsupportedVersionError,
     broker_error,
 )
-from ottla.client.producer_batch import ProducerBatch
-from ottla.client.producer_sequences import ProducerIdentity
-from ottla.client.verdict import Verdict, judge
+from ottla.client.producer.batch_verdict import Verdict, judge
+from ottla.client.producer.producer_batch import ProducerBatch
+from ottla.client.producer.producer_sequences import ProducerIdentity
 from tests.unit.client.client_fakes import T0
 
 CONFIG = ProducerConfig(retries=3, delivery_timeout_ms=10_000)

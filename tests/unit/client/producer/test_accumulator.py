@@ -8,10 +8,10 @@ import pytest
 
 from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
 from kafkawire.records import read_records
-from ottla.client.accumulator import GROWTH_LIMIT, Accumulator, Need
 from ottla.client.client_config import ProducerConfig
 from ottla.client.errors import ProduceError
-from ottla.client.producer_batch import Delivery, ProducerBatch
+from ottla.client.producer.accumulator import GROWTH_LIMIT, Accumulator, Need
+from ottla.client.producer.producer_batch import Delivery, ProducerBatch
 from ottla.client.record import UnsentRecord
 from tests.unit.client.client_fakes import T0, T1, metadata, topic
 

@@ -6,7 +6,7 @@ Invariant: a task that stops waiting, for any reason, withdraws its claim.
 import asyncio
 
 from ottla.client.errors import BufferFullError, OttlaError
-from ottla.client.memory_budget import Claim, MemoryBudget
+from ottla.client.producer.memory_budget import Claim, MemoryBudget
 
 
 class MemoryGate:

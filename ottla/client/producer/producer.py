@@ -8,7 +8,6 @@ from functools import partial
 from time import time_ns
 from typing import Final, NoReturn, Self, TypeAlias
 
-from ottla.client.accumulator import Accumulator, Need
 from ottla.client.argument import record_mistake
 from ottla.client.client_config import (
     KIB,
@@ -27,11 +26,12 @@ from ottla.client.errors import (
     RecordTooLargeError,
     UnknownPartitionError,
 )
-from ottla.client.memory_gate import MemoryGate
 from ottla.client.network.cluster import Cluster
-from ottla.client.producer_batch import Delivery, max_batch_size
+from ottla.client.producer.accumulator import Accumulator, Need
+from ottla.client.producer.memory_gate import MemoryGate
+from ottla.client.producer.producer_batch import Delivery, max_batch_size
+from ottla.client.producer.sender import Sender
 from ottla.client.record import BytesLike, Headers, RecordMetadata, UnsentRecord
-from ottla.client.sender import Sender
 
 NANOSECONDS_PER_MS: Final = 1_000_000
 MAX_TIMESTAMP_MS: Final = 2**63 - 1

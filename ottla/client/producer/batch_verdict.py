@@ -8,7 +8,7 @@ import enum
 from kafkawire.errors import ErrorCode
 from ottla.client.client_config import ProducerConfig
 from ottla.client.errors import BrokerError, OttlaError, ProtocolError
-from ottla.client.producer_batch import ProducerBatch
+from ottla.client.producer.producer_batch import ProducerBatch
 
 
 class Verdict(enum.Enum):

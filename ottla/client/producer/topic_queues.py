@@ -7,8 +7,8 @@ from collections import deque
 
 from kafkawire.ids import TopicPartition
 from ottla.client.cluster_metadata import TopicMetadata
-from ottla.client.partitioner import TopicPartitioner
-from ottla.client.producer_batch import ProducerBatch
+from ottla.client.producer.partitioner import TopicPartitioner
+from ottla.client.producer.producer_batch import ProducerBatch
 from ottla.client.record import BytesLike
 
 

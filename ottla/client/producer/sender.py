@@ -22,7 +22,6 @@ from kafkawire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from ottla.client.accumulator import Accumulator
 from ottla.client.background import Alarm
 from ottla.client.client_config import ProducerConfig
 from ottla.client.cluster_metadata import NO_EPOCH, needs_metadata
@@ -37,11 +36,12 @@ from ottla.client.errors import (
 from ottla.client.network.broker_connection import Connection
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.connection_pool import Purpose
-from ottla.client.producer_batch import NO_OFFSET, NO_TIMESTAMP, ProducerBatch
-from ottla.client.producer_id_request import ProducerIdRequest
-from ottla.client.producer_sequences import ProducerSequences
-from ottla.client.topic_queues import PartitionQueue
-from ottla.client.verdict import Verdict, judge
+from ottla.client.producer.accumulator import Accumulator
+from ottla.client.producer.batch_verdict import Verdict, judge
+from ottla.client.producer.producer_batch import NO_OFFSET, NO_TIMESTAMP, ProducerBatch
+from ottla.client.producer.producer_id_request import ProducerIdRequest
+from ottla.client.producer.producer_sequences import ProducerSequences
+from ottla.client.producer.topic_queues import PartitionQueue
 
 log = logging.getLogger(__name__)
 

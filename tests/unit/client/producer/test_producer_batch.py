@@ -9,13 +9,13 @@ from kafkawire.compression import Codec
 from kafkawire.ids import Offset, ProducerId
 from kafkawire.records import read_header, read_records
 from ottla.client.errors import OttlaError, ProduceError
-from ottla.client.producer_batch import (
+from ottla.client.producer.producer_batch import (
     Delivery,
     ProducerBatch,
     estimated_size,
     max_batch_size,
 )
-from ottla.client.producer_sequences import MAX_SEQUENCE, ProducerIdentity
+from ottla.client.producer.producer_sequences import MAX_SEQUENCE, ProducerIdentity
 from ottla.client.record import RecordMetadata, UnsentRecord
 from tests.unit.client.client_fakes import T0
 

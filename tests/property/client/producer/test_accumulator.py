@@ -14,11 +14,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from kafkawire.compression import Codec
 from kafkawire.ids import BrokerId, Offset, TopicPartition
 from kafkawire.records import read_records
-from ottla.client.accumulator import Accumulator
 from ottla.client.client_config import ProducerConfig
 from ottla.client.cluster_metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
 from ottla.client.errors import ProduceError
-from ottla.client.producer_batch import Delivery, ProducerBatch, max_batch_size
+from ottla.client.producer.accumulator import Accumulator
+from ottla.client.producer.producer_batch import Delivery, ProducerBatch, max_batch_size
 from ottla.client.record import UnsentRecord
 
 PARTITIONS = 3

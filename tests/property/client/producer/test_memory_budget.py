@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.client.memory_budget import Claim, MemoryBudget
+from ottla.client.producer.memory_budget import Claim, MemoryBudget
 
 TOTAL = 100
 

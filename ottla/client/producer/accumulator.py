@@ -17,17 +17,17 @@ from typing import Final
 from kafkawire.ids import BrokerId, TopicPartition
 from ottla.client.client_config import ProducerConfig
 from ottla.client.cluster_metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
-from ottla.client.memory_budget import MemoryBudget
-from ottla.client.partitioner import TopicPartitioner
-from ottla.client.producer_batch import (
+from ottla.client.producer.memory_budget import MemoryBudget
+from ottla.client.producer.partitioner import TopicPartitioner
+from ottla.client.producer.producer_batch import (
     RECORD_OVERHEAD_BYTES,
     Delivery,
     ProducerBatch,
     estimated_size,
     headers_size,
 )
+from ottla.client.producer.topic_queues import PartitionQueue, TopicQueues
 from ottla.client.record import BytesLike, Headers, UnsentRecord
-from ottla.client.topic_queues import PartitionQueue, TopicQueues
 
 GROWTH_LIMIT: Final = 16
 """Size limit of a waiting batch in multiples of `batch_size_bytes`, within `max_request_bytes`."""

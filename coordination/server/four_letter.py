@@ -1,31 +1,99 @@
-"""Four-letter words (decision): commands of operators, with text as response."""
+"""Four-letter words (decision): commands of operators, with text as response; their counters."""
 
 import os
 import platform
 import resource
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, Protocol
 
-if TYPE_CHECKING:
-    from coordination.server.server import Server
-    from coordination.server.server_connection import Connection
+from coordination.server.coordinator_config import CoordinatorConfig
+from coordination.server.state.service import Service
 
 # Clients parse the leading three numbers to detect the features of the server.
 FEATURE_LEVEL: Final = "3.8.0"
 
 
-class Report(NamedTuple):
-    """Data for the responses."""
+class Metrics:
+    """Counters since the start, or since the last `srst`."""
 
-    server: "Server"
-    wal: Mapping[str, object]
+    def __init__(self) -> None:
+        self.stall_count = 0
+        self.reset()
+
+    def reset(self) -> None:
+        """Reset the counters, for `srst`."""
+        self.received_count = 0
+        self.sent_count = 0
+        self.expired_count = 0
+        self.rejected_count = 0
+        self.latency_count = 0
+        self.latency_sum_ms = 0.0
+        self.latency_min_ms = 0.0
+        self.latency_max_ms = 0.0
+
+    @property
+    def latency_avg_ms(self) -> float:
+        """Mean time from a packet to its reply."""
+        return self.latency_sum_ms / self.latency_count if self.latency_count else 0.0
+
+    def on_latency(self, elapsed_ms: float) -> None:
+        """Record the latency of a batch of replies."""
+        if not self.latency_count or elapsed_ms < self.latency_min_ms:
+            self.latency_min_ms = elapsed_ms
+        if elapsed_ms > self.latency_max_ms:
+            self.latency_max_ms = elapsed_ms
+        self.latency_count += 1
+        self.latency_sum_ms += elapsed_ms
 
 
-def respond(command: str, report: Report, connection: "Connection") -> str:
+class ReportedConnection(Protocol):
+    """Connection in the responses."""
+
+    peer_name: str
+    received_count: int
+    sent_count: int
+    session_id: int
+    last_op: str
+
+    @property
+    def held_count(self) -> int:
+        """Number of outputs that wait for a sync."""
+
+
+class ReportedServer(Protocol):
+    """Server in the responses."""
+
+    config: CoordinatorConfig
+    metrics: Metrics
+    service: Service
+    synced_zxid: int
+
+    @property
+    def connections(self) -> Collection[ReportedConnection]:
+        """All admitted connections."""
+
+    @property
+    def bound_port(self) -> int:
+        """Port of the plain listener."""
+
+    @property
+    def uptime_ms(self) -> int:
+        """Time since the start."""
+
+    @property
+    def sync_count(self) -> int:
+        """Number of syncs of the log."""
+
+    @property
+    def unsynced_count(self) -> int:
+        """Number of transactions that are not on disk yet."""
+
+
+def respond(command: str, server: ReportedServer) -> str:
     """Return the response to `command`."""
-    return COMMANDS[command.encode()](report, connection)
+    return COMMANDS[command.encode()](server)
 
 
 def refusal(command: str) -> str:
@@ -41,25 +109,25 @@ def _version() -> str:
     return f"{FEATURE_LEVEL}-ottla-{own}, built on 2026-11-21 00:00 UTC"
 
 
-def _ruok(_report: Report, _connection: "Connection") -> str:
+def _ruok(_server: ReportedServer) -> str:
     return "imok"
 
 
-def _isro(_report: Report, _connection: "Connection") -> str:
+def _isro(_server: ReportedServer) -> str:
     return "rw"
 
 
-def _srvr(report: Report, _connection: "Connection") -> str:
-    return f"Zookeeper version: {_version()}\n{_statistics(report)}"
+def _srvr(server: ReportedServer) -> str:
+    return f"Zookeeper version: {_version()}\n{_statistics(server)}"
 
 
-def _stat(report: Report, _connection: "Connection") -> str:
-    clients = "".join(f" {_connection_line(each)}\n" for each in report.server.connections)
-    return f"Zookeeper version: {_version()}\nClients:\n{clients}\n{_statistics(report)}"
+def _stat(server: ReportedServer) -> str:
+    clients = "".join(f" {_connection_line(each)}\n" for each in server.connections)
+    return f"Zookeeper version: {_version()}\nClients:\n{clients}\n{_statistics(server)}"
 
 
-def _statistics(report: Report) -> str:
-    server, metrics = report.server, report.server.metrics
+def _statistics(server: ReportedServer) -> str:
+    metrics = server.metrics
     latency = (
         f"{metrics.latency_min_ms:.0f}/{metrics.latency_avg_ms:.4f}/{metrics.latency_max_ms:.0f}"
     )
@@ -68,14 +136,14 @@ def _statistics(report: Report) -> str:
         f"Received: {metrics.received_count}\n"
         f"Sent: {metrics.sent_count}\n"
         f"Connections: {len(server.connections)}\n"
-        f"Outstanding: {report.wal['unsynced_count']}\n"
+        f"Outstanding: {server.unsynced_count}\n"
         f"Zxid: {server.synced_zxid:#x}\n"
         "Mode: standalone\n"
         f"Node count: {server.service.state.tree.node_count}\n"
     )
 
 
-def _connection_line(connection: "Connection") -> str:
+def _connection_line(connection: ReportedConnection) -> str:
     return (
         f"/{connection.peer_name}[1](queued={connection.held_count},"
         f"recved={connection.received_count},sent={connection.sent_count},"
@@ -83,23 +151,23 @@ def _connection_line(connection: "Connection") -> str:
     )
 
 
-def _cons(report: Report, _connection: "Connection") -> str:
-    return "".join(f" {_connection_line(each)}\n" for each in report.server.connections) + "\n"
+def _cons(server: ReportedServer) -> str:
+    return "".join(f" {_connection_line(each)}\n" for each in server.connections) + "\n"
 
 
-def _crst(report: Report, _connection: "Connection") -> str:
-    for connection in report.server.connections:
+def _crst(server: ReportedServer) -> str:
+    for connection in server.connections:
         connection.received_count = connection.sent_count = 0
     return "Connection stats reset.\n"
 
 
-def _srst(report: Report, _connection: "Connection") -> str:
-    report.server.metrics.reset()
+def _srst(server: ReportedServer) -> str:
+    server.metrics.reset()
     return "Server stats reset.\n"
 
 
-def _mntr(report: Report, _connection: "Connection") -> str:
-    server, metrics = report.server, report.server.metrics
+def _mntr(server: ReportedServer) -> str:
+    metrics = server.metrics
     tree, watches = server.service.state.tree, server.service.watches
     values: dict[str, object] = {
         "version": _version(),
@@ -110,7 +178,7 @@ def _mntr(report: Report, _connection: "Connection") -> str:
         "packets_received": metrics.received_count,
         "packets_sent": metrics.sent_count,
         "num_alive_connections": len(server.connections),
-        "outstanding_requests": report.wal["unsynced_count"],
+        "outstanding_requests": server.unsynced_count,
         "znode_count": tree.node_count,
         "watch_count": watches.data.watch_count + watches.children.watch_count,
         "ephemerals_count": sum(len(owned) for owned in tree.ephemerals.values()),
@@ -118,12 +186,14 @@ def _mntr(report: Report, _connection: "Connection") -> str:
         "approximate_data_size": tree.data_bytes,
         "open_file_descriptor_count": _open_files(),
         "max_file_descriptor_count": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
-        "uptime": int((server.loop.time() - server.started_at_s) * 1000),
+        "uptime": server.uptime_ms,
         "expired_session_count": metrics.expired_count,
         "connection_rejected_count": metrics.rejected_count,
         "stall_count": metrics.stall_count,
         "resident_bytes": _resident_bytes(),
-        **report.wal,
+        "wal_sync_count": server.sync_count,
+        "synced_zxid": server.synced_zxid,
+        "unsynced_count": server.unsynced_count,
     }
     return "".join(f"zk_{name}\t{value}\n" for name, value in values.items())
 
@@ -144,10 +214,10 @@ def _open_files() -> int:
         return -1
 
 
-def _conf(report: Report, _connection: "Connection") -> str:
-    config = report.server.config
+def _conf(server: ReportedServer) -> str:
+    config = server.config
     return (
-        f"clientPort={report.server.bound_port}\n"
+        f"clientPort={server.bound_port}\n"
         f"tickTime={config.tick_ms}\n"
         f"maxClientCnxns={config.max_connections_per_address}\n"
         f"minSessionTimeout={config.min_session_timeout_ms}\n"
@@ -158,7 +228,7 @@ def _conf(report: Report, _connection: "Connection") -> str:
     )
 
 
-def _envi(_report: Report, _connection: "Connection") -> str:
+def _envi(_server: ReportedServer) -> str:
     return (
         "Environment:\n"
         f"zookeeper.version={_version()}\n"
@@ -171,8 +241,8 @@ def _envi(_report: Report, _connection: "Connection") -> str:
     )
 
 
-def _dump(report: Report, _connection: "Connection") -> str:
-    service = report.server.service
+def _dump(server: ReportedServer) -> str:
+    service = server.service
     lines = [f"SessionTracker dump:\nSession count: {len(service.sessions)}"]
     lines += [f"{each.session_id:#x}\t{each.timeout_ms}ms" for each in service.sessions]
     owned = service.state.tree.ephemerals
@@ -183,17 +253,17 @@ def _dump(report: Report, _connection: "Connection") -> str:
     return "\n".join(lines) + "\n"
 
 
-def _wchs(report: Report, _connection: "Connection") -> str:
-    watches = report.server.service.watches
+def _wchs(server: ReportedServer) -> str:
+    watches = server.service.watches
     watchers = {*watches.data.by_watcher(), *watches.children.by_watcher()}
     paths = {*watches.data.by_path(), *watches.children.by_path()}
     total = watches.data.watch_count + watches.children.watch_count
     return f"{len(watchers)} connections watching {len(paths)} paths\nTotal watches:{total}\n"
 
 
-def _wchc(report: Report, _connection: "Connection") -> str:
+def _wchc(server: ReportedServer) -> str:
     lines: dict[str, dict[str, None]] = {}
-    watches = report.server.service.watches
+    watches = server.service.watches
     for table in (watches.data, watches.children):
         for path, watchers in table.by_path().items():
             for watcher in watchers:
@@ -201,9 +271,9 @@ def _wchc(report: Report, _connection: "Connection") -> str:
     return _grouped(lines)
 
 
-def _wchp(report: Report, _connection: "Connection") -> str:
+def _wchp(server: ReportedServer) -> str:
     lines: dict[str, dict[str, None]] = {}
-    watches = report.server.service.watches
+    watches = server.service.watches
     for table in (watches.data, watches.children):
         for path, watchers in table.by_path().items():
             for watcher in watchers:
@@ -217,7 +287,7 @@ def _grouped(lines: Mapping[str, Mapping[str, None]]) -> str:
     )
 
 
-COMMANDS: Final[Mapping[bytes, Callable[[Report, "Connection"], str]]] = {
+COMMANDS: Final[Mapping[bytes, Callable[[ReportedServer], str]]] = {
     b"ruok": _ruok,
     b"isro": _isro,
     b"srvr": _srvr,

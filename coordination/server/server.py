@@ -5,8 +5,6 @@ therefore run in one simulated loop.
 """
 
 import asyncio
-import os
-import socket
 import ssl
 from collections.abc import Callable
 from typing import Final
@@ -23,19 +21,16 @@ from coordination.protocol.messages import (
     ConnectResponse,
     OpCode,
 )
-from coordination.server.admission import Admission
-from coordination.server.coordinator_config import Address, CoordinatorConfig
+from coordination.server.coordinator_config import CoordinatorConfig
 from coordination.server.disk.journal import GroupCommit, Log
-from coordination.server.four_letter import Report, refusal, respond
-from coordination.server.metrics import Metrics
+from coordination.server.four_letter import Metrics, refusal, respond
+from coordination.server.listeners import Listeners
 from coordination.server.server_connection import Connection
 from coordination.server.state import acl
 from coordination.server.state.acl import Identity
 from coordination.server.state.service import Service
 from coordination.server.state.sessions import Passwords, Session
-from coordination.server.tls_listener import TlsListener
 
-LISTEN_BACKLOG: Final = 4096
 LINGER_PROTOCOL: Final = 1
 _OP_NAMES: Final = {int(op): op.name for op in OpCode}
 
@@ -59,7 +54,6 @@ class Server:
         self.config = config
         self.loop = asyncio.get_running_loop()
         self.metrics = Metrics()
-        self.admission = Admission(config.max_connections, config.max_connections_per_address)
         self.connections: dict[Connection, None] = {}
         self._awaiting_handshake: dict[Connection, None] = {}
         # Connections with outputs that can be sent now, and with outputs that wait for a sync.
@@ -70,18 +64,16 @@ class Server:
         self._wal = wal
         self._passwords = passwords
         self._wall_clock_ms = wall_clock_ms
-        self._tls = tls
         self._commit = GroupCommit(
             wal, synced_zxid=self.synced_zxid, on_synced=self._on_synced, on_failure=on_fatal
         )
-        self._listener: asyncio.Server
-        self._tls_listener: TlsListener | None = None
+        self.listeners = Listeners(self, tls)
         self.is_stopping = False
         self._idle = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._expected_tick_s = 0.0
         self._housekeeping_at_s = 0.0
-        self.started_at_s = self.loop.time()
+        self._started_at_s = self.loop.time()
 
     # -- lifecycle
 
@@ -90,35 +82,13 @@ class Server:
         self.service.adopt_sessions(self._now_ms())
         self._housekeeping_at_s = self.loop.time() + self.config.container_check_interval_ms / 1000
         self._schedule_tick()
-        listen = self.config.listen
-        try:
-            self._listener = await self.loop.create_server(
-                lambda: Connection(self), listen.host or None, listen.port, backlog=LISTEN_BACKLOG
-            )
-        except OSError as error:
-            raise _not_listening(listen, error) from error
-        if self.config.tls is not None:
-            assert self._tls is not None, "a TLS listener needs a context"
-            self._tls_listener = self._listen_for_tls(self.config.tls.listen, self._tls)
+        await self.listeners.open()
         log.info("coordinator.started", listen=self.bound_port, zxid=self.synced_zxid)
-
-    def _listen_for_tls(self, address: Address, context: ssl.SSLContext) -> TlsListener:
-        family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-        try:
-            listening = socket.create_server(
-                (address.host, address.port), family=family, backlog=LISTEN_BACKLOG
-            )
-        except OSError as error:
-            self._listener.close()
-            raise _not_listening(address, error) from error
-        listening.setblocking(False)
-        return TlsListener(self, listening, context)
 
     @property
     def bound_port(self) -> int:
         """Port of the plain listener."""
-        port: int = self._listener.sockets[0].getsockname()[1]
-        return port
+        return self.listeners.bound_port
 
     async def stop(self) -> None:
         """Stop listening, sync and answer the accepted requests, and close all connections.
@@ -126,9 +96,7 @@ class Server:
         Sessions are kept: their clients reconnect after the next start.
         """
         self.is_stopping = True
-        self._listener.close()
-        if self._tls_listener is not None:
-            self._tls_listener.close()
+        self.listeners.close()
         if self._timer is not None:
             self._timer.cancel()
         self._commit.kick(self.service.entries)
@@ -197,7 +165,8 @@ class Server:
         """Admit a client with socket address `peer`, unless a limit is reached."""
         host, port = (peer[0], peer[1]) if isinstance(peer, tuple) else ("127.0.0.1", 0)
         connection.peer_name = f"{host}:{port}"
-        refused = "the server is stopping" if self.is_stopping else self.admission.admit(host)
+        admission = self.listeners.admission
+        refused = "the server is stopping" if self.is_stopping else admission.admit(host)
         if refused is not None:
             self.on_violation(connection, refused)
             return False
@@ -212,7 +181,7 @@ class Server:
     def on_disconnected(self, connection: Connection, *, by_peer: bool) -> None:
         """Forget a lost connection; its session is kept."""
         if connection.address is not None:
-            self.admission.leave(connection.address)
+            self.listeners.admission.leave(connection.address)
         self.connections.pop(connection, None)
         self._awaiting_handshake.pop(connection, None)
         self.holding.pop(connection, None)
@@ -313,18 +282,28 @@ class Server:
         connection.identities = identities
         connection.reply(xid, 0, b"", 0)
 
-    def run_command(self, command: str, connection: Connection) -> bytes:
+    # -- four-letter words
+
+    def run_command(self, command: str) -> bytes:
         """Return the response to a four-letter word, or its refusal if it is disabled."""
         if not self.config.allows_command(command):
             return refusal(command).encode()
-        return respond(command, Report(self, self._wal_status()), connection).encode()
+        return respond(command, self).encode()
 
-    def _wal_status(self) -> dict[str, object]:
-        return {
-            "wal_sync_count": self._commit.sync_count,
-            "synced_zxid": self.synced_zxid,
-            "unsynced_count": self.service.state.zxid - self.synced_zxid,
-        }
+    @property
+    def uptime_ms(self) -> int:
+        """Time since the start."""
+        return int((self.loop.time() - self._started_at_s) * 1000)
+
+    @property
+    def sync_count(self) -> int:
+        """Number of syncs of the log."""
+        return self._commit.sync_count
+
+    @property
+    def unsynced_count(self) -> int:
+        """Number of transactions that are not on disk yet."""
+        return self.service.state.zxid - self.synced_zxid
 
     # -- outputs
 
@@ -349,8 +328,3 @@ class Server:
                 self.holding.pop(connection, None)
         if not self._commit.is_busy:
             self._idle.set()
-
-
-def _not_listening(address: Address, error: OSError) -> OSError:
-    reason = os.strerror(error.errno).lower() if error.errno else str(error)
-    return OSError(f"cannot listen on {address.host}:{address.port}: {reason}")

@@ -8,17 +8,15 @@ import asyncio
 import struct
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, Protocol, cast
 
 from coordination.errors import JuteError
 from coordination.protocol import frames
 from coordination.protocol.frames import FrameSplitter
-from coordination.server.four_letter import COMMANDS
+from coordination.server.coordinator_config import CoordinatorConfig
+from coordination.server.four_letter import COMMANDS, Metrics
 from coordination.server.state.acl import Identity
 from coordination.server.state.sessions import Session
-
-if TYPE_CHECKING:
-    from coordination.server.server import Server
 
 _HEADER = struct.Struct(">ii")
 _COMMAND_BYTES: Final = 4
@@ -31,10 +29,51 @@ TURN_OUTPUT_BYTES: Final = 1024 * 1024
 TURN_S: Final = 0.005
 
 
+class Owner(Protocol):
+    """Server of a connection."""
+
+    config: CoordinatorConfig
+    loop: asyncio.AbstractEventLoop
+    metrics: Metrics
+    is_stopping: bool
+    synced_zxid: int
+    ready: list["Connection"]
+    """Connections with outputs that can be sent now."""
+    holding: dict["Connection", None]
+    """Connections with outputs that wait for a sync."""
+
+    def admit(self, connection: "Connection", peer: object) -> bool:
+        """Admit a client with socket address `peer`, unless a limit is reached."""
+
+    def on_connected(self, connection: "Connection") -> None:
+        """Record the connection of an admitted client."""
+
+    def on_disconnected(self, connection: "Connection", *, by_peer: bool) -> None:
+        """Forget a lost connection; its session is kept."""
+
+    def on_violation(self, connection: "Connection", reason: str) -> None:
+        """Record that a client violated the protocol or a limit."""
+
+    def touch(self, session: Session) -> None:
+        """Record the arrival of a packet of a session."""
+
+    def shake_hands(self, connection: "Connection", payload: bytes) -> None:
+        """Start or resume a session."""
+
+    def run_request(self, connection: "Connection", xid: int, op: int, payload: bytes) -> None:
+        """Run one request and queue its reply."""
+
+    def run_command(self, command: str) -> bytes:
+        """Return the response to a four-letter word, or its refusal if it is disabled."""
+
+    def after_input(self) -> None:
+        """Send the outputs that are ready, and start a sync for the others."""
+
+
 class Connection(asyncio.Protocol):
     """Server side of one connection; satisfies `service.Peer`."""
 
-    def __init__(self, server: "Server") -> None:
+    def __init__(self, server: Owner) -> None:
         self._server = server
         self._splitter = FrameSplitter(
             server.config.max_request_bytes, max_first_bytes=frames.MAX_HANDSHAKE_BYTES
@@ -130,7 +169,7 @@ class Connection(asyncio.Protocol):
         head, self._head = self._head, b""
         if head[:_COMMAND_BYTES] not in COMMANDS:
             return head
-        self._out.append(self._server.run_command(head[:_COMMAND_BYTES].decode(), self))
+        self._out.append(self._server.run_command(head[:_COMMAND_BYTES].decode()))
         self.close()
         return b""
 

@@ -103,7 +103,7 @@ class World:
         self.log.die()
         assert self.server._timer is not None
         self.server._timer.cancel()
-        self.server._listener.close()
+        self.server.listeners.close()
         self.loop.network.cut_all()
         await asyncio.sleep(self.loop.chance.uniform(0.01, 2.0))
         await self.start_server()

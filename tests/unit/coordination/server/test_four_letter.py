@@ -5,7 +5,7 @@ import platform
 from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import pytest
 
@@ -18,13 +18,8 @@ from coordination.protocol.messages import (
 )
 from coordination.server import four_letter
 from coordination.server.coordinator_config import CoordinatorConfig
-from coordination.server.four_letter import COMMANDS, Report, respond
-from coordination.server.metrics import Metrics
+from coordination.server.four_letter import COMMANDS, Metrics, ReportedServer, respond
 from tests.unit.coordination.fakes import FakePeer, peer, service
-
-if TYPE_CHECKING:
-    from coordination.server.server import Server
-    from coordination.server.server_connection import Connection
 
 
 class IdleServer:
@@ -49,13 +44,13 @@ class IdleServer:
             synced_zxid=0x1F,
             config=CoordinatorConfig(tick_ms=100),
             bound_port=2181,
-            loop=SimpleNamespace(time=lambda: 12.5),
-            started_at_s=10.0,
+            uptime_ms=2500,
+            sync_count=2,
+            unsynced_count=3,
         )
 
     def ask(self, command: str) -> str:
-        report = Report(cast("Server", self.server), {"unsynced_count": 3})
-        return respond(command, report, cast("Connection", self.connection))
+        return respond(command, cast(ReportedServer, self.server))
 
     def monitor(self) -> dict[str, str]:
         return dict(line.split("\t") for line in self.ask("mntr").splitlines())

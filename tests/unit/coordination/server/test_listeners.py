@@ -1,6 +1,6 @@
-"""Limits on connections: `coordination.server.admission`."""
+"""Limits on connections: `coordination.server.listeners`."""
 
-from coordination.server.admission import UNLIMITED, Admission
+from coordination.server.listeners import UNLIMITED, Admission
 
 
 def test_connections_per_address_are_limited() -> None:

@@ -546,7 +546,7 @@ cdef extern from *:
         uint64_t is_tombstone : 1;
         uint64_t is_seen : 1;
         /* A tombstone's timestamp, or the fingerprint of a value. */
-        uint64_t what;
+        uint64_t detail;
         /* 0 is an empty slot. */
         uint32_t count;
         uint32_t record_bytes;
@@ -560,7 +560,7 @@ cdef extern from *:
         uint64_t offset
         uint64_t is_tombstone
         uint64_t is_seen
-        uint64_t what
+        uint64_t detail
         uint32_t count
         uint32_t record_bytes
 
@@ -574,7 +574,7 @@ cdef struct Hashed:
     uint64_t high
     uint64_t low
     int64_t offset
-    uint64_t what
+    uint64_t detail
     uint32_t record_bytes
     bint is_tombstone
 
@@ -688,11 +688,11 @@ cdef class KeyTable:
                 continue
             hashed.is_tombstone = record.value_bytes < 0
             if not hashed.is_tombstone:
-                hashed.what = fingerprint_of(&record, cursor)
+                hashed.detail = fingerprint_of(&record, cursor)
             elif has_append_time:
-                hashed.what = <uint64_t>append_ms
+                hashed.detail = <uint64_t>append_ms
             else:
-                hashed.what = <uint64_t>plus(base_timestamp_ms, record.timestamp_delta)
+                hashed.detail = <uint64_t>plus(base_timestamp_ms, record.timestamp_delta)
             hashed.record_bytes = <uint32_t>(cursor - start)
             hashed_count += 1
         for done in range(done, hashed_count):
@@ -715,7 +715,7 @@ cdef class KeyTable:
         slot.count += 1
         slot.offset = <uint64_t>hashed.offset
         slot.is_tombstone = hashed.is_tombstone
-        slot.what = hashed.what
+        slot.detail = hashed.detail
         slot.record_bytes = hashed.record_bytes
         return 0
 
@@ -762,7 +762,7 @@ cdef class KeyTable:
             if hashed.offset < start_offset or not self._hash(&record, hashed):
                 continue
             hashed.is_tombstone = record.value_bytes < 0
-            hashed.what = 0 if hashed.is_tombstone else fingerprint_of(&record, cursor)
+            hashed.detail = 0 if hashed.is_tombstone else fingerprint_of(&record, cursor)
             hashed_count += 1
         for done in range(done, hashed_count):
             self._compare(&waiting[done % AHEAD], end_offset, cleaned_until, mismatches, limit)
@@ -791,7 +791,7 @@ cdef class KeyTable:
         else:
             slot.is_seen = 1
             if hashed.is_tombstone != (slot.is_tombstone != 0) or (
-                not hashed.is_tombstone and slot.what != hashed.what
+                not hashed.is_tombstone and slot.detail != hashed.detail
             ):
                 kind = OTHER_VALUE
         if kind and len(mismatches) < limit:
@@ -807,7 +807,7 @@ cdef class KeyTable:
         for index in range(self._capacity):
             slot = self._slots + index
             if slot.count and not slot.is_seen:
-                time = <int64_t>slot.what if slot.is_tombstone else NO_TIMESTAMP
+                time = <int64_t>slot.detail if slot.is_tombstone else NO_TIMESTAMP
                 if not slot.is_tombstone or time > tombstones_after_ms:
                     found.append((<int64_t>slot.offset, time, bool(slot.is_tombstone)))
         found.sort()
@@ -831,7 +831,7 @@ cdef class KeyTable:
                 rows.put64(<int64_t>slot.high)
                 rows.put64(<int64_t>slot.low)
                 rows.put64(<int64_t>slot.offset)
-                rows.put64(<int64_t>slot.what)
+                rows.put64(<int64_t>slot.detail)
                 rows.put64(<int64_t>slot.is_tombstone)
         return rows.take()
 
@@ -852,7 +852,7 @@ cdef class KeyTable:
                     slot = self._take_slot(slot, <uint64_t>row[0], <uint64_t>row[1])
                 slot.count = 1
                 slot.offset = <uint64_t>row[2]
-                slot.what = <uint64_t>row[3]
+                slot.detail = <uint64_t>row[3]
                 slot.is_tombstone = row[4] != 0
         finally:
             PyBuffer_Release(&view)

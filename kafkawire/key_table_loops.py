@@ -197,8 +197,8 @@ class KeyTable:
         """
         rows = array("q")
         for (first, second), slot in self._slots.items():
-            what = slot.time if slot.is_tombstone else slot.fingerprint
-            rows.extend((first, second, slot.offset, what, slot.is_tombstone))
+            detail = slot.time if slot.is_tombstone else slot.fingerprint
+            rows.extend((first, second, slot.offset, detail, slot.is_tombstone))
         return rows.tobytes()
 
     def load(self, rows: BytesLike) -> None:
@@ -209,7 +209,7 @@ class KeyTable:
         """
         numbers = array("q", bytes(rows))
         for start in range(0, len(numbers), EXPORT_COLUMNS):
-            first, second, offset, what, is_tombstone = numbers[start : start + EXPORT_COLUMNS]
+            first, second, offset, detail, is_tombstone = numbers[start : start + EXPORT_COLUMNS]
             if self._shard_count > 1 and shard_of(first, self._shard_count) != self._shard:
                 continue
             if len(self._slots) >= self._key_limit:
@@ -218,8 +218,8 @@ class KeyTable:
             slot.count = 1
             slot.offset = offset
             slot.is_tombstone = bool(is_tombstone)
-            slot.time = what if is_tombstone else _NO_TIMESTAMP
-            slot.fingerprint = _TOMBSTONE_PRINT if is_tombstone else what
+            slot.time = detail if is_tombstone else _NO_TIMESTAMP
+            slot.fingerprint = _TOMBSTONE_PRINT if is_tombstone else detail
 
     def _place(self, key: bytes | None) -> tuple[int, int] | None:
         if key is None:

@@ -25,7 +25,7 @@ from kafkawire.records_header import (
 from kafkawire.records_read import Record
 from kafkawire.records_scanner import Survey
 
-# As in Kafka's log reader: the smallest batch of any format, and the highest format number.
+# As in Kafka's log reader: no batch of any format is smaller.
 _MIN_LENGTH: Final = 14
 _MAGIC_POSITION: Final = 16
 _FRAME: Final = Struct(">qi")

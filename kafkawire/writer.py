@@ -173,7 +173,7 @@ class _WriterSource(Source):
             self.emit(f"{self._out} += {value}")
 
     def _records(self, value: str, length: str) -> None:
-        assert self._out == "out", "records stand in no tagged field"
+        assert self._out == "out", "records are never in a tagged field"
         self.open(f"if parts is not None and {length} > {1 if self._flexible else 0}:")
         self.emit("parts.append(out)")
         self.emit(f"parts.append({value})")

@@ -164,7 +164,7 @@ class TransactionIndexFile:
     def _write_rest(self) -> None:
         if self._written_bytes == self.size_bytes:
             return
-        assert self._data is not None, "what is not on file is in memory"
+        assert self._data is not None, "pending entries are in memory"
         flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
         descriptor = os.open(self._path, flags, 0o644)
         try:

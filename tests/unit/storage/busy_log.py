@@ -122,4 +122,4 @@ class BusyLog:
         entries = self.aborted.setdefault(base_offset, [])
         entries.append(aborted)
         path = segment_file(self.log.directory, base_offset, TRANSACTION_INDEX_SUFFIX)
-        assert path.read_bytes() == write_aborted(entries), "what the log has written itself"
+        assert path.read_bytes() == write_aborted(entries), "the index as written by the log"

@@ -8,7 +8,7 @@ command `ottla audit` does not use DataFrames (docs/adr/0031).
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from analytics.finding import FINDING_SCHEMA
+from analytics.finding_list import FINDING_SCHEMA
 from analytics.task import AuditTask
 
 TASK_SCHEMA: Final = "task string"
@@ -34,7 +34,7 @@ def find(batches: Iterable[Any]) -> Iterator[Any]:
     adopt_compiled()
     import pyarrow
 
-    from analytics.finding import arrow_schema
+    from analytics.finding_list import arrow_schema
     from analytics.task import task_from_json
 
     schema = arrow_schema(pyarrow)

@@ -9,7 +9,8 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from analytics.finding import FINDING_SCHEMA, Check, Finding, arrow_schema
+from analytics.finding_list import FINDING_SCHEMA, arrow_schema, finding_row
+from logcheck.finding import Check, Damage, Finding
 
 HASH_BYTES: Final = 16
 COLUMNS: Final = (
@@ -74,7 +75,7 @@ def _to_findings(batches: Iterable[Any]) -> Iterator[Any]:
 
     schema = arrow_schema(pyarrow)
     for batch in batches:
-        rows = [_finding(row).to_row() for row in batch.to_pylist()]
+        rows = [finding_row(_finding(row)) for row in batch.to_pylist()]
         yield pyarrow.RecordBatch.from_pylist(rows, schema=schema)
 
 
@@ -86,7 +87,7 @@ def _finding(row: dict[str, Any]) -> Finding:
     digests = [hashlib.md5(each, usedforsecurity=False).hexdigest() for each in (first_key, key)]
     return Finding(
         check=Check.COLLISIONS,
-        what="key_collision",
+        damage=Damage.KEY_COLLISION,
         expected=f"a hash other than that of key {show_key(first_key)}, {digests[0]}",
         found=f"key {show_key(key)}, {digests[1]}",
         **row,

@@ -10,14 +10,14 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from analytics.batch_walk import Hole, Walk
-from analytics.checks.batches import BatchCheck
 from analytics.file_store import OpenFile
-from analytics.finding import Check, Finding
 from analytics.log_scan import unreadable
 from analytics.segment_range import SegmentRange
 from kafkawire.columns_scanner import Column, RecordColumns, Spans
 from kafkawire.records import BatchHeader, TimestampType
+from logcheck.batch_check import BatchCheck
+from logcheck.batch_walk import Hole, Walk
+from logcheck.finding import Check, Damage, Finding
 
 MAX_BATCH_ROWS: Final = 100_000
 # Arrow's plain string columns hold at most 2 GiB.
@@ -110,7 +110,7 @@ def decode(
 def _overrun(place: SegmentRange, end: int) -> Finding:
     return Finding(
         check=Check.OFFSET_INDEX,
-        what="range_misaligned",
+        damage=Damage.RANGE_MISALIGNED,
         file=place.file,
         position=place.end,
         expected=f"a batch that ends at byte {place.end}, by the offset index",
@@ -183,7 +183,7 @@ class _Rows:
                 **place,
                 "position": each.position,
                 "offset": each.offset,
-                "finding": each.what,
+                "finding": each.damage.value,
                 "expected": each.expected,
                 "found": each.found,
             }

@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from analytics.batch_walk import Batch, Walk
 from analytics.errors import AuditError
 from analytics.file_store import OpenFile
 from analytics.plan import Audit
 from analytics.run import Request, Result, run_audit
+from logcheck.batch_walk import Batch, Walk
 
 MASTER: Final = "local[2]"
 Say = Callable[[str], None]

@@ -8,8 +8,12 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final
 
-from analytics.checkpoint import read_offset_checkpoint
-from analytics.file_name import (
+from analytics.file_store import Entry, list_directory, read_bytes
+from analytics.place import child_of, name_of, parent_of, without_end
+from analytics.task import ReplicaFiles, SegmentFiles
+from kafkawire.ids import TopicPartition
+from logcheck.checkpoint_text import read_offset_checkpoint
+from logcheck.file_name import (
     CLEANER_POINT,
     EPOCH_CHECKPOINT,
     HIGH_WATERMARK,
@@ -20,11 +24,7 @@ from analytics.file_name import (
     parse_offset_file,
     parse_partition_directory,
 )
-from analytics.file_store import Entry, list_directory, read_bytes
-from analytics.finding import Check, Finding, Report
-from analytics.place import child_of, name_of, parent_of, without_end
-from analytics.task import ReplicaFiles, SegmentFiles
-from kafkawire.ids import TopicPartition
+from logcheck.finding import Check, Damage, Finding, Report
 
 Checkpoints = dict[str, dict[TopicPartition, int]]
 MAX_PARTITIONS: Final = 1_000_000
@@ -155,7 +155,7 @@ def _check_directories(
             report(
                 Finding(
                     check=Check.CHECKPOINTS,
-                    what="partition_missing",
+                    damage=Damage.PARTITION_MISSING,
                     topic=partition.topic,
                     partition=partition.partition,
                     replica=root,
@@ -178,7 +178,7 @@ def _list_quietly(folder: str) -> list[Entry]:
 def _unnamed(directory: str) -> Finding:
     return Finding(
         check=Check.CHECKPOINTS,
-        what="unnamed_partition",
+        damage=Damage.UNNAMED_PARTITION,
         file=directory,
         expected="segments in a directory named TOPIC-PARTITION",
         found="segments in a directory of another name",
@@ -190,7 +190,7 @@ def _unreadable(
 ) -> Finding:
     return Finding(
         check=Check.BATCHES,
-        what="unreadable_file",
+        damage=Damage.UNREADABLE_FILE,
         topic="" if partition is None else partition.topic,
         partition=-1 if partition is None else partition.partition,
         replica=replica,

@@ -1,9 +1,29 @@
 """Decision: the findings of one task, with their place filled in and their number limited."""
 
 from collections import Counter
-from dataclasses import replace
+from dataclasses import asdict, replace
+from typing import Any, Final
 
-from analytics.finding import Finding
+from logcheck.finding import Finding
+
+FINDING_SCHEMA: Final = (
+    "check string, what string, topic string, partition int, replica string, file string, "
+    "position bigint, offset bigint, expected string, found string, severity string"
+)
+"""The columns of every table of findings, as a Spark schema string."""
+
+
+def arrow_schema(pyarrow: Any) -> Any:
+    """Return FINDING_SCHEMA as an Arrow schema."""
+    types = {"string": pyarrow.string(), "int": pyarrow.int32(), "bigint": pyarrow.int64()}
+    columns = (column.split() for column in FINDING_SCHEMA.split(", "))
+    return pyarrow.schema([(name, types[kind]) for name, kind in columns])
+
+
+def finding_row(finding: Finding) -> dict[str, str | int | None]:
+    """Return the finding as a row of FINDING_SCHEMA; its damage is the column `what`."""
+    row = asdict(finding)
+    return {"check": row.pop("check"), "what": row.pop("damage"), **row}
 
 
 class FindingList:
@@ -19,8 +39,8 @@ class FindingList:
 
     def report(self, finding: Finding) -> None:
         """Add a finding, and fill in its place."""
-        self._counts[finding.what] += 1
-        if self._counts[finding.what] <= self._limit:
+        self._counts[finding.damage] += 1
+        if self._counts[finding.damage] <= self._limit:
             self._rows.append(
                 replace(
                     finding,
@@ -35,7 +55,7 @@ class FindingList:
         rows = sorted(self._rows, key=lambda row: (row.file, row.position or 0, row.offset or 0))
         for kind, count in self._counts.items():
             if count > self._limit:
-                last = next(row for row in reversed(rows) if row.what == kind)
+                last = next(row for row in reversed(rows) if row.damage == kind)
                 found = f"{count - self._limit} more of {kind}"
                 rows.append(replace(last, position=None, offset=None, found=found))
         return rows

@@ -3,14 +3,15 @@
 from collections.abc import Sequence
 from itertools import zip_longest
 
-from analytics.checks.index_bytes import missing_index
-from analytics.checks.offset_index import check_offset_index
-from analytics.checks.time_index import check_time_index
 from analytics.file_store import read_bytes
-from analytics.finding import Check, Report
 from analytics.log_scan import unreadable
-from analytics.segment_columns import SegmentColumns
+from analytics.place import with_suffix
 from analytics.task import ReplicaFiles, Rules
+from logcheck.finding import Check, Report
+from logcheck.index_entries import missing_index
+from logcheck.offset_index_check import check_offset_index
+from logcheck.segment_columns import SegmentColumns
+from logcheck.time_index_check import check_time_index
 
 
 class IndexFiles:
@@ -37,7 +38,7 @@ class IndexFiles:
         for files, columns, offsets, times in rows:
             is_active = files is self._replica.segments[-1]
             if files.index is None:
-                self._report(missing_index(files.log, ".index", Check.OFFSET_INDEX))
+                self._report(missing_index(with_suffix(files.log, ".index"), Check.OFFSET_INDEX))
             elif offsets is not None:
                 strict = self._rules.is_strict
                 shapes.add(
@@ -46,7 +47,7 @@ class IndexFiles:
                     )
                 )
             if files.timeindex is None:
-                self._report(missing_index(files.log, ".timeindex", Check.TIME_INDEX))
+                self._report(missing_index(with_suffix(files.log, ".timeindex"), Check.TIME_INDEX))
             elif times is not None:
                 check_time_index(times, files.timeindex, columns, self._report, is_active=is_active)
         return sorted(shapes)

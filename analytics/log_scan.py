@@ -5,18 +5,18 @@ Memory: one chunk of a file, 32 bytes of columns for each batch so far, and the 
 
 from collections.abc import Iterable, Sequence
 
-from analytics.batch_walk import Batch, Hole, Walk
-from analytics.checks.batches import BatchCheck
-from analytics.checks.epochs import EpochCheck
 from analytics.checks.log_view import Observer, ProducerObserver
-from analytics.checks.offsets import OffsetCheck
 from analytics.file_store import OpenFile
-from analytics.finding import Check, Finding, Report, Severity
-from analytics.segment_columns import SegmentColumns
 from analytics.task import ReplicaFiles, SegmentFiles
 from kafkawire.columns_scanner import SoundBatch
 from kafkawire.errors import CorruptBatchError
 from kafkawire.records import NO_PRODUCER_ID, read_records
+from logcheck.batch_check import BatchCheck
+from logcheck.batch_walk import Batch, Hole, Walk
+from logcheck.epoch_check import EpochCheck
+from logcheck.finding import Check, Damage, Finding, Report, Severity
+from logcheck.offset_check import OffsetCheck
+from logcheck.segment_columns import SegmentColumns
 
 
 class LogScan:
@@ -155,7 +155,7 @@ def unreadable(file: str, error: OSError) -> Finding:
     is_gone = isinstance(error, FileNotFoundError)
     return Finding(
         check=Check.BATCHES,
-        what="file_vanished" if is_gone else "unreadable_file",
+        damage=Damage.FILE_VANISHED if is_gone else Damage.UNREADABLE_FILE,
         file=file,
         expected="a file that can be read",
         found="a file deleted or renamed after the directory was listed"

@@ -8,10 +8,8 @@ intervals: the files of a live or killed broker may be ahead of both.
 
 from typing import Any
 
-from analytics.checks.batch_digest import BatchDigest, IsDamaged, compare_digests
 from analytics.checks.log_view import Observer
 from analytics.checks.preservation import Bounds, PreservationCheck, ReferenceTable
-from analytics.finding import Check, Finding
 from analytics.finding_list import FindingList
 from analytics.log_scan import LogScan
 from analytics.reference import read_aborted
@@ -19,6 +17,8 @@ from analytics.replica_audit import ReplicaAudit
 from analytics.summary import summarize
 from analytics.task import MAX_OFFSET, AuditTask, ReplicaFiles
 from kafkawire.columns_scanner import KeyTable
+from logcheck.batch_digest import BatchDigest, IsDamaged, compare_digests
+from logcheck.finding import Check, Damage, Finding
 
 Outcome = tuple[list[Finding], dict[str, Any]]
 
@@ -89,7 +89,7 @@ def _compare_replicas(task: AuditTask) -> list[Outcome]:
         if task.shard == 0:
             report = other.findings.report
             pair = first.digest, other.digest, _is_damaged_in(first, other)
-            compare_digests(Check.REPLICAS, "replica_differs", *pair, start, end, report)
+            compare_digests(Check.REPLICAS, Damage.REPLICA_DIFFERS, *pair, start, end, report)
         if cleaned_until > 0:
             _compare_keys(task, first, other, min(end, cleaned_until))
             _compare_keys(task, other, first, min(end, cleaned_until))

@@ -5,9 +5,9 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Final
 
-from analytics.finding import Check
 from analytics.task import AuditTask, ReplicaFiles, Rules
 from kafkawire.ids import TopicPartition
+from logcheck.finding import Check
 
 
 class Audit(StrEnum):

@@ -1,16 +1,16 @@
 """Composition: the reference of a compaction audit: an uncompacted replica, read into a table."""
 
-from analytics.checks.batch_digest import BatchDigest, compare_digests, compare_dirty
 from analytics.checks.log_view import LogView, Observer
 from analytics.checks.preservation import Bounds, PreservationCheck, ReferenceTable
 from analytics.checks.producers import ProducerReplay
 from analytics.checks.transactions import Aborted, TransactionLog, read_txnindex
 from analytics.file_store import read_bytes
-from analytics.finding import Check, Report
 from analytics.finding_list import FindingList
 from analytics.log_scan import LogScan, unreadable
 from analytics.task import AuditTask, ReplicaFiles
 from kafkawire.columns_scanner import KeyTable
+from logcheck.batch_digest import BatchDigest, compare_digests, compare_dirty
+from logcheck.finding import Check, Damage, Report
 
 
 class Reference:
@@ -64,7 +64,7 @@ class Reference:
             return log.is_damaged(offset) or self.scan.is_damaged(offset)
 
         place = self.digest, digest, is_damaged
-        compare_digests(Check.UNCLEANABLE, "rewritten_batch", *place, bound, end, report)
+        compare_digests(Check.UNCLEANABLE, Damage.REWRITTEN_BATCH, *place, bound, end, report)
         return compare_dirty(*place, start, min(bound, end), report)
 
 

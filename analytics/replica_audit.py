@@ -5,11 +5,9 @@ Indexes are read before their segment: if a broker writes meanwhile, the segment
 records than the index knows, never fewer.
 """
 
+from functools import partial
 from typing import Any
 
-from analytics.checkpoint import read_epoch_checkpoint
-from analytics.checks.batch_digest import BatchDigest
-from analytics.checks.checkpoints import check_checkpoints
 from analytics.checks.cost import CostCount
 from analytics.checks.log_view import LogCheck, Observer
 from analytics.checks.preservation import PreservationCheck
@@ -19,7 +17,6 @@ from analytics.checks.tombstones import TombstoneCheck
 from analytics.checks.transactions import TransactionCheck
 from analytics.checks.uniqueness import UniquenessCheck
 from analytics.file_store import read_bytes
-from analytics.finding import Check, Finding, Report
 from analytics.finding_list import FindingList
 from analytics.index_files import IndexFiles
 from analytics.log_scan import LogScan, unreadable
@@ -29,6 +26,10 @@ from analytics.snapshot import earlier_bounds, read_snapshot
 from analytics.summary import summarize
 from analytics.task import MAX_OFFSET, AuditTask, ReplicaFiles
 from kafkawire.columns_scanner import KeyTable
+from logcheck.batch_digest import BatchDigest
+from logcheck.checkpoint_check import Checkpoints, check_checkpoints
+from logcheck.checkpoint_text import read_epoch_checkpoint
+from logcheck.finding import Check, Damage, Finding, Report
 
 
 class ReplicaAudit:
@@ -157,7 +158,16 @@ class ReplicaAudit:
         if Check.CHECKPOINTS in self._checks:
             folder = parent_of(replica.directory)
             if is_end_known:
-                check_checkpoints(replica, scan.log_end_offset, folder, report)
+                active = (
+                    replica.segments[-1].base_offset if replica.segments else scan.log_end_offset
+                )
+                check_checkpoints(
+                    _checkpoints(replica),
+                    scan.log_end_offset,
+                    active,
+                    partial(child_of, folder),
+                    report,
+                )
             for name in replica.foreign:
                 report(_foreign(child_of(replica.directory, name)))
         if Check.RETENTION in self._checks:
@@ -182,10 +192,23 @@ class ReplicaAudit:
             return None
 
 
+def _active_base(replica: ReplicaFiles, log_end: int) -> int:
+    return replica.segments[-1].base_offset if replica.segments else log_end
+
+
+def _checkpoints(replica: ReplicaFiles) -> Checkpoints:
+    return Checkpoints(
+        log_start=replica.log_start,
+        recovery_point=replica.recovery_point,
+        high_watermark=replica.high_watermark,
+        cleaner_point=replica.cleaner_point,
+    )
+
+
 def _foreign(file: str) -> Finding:
     return Finding(
         check=Check.CHECKPOINTS,
-        what="foreign_file",
+        damage=Damage.FOREIGN_FILE,
         file=file,
         expected="only files of a log",
         found="a file name that no broker uses",

@@ -15,7 +15,7 @@ from analytics.collisions import collisions, read_keys
 from analytics.discovery import find_replicas, group_by_partition
 from analytics.errors import AuditError
 from analytics.file_store import is_file
-from analytics.finding import Finding, arrow_schema
+from analytics.finding_list import arrow_schema, finding_row
 from analytics.interrupt import InterruptGuard
 from analytics.plan import Audit, plan_tasks, split_task
 from analytics.shipping import ship_modules
@@ -26,6 +26,7 @@ from analytics.spark_session import get_session, spark_errors_translated, start_
 from analytics.task import AuditTask, ReplicaFiles, Rules
 from analytics.verdict import Verdict, judge
 from kafkawire.ids import TopicPartition
+from logcheck.finding import Finding
 
 DEFAULT_MASTER: Final = "local[*]"
 
@@ -61,7 +62,7 @@ def run_audit(request: Request) -> Result:
     started = time.monotonic()
     tasks, found = plan(request)
     findings, summaries = _run_on_spark(request, tasks)
-    findings = [finding.to_row() for finding in found] + findings
+    findings = [finding_row(finding) for finding in found] + findings
     verdict = judge(str(request.audit), findings, summaries, time.monotonic() - started)
     return Result(verdict=verdict, findings=findings, summaries=summaries)
 

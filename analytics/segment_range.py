@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from analytics.batch_walk import Batch, Walk
-from analytics.checks.index_bytes import read_entries
-from analytics.checks.offset_index import ENTRY
 from analytics.file_store import OpenFile, read_bytes
-from analytics.finding import Check, Finding
 from analytics.task import ReplicaFiles, SegmentFiles
+from logcheck.batch_walk import Batch, Walk
+from logcheck.finding import Check, Finding
+from logcheck.index_entries import read_entries
+from logcheck.offset_index_check import ENTRY
 
 RANGE_BYTES: Final = 64 * 1024 * 1024
 

@@ -13,7 +13,7 @@ import zipfile
 from pathlib import Path
 from typing import Any, Final
 
-PACKAGES: Final = ("kafkawire", "analytics")
+PACKAGES: Final = ("kafkawire", "logcheck", "analytics")
 COMPILED: Final = ("_records", "_columns")
 ROOT: Final = Path(__file__).resolve().parents[1]
 

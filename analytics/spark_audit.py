@@ -11,6 +11,7 @@ the compiled modules that were shipped to it.
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
+from analytics.finding_list import finding_row
 from analytics.task import AuditTask
 
 Outcome = tuple[list[dict[str, Any]], dict[str, Any]]
@@ -52,4 +53,4 @@ def run_task(task: AuditTask) -> list[Outcome] | None:
         outcomes = audit_partition(task)
     except KeyLimitError:
         return None
-    return [([finding.to_row() for finding in found], summary) for found, summary in outcomes]
+    return [([finding_row(finding) for finding in found], summary) for found, summary in outcomes]

@@ -5,18 +5,18 @@ The index entries that were appended with them are checked too (`stream_indexes`
 
 from collections.abc import Iterator
 
-from analytics.batch_walk import Batch, Hole, Walk
-from analytics.checks.batches import BatchCheck
-from analytics.checks.offset_index import ENTRY as INDEX_ENTRY
-from analytics.checks.time_index import ENTRY as TIME_ENTRY
 from analytics.discovery import find_replicas
 from analytics.file_store import OpenFile, read_bytes
-from analytics.finding import Finding
-from analytics.segment_columns import SegmentColumns
 from analytics.stream_indexes import IndexShare
 from analytics.stream_progress import UNKNOWN, LogEnd
 from analytics.task import ReplicaFiles, SegmentFiles
 from kafkawire.records import BatchHeader
+from logcheck.batch_check import BatchCheck
+from logcheck.batch_walk import Batch, Hole, Walk
+from logcheck.finding import Damage, Finding
+from logcheck.offset_index_check import ENTRY as INDEX_ENTRY
+from logcheck.segment_columns import SegmentColumns
+from logcheck.time_index_check import ENTRY as TIME_ENTRY
 
 Row = tuple[str | int | None, ...]
 _Problem = tuple[str | None, str | None, str | None]
@@ -138,7 +138,7 @@ class _Follower:
             findings.clear()
             is_sound = check.open(item) is not None
             problem = _problem_of(findings[0]) if findings else self._problem(item)
-            if is_sound and problem[0] != "offset_overlap":
+            if is_sound and problem[0] != Damage.OFFSET_OVERLAP:
                 columns.add(item.position, header)
             else:
                 columns.damage_at(item.position)
@@ -166,12 +166,16 @@ class _Follower:
     def _problem(self, item: Batch) -> _Problem:
         header, wanted = item.header, self._next_offset
         if wanted != UNKNOWN and header.base_offset < wanted:
-            return "offset_overlap", f"offset {wanted} or more", f"offset {header.base_offset}"
+            return (
+                Damage.OFFSET_OVERLAP.value,
+                f"offset {wanted} or more",
+                f"offset {header.base_offset}",
+            )
         if header.base_offset > wanted >= self._cleaned_until:
-            return "offset_gap", f"offset {wanted}", f"offset {header.base_offset}"
+            return Damage.OFFSET_GAP.value, f"offset {wanted}", f"offset {header.base_offset}"
         if header.leader_epoch < self._leader_epoch:
             expected = f"epoch {self._leader_epoch} or later"
-            return "epoch_back", expected, f"epoch {header.leader_epoch}"
+            return Damage.EPOCH_BACK.value, expected, f"epoch {header.leader_epoch}"
         return None, None, None
 
     def _damage(self, finding: Finding) -> Row:
@@ -180,4 +184,4 @@ class _Follower:
 
 
 def _problem_of(finding: Finding) -> _Problem:
-    return finding.what, finding.expected, finding.found
+    return finding.damage.value, finding.expected, finding.found

@@ -9,15 +9,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from struct import Struct
 
-from analytics.checks.index_bytes import missing_index
-from analytics.checks.offset_index import ENTRY as INDEX_ENTRY
-from analytics.checks.offset_index import check_offset_index
-from analytics.checks.time_index import ENTRY as TIME_ENTRY
-from analytics.checks.time_index import check_time_index
-from analytics.finding import Check, Report
-from analytics.segment_columns import SegmentColumns
+from analytics.place import with_suffix
 from analytics.task import SegmentFiles
 from kafkawire.records import BatchHeader
+from logcheck.finding import Check, Report
+from logcheck.index_entries import missing_index
+from logcheck.offset_index_check import ENTRY as INDEX_ENTRY
+from logcheck.offset_index_check import check_offset_index
+from logcheck.segment_columns import SegmentColumns
+from logcheck.time_index_check import ENTRY as TIME_ENTRY
+from logcheck.time_index_check import check_time_index
 
 FindHeader = Callable[[int, int], BatchHeader | None]
 """A search from a position for the batch that contains an offset; returns its header.
@@ -78,7 +79,7 @@ class IndexShare:
     ) -> None:
         """Report faulty new entries; `segment` contains the batches read from `start`."""
         if files.index is None and self.is_sealed:
-            report(missing_index(files.log, ".index", Check.OFFSET_INDEX))
+            report(missing_index(with_suffix(files.log, ".index"), Check.OFFSET_INDEX))
         elif files.index is not None:
             check_offset_index(
                 self.index,
@@ -89,7 +90,7 @@ class IndexShare:
                 first_slot=self.first_index,
             )
         if files.timeindex is None and self.is_sealed:
-            report(missing_index(files.log, ".timeindex", Check.TIME_INDEX))
+            report(missing_index(with_suffix(files.log, ".timeindex"), Check.TIME_INDEX))
         elif files.timeindex is not None:
             check_time_index(
                 self.times,

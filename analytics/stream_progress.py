@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
-from analytics.batch_walk import Batch, Walk
-from analytics.checks.offset_index import ENTRY as INDEX_ENTRY
-from analytics.checks.time_index import ENTRY as TIME_ENTRY
 from analytics.discovery import find_replicas
 from analytics.file_store import OpenFile
 from analytics.task import SegmentFiles
+from logcheck.batch_walk import Batch, Walk
+from logcheck.offset_index_check import ENTRY as INDEX_ENTRY
+from logcheck.time_index_check import ENTRY as TIME_ENTRY
 
 UNKNOWN: Final = -1
 # An active index is ten megabytes long and mostly zero: read only chunks of it.

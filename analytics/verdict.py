@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from analytics.finding import Severity
+from logcheck.finding import Severity
 
 EXIT_CLEAN: Final = 0
 EXIT_FOUND: Final = 3

@@ -21,6 +21,7 @@ PACKAGES: Final = (
     "broker",
     "ottla",
     "analytics",
+    "logcheck",
     "speedups",
 )
 _SAYS_SO: Final = re.compile(r"\bdecision\b", re.IGNORECASE)

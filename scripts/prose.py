@@ -26,6 +26,7 @@ PLACES: Final = (
     "broker",
     "ottla",
     "analytics",
+    "logcheck",
     "speedups",
     "tests",
     "benchmarks",

@@ -6,8 +6,8 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from analytics.segment_columns import SegmentColumns
 from kafkawire.columns_scanner import SoundBatch
+from logcheck.segment_columns import SegmentColumns
 
 ReadRecord = Callable[[int], tuple[bytes, bytes | None] | None]
 """A function from an offset to key and value of its record, None if there is none with a key."""

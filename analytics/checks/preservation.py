@@ -12,10 +12,10 @@ from typing import Any, Final
 
 from analytics.checks.log_view import LogView, ReadRecord
 from analytics.checks.uniqueness import show_key
-from analytics.finding import Check, Finder, Report, Severity
 from analytics.task import MAX_OFFSET
 from kafkawire.columns_scanner import KeyTable, Mismatch, SoundBatch
 from kafkawire.records import BatchHeader, TimestampType
+from logcheck.finding import Check, Damage, Finder, Report, Severity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,14 +154,14 @@ class PreservationCheck:
         for offset, is_tombstone in sorted(lost.items()):
             record = self._read_reference(offset)
             key = "a key" if record is None else f"key {show_key(record[0])}"
-            missing = "tombstone_gone_early" if is_tombstone else "lost_key"
+            missing = Damage.TOMBSTONE_GONE_EARLY if is_tombstone else Damage.LOST_KEY
             check = Check.TOMBSTONES if is_tombstone else Check.PRESERVATION
             expected = f"the last {'tombstone' if is_tombstone else 'value'} of {key}"
             severity = Severity.ERROR if self._bounds.is_decided else Severity.WARNING
             self._find(missing, offset, expected, "no record", log, check, severity)
         if self._unlisted and not self._only_missing:
             expected, found = "the reference's records", f"{self._unlisted} more that differ"
-            self._find("more_mismatches", self._mismatches[-1][1], expected, found, log)
+            self._find(Damage.MORE_MISMATCHES, self._mismatches[-1][1], expected, found, log)
         return {"reference_keys": self._table.key_count}
 
     def _judge(
@@ -181,23 +181,25 @@ class PreservationCheck:
         is_last_kept = record is not None and self._table.is_seen(record[0])
         if kind == Mismatch.OTHER_VALUE:
             expected = f"the reference's value of {key}"
-            self._find("changed_value", offset, expected, "another value", log)
+            self._find(Damage.CHANGED_VALUE, offset, expected, "another value", log)
         elif kind == Mismatch.OLDER and not is_last_kept:
             lost.pop(last, None)
             expected = f"{key} at offset {last}, its last record"
-            self._find("stale_value", offset, expected, f"an older record at {offset}", log)
+            self._find(Damage.STALE_VALUE, offset, expected, f"an older record at {offset}", log)
         elif kind == Mismatch.NEWER and not is_last_kept and not self._only_missing:
             lost.pop(last, None)
             expected = f"{key} at offset {last}"
-            self._find("moved_record", offset, expected, f"its record at {offset}", log)
+            self._find(Damage.MOVED_RECORD, offset, expected, f"its record at {offset}", log)
         elif kind in (Mismatch.NEWER, Mismatch.UNKNOWN_KEY) and not self._only_missing:
             expected = f"no record of {key} at this offset"
-            self._find("unknown_record", offset, expected, "a record that was never written", log)
+            self._find(
+                Damage.UNKNOWN_RECORD, offset, expected, "a record that was never written", log
+            )
         # An older record beside its key's last one is a duplicate, which S8 reports.
 
     def _find(
         self,
-        kind: str,
+        damage: Damage,
         offset: int,
         expected: str,
         found: str,
@@ -206,4 +208,4 @@ class PreservationCheck:
         severity: Severity = Severity.ERROR,
     ) -> None:
         file, position = log.place_of(offset)
-        Finder(check, self._report).find(kind, file, position, offset, expected, found, severity)
+        Finder(check, self._report).find(damage, file, position, offset, expected, found, severity)

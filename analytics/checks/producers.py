@@ -15,9 +15,9 @@ from typing import Any, Final
 from crc32c import crc32c
 
 from analytics.checks.log_view import LogView, ProducerObserver
-from analytics.finding import Check, Finder, Report
 from kafkawire.columns_scanner import SoundBatch
 from kafkawire.records import NO_PRODUCER_ID
+from logcheck.finding import Check, Damage, Finder, Report
 
 SNAPSHOT_VERSION: Final = 1
 HEADER: Final = Struct(">hIi")
@@ -105,7 +105,9 @@ class ProducerCheck(ProducerObserver):
             file, position = log.place_of(last.last_offset)
             expected = f"the last batch of producer {producer_id}, up to offset {last.last_offset}"
             found = "none" if own is None else f"its batch up to {own.last_offset}"
-            self._finder.find("producer_lost", file, position, last.last_offset, expected, found)
+            self._finder.find(
+                Damage.PRODUCER_LOST, file, position, last.last_offset, expected, found
+            )
 
     def _compare(self, offset: int, file: str, data: bytes) -> None:
         for producer_id, position, entry in self._read(file, data):
@@ -114,40 +116,40 @@ class ProducerCheck(ProducerObserver):
             if last_offset >= offset:
                 expected = f"an offset below {offset}, by the file's name"
                 self._finder.find(
-                    "snapshot_entry", file, position, offset, expected, str(last_offset)
+                    Damage.SNAPSHOT_ENTRY, file, position, offset, expected, str(last_offset)
                 )
             elif own is not None and own.last_offset == last_offset:
                 if own.last_sequence != last_sequence or own.epoch > epoch:
                     expected = f"sequence {own.last_sequence} of epoch {own.epoch}, by the log"
                     found = f"sequence {last_sequence} of epoch {epoch}"
                     self._finder.find(
-                        "snapshot_entry", file, position, last_offset, expected, found
+                        Damage.SNAPSHOT_ENTRY, file, position, last_offset, expected, found
                     )
             elif own is not None and own.last_offset > last_offset:
                 expected = f"offset {own.last_offset} of producer {producer_id}, by the log"
                 self._finder.find(
-                    "snapshot_entry", file, position, last_offset, expected, f"{last_offset}"
+                    Damage.SNAPSHOT_ENTRY, file, position, last_offset, expected, f"{last_offset}"
                 )
 
     def _read(self, file: str, data: bytes) -> list[tuple[int, int, tuple[int, ...]]]:
         """Return (producer id, position, entry) of each entry; report a malformed snapshot."""
         if len(data) < HEADER.size:
             self._finder.find(
-                "bad_snapshot", file, 0, None, f"{HEADER.size} bytes", f"{len(data)} bytes"
+                Damage.BAD_SNAPSHOT, file, 0, None, f"{HEADER.size} bytes", f"{len(data)} bytes"
             )
             return []
         version, crc, count = HEADER.unpack_from(data)
         if version != SNAPSHOT_VERSION:
-            self._finder.find("bad_snapshot", file, 0, None, "version 1", f"version {version}")
+            self._finder.find(Damage.BAD_SNAPSHOT, file, 0, None, "version 1", f"version {version}")
             return []
         if crc32c(data[CRC_START:]) != crc:
             self._finder.find(
-                "bad_snapshot", file, 2, None, f"the checksum {crc:#010x}", "another checksum"
+                Damage.BAD_SNAPSHOT, file, 2, None, f"the checksum {crc:#010x}", "another checksum"
             )
             return []
         if len(data) != HEADER.size + count * ENTRY.size:
             self._finder.find(
-                "bad_snapshot", file, CRC_START, None, f"{count} entries", "another size"
+                Damage.BAD_SNAPSHOT, file, CRC_START, None, f"{count} entries", "another size"
             )
             return []
         entries = enumerate(ENTRY.iter_unpack(data[HEADER.size :]))

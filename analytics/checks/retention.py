@@ -1,8 +1,8 @@
 """Decision: S15, no sealed segment outlives its retention by more than one run of the task."""
 
 from analytics.checks.log_view import LogView
-from analytics.finding import Check, Finder, Report
 from analytics.task import ReplicaFiles, Rules
+from logcheck.finding import Check, Damage, Finder, Report
 
 
 def check_retention(files: ReplicaFiles, log: LogView, rules: Rules, report: Report) -> None:
@@ -22,10 +22,10 @@ def check_retention(files: ReplicaFiles, log: LogView, rules: Rules, report: Rep
             if is_oldest and age_ms > rules.retention_ms + rules.retention_slack_ms:
                 expected = f"nothing older than {rules.retention_ms} ms"
                 found = f"newest record {age_ms} ms old"
-                find("kept_too_long", segment.log, 0, segment.base_offset, expected, found)
+                find(Damage.KEPT_TOO_LONG, segment.log, 0, segment.base_offset, expected, found)
         # Kafka deletes the oldest segment while the others have at least `retention_bytes`.
         if rules.retention_bytes is not None and total - size >= rules.retention_bytes:
             expected = f"at most {rules.retention_bytes} bytes and one segment"
             found = f"{total} bytes in this and later segments"
-            find("kept_too_much", segment.log, 0, segment.base_offset, expected, found)
+            find(Damage.KEPT_TOO_MUCH, segment.log, 0, segment.base_offset, expected, found)
         total -= size

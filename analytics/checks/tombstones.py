@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from analytics.checks.log_view import LogView
-from analytics.finding import Check, Finder, Report, Severity
 from analytics.task import Rules
 from kafkawire.columns_scanner import SoundBatch
+from logcheck.finding import Check, Damage, Finder, Report, Severity
 
 # Enough for a chart of their ages; a summary must stay small.
 _MAX_SHOWN: Final = 10_000
@@ -58,7 +58,7 @@ class TombstoneCheck:
             latest = self._rules.now_ms + self._rules.delete_retention_ms
             place = batch.file, batch.position, header.base_offset
             expected, found = f"at most {latest} ms", f"{horizon_ms} ms"
-            self._finder.find("horizon_in_future", *place, expected, found)
+            self._finder.find(Damage.HORIZON_IN_FUTURE, *place, expected, found)
         elif batch.survey.tombstones:
             self._horizons_ms.append(horizon_ms)
             place = batch.file, batch.position, header.base_offset
@@ -83,4 +83,4 @@ class TombstoneCheck:
     def _find_late(self, waiting: _Waiting, found: str, severity: Severity) -> None:
         place = waiting.file, waiting.position, waiting.offset
         expected = f"removed by the first cleaning after {waiting.horizon_ms} ms"
-        self._finder.find("tombstone_kept_late", *place, expected, found, severity)
+        self._finder.find(Damage.TOMBSTONE_KEPT_LATE, *place, expected, found, severity)

@@ -13,10 +13,10 @@ from struct import Struct
 from typing import Any, Final
 
 from analytics.checks.log_view import LogView, ProducerObserver
-from analytics.finding import Check, Finder, Report
 from kafkawire.columns_scanner import SoundBatch
 from kafkawire.errors import CorruptBatchError
 from kafkawire.records import ControlType, read_control_batch
+from logcheck.finding import Check, Damage, Finder, Report
 
 ENTRY: Final = Struct(">hqqqq")
 ENTRY_VERSION: Final = 0
@@ -86,14 +86,14 @@ def read_txnindex(data: bytes, file: str, report: Report) -> list[tuple[int, Abo
     find = Finder(Check.TRANSACTIONS, report).find
     if len(data) % ENTRY.size:
         cut = len(data) - len(data) % ENTRY.size
-        find("txnindex_cut", file, cut, None, "complete entries", "a partial entry")
+        find(Damage.TXNINDEX_CUT, file, cut, None, "complete entries", "a partial entry")
     entries = []
     whole = data[: len(data) - len(data) % ENTRY.size]
     for slot, (version, producer_id, first, last, _) in enumerate(ENTRY.iter_unpack(whole)):
         position = slot * ENTRY.size
         if version != ENTRY_VERSION or first > last:
             expected, found = "version 0, first <= last", f"version {version}, {first}..{last}"
-            find("txnindex_entry", file, position, None, expected, found)
+            find(Damage.TXNINDEX_ENTRY, file, position, None, expected, found)
             continue
         entries.append((position, (producer_id, first, last)))
     return entries
@@ -135,7 +135,9 @@ class TransactionCheck(TransactionLog):
             has_data = first < place[1]
             if place not in known and has_data and place[1] >= self._cleaned_until:
                 expected = f"an entry of the .txnindex for producer {place[0]}"
-                self._finder.find("txnindex_missing", file, position, place[1], expected, "none")
+                self._finder.find(
+                    Damage.TXNINDEX_MISSING, file, position, place[1], expected, "none"
+                )
         self._check_aborted_data([*indexed, *(ended[0] for ended in self.ended if ended[1])])
         if self._reference is not None:
             self._check_markers(self._reference.ended, log)
@@ -147,7 +149,7 @@ class TransactionCheck(TransactionLog):
                 expected = f"a marker for the transaction of producer {producer_id}"
                 found = f"open since {start.timestamp_ms} ms"
                 place = start.file, start.position, start.offset
-                self._finder.find("hanging_transaction", *place, expected, found)
+                self._finder.find(Damage.HANGING_TRANSACTION, *place, expected, found)
 
     def _check_entry(
         self,
@@ -162,7 +164,7 @@ class TransactionCheck(TransactionLog):
         if ended is None:
             if last >= self._cleaned_until and not log.is_damaged(last):
                 expected = f"an abort marker of producer {producer_id} at offset {last}"
-                self._finder.find("txnindex_entry", file, position, last, expected, "none")
+                self._finder.find(Damage.TXNINDEX_ENTRY, file, position, last, expected, "none")
         elif (
             first != ended[0][1]
             and ended[0][1] >= self._cleaned_until
@@ -170,7 +172,9 @@ class TransactionCheck(TransactionLog):
             and first >= log.first_offset
         ):
             expected = f"offset {ended[0][1]}, the start of the transaction"
-            self._finder.find("txnindex_range", file, position, last, expected, f"offset {first}")
+            self._finder.find(
+                Damage.TXNINDEX_RANGE, file, position, last, expected, f"offset {first}"
+            )
 
     def _check_aborted_data(self, aborted: Sequence[Aborted]) -> None:
         for data in self.data:
@@ -181,7 +185,7 @@ class TransactionCheck(TransactionLog):
                 expected = "no record of an aborted transaction in the cleaned part"
                 found = f"records of producer {data.producer_id}"
                 self._finder.find(
-                    "aborted_data", data.file, data.position, data.offset, expected, found
+                    Damage.ABORTED_DATA, data.file, data.position, data.offset, expected, found
                 )
 
     def _check_markers(self, ended: Iterable[tuple[Aborted, bool, str, int]], log: LogView) -> None:
@@ -196,4 +200,4 @@ class TransactionCheck(TransactionLog):
                 file, position = log.place_of(last)
                 kind = "abort" if is_aborted else "commit"
                 expected = f"the {kind} marker of producer {producer_id}, whose data still exists"
-                self._finder.find("marker_lost", file, position, last, expected, "none")
+                self._finder.find(Damage.MARKER_LOST, file, position, last, expected, "none")

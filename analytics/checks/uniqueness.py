@@ -6,8 +6,8 @@ Keys are first compared by a 128-bit hash; a match is then confirmed by the byte
 from typing import Any, Final
 
 from analytics.checks.log_view import LogView
-from analytics.finding import Check, Finding, Report
 from kafkawire.columns_scanner import KeyTable, SoundBatch
+from logcheck.finding import Check, Damage, Finding, Report
 
 _SHOWN_KEY_BYTES: Final = 60
 
@@ -31,7 +31,7 @@ class UniquenessCheck:
             self._report(
                 Finding(
                     check=Check.UNIQUENESS,
-                    what="no_key",
+                    damage=Damage.NO_KEY,
                     file=batch.file,
                     position=batch.position,
                     offset=header.base_offset,
@@ -58,7 +58,7 @@ class UniquenessCheck:
                 self._report(
                     Finding(
                         check=Check.UNIQUENESS,
-                        what="duplicate_key",
+                        damage=Damage.DUPLICATE_KEY,
                         file=file,
                         position=position,
                         offset=earlier,
@@ -72,7 +72,7 @@ class UniquenessCheck:
             self._report(
                 Finding(
                     check=Check.UNIQUENESS,
-                    what="more_duplicate_keys",
+                    damage=Damage.MORE_DUPLICATE_KEYS,
                     file=file,
                     position=position,
                     expected="each key once",

@@ -6,11 +6,11 @@ import pytest
 
 from analytics.discovery import find_replicas
 from analytics.errors import AuditError
-from analytics.finding import Finding
 from analytics.plan import Audit
 from analytics.rule_texts import parse_rules
 from analytics.run import Request, run_audit
 from analytics.spark_session import find_java
+from logcheck.finding import Finding
 from ottla.cli.app import make_app
 from tests.analytics.audited import RULES, findings_of
 from tests.analytics.log_model import make_log
@@ -69,7 +69,7 @@ def test_segments_outside_a_partition_directory_are_a_finding(tmp_path: Path) ->
     directory.rename(tmp_path / "restored")
     found: list[Finding] = []
     assert find_replicas(str(tmp_path / "restored"), found.append) == []
-    assert [each.what for each in found] == ["unnamed_partition"]
+    assert [each.damage for each in found] == ["unnamed_partition"]
 
 
 def test_partition_directory_uses_the_checkpoints_beside_it(tmp_path: Path) -> None:
@@ -93,9 +93,9 @@ def test_sealed_segment_truncated_anywhere_is_a_finding(tmp_path: Path, size: in
     whole = path.read_bytes()
     path.write_bytes(whole[:size])
     found = findings_of("integrity", tmp_path)
-    assert {each.what for each in found} & {"torn_tail", "zero_tail", "offset_gap"}
+    assert {each.damage for each in found} & {"torn_tail", "zero_tail", "offset_gap"}
     others = {"index_position", "time_offset"}
-    assert {each.what for each in found} <= {"torn_tail", "zero_tail", "offset_gap"} | others
+    assert {each.damage for each in found} <= {"torn_tail", "zero_tail", "offset_gap"} | others
 
 
 @pytest.mark.parametrize("noise", [b"\xff" * 500, bytes(range(256)) * 3, b"PK\x03\x04" * 100])
@@ -103,7 +103,7 @@ def test_file_of_noise_is_a_finding(tmp_path: Path, noise: bytes) -> None:
     path = make_log().write(tmp_path) / "00000000000000000100.log"
     path.write_bytes(noise)
     found = findings_of("integrity", tmp_path)
-    assert {each.what for each in found} & {"bad_magic", "bad_length", "torn_tail"}
+    assert {each.damage for each in found} & {"bad_magic", "bad_length", "torn_tail"}
     assert {Path(each.file).stem for each in found} == {path.stem}
 
 
@@ -118,7 +118,7 @@ def test_files_that_vanish_while_they_are_read_are_warnings(tmp_path: Path) -> N
     for path in directory.glob("00000000000000000000.*"):
         path.unlink()
     [(found, _)] = audit_partition(task)
-    assert {(each.what, each.severity) for each in found} == {("file_vanished", "warning")}
+    assert {(each.damage, each.severity) for each in found} == {("file_vanished", "warning")}
     assert len(found) == 3
 
 

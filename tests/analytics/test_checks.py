@@ -6,30 +6,32 @@ from xml.etree import ElementTree
 
 import pytest
 
-from analytics.batch_walk import Batch, Hole, Walk
-from analytics.checkpoint import read_offset_checkpoint
-from analytics.checks.batch_digest import BatchDigest, compare_dirty
 from analytics.checks.log_view import LogView
-from analytics.finding import Check, Finding, Severity
-from analytics.finding_list import FindingList
+from analytics.finding_list import FindingList, finding_row
 from analytics.log_scan import LogScan, read_record
 from analytics.plan import split_task
 from analytics.report.figures import draw_figures, size_text
 from analytics.report.page import MAX_LISTED, render_page
 from analytics.report.picture import WIDTH, Bar, Span, draw_bars, draw_timeline, text_width
-from analytics.segment_columns import SegmentColumns
 from analytics.task import AuditTask, ReplicaFiles, Rules, SegmentFiles, task_from_json
 from analytics.verdict import judge
 from kafkawire import columns_loops, key_table_loops
 from kafkawire.errors import CorruptBatchError
 from kafkawire.key_table_loops import KeyLimitError
 from kafkawire.records import BATCH_HEADER_BYTES, BatchBuilder
+from logcheck.batch_digest import BatchDigest, compare_dirty
+from logcheck.batch_walk import Batch, Hole, Walk
+from logcheck.checkpoint_text import read_offset_checkpoint
+from logcheck.finding import Check, Damage, Finding, Severity
+from logcheck.segment_columns import SegmentColumns
 from tests.analytics.audited import RULES, findings_of
 from tests.analytics.compaction_violations import cleaned
 from tests.analytics.log_model import START_MS, Bat, Log, Rec, compact, make_log, rebuild
 from tests.analytics.planter import Segment, edit
 
-FINDING = Finding(check=Check.BATCHES, what="x", file="f", expected="this", found="that")
+FINDING = Finding(
+    check=Check.BATCHES, damage=Damage.BAD_CRC, file="f", expected="this", found="that"
+)
 
 
 class Bytes:
@@ -48,7 +50,7 @@ class Bytes:
 def walked(source: Bytes) -> tuple[list[Batch | Hole], list[str]]:
     found: list[Finding] = []
     items = list(Walk(source, "f", found.append).items())
-    return items, [each.what for each in found]
+    return items, [each.damage for each in found]
 
 
 BATCH = Bat(0, 0, (Rec(0, b"k", b"v" * 50, START_MS),)).encode()
@@ -81,18 +83,18 @@ def test_duplicate_partition_in_a_checkpoint_is_reported() -> None:
     found: list[Finding] = []
     offsets = read_offset_checkpoint("0\n2\na 0 1\na 0 2\n", "f", found.append)
     assert list(offsets.values()) == [2]
-    assert [each.what for each in found] == ["bad_checkpoint_line"]
+    assert [each.damage for each in found] == ["bad_checkpoint_line"]
 
 
 def test_finding_prints_its_place() -> None:
-    assert str(FINDING) == "f: S1 x: expected this, found that"
+    assert str(FINDING) == "f: bad_crc: expected this, found that"
 
 
 def test_finding_list_only_counts_findings_beyond_its_limit() -> None:
     rows = FindingList("t", 0, "r", 2)
     for _ in range(5):
         rows.report(FINDING)
-    assert [row.found for row in rows.rows()] == ["that", "that", "3 more of x"]
+    assert [row.found for row in rows.rows()] == ["that", "that", "3 more of bad_crc"]
 
 
 def test_time_index_entry_after_the_first_maximum_is_reported(tmp_path: Path) -> None:
@@ -104,7 +106,7 @@ def test_time_index_entry_after_the_first_maximum_is_reported(tmp_path: Path) ->
     times = directory / "00000000000000000000.timeindex"
     edit(times, lambda data: struct.pack_into(">i", data, 8, 3))
     [found] = findings_of("integrity", tmp_path)
-    assert (found.what, found.offset, found.expected) == ("time_offset", 3, "offset 0")
+    assert (found.damage, found.offset, found.expected) == ("time_offset", 3, "offset 0")
 
 
 def test_records_removed_beyond_the_cleaner_checkpoint_are_warnings(tmp_path: Path) -> None:
@@ -116,7 +118,7 @@ def test_records_removed_beyond_the_cleaner_checkpoint_are_warnings(tmp_path: Pa
     found = findings_of("compaction", tmp_path / "clean", against=tmp_path / "raw")
     assert found
     assert {each.severity for each in found} == {Severity.WARNING}
-    assert "cleaned_beyond_checkpoint" in {each.what for each in found}
+    assert "cleaned_beyond_checkpoint" in {each.damage for each in found}
 
 
 def test_uncleaned_part_of_a_log_must_not_change() -> None:
@@ -132,10 +134,10 @@ def test_uncleaned_part_of_a_log_must_not_change() -> None:
     assert not compare_dirty(whole, digest_of(horizon), damaged, 0, 400, found.append)
     assert found == []
     assert compare_dirty(whole, other, damaged, 0, 400, found.append)
-    assert {each.what for each in found} == {"cleaned_beyond_checkpoint"}
+    assert {each.damage for each in found} == {"cleaned_beyond_checkpoint"}
     found.clear()
     assert not compare_dirty(other, whole, damaged, 0, 105, found.append)
-    assert [(each.what, each.offset) for each in found] == [("rewritten_batch", 100)]
+    assert [(each.damage, each.offset) for each in found] == [("rewritten_batch", 100)]
     found.clear()
     assert not compare_dirty(whole, digest_of(changed), lambda _: True, 0, 400, found.append)
     assert found == []
@@ -148,7 +150,7 @@ def batch_with_horizon(batch: Bat) -> Bat:
 
 
 def digest_of(batches: list[Bat]) -> BatchDigest:
-    from analytics.checks.batches import BatchCheck
+    from logcheck.batch_check import BatchCheck
 
     digest = BatchDigest(0)
     data = b"".join(batch.encode() for batch in batches)
@@ -169,8 +171,8 @@ def test_duplicates_beyond_the_limit_are_counted(tmp_path: Path) -> None:
     found = [
         each for each in findings_of("compaction", tmp_path, rules=rules) if each.check == "S8"
     ]
-    assert [each.what for each in found].count("duplicate_key") == 5
-    [more] = [each for each in found if each.what == "more_duplicate_keys"]
+    assert [each.damage for each in found].count(Damage.DUPLICATE_KEY) == 5
+    [more] = [each for each in found if each.damage == "more_duplicate_keys"]
     assert more.found.startswith("255 more")
 
 
@@ -189,8 +191,8 @@ def test_mismatches_beyond_the_limit_are_counted(tmp_path: Path) -> None:
     rebuild(log, changed).write(tmp_path / "clean")
     rules = Rules(now_ms=RULES.now_ms, finding_limit=5)
     found = findings_of("compaction", tmp_path / "clean", against=tmp_path / "raw", rules=rules)
-    kinds = [each.what for each in found]
-    assert (kinds.count("changed_value"), kinds.count("more_mismatches")) == (5, 1)
+    kinds = [each.damage for each in found]
+    assert (kinds.count(Damage.CHANGED_VALUE), kinds.count(Damage.MORE_MISMATCHES)) == (5, 1)
 
 
 def test_scan_reads_a_record_again_by_its_offset(tmp_path: Path) -> None:
@@ -271,7 +273,7 @@ def test_page_contains_every_chart_and_escapes_its_input() -> None:
             {"base_offset": 2, "bytes": 10, "oldest_ms": 0, "newest_ms": 2**62},
         ],
     }
-    row = FINDING.to_row() | {"expected": "<script>"}
+    row = finding_row(FINDING) | {"expected": "<script>"}
     page = render_page(judge("cost", [row], [summary], 1.0), [row] * (MAX_LISTED + 1), [summary])
     for title in (
         "Dirty ratio",
@@ -442,4 +444,4 @@ def test_new_producer_epoch_drops_the_batches_of_the_old_one(tmp_path: Path) -> 
     gone = Log(segments=[(0, []), (200, [fence]), (201, [])], cleaner_point=201)
     gone.write(tmp_path / "clean")
     found = findings_of("compaction", tmp_path / "clean", against=tmp_path / "raw")
-    assert "producer_lost" not in {each.what for each in found}
+    assert "producer_lost" not in {each.damage for each in found}

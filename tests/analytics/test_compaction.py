@@ -31,7 +31,7 @@ def test_audit_reports_exactly_the_planted_violation(tmp_path: Path, plant: Plan
     log, expected = plant(raw, compact(raw, horizon_ms=HORIZON_MS))
     log.write(tmp_path / "clean")
     found = findings_of("compaction", tmp_path / "clean", against=tmp_path / "raw")
-    assert {(each.what, each.offset) for each in found} == expected
+    assert {(each.damage, each.offset) for each in found} == expected
     assert len(found) == len(expected)
     assert all(Path(each.file).is_relative_to(tmp_path / "clean") for each in found)
     assert all(each.position is not None for each in found)
@@ -44,7 +44,7 @@ def test_damage_of_the_reference_is_not_blamed_on_the_log(tmp_path: Path) -> Non
     # The damaged batch contains the last records of some keys.
     segments(reference)[2].flip(15, 90)
     found = findings_of("compaction", tmp_path / "clean", against=tmp_path / "raw")
-    assert {each.what for each in found} == {"bad_crc"}
+    assert {each.damage for each in found} == {"bad_crc"}
 
 
 def test_old_tombstones_may_be_gone(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_old_tombstones_may_be_gone(tmp_path: Path) -> None:
         findings_of("compaction", tmp_path / "clean", against=tmp_path / "raw", rules=later) == []
     )
     early = findings_of("compaction", tmp_path / "clean", against=tmp_path / "raw")
-    assert {each.what for each in early} == {"tombstone_gone_early"}
+    assert {each.damage for each in early} == {"tombstone_gone_early"}
 
 
 def test_audit_without_a_reference_still_finds_duplicates(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_audit_without_a_reference_still_finds_duplicates(tmp_path: Path) -> Non
     log, expected = COMPACTION["a duplicate key"](raw, compact(raw))
     log.write(tmp_path)
     found = findings_of("compaction", tmp_path)
-    assert {(each.what, each.offset) for each in found} == expected
+    assert {(each.damage, each.offset) for each in found} == expected
 
 
 def test_shards_find_the_same_as_one_table(tmp_path: Path) -> None:
@@ -89,5 +89,5 @@ def test_shards_find_the_same_as_one_table(tmp_path: Path) -> None:
         for findings, _ in audit_partition(replace(task, shard=shard, shard_count=4))
         for finding in findings
     ]
-    assert {(each.what, each.offset) for each in found} == expected
+    assert {(each.damage, each.offset) for each in found} == expected
     assert len(found) == len(expected)

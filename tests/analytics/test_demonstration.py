@@ -31,7 +31,7 @@ def test_audit_finds_the_planted_violation_and_the_original_is_unchanged(tmp_pat
     assert len(segments(tmp_path / "spoiled" / "orders-0")[0].batches) == batch_count - 1
     assert findings_of("compaction", tmp_path / "sound") == []
     found = findings_of("compaction", tmp_path / "spoiled", against=tmp_path / "sound")
-    assert {each.what for each in found} == {"lost_key"}
+    assert {each.damage for each in found} == {"lost_key"}
 
 
 def test_no_violation_is_planted_in_an_uncompacted_log(tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ import pytest
 from pyarrow import parquet
 
 from analytics.errors import AuditError
-from analytics.finding import Severity
 from analytics.run import snapshot_logs
 from analytics.snapshot import check_snapshot, convert_ledger, read_snapshot
 from analytics.task import DAY_MS, Rules
+from logcheck.finding import Severity
 from tests.analytics.audited import NOW_MS, RULES, findings_of
 from tests.analytics.compaction_violations import COMPACTION
 from tests.analytics.log_model import Log, compact, make_log
@@ -58,7 +58,7 @@ def test_key_lost_since_the_snapshot_is_reported(tmp_path: Path) -> None:
     for later_ms, severity in ((1000, Severity.ERROR), (2 * DAY_MS, Severity.WARNING)):
         rules = rules_at(file, later_ms)
         found = findings_of("compaction", tmp_path / "clean", rules=rules, snapshot=str(file))
-        keys = [each for each in found if each.what == "lost_key"]
+        keys = [each for each in found if each.damage == "lost_key"]
         assert [(each.offset, each.severity) for each in keys] == [(lost, severity)]
 
 
@@ -100,7 +100,7 @@ def test_audit_reports_acknowledged_records_missing_from_the_log(tmp_path: Path)
         ledger.write_text("\n".join(lines) + "\n")
         convert_ledger(str(ledger), file, LIMIT)
         found = findings_of("compaction", log, snapshot=str(file))
-        assert {(each.what, each.offset) for each in found} == expected
+        assert {(each.damage, each.offset) for each in found} == expected
 
 
 @pytest.mark.parametrize(

@@ -42,11 +42,11 @@ def write_all(root: Path) -> list[Path]:
 
 def audit_all(root: Path, raw: Path) -> list[str]:
     """Return the kinds of all findings of every audit, the data source and the stream."""
-    kinds = []
+    kinds: list[str] = []
     for audit in AUDITS:
         against = raw if audit == "compaction" else None
         roots = (root, raw) if audit == "replicas" else (root,)
-        kinds += [each.what for each in findings_of(audit, *roots, against=against, rules=TIMED)]
+        kinds += [each.damage for each in findings_of(audit, *roots, against=against, rules=TIMED)]
     kinds += decode_all(root)
     for name, end in LogEnds().find(str(root)).items():
         kinds += [str(row[10]) for row in read_batches(str(root), name, LogEnd(), end) if row[10]]
@@ -168,7 +168,7 @@ def test_every_audit_reports_old_formats_and_unknown_codecs(
     for audit in AUDITS:
         against = tmp_path / "raw" if audit == "compaction" else None
         found = findings_of(audit, tmp_path / "clean", against=against)
-        assert kind in {each.what for each in found}, audit
+        assert kind in {each.damage for each in found}, audit
         assert {Path(each.file).stem for each in found if each.check == "S1"} == {segment.path.stem}
     assert decode_all(tmp_path / "clean") == [kind]
     [end] = LogEnds().find(str(tmp_path / "clean")).values()
@@ -236,7 +236,7 @@ def test_audit_survives_a_directory_that_changes_while_it_is_read(
     others = [tmp_path / "raw"] if audit == "replicas" else []
     found = findings_of(audit, tmp_path / "log", *others, against=against)
     assert ChangingFile.change is None, "the file was never read, so it did not change"
-    kinds = {each.what for each in found if each.file.startswith(str(tmp_path / where))}
+    kinds = {each.damage for each in found if each.file.startswith(str(tmp_path / where))}
     assert kinds <= {
         *("file_vanished", "file_shortened", "torn_tail", "offset_gap", "index_position"),
         *("replica_differs",),

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from analytics.discovery import find_replicas, group_by_partition
-from analytics.finding import Severity
 from analytics.plan import Audit, plan_tasks
 from analytics.replica_audit import ReplicaAudit
 from analytics.task import Rules
 from kafkawire.compression import Codec
+from logcheck.finding import Severity
 from tests.analytics.audited import NOW_MS, RULES, findings_of
 from tests.analytics.compaction_violations import COMPACTION
 from tests.analytics.integrity_violations import INTEGRITY, Plant
@@ -38,7 +38,7 @@ def test_a_sound_log_passes(tmp_path: Path, codec: Codec) -> None:
 def test_audit_reports_exactly_the_planted_damage(tmp_path: Path, plant: Plant) -> None:
     expected = plant(two_epochs().write(tmp_path))
     found = findings_of("integrity", tmp_path)
-    assert {(each.what, Path(each.file).name, each.offset) for each in found} == expected
+    assert {(each.damage, Path(each.file).name, each.offset) for each in found} == expected
     assert len(found) == len(expected)
 
 
@@ -62,7 +62,7 @@ def test_the_torn_end_of_the_active_segment_is_a_note(tmp_path: Path) -> None:
     segment = Segment(make_log().write(tmp_path) / "00000000000000000300.log")
     segment.append(segment.batches[0][:50])
     [note] = findings_of("integrity", tmp_path)
-    assert (note.what, note.severity) == ("torn_tail", Severity.NOTE)
+    assert (note.damage, note.severity) == ("torn_tail", Severity.NOTE)
     assert note.position == segment.position(20)
 
 
@@ -75,7 +75,7 @@ def test_a_followers_sparse_index_passes_unless_strict(tmp_path: Path) -> None:
     (directory / "00000000000000000100.index").write_bytes(entry + second)
     assert findings_of("integrity", tmp_path) == []
     strict = findings_of("integrity", tmp_path, rules=Rules(now_ms=NOW_MS, is_strict=True))
-    assert {each.what for each in strict} == {"index_offset"}
+    assert {each.damage for each in strict} == {"index_offset"}
 
 
 def test_the_table_in_the_docs_is_complete() -> None:
@@ -89,4 +89,4 @@ def test_duplicate_batch_hides_no_later_violation(tmp_path: Path) -> None:
     expected = INTEGRITY["a duplicate batch"](directory)
     expected |= INTEGRITY["an epoch beyond the log"](directory)
     found = findings_of("integrity", tmp_path)
-    assert {(each.what, Path(each.file).name, each.offset) for each in found} == expected
+    assert {(each.damage, Path(each.file).name, each.offset) for each in found} == expected

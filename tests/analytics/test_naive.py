@@ -102,4 +102,4 @@ def test_compaction_audit_agrees_with_the_naive_auditor(
         log.cleaner_point = until
         log.write(Path(folder) / "clean")
         found = findings_of("compaction", Path(folder) / "clean", against=Path(folder) / "raw")
-    assert {(each.what, each.offset) for each in found} == naive_findings(below, clean)
+    assert {(each.damage, each.offset) for each in found} == naive_findings(below, clean)

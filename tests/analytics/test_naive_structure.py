@@ -8,9 +8,9 @@ from pathlib import Path
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from analytics.finding import Finding
 from analytics.task import Rules
 from kafkawire.compression import Codec
+from logcheck.finding import Finding
 from tests.analytics.audited import NOW_MS, findings_of
 from tests.analytics.log_model import START_MS, Bat, Log, Rec
 from tests.analytics.naive_auditor import Found, NaiveAuditor, compare_replicas, is_sound_at
@@ -202,7 +202,7 @@ def test_replica_audit_agrees_with_the_naive_comparison(
         found = findings_of("replicas", *(at.parent for at in places))
         first, other = (NaiveAuditor(at) for at in places)
         expected = {each[2] for each in compare_replicas(first, other)}
-    assert {each.offset for each in found if each.what == "replica_differs"} == expected
+    assert {each.offset for each in found if each.damage == "replica_differs"} == expected
 
 
 @settings(max_examples=60, deadline=None)
@@ -228,8 +228,8 @@ def test_retention_audit_agrees_with_the_naive_rule(
             expected.add(("kept_too_long", base))
         if sum(sizes_of[number + 1 :]) >= size_bytes:
             expected.add(("kept_too_much", base))
-    assert {(each.what, each.offset) for each in found} == expected
+    assert {(each.damage, each.offset) for each in found} == expected
 
 
 def names(found: list[Finding]) -> set[Found]:
-    return {(each.what, Path(each.file).name, each.offset) for each in found}
+    return {(each.damage, Path(each.file).name, each.offset) for each in found}

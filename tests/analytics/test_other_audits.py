@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from crc32c import crc32c
 
-from analytics.finding import Finding
 from analytics.task import Rules
 from kafkawire.records import ControlType, build_control_batch
+from logcheck.finding import Finding
 from tests.analytics.audited import NOW_MS, RULES, findings_of, summaries_of
 from tests.analytics.log_model import START_MS, Bat, Log, Rec, compact, make_log
 from tests.analytics.planter import Segment, edit, segments
@@ -19,7 +19,7 @@ HORIZON_MS = NOW_MS + RULES.delete_retention_ms
 
 
 def names(found: list[Finding]) -> set[tuple[str, int | None]]:
-    return {(each.what, each.offset) for each in found}
+    return {(each.damage, each.offset) for each in found}
 
 
 # --- replicas
@@ -58,9 +58,9 @@ def test_differing_replicas_are_reported(tmp_path: Path, plant: Callable[[Segmen
     plant(segments(other)[1])
     found = findings_of("replicas", tmp_path / "a", tmp_path / "b")
     different = [each for each in found if each.check == "S4"]
-    assert [(each.what, each.offset) for each in different] == [("replica_differs", 135)]
+    assert [(each.damage, each.offset) for each in different] == [("replica_differs", 135)]
     assert Path(different[0].file).is_relative_to(other)
-    assert {each.what for each in found} <= {"replica_differs", "offset_gap"}
+    assert {each.damage for each in found} <= {"replica_differs", "offset_gap"}
 
 
 def test_replicas_cleaned_differently_pass(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_a_key_deleted_beyond_the_end_of_another_replica_is_a_warning(tmp_path: 
     )
     Log(segments=[(0, old)]).write(tmp_path / "b")
     found = findings_of("replicas", tmp_path / "a", tmp_path / "b")
-    assert [(each.what, each.offset, each.severity) for each in found] == [
+    assert [(each.damage, each.offset, each.severity) for each in found] == [
         ("lost_key", 0, "warning")
     ]
 
@@ -231,7 +231,7 @@ def test_snapshot_that_contradicts_the_log_is_reported(
     directory = with_producers().write(tmp_path)
     (directory / "00000000000000000100.snapshot").write_bytes(data)
     [found] = findings_of("integrity", tmp_path)
-    assert (found.what, Path(found.file).name) == (kind, "00000000000000000100.snapshot")
+    assert (found.damage, Path(found.file).name) == (kind, "00000000000000000100.snapshot")
 
 
 def test_a_live_producers_last_batch_must_stay(tmp_path: Path) -> None:
@@ -252,7 +252,7 @@ def test_a_live_producers_last_batch_must_stay(tmp_path: Path) -> None:
     found = findings_of("compaction", tmp_path / "gone", against=tmp_path / "raw")
     assert ("producer_lost", lone.last) in names(found)
     found = findings_of("compaction", tmp_path / "empty", against=tmp_path / "raw")
-    assert "producer_lost" not in {each.what for each in found}
+    assert "producer_lost" not in {each.damage for each in found}
 
 
 class TransactionalLog:

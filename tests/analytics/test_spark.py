@@ -12,6 +12,7 @@ from analytics.audit_frames import findings_frame, tasks_frame
 from analytics.data_source import KafkaSegments
 from analytics.discovery import find_replicas, group_by_partition
 from analytics.errors import AuditError
+from analytics.finding_list import finding_row
 from analytics.plan import Audit, plan_tasks
 from analytics.run import Request, plan, run_audit, write_result
 from analytics.spark_audit import audit
@@ -56,7 +57,7 @@ def test_spark_finds_the_same_as_this_process_and_writes_it(spark: Any, tmp_path
     log.write(tmp_path / "clean")
     result = run_audit(compaction_of(tmp_path))
     local = findings_of("compaction", tmp_path / "clean", against=tmp_path / "raw")
-    assert result.findings == [finding.to_row() for finding in local]
+    assert result.findings == [finding_row(finding) for finding in local]
     assert {(row["what"], row["offset"]) for row in result.findings} == expected
     assert result.verdict.exit_code == 3
 

@@ -13,7 +13,15 @@ import pytest
 from scripts.decision_modules import PACKAGES, all_decision_modules, excepted_modules
 
 ROOT = Path(__file__).resolve().parents[2]
-SERVER_PACKAGES = ("storage", "coordination", "clusterstate", "controller", "broker", "analytics")
+SERVER_PACKAGES = (
+    "storage",
+    "coordination",
+    "clusterstate",
+    "controller",
+    "broker",
+    "analytics",
+    "logcheck",
+)
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PINS = dict(
     line.split("==")

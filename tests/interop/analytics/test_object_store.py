@@ -76,7 +76,7 @@ def test_planted_damage_in_the_store_is_named(options: str, tmp_path: Path) -> N
     for number, name in enumerate(("a flipped bit: value", "an index entry off by one batch")):
         expected = INTEGRITY[name](make_log().write(tmp_path / f"broker-{number}"))
         found = findings_of("integrity", upload(tmp_path / f"broker-{number}", options))
-        names = {(each.what, each.file.partition("?")[0].rpartition("/")[2]) for each in found}
+        names = {(each.damage, each.file.partition("?")[0].rpartition("/")[2]) for each in found}
         assert names == {(what, file) for what, file, _ in expected}
 
 

@@ -8,8 +8,8 @@ from bisect import bisect_right
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from analytics.finding import Check, Finder, Report
 from kafkawire.records import BatchHeader
+from logcheck.finding import Check, Damage, Finder, Report
 
 
 @dataclass(slots=True)
@@ -61,19 +61,21 @@ class EpochCheck:
             found = f"epoch {run.epoch}"
             place = run.file, run.position, run.first_offset
             if run.epoch < epoch_so_far:
-                self._finder.find("epoch_back", *place, f"epoch {epoch_so_far} or later", found)
+                self._finder.find(
+                    Damage.EPOCH_BACK, *place, f"epoch {epoch_so_far} or later", found
+                )
             elif first >= 0 and checkpoint[first][1] != run.epoch:
                 expected = f"epoch {checkpoint[first][1]}, by the checkpoint"
-                self._finder.find("epoch_start", *place, expected, found)
+                self._finder.find(Damage.EPOCH_START, *place, expected, found)
             else:
                 epoch_so_far = run.epoch
                 if last > first >= 0:
                     line, epoch, start = checkpoint[first + 1]
                     expected = f"a start above {run.last_offset}, the end of epoch {run.epoch}"
                     found = f"epoch {epoch} from {start}"
-                    self._finder.find("epoch_start", file, line, start, expected, found)
+                    self._finder.find(Damage.EPOCH_START, file, line, start, expected, found)
         for line, epoch, start in checkpoint:
             if start > log_end_offset and (epoch, start) in begun:
                 expected = f"a start up to the log end offset {log_end_offset}"
                 found = f"epoch {epoch} from {start}"
-                self._finder.find("epoch_beyond", file, line, start, expected, found)
+                self._finder.find(Damage.EPOCH_BEYOND, file, line, start, expected, found)

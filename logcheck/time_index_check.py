@@ -7,9 +7,9 @@ maximum of the segment.
 from struct import Struct
 from typing import Final
 
-from analytics.checks.index_bytes import read_entries
-from analytics.finding import Check, Finder, Report
-from analytics.segment_columns import SegmentColumns
+from logcheck.finding import Check, Damage, Finder, Report
+from logcheck.index_entries import read_entries
+from logcheck.segment_columns import SegmentColumns
 
 ENTRY: Final = Struct(">qi")
 
@@ -27,8 +27,8 @@ def check_time_index(
 
     finder = Finder(Check.TIME_INDEX, report)
 
-    def find(kind: str, slot: int, offset: int | None, expected: str, found: str) -> None:
-        finder.find(kind, file, slot * ENTRY.size, offset, expected, found)
+    def find(damage: Damage, slot: int, offset: int | None, expected: str, found: str) -> None:
+        finder.find(damage, file, slot * ENTRY.size, offset, expected, found)
 
     damaged_from = segment.damaged_from
     entries = read_entries(data, ENTRY, file, Check.TIME_INDEX, report)
@@ -41,28 +41,32 @@ def check_time_index(
         offset = segment.base_offset + relative
         if timestamp_ms <= before_ms or offset < before_offset:
             expected = f"beyond {before_ms} ms at offset {before_offset}"
-            find("time_not_increasing", slot, offset, expected, f"{timestamp_ms} ms at {offset}")
+            find(
+                Damage.TIME_NOT_INCREASING, slot, offset, expected, f"{timestamp_ms} ms at {offset}"
+            )
             is_in_order = False
             continue
         before_ms, before_offset = timestamp_ms, offset
         batch = segment.batch_with(offset)
         if batch is None:
             if damaged_from is None:
-                find("time_offset", slot, offset, "an offset of the segment", str(offset))
+                find(Damage.TIME_OFFSET, slot, offset, "an offset of the segment", str(offset))
         elif damaged_from is not None and segment.positions[batch] > damaged_from:
             # The damaged part may contain the maximum.
             continue
         elif segment.newest_so_far[batch] != timestamp_ms:
             expected = f"{segment.newest_so_far[batch]} ms, the maximum up to the offset"
-            find("time_maximum", slot, offset, expected, f"{timestamp_ms} ms")
+            find(Damage.TIME_MAXIMUM, slot, offset, expected, f"{timestamp_ms} ms")
             is_in_order = False
         elif batch and segment.newest_so_far[batch - 1] >= timestamp_ms:
             first = segment.last_offsets[_first_that_reaches(segment, timestamp_ms)]
-            find("time_offset", slot, offset, f"offset {first}", f"offset {offset}")
+            find(Damage.TIME_OFFSET, slot, offset, f"offset {first}", f"offset {offset}")
     newest = segment.newest_timestamp_ms
     if damaged_from is None and is_in_order and not is_active and before_ms < newest:
         found = f"{before_ms} ms" if entries else "no entry"
-        find("time_last_entry", len(entries), None, f"{newest} ms, the segment's maximum", found)
+        find(
+            Damage.TIME_LAST_ENTRY, len(entries), None, f"{newest} ms, the segment's maximum", found
+        )
 
 
 def _first_that_reaches(segment: SegmentColumns, timestamp_ms: int) -> int:

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from analytics.finding import Check, Finding, Report, Severity
 from kafkawire.columns_scanner import SoundBatch
 from kafkawire.records import BatchHeader
+from logcheck.finding import Check, Damage, Finding, Report, Severity
 
 _COLUMNS: Final = 6
 
@@ -138,7 +138,7 @@ def find_differences(
 
 def compare_digests(
     check: Check,
-    kind: str,
+    damage: Damage,
     expected: BatchDigest,
     found: BatchDigest,
     is_damaged: IsDamaged,
@@ -148,7 +148,7 @@ def compare_digests(
 ) -> None:
     """Report each batch of the range that differs and does not lie in a damaged part."""
     for one, two in find_differences(expected, found, start_offset, end_offset):
-        finding = _difference(check, kind, expected, found, one, two)
+        finding = _difference(check, damage, expected, found, one, two)
         if not is_damaged(finding.offset or 0):
             report(finding)
 
@@ -177,11 +177,13 @@ def compare_dirty(
         if after is not None and before is not None and _only_got_horizon(before, after):
             continue
         lacks = after is None or (before is not None and after.record_count < before.record_count)
-        kind = "cleaned_beyond_checkpoint" if lacks and is_same_range else "rewritten_batch"
-        finding = _difference(Check.UNCLEANABLE, kind, expected, found, one, two)
+        damage = (
+            Damage.CLEANED_BEYOND_CHECKPOINT if lacks and is_same_range else Damage.REWRITTEN_BATCH
+        )
+        finding = _difference(Check.UNCLEANABLE, damage, expected, found, one, two)
         if is_damaged(finding.offset or 0):
             continue
-        if kind == "rewritten_batch":
+        if damage is Damage.REWRITTEN_BATCH:
             report(finding)
         else:
             is_cleaned_further = True
@@ -199,7 +201,7 @@ def _only_got_horizon(before: BatchId, after: BatchId) -> bool:
 
 def _difference(
     check: Check,
-    kind: str,
+    damage: Damage,
     expected: BatchDigest,
     found: BatchDigest,
     one: int | None,
@@ -211,7 +213,7 @@ def _difference(
     file, position = found.place(two if two is not None else found.slot_from(offset))
     return Finding(
         check=check,
-        what=kind,
+        damage=damage,
         file=file,
         position=position,
         offset=offset,

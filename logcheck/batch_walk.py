@@ -12,7 +12,6 @@ from typing import Final, NamedTuple, Protocol
 
 from crc32c import crc32c
 
-from analytics.finding import Check, Finding, Report, Severity
 from kafkawire.columns_scanner import SoundBatch, read_plain_batches
 from kafkawire.compression import Codec
 from kafkawire.errors import CorruptBatchError
@@ -23,6 +22,7 @@ from kafkawire.records import (
     BatchHeader,
     read_header,
 )
+from logcheck.finding import Check, Damage, Finding, Report, Severity
 
 # Search range after damage. Kafka's own readers would not find a sound batch beyond it either.
 RESYNC_BYTES: Final = 4 * 1024 * 1024
@@ -185,7 +185,7 @@ class Walk:
         severity = Severity.NOTE if self.is_tail_allowed else Severity.ERROR
         if self._is_zero_from(position):
             found = f"{left} zero bytes"
-            self._find("zero_tail", position, None, "batches", found, severity)
+            self._find(Damage.ZERO_TAIL, position, None, "batches", found, severity)
             return True
         if len(prefix) == _PREFIX.size:
             offset, length, _, magic = _PREFIX.unpack(prefix)
@@ -195,41 +195,43 @@ class Walk:
             expected = f"a batch of {size} bytes from offset {offset}"
         else:
             expected = "a complete batch"
-        self._find("torn_tail", position, None, expected, f"{left} bytes", severity)
+        self._find(Damage.TORN_TAIL, position, None, expected, f"{left} bytes", severity)
         return True
 
     def _report_damage(self, window: _Window, position: int, batch: Batch | None) -> None:
         if batch is not None:
             offset, crc = batch.header.base_offset, batch.header.crc
             expected = f"bytes with the checksum {crc:#010x}"
-            self._find("bad_crc", position, offset, expected, "another checksum")
+            self._find(Damage.BAD_CRC, position, offset, expected, "another checksum")
             return
         prefix = window.at(position, BATCH_HEADER_BYTES)
         if len(prefix) < BATCH_HEADER_BYTES:
-            self._find("bad_header", position, None, "a complete header", f"{len(prefix)} bytes")
+            self._find(
+                Damage.BAD_HEADER, position, None, "a complete header", f"{len(prefix)} bytes"
+            )
             return
         offset, length, _, magic = _PREFIX.unpack_from(prefix)
         if magic != MAGIC:
-            kind = "old_format" if magic in _OLD_MAGICS else "bad_magic"
-            self._find(kind, position, offset, f"magic {MAGIC}", f"magic {magic}")
+            damage = Damage.OLD_FORMAT if magic in _OLD_MAGICS else Damage.BAD_MAGIC
+            self._find(damage, position, offset, f"magic {MAGIC}", f"magic {magic}")
             return
         least = BATCH_HEADER_BYTES - LOG_OVERHEAD_BYTES
         left = self.source.size_bytes - position - LOG_OVERHEAD_BYTES
         if not least <= length <= left:
-            self._find("bad_length", position, offset, f"{least} to {left} bytes", str(length))
+            self._find(Damage.BAD_LENGTH, position, offset, f"{least} to {left} bytes", str(length))
             return
         try:
             header = read_header(prefix)
         except CorruptBatchError as error:
-            self._find("bad_header", position, offset, "valid header fields", str(error))
+            self._find(Damage.BAD_HEADER, position, offset, "valid header fields", str(error))
             return
         codec = header.attributes & _CODEC_MASK
         if codec < _CODEC_COUNT:
             expected, severity = f"{length} bytes after the length field", Severity.WARNING
             found = "a file that became shorter while it was read"
-            self._find("file_shortened", position, offset, expected, found, severity)
+            self._find(Damage.FILE_SHORTENED, position, offset, expected, found, severity)
             return
-        self._find("unknown_codec", position, offset, "codec 0 to 4", f"codec {codec}")
+        self._find(Damage.UNKNOWN_CODEC, position, offset, "codec 0 to 4", f"codec {codec}")
 
     def _is_zero_from(self, position: int) -> bool:
         limit = self.source.size_bytes
@@ -243,7 +245,7 @@ class Walk:
 
     def _find(
         self,
-        kind: str,
+        damage: Damage,
         position: int,
         offset: int | None,
         expected: str,
@@ -253,7 +255,7 @@ class Walk:
         self.report(
             Finding(
                 check=Check.BATCHES,
-                what=kind,
+                damage=damage,
                 file=self.file,
                 position=position,
                 offset=offset,

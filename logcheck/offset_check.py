@@ -5,8 +5,8 @@ The header of a damaged batch is not trusted: the check continues with the next 
 
 from typing import Final
 
-from analytics.finding import Check, Finder, Report
 from kafkawire.records import BatchHeader
+from logcheck.finding import Check, Damage, Finder, Report
 
 MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 
@@ -31,7 +31,9 @@ class OffsetCheck:
         self._segment_base = base_offset
         reached = self.next_offset
         if reached is not None and base_offset < reached:
-            self._find("segment_overlap", 0, base_offset, f"{reached} or more", str(base_offset))
+            self._find(
+                Damage.SEGMENT_OVERLAP, 0, base_offset, f"{reached} or more", str(base_offset)
+            )
         elif reached is not None:
             self._check_gap(0, reached, base_offset)
             # Damage in an earlier segment contains no offset of this one.
@@ -45,14 +47,16 @@ class OffsetCheck:
         first, last = header.base_offset, header.last_offset
         if first < self._segment_base:
             expected = f"{self._segment_base} or more, by the file's name"
-            self._find("offset_below_segment", position, first, expected, str(first))
+            self._find(Damage.OFFSET_BELOW_SEGMENT, position, first, expected, str(first))
             return False
         if first < reached:
-            self._find("offset_overlap", position, first, f"{reached} or more", f"{first}..{last}")
+            self._find(
+                Damage.OFFSET_OVERLAP, position, first, f"{reached} or more", f"{first}..{last}"
+            )
             return False
         if last - self._segment_base > MAX_RELATIVE_OFFSET:
             expected = f"at most {MAX_RELATIVE_OFFSET} beyond {self._segment_base}"
-            self._find("offset_too_far", position, first, expected, str(last))
+            self._find(Damage.OFFSET_TOO_FAR, position, first, expected, str(last))
             return False
         if first != reached or self.damaged:
             self._check_gap(position, reached, first)
@@ -91,7 +95,7 @@ class OffsetCheck:
         self._close_damage(first)
         is_cleaned = self._cleaned_until is None or reached < self._cleaned_until
         if first > reached and not is_cleaned and not self._is_gap_excused:
-            self._find("offset_gap", position, first, f"offset {reached}", f"offset {first}")
+            self._find(Damage.OFFSET_GAP, position, first, f"offset {reached}", f"offset {first}")
 
-    def _find(self, kind: str, position: int, offset: int, expected: str, found: str) -> None:
-        self._finder.find(kind, self._file, position, offset, expected, found)
+    def _find(self, damage: Damage, position: int, offset: int, expected: str, found: str) -> None:
+        self._finder.find(damage, self._file, position, offset, expected, found)

@@ -1,12 +1,12 @@
 """Decision: S1, the records of each batch agree with its header."""
 
-from analytics.batch_walk import Batch
-from analytics.finding import Check, Finder, Report
 from kafkawire.columns_scanner import SectionSurvey, SoundBatch, survey_section
 from kafkawire.compression import MAX_DECOMPRESSED_BYTES
 from kafkawire.errors import CorruptBatchError
 from kafkawire.records import TimestampType
 from kafkawire.records_read import record_section
+from logcheck.batch_walk import Batch
+from logcheck.finding import Check, Damage, Finder, Report
 
 
 class BatchCheck:
@@ -26,7 +26,7 @@ class BatchCheck:
             )
         except CorruptBatchError as error:
             expected = f"{header.record_count} records, codec {header.codec.name.lower()}"
-            self._find("bad_records", batch, expected, str(error))
+            self._find(Damage.BAD_RECORDS, batch, expected, str(error))
             return None
         self._compare(batch, survey)
         return SoundBatch(self._file, batch.position, header, batch.data, section, survey)
@@ -35,17 +35,17 @@ class BatchCheck:
         header = batch.header
         if header.record_count > header.last_offset_delta + 1:
             expected = f"at most {header.last_offset_delta + 1} records"
-            self._find("record_count", batch, expected, str(header.record_count))
+            self._find(Damage.RECORD_COUNT, batch, expected, str(header.record_count))
         elif survey.first_out_of_order >= 0:
             expected = f"increasing offsets up to {header.last_offset}"
-            self._find("record_offset", batch, expected, f"record {survey.first_out_of_order}")
+            self._find(Damage.RECORD_OFFSET, batch, expected, f"record {survey.first_out_of_order}")
         if (
             header.timestamp_type is TimestampType.CREATE_TIME
             and survey.newest_timestamp_ms > header.max_timestamp_ms
         ):
             expected = f"nothing newer than {header.max_timestamp_ms} ms"
-            self._find("record_timestamp", batch, expected, f"{survey.newest_timestamp_ms} ms")
+            self._find(Damage.RECORD_TIMESTAMP, batch, expected, f"{survey.newest_timestamp_ms} ms")
 
-    def _find(self, kind: str, batch: Batch, expected: str, found: str) -> None:
+    def _find(self, damage: Damage, batch: Batch, expected: str, found: str) -> None:
         place = self._file, batch.position, batch.header.base_offset
-        self._finder.find(kind, *place, expected, found)
+        self._finder.find(damage, *place, expected, found)

@@ -2,8 +2,7 @@
 
 from struct import Struct
 
-from analytics.finding import Check, Finding, Report
-from analytics.place import with_suffix
+from logcheck.finding import Check, Damage, Finding, Report
 
 
 def read_entries(
@@ -11,11 +10,11 @@ def read_entries(
 ) -> list[tuple[int, int]]:
     """Return the entries before the padding; report a partial entry, or one after the padding."""
 
-    def find(kind: str, position: int, expected: str, found: str) -> None:
+    def find(damage: Damage, position: int, expected: str, found: str) -> None:
         report(
             Finding(
                 check=check,
-                what=kind,
+                damage=damage,
                 file=file,
                 position=position,
                 expected=expected,
@@ -26,7 +25,7 @@ def read_entries(
     whole = len(data) - len(data) % layout.size
     if whole < len(data):
         expected = f"entries of {layout.size} bytes"
-        find("index_cut", whole, expected, f"{len(data) - whole} bytes more")
+        find(Damage.INDEX_CUT, whole, expected, f"{len(data) - whole} bytes more")
     # `rstrip` runs in C: the index of an active segment has megabytes of padding.
     used = len(data[:whole].rstrip(b"\0"))
     count = -(-used // layout.size)
@@ -35,17 +34,17 @@ def read_entries(
         first_unused = entries.index((0, 0))
         if first_unused or count > 1:
             position = first_unused * layout.size
-            find("index_hole", position, "entries without a hole", "an entry that is all zero")
+            find(Damage.INDEX_HOLE, position, "entries without a hole", "an entry that is all zero")
         return entries[:first_unused]
     return entries
 
 
-def missing_index(log: str, suffix: str, check: Check) -> Finding:
-    """Return the finding for a segment `log` without its index."""
+def missing_index(file: str, check: Check) -> Finding:
+    """Return the finding for a segment without its index `file`."""
     return Finding(
         check=check,
-        what="index_missing",
-        file=with_suffix(log, suffix),
+        damage=Damage.INDEX_MISSING,
+        file=file,
         expected="an index beside the segment",
         found="none; a broker rebuilds the index when it starts",
     )

@@ -11,9 +11,9 @@ Source: KAFKA-806.
 from struct import Struct
 from typing import Final
 
-from analytics.checks.index_bytes import read_entries
-from analytics.finding import Check, Finder, Report
-from analytics.segment_columns import SegmentColumns
+from logcheck.finding import Check, Damage, Finder, Report
+from logcheck.index_entries import read_entries
+from logcheck.segment_columns import SegmentColumns
 
 ENTRY: Final = Struct(">ii")
 PER_BATCH: Final = "per batch"
@@ -33,8 +33,8 @@ def check_offset_index(
 
     finder = Finder(Check.OFFSET_INDEX, report)
 
-    def find(kind: str, slot: int, offset: int, expected: str, found: str) -> None:
-        finder.find(kind, file, slot * ENTRY.size, offset, expected, found)
+    def find(damage: Damage, slot: int, offset: int, expected: str, found: str) -> None:
+        finder.find(damage, file, slot * ENTRY.size, offset, expected, found)
 
     shape = PER_BATCH
     entries = read_entries(data, ENTRY, file, Check.OFFSET_INDEX, report)
@@ -47,7 +47,11 @@ def check_offset_index(
         if offset <= before_offset or position <= before_position:
             expected = f"beyond offset {before_offset} at byte {before_position}"
             find(
-                "index_not_increasing", slot, offset, expected, f"offset {offset}, byte {position}"
+                Damage.INDEX_NOT_INCREASING,
+                slot,
+                offset,
+                expected,
+                f"offset {offset}, byte {position}",
             )
             continue
         before_offset, before_position = offset, position
@@ -55,7 +59,9 @@ def check_offset_index(
         if batch is None and _is_excused(segment, position):
             continue
         if batch is None:
-            find("index_position", slot, offset, "the first byte of a batch", f"byte {position}")
+            find(
+                Damage.INDEX_POSITION, slot, offset, "the first byte of a batch", f"byte {position}"
+            )
             continue
         last_offset = segment.last_offsets[batch]
         if last_offset == offset:
@@ -65,7 +71,7 @@ def check_offset_index(
             shape = PER_APPEND
         elif not (segment.damaged_positions and segment.batch_with(offset) is None):
             # Else the entry names the end of a damaged batch, which was reported before.
-            find("index_offset", slot, offset, f"offset {last_offset}", f"offset {offset}")
+            find(Damage.INDEX_OFFSET, slot, offset, f"offset {last_offset}", f"offset {offset}")
     return shape
 
 

@@ -6,8 +6,8 @@ leader-epoch-checkpoint:  `epoch start-offset`
 
 from typing import Final
 
-from analytics.finding import Check, Finding, Report
 from kafkawire.ids import TopicPartition
+from logcheck.finding import Check, Damage, Finding, Report
 
 VERSION: Final = "0"
 
@@ -60,7 +60,7 @@ def _lines(text: str, file: str, width: int, report: Report) -> list[tuple[int, 
 def _bad(file: str, line: int, expected: str, found: str, offset: int | None = None) -> Finding:
     return Finding(
         check=Check.CHECKPOINTS,
-        what="bad_checkpoint_line",
+        damage=Damage.BAD_CHECKPOINT_LINE,
         file=file,
         position=line,
         offset=offset,

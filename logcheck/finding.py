@@ -1,0 +1,185 @@
+"""Decision: kinds of damage and findings, in the one vocabulary of all checks of a log's files."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Check(StrEnum):
+    """The checks, by their numbers in docs/audits.md."""
+
+    BATCHES = "S1"
+    OFFSETS = "S2"
+    EPOCHS = "S3"
+    REPLICAS = "S4"
+    OFFSET_INDEX = "S5"
+    TIME_INDEX = "S6"
+    CHECKPOINTS = "S7"
+    UNIQUENESS = "S8"
+    PRESERVATION = "S9"
+    TOMBSTONES = "S10"
+    UNCLEANABLE = "S11"
+    PRODUCERS = "S12"
+    TRANSACTIONS = "S13"
+    COLLISIONS = "S14"
+    RETENTION = "S15"
+    COST = "S17"
+
+
+class Damage(StrEnum):
+    """The kinds of findings; docs/audits.md shows a fault that causes each."""
+
+    # Batches, and the files that contain them
+    BAD_CRC = "bad_crc"
+    BAD_HEADER = "bad_header"
+    BAD_LENGTH = "bad_length"
+    BAD_MAGIC = "bad_magic"
+    OLD_FORMAT = "old_format"
+    UNKNOWN_CODEC = "unknown_codec"
+    BAD_RECORDS = "bad_records"
+    RECORD_COUNT = "record_count"
+    RECORD_OFFSET = "record_offset"
+    RECORD_TIMESTAMP = "record_timestamp"
+    TORN_TAIL = "torn_tail"
+    ZERO_TAIL = "zero_tail"
+    UNREADABLE_FILE = "unreadable_file"
+    FILE_VANISHED = "file_vanished"
+    FILE_SHORTENED = "file_shortened"
+
+    # Offsets and epochs
+    OFFSET_BELOW_SEGMENT = "offset_below_segment"
+    OFFSET_OVERLAP = "offset_overlap"
+    OFFSET_TOO_FAR = "offset_too_far"
+    OFFSET_GAP = "offset_gap"
+    SEGMENT_OVERLAP = "segment_overlap"
+    EPOCH_BACK = "epoch_back"
+    EPOCH_START = "epoch_start"
+    EPOCH_BEYOND = "epoch_beyond"
+
+    # Indexes
+    INDEX_MISSING = "index_missing"
+    INDEX_CUT = "index_cut"
+    INDEX_HOLE = "index_hole"
+    INDEX_NOT_INCREASING = "index_not_increasing"
+    INDEX_POSITION = "index_position"
+    INDEX_OFFSET = "index_offset"
+    TIME_NOT_INCREASING = "time_not_increasing"
+    TIME_OFFSET = "time_offset"
+    TIME_MAXIMUM = "time_maximum"
+    TIME_LAST_ENTRY = "time_last_entry"
+    RANGE_MISALIGNED = "range_misaligned"
+
+    # Checkpoints and directories
+    BAD_CHECKPOINT_LINE = "bad_checkpoint_line"
+    CHECKPOINT_BEYOND = "checkpoint_beyond"
+    PARTITION_MISSING = "partition_missing"
+    UNNAMED_PARTITION = "unnamed_partition"
+    FOREIGN_FILE = "foreign_file"
+
+    # Compaction
+    NO_KEY = "no_key"
+    DUPLICATE_KEY = "duplicate_key"
+    MORE_DUPLICATE_KEYS = "more_duplicate_keys"
+    LOST_KEY = "lost_key"
+    STALE_VALUE = "stale_value"
+    MOVED_RECORD = "moved_record"
+    CHANGED_VALUE = "changed_value"
+    UNKNOWN_RECORD = "unknown_record"
+    MORE_MISMATCHES = "more_mismatches"
+    KEY_COLLISION = "key_collision"
+    TOMBSTONE_GONE_EARLY = "tombstone_gone_early"
+    TOMBSTONE_KEPT_LATE = "tombstone_kept_late"
+    HORIZON_IN_FUTURE = "horizon_in_future"
+    REWRITTEN_BATCH = "rewritten_batch"
+    CLEANED_BEYOND_CHECKPOINT = "cleaned_beyond_checkpoint"
+
+    # Replicas and retention
+    REPLICA_DIFFERS = "replica_differs"
+    KEPT_TOO_LONG = "kept_too_long"
+    KEPT_TOO_MUCH = "kept_too_much"
+
+    # Producers and transactions
+    BAD_SNAPSHOT = "bad_snapshot"
+    SNAPSHOT_ENTRY = "snapshot_entry"
+    PRODUCER_LOST = "producer_lost"
+    HANGING_TRANSACTION = "hanging_transaction"
+    TXNINDEX_MISSING = "txnindex_missing"
+    TXNINDEX_RANGE = "txnindex_range"
+    TXNINDEX_ENTRY = "txnindex_entry"
+    TXNINDEX_CUT = "txnindex_cut"
+    ABORTED_DATA = "aborted_data"
+    MARKER_LOST = "marker_lost"
+
+
+class Severity(StrEnum):
+    """The weight of a finding. A log with nothing but notes is sound."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One violation and its place.
+
+    `position` is a byte position in `file`, or the line number (from 1) of a text file.
+    """
+
+    check: Check
+    damage: Damage
+    topic: str = ""
+    partition: int = -1
+    replica: str = ""
+    file: str
+    position: int | None = None
+    offset: int | None = None
+    expected: str
+    found: str
+    severity: Severity = Severity.ERROR
+
+    @property
+    def text(self) -> str:
+        """The violation in words."""
+        return f"expected {self.expected}, found {self.found}"
+
+    def __str__(self) -> str:
+        place = "" if self.position is None else f" at {self.position}"
+        offset = "" if self.offset is None else f", offset {self.offset}"
+        return f"{self.file}: {self.damage}{place}{offset}: {self.text}"
+
+
+Report = Callable[[Finding], None]
+"""The receiver of a check's findings."""
+
+
+class Finder:
+    """Builder and reporter of one check's findings."""
+
+    def __init__(self, check: Check, report: Report) -> None:
+        self._check = check
+        self._report = report
+
+    def find(
+        self,
+        damage: Damage,
+        file: str,
+        position: int | None,
+        offset: int | None,
+        expected: str,
+        found: str,
+        severity: Severity = Severity.ERROR,
+    ) -> None:
+        """Report one violation."""
+        self._report(
+            Finding(
+                check=self._check,
+                damage=damage,
+                file=file,
+                position=position,
+                offset=offset,
+                expected=expected,
+                found=found,
+                severity=severity,
+            )
+        )

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from kafkawire.ids import TopicPartition as TopicPartition
     from ottla.client.admin import Admin as Admin
     from ottla.client.admin_model import NewTopic as NewTopic
-    from ottla.client.consumer import Consumer as Consumer
+    from ottla.client.consumer.consumer import Consumer as Consumer
     from ottla.client.errors import OttlaError as OttlaError
     from ottla.client.producer.producer import Producer as Producer
     from ottla.client.record import ConsumerRecord as ConsumerRecord
@@ -30,7 +30,7 @@ __all__ = [
 
 _HOMES: Final = {
     "Admin": "ottla.client.admin",
-    "Consumer": "ottla.client.consumer",
+    "Consumer": "ottla.client.consumer.consumer",
     "ConsumerRecord": "ottla.client.record",
     "NewTopic": "ottla.client.admin_model",
     "OttlaError": "ottla.client.errors",

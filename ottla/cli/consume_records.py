@@ -13,7 +13,7 @@ from ottla.cli.start_point import AtOffset, AtTime, Beginning, End, StartPoint
 from ottla.cli.transfer import Transfer
 from ottla.client.admin import Admin
 from ottla.client.client_config import ResetPolicy
-from ottla.client.consumer import Consumer
+from ottla.client.consumer.consumer import Consumer
 from ottla.client.record import ConsumerRecord
 
 BATCH_RECORDS: Final = 5_000

@@ -11,6 +11,7 @@ import pytest
 
 from kafkawire.ids import LeaderEpoch, Offset
 from ottla import Admin, Consumer, ConsumerRecord, NewTopic, Producer, TopicPartition
+from ottla.client.consumer.group.group_config import ASSIGNORS, AssignorName
 from ottla.client.errors import (
     BrokerError,
     CommitFailedError,
@@ -18,7 +19,6 @@ from ottla.client.errors import (
     NotInGroupError,
     RebalanceFailedError,
 )
-from ottla.client.group.config import ASSIGNORS, AssignorName
 from ottla.client.offset import CommittedOffset
 from tests.conftest import BrokerProcess, StartBroker
 from tests.waiting import until

@@ -7,7 +7,7 @@ from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
 from kafkawire.records import BatchBuilder
 from ottla.client.client_config import Address
 from ottla.client.cluster_metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
-from ottla.client.partition_state import PartitionState
+from ottla.client.consumer.partition_state import PartitionState
 
 T0 = TopicPartition("t", 0)
 T1 = TopicPartition("t", 1)

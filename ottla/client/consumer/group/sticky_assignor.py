@@ -14,7 +14,7 @@ from kafkawire.errors import DecodeError
 from kafkawire.ids import TopicPartition, by_topic
 from kafkawire.messages.consumer_protocol import OwnedPartitions, StickyAssignorUserData
 from kafkawire.schema import decode, encode
-from ottla.client.group.assignor import (
+from ottla.client.consumer.group.assignor import (
     Assignment,
     PartitionCounts,
     RebalanceProtocol,

@@ -23,12 +23,12 @@ from kafkawire.messages.group_membership import (
     MemberIdentity,
 )
 from ottla.client.background import TaskSet
+from ottla.client.consumer.group.group_config import GroupConfig
+from ottla.client.consumer.group.group_member import Holding, Member
+from ottla.client.consumer.group.joining import Joining
+from ottla.client.consumer.group.read_gate import ReadGate
+from ottla.client.consumer.group.rebalance_listener import RebalanceListener
 from ottla.client.errors import BrokerError, OttlaError, RebalanceFailedError
-from ottla.client.group.config import GroupConfig
-from ottla.client.group.joining import Joining
-from ottla.client.group.listener import RebalanceListener
-from ottla.client.group.member import Holding, Member
-from ottla.client.group.read_gate import ReadGate
 from ottla.client.network.group_coordinator import GroupCoordinator, Verdict, judge
 from ottla.client.retry import Backoff
 

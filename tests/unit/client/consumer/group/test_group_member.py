@@ -4,14 +4,14 @@ import pytest
 
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.group_membership import JoinGroupResponse
-from ottla.client.errors import ConfigurationError
-from ottla.client.group.config import (
+from ottla.client.consumer.group.group_config import (
     DEFAULT_ASSIGNORS,
     GroupConfig,
     chosen_assignor,
     parse_assignors,
 )
-from ottla.client.group.member import Member
+from ottla.client.consumer.group.group_member import Member
+from ottla.client.errors import ConfigurationError
 
 
 def joined() -> Member:

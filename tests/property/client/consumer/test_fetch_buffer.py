@@ -17,10 +17,10 @@ from kafkawire.records import (
     read_header,
     write_header,
 )
-from ottla.client.block import Block
 from ottla.client.client_config import ConsumerConfig, IsolationLevel
-from ottla.client.fetch_buffer import FetchBuffer
-from ottla.client.partition_state import PartitionState
+from ottla.client.consumer.block import Block
+from ottla.client.consumer.fetch_buffer import FetchBuffer
+from ottla.client.consumer.partition_state import PartitionState
 
 T0 = TopicPartition("t", 0)
 

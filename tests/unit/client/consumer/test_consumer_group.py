@@ -25,15 +25,15 @@ from kafkawire.messages.group_offsets import (
     OffsetCommitResponseTopic,
 )
 from ottla.client.client_config import ClientConfig, ConsumerConfig, parse_bootstrap
+from ottla.client.consumer.consumer_group import ConsumerGroup
+from ottla.client.consumer.fetch_buffer import FetchBuffer
+from ottla.client.consumer.group.group_config import GroupConfig, parse_assignors
+from ottla.client.consumer.group.read_gate import ReadGate
+from ottla.client.consumer.group.rebalance_listener import RebalanceListener
+from ottla.client.consumer.reading import Reading
 from ottla.client.errors import CommitFailedError
-from ottla.client.fetch_buffer import FetchBuffer
-from ottla.client.group.config import GroupConfig, parse_assignors
-from ottla.client.group.group import ConsumerGroup
-from ottla.client.group.listener import RebalanceListener
-from ottla.client.group.read_gate import ReadGate
 from ottla.client.network.cluster import Cluster
 from ottla.client.offset import CommittedOffset
-from ottla.client.reading import Reading
 from ottla.client.retry import Backoff
 from tests.unit.client.client_fakes import T0
 from tests.waiting import until

@@ -22,10 +22,10 @@ from kafkawire.records import (
     read_records_as,
     record_section,
 )
-from ottla.client.block import Block
 from ottla.client.client_config import KIB, MIB, ConsumerConfig
+from ottla.client.consumer.block import Block
+from ottla.client.consumer.partition_state import PartitionState
 from ottla.client.errors import CorruptRecordsError, OttlaError
-from ottla.client.partition_state import PartitionState
 from ottla.client.record import ConsumerRecord
 
 CURSOR_RECORDS: Final = 500

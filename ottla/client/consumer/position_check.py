@@ -19,9 +19,9 @@ from kafkawire.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from ottla.client.consumer.partition_state import PartitionState
 from ottla.client.errors import LogTruncatedError, OttlaError, broker_error
 from ottla.client.network.cluster import Cluster
-from ottla.client.partition_state import PartitionState
 
 CONSUMER_REPLICA_ID: Final = -1
 UNKNOWN_OFFSET: Final = -1

@@ -6,9 +6,15 @@ import pytest
 
 from kafkawire.ids import BrokerId, TopicPartition
 from ottla.client.client_config import ConsumerConfig
+from ottla.client.consumer.fetch_plan import (
+    LANE_COUNT,
+    Plan,
+    fetch_max_bytes,
+    fetch_request,
+    make_plan,
+)
+from ottla.client.consumer.partition_state import PartitionState
 from ottla.client.errors import ConsumeError
-from ottla.client.fetch_plan import LANE_COUNT, Plan, fetch_max_bytes, fetch_request, make_plan
-from ottla.client.partition_state import PartitionState
 from tests.unit.client.client_fakes import T0, T1, metadata, state_at, topic
 
 CONFIG = ConsumerConfig(max_partition_fetch_bytes=100, prefetch_max_bytes=1_000)

@@ -7,12 +7,12 @@ before the consumer is started, while there is no fetcher yet.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from kafkawire.ids import Offset, TopicPartition
+from ottla.client.consumer.fetch_buffer import FetchBuffer
+from ottla.client.consumer.fetcher import Fetcher
+from ottla.client.consumer.partition_state import PartitionState
 from ottla.client.errors import NotAssignedError
-from ottla.client.fetch_buffer import FetchBuffer
-from ottla.client.fetcher import Fetcher
 from ottla.client.network.cluster import Cluster
 from ottla.client.offset import CommittedOffset
-from ottla.client.partition_state import PartitionState
 
 
 class Reading:

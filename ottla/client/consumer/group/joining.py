@@ -31,10 +31,10 @@ from kafkawire.messages.group_membership import (
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
+from ottla.client.consumer.group.assignor import Assignment, Assignor, Subscription, flatten
+from ottla.client.consumer.group.group_config import GroupConfig, chosen_assignor
+from ottla.client.consumer.group.group_member import Holding, Member
 from ottla.client.errors import ProtocolError
-from ottla.client.group.assignor import Assignment, Assignor, Subscription, flatten
-from ottla.client.group.config import GroupConfig, chosen_assignor
-from ottla.client.group.member import Holding, Member
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.connection_pool import Purpose
 from ottla.client.network.group_coordinator import GroupCoordinator
@@ -84,7 +84,7 @@ class Joining:
         `held` are the partitions that it owns, or owned before it gave them up for this rebalance.
 
         Raises:
-            OttlaError: the coordinator refuses, or cannot be reached; see `member.judge`.
+            OttlaError: the coordinator refuses, or cannot be reached; see `judge`.
         """
         joined = await self._join(topics, held)
         return await self._sync(joined, await self._assign(joined))

@@ -15,8 +15,8 @@ from kafkawire.ids import BrokerId
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.client.client_config import ConsumerConfig
 from ottla.client.cluster_metadata import NO_EPOCH, ClusterMetadata
+from ottla.client.consumer.partition_state import PartitionState
 from ottla.client.offset import READ_COMMITTED, READ_UNCOMMITTED
-from ottla.client.partition_state import PartitionState
 
 LANE_COUNT: Final = 2
 

@@ -11,8 +11,8 @@ from kafkawire.errors import CorruptBatchError
 from kafkawire.ids import LeaderEpoch, Offset, ProducerId
 from kafkawire.messages.fetch import AbortedTransaction
 from kafkawire.records import BatchHeader, ControlType, iterate_batches, read_control_batch
+from ottla.client.consumer.partition_state import PartitionState
 from ottla.client.errors import CorruptRecordsError
-from ottla.client.partition_state import PartitionState
 from ottla.client.record import ConsumerRecord
 
 

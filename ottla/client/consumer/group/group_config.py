@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from ottla.client.client_config import MAX_INT32
+from ottla.client.consumer.group.assignor import Assignor, RebalanceProtocol
+from ottla.client.consumer.group.forgetful_assignor import RangeAssignor, RoundRobinAssignor
+from ottla.client.consumer.group.sticky_assignor import CooperativeStickyAssignor, StickyAssignor
 from ottla.client.errors import ConfigurationError
-from ottla.client.group.assignor import Assignor, RebalanceProtocol
-from ottla.client.group.forgetful_assignor import RangeAssignor, RoundRobinAssignor
-from ottla.client.group.sticky_assignor import CooperativeStickyAssignor, StickyAssignor
 
 AssignorName = Literal["range", "roundrobin", "sticky", "cooperative-sticky"]
 

@@ -4,11 +4,11 @@ import pytest
 
 from kafkawire.ids import Offset
 from kafkawire.records import BatchBuilder, Codec
-from ottla.client.block import Block
 from ottla.client.client_config import ConsumerConfig
+from ottla.client.consumer.block import Block
+from ottla.client.consumer.fetch_buffer import FetchBuffer
+from ottla.client.consumer.partition_state import PartitionState
 from ottla.client.errors import ConsumeError, CorruptRecordsError
-from ottla.client.fetch_buffer import FetchBuffer
-from ottla.client.partition_state import PartitionState
 from tests.unit.client.client_fakes import T1, batch_of, state_at
 
 CONFIG = ConsumerConfig(max_partition_fetch_bytes=500, prefetch_max_bytes=1_000)

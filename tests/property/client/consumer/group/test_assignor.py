@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkawire.ids import TopicPartition
-from ottla.client.group.assignor import Assignment, Assignor, Subscription
-from ottla.client.group.config import ASSIGNORS
-from ottla.client.group.sticky_assignor import CooperativeStickyAssignor, StickyAssignor
+from ottla.client.consumer.group.assignor import Assignment, Assignor, Subscription
+from ottla.client.consumer.group.group_config import ASSIGNORS
+from ottla.client.consumer.group.sticky_assignor import CooperativeStickyAssignor, StickyAssignor
 
 TOPICS = ["t", "u", "v"]
 Counts = dict[str, int]

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import cycle
 
 from kafkawire.ids import TopicPartition
-from ottla.client.group.assignor import (
+from ottla.client.consumer.group.assignor import (
     Assignment,
     PartitionCounts,
     RebalanceProtocol,

@@ -11,18 +11,18 @@ from collections.abc import Collection, Iterable, Mapping
 
 from kafkawire.ids import TopicPartition
 from ottla.client.background import TaskSet
+from ottla.client.consumer.group.group_config import GroupConfig
+from ottla.client.consumer.group.group_member import Member
+from ottla.client.consumer.group.group_session import GroupSession
+from ottla.client.consumer.group.joining import Joining
+from ottla.client.consumer.group.read_gate import ReadGate
+from ottla.client.consumer.group.rebalance_listener import RebalanceListener
+from ottla.client.consumer.reading import Reading
 from ottla.client.errors import CommitFailedError, OttlaError
-from ottla.client.group.config import GroupConfig
-from ottla.client.group.joining import Joining
-from ottla.client.group.listener import RebalanceListener
-from ottla.client.group.member import Member
-from ottla.client.group.read_gate import ReadGate
-from ottla.client.group.session import GroupSession
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.group_coordinator import GroupCoordinator
 from ottla.client.network.offset_store import Author, OffsetStore
 from ottla.client.offset import CommittedOffset, Identity
-from ottla.client.reading import Reading
 
 log = logging.getLogger(__name__)
 

@@ -22,9 +22,13 @@ from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch, TopicPartition
 from kafkawire.messages.fetch import FetchRequest, FetchResponse, PartitionData
 from ottla.client.background import Alarm, TaskSet
-from ottla.client.block import Block
 from ottla.client.client_config import ConsumerConfig
 from ottla.client.cluster_metadata import NO_EPOCH, needs_metadata
+from ottla.client.consumer.block import Block
+from ottla.client.consumer.fetch_buffer import FetchBuffer
+from ottla.client.consumer.fetch_plan import fetch_max_bytes, fetch_request, make_plan
+from ottla.client.consumer.partition_state import PartitionState
+from ottla.client.consumer.position_check import ask_epoch_ends, truncation
 from ottla.client.errors import (
     LogTruncatedError,
     OffsetOutOfRangeError,
@@ -32,8 +36,6 @@ from ottla.client.errors import (
     UnsupportedVersionError,
     broker_error,
 )
-from ottla.client.fetch_buffer import FetchBuffer
-from ottla.client.fetch_plan import fetch_max_bytes, fetch_request, make_plan
 from ottla.client.network.broker_connection import Connection
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.connection_pool import Purpose
@@ -45,8 +47,6 @@ from ottla.client.offset import (
     READ_UNCOMMITTED,
     CommittedOffset,
 )
-from ottla.client.partition_state import PartitionState
-from ottla.client.position_check import ask_epoch_ends, truncation
 
 log = logging.getLogger(__name__)
 

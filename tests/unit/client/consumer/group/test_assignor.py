@@ -5,9 +5,9 @@ import pytest
 from kafkawire.ids import TopicPartition
 from kafkawire.messages.consumer_protocol import OwnedPartitions, StickyAssignorUserData
 from kafkawire.schema import encode
-from ottla.client.group.assignor import Assignment, Assignor, Subscription, in_order
-from ottla.client.group.forgetful_assignor import RangeAssignor, RoundRobinAssignor
-from ottla.client.group.sticky_assignor import CooperativeStickyAssignor, StickyAssignor
+from ottla.client.consumer.group.assignor import Assignment, Assignor, Subscription, in_order
+from ottla.client.consumer.group.forgetful_assignor import RangeAssignor, RoundRobinAssignor
+from ottla.client.consumer.group.sticky_assignor import CooperativeStickyAssignor, StickyAssignor
 
 BOTH = Subscription(topics=["t", "u"])
 ONLY_T = Subscription(topics=["t"])

@@ -15,19 +15,21 @@ from ottla.client.client_config import (
     ResetPolicy,
     parse_bootstrap,
 )
-from ottla.client.errors import ClientClosedError, ConfigurationError, NotInGroupError
-from ottla.client.fetch_buffer import FetchBuffer
-from ottla.client.fetcher import RESET_TIMESTAMPS, Fetcher
-from ottla.client.group.config import (
+from ottla.client.consumer.consumer_group import ConsumerGroup
+from ottla.client.consumer.fetch_buffer import FetchBuffer
+from ottla.client.consumer.fetcher import RESET_TIMESTAMPS, Fetcher
+from ottla.client.consumer.group.group_config import (
     DEFAULT_ASSIGNORS,
     AssignorName,
     GroupConfig,
     parse_assignors,
 )
-from ottla.client.group.group import ConsumerGroup
-from ottla.client.group.listener import OnPartitions, RebalanceListener
-from ottla.client.group.read_gate import ReadGate
-from ottla.client.log_offsets import LogOffsets
+from ottla.client.consumer.group.read_gate import ReadGate
+from ottla.client.consumer.group.rebalance_listener import OnPartitions, RebalanceListener
+from ottla.client.consumer.log_offsets import LogOffsets
+from ottla.client.consumer.reading import Reading
+from ottla.client.consumer.record_reader import RecordReader
+from ottla.client.errors import ClientClosedError, ConfigurationError, NotInGroupError
 from ottla.client.network.cluster import Cluster
 from ottla.client.offset import (
     EARLIEST_TIMESTAMP,
@@ -36,9 +38,7 @@ from ottla.client.offset import (
     OffsetAndTimestamp,
     parse_commit,
 )
-from ottla.client.reading import Reading
 from ottla.client.record import ConsumerRecord
-from ottla.client.record_reader import RecordReader
 
 DEFAULT_CLOSE_TIMEOUT_MS: Final = 30_000
 """Same as in Kafka's Java consumer."""

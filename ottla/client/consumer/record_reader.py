@@ -9,9 +9,9 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Final, Protocol
 
+from ottla.client.consumer.fetch_buffer import Cursor, FetchBuffer
+from ottla.client.consumer.group.read_gate import ReadGate
 from ottla.client.errors import OttlaError
-from ottla.client.fetch_buffer import Cursor, FetchBuffer
-from ottla.client.group.read_gate import ReadGate
 from ottla.client.record import ConsumerRecord
 
 CURSORS_PER_TURN: Final = 2

@@ -1,0 +1,1 @@
+"""Group membership of a consumer: joining, assigning partitions, and pausing the reader for it."""

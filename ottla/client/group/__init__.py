@@ -1,1 +1,0 @@
-"""Group membership of a consumer: joining, assigning partitions, committing offsets."""

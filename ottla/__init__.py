@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from kafkawire.ids import TopicPartition as TopicPartition
-    from ottla.client.admin import Admin as Admin
+    from ottla.client.admin.admin import Admin as Admin
     from ottla.client.admin_model import NewTopic as NewTopic
     from ottla.client.consumer.consumer import Consumer as Consumer
     from ottla.client.errors import OttlaError as OttlaError
@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 _HOMES: Final = {
-    "Admin": "ottla.client.admin",
+    "Admin": "ottla.client.admin.admin",
     "Consumer": "ottla.client.consumer.consumer",
     "ConsumerRecord": "ottla.client.record",
     "NewTopic": "ottla.client.admin_model",

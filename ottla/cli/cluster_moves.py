@@ -15,7 +15,7 @@ from ottla.cli.partition_argument import (
     parse_plan,
     spread,
 )
-from ottla.client.admin import Admin
+from ottla.client.admin.admin import Admin
 from ottla.client.admin_model import ElectionType, Reassignment
 
 POLL_INTERVAL_S: Final = 0.2

@@ -7,7 +7,7 @@ from typing import Final
 
 from ottla.cli.terminal import Cell
 from ottla.cli.text import JsonValue
-from ottla.client.admin import Admin
+from ottla.client.admin.admin import Admin
 from ottla.client.admin_model import ClusterDescription, TopicDescription
 from ottla.client.cluster_metadata import PartitionMetadata
 

@@ -11,7 +11,7 @@ from ottla.cli.failure import CommandError, complain
 from ottla.cli.output_record import WriteRecord, record_size_bytes
 from ottla.cli.start_point import AtOffset, AtTime, Beginning, End, StartPoint
 from ottla.cli.transfer import Transfer
-from ottla.client.admin import Admin
+from ottla.client.admin.admin import Admin
 from ottla.client.client_config import ResetPolicy
 from ottla.client.consumer.consumer import Consumer
 from ottla.client.record import ConsumerRecord

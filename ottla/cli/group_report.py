@@ -8,7 +8,7 @@ from ottla.cli.failure import CommandError
 from ottla.cli.start_point import AtOffset, AtTime, Beginning, StartPoint
 from ottla.cli.terminal import Cell
 from ottla.cli.text import JsonValue
-from ottla.client.admin import Admin
+from ottla.client.admin.admin import Admin
 from ottla.client.admin_model import GroupDescription, OffsetSpec
 from ottla.client.offset import NO_OFFSET, CommittedOffset
 

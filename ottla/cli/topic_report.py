@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from kafkawire.ids import TopicPartition, topic_id_to_text
 from ottla.cli.terminal import Cell
 from ottla.cli.text import JsonValue
-from ottla.client.admin import Admin
+from ottla.client.admin.admin import Admin
 from ottla.client.admin_model import OffsetSpec, ResourceType, TopicDescription
 from ottla.client.cluster_metadata import PartitionMetadata
 

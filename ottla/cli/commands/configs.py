@@ -10,7 +10,7 @@ from ottla.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, Setting, parse
 from ottla.cli.terminal import print_done, print_json, print_table
 
 if TYPE_CHECKING:
-    from ottla.client.admin import Admin
+    from ottla.client.admin.admin import Admin
     from ottla.client.admin_model import ConfigEntry, ResourceType
 
 app = typer.Typer(no_args_is_help=True, help="Describe and change configs of topics and brokers.")
@@ -54,7 +54,7 @@ def describe(
       ottla configs describe broker 1 --changed
       ottla configs describe broker default
     """
-    from ottla.client.admin import Admin
+    from ottla.client.admin.admin import Admin
 
     async def work() -> "dict[str, ConfigEntry]":
         async with Admin(bootstrap) as admin:
@@ -109,7 +109,7 @@ def alter(
       ottla configs alter topic orders --config retention.ms=3600000 --delete-config segment.ms
       ottla configs alter broker default --config log.retention.ms=86400000
     """
-    from ottla.client.admin import Admin
+    from ottla.client.admin.admin import Admin
 
     changes: dict[str, str | None] = {**parse_settings(config)}
     changes.update(dict.fromkeys(delete_config or ()))

@@ -27,7 +27,7 @@ def list_groups(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, json: Json = False) ->
     Example:
       ottla groups list
     """
-    from ottla.client.admin import Admin
+    from ottla.client.admin.admin import Admin
 
     async def work() -> "list[GroupListing]":
         async with Admin(bootstrap) as admin:
@@ -62,7 +62,7 @@ def describe(group: Group, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, json: Json 
       ottla groups describe billing
     """
     from ottla.cli.group_report import describe_group, to_json, to_rows
-    from ottla.client.admin import Admin
+    from ottla.client.admin.admin import Admin
 
     async def work() -> "GroupReport":
         async with Admin(bootstrap) as admin:
@@ -113,7 +113,7 @@ def reset_offsets(
     from ottla.cli.group_report import reset
     from ottla.cli.input_record import InputError
     from ottla.cli.start_point import parse_start_point
-    from ottla.client.admin import Admin
+    from ottla.client.admin.admin import Admin
 
     try:
         start = parse_start_point(to)
@@ -154,7 +154,7 @@ def delete(
     Example:
       ottla groups delete billing
     """
-    from ottla.client.admin import Admin
+    from ottla.client.admin.admin import Admin
 
     async def work() -> None:
         async with Admin(bootstrap) as admin:

@@ -53,7 +53,7 @@ def create(
         usage_error(
             "--replicas sets both numbers: leave out --partitions and --replication-factor."
         )
-    from ottla.client.admin import Admin
+    from ottla.client.admin.admin import Admin
     from ottla.client.admin_model import BROKER_DEFAULT, NewTopic
 
     new_topic = NewTopic(
@@ -99,7 +99,7 @@ def list_topics(
     Example:
       ottla topics list
     """
-    from ottla.client.admin import Admin
+    from ottla.client.admin.admin import Admin
 
     async def work() -> list[str]:
         async with Admin(bootstrap) as admin:
@@ -171,7 +171,7 @@ def alter(
     Example:
       ottla topics alter orders --partitions 12 --config retention.ms=3600000
     """
-    from ottla.client.admin import Admin
+    from ottla.client.admin.admin import Admin
     from ottla.client.admin_model import ResourceType
 
     changes: dict[str, str | None] = {**parse_settings(config)}
@@ -205,7 +205,7 @@ def delete(
     Example:
       ottla topics delete orders
     """
-    from ottla.client.admin import Admin
+    from ottla.client.admin.admin import Admin
 
     async def work() -> None:
         async with Admin(bootstrap) as admin:

@@ -9,8 +9,8 @@ from typing import Final
 
 from kafkawire.ids import TopicPartition
 from ottla.cli.up.picture import Observation, Usage
+from ottla.client.admin.admin_topics import describe_all
 from ottla.client.admin_model import OffsetSpec
-from ottla.client.admin_topics import describe_all
 from ottla.client.client_config import ClientConfig, parse_bootstrap
 from ottla.client.cluster_metadata import ClusterMetadata
 from ottla.client.errors import OttlaError

@@ -22,7 +22,7 @@ from kafkawire.messages.group_offsets import (
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
-from ottla.client.admin import Admin
+from ottla.client.admin.admin import Admin
 from ottla.client.admin_model import GroupDescription, NewTopic
 from tests.harness.cluster import ClusterProcesses
 from tests.integration.broker.wire import Wire

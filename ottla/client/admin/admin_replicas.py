@@ -16,8 +16,8 @@ from kafkawire.messages.reassignment import (
     ReassignableTopic,
     TopicPartitions,
 )
+from ottla.client.admin.admin_request import change, error_or_none, raise_first
 from ottla.client.admin_model import ElectionType, Reassignment
-from ottla.client.admin_request import change, error_or_none, raise_first
 from ottla.client.network.cluster import Cluster
 
 

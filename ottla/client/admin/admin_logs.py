@@ -17,8 +17,8 @@ from kafkawire.messages.describe_log_dirs import (
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
 )
+from ottla.client.admin.admin_request import error_or_none, raise_first, read
 from ottla.client.admin_model import LogDirectory, ReplicaLog
-from ottla.client.admin_request import error_or_none, raise_first, read
 from ottla.client.errors import OttlaError, broker_error
 from ottla.client.network.cluster import Cluster
 from ottla.client.retry import retry

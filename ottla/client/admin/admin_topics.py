@@ -22,8 +22,8 @@ from kafkawire.messages.delete_topics import (
     DeleteTopicState,
 )
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from ottla.client.admin.admin_request import change, error_or_none, raise_first, read
 from ottla.client.admin_model import NewTopic, TopicDescription
-from ottla.client.admin_request import change, error_or_none, raise_first, read
 from ottla.client.cluster_metadata import ClusterMetadata, TopicMetadata, merge
 from ottla.client.network.cluster import Cluster
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Self
 
 from kafkawire.ids import BrokerId, Offset, TopicPartition
-from ottla.client import admin_configs, admin_groups, admin_logs, admin_replicas, admin_topics
+from ottla.client.admin import admin_configs, admin_groups, admin_logs, admin_replicas, admin_topics
 from ottla.client.admin_model import (
     ClusterDescription,
     ConfigEntry,

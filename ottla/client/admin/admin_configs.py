@@ -19,8 +19,8 @@ from kafkawire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from ottla.client.admin.admin_request import change, error_or_none, raise_first, read
 from ottla.client.admin_model import ConfigEntry, ResourceType
-from ottla.client.admin_request import change, error_or_none, raise_first, read
 from ottla.client.errors import ConfigurationError
 from ottla.client.network.cluster import Cluster
 

@@ -236,8 +236,7 @@ class GroupCoordinator:
 
     def _settle(self, group: Group) -> None:
         """Carry out a group's effects, and set its timer."""
-        while group.effects:
-            effects, group.effects = group.effects, []
+        while effects := group.take_effects():
             for effect in effects:
                 self._carry_out(group, effect)
         self._set_timer(group)

@@ -1,16 +1,32 @@
-"""The members of a group, its leader and the protocols that all support (decision).
+"""The members of a group: leader, common protocols, sessions and waiting requests (decision).
 
 Invariants: the leader is a member whenever there are members; an instance id belongs to one member;
-an id is either pending or a member's; only members wait.
+an id is either pending or a member's; only members wait; every member and every pending id has a
+session deadline.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, KeysView
+from typing import Final
 
-from broker.groups.effects import JoinedMember, JoinWaiter, Protocols, SyncWaiter
+from broker.groups.deadlines import SYNC, Deadlines, Due, Timer
+from broker.groups.effects import (
+    Effect,
+    JoinedMember,
+    JoinResult,
+    JoinWaiter,
+    Protocols,
+    RespondToJoin,
+    RespondToSync,
+    SyncResult,
+    SyncWaiter,
+)
 from kafkawire.errors import ErrorCode
+
+NEW_MEMBER_TIMEOUT_MS: Final = 5 * 60_000
+"""Limit for a new member's first join, during which it cannot send heartbeats."""
 
 
 class Member:
@@ -58,14 +74,18 @@ class Member:
 
 
 class Members:
-    """The members of one group."""
+    """The members of one group; failed requests of members become effects."""
 
-    def __init__(self) -> None:
+    def __init__(self, deadlines: Deadlines, effects: list[Effect]) -> None:
         self.leader_id: str | None = None
         self.protocol_type: str | None = None
         """Type of the current members, or of the last ones; None before the first member."""
         self.joining: dict[str, JoinWaiter] = {}
         self.syncing: dict[str, SyncWaiter] = {}
+        self.unsynced: set[str] = set()
+        """Members of the generation that have not requested their assignment yet."""
+        self._deadlines = deadlines
+        self._effects = effects
         self._by_id: dict[str, Member] = {}
         self._by_instance: dict[str, str] = {}
         self._support: Counter[str] = Counter()
@@ -116,7 +136,9 @@ class Members:
         """Whether all members support one of `protocols`."""
         return any(self._support[name] == len(self._by_id) for name, _ in protocols)
 
-    def add(self, member: Member, protocol_type: str) -> None:
+    # Changes
+
+    def add(self, member: Member, protocol_type: str, now_ms: int) -> None:
         """Add a member; the first one becomes leader and sets the protocol type."""
         assert member.member_id not in self._by_id, "a member is added once"
         if member.instance_id is not None:
@@ -129,14 +151,18 @@ class Members:
         self._by_id[member.member_id] = member
         self._support.update(_names(member.protocols))
         self._pending.pop(member.member_id, None)
+        self.await_heartbeat(member, now_ms)
 
-    def add_pending(self, member_id: str) -> None:
+    def add_pending(self, member_id: str, expires_ms: int) -> None:
         """Note an id that was assigned to a member that has yet to join with it."""
         self._pending[member_id] = None
+        self._deadlines.set(Due(Timer.SESSION, member_id), expires_ms)
 
     def remove(self, member_id: str) -> None:
         """Remove a member or a pending id; the oldest other member becomes leader if necessary."""
         self._pending.pop(member_id, None)
+        self.unsynced.discard(member_id)
+        self._deadlines.cancel(Due(Timer.SESSION, member_id))
         member = self._by_id.pop(member_id, None)
         if member is None:
             return
@@ -148,7 +174,7 @@ class Members:
         if self.leader_id == member_id:
             self.leader_id = next(iter(self._by_id), None)
 
-    def rename(self, old_id: str, new_id: str) -> Member:
+    def rename(self, old_id: str, new_id: str, now_ms: int) -> Member:
         """Give a static member another id, after the response to its waiting requests."""
         assert old_id not in self.joining, "its join has a response"
         assert old_id not in self.syncing, "its sync has a response"
@@ -159,6 +185,9 @@ class Members:
         self._by_instance[member.instance_id] = new_id
         if self.leader_id == old_id:
             self.leader_id = new_id
+        self._deadlines.cancel(Due(Timer.SESSION, old_id))
+        self.await_heartbeat(member, now_ms)
+        self.on_synced(old_id)
         return member
 
     def update(
@@ -174,6 +203,49 @@ class Members:
         member.protocols = protocols
         member.session_timeout_ms = session_timeout_ms
         member.rebalance_timeout_ms = rebalance_timeout_ms
+
+    # Sessions
+
+    def await_heartbeat(self, member: Member, now_ms: int) -> None:
+        """Begin the session timeout of a member again."""
+        wait_ms = NEW_MEMBER_TIMEOUT_MS if member.is_new else member.session_timeout_ms
+        self._deadlines.set(Due(Timer.SESSION, member.member_id), now_ms + wait_ms)
+
+    def await_syncs(self, until_ms: int) -> None:
+        """Expect every member to request its assignment by `until_ms`."""
+        self.unsynced = set(self._by_id)
+        self._deadlines.set(SYNC, until_ms)
+
+    def on_synced(self, member_id: str) -> None:
+        """Note that a member has requested its assignment."""
+        self.unsynced.discard(member_id)
+        if not self.unsynced:
+            self._deadlines.cancel(SYNC)
+
+    def cancel_syncs(self) -> None:
+        """Expect no further request for an assignment of this generation."""
+        self.unsynced.clear()
+        self._deadlines.cancel(SYNC)
+
+    # Waiting requests
+
+    def fail_join(self, member_id: str, error: ErrorCode, response_id: str | None = None) -> None:
+        """Respond with `error` to a join, if one waits; with another member id if one is given."""
+        waiter = self.joining.pop(member_id, None)
+        if waiter is not None:
+            response_id = member_id if response_id is None else response_id
+            result = JoinResult(error=error, member_id=response_id)
+            self._effects.append(RespondToJoin(waiter, result))
+
+    def fail_sync(self, member_id: str, error: ErrorCode) -> bool:
+        """Respond with `error` to a sync, if one waits; return whether one did."""
+        waiter = self.syncing.pop(member_id, None)
+        if waiter is None:
+            return False
+        self._effects.append(RespondToSync(waiter, SyncResult(error=error)))
+        return True
+
+    # The next generation
 
     def select_protocol(self) -> str:
         """Return the protocol with the most votes among the common ones of all members.

@@ -15,7 +15,7 @@ from hypothesis.stateful import (
 )
 
 from broker.groups.effects import JoinResult, SyncResult
-from broker.groups.rebalance import NEW_MEMBER_TIMEOUT_MS
+from broker.groups.members import NEW_MEMBER_TIMEOUT_MS
 from broker.groups.state import COMPLETING, DEAD, EMPTY, PREPARING, STABLE
 from kafkawire.errors import ErrorCode
 from tests.unit.broker.group_driver import DELAY_MS, RANGE, REBALANCE_MS, SESSION_MS, World

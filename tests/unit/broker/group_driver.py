@@ -139,8 +139,7 @@ class World:
 
     def settle(self) -> None:
         """Execute the effects of the group."""
-        while self.group.effects:
-            effects, self.group.effects = self.group.effects, []
+        while effects := self.group.take_effects():
             for effect in effects:
                 match effect:
                     case RespondToJoin(join_waiter, join_result):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.groups import group as group_module
+from broker.groups import joins
 from broker.groups.effects import JoinedMember, StoreReason
 from broker.groups.members import Member
 from broker.groups.state import COMPLETING, DEAD, EMPTY, PREPARING, STABLE
@@ -219,7 +219,7 @@ def test_group_size_is_limited() -> None:
 def test_oldest_pending_id_is_dropped_at_the_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(group_module, "MAX_PENDING_MEMBERS", 2)
+    monkeypatch.setattr(joins, "MAX_PENDING_MEMBERS", 2)
     world = World()
     given = [world.join(requires_known_id=True)[0].member_id for _ in range(3)]
     assert list(world.group.members.pending) == given[1:]
@@ -278,11 +278,11 @@ def test_sync_for_another_protocol_is_refused(protocol_type: str, protocol_name:
 
 def test_readable_subscription_is_known() -> None:
     world, member_id = world_in(STABLE)
-    assert world.group.topics == {"t"}
+    assert world.group.rebalance.topics == {"t"}
     assert world.group.is_subscribed_to("t")
     assert not world.group.is_subscribed_to("u")
     world.leave(member_id)
-    assert world.group.topics == frozenset()
+    assert world.group.rebalance.topics == frozenset()
     assert not world.group.is_subscribed_to("t")
 
 
@@ -290,7 +290,7 @@ def test_unreadable_subscription_counts_for_every_topic() -> None:
     world = World()
     world.join(protocols=BAD_SUBSCRIPTION)
     world.pass_time(DELAY_MS)
-    assert world.group.topics is None
+    assert world.group.rebalance.topics is None
     assert world.group.is_subscribed_to("u")
 
 
@@ -298,7 +298,7 @@ def test_subscription_of_another_protocol_type_is_unknown() -> None:
     world = World()
     world.join(protocol_type="connect")
     world.pass_time(DELAY_MS)
-    assert world.group.topics is None
+    assert world.group.rebalance.topics is None
     assert not world.group.may_lose_offsets
 
 

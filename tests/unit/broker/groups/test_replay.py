@@ -122,7 +122,7 @@ def test_group_is_restored_with_its_members() -> None:
     assert group.members.leader_id == member_id
     assert group.members.member_id_of("static") == member_id
     assert group.members[member_id].assignment == b"mine"
-    assert group.topics == {"t"}
+    assert group.rebalance.topics == {"t"}
     assert group.deadlines.next_ms == NOW_MS + SESSION_MS
     assert offsets(log) == [4, None]
     log.add((group_key("g"), None))
@@ -247,7 +247,7 @@ def test_log_written_by_kafka_is_restored() -> None:
     }
     golden_group = groups["golden"]
     assert golden_group.generation_id == 1
-    assert golden_group.topics == {"orders"}
+    assert golden_group.rebalance.topics == {"orders"}
     members = list(golden_group.members)
     assert {member.instance_id for member in members} == {"static-0", "static-1"}
     assigned = {each for member in members for each in assigned_partitions(member.assignment)}

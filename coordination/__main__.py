@@ -21,8 +21,7 @@ from coordination.server.coordinator_config import (
 )
 from coordination.server.coordinator_log import set_up_logging
 from coordination.server.disk.data_dir import DataDir
-from coordination.server.disk.repair import truncate_at
-from coordination.server.disk.state_recovery import recover
+from coordination.server.disk.state_recovery import recover, truncate_at
 from coordination.server.disk.zookeeper_export import export_zookeeper
 
 EXIT_OK: Final = 0

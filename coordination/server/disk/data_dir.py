@@ -13,9 +13,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from coordination.errors import DataError, DirectoryLockedError
-from coordination.server.disk.packing import pack, unpack
-from coordination.server.disk.state_snapshot import sync_directory
-from coordination.server.disk.wal import STORE_ID_BYTES
+from coordination.server.disk.wal import STORE_ID_BYTES, pack, unpack
 
 SECRET_BYTES: Final = 32
 KEPT_SNAPSHOTS: Final = 2
@@ -85,6 +83,15 @@ def _write_private(path: Path, data: bytes) -> None:
         os.fsync(file.fileno())
     temporary.rename(path)
     sync_directory(path.parent)
+
+
+def sync_directory(directory: Path) -> None:
+    """Make creations, renames and deletions in `directory` durable."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def segment_path(directory: Path, first_zxid: int) -> Path:

@@ -18,8 +18,8 @@ from coordination.errors import DataError
 from coordination.server.coordinator_log import set_up_logging
 from coordination.server.disk import state_snapshot
 from coordination.server.disk.data_dir import Identity, snapshot_path, snapshots_of, spent_files
-from coordination.server.disk.packing import unpack
 from coordination.server.disk.state_recovery import recover
+from coordination.server.disk.wal import unpack
 
 NICENESS: Final = 19
 

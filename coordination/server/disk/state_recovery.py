@@ -1,17 +1,19 @@
 """Recovery of the state from files (edge): newest valid snapshot, then replay of the log.
 
 Nothing is repaired silently. A torn tail, which was never acknowledged, is reported and left out.
-Any other damage stops the start, with the file, the offset and the remedy.
+Any other damage stops the start, with the file, the offset and the remedy. One remedy is a
+deliberate truncation, `--truncate-at FILE:OFFSET`, which runs only on an operator's request.
 """
 
+import shutil
 from pathlib import Path
 from typing import NamedTuple
 
 from coordination.errors import CorruptDataError, DataError, JuteError
 from coordination.server.disk import state_snapshot, wal
-from coordination.server.disk.data_dir import Identity, segments_of, snapshots_of
-from coordination.server.disk.wal import Ending, Scan
-from coordination.server.state.state import State
+from coordination.server.disk.data_dir import DataDir, Identity, segments_of, snapshots_of
+from coordination.server.disk.wal import ALLOCATION_STEP_BYTES, Ending, Scan
+from coordination.server.state.tree import State
 from coordination.server.state.txns import unpack_entry
 
 
@@ -150,3 +152,34 @@ def _damage(path: Path, offset: int, reason: str) -> CorruptDataError:
         f"ottla coordinator --data-dir {path.parent} --truncate-at {path.name}:{offset}"
     )
     return CorruptDataError(str(path), offset, reason, repair)
+
+
+def truncate_at(data_dir: DataDir, place: str) -> list[Path]:
+    """Truncate the log at FILE:OFFSET, as printed by a failed start; return the files set aside.
+
+    Copies of the discarded data stay beside the log, as `*.discarded`.
+
+    Raises:
+        DataError: `place` is not a position in the log.
+    """
+    name, _, number = place.rpartition(":")
+    path = data_dir.path / name
+    if not number.isdigit() or path not in [found for _, found in segments_of(data_dir.path)]:
+        raise DataError(f"{place!r} is not FILE:OFFSET of a log segment in {data_dir.path}")
+    offset = max(int(number), wal.HEADER_BYTES)
+    later = [found for _, found in segments_of(data_dir.path) if found > path]
+    aside = [_set_aside(found) for found in later]
+    shutil.copy2(path, path.with_suffix(".log.discarded"))
+    with path.open("r+b") as file:
+        header = wal.decode_header(file.read(wal.HEADER_BYTES))
+        if header is None:
+            path.unlink()
+        else:
+            # Filled with zeros up to an allocation step, like an open segment.
+            file.truncate(offset)
+            file.truncate(-(-offset // ALLOCATION_STEP_BYTES) * ALLOCATION_STEP_BYTES)
+    return [path.with_suffix(".log.discarded"), *aside]
+
+
+def _set_aside(path: Path) -> Path:
+    return path.rename(path.with_suffix(".log.discarded"))

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from coordination.protocol.messages import Acl
-from coordination.server.disk.packing import pack, unpack_stream
-from coordination.server.state.state import State
-from coordination.server.state.tree import Node
+from coordination.server.disk.data_dir import sync_directory
+from coordination.server.disk.wal import pack, unpack_stream
+from coordination.server.state.tree import Node, State
 from coordination.server.state.txns import pack_acl, unpack_acl
 
 MAGIC: Final = b"OTLSNAP\x01"
@@ -53,15 +53,6 @@ def write(path: Path, state: State, store_id: bytes, wal_crc: int) -> None:
         os.fsync(file.fileno())
     temporary.rename(path)
     sync_directory(path.parent)
-
-
-def sync_directory(directory: Path) -> None:
-    """Make creations, renames and deletions in `directory` durable."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _chunks(state: State, store_id: bytes, wal_crc: int) -> Iterator[bytes]:

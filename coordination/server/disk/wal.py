@@ -22,7 +22,8 @@ from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
-from coordination.server.disk.packing import pack, unpack
+import msgpack  # type: ignore[import-untyped,unused-ignore]
+
 from coordination.server.state.txns import Entry, pack_entry
 
 MAGIC: Final = b"OTLWAL\x00\x01"
@@ -190,3 +191,28 @@ def _has_batch(data: bytes, start: int, end: int, seed: int) -> bool:
     # A seal ends with 0x90 and a closing seal with 0xc0, so `rstrip` removes neither. A payload
     # may end with zeros, so a batch may extend beyond `end`, but it cannot begin there.
     return any(_batch_at(data, position, seed) is not None for position in range(start, end))
+
+
+# Typed wrappers of msgpack, which has no type hints; snapshots use them too.
+
+
+def pack(value: Any) -> bytes:
+    """Return the msgpack bytes of `value`."""
+    packed: bytes = msgpack.packb(value)
+    return packed
+
+
+def unpack(data: bytes) -> Any:
+    """Return the value in `data`; arrays become tuples.
+
+    Raises:
+        ValueError: `data` is not exactly one msgpack value.
+    """
+    return msgpack.unpackb(data, use_list=False, strict_map_key=False)
+
+
+def unpack_stream(data: memoryview) -> Iterator[Any]:
+    """Yield the consecutive values in `data`."""
+    unpacker = msgpack.Unpacker(use_list=False, strict_map_key=False, max_buffer_size=len(data))
+    unpacker.feed(data)
+    yield from unpacker

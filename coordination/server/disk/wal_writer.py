@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from coordination.server.disk import wal
-from coordination.server.disk.data_dir import segment_path
-from coordination.server.disk.state_snapshot import sync_directory
+from coordination.server.disk.data_dir import segment_path, sync_directory
 from coordination.server.disk.wal import ALLOCATION_STEP_BYTES, SegmentHeader
 from coordination.server.state.txns import Entry
 

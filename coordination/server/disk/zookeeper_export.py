@@ -14,9 +14,8 @@ from typing import Final
 
 from coordination.errors import DataError
 from coordination.protocol.messages import OPEN_ACL, Acl
-from coordination.server.disk.state_snapshot import sync_directory
-from coordination.server.state.state import State
-from coordination.server.state.tree import Node
+from coordination.server.disk.data_dir import sync_directory
+from coordination.server.state.tree import Node, State
 
 _FILE_HEADER: Final = struct.pack(">iiq", 0x5A4B534E, 2, -1)
 _OPEN_ACL_KEY: Final = -1

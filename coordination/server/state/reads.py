@@ -32,8 +32,7 @@ from coordination.protocol.messages import (
 from coordination.protocol.multi import Op, Result
 from coordination.server.state import acl as access
 from coordination.server.state.acl import Permission
-from coordination.server.state.state import State
-from coordination.server.state.tree import Node
+from coordination.server.state.tree import Node, State
 from coordination.server.state.watches import Mode, W, Watches
 from coordination.server.state.writes import Caller
 

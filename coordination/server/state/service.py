@@ -29,8 +29,7 @@ from coordination.server.state import acl as access
 from coordination.server.state.acl import Permission
 from coordination.server.state.reads import Reads
 from coordination.server.state.sessions import Session, SessionTable
-from coordination.server.state.state import State
-from coordination.server.state.tree import Node, Undo
+from coordination.server.state.tree import Node, State, Undo
 from coordination.server.state.txns import (
     CloseTxn,
     CreateTxn,

@@ -1,4 +1,4 @@
-"""The tree of nodes (decision): applies transactions, and reverts the changes of a failed multi.
+"""The durable state and its tree (decision): applies transactions, reverts those of a failed multi.
 
 Invariants: every node but the root has its parent in the tree; an ephemeral node has no children;
 `ephemerals` lists exactly the nodes whose owner is a session. The root is stored as "/" and as ""
@@ -12,10 +12,14 @@ from coordination.protocol import node_path
 from coordination.protocol.messages import OPEN_ACL, READ_ONLY_ACL, Acl, Stat
 from coordination.server.state.txns import (
     CONTAINER_OWNER,
+    CloseTxn,
     CreateTxn,
     DeleteTxn,
+    Entry,
+    MultiTxn,
     NodeTxn,
     OwnerKind,
+    SessionTxn,
     SetAclTxn,
     SetDataTxn,
     kind_of_owner,
@@ -271,3 +275,33 @@ class Tree:
 
 def _put_acl(node: Node, acl: tuple[Acl, ...], aversion: int, azxid: int) -> None:
     node.acl, node.aversion, node.azxid = acl, aversion, azxid
+
+
+class State:
+    """The durable state: tree, sessions and the last zxid.
+
+    `apply` replays a log entry. Live requests change the tree with the same code, so a recovered
+    coordinator has exactly the state in the log.
+    """
+
+    def __init__(self) -> None:
+        self.tree = Tree()
+        self.timeouts_ms: dict[int, int] = {}
+        self.zxid = 0
+
+    def apply(self, entry: Entry) -> None:
+        """Apply the next entry; its zxid must be the next one."""
+        assert entry.zxid == self.zxid + 1, f"entry {entry.zxid} after {self.zxid}"
+        txn = entry.txn
+        if isinstance(txn, MultiTxn):
+            for each in txn.txns:
+                self.tree.apply(each, entry.zxid, entry.time_ms)
+        elif isinstance(txn, SessionTxn):
+            self.timeouts_ms[entry.session_id] = txn.timeout_ms
+        elif isinstance(txn, CloseTxn):
+            for path in txn.paths:
+                self.tree.delete(path, entry.zxid)
+            self.timeouts_ms.pop(entry.session_id, None)
+        else:
+            self.tree.apply(txn, entry.zxid, entry.time_ms)
+        self.zxid = entry.zxid

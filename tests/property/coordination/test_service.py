@@ -17,7 +17,7 @@ from coordination.protocol.messages import (
     SetDataRequest,
 )
 from coordination.protocol.multi import Op
-from coordination.server.state.state import State
+from coordination.server.state.tree import State
 from tests.unit.coordination.fakes import FakePeer, peer, service
 
 NAMES = st.lists(st.sampled_from("ab"), min_size=1, max_size=3).map(lambda n: "/" + "/".join(n))

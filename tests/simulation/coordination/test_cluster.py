@@ -23,7 +23,7 @@ from coordination.server.server import Server
 from coordination.server.server_connection import Connection
 from coordination.server.state.service import Service
 from coordination.server.state.sessions import Passwords, first_session_id
-from coordination.server.state.state import State
+from coordination.server.state.tree import State
 from coordination.server.state.txns import Entry
 from tests.simulation.coordination.virtual_loop import VirtualLoop
 

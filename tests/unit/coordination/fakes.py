@@ -17,7 +17,7 @@ from coordination.protocol.messages import (
 from coordination.protocol.multi import Op, Result
 from coordination.server.state.acl import Identity
 from coordination.server.state.service import Reply, Service
-from coordination.server.state.state import State
+from coordination.server.state.tree import State
 
 WALL_MS = 1_700_000_000_000
 

@@ -11,8 +11,7 @@ from coordination.protocol.messages import OPEN_ACL
 from coordination.server.coordinator import open_state
 from coordination.server.disk import data_dir, snapshotter, state_snapshot, wal, wal_writer
 from coordination.server.disk.data_dir import DataDir, segments_of, snapshots_of
-from coordination.server.disk.repair import truncate_at
-from coordination.server.disk.state_recovery import Recovered, recover
+from coordination.server.disk.state_recovery import Recovered, recover, truncate_at
 from coordination.server.disk.wal_writer import WalWriter
 from coordination.server.state.txns import CreateTxn, Entry, MultiTxn, SessionTxn, SetDataTxn
 

@@ -9,8 +9,7 @@ import pytest
 from coordination.errors import DataError
 from coordination.protocol.messages import OPEN_ACL
 from coordination.server.disk.zookeeper_export import export_zookeeper
-from coordination.server.state.state import State
-from coordination.server.state.tree import Node
+from coordination.server.state.tree import Node, State
 
 GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "zookeeper_frames.json").read_text())
 NATIVE = GOLDEN["native_snapshot_accepted_by_3.8.0"]

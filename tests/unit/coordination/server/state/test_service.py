@@ -27,8 +27,7 @@ from coordination.protocol.multi import Op
 from coordination.server.state.acl import SUPER, digest_identity
 from coordination.server.state.reads import MAX_MULTI_READ_BYTES
 from coordination.server.state.service import Service
-from coordination.server.state.state import State
-from coordination.server.state.tree import MIN_SHARED_ACLS, Tree, Undo
+from coordination.server.state.tree import MIN_SHARED_ACLS, State, Tree, Undo
 from coordination.server.state.txns import CloseTxn, CreateTxn, MultiTxn, SetAclTxn
 from coordination.server.state.writes import prepare
 from tests.unit.coordination.fakes import WALL_MS, FakePeer, peer, service

@@ -4,7 +4,7 @@ import pytest
 
 from coordination.errors import JuteError
 from coordination.protocol.messages import OPEN_ACL, Acl
-from coordination.server.disk.packing import pack, unpack
+from coordination.server.disk.wal import pack, unpack
 from coordination.server.state.txns import (
     CloseTxn,
     CreateTxn,

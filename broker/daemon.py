@@ -13,11 +13,11 @@ from typing import Final
 import structlog
 import uvloop
 
-from broker.config import BrokerConfig, unknown_keys
+from broker.config.broker_config import BrokerConfig, unknown_keys
+from broker.config.properties import ENCODING, parse_overrides, parse_properties
+from broker.config.unserved_keys import check_served_keys
 from broker.errors import StartupError
 from broker.node import Node
-from broker.properties import ENCODING, parse_overrides, parse_properties
-from broker.unserved_keys import check_served_keys
 
 EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1

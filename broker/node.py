@@ -25,7 +25,6 @@ from typing import Final
 
 import structlog
 
-from broker.broker_gauges import add_gauges
 from broker.cluster.control_proof import ControlProof
 from broker.cluster.controlled_shutdown import hand_over
 from broker.cluster.controller_link import ControllerLink
@@ -38,19 +37,18 @@ from broker.cluster.peer_addresses import PeerAddresses
 from broker.cluster.producer_ids import ProducerIds
 from broker.cluster.topic_plan import topic_defaults_of
 from broker.cluster.topics import ClusterTopics, roll
-from broker.config import BrokerConfig
+from broker.config.broker_config import BrokerConfig
 from broker.errors import StartupError
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.tasks import group_tasks
 from broker.handlers.handler_table import Parts, makers
-from broker.live_configs import LiveConfigs
-from broker.log_dir_failure import LogDirFailure
+from broker.live_configs.live_configs import LiveConfigs
+from broker.live_configs.reconfiguration import Reconfiguration
 from broker.logs.cleaner import LogCleaner
 from broker.logs.cleaning import make_cleaner
-from broker.logs.metrics import add_log_gauges
+from broker.logs.log_dir_failure import LogDirFailure
 from broker.logs.mover import LogMover
 from broker.logs.tasks import log_tasks
-from broker.metrics import BrokerState
 from broker.network.advertising import advertise, machine_name
 from broker.network.limits import network_limits_of
 from broker.network.request_channel import RequestChannel
@@ -58,10 +56,10 @@ from broker.network.request_tasks import RequestTasks
 from broker.network.router import Router
 from broker.network.socket_server import SocketServer
 from broker.purgatory import Purgatory
-from broker.reconfiguration import Reconfiguration
 from broker.replication.replica_manager import ReplicaManager
 from broker.scheduler import Scheduler
-from broker.status import BrokerStatus
+from broker.status.broker_status import BrokerStatus
+from broker.status.gauges import BrokerState, add_gauges, add_log_gauges
 from clusterstate.control_claim import read_evidence
 from coordination.errors import SessionExpiredError
 from kafkawire.ids import TopicPartition

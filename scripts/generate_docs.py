@@ -35,12 +35,12 @@ def main(arguments: Sequence[str]) -> int:
 
 def configuration_page() -> str:
     """Return the page of all configuration keys of brokers and topics."""
-    from broker.config_key import declared_keys
-    from broker.config_keys.group import GroupKeys
-    from broker.config_keys.log import LogKeys
-    from broker.config_keys.network import NetworkKeys
-    from broker.config_keys.replication import ReplicationKeys
-    from broker.config_keys.server import ServerKeys
+    from broker.config.declared_key import declared_keys
+    from broker.config.group_keys import GroupKeys
+    from broker.config.log_keys import LogKeys
+    from broker.config.network_keys import NetworkKeys
+    from broker.config.replication_keys import ReplicationKeys
+    from broker.config.server_keys import ServerKeys
     from storage.config.log_config import TOPIC_CONFIG_KEYS
 
     topic_rows = [
@@ -100,7 +100,7 @@ def _broker_table(keys: Iterable["ConfigKey"]) -> str:
 
 def _dynamic_section() -> str:
     """Return the section of the keys that may change while a broker runs."""
-    from broker.dynamic_keys import DYNAMIC_KEYS, RATE_KEYS
+    from broker.config.dynamic_keys import DYNAMIC_KEYS, RATE_KEYS
 
     return (
         "### Dynamic keys\n\n`ottla configs alter broker ID|default` and Kafka's "

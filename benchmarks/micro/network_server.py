@@ -18,8 +18,8 @@ from typing import Final
 import uvloop
 
 from benchmarks.loads.process import HOST
+from broker.config.listener import Listener
 from broker.network.limits import NetworkLimits
-from broker.network.listener import Listener
 from broker.network.reply import EncodedMessage, Reply
 from broker.network.request_channel import Request, RequestChannel
 from broker.network.socket_server import SocketServer

@@ -12,7 +12,7 @@ import structlog
 from broker.cluster.controller_link import ControllerLink
 from broker.cluster.metadata_cache import ClusterImage
 from broker.cluster.metadata_watch import MetadataWatch
-from broker.config import BrokerConfig
+from broker.config.broker_config import BrokerConfig
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId
 from kafkawire.messages.controlled_shutdown import (

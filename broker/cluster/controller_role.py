@@ -15,7 +15,7 @@ import structlog
 
 from broker.cluster.last_told import known_states
 from broker.cluster.metadata_cache import MetadataCache
-from broker.config import BrokerConfig
+from broker.config.broker_config import BrokerConfig
 from broker.replication.peer import Peer
 from clusterstate.replica_assignment import ReplicaAssignment
 from clusterstate.znodes.cluster import ProducerIdBlock

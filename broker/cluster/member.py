@@ -26,7 +26,7 @@ from broker.cluster.identity import (
 )
 from broker.cluster.metadata_cache import Endpoint, MetadataCache
 from broker.cluster.registration import dialled_endpoint, registration_of
-from broker.config import BrokerConfig
+from broker.config.broker_config import BrokerConfig
 from broker.errors import StartupError
 from broker.replication.peer import Peer
 from clusterstate.broker_registration import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from broker.cluster.metadata_cache import Endpoint
-from broker.config import BrokerConfig
-from broker.network.listener import SERVED_PROTOCOL, parse_protocol_map
+from broker.config.broker_config import BrokerConfig
+from broker.config.listener import SERVED_PROTOCOL, parse_protocol_map
 from clusterstate.znodes.registration import Endpoint as RegisteredEndpoint
 from clusterstate.znodes.registration import Registration
 from kafkawire.ids import BrokerId

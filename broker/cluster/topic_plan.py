@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from broker.cluster.metadata_cache import ClusterImage
-from broker.config import BrokerConfig
-from broker.config_change import check_configs
+from broker.config.broker_config import BrokerConfig
+from broker.config.config_change import check_configs
 from clusterstate.assignment import Racks, RandomStart, assign_replicas, grow_assignment
 from clusterstate.replica_assignment import ReplicaAssignment, Replicas
 from kafkawire.errors import ApiError, ErrorCode

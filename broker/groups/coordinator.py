@@ -16,7 +16,7 @@ from uuid import uuid4
 import structlog
 
 from broker.cluster.metadata_cache import MetadataCache
-from broker.config_keys.group import GroupKeys
+from broker.config.group_keys import GroupKeys
 from broker.groups.commits import GroupCommits
 from broker.groups.effects import (
     UNKNOWN_MEMBER,

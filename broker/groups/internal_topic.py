@@ -6,7 +6,7 @@ Source: AutoTopicCreationManager and GroupCoordinator.offsetsTopicConfigs of Kaf
 from __future__ import annotations
 
 from broker.cluster.topic_plan import TopicSpec
-from broker.config import BrokerConfig
+from broker.config.broker_config import BrokerConfig
 from kafkawire.group_records import OFFSETS_TOPIC
 
 

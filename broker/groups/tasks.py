@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.config import BrokerConfig
+from broker.config.broker_config import BrokerConfig
 from broker.groups.coordinator import GroupCoordinator
 from broker.scheduler import PeriodicTask
 

@@ -13,13 +13,13 @@ from typing import Final
 
 import structlog
 
-from broker.cluster.config_nodes import ConfigNodes
 from broker.cluster.metadata_cache import MetadataCache
-from broker.config_change import ConfigChange, changed, changed_keys, replaced
-from broker.config_entry import ResourceType
-from broker.config_target import ConfigTarget, target_of
-from broker.dynamic_config import DynamicConfig
+from broker.config.config_change import ConfigChange, changed, changed_keys, replaced
+from broker.config.config_entry import ResourceType
+from broker.config.config_target import ConfigTarget, target_of
+from broker.config.dynamic_config import DynamicConfig
 from broker.handlers.handler_table import Apis, Parts
+from broker.live_configs.config_nodes import ConfigNodes
 from broker.network.reply import Reply
 from broker.network.request_channel import Request
 from broker.network.request_tasks import RequestTasks, in_turns

@@ -8,9 +8,9 @@ from typing import Final
 
 import structlog
 
-from broker.cluster.config_nodes import ConfigNodes
-from broker.cluster.quota_configs import QuotaConfigs
 from broker.handlers.handler_table import Apis, Parts
+from broker.live_configs.config_nodes import ConfigNodes
+from broker.live_configs.quota_configs import QuotaConfigs
 from broker.network.reply import Reply
 from broker.network.request_channel import Request
 from broker.network.request_tasks import RequestTasks

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED_FOR
 from broker.cluster.metadata_cache import MetadataCache
+from broker.handlers.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED_FOR
 from broker.handlers.handler_table import Apis
 from broker.network.reply import Reply
 from broker.network.request_channel import Request

@@ -17,8 +17,8 @@ from broker.cluster.metadata_cache import ClusterImage
 from broker.cluster.metadata_watch import MetadataWatch, has_leaders
 from broker.cluster.topic_plan import TopicSpec
 from broker.cluster.topic_source import TopicSource
-from broker.config_entry import topic_entries
-from broker.dynamic_config import DynamicConfig
+from broker.config.config_entry import topic_entries
+from broker.config.dynamic_config import DynamicConfig
 from broker.handlers.handler_table import Apis
 from broker.network.reply import Reply
 from broker.network.request_channel import Request

@@ -7,8 +7,7 @@ from functools import partial
 from typing import Final
 
 from broker.cluster.metadata_cache import MetadataCache
-from broker.cluster.topic_configs import TopicConfigs
-from broker.config_entry import (
+from broker.config.config_entry import (
     ConfigEntry,
     ConfigSource,
     ResourceType,
@@ -16,9 +15,10 @@ from broker.config_entry import (
     shared_entries,
     topic_entries,
 )
-from broker.config_target import check_broker
-from broker.dynamic_config import DynamicConfig
+from broker.config.config_target import check_broker
+from broker.config.dynamic_config import DynamicConfig
 from broker.handlers.handler_table import Apis
+from broker.live_configs.topic_configs import TopicConfigs
 from broker.network.reply import Reply
 from broker.network.request_channel import Request
 from broker.network.request_tasks import RequestTasks

@@ -11,7 +11,7 @@ import structlog
 
 from broker.cluster.metadata_watch import MetadataWatch, has_leaders
 from broker.cluster.topic_source import TopicSource
-from broker.config import BrokerConfig
+from broker.config.broker_config import BrokerConfig
 from broker.groups.internal_topic import offsets_topic
 from broker.handlers.handler_table import Apis
 from broker.network.reply import Reply

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from broker.authorized_operations import GROUP_OPERATIONS, NOT_ASKED_FOR
 from broker.groups.commits import GroupCommits
 from broker.groups.group import Group
 from broker.groups.registry import GroupRegistry
 from broker.groups.state import DEAD, STABLE
+from broker.handlers.authorized_operations import GROUP_OPERATIONS, NOT_ASKED_FOR
 from broker.handlers.handler_table import Apis, Parts
 from broker.network.reply import Reply
 from broker.network.request_channel import Request

@@ -23,9 +23,9 @@ from broker.cluster.metadata_watch import MetadataWatch
 from broker.cluster.peer_addresses import PeerAddresses
 from broker.cluster.producer_ids import ProducerIds
 from broker.cluster.topic_source import TopicSource
-from broker.config import BrokerConfig
+from broker.config.broker_config import BrokerConfig
 from broker.groups.coordinator import GroupCoordinator
-from broker.live_configs import LiveConfigs
+from broker.live_configs.live_configs import LiveConfigs
 from broker.logs.mover import LogMover
 from broker.network.request_tasks import RequestTasks
 from broker.network.router import Handler

@@ -10,7 +10,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from broker.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED_FOR, TOPIC_OPERATIONS
 from broker.cluster.metadata_cache import (
     INTERNAL_TOPICS,
     NO_LEADER,
@@ -21,6 +20,11 @@ from broker.cluster.metadata_cache import (
 )
 from broker.cluster.topic_plan import TopicSpec
 from broker.cluster.topic_source import TopicSource
+from broker.handlers.authorized_operations import (
+    CLUSTER_OPERATIONS,
+    NOT_ASKED_FOR,
+    TOPIC_OPERATIONS,
+)
 from broker.handlers.handler_table import Apis
 from broker.network.reply import Reply
 from broker.network.request_channel import Request

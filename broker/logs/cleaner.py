@@ -18,7 +18,7 @@ from typing import Final, Protocol
 import structlog
 
 from broker.cluster.admin_queue import give_way
-from broker.config_keys.log import LogKeys
+from broker.config.log_keys import LogKeys
 from broker.logs.cleaner_metrics import CleanerMetrics
 from storage.compaction.cleanable import Candidate, filthiest
 from storage.compaction.job import (

@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor
 
-from broker.config_keys.log import LogKeys
+from broker.config.log_keys import LogKeys
 from broker.logs.cleaner import LogCleaner, cleaner_settings
 from broker.logs.cleaner_process import CleanerProcess
 from broker.logs.retention import delete_expired_logs
-from broker.metrics import Metrics
 from broker.replication.replica_manager import ReplicaManager
+from broker.status.gauges import Metrics
 from kafkawire.ids import Offset, TopicPartition
 from storage.compaction.manager import CleanerManager
 from storage.directory.logs import Logs

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from broker.dynamic_config import DynamicConfig
+from broker.config.dynamic_config import DynamicConfig
 from broker.logs.retention import delete_expired_logs
 from broker.replication.replica_manager import ReplicaManager
 from broker.scheduler import PeriodicTask

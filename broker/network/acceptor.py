@@ -9,7 +9,7 @@ import socket
 import ssl
 from typing import Final
 
-from broker.network.listener import Listener
+from broker.config.listener import Listener
 from broker.network.network import Network
 from broker.network.processor import ConnectionOwner, Processor
 from storage.config.config_key import INT_MAX

@@ -9,7 +9,7 @@ import socket
 from collections.abc import Callable, Iterable, Mapping
 
 from broker.cluster.metadata_cache import Endpoint
-from broker.network.listener import Listener
+from broker.config.listener import Listener
 
 FALLBACK_HOST = "localhost"
 

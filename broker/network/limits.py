@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from broker.config import BrokerConfig
+from broker.config.broker_config import BrokerConfig
 from kafkawire.apis import ApiKey
 from storage.config.config_key import INT_MAX
 

@@ -14,11 +14,11 @@ from typing import Final
 
 import structlog
 
+from broker.config.listener import Listener
 from broker.network.acceptor import Acceptor
 from broker.network.buffer_pool import BufferPool
 from broker.network.connection_quota import ConnectionQuota
 from broker.network.limits import NetworkLimits
-from broker.network.listener import Listener
 from broker.network.metrics import NetworkMetrics
 from broker.network.network import Network
 from broker.network.processor import Processor

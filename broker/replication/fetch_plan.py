@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from broker.config_keys.replication import ReplicationKeys
+from broker.config.replication_keys import ReplicationKeys
 from broker.replication.fetch_session import INITIAL_EPOCH, MAX_EPOCH, NO_SESSION, Key
 from broker.replication.replica_table import TopicNames
 from kafkawire.errors import ErrorCode

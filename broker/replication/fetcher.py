@@ -16,7 +16,7 @@ from typing import Final
 
 import structlog
 
-from broker.config_keys.replication import ReplicationKeys
+from broker.config.replication_keys import ReplicationKeys
 from broker.replication.divergence import Divergence, out_of_range, truncation
 from broker.replication.fetch_plan import (
     FIRST_VERSION_WITH_TOPIC_IDS,

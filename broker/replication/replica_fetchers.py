@@ -12,7 +12,7 @@ from functools import partial
 import structlog
 
 from broker.cluster.metadata_cache import Endpoint
-from broker.config_keys.replication import ReplicationKeys
+from broker.config.replication_keys import ReplicationKeys
 from broker.replication.fetcher import Fetcher
 from broker.replication.peer import Peer
 from broker.replication.replica import NO_LEADER, Replica

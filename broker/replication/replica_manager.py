@@ -17,7 +17,7 @@ import structlog
 
 from broker.cluster.admin_queue import AdminQueue
 from broker.cluster.metadata_cache import Endpoint, MetadataCache
-from broker.config_keys.replication import ReplicationKeys
+from broker.config.replication_keys import ReplicationKeys
 from broker.errors import as_api_error
 from broker.purgatory import Purgatory
 from broker.replication.batch_rules import BatchRules

@@ -16,7 +16,7 @@ from typing import Protocol
 import structlog
 
 from broker.cluster.metadata_cache import MetadataCache
-from broker.config_keys.replication import ReplicationKeys
+from broker.config.replication_keys import ReplicationKeys
 from broker.errors import as_api_error
 from broker.replication.control_fence import (
     UNKNOWN_BROKER_EPOCH,

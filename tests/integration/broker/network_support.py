@@ -13,8 +13,8 @@ from typing import Any, Final
 import pytest
 import uvloop
 
+from broker.config.listener import Listener
 from broker.network.limits import NetworkLimits
-from broker.network.listener import Listener
 from broker.network.reply import EncodedMessage, Reply
 from broker.network.request_channel import Request, RequestChannel
 from broker.network.socket_server import SocketServer

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from broker.cluster.metadata_cache import Endpoint, LiveBroker, MetadataCache
-from broker.config_keys.replication import ReplicationKeys
+from broker.config.listener import Listener
+from broker.config.replication_keys import ReplicationKeys
 from broker.handlers.api_versions import ApiVersionsHandler
 from broker.handlers.delete_records import DeleteRecordsHandler
 from broker.handlers.fetch import FetchHandler
@@ -23,7 +24,6 @@ from broker.handlers.list_offsets import ListOffsetsHandler
 from broker.handlers.produce import ProduceHandler
 from broker.handlers.stop_replica import StopReplicaHandler
 from broker.network.limits import NetworkLimits
-from broker.network.listener import Listener
 from broker.network.request_channel import RequestChannel
 from broker.network.request_tasks import RequestTasks
 from broker.network.router import Handler, Router

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from broker.config_change import ConfigOperation
-from broker.config_entry import ResourceType
+from broker.config.config_change import ConfigOperation
+from broker.config.config_entry import ResourceType
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import TopicPartition

@@ -15,10 +15,10 @@ from typing import BinaryIO
 import pytest
 from structlog.testing import capture_logs
 
+from broker.config.listener import Listener
 from broker.network.acceptor import KEEPALIVE_IDLE_S
 from broker.network.file_range import FileRange
 from broker.network.limits import NetworkLimits
-from broker.network.listener import Listener
 from broker.network.reply import EncodedMessage, Reply
 from broker.network.request_channel import Request, RequestChannel
 from broker.network.socket_server import SocketServer

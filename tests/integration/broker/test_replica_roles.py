@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker.cluster.metadata_cache import PartitionState, TopicState
-from broker.config_keys.replication import ReplicationKeys
+from broker.config.replication_keys import ReplicationKeys
 from broker.replication import replica_manager
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition

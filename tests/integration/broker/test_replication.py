@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from broker.config_keys.replication import ReplicationKeys
+from broker.config.replication_keys import ReplicationKeys
 from broker.replication.fetcher import Fetcher
 from broker.replication.peer import Peer
 from kafkawire.errors import ErrorCode

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.network.listener import Listener
-from broker.status_server import MAX_CONNECTIONS, StatusServer
+from broker.config.listener import Listener
+from broker.status.status_server import MAX_CONNECTIONS, StatusServer
 from tests.conftest import READY_EVENT, BrokerProcess, StartBroker
 from tests.integration.broker.broker_cluster import BrokerCluster
 from tests.integration.broker.wire import Wire, batch

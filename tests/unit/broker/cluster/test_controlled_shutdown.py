@@ -9,7 +9,7 @@ from broker.cluster.controlled_shutdown import hand_over
 from broker.cluster.controller_link import ControllerLink
 from broker.cluster.metadata_cache import LiveBroker, MetadataCache
 from broker.cluster.metadata_watch import MetadataWatch
-from broker.config import BrokerConfig
+from broker.config.broker_config import BrokerConfig
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId
 from kafkawire.messages.controlled_shutdown import (

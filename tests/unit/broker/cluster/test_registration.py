@@ -6,7 +6,7 @@ import pytest
 
 from broker.cluster.metadata_cache import Endpoint
 from broker.cluster.registration import dialled_endpoint, registration_of
-from broker.config import BrokerConfig
+from broker.config.broker_config import BrokerConfig
 from clusterstate.znodes.registration import Endpoint as RegisteredEndpoint
 from clusterstate.znodes.registration import Registration
 from kafkawire.ids import BrokerId

@@ -15,7 +15,7 @@ from broker.cluster.topic_plan import (
     plan_topic,
     topic_defaults_of,
 )
-from broker.config import BrokerConfig
+from broker.config.broker_config import BrokerConfig
 from clusterstate.assignment import RandomStart
 from clusterstate.replica_assignment import ReplicaAssignment
 from kafkawire.errors import ApiError, ErrorCode

@@ -1,4 +1,4 @@
-from broker.config import BrokerConfig
+from broker.config.broker_config import BrokerConfig
 from broker.groups.internal_topic import offsets_topic
 
 

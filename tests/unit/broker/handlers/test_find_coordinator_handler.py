@@ -16,7 +16,7 @@ from broker.cluster.metadata_cache import (
 )
 from broker.cluster.metadata_watch import MetadataWatch
 from broker.cluster.topic_source import TopicSource
-from broker.config import BrokerConfig
+from broker.config.broker_config import BrokerConfig
 from broker.handlers.find_coordinator import (
     TRANSACTIONS_TOPIC,
     FindCoordinatorHandler,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from broker.config import BrokerConfig
+from broker.config.broker_config import BrokerConfig
 from broker.logs.cleaner import LogCleaner, cleaner_settings
 from kafkawire.ids import Offset, TopicPartition
 from storage.compaction.cleaner import Cleaner

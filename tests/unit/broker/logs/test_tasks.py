@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import cast
 
-from broker.config import BrokerConfig
-from broker.dynamic_config import DynamicConfig
+from broker.config.broker_config import BrokerConfig
+from broker.config.dynamic_config import DynamicConfig
 from broker.logs.tasks import log_tasks
 from broker.replication.replica_manager import ReplicaManager
 from kafkawire.ids import TopicPartition

@@ -5,8 +5,8 @@ import socket
 import pytest
 
 from broker.cluster.metadata_cache import Endpoint
+from broker.config.listener import Listener
 from broker.network.advertising import advertise, machine_name
-from broker.network.listener import Listener
 
 
 def test_missing_host_and_port_are_the_machines_name_and_the_bound_port() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.config import BrokerConfig
+from broker.config.broker_config import BrokerConfig
 from broker.network.limits import DEFAULT_RECEIVE_MEMORY_BYTES, NetworkLimits, network_limits_of
 
 

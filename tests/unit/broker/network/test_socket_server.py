@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
+from broker.config.listener import Listener
 from broker.network.limits import NetworkLimits
-from broker.network.listener import Listener
 from broker.network.processor import Processor
 from broker.network.reply import Reply
 from broker.network.request_channel import RequestChannel

@@ -2,7 +2,7 @@
 
 from typing import cast
 
-from broker.config_keys.replication import ReplicationKeys
+from broker.config.replication_keys import ReplicationKeys
 from broker.replication.fetch_plan import FIRST_BACKOFF_MS, FetchPlan, FollowedPartition
 from broker.replication.fetch_session import MAX_EPOCH
 from broker.replication.replica import Replica

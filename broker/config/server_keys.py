@@ -1,0 +1,95 @@
+"""Keys of the broker as a whole: identity, topics, shutdown, the coordinator (decision)."""
+
+from dataclasses import dataclass
+
+from broker.config.declared_key import (
+    boolean,
+    integer,
+    long,
+    optional_integer,
+    optional_string,
+    string,
+)
+from storage.config.config_key import at_least
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerKeys:
+    """Identity of the broker, and the limits that belong to no other group."""
+
+    broker_id: int = integer(
+        -1, "Id of this broker, unique in the cluster; -1 reads it from the log directory "
+        "or generates one.", at_least(-1),
+    )  # fmt: skip
+    broker_id_generation_enable: bool = boolean(
+        True, "Whether a broker without an id may generate one."
+    )
+    reserved_broker_max_id: int = integer(
+        1000, "Largest broker id that an operator may choose; generated ids are larger.",
+        at_least(0),
+    )  # fmt: skip
+    broker_rack: str | None = optional_string(
+        "Rack of this broker; replicas of a partition are spread over racks. Set it on all brokers "
+        "or on none."
+    )
+    background_threads: int = integer(
+        10, "Number of threads for blocking work: flushes, deletions, checkpoints.", at_least(1)
+    )
+    num_io_threads: int = integer(
+        8, "Accepted for compatibility; one loop serves all requests.", at_least(1)
+    )
+    request_timeout_ms: int = integer(
+        30_000, "No effect: each kind of request to another broker has its own timeout."
+    )
+    fetch_max_bytes: int = integer(
+        55 * 1024 * 1024, "Maximum size of one fetch response, in bytes.", at_least(1024)
+    )
+    max_incremental_fetch_session_cache_slots: int = integer(
+        1000, "Maximum number of fetch sessions of followers; consumers get none.", at_least(0)
+    )
+    max_request_partition_size_limit: int = integer(
+        2000, "No effect: DescribeTopicPartitions is not served.", at_least(1)
+    )
+    auto_create_topics_enable: bool = boolean(
+        True, "Whether a request for an unknown topic creates it."
+    )
+    delete_topic_enable: bool = boolean(True, "Whether topics may be deleted.")
+    num_partitions: int = integer(1, "Number of partitions of a new topic by default.", at_least(1))
+    default_replication_factor: int = integer(
+        1, "Number of replicas of a new partition by default."
+    )
+    authorizer_class_name: str = string(
+        "", "Must be empty: access control is not served yet, and is refused rather than ignored."
+    )
+    controlled_shutdown_enable: bool = boolean(
+        True, "Whether this broker hands over its leaderships before it stops."
+    )
+    controlled_shutdown_max_retries: int = integer(
+        3, "Attempts to hand over leaderships before the broker stops anyway."
+    )
+    controlled_shutdown_retry_backoff_ms: int = long(5000, "Back-off between these attempts.")
+    zookeeper_connect: str | None = optional_string(
+        "Addresses of the coordinator, HOST:PORT,...[/chroot]; without them the broker runs one."
+    )
+    zookeeper_session_timeout_ms: int = integer(
+        18_000, "Time without a message after which the coordinator declares this broker dead."
+    )
+    zookeeper_connection_timeout_ms: int | None = optional_integer(
+        "Time to wait for the coordinator at start; zookeeper.session.timeout.ms when absent."
+    )
+    zookeeper_max_in_flight_requests: int = integer(
+        10, "No effect: the number of requests to the coordinator is not limited.", at_least(1)
+    )
+    zookeeper_set_acl: bool = boolean(
+        False, "Must be false: znodes are created without an ACL, and true is refused."
+    )
+    metrics_listener: str = string(
+        "", "HOST:PORT of the status pages over HTTP: /metrics (for Prometheus), /tasks, "
+        "/startup; empty disables them. Not a key of Kafka.",
+    )  # fmt: skip
+    metrics_num_samples: int = integer(
+        2, "No effect: metrics are counters, without samples.", at_least(1)
+    )
+    metrics_sample_window_ms: int = long(
+        30_000, "No effect: metrics are counters, without samples.", at_least(1)
+    )

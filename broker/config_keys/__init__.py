@@ -1,1 +1,0 @@
-"""The keys of a broker's configuration, as documented by Kafka, with a file per subject."""

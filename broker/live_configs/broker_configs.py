@@ -1,0 +1,70 @@
+"""Dynamic configs of brokers in the coordinator's nodes (edge).
+
+`/config/brokers/<id>` is for one broker, `/config/brokers/<default>` for all. Both are read at the
+start, before any component is built, and again whenever a notification names them. An illegal value
+is logged and ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import structlog
+
+from broker.config.broker_config import BrokerConfig
+from broker.config.config_change import changed_keys
+from broker.config.dynamic_config import DynamicConfig
+from broker.live_configs.config_nodes import ConfigNodes
+from clusterstate.config_requests import read_config
+from clusterstate.errors import MalformedZnodeError
+from clusterstate.znodes.paths import DEFAULT_ENTITY
+from kafkawire.ids import BrokerId
+
+KIND: Final = "brokers"
+
+log = structlog.get_logger(__name__)
+
+
+class BrokerConfigs:
+    """Keeps `config` up to date with the nodes."""
+
+    def __init__(self, nodes: ConfigNodes, config: DynamicConfig, broker_id: BrokerId) -> None:
+        self._nodes = nodes
+        self._config = config
+        self._own_name = str(broker_id)
+        self._on_change: Callable[[BrokerConfig, BrokerConfig], None] = lambda _old, _new: None
+        nodes.on_change(KIND, self._on_changed)
+
+    async def load(self) -> None:
+        """Read the overrides that were set before this start."""
+        await self._read(DEFAULT_ENTITY)
+        await self._read(self._own_name)
+
+    def listen(self, on_change: Callable[[BrokerConfig, BrokerConfig], None]) -> None:
+        """Call `on_change` with the old and the new config after each change."""
+        self._on_change = on_change
+
+    async def _on_changed(self, names: Sequence[str]) -> None:
+        before, overrides = self._config.current, self._overrides()
+        for name in names:
+            if name in (DEFAULT_ENTITY, self._own_name):
+                await self._read(name)
+        after = self._config.current
+        if after != before:
+            keys = changed_keys(overrides, self._overrides())
+            log.info("config.changed", broker_id=self._own_name, keys=keys)
+            self._on_change(before, after)
+
+    def _overrides(self) -> dict[str, str]:
+        return {**self._config.shared, **self._config.own}
+
+    async def _read(self, name: str) -> None:
+        try:
+            configs = await self._nodes.session.run(read_config(f"{KIND}/{name}"))
+        except MalformedZnodeError as error:
+            log.error("config.ignored", broker_id=name, error=str(error))
+            return
+        adopt = self._config.adopt_shared if name == DEFAULT_ENTITY else self._config.adopt_own
+        for reason in adopt(configs):
+            log.error("config.ignored", broker_id=name, error=reason)

@@ -1,0 +1,77 @@
+"""Config overrides of topics that have logs on this broker (edge).
+
+The coordinator's nodes are authoritative. This broker reads them when it opens or creates a log,
+and again after each change notification. Any other query for a topic's configs reads the nodes
+directly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+import structlog
+
+from broker.config.config_change import changed_keys
+from broker.live_configs.config_nodes import ConfigNodes
+from clusterstate.config_requests import read_all_topic_configs, read_topic_configs
+from storage.config.log_config import LogConfig
+
+KIND: Final = "topics"
+Overrides = Mapping[str, str]
+
+log = structlog.get_logger(__name__)
+
+
+class TopicConfigs:
+    """Caches the overrides of topics, and follows changes once it listens."""
+
+    def __init__(self, nodes: ConfigNodes, defaults: Callable[[], LogConfig]) -> None:
+        self._nodes = nodes
+        self._defaults = defaults
+        self._overrides: dict[str, Overrides] = {}
+        self._on_change: Callable[[str, Overrides], None] = lambda _name, _overrides: None
+        nodes.on_change(KIND, self._on_changed)
+
+    async def load(self) -> None:
+        """Read the overrides of all topics."""
+        self._overrides = dict(await self._nodes.session.run(read_all_topic_configs()))
+
+    async def refresh(self, topics: Iterable[str]) -> None:
+        """Read the overrides of `topics` again: the creation of a topic sends no notification."""
+        wanted = set(topics)
+        found = await self._nodes.session.run(read_topic_configs(wanted))
+        for name in wanted:
+            self._overrides.pop(name, None)
+        self._overrides |= found
+
+    def log_config(self, topic: str) -> LogConfig:
+        """Return the configs of a topic's logs, or the defaults if an override is illegal."""
+        overrides, defaults = self._overrides.get(topic), self._defaults()
+        if not overrides:
+            return defaults
+        try:
+            return LogConfig.from_properties(overrides, defaults)
+        except ValueError as error:
+            log.error("config.ignored", topic=topic, error=str(error))
+            return defaults
+
+    async def read(self, topic: str) -> Overrides:
+        """Read the current overrides of `topic`.
+
+        Raises:
+            ApiError: the coordinator does not respond.
+        """
+        return await self._nodes.read(f"{KIND}/{topic}")
+
+    def listen(self, on_change: Callable[[str, Overrides], None]) -> None:
+        """Call `on_change` with every topic whose overrides change from now on."""
+        self._on_change = on_change
+
+    async def _on_changed(self, topics: Sequence[str]) -> None:
+        before = {name: self._overrides.get(name, {}) for name in topics}
+        await self.refresh(topics)
+        for name in topics:
+            overrides = self._overrides.get(name, {})
+            log.info("config.changed", topic=name, keys=changed_keys(before[name], overrides))
+            self._on_change(name, overrides)

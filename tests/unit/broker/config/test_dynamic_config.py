@@ -1,0 +1,83 @@
+"""The layers of a broker's configuration: `broker.config.dynamic_config`."""
+
+import pytest
+
+from broker.config.broker_config import BrokerConfig
+from broker.config.dynamic_config import DynamicConfig
+from broker.config.dynamic_keys import LEADER_RATE
+from kafkawire.errors import ApiError, ErrorCode
+from storage.config.config_key import LONG_MAX
+
+
+def made(**static: str) -> DynamicConfig:
+    properties = {key.replace("_", "."): value for key, value in static.items()}
+    return DynamicConfig(BrokerConfig.from_properties(properties))
+
+
+def test_own_configs_win_over_shared_ones_over_the_file_over_defaults() -> None:
+    config = made(log_retention_hours="1")
+    seen = []
+    for shared, own in (({}, {}), ({"log.retention.ms": "2"}, {}), ({}, {"log.retention.ms": "3"})):
+        assert config.adopt_shared(shared) == []
+        assert config.adopt_own(own) == []
+        seen.append(config.current.topic_defaults.retention_ms)
+    config.adopt_shared({"log.retention.ms": "4"})
+    seen.append(config.current.topic_defaults.retention_ms)
+    assert seen == [3_600_000, 2, 3, 3]
+
+
+def test_a_removed_config_reveals_the_files_value() -> None:
+    config = made(max_connections="7")
+    config.adopt_own({"max.connections": "9"})
+    assert config.current.max_connections == 9
+    config.adopt_own({})
+    assert config.current is config.static
+
+
+def test_an_illegal_value_is_ignored_and_the_others_take_effect() -> None:
+    config = made()
+    [reason] = config.adopt_shared({"broker.id": "4", "max.connections": "9"})
+    assert "broker.id" in reason
+    assert (config.current.broker_id, config.current.max_connections) == (-1, 9)
+
+
+def test_an_illegal_combination_keeps_the_previous_configuration() -> None:
+    config = made()
+    config.adopt_own({"max.connections": "9"})
+    [reason] = config.adopt_own({"max.connections": "8", "max.connections.per.ip": "0"})
+    assert "max.connections.per.ip" in reason
+    assert config.current.max_connections == 9
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+@pytest.mark.parametrize(
+    "configs",
+    [
+        {"broker.id": "3"},
+        {"max.connections.per.ip": "0"},
+        {"num.io.threads": "100"},
+        {"log.cleaner.threads": "9"},
+    ],
+)
+def test_configs_that_cannot_take_effect_are_refused(
+    configs: dict[str, str], is_shared: bool
+) -> None:
+    config = made()
+    with pytest.raises(ApiError) as caught:
+        config.check(configs, is_shared=is_shared)
+    assert caught.value.code is ErrorCode.INVALID_REQUEST
+
+
+def test_a_check_changes_nothing() -> None:
+    config = made()
+    config.check({"log.cleaner.threads": "2", LEADER_RATE: "5"}, is_shared=True)
+    assert config.current is config.static
+
+
+def test_rates_exist_only_as_dynamic_configs() -> None:
+    config = made(leader_replication_throttled_rate="1")
+    assert config.rate(LEADER_RATE) == LONG_MAX
+    config.adopt_shared({LEADER_RATE: "2"})
+    assert config.rate(LEADER_RATE) == 2
+    config.adopt_own({LEADER_RATE: "3"})
+    assert config.rate(LEADER_RATE) == 3

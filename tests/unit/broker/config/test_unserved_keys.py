@@ -1,0 +1,71 @@
+"""Keys that prevent the start, because they must not be ignored: `broker.config.unserved_keys`."""
+
+from pathlib import Path
+
+import pytest
+
+from broker.config.unserved_keys import check_served_keys
+from broker.daemon import read_config
+from broker.errors import ConfigError
+
+KRAFT = {"process.roles": "broker", "node.id": "1", "controller.quorum.voters": "1@h:9093"}
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("allow.everyone.if.no.acl.found", "false"),
+        ("connections.max.reauth.ms", "1000"),
+        ("controller.quorum.voters", "1@h:9093"),
+        ("delegation.token.secret.key", "hush"),
+        ("listener.name.inner.plain.sasl.jaas.config", "hush"),
+        ("listener.name.inner.sasl.enabled.mechanisms", "PLAIN"),
+        ("listener.name.inner.ssl.client.auth", "required"),
+        ("listener.name.inner.ssl.keystore.password", "hush"),
+        ("password.encoder.secret", "hush"),
+        ("principal.builder.class", "org.example.Builder"),
+        ("process.roles", "broker,controller"),
+        ("remote.log.storage.system.enable", "true"),
+        ("sasl.enabled.mechanisms", "SCRAM-SHA-256"),
+        ("sasl.jaas.config", "hush"),
+        ("ssl.client.auth", "required"),
+        ("ssl.key.password", "hush"),
+        ("super.users", "User:admin"),
+        ("zookeeper.metadata.migration.enable", "true"),
+        ("zookeeper.set.acl", "true"),
+        ("zookeeper.ssl.client.enable", "TRUE"),
+    ],
+)
+def test_a_key_that_cannot_be_honoured_refuses_the_start_without_its_value(
+    key: str, value: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read_config(None, [f"{key}={value}"])
+    assert caught.value.key == key
+    assert str(caught.value).startswith(f"{key}: is ")
+    assert value not in str(caught.value).removeprefix(key)
+
+
+def test_a_file_of_a_broker_without_zookeeper_is_refused_by_its_key(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("".join(f"{key}={value}\n" for key, value in KRAFT.items()))
+    with pytest.raises(ConfigError, match="without ZooKeeper"):
+        read_config(file, [])
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("process.roles", ""),
+        ("sasl.enabled.mechanisms", "GSSAPI"),
+        ("ssl.client.auth", "none"),
+        ("ssl.keystore.location", " "),
+        ("zookeeper.set.acl", "False"),
+        ("listener.name.inner.ssl.client.auth", ""),
+        ("listener.name.inner.max.connections", "7"),
+        ("node.id", "7"),
+        ("somebody.elses.key", "x"),
+    ],
+)
+def test_values_that_match_the_brokers_behaviour_pass(key: str, value: str) -> None:
+    check_served_keys({key: value})

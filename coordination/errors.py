@@ -8,8 +8,7 @@ The tree:
     │   │   BadArgumentsError, InvalidAclError, NoChildrenForEphemeralsError
     │   ├── MultiError          one operation of a multi failed, so none was applied
     │   ├── ConnectionLossError the reply was lost; the operation may or may not have been applied
-    │   ├── SessionExpiredError the session is gone, and its ephemeral nodes with it
-    │   └── AuthFailedError     the server refused the credentials
+    │   └── SessionExpiredError the session is gone, and its ephemeral nodes with it
     ├── JuteError               bytes that violate the protocol
     └── DataError               environment: the data directory cannot be used as it is
         ├── CorruptDataError    acknowledged data is damaged: names file and offset
@@ -134,12 +133,6 @@ class NoChildrenForEphemeralsError(OperationError):
     CODE = ErrorCode.NO_CHILDREN_FOR_EPHEMERALS
 
 
-class AuthFailedError(OperationError):
-    """The server refused the credentials and closed the connection."""
-
-    CODE = ErrorCode.AUTH_FAILED
-
-
 class SessionExpiredError(OperationError):
     """The session is gone; start a new one and create the ephemeral nodes again."""
 
@@ -222,7 +215,6 @@ _SUBCLASSES: dict[ErrorCode, type[OperationError]] = {
         BadArgumentsError,
         InvalidAclError,
         NoChildrenForEphemeralsError,
-        AuthFailedError,
         SessionExpiredError,
         ConnectionLossError,
     )

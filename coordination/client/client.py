@@ -8,7 +8,7 @@ hidden by a retry. A watch survives a reconnect.
 import asyncio
 import os
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any, Final, TypeVar
@@ -16,7 +16,6 @@ from typing import Any, Final, TypeVar
 from coordination.client import session_file
 from coordination.client.client_connection import ClientConnection
 from coordination.client.connector import Connector
-from coordination.client.credentials import Credentials
 from coordination.client.heartbeat import PING_PACKET, Heartbeat
 from coordination.client.hosts import Rotation, parse_connect_string
 from coordination.client.operations import Operations
@@ -26,7 +25,6 @@ from coordination.client.session_file import SavedSession
 from coordination.client.session_timer import SessionTimer
 from coordination.client.watch_registry import WatchEvent
 from coordination.errors import (
-    AuthFailedError,
     ConnectionLossError,
     ErrorCode,
     JuteError,
@@ -37,7 +35,6 @@ from coordination.errors import (
 from coordination.protocol import frames, jute
 from coordination.protocol.messages import (
     NO_PASSWORD,
-    XID_AUTH,
     XID_NOTIFICATION,
     XID_PING,
     XID_SET_WATCHES,
@@ -68,7 +65,6 @@ class Client(Operations):
         connect_string: str,
         *,
         session_timeout_ms: int = DEFAULT_SESSION_TIMEOUT_MS,
-        auth: Sequence[tuple[str, bytes]] = (),
         session_file_path: Path | None = None,
         has_linger: bool = False,
         has_heartbeat_thread: bool = True,
@@ -90,7 +86,6 @@ class Client(Operations):
         self.negotiated_timeout_ms = session_timeout_ms
         self._wanted_timeout_ms = session_timeout_ms
         self._connector = Connector(Rotation(parsed.hosts, random or Random()), tls)
-        self._credentials = Credentials(auth)
         self._session_file_path = session_file_path
         self._has_linger = has_linger
         self._has_heartbeat_thread = has_heartbeat_thread
@@ -104,7 +99,6 @@ class Client(Operations):
         # Set once a session is established, resumed or refused.
         self._settled = asyncio.Event()
         self._lost = asyncio.Event()
-        self._failure: OperationError | None = None
         self._loop: asyncio.AbstractEventLoop
 
     # -- lifecycle
@@ -121,7 +115,6 @@ class Client(Operations):
 
         Raises:
             ConnectionLossError: no server responded in time.
-            AuthFailedError: the credentials were refused.
         """
         over = (SessionState.DISCONNECTED, SessionState.EXPIRED, SessionState.CLOSED)
         assert self.state in over, f"this client has a session already ({self.state.name})"
@@ -134,8 +127,6 @@ class Client(Operations):
         except TimeoutError:
             await self.close()
             raise ConnectionLossError(path=self.connect_string, maybe_applied=False) from None
-        if self._failure is not None:
-            raise self._failure
         if self._has_heartbeat_thread and self._heartbeat is None:
             self._start_heartbeat()
 
@@ -160,7 +151,6 @@ class Client(Operations):
         self.session_id, self.password = 0, NO_PASSWORD
         # The last zxid seen matters for its own session only.
         self.last_zxid = 0
-        self._failure = None
         self._watches.clear()
         self._settled.clear()
         self._lost.clear()
@@ -272,8 +262,6 @@ class Client(Operations):
         self._clock = SessionClock(timeout_ms, self._now_ms())
         self._connector.on_connected()
         self._attach_heartbeat()
-        for packet in self._credentials.auth_packets():
-            self._write(packet)
         self._rearm()
         for pending in self._requests.take_held():
             self._transmit(pending)
@@ -347,8 +335,6 @@ class Client(Operations):
             self.last_zxid = zxid
         if xid == XID_NOTIFICATION:
             self._on_event(payload)
-        elif xid == XID_AUTH:
-            self._on_auth(err)
         elif xid not in (XID_PING, XID_SET_WATCHES):
             self._requests.on_reply(xid, err, payload)
 
@@ -362,15 +348,6 @@ class Client(Operations):
         for callback in self._watches.hit(kind, event.path):
             self._loop.call_soon(callback, seen)
 
-    def _on_auth(self, err: int) -> None:
-        failure = AuthFailedError(ErrorCode.AUTH_FAILED) if err else None
-        self._credentials.on_response(failure)
-        if failure is not None:
-            self._failure = failure
-            self._set_state(SessionState.CLOSED)
-            self._requests.fail_all(failure)
-            self._settled.set()
-
     def on_lost(self, connection: ClientConnection) -> None:
         """Handle the loss of a connection; called by the connection."""
         if connection is not self._connection:
@@ -382,7 +359,6 @@ class Client(Operations):
             self._set_state(SessionState.SUSPENDED)
             self._schedule()
         self._requests.lose_sent()
-        self._credentials.on_lost()
         self._lost.set()
 
     # -- requests
@@ -407,8 +383,6 @@ class Client(Operations):
             self._transmit(pending)
         elif self.state is SessionState.EXPIRED:
             future.set_exception(SessionExpiredError(ErrorCode.SESSION_EXPIRED, path))
-        elif self._failure is not None:
-            future.set_exception(self._failure)
         elif self._may_queue():
             self._requests.hold(pending)
         else:
@@ -422,17 +396,3 @@ class Client(Operations):
     def _transmit(self, pending: Pending) -> None:
         self._requests.on_sent(pending)
         self._write(frames.encode_request(pending.xid, pending.op, pending.body))
-
-    def add_auth(self, scheme: str, credentials: bytes) -> "asyncio.Future[None]":
-        """Authenticate with another identity, now and after every reconnect.
-
-        Raises (when awaited):
-            AuthFailedError: the server refused it and closed the connection.
-        """
-        self._credentials.add(scheme, credentials)
-        future: asyncio.Future[None] = self._loop.create_future()
-        if self.state is SessionState.CONNECTED:
-            self._write(self._credentials.auth_packet(scheme, credentials, future))
-        else:
-            future.set_result(None)
-        return future

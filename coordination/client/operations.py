@@ -26,7 +26,6 @@ from coordination.protocol.messages import (
     OpCode,
     PathRequest,
     ReadRequest,
-    SetAclRequest,
     SetDataRequest,
     Stat,
     WatcherType,
@@ -162,23 +161,9 @@ class Operations(ABC):
         register = self._registering(Kind.CHILD, server_path, watch)
         return self._call(OpCode.GET_CHILDREN, request, path, _children_of, register)
 
-    def get_children_with_stat(
-        self, path: str, watch: Callback | None = None
-    ) -> "asyncio.Future[tuple[list[str], Stat]]":
-        """Return the names of the children and the Stat of their parent."""
-        server_path = self._to_server(path)
-        request = ReadRequest(server_path, watch is not None)
-        register = self._registering(Kind.CHILD, server_path, watch)
-        return self._call(OpCode.GET_CHILDREN2, request, path, _children2_of, register)
-
     def get_acl(self, path: str) -> "asyncio.Future[tuple[tuple[Acl, ...], Stat]]":
         """Return the ACL of a node."""
         return self._call(OpCode.GET_ACL, PathRequest(self._to_server(path)), path, _acl_of)
-
-    def set_acl(self, path: str, acl: Sequence[Acl], version: int = -1) -> "asyncio.Future[Stat]":
-        """Replace the ACL of a node; `version` is compared with its ACL version."""
-        request = SetAclRequest(self._to_server(path), acl, version)
-        return self._call(OpCode.SET_ACL, request, path, _stat_of)
 
     def sync(self, path: str = "/") -> "asyncio.Future[None]":
         """Bring the server of an ensemble up to date with the leader, for the following reads."""
@@ -201,18 +186,14 @@ class Operations(ABC):
         convert = partial(_read_results_of, len(mapped))
         return self._call(OpCode.MULTI_READ, multi.encode_ops(mapped), "", convert)
 
-    def add_watch(
-        self, path: str, callback: Callback, *, recursive: bool = False
-    ) -> "asyncio.Future[None]":
+    def add_watch(self, path: str, callback: Callback) -> "asyncio.Future[None]":
         """Call `callback` for every change until `remove_watches`.
 
         Changes during a lost connection are not reported: read the nodes again after a reconnect.
         """
         server_path = self._to_server(path)
-        mode = AddWatchMode.PERSISTENT_RECURSIVE if recursive else AddWatchMode.PERSISTENT
-        kind = Kind.RECURSIVE if recursive else Kind.PERSISTENT
-        register = self._registering(kind, server_path, callback)
-        request = AddWatchRequest(server_path, mode)
+        register = self._registering(Kind.PERSISTENT, server_path, callback)
+        request = AddWatchRequest(server_path, AddWatchMode.PERSISTENT)
         return self._call(OpCode.ADD_WATCH, request, path, lambda _payload: None, register)
 
     def remove_watches(self, path: str) -> "asyncio.Future[None]":
@@ -305,11 +286,6 @@ def _data_of(payload: bytes) -> tuple[bytes | None, Stat]:
 def _children_of(payload: bytes) -> list[str]:
     response: Any = _decode(OpCode.GET_CHILDREN, payload)
     return list(response.children)
-
-
-def _children2_of(payload: bytes) -> tuple[list[str], Stat]:
-    response: Any = _decode(OpCode.GET_CHILDREN2, payload)
-    return list(response.children), response.stat
 
 
 def _acl_of(payload: bytes) -> tuple[tuple[Acl, ...], Stat]:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import Final, NamedTuple, TypeAlias
 
-from coordination.protocol import node_path
 from coordination.protocol.messages import EventType, SetWatches2Request, SetWatchesRequest
 
 REARM_BATCH_BYTES: Final = 128 * 1024
@@ -32,7 +31,6 @@ class Kind(Enum):
     EXIST = "the node is missing and may be created"
     CHILD = "children may be created or deleted"
     PERSISTENT = "all changes of the node"
-    RECURSIVE = "all changes at and below the node, except of lists of children"
 
 
 _ONE_SHOT_OF: Final = {
@@ -61,12 +59,6 @@ class WatchRegistry:
         for kind in _ONE_SHOT_OF[event]:
             found += self._callbacks[kind].pop(path, [])
         found += self._callbacks[Kind.PERSISTENT].get(path, [])
-        if event is not EventType.NODE_CHILDREN_CHANGED:
-            for above, callbacks in self._callbacks[Kind.RECURSIVE].items():
-                if path == above or path.startswith(
-                    "/" if above == node_path.ROOT else above + "/"
-                ):
-                    found += callbacks
         return list(dict.fromkeys(found))
 
     def remove(self, path: str) -> None:
@@ -81,7 +73,7 @@ class WatchRegistry:
 
     def rearm(self, relative_zxid: int) -> Iterator[SetWatchesRequest | SetWatches2Request]:
         """Yield the requests that set all watches again on a new connection."""
-        has_persistent = bool(self._callbacks[Kind.PERSISTENT] or self._callbacks[Kind.RECURSIVE])
+        has_persistent = bool(self._callbacks[Kind.PERSISTENT])
         batch: dict[Kind, list[str]] = {kind: [] for kind in Kind}
         size_bytes = path_count = 0
         for kind, path in self._watched():
@@ -107,5 +99,4 @@ def _request(
     if not has_persistent:
         # The older operation, which every server since ZooKeeper 3.4 supports.
         return SetWatchesRequest(relative_zxid, *one_shot)
-    persistent = (batch[Kind.PERSISTENT], batch[Kind.RECURSIVE])
-    return SetWatches2Request(relative_zxid, *one_shot, *persistent)
+    return SetWatches2Request(relative_zxid, *one_shot, batch[Kind.PERSISTENT], ())

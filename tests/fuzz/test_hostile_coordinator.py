@@ -163,17 +163,15 @@ async def use(client: Client, rng: random.Random, endings: Counter[str]) -> None
         lambda: client.get_data("/a", lambda _event: None),
         lambda: client.exists("/a", lambda _event: None),
         lambda: client.get_children("/a"),
-        lambda: client.get_children_with_stat("/a"),
         lambda: client.get_acl("/a"),
         lambda: client.create("/a", b""),
         lambda: client.create_with_stat("/a", b""),
         lambda: client.set_data("/a", b"x"),
         lambda: client.multi([ops.check("/a", 1), ops.create("/b")]),
         lambda: client.multi_read([ops.get_data("/a"), ops.get_children("/b")]),
-        lambda: client.add_watch("/", lambda _event: None, recursive=True),
+        lambda: client.add_watch("/", lambda _event: None),
         lambda: client.remove_watches("/a"),
         lambda: client.sync(),
-        lambda: client.add_auth("digest", b"a:b"),
     ]
     await ended(client.connect(timeout_s=1.0), endings)
     for request in rng.choices(requests, k=6):

@@ -1,4 +1,4 @@
-"""The durable state and its tree (decision): applies transactions, reverts those of a failed multi.
+"""The durable state and its tree (decision): applies transactions, and reverts a failed multi.
 
 Invariants: every node but the root has its parent in the tree; an ephemeral node has no children;
 `ephemerals` lists exactly the nodes whose owner is a session. The root is stored as "/" and as ""

@@ -34,15 +34,6 @@ def test_a_deletion_triggers_each_callback_of_the_node_once() -> None:
     assert registry.hit(EventType.NODE_DELETED, "/a") == [first, second]
 
 
-def test_recursive_callbacks_get_events_of_descendants() -> None:
-    registry = WatchRegistry()
-    registry.add(Kind.RECURSIVE, "/a", first)
-    registry.add(Kind.RECURSIVE, "/", second)
-    assert registry.hit(EventType.NODE_CREATED, "/a/b/c") == [first, second]
-    assert registry.hit(EventType.NODE_CREATED, "/ab") == [second]
-    assert registry.hit(EventType.NODE_CHILDREN_CHANGED, "/a/b") == []
-
-
 def test_rearming_includes_every_watch_and_prefers_the_older_request() -> None:
     registry = WatchRegistry()
     registry.add(Kind.DATA, "/d", first)
@@ -50,10 +41,7 @@ def test_rearming_includes_every_watch_and_prefers_the_older_request() -> None:
     registry.add(Kind.CHILD, "/c", first)
     assert list(registry.rearm(9)) == [SetWatchesRequest(9, ["/d"], ["/e"], ["/c"])]
     registry.add(Kind.PERSISTENT, "/p", first)
-    registry.add(Kind.RECURSIVE, "/r", first)
-    assert list(registry.rearm(9)) == [
-        SetWatches2Request(9, ["/d"], ["/e"], ["/c"], ["/p"], ["/r"])
-    ]
+    assert list(registry.rearm(9)) == [SetWatches2Request(9, ["/d"], ["/e"], ["/c"], ["/p"], ())]
 
 
 def test_many_watches_are_rearmed_in_batches() -> None:
@@ -70,7 +58,7 @@ def test_many_watches_are_rearmed_in_batches() -> None:
 
 def test_no_watch_is_rearmed_after_an_expiry() -> None:
     registry = WatchRegistry()
-    registry.add(Kind.RECURSIVE, "/a", first)
+    registry.add(Kind.PERSISTENT, "/a", first)
     registry.clear()
     assert list(registry.rearm(1)) == []
 

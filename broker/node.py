@@ -40,7 +40,6 @@ from broker.cluster.topics import ClusterTopics, roll
 from broker.config.broker_config import BrokerConfig
 from broker.errors import StartupError
 from broker.groups.coordinator import GroupCoordinator
-from broker.groups.tasks import group_tasks
 from broker.handlers.handler_table import Parts, makers
 from broker.live_configs.live_configs import LiveConfigs
 from broker.live_configs.reconfiguration import Reconfiguration
@@ -422,8 +421,7 @@ class Node:
             self._configs.broker, logs, replicas, now_ms=now_ms, clock_ms=self._clock_ms
         ):
             scheduler.add(task)
-        for task in group_tasks(self._groups, self._config):
-            scheduler.add(task)
+        scheduler.add(self._groups.expiry_task())
         self._running.push_async_callback(scheduler.stop)
 
     def _start_cleaner(self, logs: Logs, replicas: ReplicaManager) -> LogCleaner:

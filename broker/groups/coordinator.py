@@ -40,6 +40,7 @@ from broker.groups.state import DEAD
 from broker.groups.store import GroupStore, KeyValue, rebalance_error
 from broker.purgatory import Purgatory
 from broker.replication.replica import NO_EPOCH, Replica
+from broker.scheduler import PeriodicTask
 from kafkawire.compression import Codec
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.group_records import OFFSETS_TOPIC, group_key, group_value
@@ -130,6 +131,15 @@ class GroupCoordinator:
         """Fail all waiting requests, and refuse further ones."""
         await self._loader.stop()
         self._unload(self.registry.close())
+
+    def expiry_task(self) -> PeriodicTask:
+        """Return the periodic task that calls `expire`, with Kafka's name and key."""
+        return PeriodicTask(
+            "delete-expired-group-metadata",
+            self.expire,
+            period_ms=self._config.offsets_retention_check_interval_ms,
+            runs_in_loop=True,
+        )
 
     def expire(self) -> None:
         """Remove expired offsets and empty groups, one partition per turn of the event loop."""

@@ -10,9 +10,9 @@ from typing import Final
 import structlog
 
 from broker.cluster.metadata_watch import MetadataWatch, has_leaders
+from broker.cluster.topic_plan import TopicSpec
 from broker.cluster.topic_source import TopicSource
 from broker.config.broker_config import BrokerConfig
-from broker.groups.internal_topic import offsets_topic
 from broker.handlers.handler_table import Apis
 from broker.network.reply import Reply
 from broker.network.request_channel import Request
@@ -157,6 +157,27 @@ class FindCoordinatorHandler:
             port=endpoint.port,
             error_message="",
         )
+
+
+def offsets_topic(config: BrokerConfig) -> TopicSpec:
+    """Return the request that creates `__consumer_offsets`.
+
+    A standalone broker can keep only one replica. In a cluster the topic is not created before
+    there are enough brokers, so that its first records are replicated like all others.
+
+    Source: GroupCoordinator.offsetsTopicConfigs of Kafka 3.9.
+    """
+    is_standalone = config.zookeeper_connect is None
+    return TopicSpec(
+        name=OFFSETS_TOPIC,
+        partition_count=config.offsets_topic_num_partitions,
+        replication_factor=1 if is_standalone else config.offsets_topic_replication_factor,
+        configs={
+            "cleanup.policy": "compact",
+            "segment.bytes": str(config.offsets_topic_segment_bytes),
+            "compression.type": "producer",
+        },
+    )
 
 
 def _none(key: str, code: ErrorCode, text: str) -> Coordinator:

@@ -1,6 +1,6 @@
 """Consumer groups over a real socket: every API in every version, bad input, restarts.
 
-tests/unit/broker/groups and tests/unit/broker/test_group_states.py test the rules of groups.
+tests/unit/broker/groups and tests/unit/broker/groups/test_group_states.py test the rules of groups.
 """
 
 from collections.abc import Iterator

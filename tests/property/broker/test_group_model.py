@@ -18,7 +18,7 @@ from broker.groups.effects import JoinResult, SyncResult
 from broker.groups.members import NEW_MEMBER_TIMEOUT_MS
 from broker.groups.state import COMPLETING, DEAD, EMPTY, PREPARING, STABLE
 from kafkawire.errors import ErrorCode
-from tests.unit.broker.group_driver import DELAY_MS, RANGE, REBALANCE_MS, SESSION_MS, World
+from tests.unit.broker.groups.group_driver import DELAY_MS, RANGE, REBALANCE_MS, SESSION_MS, World
 
 NONE = ErrorCode.NONE
 PROTOCOLS = (RANGE, (("sticky", b"s"), *RANGE), (*RANGE, ("sticky", b"s")))

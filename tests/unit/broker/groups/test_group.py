@@ -7,7 +7,7 @@ from broker.groups.effects import JoinedMember, StoreReason
 from broker.groups.members import Member
 from broker.groups.state import COMPLETING, DEAD, EMPTY, PREPARING, STABLE
 from kafkawire.errors import ErrorCode
-from tests.unit.broker.group_driver import (
+from tests.unit.broker.groups.group_driver import (
     DELAY_MS,
     RANGE,
     REBALANCE_MS,

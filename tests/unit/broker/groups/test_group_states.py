@@ -21,7 +21,7 @@ from broker.groups.state import (
     InvalidTransitionError,
 )
 from kafkawire.errors import ErrorCode
-from tests.unit.broker.group_driver import (
+from tests.unit.broker.groups.group_driver import (
     DELAY_MS,
     RANGE,
     REBALANCE_MS,

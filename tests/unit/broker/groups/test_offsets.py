@@ -6,7 +6,7 @@ from broker.groups.offsets import GroupOffsets
 from broker.groups.state import COMPLETING, EMPTY, PREPARING, STABLE
 from kafkawire.group_records import CommittedOffset
 from kafkawire.ids import TopicPartition
-from tests.unit.broker.group_driver import World, world_in
+from tests.unit.broker.groups.group_driver import World, world_in
 
 P0, P1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 NOW_MS = 1_000_000

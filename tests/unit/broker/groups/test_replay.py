@@ -30,7 +30,7 @@ from kafkawire.records import (
     read_header,
 )
 from kafkawire.records_header import write_header
-from tests.unit.broker.group_driver import SESSION_MS, world_in
+from tests.unit.broker.groups.group_driver import SESSION_MS, world_in
 
 LIMITS = GroupLimits(max_size=100, initial_rebalance_delay_ms=0)
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -1,4 +1,4 @@
-"""FindCoordinator for transactional ids: only a Kafka broker of the cluster can coordinate."""
+"""FindCoordinator: the config of `__consumer_offsets`, and coordinators of transactional ids."""
 
 import asyncio
 import uuid
@@ -21,6 +21,7 @@ from broker.handlers.find_coordinator import (
     TRANSACTIONS_TOPIC,
     FindCoordinatorHandler,
     KeyType,
+    offsets_topic,
 )
 from broker.network.request_tasks import RequestTasks
 from kafkawire.apis import ApiKey
@@ -89,3 +90,22 @@ async def test_the_error_without_a_kafka_leader_is_final_or_retriable(
     leader: BrokerId | None, code: ErrorCode
 ) -> None:
     assert (await find(leader)).error_code == code
+
+
+def test_offsets_topic_follows_the_broker_config() -> None:
+    spec = offsets_topic(
+        BrokerConfig.from_properties(
+            {"offsets.topic.num.partitions": "7", "offsets.topic.segment.bytes": "9999"}
+        )
+    )
+    assert (spec.name, spec.partition_count) == ("__consumer_offsets", 7)
+    assert spec.configs["cleanup.policy"] == "compact"
+    assert spec.configs["segment.bytes"] == "9999"
+    assert spec.configs["compression.type"] == "producer"
+
+
+def test_offsets_topic_of_a_standalone_broker_has_one_replica() -> None:
+    alone = BrokerConfig.from_properties({})
+    member = BrokerConfig.from_properties({"zookeeper.connect": "127.0.0.1:2181"})
+    assert offsets_topic(alone).replication_factor == 1
+    assert offsets_topic(member).replication_factor == 3

@@ -15,14 +15,12 @@ from broker.cluster.metadata_cache import Endpoint, LiveBroker, MetadataCache
 from broker.config.listener import Listener
 from broker.config.replication_keys import ReplicationKeys
 from broker.handlers.api_versions import ApiVersionsHandler
+from broker.handlers.control_requests import LeaderAndIsrHandler, StopReplicaHandler
 from broker.handlers.delete_records import DeleteRecordsHandler
 from broker.handlers.fetch import FetchHandler
 from broker.handlers.follower_fetch import FollowerFetchHandler
-from broker.handlers.leader_and_isr import LeaderAndIsrHandler
-from broker.handlers.leader_epoch import OffsetForLeaderEpochHandler
-from broker.handlers.list_offsets import ListOffsetsHandler
+from broker.handlers.offset_lookup import ListOffsetsHandler, OffsetForLeaderEpochHandler
 from broker.handlers.produce import ProduceHandler
-from broker.handlers.stop_replica import StopReplicaHandler
 from broker.network.limits import NetworkLimits
 from broker.network.request_channel import RequestChannel
 from broker.network.request_tasks import RequestTasks

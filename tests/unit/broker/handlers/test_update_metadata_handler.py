@@ -1,9 +1,9 @@
-"""UpdateMetadata requests: `broker.handlers.update_metadata`."""
+"""UpdateMetadata requests: `broker.handlers.control_requests`."""
 
 from typing import cast
 
 from broker.cluster.metadata_cache import MetadataCache
-from broker.handlers.update_metadata import UpdateMetadataHandler
+from broker.handlers.control_requests import UpdateMetadataHandler
 from broker.network.request_channel import Request
 from broker.replication.control_fence import ControlFence
 from kafkawire.errors import ErrorCode

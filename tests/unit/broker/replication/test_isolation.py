@@ -7,7 +7,7 @@ import pytest
 
 from broker.handlers.fetch import READ_COMMITTED, FetchHandler
 from broker.handlers.follower_fetch import FollowerFetchHandler
-from broker.handlers.list_offsets import LATEST, MAX_TIMESTAMP, ListOffsetsHandler
+from broker.handlers.offset_lookup import LATEST, MAX_TIMESTAMP, ListOffsetsHandler
 from broker.network.reply import Reply
 from kafkawire.apis import ApiKey
 from kafkawire.ids import Offset

@@ -7,7 +7,7 @@ import pytest
 
 from broker.cluster.metadata_cache import NO_LEADER, PartitionState, TopicState
 from broker.errors import as_api_error
-from broker.handlers.list_offsets import LATEST, Bound, ListOffsetsHandler, find_offset
+from broker.handlers.offset_lookup import LATEST, Bound, ListOffsetsHandler, find_offset
 from kafkawire.apis import ApiKey
 from kafkawire.compression import Codec
 from kafkawire.errors import ApiError, ErrorCode

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.handlers.describe_producers import DescribeProducersHandler
+from broker.handlers.producers import DescribeProducersHandler
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import LeaderEpoch

@@ -1,4 +1,4 @@
-"""ListOffsets: look up offsets by timestamp or special value (edge)."""
+"""ListOffsets and OffsetForLeaderEpoch: offsets by timestamp and by epoch (edge)."""
 
 from __future__ import annotations
 
@@ -22,6 +22,13 @@ from kafkawire.messages.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
+)
+from kafkawire.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
 )
 from storage.errors import StorageError
 
@@ -47,6 +54,9 @@ READ_COMMITTED: Final = 1
 
 APIS: Final[Apis] = {
     ApiKey.LIST_OFFSETS: lambda parts: ListOffsetsHandler(parts.replicas).handle,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: lambda parts: (
+        OffsetForLeaderEpochHandler(parts.replicas).handle
+    ),
 }
 
 
@@ -188,3 +198,32 @@ def _failed(
     if code is ErrorCode.OFFSET_NOT_AVAILABLE and version < FIRST_VERSION_WITH_NOT_AVAILABLE:
         code = ErrorCode.LEADER_NOT_AVAILABLE
     return ListOffsetsPartitionResponse(partition_index=wanted.partition_index, error_code=code)
+
+
+class OffsetForLeaderEpochHandler:
+    """Looks up end offsets in the epoch history of each log."""
+
+    def __init__(self, replicas: ReplicaManager) -> None:
+        self._replicas = replicas
+
+    def handle(self, request: Request, message: OffsetForLeaderEpochRequest) -> Reply:
+        """Respond with a result for every partition of the request."""
+        del request
+        topics = [
+            OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=[self._find(topic.topic, wanted) for wanted in topic.partitions],
+            )
+            for topic in message.topics
+        ]
+        return Reply(OffsetForLeaderEpochResponse(topics=topics))
+
+    def _find(self, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+        try:
+            replica = self._replicas.leader(
+                TopicPartition(topic, wanted.partition), wanted.current_leader_epoch
+            )
+        except ApiError as error:
+            return EpochEndOffset(partition=wanted.partition, error_code=error.code)
+        epoch, end_offset = replica.end_offset_for_epoch(wanted.leader_epoch)
+        return EpochEndOffset(partition=wanted.partition, leader_epoch=epoch, end_offset=end_offset)

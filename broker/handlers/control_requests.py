@@ -1,0 +1,126 @@
+"""LeaderAndIsr, StopReplica and UpdateMetadata: the requests of the controller (edge).
+
+Control requests that change replicas run one after the other, in order of arrival.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence, Set
+from functools import partial
+from typing import Final
+
+from broker.cluster.metadata_cache import MetadataCache
+from broker.cluster.metadata_update import deleted_partitions, updated
+from broker.handlers.from_brokers import from_controller
+from broker.handlers.handler_table import Apis
+from broker.network.reply import Reply
+from broker.network.request_channel import Request
+from broker.replication.control_fence import ControlFence
+from broker.replication.control_orders import is_legal, role_changes
+from broker.replication.replica_manager import ReplicaManager
+from coordination.errors import SessionExpiredError
+from kafkawire.apis import ApiKey
+from kafkawire.errors import ErrorCode
+from kafkawire.ids import TopicPartition
+from kafkawire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from kafkawire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from kafkawire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from storage.directory.logs import Logs
+
+APIS: Final[Apis] = {
+    ApiKey.LEADER_AND_ISR: lambda parts: from_controller(
+        parts,
+        LeaderAndIsrHandler(parts.replicas, parts.logs, parts.configs.topics.refresh).handle,
+        LeaderAndIsrResponse,
+    ),
+    ApiKey.STOP_REPLICA: lambda parts: from_controller(
+        parts, StopReplicaHandler(parts.replicas).handle, StopReplicaResponse
+    ),
+    ApiKey.UPDATE_METADATA: lambda parts: from_controller(
+        parts,
+        UpdateMetadataHandler(
+            parts.metadata, parts.replicas.roles.fence, parts.groups.commits.on_partitions_deleted
+        ).handle,
+        UpdateMetadataResponse,
+    ),
+}
+
+
+class LeaderAndIsrHandler:
+    """Handles one request after the other."""
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        logs: Logs,
+        learn_configs: Callable[[Set[str]], Awaitable[None]],
+    ) -> None:
+        """Call `learn_configs` to read the configs of topics before their logs are created."""
+        self._replicas = replicas
+        self._logs = logs
+        self._learn_configs = learn_configs
+
+    def handle(self, request: Request, message: LeaderAndIsrRequest) -> Reply:
+        """Respond when the request is done; control requests run in order of arrival."""
+        work = partial(self._apply, message, request.header.api_version, request.connection.number)
+        return self._replicas.control_queue.run(work)
+
+    async def _apply(
+        self, message: LeaderAndIsrRequest, version: int, connection: int
+    ) -> LeaderAndIsrResponse:
+        new_topics = self._new_topics(message)
+        if new_topics:
+            try:
+                await self._learn_configs(new_topics)
+            except SessionExpiredError:
+                # The registration that the controller addresses ended with the session.
+                return LeaderAndIsrResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
+        return await self._replicas.become_leader_or_follower(message, version, connection)
+
+    def _new_topics(self, message: LeaderAndIsrRequest) -> set[str]:
+        """Return the topics of the logs to be created."""
+        changed = [change.topic_partition for change in role_changes(message)]
+        return {each.topic for each in changed if is_legal(each) and self._logs.get(each) is None}
+
+
+class StopReplicaHandler:
+    """Handles one request after the other."""
+
+    def __init__(self, replicas: ReplicaManager) -> None:
+        self._replicas = replicas
+
+    def handle(self, request: Request, message: StopReplicaRequest) -> Reply:
+        """Respond when the request is done; control requests run in order of arrival."""
+        work = partial(
+            self._replicas.stop_replicas,
+            message,
+            request.header.api_version,
+            request.connection.number,
+        )
+        return self._replicas.control_queue.run(work)
+
+
+class UpdateMetadataHandler:
+    """Updates the cluster image, unless the request is stale."""
+
+    def __init__(
+        self,
+        metadata: MetadataCache,
+        fence: ControlFence,
+        on_deleted: Callable[[Sequence[TopicPartition]], None] = lambda _partitions: None,
+    ) -> None:
+        """Call `on_deleted` with deleted partitions, so that groups drop their offsets."""
+        self._metadata = metadata
+        self._fence = fence
+        self._on_deleted = on_deleted
+
+    def handle(self, request: Request, message: UpdateMetadataRequest) -> Reply:
+        """Respond with NONE, STALE_CONTROLLER_EPOCH or STALE_BROKER_EPOCH."""
+        refusal = self._fence.refuse(
+            message.controller_epoch, message.broker_epoch, request.connection.number
+        )
+        if refusal is None:
+            self._metadata.adopt(updated(self._metadata.image, message))
+            if deleted := deleted_partitions(message):
+                self._on_deleted(deleted)
+        return Reply(UpdateMetadataResponse(error_code=refusal or ErrorCode.NONE))

@@ -10,9 +10,9 @@ from typing import Final
 
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "storage": (
+        "log.epoch_checkpoint",
         "log.local_log",
         "log.log",
-        "log.log_reader",
         "segment.batch_scan",
         "segment.index_file",
         "segment.log_file",

@@ -87,8 +87,8 @@ def write_dirty(directory: Path, record_count: int, codec: Codec = Codec.NONE) -
         batch = builder.build()
         log.append_as_leader(memoryview(batch), read_header(batch), LeaderEpoch(0), NOW_MS)
         written += builder.record_count
-    log.roll(NOW_MS)
-    log.flush()
+    log.upkeep.roll(NOW_MS)
+    log.upkeep.flush()
     return log
 
 

@@ -89,9 +89,9 @@ def _write_segments(directory: Path, partition: TopicPartition) -> None:
         now_ms=NOW_MS,
     )
     for _ in range(SEGMENTS_PER_PARTITION):
-        log.roll(NOW_MS)
+        log.upkeep.roll(NOW_MS)
         builder = BatchBuilder()
         builder.append(NOW_MS, b"key", b"value")
         batch = builder.build()
         log.append_as_leader(memoryview(batch), read_header(batch), LeaderEpoch(0), NOW_MS)
-    log.close()
+    log.upkeep.close()

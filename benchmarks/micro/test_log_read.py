@@ -79,7 +79,7 @@ def main() -> None:
                 figure = microseconds(read_of(log, case, record_count))
                 sys.stdout.write(f"{size:>6} bytes a batch, {case.name}: {figure:.2f} us\n")
             middle = read_of(log, CASES[3], record_count)
-            log.roll(NOW_MS)
+            log.upkeep.roll(NOW_MS)
             figure = microseconds(middle)
             sys.stdout.write(
                 f"{size:>6} bytes a batch, 1 MiB of a closed segment: {figure:.2f} us\n"

@@ -236,24 +236,24 @@ class LogCleaner:
     async def _swap_in(self, cleaning: Cleaning, group: GroupCleaned) -> bool:
         """Put a cleaned segment in place; return False if the log has changed meanwhile."""
         local = cleaning.log
-        if not local.begin_swap(group.replaced, group.size_bytes):
+        if not local.upkeep.begin_swap(group.replaced, group.size_bytes):
             return False
         # In a thread, as the disk may be slow; a truncation of the log cancels the swap.
         try:
-            await self._in_thread(local.sync_names)
+            await self._in_thread(local.upkeep.sync_names)
             if cleaning.is_aborted:
-                local.cancel_swap()
+                local.upkeep.cancel_swap()
                 return False
-            return local.finish_swap(self._now_ms())
+            return local.upkeep.finish_swap(self._now_ms())
         except (asyncio.CancelledError, StorageError):
-            local.cancel_swap()
+            local.upkeep.cancel_swap()
             raise
 
     async def _write_end(self, cleaning: Cleaning) -> None:
         """Make the renames durable, then write the checkpoint of the cleaned offset."""
 
         def write() -> None:
-            cleaning.log.sync_names()
+            cleaning.log.upkeep.sync_names()
             self._logs.write_cleaner_offsets()
 
         try:

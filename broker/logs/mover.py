@@ -129,7 +129,7 @@ class LogMover:
                 await self._in_thread(append_chunk, copy, chunk, self._now_ms())
                 return False
             # First, so that little is left to be synced in the event loop.
-            await self._in_thread(copy.flush)
+            await self._in_thread(copy.upkeep.flush)
             return self._has_ended(partition, copy)
         except TruncatedRegionError:
             return False

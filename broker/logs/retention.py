@@ -43,7 +43,7 @@ async def delete_expired_logs(
             continue
         deleted_count += await _delete_expired(each, high_watermark_of, now_ms)
         # Otherwise the files of every segment that was ever read would stay open.
-        each.release_closed()
+        each.upkeep.release_closed()
         await give_way()
     log.debug("retention.ended", segment_count=deleted_count)
 

@@ -98,7 +98,7 @@ class CleanerManager:
             return None
         try:
             # The swap of an earlier cleaning may have failed without being cancelled.
-            local.cancel_swap()
+            local.upkeep.cancel_swap()
         except StorageError as error:
             log.warning("cleaning.failed", partition=str(partition), error=str(error))
             return None

@@ -67,7 +67,7 @@ class FutureLogs:
         found = self._copies.get(partition)
         if found is not None and found[1].health.failure is None:
             copy, directory = found
-            directory.remove_later(copy.set_aside(DirectoryState.DELETED))
+            directory.remove_later(copy.upkeep.set_aside(DirectoryState.DELETED))
             log.info("move.dropped", partition=str(partition), path=str(directory.path))
         self._copies.pop(partition, None)
 
@@ -83,7 +83,7 @@ class FutureLogs:
         copy, directory = self._copies[partition]
         try:
             copy.update_config(original.config)
-            copy.close()
+            copy.upkeep.close()
             moved = directory.adopt(copy, now_ms)
         except StorageError:
             # The copy may be closed already; the next move creates another one.

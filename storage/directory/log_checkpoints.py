@@ -11,7 +11,6 @@ from kafkawire.ids import Offset, TopicPartition
 from storage.directory.log_directory import LogDirectory
 from storage.directory.log_table import LogTable
 from storage.disk.directory_health import for_each
-from storage.log.log import Log
 
 
 class LogCheckpoints(LogTable):
@@ -66,7 +65,7 @@ class LogCheckpoints(LogTable):
 
         def write(directory: LogDirectory) -> None:
             try:
-                for_each(self._logs_in(directory), Log.flush_closed)
+                for_each(self._logs_in(directory), lambda each: each.upkeep.flush_closed())
             finally:
                 directory.write_recovery_points(self._logs_in(directory))
 

@@ -375,7 +375,7 @@ class LogDirectory(DirectoryCheckpoints):
         logs = list(logs)
         try:
             try:
-                for_each(logs, Log.close)
+                for_each(logs, lambda each: each.upkeep.close())
             finally:
                 self.write_recovery_points(logs)
                 self.write_log_starts(logs)

@@ -112,7 +112,7 @@ class LogHomes(LogCheckpoints):
             # The copy counts as never cleaned: it may hold records that a cleaning has dropped.
             if old_home.cleaner_offsets.pop(partition, None) is not None:
                 self._write_cleaner_offsets(old_home)
-            old_home.remove_later(original.set_aside(DirectoryState.DELETED))
+            old_home.remove_later(original.upkeep.set_aside(DirectoryState.DELETED))
             old_home.sync()
             home.forget_move(partition)
         except StorageError as error:

@@ -88,9 +88,9 @@ class LogTable:
                     "remove the outdated copy"
                 )
             if other.has_moved_here(partition):
-                directory.remove_later(new.set_aside(DirectoryState.DELETED))
+                directory.remove_later(new.upkeep.set_aside(DirectoryState.DELETED))
                 return
-            other.remove_later(self._logs[partition].set_aside(DirectoryState.DELETED))
+            other.remove_later(self._logs[partition].upkeep.set_aside(DirectoryState.DELETED))
         self._logs[partition] = new
         self._home[partition] = directory
 

@@ -203,7 +203,7 @@ class Logs(LogHomes):
             if not home.cleaner_offsets.keys().isdisjoint(partitions):
                 self._write_cleaner_offsets(home)
             for partition in partitions:
-                renamed.append(self._logs[partition].set_aside(state))
+                renamed.append(self._logs[partition].upkeep.set_aside(state))
                 self._forget(partition)
                 if state is DirectoryState.DELETED:
                     home.remove_later(renamed[-1])
@@ -275,7 +275,7 @@ class Logs(LogHomes):
 
     def flush_due(self, now_ms: int) -> None:
         """Flush the logs whose `flush.ms` has passed; any thread may call this."""
-        for_each(self._working(), lambda each: each.flush_if_due(now_ms))
+        for_each(self._working(), lambda each: each.upkeep.flush_if_due(now_ms))
 
     def remove_deleted(self, clock_ms: int, delay_ms: int) -> None:
         """Remove files that became obsolete `delay_ms` ago.
@@ -290,7 +290,7 @@ class Logs(LogHomes):
         try:
             self._for_each_directory(remove)
         finally:
-            for_each(self._working(), lambda each: each.remove_deleted_files(clock_ms))
+            for_each(self._working(), lambda each: each.upkeep.remove_deleted_files(clock_ms))
 
     def _working(self) -> Iterator[Log]:
         return (each for each in self if each.health.failure is None and not each.is_closed)

@@ -11,35 +11,68 @@ import structlog
 
 from kafkawire.ids import LeaderEpoch, Offset
 from storage.disk.checkpoint import read_entries, write_entries
+from storage.disk.directory_health import PASSING_ERRORS
 from storage.disk.layout import LEADER_EPOCH_CHECKPOINT
 from storage.errors import CorruptCheckpointError
-from storage.log.leader_epochs import EpochEntry, LeaderEpochs
+from storage.log.leader_epochs import UNDEFINED_EPOCH, EpochEntry, LeaderEpochs
 
 log = structlog.get_logger()
 
 
-class EpochCheckpoint:
-    """The file of one partition, rewritten when the history differs from its content.
+class StoredEpochs:
+    """The history of a log, with the file that is rewritten when it differs from the history.
 
-    It is written when a leadership begins, for tools that read the files of a running broker. It is
-    synced only when durability matters: an fsync for each of thousands of partitions would make a
-    failover slow.
+    The file is written when a leadership begins, for tools that read the files of a running broker.
+    It is synced only when durability matters: an fsync for each of thousands of partitions would
+    make a failover slow.
     """
 
-    def __init__(self, stored: tuple[EpochEntry, ...]) -> None:
+    def __init__(self, history: LeaderEpochs, stored: tuple[EpochEntry, ...]) -> None:
+        self.history = history
+        self.begun = UNDEFINED_EPOCH
+        """The newest epoch that was stored when it began; every append compares with it."""
         self._stored = stored
         self._is_durable = True
         # The owner of the log may store the epochs, and so may a thread that flushes the log.
         self._lock = Lock()
 
-    def holds_more_than(self, epochs: LeaderEpochs) -> bool:
+    @property
+    def is_stale(self) -> bool:
         """Whether the file holds leaderships that are no longer in the log."""
-        return not set(self._stored) <= set(epochs.entries)
+        return not set(self._stored) <= set(self.history.entries)
 
-    def store(self, directory: Path, epochs: LeaderEpochs, *, is_durable: bool = True) -> None:
-        """Update the file if needed; with `is_durable`, it is on disk on return."""
+    def begin(self, directory: Path, epoch: LeaderEpoch, start_offset: Offset) -> None:
+        """Assign an epoch before its first batch, and store it without a sync."""
+        self.history.assign(epoch, start_offset)
+        self.store_begun(directory)
+
+    def store_begun(self, directory: Path) -> None:
+        """Store the beginning of the latest leadership before its first batch, without a sync.
+
+        If there is no space or descriptor for the file, the next flush writes it. That is refused
+        if the file holds epochs that are wrong by now.
+        """
+        try:
+            self.store(directory, is_durable=False)
+        except OSError as error:
+            if self.is_stale or error.errno not in PASSING_ERRORS:
+                raise
+        self.begun = self.history.latest
+
+    def forget_beyond(self, log_end_offset: Offset) -> None:
+        """Drop the leaderships that begin at the log end or above."""
+        self.history.truncate_from_end(log_end_offset)
+        # The next append writes the file, or is refused.
+        self.begun = UNDEFINED_EPOCH
+
+    def store(self, directory: Path, *, is_durable: bool = True) -> None:
+        """Update the file if needed; with `is_durable`, it is on disk on return.
+
+        A recovery point is raised only after this: a crash recovers the epochs of later batches
+        from the log, so no append waits for the file.
+        """
         with self._lock:
-            entries = epochs.entries
+            entries = self.history.entries
             if entries != self._stored or (is_durable and not self._is_durable):
                 path = directory / LEADER_EPOCH_CHECKPOINT
                 write_epochs(path, entries, is_durable=is_durable)

@@ -15,7 +15,7 @@ def delete_expired(each: Log, high_watermark: Offset, now_ms: int, max_segments:
     """Delete up to `max_segments` expired segments and return their number; the owner calls this.
 
     If the result equals `max_segments`, more may have expired. The files are only renamed:
-    `Log.remove_deleted_files` frees the space, and readers in the middle of a segment can finish.
+    `LogUpkeep.remove_deleted_files` frees the space. Readers in the middle of a segment can finish.
 
     Raises:
         LogDirOfflineError: the disk failed.

@@ -1,9 +1,11 @@
 """One partition's log: the interface for the rest of the broker (edge over `local_log`).
 
 It adds to the segments: leader epochs, the log start offset, the topic id, and taking the log dir
-offline when its disk fails. Invariant: `log_start_offset <= log_end_offset`.
+offline when its disk fails. Maintenance is in its part `upkeep`.
+Invariant: `log_start_offset <= log_end_offset`.
 
-One thread owns a log. Other threads may call `flush`, and read the regions that `read` returned.
+One thread owns a log. Other threads may call `upkeep.flush`, and read the regions that `read`
+returned.
 """
 
 from pathlib import Path
@@ -18,18 +20,22 @@ from storage.disk.directory_health import DirectoryHealth, offline_on_failure
 from storage.disk.layout import PARTITION_METADATA
 from storage.errors import (
     BatchTooLargeError,
+    CorruptLogError,
     InconsistentTopicIdError,
+    OffsetOutOfRangeError,
     StorageError,
 )
-from storage.log import partition_metadata
+from storage.log import partition_metadata, time_search
+from storage.log.epoch_checkpoint import StoredEpochs
 from storage.log.leader_epochs import UNDEFINED_EPOCH
-from storage.log.loading import load_log
+from storage.log.loading import LoadedLog, load_log
 from storage.log.local_log import LocalLog
 from storage.log.log_upkeep import LogUpkeep
 from storage.log.replicated import check_replicated
 from storage.log.time_search import TimestampOffset
 from storage.producers.producer_entry import WrittenBatch
-from storage.segment.segment import FileRegion
+from storage.segment.segment import FileRegion, Segment
+from storage.segment.transaction_index import AbortedTransaction
 
 __all__ = ["AppendInfo", "FileRegion", "Log", "TimestampOffset"]
 
@@ -49,7 +55,7 @@ class AppendInfo(NamedTuple):
     log_start_offset: Offset
 
 
-class Log(LogUpkeep):
+class Log:
     """The log of a partition, created by `open` and owned by one thread."""
 
     @classmethod
@@ -108,6 +114,64 @@ class Log(LogUpkeep):
         opened._drop_stored_epochs()
         return opened
 
+    def __init__(
+        self,
+        local: LocalLog,
+        loaded: LoadedLog,
+        *,
+        topic_partition: TopicPartition,
+        topic_id: TopicId | None,
+        health: DirectoryHealth,
+        now_ms: int,
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.health = health
+        self.log_start_offset = loaded.log_start_offset
+        self.leader_epochs = loaded.epochs
+        """History of leader epochs; only the owner of the log may change it."""
+        self.producers = loaded.producers
+        """State of the producers; only the owner of the log may change it."""
+        self._local = local
+        self._epochs = StoredEpochs(loaded.epochs, loaded.stored_epochs)
+        self.upkeep = LogUpkeep(local, self._epochs, topic_partition, health, now_ms)
+        """Flushing, rolling, swapping, closing."""
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the log is no longer served."""
+        return self.upkeep.is_closed
+
+    @property
+    def config(self) -> LogConfig:
+        """Layout and retention of the log."""
+        return self._local.config
+
+    @property
+    def directory(self) -> Path:
+        """Directory of the files."""
+        return self._local.directory
+
+    @property
+    def log_end_offset(self) -> Offset:
+        """Offset of the next record."""
+        return self._local.log_end_offset
+
+    @property
+    def recovery_point(self) -> Offset:
+        """Offset below which everything is on disk."""
+        return self._local.recovery_point
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of all batches on disk."""
+        return self._local.size_bytes
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """All segments, oldest first; the last one is appended to."""
+        return tuple(self._local.segments)
+
     def update_config(self, config: LogConfig) -> None:
         """Adopt `config`; settings of the indexes take effect with the next segment."""
         self._local.config = config
@@ -124,7 +188,7 @@ class Log(LogUpkeep):
             raise InconsistentTopicIdError(
                 f"{self.topic_partition} is of topic {self.topic_id}, not of {topic_id}"
             )
-        with self._io():
+        with self.upkeep.io():
             partition_metadata.write_topic_id(self.directory / PARTITION_METADATA, topic_id)
         self.topic_id = topic_id
 
@@ -166,12 +230,11 @@ class Log(LogUpkeep):
         if config.message_timestamp_type is _LOG_APPEND_TIME:
             set_log_append_time(batch, now_ms)
             timestamp_ms = append_time_ms = now_ms
-        # Without `_io`, which costs as much as the whole append
+        # Without `upkeep.io`, which costs as much as the whole append
         # (benchmarks/micro/test_log_append.py).
         try:
-            if leader_epoch != self._noted_epoch:
-                self.leader_epochs.assign(leader_epoch, base_offset)
-                self._store_new_epoch()
+            if leader_epoch != self._epochs.begun:
+                self._epochs.begin(local.directory, leader_epoch, base_offset)
             local.append(batch, base_offset, last_offset, timestamp_ms, now_ms)
             if is_control:
                 local.note_marker(batch, header._replace(base_offset=base_offset))
@@ -180,7 +243,7 @@ class Log(LogUpkeep):
         if producer_id >= 0 and not is_control:
             self.producers.on_append(header, last_offset, timestamp_ms)
         if local.log_end_offset - local.recovery_point >= config.flush_messages:
-            self.flush()
+            self.upkeep.flush()
         # The constructor AppendInfo(...) is a Python function around this call.
         return tuple.__new__(
             AppendInfo, (base_offset, last_offset, append_time_ms, self.log_start_offset)
@@ -208,7 +271,7 @@ class Log(LogUpkeep):
         if not headers:
             return None
         base_offset, last_offset = headers[0].base_offset, headers[-1].last_offset
-        with self._io():
+        with self.upkeep.io():
             if base_offset < self.log_end_offset:
                 # The log is empty, and its start offset lies inside this batch.
                 self._local.restart_at(Offset(base_offset))
@@ -218,19 +281,86 @@ class Log(LogUpkeep):
                 if header.leader_epoch > self.leader_epochs.latest:
                     epoch = LeaderEpoch(header.leader_epoch)
                     self.leader_epochs.assign(epoch, Offset(header.base_offset))
-            if self._noted_epoch != self.leader_epochs.latest:
-                self._store_new_epoch()
+            if self._epochs.begun != self.leader_epochs.latest:
+                self._epochs.store_begun(self.directory)
             size = sum(header.size_bytes for header in headers)
             try:
                 self._local.append_all(data[:size], headers, now_ms)
             except OSError:
-                self._forget_epochs_beyond_end()
+                self._epochs.forget_beyond(self.log_end_offset)
                 raise
         if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
-            self.flush()
+            self.upkeep.flush()
         return AppendInfo(
             Offset(base_offset), Offset(last_offset), NO_APPEND_TIME, self.log_start_offset
         )
+
+    def read(
+        self, offset: Offset, max_bytes: int, *, end_offset: Offset, min_one_batch: bool
+    ) -> FileRegion:
+        """Return complete batches from the one that holds `offset` on, all below `end_offset`.
+
+        The region has at most `max_bytes`, except that `min_one_batch` allows a larger first batch.
+        It is empty if no batch may be read yet, and never extends over two segments.
+
+        Raises:
+            OffsetOutOfRangeError: `offset` is below the log start or above the log end.
+            CorruptLogError: the log is damaged there.
+            LogDirOfflineError: the disk failed, now or before.
+        """
+        self.health.check()
+        self._check_range(offset, self.log_start_offset)
+        try:
+            return self._local.read(offset, max_bytes, end_offset, min_one_batch=min_one_batch)
+        except OSError as error:
+            raise self.health.fail(error) from error
+        except CorruptLogError as error:
+            self.health.note_damage(error)
+            raise
+
+    def aborted_in(
+        self, region: FileRegion, offset: Offset, end_offset: Offset
+    ) -> list[AbortedTransaction]:
+        """Return the aborted transactions that may have records in the last region from `read`.
+
+        Raises:
+            CorruptLogError: a transaction index is damaged.
+            LogDirOfflineError: the disk failed.
+        """
+        if not self._local.has_aborted:
+            return []
+        with self.upkeep.io():
+            return self._local.aborted_in(region, offset, end_offset)
+
+    def last_stable_offset(self, high_watermark: Offset) -> Offset:
+        """Return the last stable offset for this high watermark (see `ProducerState`)."""
+        stable = self.producers.last_stable_offset(high_watermark)
+        if stable == high_watermark:
+            return stable
+        # The first records of an open transaction may have been deleted.
+        return min(high_watermark, max(stable, self.log_start_offset))
+
+    def offset_for_timestamp(self, timestamp_ms: int, end_offset: Offset) -> TimestampOffset | None:
+        """Return the first record below `end_offset` with at least `timestamp_ms`."""
+        start = self.log_start_offset
+        with self.upkeep.io():
+            segments = self._local.segments.from_offset(start)
+            return time_search.first_from(segments, timestamp_ms, start, end_offset)
+
+    def max_timestamp(self) -> TimestampOffset | None:
+        """Return the first record with the largest timestamp, or None if the log has none."""
+        with self.upkeep.io():
+            return time_search.latest(self._local.segments)
+
+    def end_offset_for(self, leader_epoch: int) -> tuple[LeaderEpoch, Offset]:
+        """Return the largest known epoch up to `leader_epoch` and its end (see `LeaderEpochs`)."""
+        return self.leader_epochs.end_offset_for(leader_epoch, self.log_end_offset)
+
+    def _check_range(self, offset: Offset, lowest: Offset) -> None:
+        if not lowest <= offset <= self._local.log_end_offset:
+            raise OffsetOutOfRangeError(
+                self.topic_partition, offset, self.log_start_offset, self.log_end_offset
+            )
 
     def truncate_to(self, offset: Offset) -> bool:
         """Drop all batches that hold `offset` or a later one; return whether there were any.
@@ -241,34 +371,69 @@ class Log(LogUpkeep):
         has_effect = offset < self.log_end_offset
         try:
             if has_effect:
-                with self._io():
+                with self.upkeep.io():
                     self._local.truncate_to(offset)
                 log.info("log.truncated", partition=str(self.topic_partition), offset=offset)
         finally:
             # Even a failed truncation may have dropped segments.
             self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
             # Unconditionally: a leadership may have begun at the log end without writing a batch.
-            self._forget_epochs_beyond_end()
+            self._epochs.forget_beyond(self.log_end_offset)
         self._drop_stored_epochs()
         return has_effect
 
     def truncate_fully_and_start_at(self, offset: Offset) -> None:
         """Drop everything; the next batch begins at `offset` or above."""
         try:
-            with self._io():
+            with self.upkeep.io():
                 self._local.restart_at(offset)
         except StorageError:
-            self._forget_epochs_beyond_end()
+            self._epochs.forget_beyond(self.log_end_offset)
             raise
         self.log_start_offset = offset
         self.leader_epochs.clear()
         self._drop_stored_epochs()
         log.info("log.restarted", partition=str(self.topic_partition), offset=offset)
 
-    def _forget_epochs_beyond_end(self) -> None:
-        self.leader_epochs.truncate_from_end(self.log_end_offset)
-        # The next append writes the file, or is refused.
-        self._noted_epoch = UNDEFINED_EPOCH
+    def advance_log_start(self, offset: Offset) -> bool:
+        """Raise the log start offset to `offset`; return whether it moved.
+
+        Segments that lie entirely below it are deleted.
+
+        Raises:
+            OffsetOutOfRangeError: the log ends below `offset`.
+        """
+        self._check_range(offset, Offset(0))
+        if offset <= self.log_start_offset:
+            return False
+        self.log_start_offset = offset
+        self.leader_epochs.truncate_from_start(offset)
+        with self.upkeep.io():
+            self._local.delete_below(offset)
+        log.info("log_start.advanced", partition=str(self.topic_partition), offset=offset)
+        return True
+
+    def delete_oldest(self, segment_count: int, now_ms: int) -> None:
+        """Delete the oldest segments, which must be committed, and raise the log start offset.
+
+        They may include the active segment, unless it is empty. A new one then replaces it.
+        """
+        with self.upkeep.io():
+            end_offset = self._local.delete_oldest(segment_count, now_ms)
+        if end_offset > self.log_start_offset:
+            self.log_start_offset = end_offset
+            self.leader_epochs.truncate_from_start(end_offset)
+
+    def _drop_stored_epochs(self) -> None:
+        """Remove epochs from the file that are no longer in the log, before the next append.
+
+        The next batch may belong to an older leadership. After a crash, the stale entries would
+        hide that.
+        """
+        self._epochs.begun = UNDEFINED_EPOCH
+        if self._epochs.is_stale:
+            with self.upkeep.io():
+                self._epochs.store(self.directory)
 
     def take_over_from(self, source: "Log") -> None:
         """Take over the state of `source`, the original of this copy, that no file contains.

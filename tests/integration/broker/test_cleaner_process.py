@@ -29,7 +29,7 @@ async def test_a_cleaner_has_low_priority_from_its_first_instruction_on(tmp_path
     log = open_log(tmp_path / "orders-0", COMPACTED)
     for number in range(30):
         put(log, (b"key-%d" % (number % 3), b"%d" % number))
-    log.roll(0)
+    log.upkeep.roll(0)
     before = child_pids()
     # Slow enough to be observed.
     chosen = dataclasses.replace(settings(), max_bytes_per_second=5_000)

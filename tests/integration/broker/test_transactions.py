@@ -53,7 +53,7 @@ def write_transactions(directory: Path) -> None:
     end(ControlType.COMMIT, COMMITTED)
     append(batch(b"open", producer_id=OPEN, is_transactional=True))
     append(batch(b"plain"))
-    log.close()
+    log.upkeep.close()
 
 
 async def check(broker: BrokerProcess) -> None:

@@ -49,7 +49,7 @@ def run(path: Path, dice: random.Random) -> None:
         log.append_as_leader(memoryview(batch), read_header(batch), epoch, NOW_MS)
         report("appended", log.log_end_offset)
         if dice.random() < FLUSH_CHANCE:
-            log.flush()
+            log.upkeep.flush()
             logs.write_checkpoints()
             report("flushed", log.recovery_point)
 

@@ -66,7 +66,7 @@ def write(log: Log, ledger: Ledger) -> None:
             offset += 1
         batch = builder.build()
         log.append_as_leader(memoryview(batch), read_header(batch), LeaderEpoch(0), NOW_MS)
-    log.roll(NOW_MS)
+    log.upkeep.roll(NOW_MS)
 
 
 def run(job: CleaningJob, log: Log) -> CleaningDone:
@@ -83,8 +83,8 @@ def run(job: CleaningJob, log: Log) -> CleaningDone:
             reports.append(read_report(line.decode()))
     for group in reports[:-1]:
         assert isinstance(group, GroupCleaned)
-        assert log.begin_swap(group.replaced, group.size_bytes)
-        assert log.finish_swap(NOW_MS)
+        assert log.upkeep.begin_swap(group.replaced, group.size_bytes)
+        assert log.upkeep.finish_swap(NOW_MS)
     done = reports[-1]
     assert isinstance(done, CleaningDone), done
     return done
@@ -138,7 +138,7 @@ def test_ten_million_records_over_a_million_keys(tmp_path: Path) -> None:
         batch.append(NOW_MS, b"one more", VALUE)
         built = batch.build()
         log.append_as_leader(memoryview(built), read_header(built), LeaderEpoch(0), NOW_MS)
-        log.roll(NOW_MS)
+        log.upkeep.roll(NOW_MS)
     clean_all(log, NOW_MS + RETENTION_MS, log.log_end_offset, end)
     check(log, ledger, with_tombstones=False)
 

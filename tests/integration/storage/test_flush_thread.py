@@ -51,7 +51,7 @@ class Background:
 def step(logs: Logs, log: Log, dice: random.Random) -> None:
     match dice.randrange(30):
         case 0:
-            log.roll(NOW_MS)
+            log.upkeep.roll(NOW_MS)
         case 1:
             logs.truncate_to({PARTITION: Offset(max(0, log.log_end_offset - dice.randrange(60)))})
         case 2:
@@ -68,7 +68,7 @@ def test_concurrent_flushes_do_not_disturb_the_log(tmp_path: Path, seed: int) ->
     dice = random.Random(seed)
     logs = Logs.open([tmp_path], config_of=lambda _topic: CONFIG, now_ms=NOW_MS)
     log = logs.create(PARTITION, CONFIG, None, now_ms=NOW_MS)
-    calls = (log.flush, logs.write_checkpoints, lambda: logs.flush_due(NOW_MS))
+    calls = (log.upkeep.flush, logs.write_checkpoints, lambda: logs.flush_due(NOW_MS))
     with capture_logs(), Background(*calls) as background:
         for _ in range(STEPS):
             step(logs, log, dice)
@@ -77,7 +77,7 @@ def test_concurrent_flushes_do_not_disturb_the_log(tmp_path: Path, seed: int) ->
     assert background.errors == []
     assert background.rounds > 3, "the thread hardly ran, so it proved nothing"
     append(log, epoch=log.leader_epochs.latest + 1)
-    log.flush()
+    log.upkeep.flush()
     assert log.recovery_point == log.log_end_offset
     stored = read_all(log)
     assert split(stored)[-1].next_offset == log.log_end_offset
@@ -111,7 +111,7 @@ def test_logs_are_closed_while_another_thread_flushes(tmp_path: Path) -> None:
                 log = logs.create(TopicPartition("a", partition), CONFIG, None, now_ms=NOW_MS)
                 for _ in range(100):
                     append(log)
-            with Background(*(each.flush for each in logs)) as background:
+            with Background(*(each.upkeep.flush for each in logs)) as background:
                 logs.close()
         assert background.errors == []
         assert (path / ".kafka_cleanshutdown").exists()

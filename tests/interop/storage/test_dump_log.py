@@ -51,7 +51,7 @@ def write(directory: Path, codec: Codec, batch_count: int = 120) -> Log:
 @pytest.mark.parametrize("codec", list(Codec))
 def test_the_dump_tool_reads_logs_in_every_codec(tmp_path: Path, codec: Codec) -> None:
     log = write(tmp_path / "orders-0", codec)
-    log.close()
+    log.upkeep.close()
     text = dump(files_of(log, ".log"), "--deep-iteration")
     assert complaints(text) == []
     offsets = [int(each) for each in re.findall(r"^\| offset: (\d+) ", text, re.MULTILINE)]
@@ -63,7 +63,7 @@ def test_the_dump_tool_reads_logs_in_every_codec(tmp_path: Path, codec: Codec) -
 @pytest.mark.parametrize("codec", list(Codec))
 def test_indexes_are_verified_entry_by_entry(tmp_path: Path, codec: Codec) -> None:
     log = write(tmp_path / "orders-0", codec)
-    log.close()
+    log.upkeep.close()
     indexes = files_of(log, ".index", ".timeindex")
     entries = dump(indexes)
     assert complaints(entries) == []
@@ -81,7 +81,7 @@ def test_a_followers_indexes_have_an_entry_per_batch(tmp_path: Path) -> None:
     for first in range(0, 600, 50):
         data = b"".join(replicated(first + number) for number in range(50))
         log.append_as_follower(memoryview(data), NOW_MS)
-    log.close()
+    log.upkeep.close()
     assert complaints(dump(files_of(log, ".index", ".timeindex"), "--verify-index-only")) == []
 
 
@@ -95,7 +95,7 @@ def test_recovered_and_truncated_logs_pass_too(tmp_path: Path) -> None:
     for index in files_of(log, ".index", ".timeindex"):
         index.unlink()
     log = open_log(log.directory, CONFIG, was_clean=False)
-    log.close()
+    log.upkeep.close()
     text = dump(files_of(log, ".log", ".index", ".timeindex"), "--deep-iteration")
     assert complaints(text) == []
     offsets = re.findall(r"^\| offset: (\d+) ", text, re.MULTILINE)
@@ -104,7 +104,7 @@ def test_recovered_and_truncated_logs_pass_too(tmp_path: Path) -> None:
 
 def test_the_dump_tool_does_report_a_wrong_index(tmp_path: Path) -> None:
     log = write(tmp_path / "orders-0", Codec.NONE)
-    log.close()
+    log.upkeep.close()
     path = files_of(log, ".index")[0]
     data = bytearray(path.read_bytes())
     data[3] ^= 1

@@ -81,7 +81,7 @@ def test_the_tool_prints_the_same_for_our_cleaned_log_as_for_kafkas(
     end = log.log_end_offset
     assert clean_by_kafka(theirs, CLEANED_MS, 0, end, 1_000) == end
     assert clean(log, now_ms=CLEANED_MS) == end
-    log.close()
+    log.upkeep.close()
     ours, kafkas = output_of(log.directory, place), output_of(theirs, place)
     assert ours == kafkas
     assert ours["content"] != before["content"]
@@ -97,7 +97,7 @@ def test_the_tool_prints_the_same_for_compressed_logs(tmp_path: Path) -> None:
     log = open_log(log.directory, COMPACTED)
     clean_by_kafka(theirs, CLEANED_MS, 0, log.log_end_offset, 1_000)
     clean(log, now_ms=CLEANED_MS)
-    log.close()
+    log.upkeep.close()
     ours, kafkas = output_of(log.directory, place), output_of(theirs, place)
     assert COMPRESSED.sub("n", ours["content"]) == COMPRESSED.sub("n", kafkas["content"])
     assert is_sane(ours["sanity"])

@@ -39,7 +39,7 @@ def clean_by_kafka(directory: Path, now_ms: int, dirty_from: int, end: int, slot
 
 
 def copy_of(log: Log, target: Path) -> Path:
-    log.close()
+    log.upkeep.close()
     shutil.rmtree(target, ignore_errors=True)
     shutil.copytree(log.directory, target)
     return target
@@ -65,7 +65,7 @@ def check_by_kafka(log: Log) -> None:
     Gaps between offsets are the purpose of cleaning. The tool also misses the records of a batch
     that was kept empty for its producer, since Kafka's index has its timestamp too.
     """
-    log.close()
+    log.upkeep.close()
     text = dump(files_of(log, ".log", ".index", ".timeindex"), "--deep-iteration")
     expected = ("Non-consecutive offsets in", "Found timestamp mismatch in")
     assert [line for line in complaints(text) if not line.startswith(expected)] == []
@@ -86,7 +86,7 @@ def test_every_round_leaves_the_same_bytes(tmp_path: Path, seed: int) -> None:
         before = files(log.directory, ".log")
         assert clean_by_kafka(theirs, now_ms, dirty_from, end, 1_000) == end
         assert clean(log, dirty_from=dirty_from, now_ms=now_ms) == end
-        log.close()
+        log.upkeep.close()
         assert files(log.directory, ".log") == files(theirs, ".log") != before
         if not dirty_from:
             # In later rounds Kafka's recovery has rebuilt its index from partial transactions.
@@ -107,7 +107,7 @@ def test_compressed_batches_contain_the_same_records(tmp_path: Path, codec: Code
     log = open_log(tmp_path / "orders-0", COMPACTED)
     clean_by_kafka(theirs, NOW_MS, 0, log.log_end_offset, 1_000)
     clean(log)
-    log.close()
+    log.upkeep.close()
     assert content(log.directory) == content(theirs)
     check_by_kafka(log)
 
@@ -126,7 +126,7 @@ def test_a_small_map_ends_both_rounds_at_the_same_offset(tmp_path: Path) -> None
         assert clean_by_kafka(theirs, NOW_MS, dirty_from, log.log_end_offset, 31) == end
         dirty_from, round_count = end, round_count + 1
     assert round_count > 3
-    log.close()
+    log.upkeep.close()
     assert kept(log.directory) == kept(theirs)
 
 

@@ -45,9 +45,9 @@ def test_the_files_are_the_same_byte_for_byte(tmp_path: Path) -> None:
     log = open_log(ours, CONFIG)
     for seed in range(4):
         append_some(log, seed)
-        log.close()
+        log.upkeep.close()
         log = open_log(ours, CONFIG, was_clean=seed != 2)
-    log.close()
+    log.upkeep.close()
     theirs.mkdir()
     logs = sorted(ours.glob("*.log"))
     run_java(str(PROGRAM), str(INTERVAL), str(theirs), *map(str, logs))

@@ -33,7 +33,7 @@ def snapshots(tmp_path: Path) -> list[Path]:
     follow(log, produced(5, 0, epoch=1, is_transactional=True))
     follow(log, produced(6, 0, epoch=1, is_transactional=True))
     follow(log, marker(6, 0, epoch=1, coordinator_epoch=4))
-    log.close()
+    log.upkeep.close()
     found = sorted(log.directory.glob("*.snapshot"))
     assert len(found) > 5
     assert int(found[-1].stem) == log.log_end_offset

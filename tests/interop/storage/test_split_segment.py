@@ -29,7 +29,7 @@ def test_kafka_splits_a_segment_into_the_same_files(tmp_path: Path) -> None:
     ours = Path(shutil.copytree(theirs, tmp_path / "ours" / "orders-0"))
     log = open_log(ours, COMPACTED, was_clean=False)
     assert clean_by_kafka(theirs, NOW_MS, 0, 0, slots=0) == log.log_end_offset
-    log.close()
+    log.upkeep.close()
     assert [int(path.stem) for path in sorted(ours.glob("*.log"))] == BASES
     assert files(ours) == files(theirs)
     said = dump(sorted(path for path in ours.iterdir() if path.suffix in SUFFIXES))

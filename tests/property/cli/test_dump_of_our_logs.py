@@ -58,11 +58,11 @@ class Writer:
             case ("append", int(count), int(time_ms), Codec() as codec, int(epochs)):
                 self.append(count, time_ms, codec, epochs)
             case ("roll",):
-                self.log.roll(NOW_MS)
+                self.log.upkeep.roll(NOW_MS)
             case ("truncate", int(back)):
                 self.log.truncate_to(Offset(max(0, self.log.log_end_offset - back)))
             case ("flush",):
-                self.log.flush()
+                self.log.upkeep.flush()
             case _:
                 raise AssertionError(operation)
 
@@ -85,7 +85,7 @@ def test_our_own_logs_are_found_healthy(steps: list[tuple[object, ...]]) -> None
             writer.run(step)
         [open_result] = verify_directory(directory, with_records=True)
         assert open_result.findings == []
-        writer.log.close()
+        writer.log.upkeep.close()
         [closed_result] = verify_directory(directory, with_records=True)
         assert closed_result.findings == []
         assert closed_result.log_end_offset == writer.log.log_end_offset

@@ -66,7 +66,7 @@ class CompactionAgainstModel(RuleBasedStateMachine):
 
     @rule()
     def roll(self) -> None:
-        self.log.roll(NOW_MS)
+        self.log.upkeep.roll(NOW_MS)
 
     @rule(elapsed_ms=st.sampled_from([1, 400, 1_000]))
     def wait(self, elapsed_ms: int) -> None:
@@ -169,7 +169,7 @@ class CompactionAgainstModel(RuleBasedStateMachine):
     @rule(was_clean=st.booleans())
     def restart(self, was_clean: bool) -> None:
         if was_clean:
-            self.log.close()
+            self.log.upkeep.close()
             check_files(self.directory, COMPACTED.index_interval_bytes)
         self.reopen(was_clean=was_clean)
 

@@ -112,7 +112,7 @@ class Broker:
         self.maybe = []
 
     def flush(self) -> None:
-        self.log.flush()
+        self.log.upkeep.flush()
 
     def checkpoint(self) -> None:
         self.logs.write_checkpoints()

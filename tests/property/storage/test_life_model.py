@@ -165,12 +165,12 @@ class LifeOfALogDir(RuleBasedStateMachine):
 
     @rule(dies_at=DEATHS)
     def roll(self, dies_at: int | None) -> None:
-        if not self.is_done(dies_at, lambda: self.log.roll(NOW_MS)):
+        if not self.is_done(dies_at, lambda: self.log.upkeep.roll(NOW_MS)):
             self.come_back()
 
     @rule(dies_at=DEATHS)
     def flush(self, dies_at: int | None) -> None:
-        if not self.is_done(dies_at, self.log.flush):
+        if not self.is_done(dies_at, self.log.upkeep.flush):
             self.come_back()
 
     @rule(dies_at=DEATHS)
@@ -257,13 +257,13 @@ class LifeOfALogDir(RuleBasedStateMachine):
         job = cleaning_job(log, candidate, cleaner_settings(slot_count=slots), self.now_ms)
         for report in Cleaner(job, seed=SEED).clean():
             if isinstance(report, GroupCleaned):
-                assert log.begin_swap(report.replaced, report.size_bytes)
-                log.sync_names()
-                assert log.finish_swap(self.now_ms)
+                assert log.upkeep.begin_swap(report.replaced, report.size_bytes)
+                log.upkeep.sync_names()
+                assert log.upkeep.finish_swap(self.now_ms)
             else:
                 assert isinstance(report, CleaningDone)
                 self.logs.note_cleaner_offset(PARTITION, Offset(report.end_offset))
-        log.sync_names()
+        log.upkeep.sync_names()
         self.logs.write_cleaner_offsets()
 
     @rule(dies_at=DEATHS)

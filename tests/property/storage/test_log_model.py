@@ -82,11 +82,11 @@ class LogAgainstModel(RuleBasedStateMachine):
 
     @rule()
     def roll(self) -> None:
-        self.log.roll(NOW_MS)
+        self.log.upkeep.roll(NOW_MS)
 
     @rule()
     def flush(self) -> None:
-        self.log.flush()
+        self.log.upkeep.flush()
         assert self.log.recovery_point == self.end
 
     @rule(back=st.integers(0, 20))
@@ -166,7 +166,7 @@ class LogAgainstModel(RuleBasedStateMachine):
 
     @rule()
     def restart_cleanly(self) -> None:
-        self.log.close()
+        self.log.upkeep.close()
         check_files(self.directory, INTERVAL)
         self.log = open_log(self.directory, CONFIG, log_start_offset=self.start)
         self.check_end()

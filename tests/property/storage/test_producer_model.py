@@ -257,7 +257,7 @@ class ProducersAgainstModel(RuleBasedStateMachine):
 
     @rule()
     def roll(self) -> None:
-        self.log.roll(0)
+        self.log.upkeep.roll(0)
 
     @rule(share=st.floats(0, 1))
     def advance_start(self, share: float) -> None:
@@ -287,11 +287,11 @@ class ProducersAgainstModel(RuleBasedStateMachine):
 
     @rule()
     def flush(self) -> None:
-        self.log.flush()
+        self.log.upkeep.flush()
 
     @rule()
     def restart_cleanly(self) -> None:
-        self.log.close()
+        self.log.upkeep.close()
         self.note_snapshots()
         self.reopen(was_clean=True)
         self.know_from(self.log.log_end_offset)

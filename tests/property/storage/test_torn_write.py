@@ -101,7 +101,7 @@ def recover_and_check(origin: Path, target: Path, log_file: str, data: bytes) ->
     check_epochs(log, expected)
     check_times(log, expected)
     assert append(log).base_offset == end
-    log.close()
+    log.upkeep.close()
     check_files(target, CONFIG.index_interval_bytes)
     shutil.rmtree(target)
 
@@ -185,7 +185,7 @@ def test_flushed_prefix_survives_the_loss_of_all_unsynced_bytes(tmp_path: Path) 
         log = open_log(directory, CONFIG)
         for _ in range(dice.randrange(30)):
             append(log, [NOW_MS] * dice.randrange(1, 4))
-        log.flush()
+        log.upkeep.flush()
         durable = {path.name: path.stat().st_size for path in directory.glob("*.log")}
         flushed, recovery_point = read_all(log), log.recovery_point
         for _ in range(dice.randrange(30)):
@@ -195,7 +195,7 @@ def test_flushed_prefix_survives_the_loss_of_all_unsynced_bytes(tmp_path: Path) 
         log = open_log(directory, CONFIG, was_clean=False, recovery_point=recovery_point)
         assert log.log_end_offset >= recovery_point
         assert read_all(log).startswith(flushed)
-        log.close()
+        log.upkeep.close()
         check_files(directory, CONFIG.index_interval_bytes)
 
 
@@ -229,7 +229,7 @@ def test_interrupted_recovery_can_be_repeated(origin: Path, tmp_path: Path) -> N
         log = open_log(target, CONFIG, was_clean=False)
         assert read_all(log) == b"".join(batch.data for batch in expected)
         assert log.log_end_offset == Offset(expected[-1].next_offset)
-        log.close()
+        log.upkeep.close()
         check_files(target, CONFIG.index_interval_bytes)
         shutil.rmtree(target)
         if finished:

@@ -223,11 +223,11 @@ class TransactionsAgainstModel(RuleBasedStateMachine):
 
     @rule()
     def roll(self) -> None:
-        self.log.roll(NOW_MS)
+        self.log.upkeep.roll(NOW_MS)
 
     @rule()
     def flush(self) -> None:
-        self.log.flush()
+        self.log.upkeep.flush()
 
     @rule(back=st.integers(1, 12))
     def truncate(self, back: int) -> None:
@@ -245,7 +245,7 @@ class TransactionsAgainstModel(RuleBasedStateMachine):
     @rule(is_leader=st.booleans())
     def restart_cleanly(self, is_leader: bool) -> None:
         log = self.log if is_leader else self.follower
-        log.close()
+        log.upkeep.close()
         self.reopen(is_leader, was_clean=True)
 
     @rule(is_leader=st.booleans(), are_indexes_lost=st.booleans())
@@ -270,9 +270,9 @@ class TransactionsAgainstModel(RuleBasedStateMachine):
             "append": lambda: follow(log, produced(producer_id, sequence, is_transactional=True)),
             "end": lambda: follow(log, marker(producer_id, offset, ControlType.ABORT)),
             "truncate": lambda: log.truncate_to(Offset(max(log.log_start_offset, offset - 4))),
-            "roll": lambda: log.roll(NOW_MS),
-            "flush": log.flush,
-            "close": log.close,
+            "roll": lambda: log.upkeep.roll(NOW_MS),
+            "flush": log.upkeep.flush,
+            "close": log.upkeep.close,
         }
         known = self.history
         dies_within(dies_at, work[operation])

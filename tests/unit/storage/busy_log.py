@@ -59,7 +59,7 @@ class BusyLog:
     def roll(self) -> None:
         self.unique += 1
         self.append(self.producers[0], [(b"unique-%d" % self.unique, b"v")])
-        self.log.roll(NOW_MS)
+        self.log.upkeep.roll(NOW_MS)
 
     def finish(self) -> None:
         """End all open transactions and close the segment."""

@@ -122,9 +122,9 @@ def clean(
     job = job_of(log, dirty_from=dirty_from, undecided=undecided, now_ms=now_ms, chosen=chosen)
     groups, done = run(job)
     for group in groups:
-        assert log.begin_swap(group.replaced, group.size_bytes)
-        log.sync_names()
-        assert log.finish_swap(now_ms)
+        assert log.upkeep.begin_swap(group.replaced, group.size_bytes)
+        log.upkeep.sync_names()
+        assert log.upkeep.finish_swap(now_ms)
     return done.end_offset
 
 

@@ -132,7 +132,7 @@ def test_damage_is_reported_and_the_rest_of_the_log_served(tmp_path: Path) -> No
     directory = tmp_path / "orders-0"
     log = open_log(directory, LogConfig(index_interval_bytes=300))
     fill(log, 30)
-    log.close()
+    log.upkeep.close()
     path = directory / f"{0:020d}.log"
     data = bytearray(path.read_bytes())
     size = len(data) // 30

@@ -38,7 +38,7 @@ def test_the_last_record_of_each_key_stays_where_it_was(tmp_path: Path) -> None:
     log = open_log(tmp_path / "orders-0", COMPACTED)
     put(log, (b"a", b"1"), (b"b", b"1"), (b"a", b"2"))
     put(log, (b"c", b"1"), (b"b", b"2"))
-    log.roll(NOW_MS)
+    log.upkeep.roll(NOW_MS)
     put(log, (b"c", b"active"))
     assert clean(log) == 5
     assert [(each.offset, each.key, each.value) for each in records_of(log)] == [
@@ -47,7 +47,7 @@ def test_the_last_record_of_each_key_stays_where_it_was(tmp_path: Path) -> None:
         (4, b"b", b"2"),
         (5, b"c", b"active"),
     ]
-    log.close()
+    log.upkeep.close()
     check_files(log.directory, COMPACTED.index_interval_bytes)
 
 
@@ -60,7 +60,7 @@ def test_kept_records_keep_codec_timestamps_and_offset_range_of_their_batch(
     values = [(b"a", b"1"), (b"b", b"1" * 300), (b"c", b"1" * 300), (b"d", b"1")]
     append_batch(log, keyed_batch(values, times_ms=times, codec=codec), epoch=3)
     put(log, (b"a", b"2"), (b"d", b"2"))
-    log.roll(NOW_MS)
+    log.upkeep.roll(NOW_MS)
     clean(log)
     assert [each.timestamp_ms for each in records_of(log)][:2] == times[1:3]
     first = headers_of(log)[0]
@@ -76,7 +76,7 @@ def test_records_with_the_brokers_time_keep_it(tmp_path: Path) -> None:
     batch = keyed_batch(values, times_ms=[9, 5, 7], timestamp_type=append_time)
     append_batch(log, batch)
     put(log, (b"a", b"2"))
-    log.roll(NOW_MS)
+    log.upkeep.roll(NOW_MS)
     clean(log)
     assert [each.timestamp_ms for each in records_of(log)][:2] == [9, 9]
     assert headers_of(log)[0].timestamp_type is append_time
@@ -86,7 +86,7 @@ def test_cleaning_stops_before_the_first_undecided_segment(tmp_path: Path) -> No
     log = open_log(tmp_path / "orders-0", COMPACTED)
     for number in range(6):
         put(log, (b"a", b"%d" % number))
-        log.roll(NOW_MS)
+        log.upkeep.roll(NOW_MS)
     before = {path.name: path.read_bytes() for path in log.directory.glob("*.log")}
     # The high watermark lies in the segment of offset 3, which is kept completely.
     assert clean(log, undecided=3) == 3
@@ -98,7 +98,7 @@ def test_cleaning_stops_before_the_first_undecided_segment(tmp_path: Path) -> No
 def test_cleaning_drops_records_without_a_key(tmp_path: Path) -> None:
     log = open_log(tmp_path / "orders-0", COMPACTED)
     put(log, (None, b"written before the topic was compacted"), (b"a", b"1"))
-    log.roll(NOW_MS)
+    log.upkeep.roll(NOW_MS)
     clean(log)
     assert [each.offset for each in records_of(log)] == [1]
 
@@ -107,7 +107,7 @@ def test_cleaning_merges_small_segments(tmp_path: Path) -> None:
     log = open_log(tmp_path / "orders-0", COMPACTED)
     for number in range(10):
         put(log, (b"%d" % number, b"v"))
-        log.roll(NOW_MS)
+        log.upkeep.roll(NOW_MS)
     clean(log)
     assert [each.base_offset for each in log.segments] == [0, 10]
     assert [each.offset for each in records_of(log)] == list(range(10))
@@ -117,7 +117,7 @@ def test_a_map_that_is_too_small_takes_several_rounds(tmp_path: Path) -> None:
     log = open_log(tmp_path / "orders-0", COMPACTED)
     for number in range(60):
         put(log, (b"%d" % (number % 25), b"%d" % number), (b"x", b"%d" % number))
-    log.roll(NOW_MS)
+    log.upkeep.roll(NOW_MS)
     expected = latest_values(records_of(log))
     ends, end = [], 0
     while end < log.log_end_offset:
@@ -140,7 +140,7 @@ def test_batch_larger_than_the_buffer_is_cleaned(tmp_path: Path) -> None:
     log = open_log(tmp_path / "orders-0", COMPACTED)
     for number in range(3):
         append_at(log, keyed_batch([(b"a", b"x" * 9_000), (b"b", b"%d" % number)]), number * 2)
-    log.roll(NOW_MS)
+    log.upkeep.roll(NOW_MS)
     clean(log, chosen=settings(io_buffer_bytes=100))
     assert [each.offset for each in records_of(log)] == [4, 5]
 
@@ -148,8 +148,8 @@ def test_batch_larger_than_the_buffer_is_cleaned(tmp_path: Path) -> None:
 def test_a_flipped_bit_stops_the_cleaning_and_changes_nothing(tmp_path: Path) -> None:
     log = open_log(tmp_path / "orders-0", COMPACTED)
     put(log, (b"a", b"1"), (b"b", b"1"))
-    log.roll(NOW_MS)
-    log.close()
+    log.upkeep.roll(NOW_MS)
+    log.upkeep.close()
     path = log.segments[0].files.directory / "00000000000000000000.log"
     data = bytearray(path.read_bytes())
     data[-3] ^= 4
@@ -163,9 +163,9 @@ def test_round_over_gaps_only_ends_at_its_bound(tmp_path: Path) -> None:
     log = open_log(tmp_path / "orders-0", COMPACTED)
     put(log, (b"a", b"1"))
     append_at(log, keyed_batch([(b"a", b"2")]), 5_000)
-    log.roll(NOW_MS)
+    log.upkeep.roll(NOW_MS)
     append_at(log, keyed_batch([(b"a", b"3")]), 9_000)
-    log.roll(NOW_MS)
+    log.upkeep.roll(NOW_MS)
     assert clean(log) == 9_001
     assert [each.offset for each in records_of(log)] == [9_000]
     assert clean(log, dirty_from=9_001) in (0, 9_001)
@@ -176,11 +176,11 @@ def test_last_batch_of_a_round_is_kept_even_without_records(tmp_path: Path) -> N
     log = open_log(tmp_path / "orders-0", COMPACTED)
     put(log, (b"a", b"1"))
     put(log, (None, b"no key"))
-    log.roll(NOW_MS)
+    log.upkeep.roll(NOW_MS)
     clean(log)
     assert [(each.last_offset, each.record_count) for each in headers_of(log)] == [(0, 1), (1, 0)]
     put(log, (b"b", b"1"))
-    log.roll(NOW_MS)
+    log.upkeep.roll(NOW_MS)
     clean(log, dirty_from=2)
     assert [each.last_offset for each in headers_of(log)] == [0, 2]
 
@@ -190,7 +190,7 @@ def test_last_batch_of_a_producer_is_kept_without_records(tmp_path: Path) -> Non
     append_batch(log, keyed_batch([(b"a", b"1"), (b"b", b"1")], producer=(7, 2, 40)))
     append_batch(log, keyed_batch([(b"a", b"2"), (b"b", b"2")], producer=(8, 0, 0)))
     append_batch(log, keyed_batch([(b"a", b"3"), (b"b", b"3")], producer=(8, 0, 2)))
-    log.roll(NOW_MS)
+    log.upkeep.roll(NOW_MS)
     clean(log)
     found = [(each.producer_id, each.base_sequence, each.record_count) for each in headers_of(log)]
     assert found == [(7, 40, 0), (8, 2, 2)]
@@ -202,7 +202,7 @@ def test_producer_in_the_active_segment_needs_no_older_batch(tmp_path: Path) -> 
     log = open_log(tmp_path / "orders-0", COMPACTED)
     append_batch(log, keyed_batch([(b"a", b"1")], producer=(7, 0, 0)))
     append_batch(log, keyed_batch([(b"a", b"2")]))
-    log.roll(NOW_MS)
+    log.upkeep.roll(NOW_MS)
     append_batch(log, keyed_batch([(b"c", b"1")], producer=(7, 0, 1)))
     clean(log)
     assert [each.base_offset for each in headers_of(log)] == [1, 2]
@@ -212,7 +212,7 @@ def test_cleaning_drops_the_last_batch_of_an_expired_producer(tmp_path: Path) ->
     log = open_log(tmp_path / "orders-0", COMPACTED)
     append_batch(log, keyed_batch([(b"a", b"1")], producer=(7, 0, 0)))
     put(log, (b"a", b"2"))
-    log.roll(NOW_MS)
+    log.upkeep.roll(NOW_MS)
     log.producers.expire(NOW_MS + 1_000, 1_000)
     clean(log)
     assert [each.base_offset for each in headers_of(log)] == [1]
@@ -223,7 +223,7 @@ def test_a_tombstone_stays_from_its_first_cleaning_until_its_horizon(tmp_path: P
     put(log, (b"a", b"1"), (b"b", b"1"))
     put(log, (b"a", None), (b"c", b"1"))
     put(log, (b"z", b"1"))
-    log.roll(NOW_MS)
+    log.upkeep.roll(NOW_MS)
     end = clean(log, now_ms=NOW_MS + 100)
     horizon = NOW_MS + 100 + COMPACTED.delete_retention_ms
     header = headers_of(log)[1]
@@ -234,7 +234,7 @@ def test_a_tombstone_stays_from_its_first_cleaning_until_its_horizon(tmp_path: P
     assert records_of(log)[1].value is None
     assert headers_of(log)[1].delete_horizon_ms == horizon
     put(log, (b"y", b"1"))
-    log.roll(NOW_MS)
+    log.upkeep.roll(NOW_MS)
     clean(log, dirty_from=end, now_ms=horizon)
     assert [each.key for each in records_of(log)] == [b"b", b"c", b"z", b"y"]
 
@@ -244,7 +244,7 @@ def test_cleaned_segment_has_the_newest_modification_time_of_the_replaced_ones(
 ) -> None:
     log = open_log(tmp_path / "orders-0", COMPACTED)
     put(log, (b"a", b"1"))
-    log.roll(NOW_MS)
+    log.upkeep.roll(NOW_MS)
     path = log.directory / "00000000000000000000.log"
     modified_ns = path.stat().st_mtime_ns
     clean(log)
@@ -255,7 +255,7 @@ def test_filtered_batch_is_a_valid_batch(tmp_path: Path) -> None:
     log = open_log(tmp_path / "orders-0", COMPACTED)
     put(log, (b"a", b"1"), (b"b", None))
     put(log, (b"a", b"2"))
-    log.roll(NOW_MS)
+    log.upkeep.roll(NOW_MS)
     clean(log)
     region = log.read(
         log.log_start_offset, 10_000, end_offset=log.log_end_offset, min_one_batch=True
@@ -267,7 +267,7 @@ def test_invalid_header_stops_the_cleaning(tmp_path: Path) -> None:
     log = open_log(tmp_path / "orders-0", COMPACTED)
     put(log, (b"a", b"1"))
     put(log, (b"a", b"2"))
-    log.roll(NOW_MS)
+    log.upkeep.roll(NOW_MS)
     job = job_of(log)
     path = log.directory / "00000000000000000000.log"
     data = bytearray(path.read_bytes())
@@ -285,9 +285,9 @@ def test_records_that_cannot_be_read_stop_the_cleaning(tmp_path: Path) -> None:
     batch = keyed_batch([(b"a", b"1")])
     damaged = with_section(batch, b"\xff" * 20, 1)
     append_at(log, damaged, 0)
-    log.roll(NOW_MS)
+    log.upkeep.roll(NOW_MS)
     put(log, (b"a", b"2"))
-    log.roll(NOW_MS)
+    log.upkeep.roll(NOW_MS)
     # Once while building the map, once while copying.
     for dirty_from in (0, 1):
         job = replace(job_of(log), first_dirty_offset=dirty_from)
@@ -298,7 +298,7 @@ def test_records_that_cannot_be_read_stop_the_cleaning(tmp_path: Path) -> None:
 def test_a_damaged_transaction_index_stops_the_cleaning(tmp_path: Path) -> None:
     log = open_log(tmp_path / "orders-0", COMPACTED)
     put(log, (b"a", b"1"))
-    log.roll(NOW_MS)
+    log.upkeep.roll(NOW_MS)
     (log.directory / "00000000000000000000.txnindex").write_bytes(b"\1" * 34)
     with pytest.raises(CorruptLogError, match="version"):
         run(job_of(log))
@@ -307,7 +307,7 @@ def test_a_damaged_transaction_index_stops_the_cleaning(tmp_path: Path) -> None:
 def test_a_missing_index_does_not_stop_the_cleaning(tmp_path: Path) -> None:
     log = open_log(tmp_path / "orders-0", COMPACTED)
     put(log, (b"a", b"1"), (b"a", b"2"))
-    log.roll(NOW_MS)
+    log.upkeep.roll(NOW_MS)
     job = job_of(log)
     for suffix in ("index", "timeindex"):
         (log.directory / f"00000000000000000000.{suffix}").unlink()
@@ -319,7 +319,7 @@ def test_cleaner_sleeps_to_keep_its_rate_limit(tmp_path: Path) -> None:
     log = open_log(tmp_path / "orders-0", COMPACTED)
     for number in range(50):
         put(log, (b"%d" % number, b"v" * 100))
-    log.roll(NOW_MS)
+    log.upkeep.roll(NOW_MS)
     job = replace(job_of(log), max_bytes_per_second=1_000.0, io_buffer_bytes=200)
     now_s = 0.0
 
@@ -342,7 +342,7 @@ def test_cleaner_sleeps_to_keep_its_rate_limit(tmp_path: Path) -> None:
 def test_worker_reports_each_group_and_the_end(tmp_path: Path) -> None:
     log = open_log(tmp_path / "orders-0", COMPACTED)
     put(log, (b"a", b"1"), (b"a", b"2"))
-    log.roll(NOW_MS)
+    log.upkeep.roll(NOW_MS)
     sink = io.StringIO()
     worker.main(io.StringIO(job_of(log).to_line()), sink)
     group, done = [read_report(line) for line in sink.getvalue().splitlines()]
@@ -355,7 +355,7 @@ def test_worker_reports_each_group_and_the_end(tmp_path: Path) -> None:
 def test_worker_distinguishes_damage_from_temporary_errors(tmp_path: Path, is_damage: bool) -> None:
     log = open_log(tmp_path / "orders-0", COMPACTED)
     put(log, (b"a", b"1"), (b"a", b"2"))
-    log.roll(NOW_MS)
+    log.upkeep.roll(NOW_MS)
     line = job_of(log).to_line()
     path = log.directory / "00000000000000000000.log"
     if is_damage:
@@ -373,7 +373,7 @@ def test_worker_distinguishes_damage_from_temporary_errors(tmp_path: Path, is_da
 def test_worker_without_memory_reports_no_damage(tmp_path: Path) -> None:
     log = open_log(tmp_path / "orders-0", COMPACTED)
     put(log, (b"a", b"1"), (b"a", b"2"))
-    log.roll(NOW_MS)
+    log.upkeep.roll(NOW_MS)
     sink = io.StringIO()
     worker.main(io.StringIO(job_of(log, chosen=settings(slot_count=0)).to_line()), sink)
     report = read_report(sink.getvalue())
@@ -386,7 +386,7 @@ def test_a_worker_without_a_parent_writes_nothing(
 ) -> None:
     log = open_log(tmp_path / "orders-0", COMPACTED)
     put(log, (b"a", b"1"), (b"a", b"2"))
-    log.roll(NOW_MS)
+    log.upkeep.roll(NOW_MS)
     parents = iter([5, 5, 1])
     monkeypatch.setattr(os, "getppid", lambda: next(parents, 1))
     with pytest.raises(worker.OrphanError):
@@ -397,13 +397,13 @@ def test_a_worker_without_a_parent_writes_nothing(
 def test_swap_of_changed_files_is_refused(tmp_path: Path) -> None:
     log = open_log(tmp_path / "orders-0", COMPACTED)
     put(log, (b"a", b"1"), (b"a", b"2"))
-    log.roll(NOW_MS)
+    log.upkeep.roll(NOW_MS)
     (group,), _ = run(job_of(log))
-    assert not log.begin_swap(group.replaced, group.size_bytes + 1)
-    assert not log.begin_swap((0, 1), group.size_bytes)
+    assert not log.upkeep.begin_swap(group.replaced, group.size_bytes + 1)
+    assert not log.upkeep.begin_swap((0, 1), group.size_bytes)
     remove_all_cleaned(log.directory)
-    assert not log.begin_swap(group.replaced, group.size_bytes)
-    assert not log.finish_swap(NOW_MS)
+    assert not log.upkeep.begin_swap(group.replaced, group.size_bytes)
+    assert not log.upkeep.finish_swap(NOW_MS)
     assert [each.offset for each in records_of(log)] == [0, 1]
 
 
@@ -411,11 +411,11 @@ def test_truncation_cancels_a_pending_swap(tmp_path: Path) -> None:
     log = open_log(tmp_path / "orders-0", COMPACTED)
     put(log, (b"a", b"1"))
     put(log, (b"a", b"2"))
-    log.roll(NOW_MS)
+    log.upkeep.roll(NOW_MS)
     (group,), _ = run(job_of(log))
-    assert log.begin_swap(group.replaced, group.size_bytes)
+    assert log.upkeep.begin_swap(group.replaced, group.size_bytes)
     log.truncate_to(Offset(1))
-    assert not log.finish_swap(NOW_MS)
+    assert not log.upkeep.finish_swap(NOW_MS)
     assert [each.offset for each in records_of(log)] == [0]
     assert not list(log.directory.glob("*.swap"))
 
@@ -424,13 +424,13 @@ def test_reader_of_a_replaced_segment_can_finish(tmp_path: Path) -> None:
     log = open_log(tmp_path / "orders-0", COMPACTED)
     for number in range(8):
         put(log, (b"a", b"%d" % number))
-    log.roll(NOW_MS)
+    log.upkeep.roll(NOW_MS)
     end = log.log_end_offset
     region = log.read(Offset(0), 10_000, end_offset=end, min_one_batch=True)
     before = region.read()
     clean(log)
-    log.remove_deleted_files(NOW_MS)
-    log.remove_deleted_files(NOW_MS + COMPACTED.file_delete_delay_ms)
+    log.upkeep.remove_deleted_files(NOW_MS)
+    log.upkeep.remove_deleted_files(NOW_MS + COMPACTED.file_delete_delay_ms)
     assert region.read() == before
     after = log.read(Offset(0), 10_000, end_offset=end, min_one_batch=True).read()
     assert read_header(after).base_offset == 7

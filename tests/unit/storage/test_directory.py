@@ -201,7 +201,7 @@ def test_checkpoints_have_kafkas_format(one: Path) -> None:
     log = logs.get(TopicPartition("a", 1))
     assert log is not None
     fill(log, 9)
-    log.flush()
+    log.upkeep.flush()
     log.advance_log_start(Offset(4))
     logs.write_checkpoints()
     logs.write_high_watermarks({TopicPartition("a", 1): Offset(7)})
@@ -283,7 +283,7 @@ def test_an_unreadable_checkpoint_counts_as_absent(one: Path, name: str, content
     create(logs)
     for each in logs:
         fill(each, 40)
-        each.flush()
+        each.upkeep.flush()
     logs.write_checkpoints()
     crash(logs)
     (one / name).write_bytes(content.encode("latin-1"))
@@ -330,7 +330,7 @@ def test_truncation_lowers_the_cleaner_offset(one: Path) -> None:
     assert local is not None
     for _ in range(3):
         fill(local, 4)
-        local.roll(NOW_MS)
+        local.upkeep.roll(NOW_MS)
     fill(local, 4)
     clean_up_to(logs, 12)
     logs.truncate_to({ORDERS: Offset(14)})
@@ -360,12 +360,12 @@ def test_truncation_lowers_the_recovery_point_on_disk(one: Path) -> None:
     log = logs.get(ORDERS)
     assert log is not None
     fill(log, 50)
-    log.flush()
+    log.upkeep.flush()
     logs.write_checkpoints()
     logs.truncate_to({ORDERS: Offset(20), TopicPartition("unknown", 0): Offset(3)})
     path = one / "recovery-point-offset-checkpoint"
     assert path.read_text() == "0\n1\norders 0 20\n"
-    log.flush()
+    log.upkeep.flush()
     logs.truncate_fully_and_start_at(ORDERS, Offset(7))
     assert path.read_text() == "0\n1\norders 0 7\n"
     logs.close()
@@ -514,7 +514,7 @@ def test_failing_log_dir_takes_down_only_its_own_logs(
     assert offline == [one]
     assert logs.offline_paths == (one,)
     append(good)
-    for call in (lambda: append(bad), lambda: read_all(bad), bad.flush, bad.close):
+    for call in (lambda: append(bad), lambda: read_all(bad), bad.upkeep.flush, bad.upkeep.close):
         with pytest.raises(LogDirOfflineError):
             call()
     with pytest.raises(LogDirOfflineError):
@@ -660,7 +660,7 @@ def test_damage_below_the_recovery_point_is_counted_at_the_start(one: Path) -> N
     create(logs)
     for each in logs:
         fill(each, 60)
-        each.flush()
+        each.upkeep.flush()
     logs.write_checkpoints()
     crash(logs)
     first = min((one / "orders-0").glob("*.log"))

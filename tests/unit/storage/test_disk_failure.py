@@ -57,7 +57,7 @@ def test_short_write_is_continued(log: Log) -> None:
         append(log)
     assert len(counts) > 5
     assert offsets_in(read_all(log)) == list(range(6))
-    log.close()
+    log.upkeep.close()
     check_files(log.directory)
 
 
@@ -92,13 +92,13 @@ def test_a_failing_index_write_takes_the_log_dir_offline(log: Log) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "pwrite", refuse_small)
         with pytest.raises(LogDirOfflineError, match="no byte written"):
-            log.roll(NOW_MS)
+            log.upkeep.roll(NOW_MS)
     assert log.health.failure is not None
 
 
 def use(log: Log) -> None:
     log.read(Offset(1), 100, end_offset=Offset(5), min_one_batch=True)
-    log.flush()
+    log.upkeep.flush()
     log.truncate_to(Offset(1))
 
 
@@ -124,7 +124,7 @@ def test_a_failing_epoch_checkpoint_fails_the_flush(log: Log) -> None:
         append(log, epoch=1)
         recovery_point = log.recovery_point
         with pytest.raises(LogDirOfflineError):
-            log.flush()
+            log.upkeep.flush()
     assert log.recovery_point == recovery_point < log.log_end_offset
 
 
@@ -195,8 +195,8 @@ def test_a_flush_syncs_files_then_the_directory(tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fdatasync", lambda fd: real_fdatasync(noted(fd)))
         patch.setattr(os, "fsync", lambda fd: real_sync(noted(fd)))
-        log.flush()
-        log.flush()
+        log.upkeep.flush()
+        log.upkeep.flush()
     base = f"{0:020d}"
     epochs = ["leader-epoch-checkpoint.tmp", "orders-0"]
     assert synced == [*epochs, f"{base}.log", f"{base}.index", f"{base}.timeindex", "orders-0"]
@@ -207,7 +207,7 @@ def test_sync_of_a_closed_segment_leaves_it_closed(tmp_path: Path) -> None:
     fill(log, 30)
     log = open_log(tmp_path / "orders-0", was_clean=False)
     before = open_files()
-    log.flush()
+    log.upkeep.flush()
     assert log.recovery_point == 30
     assert open_files() == before
 
@@ -217,7 +217,7 @@ def test_a_directory_that_vanishes_is_a_failure(log: Log) -> None:
         path.unlink()
     log.directory.rmdir()
     with pytest.raises(LogDirOfflineError, match="No such file"):
-        log.flush()
+        log.upkeep.flush()
 
 
 def test_batches_are_written_without_a_copy(log: Log) -> None:

@@ -72,7 +72,7 @@ def test_full_disk_refuses_only_appends(log: Log) -> None:
     log.health.note_space()
     append(log)
     assert offsets_in(read_all(log)) == list(range(5))
-    log.close()
+    log.upkeep.close()
     check_files(log.directory)
 
 
@@ -85,7 +85,7 @@ def test_log_continues_once_a_full_disk_has_space_again(tmp_path: Path, call: st
             count, refusals = _append_with_patience(log)
         assert refusals <= 1
         assert offsets_in(read_all(log)) == list(range(count))
-        log.close()
+        log.upkeep.close()
         check_files(log.directory)
         again = open_log(log.directory, was_clean=False)
         assert offsets_in(read_all(again)) == list(range(count))
@@ -102,7 +102,7 @@ def _append_with_patience(log: Log) -> tuple[int, int]:
             append(log, epoch=count // 20)
             count += 1
             if count % 10 == 0:
-                log.flush()
+                log.upkeep.flush()
         except LogDirFullError:
             refusals += 1
             assert log.log_end_offset == count
@@ -122,19 +122,19 @@ def test_index_entry_without_space_is_written_later(log: Log) -> None:
         patch.setattr(os, "pwrite", pwrite)
         fill(log, 10)
     assert not log.health.is_full
-    log.close()
+    log.upkeep.close()
     check_files(log.directory)
 
 
 def test_failed_sync_takes_the_log_dir_offline(log: Log) -> None:
     with refused("fdatasync"), pytest.raises(LogDirOfflineError, match="not known to be on disk"):
-        log.flush()
+        log.upkeep.flush()
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
 def test_too_many_open_files_do_not_take_the_log_dir_offline(log: Log, number: int) -> None:
     fill(log, 60)
-    log.release_closed()
+    log.upkeep.release_closed()
 
     def fail(*_: object, **__: object) -> int:
         raise OSError(number, "Too many open files")
@@ -310,8 +310,8 @@ def test_deleted_files_are_removed_at_once_from_a_full_disk(tmp_path: Path) -> N
 def test_epoch_that_could_not_be_stored_is_stored_later(log: Log) -> None:
     append(log, epoch=1)
     with refused("fsync", lambda number: number == 0), pytest.raises(LogDirFullError):
-        log.flush()
+        log.upkeep.flush()
     log.health.note_space()
-    log.flush()
+    log.upkeep.flush()
     assert (log.directory / "leader-epoch-checkpoint").read_text() == "0\n2\n0 0\n1 5\n"
     assert log.leader_epochs.latest == LeaderEpoch(1)

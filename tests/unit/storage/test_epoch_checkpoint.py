@@ -43,7 +43,7 @@ def test_a_leaders_epoch_is_in_the_file_with_its_first_batch(
     assert stored(log) == ["2 0", "4 3"]
     # A failover of thousands of partitions must not wait for a disk.
     assert names == []
-    log.flush()
+    log.upkeep.flush()
     assert "leader-epoch-checkpoint.tmp" in names
 
 
@@ -73,5 +73,5 @@ def test_append_succeeds_even_if_its_epoch_cannot_be_stored(log: Log, number: in
         append(log, epoch=2)
     assert log.health.refusal is None
     assert stored(log) == ["1 0"]
-    log.flush()
+    log.upkeep.flush()
     assert stored(log) == ["1 0", "2 1"]

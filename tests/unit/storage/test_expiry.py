@@ -65,7 +65,7 @@ def test_a_log_with_a_single_old_record_becomes_empty_and_keeps_its_end(director
     assert event["reasons"] == ["retention.ms"]
     assert expire(log, later_ms=10_000) == 0, "an empty log stays as it is"
     assert append(log, epoch=3).base_offset == 1
-    log.close()
+    log.upkeep.close()
     check_files(directory)
 
 
@@ -114,7 +114,7 @@ def test_reader_of_a_deleted_segment_can_finish(directory: Path) -> None:
     fill(log, 5)
     region = log.read(Offset(0), 10_000, end_offset=Offset(5), min_one_batch=True)
     assert expire(log, later_ms=5_000) == 1
-    log.remove_deleted_files(NOW_MS)
+    log.upkeep.remove_deleted_files(NOW_MS)
     assert not list(directory.glob("*.deleted"))
     assert offsets_in(region.read()) == list(range(5))
 
@@ -125,10 +125,10 @@ def test_deleted_files_wait_for_their_delay_and_a_start_ignores_them(directory: 
     expire(log, later_ms=5_000)
     waiting = {path.name for path in directory.glob("*.deleted")}
     assert waiting == {f"{0:020d}{suffix}.deleted" for suffix in (".log", ".index", ".timeindex")}
-    log.remove_deleted_files(NOW_MS)
-    log.remove_deleted_files(NOW_MS + 59_999)
+    log.upkeep.remove_deleted_files(NOW_MS)
+    log.upkeep.remove_deleted_files(NOW_MS + 59_999)
     assert {path.name for path in directory.glob("*.deleted")} == waiting
-    log.close()
+    log.upkeep.close()
     log = open_log(directory, log_start_offset=5)
     assert (log.log_start_offset, log.log_end_offset) == (5, 5)
     assert not list(directory.glob("*.deleted"))

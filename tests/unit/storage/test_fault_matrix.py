@@ -179,13 +179,13 @@ def follow_aborts(world: World) -> None:
 
 
 def roll(world: World) -> None:
-    world.log.roll(NOW_MS)
+    world.log.upkeep.roll(NOW_MS)
     append(world.log, epoch=2)
 
 
 def flush(world: World) -> None:
     append(world.log, epoch=3)
-    world.log.flush()
+    world.log.upkeep.flush()
 
 
 def write_recovery_points(world: World) -> None:
@@ -203,15 +203,15 @@ def swap(world: World) -> None:
     old = log.segments[:-1]
     if len(old) < 2:
         return
-    log.cancel_swap()
+    log.upkeep.cancel_swap()
     remove_all_cleaned(log.directory)
     cleaned = CleanedSegment(log.directory, old[0].base_offset, CONFIG, 1_000)
     for batch in split(b"".join(each.file.read(0, each.size_bytes) for each in old)):
         cleaned.append(bytearray(batch.data))
     cleaned.finish([], 0)
-    assert log.begin_swap([each.base_offset for each in old], cleaned.size_bytes)
-    log.sync_names()
-    assert log.finish_swap(NOW_MS)
+    assert log.upkeep.begin_swap([each.base_offset for each in old], cleaned.size_bytes)
+    log.upkeep.sync_names()
+    assert log.upkeep.finish_swap(NOW_MS)
 
 
 def move(world: World) -> None:
@@ -256,7 +256,7 @@ def make_new(world: World) -> None:
 
 
 def read_closed(world: World) -> None:
-    world.log.release_closed()
+    world.log.upkeep.release_closed()
     read_all(world.log)
 
 
@@ -330,7 +330,7 @@ def content_of(world: World) -> bytes:
     if found is None:
         return b""
     # Each directory entry that is read must still exist.
-    found.release_closed()
+    found.upkeep.release_closed()
     return read_all(found)
 
 

@@ -47,7 +47,7 @@ def test_our_cleaner_writes_the_same_bytes_as_kafkas(tmp_path: Path, number: int
     golden = ROUNDS[number]
     log = open_log(write(golden.before, tmp_path / "orders-0"), COMPACTED, was_clean=False)
     assert clean(log, dirty_from=golden.dirty_from, now_ms=golden.now_ms) == golden.end_offset
-    log.close()
+    log.upkeep.close()
     left = {
         path.name: base64.b64encode(path.read_bytes()).decode()
         for path in log.directory.glob("*.log")

@@ -50,7 +50,7 @@ def written(directory: Path, batch_count: int = 60) -> Log:
 
 def closed(directory: Path) -> dict[str, bytes]:
     """Return all files of a cleanly closed log of three segments."""
-    written(directory).close()
+    written(directory).upkeep.close()
     return contents(directory)
 
 
@@ -71,7 +71,7 @@ def test_clean_shutdown_leaves_indexes_that_match_the_log(directory: Path) -> No
 def test_a_log_is_the_same_after_a_restart(directory: Path, was_clean: bool) -> None:
     log = written(directory)
     stored, epochs = read_all(log), epoch_entries(log)
-    log.close()
+    log.upkeep.close()
     log = open_log(directory, was_clean=was_clean)
     assert (log.log_start_offset, log.log_end_offset) == (0, 120)
     assert read_all(log) == stored
@@ -84,13 +84,13 @@ def test_appends_after_a_restart_match_a_log_without_one(tmp_path: Path) -> None
     log = open_log(restarted)
     for number in range(60):
         append(log, [NOW_MS + number * (-1) ** number], epoch=number // 25)
-        log.close()
+        log.upkeep.close()
         log = open_log(restarted)
-    log.close()
+    log.upkeep.close()
     log = open_log(steady)
     for number in range(60):
         append(log, [NOW_MS + number * (-1) ** number], epoch=number // 25)
-    log.close()
+    log.upkeep.close()
     assert contents(restarted) == contents(steady)
     check_files(restarted)
 
@@ -100,7 +100,7 @@ def test_a_clean_start_reads_only_the_end_of_the_last_segment(
 ) -> None:
     log = open_log(directory, LogConfig(segment_bytes=400_000))
     fill(log, 30, value_bytes=40_000)
-    log.close()
+    log.upkeep.close()
     read_bytes = 0
     real = os.pread
 
@@ -155,7 +155,7 @@ def test_damaged_indexes_are_rebuilt_to_the_same_bytes(
         found = log.offset_for_timestamp(NOW_MS + number, Offset(120))
         assert found is not None
         assert (found.timestamp_ms, found.offset) == (NOW_MS + number, 2 * number)
-    log.close()
+    log.upkeep.close()
     assert contents(directory) == expected
 
 
@@ -178,7 +178,7 @@ def test_flipped_bit_in_an_index_changes_no_result(tmp_path: Path, suffix: str) 
             assert found.offset == 2 * number
         # After a crash the sample, which covers all of such a small index, detects it.
         log = open_log(directory, was_clean=False, recovery_point=120)
-        log.close()
+        log.upkeep.close()
         assert contents(directory) == expected
         shutil.rmtree(directory)
 
@@ -191,7 +191,7 @@ def test_a_lowered_limit_of_the_index_size_does_not_thin_out_old_indexes(
         path.unlink()
     log = open_log(directory, LogConfig(index_interval_bytes=200, segment_index_bytes=16))
     assert offsets_in(read_all(log)) == list(range(120))
-    log.close()
+    log.upkeep.close()
     assert contents(directory) == expected
 
 
@@ -212,8 +212,8 @@ def test_index_of_a_kafka_follower_is_used(directory: Path) -> None:
     """Kafka up to 3.9 writes one entry per fetch: last offset of the last batch, first position."""
     log = open_log(directory, LogConfig(index_interval_bytes=0))
     fill(log, 20)
-    log.roll(NOW_MS)
-    log.close()
+    log.upkeep.roll(NOW_MS)
+    log.upkeep.close()
     batches = split((directory / f"{0:020d}.log").read_bytes())
     entries = [(9, batches[5].position), (19, batches[10].position)]
     data = b"".join(struct.pack(">ii", *entry) for entry in entries)
@@ -233,12 +233,12 @@ def test_torn_tail_is_cut_even_after_a_clean_shutdown(directory: Path) -> None:
     assert events(captured, "log.damaged")
     assert events(captured, "log.cut")[0]["cut_bytes"] == 4
     assert log.log_end_offset == 120
-    log.close()
+    log.upkeep.close()
     assert contents(directory) == expected
 
 
 def test_segments_behind_a_bad_one_are_dropped(directory: Path) -> None:
-    written(directory).close()
+    written(directory).upkeep.close()
     first = min(directory.glob("*.log"))
     data = first.read_bytes()
     first.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
@@ -248,15 +248,15 @@ def test_segments_behind_a_bad_one_are_dropped(directory: Path) -> None:
     assert len(list(directory.glob("*.deleted"))) == 9
     append(log)
     assert offsets_in(read_all(log)) == list(range(log.log_end_offset))
-    log.remove_deleted_files(NOW_MS)
-    log.remove_deleted_files(NOW_MS + 60_000)
+    log.upkeep.remove_deleted_files(NOW_MS)
+    log.upkeep.remove_deleted_files(NOW_MS + 60_000)
     assert not list(directory.glob("*.deleted"))
 
 
 def test_recovery_begins_at_the_recovery_point(directory: Path) -> None:
     log = written(directory)
     bases = [segment.base_offset for segment in log.segments]
-    log.close()
+    log.upkeep.close()
     first = directory / f"{bases[0]:020d}.log"
     data = bytearray(first.read_bytes())
     data[100] ^= 1
@@ -274,15 +274,15 @@ def test_the_segment_that_ends_at_the_recovery_point_is_recovered(directory: Pat
     log = open_log(directory)
     for number in range(15):
         append(log, [NOW_MS + number])
-    log.flush()
-    log.roll(NOW_MS)
+    log.upkeep.flush()
+    log.upkeep.roll(NOW_MS)
     recovery_point = log.recovery_point
-    log.close()
+    log.upkeep.close()
     expected = contents(directory)
     for suffix in (".index", ".timeindex"):
         path = directory / f"{0:020d}{suffix}"
         path.write_bytes(bytes(path.stat().st_size))
-    open_log(directory, was_clean=False, recovery_point=recovery_point).close()
+    open_log(directory, was_clean=False, recovery_point=recovery_point).upkeep.close()
     assert contents(directory) == expected
 
 
@@ -290,7 +290,7 @@ def test_offsets_that_reach_into_the_next_segment_are_cut(directory: Path) -> No
     """The checksum does not cover the base offset, but the order of offsets reveals the damage."""
     log = written(directory)
     bases = [segment.base_offset for segment in log.segments]
-    log.close()
+    log.upkeep.close()
     path = directory / f"{bases[0]:020d}.log"
     data = bytearray(path.read_bytes())
     last = split(bytes(data))[-1]
@@ -304,7 +304,7 @@ def test_offsets_that_reach_into_the_next_segment_are_cut(directory: Path) -> No
 def test_offsets_too_far_from_their_segment_are_cut(directory: Path) -> None:
     log = open_log(directory)
     fill(log, 3)
-    log.close()
+    log.upkeep.close()
     path = directory / f"{0:020d}.log"
     data = bytearray(path.read_bytes())
     struct.pack_into(">q", data, split(bytes(data))[2].position, 2**31)
@@ -316,7 +316,7 @@ def test_offsets_too_far_from_their_segment_are_cut(directory: Path) -> None:
 def test_lost_epochs_are_rebuilt_from_the_batches(directory: Path, content: str | None) -> None:
     log = written(directory)
     epochs = epoch_entries(log)
-    log.close()
+    log.upkeep.close()
     path = directory / "leader-epoch-checkpoint"
     path.unlink()
     if content is not None:
@@ -325,7 +325,7 @@ def test_lost_epochs_are_rebuilt_from_the_batches(directory: Path, content: str 
     for was_clean in (True, False):
         log = open_log(directory, was_clean=was_clean)
         assert epoch_entries(log) == epochs
-    log.close()
+    log.upkeep.close()
     assert path.read_text() == "0\n3\n0 0\n1 50\n2 100\n"
 
 
@@ -333,7 +333,7 @@ def test_lost_epochs_are_rebuilt_from_the_batches(directory: Path, content: str 
 def test_lost_epochs_are_rebuilt_from_the_readable_batches(
     directory: Path, damaged_batch: int
 ) -> None:
-    written(directory).close()
+    written(directory).upkeep.close()
     (directory / "leader-epoch-checkpoint").unlink()
     first = min(directory.glob("*.log"))
     data = bytearray(first.read_bytes())
@@ -349,14 +349,14 @@ def test_lost_epochs_are_rebuilt_from_the_readable_batches(
 def test_a_log_without_any_epoch_has_no_history(directory: Path) -> None:
     log = open_log(directory)
     log.append_as_follower(memoryview(replicated(0, 3, epoch=-1)), NOW_MS)
-    log.close()
+    log.upkeep.close()
     assert epoch_entries(open_log(directory)) == []
 
 
 def test_epochs_beyond_the_recovered_end_are_dropped(directory: Path) -> None:
     log = written(directory)
     log.leader_epochs.assign(LeaderEpoch(9), Offset(120))
-    log.close()
+    log.upkeep.close()
     last = max(directory.glob("*.log"))
     os.truncate(last, 0)
     log = open_log(directory, was_clean=False)
@@ -370,7 +370,7 @@ def test_epoch_dropped_by_a_start_does_not_return_after_a_crash(
     log.append_as_follower(memoryview(replicated(0, 10, epoch=6)), NOW_MS)
     # This leadership has written nothing.
     log.leader_epochs.assign(LeaderEpoch(7), log.log_end_offset)
-    log.close()
+    log.upkeep.close()
     log = open_log(directory)
     # The next leader has records of the older leadership that this replica lacked.
     log.append_as_follower(memoryview(replicated(10, 5, epoch=6)), NOW_MS)
@@ -385,7 +385,7 @@ def test_epoch_dropped_by_a_restarted_log_does_not_return_after_a_crash(
     log = open_log(directory)
     log.truncate_fully_and_start_at(Offset(12))
     log.leader_epochs.assign(LeaderEpoch(7), Offset(12))
-    log.flush()
+    log.upkeep.flush()
     # The batch begins below the log start offset; its remaining records count.
     log.append_as_follower(memoryview(replicated(10, 5, epoch=6)), NOW_MS)
     log = open_log(directory, was_clean=False)
@@ -412,7 +412,7 @@ def test_restarted_log_ignores_old_producer_snapshots(directory: Path) -> None:
     log = open_log(directory)
     append(log, [NOW_MS] * 9)
     log.truncate_to(Offset(4))
-    log.close()
+    log.upkeep.close()
     # The snapshot of a clean shutdown at the log end has the name of the new segment.
     (directory / "00000000000000000004.snapshot").write_bytes(b"useless")
     log = open_log(directory, log_start_offset=4)
@@ -467,7 +467,7 @@ def test_start_cleans_up_leftovers_of_a_crash(directory: Path) -> None:
     (directory / f"{bases[2]:020d}.log.swap").write_bytes(b"of an unfinished split")
     (directory / f"{bases[1] + 1:020d}.index").write_bytes(b"without a log")
     with capture_logs() as captured:
-        open_log(directory).close()
+        open_log(directory).upkeep.close()
     assert len(events(captured, "leftover.removed")) == 5
     assert contents(directory) == expected
 
@@ -477,7 +477,7 @@ def test_unknown_files_are_kept(directory: Path) -> None:
     names = [f"{0:020d}.checkpoint", f"{0:020d}.other.deleted", "notes.txt", "00.log"]
     for name in names:
         (directory / name).write_bytes(b"theirs")
-    open_log(directory).close()
+    open_log(directory).upkeep.close()
     assert all((directory / name).read_bytes() == b"theirs" for name in names)
 
 
@@ -486,7 +486,7 @@ def test_start_finishes_a_complete_swap(directory: Path) -> None:
     log = written(directory)
     bases = [segment.base_offset for segment in log.segments]
     stored = read_all(log)
-    log.close()
+    log.upkeep.close()
     merged = b"".join((directory / f"{base:020d}.log").read_bytes() for base in bases[:2])
     (directory / f"{0:020d}.log.swap").write_bytes(merged)
     (directory / f"{0:020d}.index.swap").write_bytes(b"")
@@ -496,7 +496,7 @@ def test_start_finishes_a_complete_swap(directory: Path) -> None:
     assert events(captured, "swap.finished")[0]["end_offset"] == bases[2]
     assert [segment.base_offset for segment in log.segments] == [0, *bases[2:]]
     assert read_all(log) == stored
-    log.close()
+    log.upkeep.close()
     check_files(directory)
 
 
@@ -504,21 +504,21 @@ def test_swap_index_is_renamed_even_if_its_log_was_renamed_before(directory: Pat
     expected = closed(directory)
     path = directory / f"{0:020d}.index"
     path.rename(path.with_name(path.name + ".swap"))
-    open_log(directory).close()
+    open_log(directory).upkeep.close()
     assert contents(directory) == expected
 
 
 def test_recovered_log_has_the_files_of_a_clean_shutdown(directory: Path) -> None:
     log = written(directory)
-    log.flush()
+    log.upkeep.flush()
     expected = read_all(log)
     # The process died without closing anything.
     crashed = directory.with_name("crashed-0")
     shutil.copytree(directory, crashed)
     recovered = open_log(crashed, was_clean=False, recovery_point=log.recovery_point)
     assert read_all(recovered) == expected
-    recovered.close()
-    log.close()
+    recovered.upkeep.close()
+    log.upkeep.close()
     assert contents(crashed) == contents(directory)
     check_files(crashed, SMALL.index_interval_bytes)
 
@@ -528,7 +528,7 @@ def test_unsaved_epochs_are_recovered_from_batches_after_a_crash(
 ) -> None:
     """A truncation precedes appends of an older leadership than the truncated one."""
     log = written(directory)
-    log.flush()
+    log.upkeep.flush()
     assert epoch_entries(log) == [(0, 0), (1, 50), (2, 100)]
     log.truncate_to(Offset(50))
     log.append_as_follower(memoryview(replicated(50, 20, epoch=0)), NOW_MS)

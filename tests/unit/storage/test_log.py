@@ -147,7 +147,7 @@ def test_read_without_min_one_batch_omits_a_larger_batch(log: Log) -> None:
 
 def test_a_read_ends_with_its_segment(log: Log) -> None:
     fill(log, 3)
-    log.roll(NOW_MS)
+    log.upkeep.roll(NOW_MS)
     fill(log, 3)
     assert offsets_in(read(log, 1)) == [1, 2]
     assert offsets_in(read(log, 3)) == [3, 4, 5]
@@ -157,7 +157,7 @@ def test_a_read_ends_with_its_segment(log: Log) -> None:
 
 def test_read_from_a_gap_continues_in_the_next_segment(log: Log) -> None:
     log.append_as_follower(memoryview(replicated(0, 3)), NOW_MS)
-    log.roll(NOW_MS)
+    log.upkeep.roll(NOW_MS)
     # Compaction may have removed 3..9 from the leader.
     log.append_as_follower(memoryview(replicated(10, 2)), NOW_MS)
     assert offsets_in(read(log, 5)) == [10, 11]
@@ -197,7 +197,7 @@ def test_time_of_the_first_batch_counts_after_a_restart(tmp_path: Path) -> None:
     log = open_log(tmp_path / "orders-0", config)
     append(log, [NOW_MS])
     append(log, [NOW_MS + 900])
-    log.close()
+    log.upkeep.close()
     log = open_log(tmp_path / "orders-0", config)
     append(log, [NOW_MS + 1_001])
     assert len(log.segments) == 2
@@ -227,7 +227,7 @@ def test_a_segment_rolls_when_an_index_is_full(tmp_path: Path, index_bytes: int)
     log = open_log(tmp_path / "orders-0", config)
     for number in range(20):
         append(log, [NOW_MS + number])
-    log.close()
+    log.upkeep.close()
     # 32 bytes hold 4 offsets but only 2 times, and the second is reserved for closing.
     assert len(file_names(log, ".log")) > 5
     check_files(log.directory, interval=0)
@@ -257,7 +257,7 @@ def test_an_entry_needs_more_bytes_than_the_interval(tmp_path: Path) -> None:
 
 
 def test_rolling_an_empty_segment_does_nothing(log: Log) -> None:
-    log.roll(NOW_MS)
+    log.upkeep.roll(NOW_MS)
     assert len(log.segments) == 1
 
 
@@ -287,7 +287,7 @@ def test_follower_appends_several_batches_with_one_write(
     log.append_as_follower(memoryview(bytearray(data)), NOW_MS)
     assert len(writes) == 1
     monkeypatch.undo()
-    log.close()
+    log.upkeep.close()
     check_files(log.directory)
 
 
@@ -350,7 +350,7 @@ def test_truncation_drops_everything_from_the_offset_on(log: Log, target: int) -
     assert offsets_in(read_all(log)) == list(range(target))
     fill(log, 60 - target)
     assert offsets_in(read_all(log)) == list(range(60))
-    log.close()
+    log.upkeep.close()
     check_files(log.directory)
 
 
@@ -362,7 +362,7 @@ def test_truncation_drops_the_time_entry_together_with_its_offset_entry(log: Log
     log.truncate_to(Offset(2))
     append(log, [1_000])
     append(log, [1_100])
-    log.close()
+    log.upkeep.close()
     check_files(log.directory)
 
 
@@ -396,7 +396,7 @@ def test_truncation_at_or_above_the_end_only_drops_an_empty_epoch(log: Log) -> N
 def test_truncation_lowers_recovery_point_log_start_and_epochs(log: Log) -> None:
     fill(log, 30, epoch=1)
     fill(log, 30, epoch=2)
-    log.flush()
+    log.upkeep.flush()
     assert log.recovery_point == 60
     log.advance_log_start(Offset(50))
     log.truncate_to(Offset(45))
@@ -449,10 +449,10 @@ def test_deleted_files_wait_so_that_readers_can_finish(log: Log) -> None:
     log.advance_log_start(Offset(60))
     assert len(file_names(log, ".log.deleted")) == 2
     assert region.read() == expected
-    log.remove_deleted_files(NOW_MS)
-    log.remove_deleted_files(NOW_MS + 59_999)
+    log.upkeep.remove_deleted_files(NOW_MS)
+    log.upkeep.remove_deleted_files(NOW_MS + 59_999)
     assert len(file_names(log, ".deleted")) == 7, "two of three files, and a snapshot"
-    log.remove_deleted_files(NOW_MS + 60_000)
+    log.upkeep.remove_deleted_files(NOW_MS + 60_000)
     assert file_names(log, ".deleted") == []
     assert region.read() == expected
 
@@ -468,7 +468,7 @@ def test_truncated_region_is_not_served(log: Log) -> None:
 def test_a_flush_raises_the_recovery_point(log: Log) -> None:
     fill(log, 30)
     assert log.recovery_point == 0
-    log.flush()
+    log.upkeep.flush()
     assert log.recovery_point == 30
 
 
@@ -484,26 +484,26 @@ def test_flush_messages_of_one_flushes_every_append(tmp_path: Path) -> None:
 
 def test_closed_segments_can_be_flushed_alone(log: Log) -> None:
     fill(log, 5)
-    log.flush_closed()
-    log.flush_if_due(NOW_MS)
+    log.upkeep.flush_closed()
+    log.upkeep.flush_if_due(NOW_MS)
     assert log.recovery_point == 0
-    log.roll(NOW_MS)
+    log.upkeep.roll(NOW_MS)
     fill(log, 5)
-    log.flush_if_due(NOW_MS)
+    log.upkeep.flush_if_due(NOW_MS)
     assert log.recovery_point == 0
-    log.flush_closed()
+    log.upkeep.flush_closed()
     assert log.recovery_point == 5
 
 
 def test_log_is_flushed_after_flush_ms(tmp_path: Path) -> None:
     log = open_log(tmp_path / "orders-0", LogConfig(flush_ms=1_000))
     append(log)
-    log.flush_if_due(NOW_MS + 999)
+    log.upkeep.flush_if_due(NOW_MS + 999)
     assert log.recovery_point == 0
-    log.flush_if_due(NOW_MS + 1_000)
+    log.upkeep.flush_if_due(NOW_MS + 1_000)
     assert log.recovery_point == 1
     append(log)
-    log.flush_if_due(NOW_MS + 1_999)
+    log.upkeep.flush_if_due(NOW_MS + 1_999)
     assert log.recovery_point == 1
 
 
@@ -519,10 +519,10 @@ def test_a_flush_that_began_before_a_truncation_does_not_raise_the_recovery_poin
         real(descriptor)
 
     monkeypatch.setattr(os, "fdatasync", truncate_meanwhile)
-    log.flush()
+    log.upkeep.flush()
     assert log.recovery_point == 0
     fill(log, 10)
-    log.flush()
+    log.upkeep.flush()
     assert log.recovery_point == 14
 
 
@@ -530,7 +530,7 @@ def test_epochs_are_on_disk_when_their_batches_are(log: Log) -> None:
     append(log, epoch=0)
     append(log, epoch=3)
     path = log.directory / "leader-epoch-checkpoint"
-    log.flush()
+    log.upkeep.flush()
     assert path.read_text() == "0\n2\n0 0\n3 1\n"
     log.truncate_to(Offset(1))
     assert path.read_text() == "0\n1\n0 0\n"
@@ -555,7 +555,7 @@ def test_the_topic_id_is_written_before_anything_else_and_kept(tmp_path: Path) -
         log.assign_topic_id(other)
     text = (log.directory / "partition.metadata").read_text()
     assert text == "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAABw"
-    log.close()
+    log.upkeep.close()
     assert open_log(tmp_path / "orders-0").topic_id == ours
 
 
@@ -575,9 +575,9 @@ def test_preallocation_reserves_space_and_gives_back_the_rest(tmp_path: Path) ->
     path = log.directory / "00000000000000000000.log"
     assert path.stat().st_size == 100_000
     assert offsets_in(read_all(log)) == [0]
-    log.roll(NOW_MS)
+    log.upkeep.roll(NOW_MS)
     assert path.stat().st_size == size
-    log.close()
+    log.upkeep.close()
     assert (log.directory / "00000000000000000001.log").stat().st_size == 0
 
 
@@ -588,24 +588,24 @@ def test_index_files_are_extended_while_active_and_cut_when_closed(tmp_path: Pat
         append(log, [NOW_MS + number])
     offsets, times = (log.directory / f"{0:020d}{suffix}" for suffix in (".index", ".timeindex"))
     assert (offsets.stat().st_size, times.stat().st_size) == (1_000, 996)
-    log.roll(NOW_MS)
+    log.upkeep.roll(NOW_MS)
     assert 0 < offsets.stat().st_size < 200
     assert times.stat().st_size == (offsets.stat().st_size // 8 + 1) * 12
-    log.close()
+    log.upkeep.close()
     check_files(log.directory)
 
 
 def test_close_is_idempotent(log: Log) -> None:
     fill(log, 3)
-    log.close()
-    log.close()
+    log.upkeep.close()
+    log.upkeep.close()
     assert log.is_closed
 
 
 def test_set_aside_log_has_a_unique_name(log: Log) -> None:
     fill(log, 3)
     region = log.read(Offset(0), 10_000, end_offset=Offset(3), min_one_batch=True)
-    path = log.set_aside(DirectoryState.DELETED)
+    path = log.upkeep.set_aside(DirectoryState.DELETED)
     assert path.name.startswith("orders-0.")
     assert path.name.endswith("-delete")
     assert path.is_dir()
@@ -614,13 +614,13 @@ def test_set_aside_log_has_a_unique_name(log: Log) -> None:
 
 def test_flush_of_a_log_under_deletion_is_not_a_disk_failure(log: Log) -> None:
     fill(log, 3)
-    log.roll(NOW_MS)
+    log.upkeep.roll(NOW_MS)
     fill(log, 3)
     home = log.directory
-    log.set_aside(DirectoryState.DELETED)
+    log.upkeep.set_aside(DirectoryState.DELETED)
     # A flush in another thread may still have the old path.
     log._local.directory = home
-    log.flush()
+    log.upkeep.flush()
     assert log.health.failure is None
 
 
@@ -632,6 +632,6 @@ def test_old_segments_do_not_keep_their_files_open(log: Log) -> None:
     assert open_files() <= before + 3
     assert offsets_in(read_all(log)) == list(range(600))
     assert open_files() > before + 20
-    log.release_closed()
+    log.upkeep.release_closed()
     assert open_files() <= before + 3
     append(log)

@@ -61,7 +61,7 @@ def test_duplicate_batch_has_the_time_of_the_first_append(directory: Path) -> No
 
 def test_roll_keeps_producer_state(directory: Path) -> None:
     log = written(directory)
-    log.roll(NOW_MS)
+    log.upkeep.roll(NOW_MS)
     assert [repeat(log, sequence) for sequence in range(25, 30)] == [25, 26, 27, 28, 29]
 
 
@@ -77,7 +77,7 @@ def test_recent_batches_are_known_after_a_clean_restart(
     for number in range(30):
         write(log, produced(7, number))
     assert log.segments[-1].base_offset == 26
-    log.close()
+    log.upkeep.close()
     monkeypatch.setattr(producer_replay, "RECALL_BYTES", recall_bytes)
     log = open_log(directory, config)
     assert [each for each in range(20, 30) if repeat(log, each) is not None] == known
@@ -94,7 +94,7 @@ def test_recalled_batches_belong_to_their_producer_and_epoch(directory: Path) ->
     write(log, produced(2, 8))
     follow(log, produced(3, 0, is_transactional=True))
     follow(log, marker(3, 0))
-    log.close()
+    log.upkeep.close()
     known = {
         entry.producer_id: [batch.base_sequence for batch in entry.batches]
         for entry in open_log(directory).producers
@@ -107,7 +107,7 @@ def test_damage_before_a_snapshot_hides_only_older_batches(directory: Path) -> N
     log = open_log(directory, config)
     for number in range(10):
         write(log, produced(7, number))
-    log.close()
+    log.upkeep.close()
     path = directory / f"{0:020d}.log"
     content = bytearray(path.read_bytes())
     content[7 * len(produced(7, 0)) + 16] = 1
@@ -142,7 +142,7 @@ def test_a_short_truncation_reads_nothing(directory: Path, monkeypatch: pytest.M
 
 
 def test_a_truncation_starts_from_a_snapshot_within_a_segment(directory: Path) -> None:
-    written(directory).close()
+    written(directory).upkeep.close()
     log = open_log(directory, CONFIG)
     for number in range(30, 35):
         write(log, produced(7, number))
@@ -182,14 +182,14 @@ def test_snapshots_come_with_segments_and_go_with_them(directory: Path) -> None:
     assert snapshot_offsets(directory) == bases[1:]
     log.advance_log_start(Offset(bases[2]))
     assert snapshot_offsets(directory) == bases[2:]
-    log.close()
+    log.upkeep.close()
     assert snapshot_offsets(directory) == [*bases[2:], 30]
 
 
 def test_snapshots_without_a_segment_are_removed(directory: Path) -> None:
     log = written(directory)
     bases = [segment.base_offset for segment in log.segments]
-    log.close()
+    log.upkeep.close()
     newest = (directory / f"{30:020d}.snapshot").read_bytes()
     for stray in (bases[1] + 1, bases[-1] + 1, 999):
         (directory / f"{stray:020d}.snapshot").write_bytes(newest)
@@ -201,11 +201,11 @@ def test_snapshots_without_a_segment_are_removed(directory: Path) -> None:
 def test_recovery_ignores_snapshots_above_the_recovery_point(directory: Path) -> None:
     """The snapshot may describe batches that a truncation removed before the crash."""
     log = written(directory)
-    log.close()
+    log.upkeep.close()
     path = directory / f"{30:020d}.snapshot"
     other = open_log(directory.with_name("orders-1"), CONFIG)
     write(other, produced(7, 99))
-    other.close()
+    other.upkeep.close()
     path.write_bytes((other.directory / f"{1:020d}.snapshot").read_bytes())
     log = open_log(directory, CONFIG, was_clean=False, recovery_point=10)
     assert repeat(log, 29) == 29
@@ -213,7 +213,7 @@ def test_recovery_ignores_snapshots_above_the_recovery_point(directory: Path) ->
 
 @pytest.mark.parametrize("was_clean", [True, False], ids=["clean", "after a crash"])
 def test_damaged_snapshot_is_rebuilt_from_the_log(directory: Path, was_clean: bool) -> None:
-    written(directory).close()
+    written(directory).upkeep.close()
     for offset in snapshot_offsets(directory)[1:]:
         (directory / f"{offset:020d}.snapshot").write_bytes(b"")
     with capture_logs() as captured:
@@ -226,7 +226,7 @@ def test_a_damaged_batch_hides_no_producer_before_it(directory: Path) -> None:
     """Damage in the middle of a log is not repaired; earlier producers are still known."""
     log = written(directory)
     first, second = log.segments[0], log.segments[1]
-    log.close()
+    log.upkeep.close()
     for offset in snapshot_offsets(directory):
         (directory / f"{offset:020d}.snapshot").unlink()
     path = directory / f"{first.base_offset:020d}.log"
@@ -261,7 +261,7 @@ def test_compaction_preserves_producer_state(directory: Path) -> None:
     write(log, produced(8, 0))
     for number in range(30):
         write(log, produced(9, number))
-    log.roll(NOW_MS)
+    log.upkeep.roll(NOW_MS)
     log.advance_log_start(log.segments[1].base_offset)
     before = log.segments
     clean(log)

@@ -47,7 +47,7 @@ def test_split_segments_hold_all_batches(tmp_path: Path, was_clean: bool) -> Non
     assert {each["event"] for each in events} >= {"segment.split"}
     for offset in OFFSETS:
         assert split(read(log, offset))[0].base_offset == offset
-    log.close()
+    log.upkeep.close()
     check_files(directory)
     assert not list(directory.glob("*.deleted"))
 
@@ -81,7 +81,7 @@ def test_a_crash_at_each_change_of_the_split(tmp_path: Path) -> None:
         log = open_log(directory, was_clean=False)
         assert bases(log) == BASES
         assert read_all(log) == JOINED + LAST
-        log.close()
+        log.upkeep.close()
         check_files(directory)
         assert not [path for path in directory.iterdir() if path.suffix in (".swap", ".cleaned")]
         count += 1

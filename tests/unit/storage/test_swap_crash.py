@@ -30,10 +30,10 @@ def make(directory: Path) -> list[Kept]:
         value = None if number % 7 == 3 else b"%d" % number * 20
         put(log, (b"key-%d" % (number % 11), value), (b"other-%d" % (number % 3), b"%d" % number))
         if number == 20:
-            log.roll(NOW_MS)
+            log.upkeep.roll(NOW_MS)
             clean(log, now_ms=CLEANED_MS)
-    log.roll(NOW_MS)
-    log.close()
+    log.upkeep.roll(NOW_MS)
+    log.upkeep.close()
     return records_of(log)
 
 
@@ -75,7 +75,7 @@ def test_a_crash_at_each_change_of_a_cleaning(tmp_path: Path) -> None:
         assert log.log_end_offset == 72
         names = {path.name for path in directory.iterdir()}
         assert not [name for name in names if name.endswith((".cleaned", ".swap", ".deleted"))]
-        log.close()
+        log.upkeep.close()
         check_files(directory, COMPACTED.index_interval_bytes)
         count += 1
     assert count > 30

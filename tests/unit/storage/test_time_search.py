@@ -56,7 +56,7 @@ def test_records_below_the_log_start_are_not_seen(log: Log) -> None:
 def test_decreasing_timestamps_across_segments_are_found(log: Log) -> None:
     for time_ms in (900, 500, 700, 100):
         append(log, [time_ms])
-        log.roll(NOW_MS)
+        log.upkeep.roll(NOW_MS)
     assert found(log, 600) == (900, 0, 0)
     log.advance_log_start(Offset(1))
     assert found(log, 600) == (700, 2, 0)
@@ -89,7 +89,7 @@ def test_the_first_of_the_latest_records_is_the_maximum(log: Log) -> None:
     append(log, [300, 300])
     append(log, [200])
     assert log.max_timestamp() == (300, 1, 0)
-    log.close()
+    log.upkeep.close()
     assert open_log(log.directory).max_timestamp() == (300, 1, 0)
 
 
@@ -118,8 +118,8 @@ def test_search_closes_unneeded_segments(tmp_path: Path) -> None:
     log = open_log(tmp_path / "orders-0")
     for number in range(20):
         append(log, [NOW_MS + number])
-        log.roll(NOW_MS)
-    log.close()
+        log.upkeep.roll(NOW_MS)
+    log.upkeep.close()
     log = open_log(tmp_path / "orders-0")
     before = open_files()
     assert found(log, NOW_MS + 10) == (NOW_MS + 10, 10, 0)

@@ -116,9 +116,9 @@ def test_recovery_indexes_transactions_from_earlier_segments(
 ) -> None:
     log = open_log(directory)
     begin(log)
-    log.roll(NOW_MS)
+    log.upkeep.roll(NOW_MS)
     begin(log, 8)
-    log.roll(NOW_MS)
+    log.upkeep.roll(NOW_MS)
     end(log, ABORT)
     expected = [aborted(7, 0, 2, 1)]
     assert index_of(log, 2) == expected
@@ -157,8 +157,8 @@ def test_damaged_transaction_index_is_rebuilt_after_a_clean_shutdown(
     log = open_log(directory)
     begin(log)
     end(log, ABORT)
-    log.roll(NOW_MS)
-    log.close()
+    log.upkeep.roll(NOW_MS)
+    log.upkeep.close()
     path = index_path(log)
     assert callable(damage)
     path.write_bytes(damage(path.read_bytes()))
@@ -170,11 +170,11 @@ def test_transaction_index_of_a_closed_log_is_read_on_demand(directory: Path) ->
     log = open_log(directory)
     begin(log)
     end(log, ABORT)
-    log.roll(NOW_MS)
-    log.close()
+    log.upkeep.roll(NOW_MS)
+    log.upkeep.close()
     log = open_log(directory)
     assert found_by(log) == [aborted(7, 0, 1, 2)]
-    log.release_closed()
+    log.upkeep.release_closed()
     index_path(log).unlink()
     with pytest.raises(CorruptLogError, match="0 bytes of 34"):
         found_by(log)
@@ -200,9 +200,9 @@ def test_entry_without_space_is_written_by_the_next_flush(
         assert log.last_stable_offset(Offset(2)) == 2
         assert found_by(log) == [aborted(7, 0, 1, 2)]
         with pytest.raises(LogDirFullError):
-            log.flush()
+            log.upkeep.flush()
     assert log.recovery_point == 0
-    log.flush()
+    log.upkeep.flush()
     assert (log.recovery_point, index_of(log)) == (2, [aborted(7, 0, 1, 2)])
 
 
@@ -230,11 +230,11 @@ def test_transaction_index_is_deleted_with_its_segment(directory: Path) -> None:
     log = open_log(directory, CONFIG)
     begin(log)
     end(log, ABORT)
-    log.roll(NOW_MS)
+    log.upkeep.roll(NOW_MS)
     log.advance_log_start(Offset(2))
     assert not index_path(log).exists()
-    log.remove_deleted_files(NOW_MS)
-    log.remove_deleted_files(NOW_MS)
+    log.upkeep.remove_deleted_files(NOW_MS)
+    log.upkeep.remove_deleted_files(NOW_MS)
     assert not list(directory.glob("*.txnindex*"))
 
 
@@ -267,7 +267,7 @@ def test_marker_above_the_high_watermark_is_not_committed_after_a_start(
     begin(log)
     begin(log, sequence=1)
     end(log, COMMIT)
-    log.close()
+    log.upkeep.close()
     opened = Log.open(
         directory,
         CONFIG,
@@ -285,7 +285,7 @@ def test_truncation_keeps_the_remaining_ended_transactions(directory: Path) -> N
     log = open_log(directory)
     begin(log)
     end(log, COMMIT)
-    log.roll(NOW_MS)
+    log.upkeep.roll(NOW_MS)
     begin(log, sequence=1)
     log.truncate_to(Offset(2))
     assert [log.last_stable_offset(Offset(mark)) for mark in (1, 2)] == [0, 2]
@@ -306,7 +306,7 @@ def test_read_finds_transactions_that_end_in_later_segments(directory: Path) -> 
     log = open_log(directory)
     for number in range(3):
         begin(log, number)
-        log.roll(NOW_MS)
+        log.upkeep.roll(NOW_MS)
     for number in range(3):
         end(log, ABORT, number)
     region = log.read(Offset(0), EVERYTHING, end_offset=log.log_end_offset, min_one_batch=True)

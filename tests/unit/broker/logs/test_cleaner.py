@@ -78,7 +78,7 @@ class Rig:
         log = self.logs.create(partition, COMPACTED, None, now_ms=NOW_MS)
         for number in range(batch_count):
             put(log, (b"a", b"%d" % number))
-        log.roll(NOW_MS)
+        log.upkeep.roll(NOW_MS)
 
     async def start_process(self, job: CleaningJob) -> FakeProcess:
         self.processes.append(FakeProcess(job, self.gate))
@@ -338,7 +338,7 @@ async def test_reconfiguration_cancels_a_swap(rig: Rig) -> None:
     real = rig.cleaner._in_thread
 
     async def in_thread(work: Callable[[], None]) -> None:
-        if work == log.sync_names and not in_swap.is_set():
+        if work == log.upkeep.sync_names and not in_swap.is_set():
             in_swap.set()
             await asyncio.Event().wait()
         await real(work)

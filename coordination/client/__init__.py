@@ -1,4 +1,7 @@
-"""The asyncio client: `Client` is a session, `patterns` handle writes whose response was lost."""
+"""The asyncio client: `Client` sends the requests of one `client_session`.
+
+`ops` names the operations of a multi, `patterns` handle writes whose response was lost.
+"""
 
 from coordination.client.client import Client
 from coordination.client.session_clock import SessionState

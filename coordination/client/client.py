@@ -1,4 +1,4 @@
-"""The asyncio client (edge): one session, kept alive across connections.
+"""The asyncio client (edge): a facade over one session and the requests of its user.
 
 Guarantees: requests are sent and their replies returned in order. A watch event is dispatched
 before the reply that reflects it. A lost connection is reported (`ConnectionLossError`), never
@@ -6,58 +6,50 @@ hidden by a retry. A watch survives a reconnect.
 """
 
 import asyncio
-import os
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-from coordination.client import session_file
-from coordination.client.client_connection import ClientConnection
+from coordination.client.client_session import ClientSession
 from coordination.client.connector import Connector
-from coordination.client.heartbeat import PING_PACKET, Heartbeat
 from coordination.client.hosts import Rotation, parse_connect_string
-from coordination.client.operations import Operations
-from coordination.client.request_queue import Pending, RequestQueue
-from coordination.client.session_clock import Due, SessionClock, SessionState
-from coordination.client.session_file import SavedSession
-from coordination.client.session_timer import SessionTimer
-from coordination.client.watch_registry import WatchEvent
-from coordination.errors import (
-    ConnectionLossError,
-    ErrorCode,
-    JuteError,
-    OperationError,
-    RequestTooLargeError,
-    SessionExpiredError,
-)
-from coordination.protocol import frames, jute
+from coordination.client.ops import create_flags
+from coordination.client.session_clock import SessionState
+from coordination.client.watch_registry import Callback, Kind
+from coordination.errors import ConnectionLossError, ErrorCode, MultiError, OperationError
+from coordination.protocol import frames, jute, multi
 from coordination.protocol.messages import (
-    NO_PASSWORD,
-    XID_NOTIFICATION,
-    XID_PING,
-    XID_SET_WATCHES,
-    ConnectRequest,
-    ConnectResponse,
-    EventType,
+    OPEN_ACL,
+    SHAPES,
+    Acl,
+    AddWatchMode,
+    AddWatchRequest,
+    CreateFlag,
+    CreateRequest,
+    CreateTtlRequest,
+    DeleteRequest,
     OpCode,
-    SetWatches2Request,
-    WatcherEvent,
+    PathRequest,
+    ReadRequest,
+    SetDataRequest,
+    Stat,
+    WatcherType,
+    WatchesRequest,
 )
-
-T = TypeVar("T")
+from coordination.protocol.multi import Op, Result
 
 DEFAULT_SESSION_TIMEOUT_MS: Final = 6000
-LINGER_PROTOCOL: Final = 1
-_OVER: Final = (SessionState.EXPIRED, SessionState.CLOSED)
 
 
-class Client(Operations):
-    """Session with a coordinator or a ZooKeeper ensemble.
+class Client:
+    """Client of a coordinator or a ZooKeeper ensemble; paths are relative to the chroot.
 
-    After EXPIRED every request fails; `connect` then starts a new session, without the old watches.
-    Callbacks run in the loop and must not block.
+    A request method sends its request at once and returns a future of the result, so a caller may
+    start many and await them together. After EXPIRED every request fails; `connect` then starts a
+    new session, without the old watches. Callbacks run in the loop and must not block.
     """
 
     def __init__(
@@ -77,29 +69,15 @@ class Client(Operations):
         `has_heartbeat_thread` must be off in a simulated loop.
         """
         self.connect_string = connect_string
-        parsed = parse_connect_string(connect_string)
-        super().__init__(parsed.chroot)
-        self.session_id = 0
-        self.password = NO_PASSWORD
-        self.last_zxid = 0
-        self.state = SessionState.DISCONNECTED
-        self.negotiated_timeout_ms = session_timeout_ms
-        self._wanted_timeout_ms = session_timeout_ms
-        self._connector = Connector(Rotation(parsed.hosts, random or Random()), tls)
-        self._session_file_path = session_file_path
-        self._has_linger = has_linger
+        self._servers = parse_connect_string(connect_string)
+        self.session = ClientSession(
+            self._servers,
+            Connector(Rotation(self._servers.hosts, random or Random()), tls),
+            timeout_ms=session_timeout_ms,
+            has_linger=has_linger,
+            file_path=session_file_path,
+        )
         self._has_heartbeat_thread = has_heartbeat_thread
-        self._listeners: list[Callable[[SessionState], None]] = []
-        self._requests = RequestQueue()
-        self._connection: ClientConnection | None = None
-        self._clock: SessionClock
-        self._timer: SessionTimer | None = None
-        self._keeper: asyncio.Task[None] | None = None
-        self._heartbeat: Heartbeat | None = None
-        # Set once a session is established, resumed or refused.
-        self._settled = asyncio.Event()
-        self._lost = asyncio.Event()
-        self._loop: asyncio.AbstractEventLoop
 
     # -- lifecycle
 
@@ -109,6 +87,16 @@ class Client(Operations):
 
     async def __aexit__(self, *_exc: object) -> None:
         await self.close()
+
+    @property
+    def state(self) -> SessionState:
+        """State of the session."""
+        return self.session.state
+
+    @property
+    def session_id(self) -> int:
+        """Id of the session; 0 without one."""
+        return self.session.session_id
 
     async def connect(self, timeout_s: float = 30.0) -> None:
         """Establish a session; a new one after EXPIRED.
@@ -120,55 +108,20 @@ class Client(Operations):
         assert self.state in over, f"this client has a session already ({self.state.name})"
         try:
             async with asyncio.timeout(timeout_s):
-                await self._begin(0, NO_PASSWORD)
-                while self.state is SessionState.EXPIRED:
-                    # The session ended before its connection was adopted, so it was never used.
-                    await self._begin(0, NO_PASSWORD)
+                await self.session.begin()
         except TimeoutError:
             await self.close()
             raise ConnectionLossError(path=self.connect_string, maybe_applied=False) from None
-        if self._has_heartbeat_thread and self._heartbeat is None:
-            self._start_heartbeat()
+        if self._has_heartbeat_thread:
+            self.session.start_heartbeat()
 
     async def resume(self, session_id: int, password: bytes) -> bool:
         """Take over the session of another process; return whether it is still alive.
 
         Waits for a server without a timeout.
         """
-        await self._begin(session_id, password)
+        await self.session.resume(session_id, password)
         return self.state is not SessionState.EXPIRED
-
-    async def _begin(self, session_id: int, password: bytes) -> None:
-        """Return once a server has accepted or refused the session; id 0 requests a new one."""
-        self._loop = asyncio.get_running_loop()
-        await self._end_keeper()
-        self._reset_session()
-        self.session_id, self.password = session_id, password
-        self._keeper = asyncio.create_task(self._keep_connected(), name="coordination-client")
-        await self._settled.wait()
-
-    def _reset_session(self) -> None:
-        self.session_id, self.password = 0, NO_PASSWORD
-        # The last zxid seen matters for its own session only.
-        self.last_zxid = 0
-        self._watches.clear()
-        self._settled.clear()
-        self._lost.clear()
-        self._clock = SessionClock(self._wanted_timeout_ms, self._now_ms())
-        self._timer = SessionTimer(self._loop, self._on_due)
-        self._set_state(SessionState.DISCONNECTED)
-
-    def _start_heartbeat(self) -> None:
-        self._heartbeat = Heartbeat(self._loop, self.negotiated_timeout_ms)
-        self._heartbeat.start()
-        self._attach_heartbeat()
-
-    def _attach_heartbeat(self) -> None:
-        connection = self._connection
-        if self._heartbeat is None or connection is None or connection.is_lost:
-            return
-        connection.write_lock = self._heartbeat.lock
-        self._heartbeat.attach(connection.transport, self.negotiated_timeout_ms)
 
     async def close(self) -> bool:
         """End the session and its ephemeral nodes; return whether the server confirmed it.
@@ -177,9 +130,9 @@ class Client(Operations):
         """
         is_ended = False
         if self.state is SessionState.CONNECTED:
-            closing = self._call(OpCode.CLOSE_SESSION, None, "", lambda _payload: None)
+            closing = self.session.call(OpCode.CLOSE_SESSION, None, "", _nothing)
             try:
-                async with asyncio.timeout(self.negotiated_timeout_ms / 1000):
+                async with asyncio.timeout(self.session.negotiated_timeout_ms / 1000):
                     await closing
                 is_ended = True
             except (TimeoutError, OperationError):
@@ -189,210 +142,241 @@ class Client(Operations):
 
     async def abandon(self) -> None:
         """Stop without ending the session; it expires one timeout later."""
-        if self.state is not SessionState.EXPIRED:
-            self._set_state(SessionState.CLOSED)
-        self._requests.fail_all(ConnectionLossError(maybe_applied=False))
-        await self._end_keeper()
-        if self._heartbeat is not None:
-            self._heartbeat.stop()
-            self._heartbeat = None
-
-    async def _end_keeper(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        keeper, self._keeper = self._keeper, None
-        if keeper is not None:
-            keeper.cancel()
-            await asyncio.gather(keeper, return_exceptions=True)
-        connection, self._connection = self._connection, None
-        if connection is not None and not connection.is_lost:
-            connection.abort()
+        await self.session.stop()
 
     def on_state_change(self, listener: Callable[[SessionState], None]) -> None:
         """Call `listener` for every new state, in order with events and replies."""
-        self._listeners.append(listener)
-
-    # -- connecting
-
-    async def _keep_connected(self) -> None:
-        while self.state not in _OVER:
-            # An existing session may expire meanwhile, so a round takes a third of its timeout. A
-            # new session gets all of it: the server's disk may be slow, and every attempt that is
-            # given up leaves a session behind.
-            round_ms = self.negotiated_timeout_ms / (3 if self.session_id else 1)
-            if await self._connector.attempt(self._new_connection, self._adopt, round_ms):
-                await self._lost.wait()
-
-    def _new_connection(self) -> ClientConnection:
-        request = ConnectRequest(
-            LINGER_PROTOCOL if self._has_linger else 0,
-            self.last_zxid,
-            self._wanted_timeout_ms,
-            self.session_id,
-            self.password,
-        )
-        return ClientConnection(self, request, self.negotiated_timeout_ms)
-
-    async def _adopt(self, connection: ClientConnection, response: ConnectResponse) -> bool:
-        if self.state in _OVER:
-            # The listeners have been notified of the end, and act on it already.
-            return False
-        if response.session_id == 0:
-            if self.session_id:
-                self._expire()
-            return False
-        if self.session_id not in (0, response.session_id):
-            # Another session: the server is broken or hostile. Ours is still alive, or expires.
-            return False
-        is_new = (response.session_id, response.passwd) != (self.session_id, self.password)
-        self.session_id, self.password = response.session_id, response.passwd or NO_PASSWORD
-        if is_new and self._session_file_path is not None:
-            # Before the session can create an ephemeral node, which may need this file to end.
-            record = SavedSession(self.connect_string, self.session_id, self.password, os.getpid())
-            await session_file.save(self._session_file_path, record)
-        if connection.is_lost or self.state in _OVER:
-            return False
-        self._enter_connected(connection, response.time_out)
-        return True
-
-    def _enter_connected(self, connection: ClientConnection, timeout_ms: int) -> None:
-        self._connection = connection
-        self._lost.clear()
-        self.negotiated_timeout_ms = timeout_ms
-        self._clock = SessionClock(timeout_ms, self._now_ms())
-        self._connector.on_connected()
-        self._attach_heartbeat()
-        self._rearm()
-        for pending in self._requests.take_held():
-            self._transmit(pending)
-        self._set_state(SessionState.CONNECTED)
-        self._settled.set()
-        self._schedule()
-
-    def _rearm(self) -> None:
-        for request in self._watches.rearm(self.last_zxid):
-            is_second = isinstance(request, SetWatches2Request)
-            op = OpCode.SET_WATCHES2 if is_second else OpCode.SET_WATCHES
-            self._write(frames.encode_request(XID_SET_WATCHES, op, jute.encode(request)))
-
-    # -- time
-
-    def _now_ms(self) -> float:
-        return self._loop.time() * 1000
-
-    def _schedule(self) -> None:
-        assert self._timer is not None, "made with the session"
-        self._timer.set(self._clock.wait_ms(self.state, self._now_ms()))
-
-    def _on_due(self) -> None:
-        match self._clock.due(self.state, self._now_ms()):
-            case Due.PING:
-                self._write(PING_PACKET)
-            case Due.DROP if self._connection is not None:
-                self._connection.abort()
-            case Due.SUSPECT:
-                self._set_state(SessionState.SUSPECT)
-                self._requests.fail_held(ConnectionLossError(maybe_applied=False))
-            case Due.EXPIRE:
-                self._expire()
-                return
-            case _:
-                pass
-        self._schedule()
-
-    def _expire(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._watches.clear()
-        self._set_state(SessionState.EXPIRED)
-        self._requests.fail_all(SessionExpiredError(ErrorCode.SESSION_EXPIRED))
-        if self._connection is not None and not self._connection.is_lost:
-            self._connection.abort()
-        self._lost.set()
-        self._settled.set()
-
-    def _set_state(self, state: SessionState) -> None:
-        if state is self.state:
-            return
-        self.state = state
-        for listener in self._listeners:
-            # The same queue as for events and replies, to keep their order.
-            self._loop.call_soon(listener, state)
-
-    # -- packets
-
-    def _write(self, packet: bytes) -> None:
-        assert self._connection is not None, "only while connected"
-        self._clock.sent_ms = self._now_ms()
-        self._connection.send(packet)
-        if self._heartbeat is not None:
-            self._heartbeat.on_sent()
-
-    def on_reply(self, xid: int, zxid: int, err: int, payload: bytes) -> None:
-        """Handle a packet; called by the connection in the order of arrival."""
-        self._clock.received_ms = self._now_ms()
-        if zxid > self.last_zxid:
-            self.last_zxid = zxid
-        if xid == XID_NOTIFICATION:
-            self._on_event(payload)
-        elif xid not in (XID_PING, XID_SET_WATCHES):
-            self._requests.on_reply(xid, err, payload)
-
-    def _on_event(self, payload: bytes) -> None:
-        event, _ = jute.decode(WatcherEvent, payload, frames.REPLY_HEADER_BYTES)
-        try:
-            kind = EventType(event.type)
-        except ValueError:
-            raise JuteError(f"the server sent an event of unknown type {event.type}") from None
-        seen = WatchEvent(kind, self._from_server(event.path))
-        for callback in self._watches.hit(kind, event.path):
-            self._loop.call_soon(callback, seen)
-
-    def on_lost(self, connection: ClientConnection) -> None:
-        """Handle the loss of a connection; called by the connection."""
-        if connection is not self._connection:
-            return
-        self._connection = None
-        if self._heartbeat is not None:
-            self._heartbeat.detach()
-        if self.state is SessionState.CONNECTED:
-            self._set_state(SessionState.SUSPENDED)
-            self._schedule()
-        self._requests.lose_sent()
-        self._lost.set()
+        self.session.on_state_change(listener)
 
     # -- requests
 
-    def _call(
+    def create(
         self,
-        op: int,
-        request: tuple[Any, ...] | bytes | None,
         path: str,
-        convert: Callable[[bytes], T],
-        on_reply_code: Callable[[int], None] | None = None,
-    ) -> "asyncio.Future[T]":
-        future: asyncio.Future[T] = self._loop.create_future()
-        body = request if isinstance(request, bytes) else jute.encode(request) if request else b""
-        size_bytes = frames.REQUEST_HEADER_BYTES + len(body)
-        if size_bytes > frames.MAX_REQUEST_BYTES:
-            # Every server would close the connection at each retry.
-            future.set_exception(RequestTooLargeError(size_bytes, frames.MAX_REQUEST_BYTES, path))
-            return future
-        pending = Pending(self._requests.next_xid(), op, body, path, future, convert, on_reply_code)
-        if self.state is SessionState.CONNECTED and self._connection is not None:
-            self._transmit(pending)
-        elif self.state is SessionState.EXPIRED:
-            future.set_exception(SessionExpiredError(ErrorCode.SESSION_EXPIRED, path))
-        elif self._may_queue():
-            self._requests.hold(pending)
-        else:
-            future.set_exception(ConnectionLossError(path=path, maybe_applied=False))
-        return future
+        data: bytes | None = b"",
+        *,
+        acl: Sequence[Acl] = OPEN_ACL,
+        ephemeral: bool = False,
+        sequential: bool = False,
+    ) -> "asyncio.Future[str]":
+        """Create a node; the future holds its path, with the suffix of a sequential one."""
+        request = CreateRequest(
+            self._servers.to_server(path), data, acl, create_flags(ephemeral, sequential)
+        )
+        return self.session.call(OpCode.CREATE, request, path, self._path_of)
 
-    def _may_queue(self) -> bool:
-        waits = self.state in (SessionState.SUSPENDED, SessionState.DISCONNECTED)
-        return waits and self._requests.has_room
+    async def create_chroot(self) -> None:
+        """Create the missing nodes of the chroot, as Kafka's client does."""
+        names = self._servers.chroot.split("/")[1:]
+        for depth in range(1, len(names) + 1):
+            path = "/" + "/".join(names[:depth])
+            flags = create_flags(ephemeral=False, sequential=False)
+            request = CreateRequest(path, None, OPEN_ACL, flags)
+            try:
+                await self.session.call(OpCode.CREATE, request, path, _nothing)
+            except OperationError as error:
+                if error.code is not ErrorCode.NODE_EXISTS:
+                    raise
 
-    def _transmit(self, pending: Pending) -> None:
-        self._requests.on_sent(pending)
-        self._write(frames.encode_request(pending.xid, pending.op, pending.body))
+    def create_with_stat(
+        self,
+        path: str,
+        data: bytes | None = b"",
+        *,
+        acl: Sequence[Acl] = OPEN_ACL,
+        ephemeral: bool = False,
+        sequential: bool = False,
+    ) -> "asyncio.Future[tuple[str, Stat]]":
+        """Create a node; the future holds its path and its Stat."""
+        request = CreateRequest(
+            self._servers.to_server(path), data, acl, create_flags(ephemeral, sequential)
+        )
+        return self.session.call(OpCode.CREATE2, request, path, self._path_and_stat_of)
+
+    def create_container(
+        self, path: str, data: bytes | None = b"", *, acl: Sequence[Acl] = OPEN_ACL
+    ) -> "asyncio.Future[tuple[str, Stat]]":
+        """Create a container node, deleted some time after its last child is deleted."""
+        request = CreateRequest(self._servers.to_server(path), data, acl, CreateFlag.CONTAINER)
+        return self.session.call(OpCode.CREATE_CONTAINER, request, path, self._path_and_stat_of)
+
+    def create_ttl(
+        self,
+        path: str,
+        data: bytes | None,
+        ttl_ms: int,
+        *,
+        acl: Sequence[Acl] = OPEN_ACL,
+        sequential: bool = False,
+    ) -> "asyncio.Future[tuple[str, Stat]]":
+        """Create a node that is deleted `ttl_ms` after its last change, unless it has children."""
+        flags = CreateFlag.TTL_SEQUENTIAL if sequential else CreateFlag.TTL
+        request = CreateTtlRequest(self._servers.to_server(path), data, acl, flags, ttl_ms)
+        return self.session.call(OpCode.CREATE_TTL, request, path, self._path_and_stat_of)
+
+    def delete(self, path: str, version: int = -1) -> "asyncio.Future[None]":
+        """Delete a node without children."""
+        request = DeleteRequest(self._servers.to_server(path), version)
+        return self.session.call(OpCode.DELETE, request, path, _nothing)
+
+    def set_data(self, path: str, data: bytes | None, version: int = -1) -> "asyncio.Future[Stat]":
+        """Replace the data of a node."""
+        request = SetDataRequest(self._servers.to_server(path), data, version)
+        return self.session.call(OpCode.SET_DATA, request, path, _stat_of)
+
+    def get_data(
+        self, path: str, watch: Callback | None = None
+    ) -> "asyncio.Future[tuple[bytes | None, Stat]]":
+        """Read a node; `watch` is called once when it is changed or deleted."""
+        server_path = self._servers.to_server(path)
+        request = ReadRequest(server_path, watch is not None)
+        register = self._registering(Kind.DATA, server_path, watch)
+        return self.session.call(OpCode.GET_DATA, request, path, _data_of, register)
+
+    async def exists(self, path: str, watch: Callback | None = None) -> Stat | None:
+        """Return the Stat of a node, or None; `watch` is called once when the result changes."""
+        server_path = self._servers.to_server(path)
+
+        def register(err: int) -> None:
+            if watch is not None and err in (0, ErrorCode.NO_NODE):
+                kind = Kind.EXIST if err else Kind.DATA
+                self.session.watches.add(kind, server_path, watch)
+
+        request = ReadRequest(server_path, watch is not None)
+        try:
+            return await self.session.call(OpCode.EXISTS, request, path, _stat_of, register)
+        except OperationError as error:
+            if error.code is ErrorCode.NO_NODE:
+                return None
+            raise
+
+    def get_children(self, path: str, watch: Callback | None = None) -> "asyncio.Future[list[str]]":
+        """Return the children's names; `watch` is called once when one is created or deleted."""
+        server_path = self._servers.to_server(path)
+        request = ReadRequest(server_path, watch is not None)
+        register = self._registering(Kind.CHILD, server_path, watch)
+        return self.session.call(OpCode.GET_CHILDREN, request, path, _children_of, register)
+
+    def get_acl(self, path: str) -> "asyncio.Future[tuple[tuple[Acl, ...], Stat]]":
+        """Return the ACL of a node."""
+        return self.session.call(
+            OpCode.GET_ACL, PathRequest(self._servers.to_server(path)), path, _acl_of
+        )
+
+    def sync(self, path: str = "/") -> "asyncio.Future[None]":
+        """Bring the server of an ensemble up to date with the leader, for the following reads."""
+        request = PathRequest(self._servers.to_server(path))
+        return self.session.call(OpCode.SYNC, request, path, _nothing)
+
+    def multi(self, ops: Iterable[Op]) -> "asyncio.Future[list[Result]]":
+        """Apply all operations or none; the future holds the result of each.
+
+        Raises (when awaited):
+            MultiError: an operation was refused; `codes` holds the code of each.
+        """
+        mapped = [self._op_to_server(op) for op in ops]
+        convert = partial(self._results_of, len(mapped))
+        return self.session.call(OpCode.MULTI, multi.encode_ops(mapped), "", convert)
+
+    def multi_read(self, ops: Iterable[Op]) -> "asyncio.Future[list[Result]]":
+        """Read many nodes in one round trip; each result has its own error code."""
+        mapped = [self._op_to_server(op) for op in ops]
+        convert = partial(_read_results_of, len(mapped))
+        return self.session.call(OpCode.MULTI_READ, multi.encode_ops(mapped), "", convert)
+
+    def add_watch(self, path: str, callback: Callback) -> "asyncio.Future[None]":
+        """Call `callback` for every change until `remove_watches`.
+
+        Changes during a lost connection are not reported: read the nodes again after a reconnect.
+        """
+        server_path = self._servers.to_server(path)
+        register = self._registering(Kind.PERSISTENT, server_path, callback)
+        request = AddWatchRequest(server_path, AddWatchMode.PERSISTENT)
+        return self.session.call(OpCode.ADD_WATCH, request, path, _nothing, register)
+
+    def remove_watches(self, path: str) -> "asyncio.Future[None]":
+        """Remove every watch on `path`."""
+        server_path = self._servers.to_server(path)
+
+        def forget(err: int) -> None:
+            if err in (0, ErrorCode.NO_WATCHER):
+                self.session.watches.remove(server_path)
+
+        request = WatchesRequest(server_path, WatcherType.ANY)
+        return self.session.call(OpCode.REMOVE_WATCHES, request, path, _nothing, forget)
+
+    def _registering(
+        self, kind: Kind, server_path: str, watch: Callback | None
+    ) -> Callable[[int], None] | None:
+        if watch is None:
+            return None
+
+        def register(err: int) -> None:
+            if not err:
+                self.session.watches.add(kind, server_path, watch)
+
+        return register
+
+    # -- paths and responses
+
+    def _op_to_server(self, op: Op) -> Op:
+        request: Any = op.request
+        return Op(op.type, request._replace(path=self._servers.to_server(request.path)))
+
+    def _path_of(self, payload: bytes) -> str:
+        response: Any = _decode(OpCode.CREATE, payload)
+        return self._servers.from_server(response.path)
+
+    def _path_and_stat_of(self, payload: bytes) -> tuple[str, Stat]:
+        response: Any = _decode(OpCode.CREATE2, payload)
+        return self._servers.from_server(response.path), response.stat
+
+    def _results_of(self, count: int, payload: bytes) -> list[Result]:
+        results = _read_results_of(count, payload)
+        codes = [result.err for result in results]
+        if any(codes):
+            raise MultiError(codes)
+        return [self._result_from_server(result) for result in results]
+
+    def _result_from_server(self, result: Result) -> Result:
+        response: Any = result.response
+        if result.type != OpCode.CREATE or response is None:
+            return result
+        return result._replace(
+            response=response._replace(path=self._servers.from_server(response.path))
+        )
+
+
+def _decode(op: OpCode, payload: bytes) -> tuple[object, ...]:
+    kind = SHAPES[op].response
+    assert kind is not None, "an operation with a response body"
+    return jute.decode(kind, payload, frames.REPLY_HEADER_BYTES)[0]
+
+
+def _nothing(_payload: bytes) -> None:
+    return None
+
+
+def _stat_of(payload: bytes) -> Stat:
+    response: Any = _decode(OpCode.EXISTS, payload)
+    stat: Stat = response.stat
+    return stat
+
+
+def _data_of(payload: bytes) -> tuple[bytes | None, Stat]:
+    response: Any = _decode(OpCode.GET_DATA, payload)
+    return response.data, response.stat
+
+
+def _children_of(payload: bytes) -> list[str]:
+    response: Any = _decode(OpCode.GET_CHILDREN, payload)
+    return list(response.children)
+
+
+def _acl_of(payload: bytes) -> tuple[tuple[Acl, ...], Stat]:
+    response: Any = _decode(OpCode.GET_ACL, payload)
+    return tuple(response.acl), response.stat
+
+
+def _read_results_of(count: int, payload: bytes) -> list[Result]:
+    return multi.decode_results(payload, frames.REPLY_HEADER_BYTES, max_count=count)

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Final, Protocol, cast
 
 from coordination.errors import JuteError
-from coordination.protocol import frames, jute
+from coordination.protocol import frames
 from coordination.protocol.frames import FrameSplitter, Handshake
 from coordination.protocol.messages import ConnectRequest, ConnectResponse
 
@@ -112,12 +112,3 @@ class ClientConnection(asyncio.Protocol):
     def abort(self) -> None:
         """Close at once; the owner is notified."""
         self.transport.abort()
-
-
-def decode_body(kind: "type[tuple[object, ...]]", payload: bytes) -> tuple[object, ...]:
-    """Decode the body of a reply.
-
-    Raises:
-        JuteError: it is malformed.
-    """
-    return jute.decode(kind, payload, frames.REPLY_HEADER_BYTES)[0]

@@ -21,8 +21,21 @@ class Host(NamedTuple):
 class ConnectString(NamedTuple):
     """Parts of HOST:PORT,HOST:PORT/CHROOT; `chroot` is "" without one."""
 
+    text: str
     hosts: tuple[Host, ...]
     chroot: str
+
+    def to_server(self, path: str) -> str:
+        """Return the server's path of the client's `path`, which is relative to the chroot."""
+        if not self.chroot:
+            return path
+        return self.chroot if path == "/" else self.chroot + path
+
+    def from_server(self, path: str) -> str:
+        """Return the client's path of the server's `path`."""
+        if not self.chroot or not path.startswith(self.chroot):
+            return path
+        return path[len(self.chroot) :] or "/"
 
 
 def parse_connect_string(text: str) -> ConnectString:
@@ -38,7 +51,7 @@ def parse_connect_string(text: str) -> ConnectString:
     hosts = tuple(_parse_host(each.strip()) for each in servers.split(",") if each.strip())
     if not hosts:
         raise ValueError(f"no server in {text!r}, expected HOST:PORT,HOST:PORT/CHROOT")
-    return ConnectString(hosts, chroot)
+    return ConnectString(text, hosts, chroot)
 
 
 def _parse_host(text: str) -> Host:

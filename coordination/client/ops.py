@@ -5,11 +5,11 @@ await client.multi([ops.check("/controller_epoch", 3), ops.set_data("/a", b"1", 
 
 from collections.abc import Sequence
 
-from coordination.client.operations import create_flags
 from coordination.protocol.messages import (
     OPEN_ACL,
     Acl,
     CheckRequest,
+    CreateFlag,
     CreateRequest,
     DeleteRequest,
     OpCode,
@@ -55,3 +55,10 @@ def get_data(path: str) -> Op:
 def get_children(path: str) -> Op:
     """List a node's children, in a multiRead."""
     return Op(OpCode.GET_CHILDREN, ReadRequest(path, False))
+
+
+def create_flags(ephemeral: bool, sequential: bool) -> CreateFlag:
+    """Return the flags of a create request."""
+    if ephemeral:
+        return CreateFlag.EPHEMERAL_SEQUENTIAL if sequential else CreateFlag.EPHEMERAL
+    return CreateFlag.PERSISTENT_SEQUENTIAL if sequential else CreateFlag.PERSISTENT

@@ -28,7 +28,7 @@ def coordinator(tmp_path: Path) -> Iterator[Coordinator]:
 def end(session: CoordinatorSession, port: int) -> None:
     """End the session at the coordinator; its owner notices only after this returns."""
     with RawClient(port) as other:
-        assert other.shake_hands(session.client.session_id, session.client.password)
+        assert other.shake_hands(session.client.session_id, session.client.session.password)
         other.ask(1, OpCode.CLOSE_SESSION)
 
 
@@ -93,7 +93,7 @@ async def test_a_broker_recognizes_registrations_of_its_earlier_sessions(
         doubts.append(session.is_in_doubt)
         if len(sessions) == 2:
             # The second session is closed before the response to its registration.
-            session.client._expire()
+            session.client.session.expire()
         return b"{}"
 
     candidate, failures = NoCandidate(), list[str]()
@@ -101,7 +101,7 @@ async def test_a_broker_recognizes_registrations_of_its_earlier_sessions(
     await session.register(ID, encode)
     session.keep_registered(ID, encode, candidate, failures.append)
     # Only the client closes it, like after a pause of the coordinator, which keeps the session.
-    session.client._expire()
+    session.client.session.expire()
     async with asyncio.timeout(DEADLINE_S):
         await candidate.reelected.wait()
     assert failures == []

@@ -69,8 +69,8 @@ async def connected(address: str, **options: int) -> AsyncIterator[Client]:
 
 def drop(client: Client) -> None:
     """Abort the connection, like a network failure."""
-    assert client._connection is not None
-    client._connection.abort()
+    assert client.session._connection is not None
+    client.session._connection.abort()
 
 
 async def basic_operations(address: str, base: str) -> None:

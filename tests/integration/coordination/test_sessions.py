@@ -175,7 +175,7 @@ async def test_a_client_is_notified_that_its_session_expired(
     expired = asyncio.Event()
     client.on_state_change(lambda state: expired.set() if state is SessionState.EXPIRED else None)
     with RawClient(coordinator.port) as thief:
-        thief.shake_hands(client.session_id, client.password)
+        thief.shake_hands(client.session_id, client.session.password)
         thief.ask(1, -11)
     async with asyncio.timeout(DEADLINE_S):
         await expired.wait()
@@ -271,12 +271,12 @@ async def test_a_busy_loop_keeps_its_session_and_a_hung_one_loses_it(
     async with Client(coordinator.address, session_timeout_ms=1000) as client:
         states: list[SessionState] = []
         client.on_state_change(states.append)
-        assert client._heartbeat is not None
+        assert client.session._heartbeat is not None
         for _ in range(4):
             # Blocks the loop, like a long computation.
             time.sleep(0.45)  # noqa: ASYNC251
             await client.exists("/")
-        assert client._heartbeat.sent_count > 0
+        assert client.session._heartbeat.sent_count > 0
         assert states == []
         expired = asyncio.Event()
         client.on_state_change(lambda now: expired.set() if now is SessionState.EXPIRED else None)

@@ -61,7 +61,7 @@ async def grown(server: Coordinator) -> tuple[int, bytes, Mapping[str, object]]:
     for version in range(3):
         await client.set_data("/brokers", b"%d" % version)
     looks = {path: await client.exists(path) for path in await everything(client)}
-    session = client.session_id, client.password
+    session = client.session_id, client.session.password
     await client.abandon()
     return *session, looks
 

@@ -3,7 +3,7 @@
 from analytics.checks.log_view import LogView, Observer
 from analytics.checks.preservation import Bounds, PreservationCheck, ReferenceTable
 from analytics.checks.producers import ProducerReplay
-from analytics.checks.transactions import Aborted, TransactionLog, read_txnindex
+from analytics.checks.transactions import Aborted, TransactionReplay, read_txnindex
 from analytics.file_store import read_bytes
 from analytics.finding_list import FindingList
 from analytics.log_scan import LogScan, unreadable
@@ -25,7 +25,7 @@ class Reference:
         self.scan = LogScan(files, own.report)
         self.table = KeyTable(rules.key_limit, task.shard, task.shard_count)
         self.producers = ProducerReplay()
-        self.transactions = TransactionLog()
+        self.transactions = TransactionReplay()
         self.digest = BatchDigest(log.cleaner_point or 0)
         aborted = read_aborted(files, own.report)
         observers: list[Observer] = [ReferenceTable(self.table, log.cleaner_point or 0, aborted)]

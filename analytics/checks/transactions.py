@@ -45,8 +45,8 @@ class _Data:
     position: int
 
 
-class TransactionLog(ProducerObserver):
-    """An observer that follows transactions through a log."""
+class TransactionReplay(ProducerObserver):
+    """An observer that keeps the transactions of a log: open ones, ended ones, their data."""
 
     def __init__(self) -> None:
         self.open: dict[int, _Open] = {}
@@ -99,7 +99,7 @@ def read_txnindex(data: bytes, file: str, report: Report) -> list[tuple[int, Abo
     return entries
 
 
-class TransactionCheck(TransactionLog):
+class TransactionCheck(ProducerObserver):
     """The comparison of a log's transactions with its indexes and with a reference's."""
 
     def __init__(
@@ -108,21 +108,25 @@ class TransactionCheck(TransactionLog):
         cleaned_until: int,
         deadline_ms: int,
         report: Report,
-        reference: TransactionLog | None = None,
+        reference: TransactionReplay | None = None,
     ) -> None:
         """`indexes` are (file, bytes). Transactions from before `deadline_ms` must have ended."""
-        super().__init__()
         self._indexes = [(file, read_txnindex(data, file, report)) for file, data in indexes]
         self._cleaned_until = cleaned_until
         self._deadline_ms = deadline_ms
         self._finder = Finder(Check.TRANSACTIONS, report)
         self._reference = reference
+        self._replay = TransactionReplay()
+
+    def on_batch(self, batch: SoundBatch) -> None:
+        """See `log_view.Observer`."""
+        self._replay.on_batch(batch)
 
     def conclude(self, log: LogView) -> dict[str, Any]:
         """See `log_view.LogCheck`."""
         if not log.is_damaged(log.log_end_offset - 1):
             self._check_open()
-        aborts = {(ended[0][0], ended[0][2]): ended for ended in self.ended if ended[1]}
+        aborts = {(ended[0][0], ended[0][2]): ended for ended in self._replay.ended if ended[1]}
         indexed: list[Aborted] = []
         for file, entries in self._indexes:
             for position, transaction in entries:
@@ -138,13 +142,15 @@ class TransactionCheck(TransactionLog):
                 self._finder.find(
                     Damage.TXNINDEX_MISSING, file, position, place[1], expected, "none"
                 )
-        self._check_aborted_data([*indexed, *(ended[0] for ended in self.ended if ended[1])])
+        self._check_aborted_data(
+            [*indexed, *(ended[0] for ended in self._replay.ended if ended[1])]
+        )
         if self._reference is not None:
             self._check_markers(self._reference.ended, log)
-        return {"transactions": len(self.ended)}
+        return {"transactions": len(self._replay.ended)}
 
     def _check_open(self) -> None:
-        for producer_id, start in self.open.items():
+        for producer_id, start in self._replay.open.items():
             if start.timestamp_ms < self._deadline_ms:
                 expected = f"a marker for the transaction of producer {producer_id}"
                 found = f"open since {start.timestamp_ms} ms"
@@ -177,7 +183,7 @@ class TransactionCheck(TransactionLog):
             )
 
     def _check_aborted_data(self, aborted: Sequence[Aborted]) -> None:
-        for data in self.data:
+        for data in self._replay.data:
             if data.offset < self._cleaned_until and any(
                 producer_id == data.producer_id and first <= data.offset <= last
                 for producer_id, first, last in aborted
@@ -189,12 +195,12 @@ class TransactionCheck(TransactionLog):
                 )
 
     def _check_markers(self, ended: Iterable[tuple[Aborted, bool, str, int]], log: LogView) -> None:
-        own = {(transaction[0], transaction[2]) for transaction, _, _, _ in self.ended}
+        own = {(transaction[0], transaction[2]) for transaction, _, _, _ in self._replay.ended}
         for (producer_id, first, last), is_aborted, _, _ in ended:
             is_here = log.first_offset <= last < log.log_end_offset and not log.is_damaged(last)
             has_data = any(
                 data.producer_id == producer_id and first <= data.offset < last
-                for data in self.data
+                for data in self._replay.data
             )
             if is_here and has_data and (producer_id, last) not in own:
                 file, position = log.place_of(last)

@@ -28,17 +28,17 @@ from kafkawire.records_scanner import RecordBuffer
 _MAX_INT32 = 2**31 - 1
 
 
-class BatchBuilder(RecordBuffer):
+class BatchBuilder:
     """A batch under construction: `append` records, then `build`.
 
     `append(timestamp_ms, key, value, headers)` returns the record's offset delta, or -1 if the
-    batch is full: it has a record already, and would exceed `limit_bytes` before compression. The
-    method is inherited, so that with the compiled scanner no Python code runs between caller and
-    loop (benchmarks/micro/test_records.py). `size_bytes` is the size without compression.
+    batch is full: it has a record already, and would exceed `limit_bytes` before compression.
     """
 
     __slots__ = (
         "_is_control",
+        "_records",
+        "append",
         "base_sequence",
         "codec",
         "is_transactional",
@@ -61,7 +61,10 @@ class BatchBuilder(RecordBuffer):
         level: int | None = None,
         is_control: bool = False,
     ) -> None:
-        super().__init__(BATCH_HEADER_BYTES, limit_bytes)
+        self._records = RecordBuffer(BATCH_HEADER_BYTES, limit_bytes)
+        # The buffer's own method: with the compiled scanner no Python code runs between caller and
+        # loop (benchmarks/micro/test_records.py).
+        self.append = self._records.append
         self.codec = codec
         self.level = level
         self.timestamp_type = timestamp_type
@@ -71,6 +74,16 @@ class BatchBuilder(RecordBuffer):
         self.is_transactional = is_transactional
         self._is_control = is_control
 
+    @property
+    def record_count(self) -> int:
+        """Number of records so far."""
+        return self._records.record_count
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of the batch so far, without compression."""
+        return self._records.size_bytes
+
     def build(self, base_offset: int = 0, leader_epoch: int = NO_LEADER_EPOCH) -> bytearray:
         """Return the batch of the records so far; the builder can take more records afterwards.
 
@@ -78,9 +91,10 @@ class BatchBuilder(RecordBuffer):
             EncodeError: there is no record, or the producer's fields contradict each other.
         """
         self._check_producer()
-        batch = self.to_bytearray()
+        records = self._records
+        batch = records.to_bytearray()
         if self.codec is not Codec.NONE:
-            batch[BATCH_HEADER_BYTES:] = compress(self.codec, self.records(), self.level)
+            batch[BATCH_HEADER_BYTES:] = compress(self.codec, records.records(), self.level)
         attributes = self.codec | self.timestamp_type << 3
         attributes |= TRANSACTIONAL_BIT if self.is_transactional else 0
         attributes |= CONTROL_BIT if self._is_control else 0
@@ -91,19 +105,19 @@ class BatchBuilder(RecordBuffer):
             magic=MAGIC,
             crc=0,
             attributes=attributes,
-            last_offset_delta=self.record_count - 1,
-            base_timestamp_ms=self.base_timestamp_ms,
-            max_timestamp_ms=self.max_timestamp_ms,
+            last_offset_delta=records.record_count - 1,
+            base_timestamp_ms=records.base_timestamp_ms,
+            max_timestamp_ms=records.max_timestamp_ms,
             producer_id=self.producer_id,
             producer_epoch=self.producer_epoch,
             base_sequence=self.base_sequence,
-            record_count=self.record_count,
+            record_count=records.record_count,
         )
         write_header(batch, header)
         return batch
 
     def _check_producer(self) -> None:
-        if not self.record_count:
+        if not self._records.record_count:
             raise EncodeError("a batch needs a record")
         if self.producer_id == NO_PRODUCER_ID:
             if self.is_transactional:

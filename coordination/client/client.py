@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
+from coordination.client import ops as operations
 from coordination.client.client_session import ClientSession
 from coordination.client.connector import Connector
 from coordination.client.hosts import Rotation, parse_connect_string
-from coordination.client.ops import create_flags
 from coordination.client.session_clock import SessionState
 from coordination.client.watch_registry import Callback, Kind
 from coordination.errors import ConnectionLossError, ErrorCode, MultiError, OperationError
@@ -30,17 +30,16 @@ from coordination.protocol.messages import (
     CreateFlag,
     CreateRequest,
     CreateTtlRequest,
-    DeleteRequest,
     OpCode,
     PathRequest,
     ReadRequest,
-    SetDataRequest,
     Stat,
     WatcherType,
     WatchesRequest,
 )
 from coordination.protocol.multi import Op, Result
 
+T = TypeVar("T")
 DEFAULT_SESSION_TIMEOUT_MS: Final = 6000
 
 
@@ -160,23 +159,8 @@ class Client:
         sequential: bool = False,
     ) -> "asyncio.Future[str]":
         """Create a node; the future holds its path, with the suffix of a sequential one."""
-        request = CreateRequest(
-            self._servers.to_server(path), data, acl, create_flags(ephemeral, sequential)
-        )
-        return self.session.call(OpCode.CREATE, request, path, self._path_of)
-
-    async def create_chroot(self) -> None:
-        """Create the missing nodes of the chroot, as Kafka's client does."""
-        names = self._servers.chroot.split("/")[1:]
-        for depth in range(1, len(names) + 1):
-            path = "/" + "/".join(names[:depth])
-            flags = create_flags(ephemeral=False, sequential=False)
-            request = CreateRequest(path, None, OPEN_ACL, flags)
-            try:
-                await self.session.call(OpCode.CREATE, request, path, _nothing)
-            except OperationError as error:
-                if error.code is not ErrorCode.NODE_EXISTS:
-                    raise
+        op = operations.create(path, data, acl=acl, ephemeral=ephemeral, sequential=sequential)
+        return self._send(op, self._path_of)
 
     def create_with_stat(
         self,
@@ -188,17 +172,15 @@ class Client:
         sequential: bool = False,
     ) -> "asyncio.Future[tuple[str, Stat]]":
         """Create a node; the future holds its path and its Stat."""
-        request = CreateRequest(
-            self._servers.to_server(path), data, acl, create_flags(ephemeral, sequential)
-        )
-        return self.session.call(OpCode.CREATE2, request, path, self._path_and_stat_of)
+        op = operations.create(path, data, acl=acl, ephemeral=ephemeral, sequential=sequential)
+        return self._send(Op(OpCode.CREATE2, op.request), self._path_and_stat_of)
 
     def create_container(
         self, path: str, data: bytes | None = b"", *, acl: Sequence[Acl] = OPEN_ACL
     ) -> "asyncio.Future[tuple[str, Stat]]":
         """Create a container node, deleted some time after its last child is deleted."""
-        request = CreateRequest(self._servers.to_server(path), data, acl, CreateFlag.CONTAINER)
-        return self.session.call(OpCode.CREATE_CONTAINER, request, path, self._path_and_stat_of)
+        request = CreateRequest(path, data, acl, CreateFlag.CONTAINER)
+        return self._send(Op(OpCode.CREATE_CONTAINER, request), self._path_and_stat_of)
 
     def create_ttl(
         self,
@@ -211,40 +193,48 @@ class Client:
     ) -> "asyncio.Future[tuple[str, Stat]]":
         """Create a node that is deleted `ttl_ms` after its last change, unless it has children."""
         flags = CreateFlag.TTL_SEQUENTIAL if sequential else CreateFlag.TTL
-        request = CreateTtlRequest(self._servers.to_server(path), data, acl, flags, ttl_ms)
-        return self.session.call(OpCode.CREATE_TTL, request, path, self._path_and_stat_of)
+        request = CreateTtlRequest(path, data, acl, flags, ttl_ms)
+        return self._send(Op(OpCode.CREATE_TTL, request), self._path_and_stat_of)
+
+    async def create_chroot(self) -> None:
+        """Create the missing nodes of the chroot, as Kafka's client does."""
+        names = self._servers.chroot.split("/")[1:]
+        for depth in range(1, len(names) + 1):
+            path = "/" + "/".join(names[:depth])
+            op = operations.create(path, None)
+            try:
+                # Not by `_send`, because these paths are the server's.
+                await self.session.call(op.type, op.request, path, _nothing)
+            except OperationError as error:
+                if error.code is not ErrorCode.NODE_EXISTS:
+                    raise
 
     def delete(self, path: str, version: int = -1) -> "asyncio.Future[None]":
         """Delete a node without children."""
-        request = DeleteRequest(self._servers.to_server(path), version)
-        return self.session.call(OpCode.DELETE, request, path, _nothing)
+        return self._send(operations.delete(path, version), _nothing)
 
     def set_data(self, path: str, data: bytes | None, version: int = -1) -> "asyncio.Future[Stat]":
         """Replace the data of a node."""
-        request = SetDataRequest(self._servers.to_server(path), data, version)
-        return self.session.call(OpCode.SET_DATA, request, path, _stat_of)
+        return self._send(operations.set_data(path, data, version), _stat_of)
 
     def get_data(
         self, path: str, watch: Callback | None = None
     ) -> "asyncio.Future[tuple[bytes | None, Stat]]":
         """Read a node; `watch` is called once when it is changed or deleted."""
-        server_path = self._servers.to_server(path)
-        request = ReadRequest(server_path, watch is not None)
-        register = self._registering(Kind.DATA, server_path, watch)
-        return self.session.call(OpCode.GET_DATA, request, path, _data_of, register)
+        op = Op(OpCode.GET_DATA, ReadRequest(path, watch is not None))
+        return self._send(op, _data_of, self._registering(Kind.DATA, path, watch))
 
     async def exists(self, path: str, watch: Callback | None = None) -> Stat | None:
         """Return the Stat of a node, or None; `watch` is called once when the result changes."""
-        server_path = self._servers.to_server(path)
 
         def register(err: int) -> None:
             if watch is not None and err in (0, ErrorCode.NO_NODE):
                 kind = Kind.EXIST if err else Kind.DATA
-                self.session.watches.add(kind, server_path, watch)
+                self.session.watches.add(kind, self._servers.to_server(path), watch)
 
-        request = ReadRequest(server_path, watch is not None)
         try:
-            return await self.session.call(OpCode.EXISTS, request, path, _stat_of, register)
+            op = Op(OpCode.EXISTS, ReadRequest(path, watch is not None))
+            return await self._send(op, _stat_of, register)
         except OperationError as error:
             if error.code is ErrorCode.NO_NODE:
                 return None
@@ -252,21 +242,16 @@ class Client:
 
     def get_children(self, path: str, watch: Callback | None = None) -> "asyncio.Future[list[str]]":
         """Return the children's names; `watch` is called once when one is created or deleted."""
-        server_path = self._servers.to_server(path)
-        request = ReadRequest(server_path, watch is not None)
-        register = self._registering(Kind.CHILD, server_path, watch)
-        return self.session.call(OpCode.GET_CHILDREN, request, path, _children_of, register)
+        op = Op(OpCode.GET_CHILDREN, ReadRequest(path, watch is not None))
+        return self._send(op, _children_of, self._registering(Kind.CHILD, path, watch))
 
     def get_acl(self, path: str) -> "asyncio.Future[tuple[tuple[Acl, ...], Stat]]":
         """Return the ACL of a node."""
-        return self.session.call(
-            OpCode.GET_ACL, PathRequest(self._servers.to_server(path)), path, _acl_of
-        )
+        return self._send(Op(OpCode.GET_ACL, PathRequest(path)), _acl_of)
 
     def sync(self, path: str = "/") -> "asyncio.Future[None]":
         """Bring the server of an ensemble up to date with the leader, for the following reads."""
-        request = PathRequest(self._servers.to_server(path))
-        return self.session.call(OpCode.SYNC, request, path, _nothing)
+        return self._send(Op(OpCode.SYNC, PathRequest(path)), _nothing)
 
     def multi(self, ops: Iterable[Op]) -> "asyncio.Future[list[Result]]":
         """Apply all operations or none; the future holds the result of each.
@@ -274,13 +259,13 @@ class Client:
         Raises (when awaited):
             MultiError: an operation was refused; `codes` holds the code of each.
         """
-        mapped = [self._op_to_server(op) for op in ops]
+        mapped = [self._to_server(op) for op in ops]
         convert = partial(self._results_of, len(mapped))
         return self.session.call(OpCode.MULTI, multi.encode_ops(mapped), "", convert)
 
     def multi_read(self, ops: Iterable[Op]) -> "asyncio.Future[list[Result]]":
         """Read many nodes in one round trip; each result has its own error code."""
-        mapped = [self._op_to_server(op) for op in ops]
+        mapped = [self._to_server(op) for op in ops]
         convert = partial(_read_results_of, len(mapped))
         return self.session.call(OpCode.MULTI_READ, multi.encode_ops(mapped), "", convert)
 
@@ -289,37 +274,46 @@ class Client:
 
         Changes during a lost connection are not reported: read the nodes again after a reconnect.
         """
-        server_path = self._servers.to_server(path)
-        register = self._registering(Kind.PERSISTENT, server_path, callback)
-        request = AddWatchRequest(server_path, AddWatchMode.PERSISTENT)
-        return self.session.call(OpCode.ADD_WATCH, request, path, _nothing, register)
+        op = Op(OpCode.ADD_WATCH, AddWatchRequest(path, AddWatchMode.PERSISTENT))
+        return self._send(op, _nothing, self._registering(Kind.PERSISTENT, path, callback))
 
     def remove_watches(self, path: str) -> "asyncio.Future[None]":
         """Remove every watch on `path`."""
-        server_path = self._servers.to_server(path)
 
         def forget(err: int) -> None:
             if err in (0, ErrorCode.NO_WATCHER):
-                self.session.watches.remove(server_path)
+                self.session.watches.remove(self._servers.to_server(path))
 
-        request = WatchesRequest(server_path, WatcherType.ANY)
-        return self.session.call(OpCode.REMOVE_WATCHES, request, path, _nothing, forget)
+        op = Op(OpCode.REMOVE_WATCHES, WatchesRequest(path, WatcherType.ANY))
+        return self._send(op, _nothing, forget)
+
+    def _send(
+        self,
+        op: Op,
+        convert: Callable[[bytes], T],
+        on_reply_code: Callable[[int], None] | None = None,
+    ) -> "asyncio.Future[T]":
+        request: Any = op.request
+        sent = self._to_server(op).request
+        return self.session.call(op.type, sent, request.path, convert, on_reply_code)
 
     def _registering(
-        self, kind: Kind, server_path: str, watch: Callback | None
+        self, kind: Kind, path: str, watch: Callback | None
     ) -> Callable[[int], None] | None:
         if watch is None:
             return None
 
         def register(err: int) -> None:
             if not err:
-                self.session.watches.add(kind, server_path, watch)
+                self.session.watches.add(kind, self._servers.to_server(path), watch)
 
         return register
 
     # -- paths and responses
 
-    def _op_to_server(self, op: Op) -> Op:
+    def _to_server(self, op: Op) -> Op:
+        if not self._servers.chroot:
+            return op
         request: Any = op.request
         return Op(op.type, request._replace(path=self._servers.to_server(request.path)))
 

@@ -28,7 +28,7 @@ def create(
     sequential: bool = False,
 ) -> Op:
     """Create a node."""
-    flags = create_flags(ephemeral, sequential)
+    flags = _create_flags(ephemeral, sequential)
     return Op(OpCode.CREATE, CreateRequest(path, data, acl, flags))
 
 
@@ -57,8 +57,7 @@ def get_children(path: str) -> Op:
     return Op(OpCode.GET_CHILDREN, ReadRequest(path, False))
 
 
-def create_flags(ephemeral: bool, sequential: bool) -> CreateFlag:
-    """Return the flags of a create request."""
+def _create_flags(ephemeral: bool, sequential: bool) -> CreateFlag:
     if ephemeral:
         return CreateFlag.EPHEMERAL_SEQUENTIAL if sequential else CreateFlag.EPHEMERAL
     return CreateFlag.PERSISTENT_SEQUENTIAL if sequential else CreateFlag.PERSISTENT

@@ -56,3 +56,17 @@ def test_clients_spread_over_the_servers() -> None:
 
 def test_a_rotation_has_the_number_of_servers() -> None:
     assert Rotation([Host("a", 1), Host("b", 1)], Random(1)).host_count == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "server_path"),
+    [
+        ("a", "/n", "/n"),
+        ("a/kafka", "/n", "/kafka/n"),
+        ("a/kafka", "/", "/kafka"),
+    ],
+)
+def test_paths_are_relative_to_the_chroot(text: str, path: str, server_path: str) -> None:
+    servers = parse_connect_string(text)
+    assert servers.to_server(path) == server_path
+    assert servers.from_server(server_path) == path

@@ -91,7 +91,7 @@ class Node:
         self.bound_addresses: list[str] = []
         self._config = config
         self._loop = loop
-        self._executor = ThreadPoolExecutor(config.background_threads, "kafka-scheduler-")
+        self._executor = ThreadPoolExecutor(config.server.background_threads, "kafka-scheduler-")
         self._scheduler = Scheduler(loop, self._executor)
         self._status = BrokerStatus(loop.time, self._scheduler)
         self.metrics = self._status.metrics
@@ -148,7 +148,7 @@ class Node:
                 lambda: self._member.session.broker_epoch,
                 self._controller,
                 self._watch,
-                self._config,
+                self._config.server,
             )
         self.metrics.state = BrokerState.SHUTTING_DOWN
         await self._running.aclose()
@@ -159,7 +159,7 @@ class Node:
     def _may_hand_over(self) -> bool:
         """Whether to hand over leaderships, which needs the coordinator and a controller."""
         return (
-            self._config.controlled_shutdown_enable
+            self._config.server.controlled_shutdown_enable
             and not self.failed.done()
             and self._member.session.is_connected
         )
@@ -189,7 +189,7 @@ class Node:
             channel = RequestChannel(
                 self._loop,
                 router.handle,
-                network_limits_of(self._config),
+                network_limits_of(self._config.network),
                 self._status.network_metrics,
                 is_open=False,
             )
@@ -213,11 +213,11 @@ class Node:
         with step("scheduler, log cleaner"):
             self._schedule(logs, replicas)
             cleaner = self._start_cleaner(logs, replicas)
-            changes.add(lambda config: self._tasks.begin(partial(cleaner.reconfigure, config)))
+            changes.add(lambda config: self._tasks.begin(partial(cleaner.reconfigure, config.logs)))
 
     async def _show_status(self) -> None:
         """Serve the status pages from the first step to the last, if they are configured."""
-        if (listener := self._config.status_listener) is not None:
+        if (listener := self._config.server.status_listener) is not None:
             server = await self._status.show(listener)
             self._running.push_async_callback(server.stop)
 
@@ -230,7 +230,7 @@ class Node:
         Raises:
             StorageError: no log dir can be used, or another broker uses one.
         """
-        locks = lock_usable(map(Path, self._config.log_directories))
+        locks = lock_usable(map(Path, self._config.logs.log_directories))
         for lock in locks.values():
             self._running.callback(lock.release)
         return list(locks)
@@ -262,12 +262,12 @@ class Node:
 
         def open_logs() -> Logs:
             return Logs.open(
-                [Path(text) for text in self._config.log_directories],
+                [Path(text) for text in self._config.logs.log_directories],
                 config_of=self._configs.topics.log_config,
                 now_ms=now_ms(),
                 on_offline=self._directory_failure.on_failed,
-                recovery_threads=self._configs.current.num_recovery_threads_per_data_dir,
-                reserve_bytes=self._config.log_dir_reserve_bytes,
+                recovery_threads=self._configs.current.logs.num_recovery_threads_per_data_dir,
+                reserve_bytes=self._config.logs.log_dir_reserve_bytes,
                 locked=locked,
             )
 
@@ -289,7 +289,7 @@ class Node:
             log_config_of=self._configs.topics.log_config,
             endpoint_of=member.endpoint_of,
             isr_recorder=recorder,
-            config=self._configs.current,
+            config=self._configs.current.replication,
             is_in_touch=lambda: not member.session.is_in_doubt,
         )
         self._running.push_async_callback(recorder.close)
@@ -301,7 +301,7 @@ class Node:
         return self._replicas.roles.fence.controller_epoch
 
     def _make_mover(self, logs: Logs, replicas: ReplicaManager) -> LogMover:
-        threads = self._config.num_replica_alter_log_dirs_threads
+        threads = self._config.logs.num_replica_alter_log_dirs_threads
         return LogMover(
             logs,
             on_moved=replicas.replace_log,
@@ -319,7 +319,7 @@ class Node:
         mover: LogMover,
     ) -> Router:
         member, config = self._member, self._config
-        peers = PeerAddresses(self._metadata, config.trusted_listeners, loop=self._loop)
+        peers = PeerAddresses(self._metadata, config.network.trusted_listeners, loop=self._loop)
         self._running.push_async_callback(peers.stop)
         proof = ControlProof(
             lambda: member.session.run(read_evidence(member.identity.broker_id)),
@@ -367,7 +367,7 @@ class Node:
             replicas,
             self._purgatory,
             self._metadata,
-            self._config,
+            self._config.groups,
             loop=self._loop,
             executor=self._executor,
             now_ms=now_ms,
@@ -377,10 +377,10 @@ class Node:
 
     async def _listen(self, channel: RequestChannel) -> Mapping[str, Endpoint]:
         """Bind all listeners; return the advertised endpoint of each."""
-        config = self._config
+        config = self._config.network
         server = self._server = SocketServer(
             config.listening,
-            network_limits_of(self._configs.current),
+            network_limits_of(self._configs.current.network),
             channel,
             control_plane_listener_name=config.control_plane_listener_name,
             inter_broker_listener_name=config.inter_broker_listener,
@@ -426,7 +426,7 @@ class Node:
 
     def _start_cleaner(self, logs: Logs, replicas: ReplicaManager) -> LogCleaner:
         cleaner = make_cleaner(
-            config=self._configs.current,
+            config=self._configs.current.logs,
             logs=logs,
             replicas=replicas,
             metrics=self.metrics,

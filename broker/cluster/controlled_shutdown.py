@@ -12,7 +12,7 @@ import structlog
 from broker.cluster.controller_link import ControllerLink
 from broker.cluster.metadata_cache import ClusterImage
 from broker.cluster.metadata_watch import MetadataWatch
-from broker.config.broker_config import BrokerConfig
+from broker.config.server_keys import ServerKeys
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId
 from kafkawire.messages.controlled_shutdown import (
@@ -28,7 +28,7 @@ async def hand_over(
     broker_epoch: Callable[[], int],
     controller: ControllerLink,
     watch: MetadataWatch,
-    config: BrokerConfig,
+    config: ServerKeys,
 ) -> bool:
     """Request a controlled shutdown; return False if it has failed after all retries.
 

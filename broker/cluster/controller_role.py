@@ -158,15 +158,16 @@ class ControllerRole:
         return _expect(dict, await self._controller.put(event))
 
     def _settings(self, config: BrokerConfig) -> ControllerConfig:
-        has_features = config.inter_broker_version >= FIRST_PROTOCOL_WITH_FEATURES
+        replication = config.replication
+        has_features = replication.inter_broker_version >= FIRST_PROTOCOL_WITH_FEATURES
         return ControllerConfig(
             broker_id=self._broker_id,
-            inter_broker_listener_name=config.inter_broker_listener,
-            delete_topic_enable=config.delete_topic_enable,
+            inter_broker_listener_name=config.network.inter_broker_listener,
+            delete_topic_enable=config.server.delete_topic_enable,
             unclean_leader_election_enable=config.topic_defaults.unclean_leader_election_enable,
-            auto_leader_rebalance_enable=config.auto_leader_rebalance_enable,
-            leader_imbalance_per_broker_percentage=config.leader_imbalance_per_broker_percentage,
-            leader_imbalance_check_interval_seconds=config.leader_imbalance_check_interval_seconds,
+            auto_leader_rebalance_enable=replication.auto_leader_rebalance_enable,
+            leader_imbalance_per_broker_percentage=replication.leader_imbalance_per_broker_percentage,
+            leader_imbalance_check_interval_seconds=replication.leader_imbalance_check_interval_seconds,
             uses_alter_partition=has_features,
             has_features=has_features,
         )

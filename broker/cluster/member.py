@@ -75,7 +75,7 @@ class ClusterMember:
         Raises:
             StartupError: no coordinator, or the log dirs belong to another broker or cluster.
         """
-        past = recall(_remembered(self._config.log_directories))
+        past = recall(_remembered(self._config.logs.log_directories))
         self.session = await self._open_session(session_dir)
         self.identity = await self._identify(past)
         log.info(
@@ -131,7 +131,7 @@ class ClusterMember:
 
     def endpoint_of(self, broker_id: BrokerId) -> Endpoint | None:
         """Return the address for requests to another broker, None while it is unknown."""
-        return self._metadata.image.endpoint(broker_id, self._config.inter_broker_listener)
+        return self._metadata.image.endpoint(broker_id, self._config.network.inter_broker_listener)
 
     def controller_endpoint(self) -> Endpoint | None:
         """Return the address for requests to the controller, None while it is unknown."""
@@ -143,7 +143,7 @@ class ClusterMember:
             endpoint,
             loop=self._loop,
             client_id=str(self.identity.broker_id),
-            timeout_ms=self._config.controller_socket_timeout_ms,
+            timeout_ms=self._config.replication.controller_socket_timeout_ms,
         )
 
     @property
@@ -153,19 +153,19 @@ class ClusterMember:
 
     @property
     def _has_features(self) -> bool:
-        return self._config.inter_broker_version >= FIRST_PROTOCOL_WITH_FEATURES
+        return self._config.replication.inter_broker_version >= FIRST_PROTOCOL_WITH_FEATURES
 
     async def _open_session(self, session_dir: Path) -> CoordinatorSession:
         config = self._config
-        connect_string = config.zookeeper_connect
+        connect_string = config.server.zookeeper_connect
         if connect_string is None:
             connect_string = await self._start_coordinator()
-        timeout_ms = config.zookeeper_session_timeout_ms
+        timeout_ms = config.server.zookeeper_session_timeout_ms
         session = CoordinatorSession(
             connect_string,
             session_dir / SESSION_FILE,
             timeout_ms=timeout_ms,
-            connect_timeout_ms=config.zookeeper_connection_timeout_ms or timeout_ms,
+            connect_timeout_ms=config.server.zookeeper_connection_timeout_ms or timeout_ms,
         )
         self._running.push_async_callback(session.close)
         await session.open()
@@ -174,7 +174,7 @@ class ClusterMember:
     async def _start_coordinator(self) -> str:
         from broker.cluster.embedded_coordinator import address_of, start_coordinator
 
-        coordinator = await start_coordinator(Path(self._config.log_directories[0]))
+        coordinator = await start_coordinator(Path(self._config.logs.log_directories[0]))
         self._running.push_async_callback(coordinator.stop, takes_snapshot=False)
         return address_of(coordinator)
 
@@ -184,18 +184,18 @@ class ClusterMember:
         cluster = await self.session.run(cluster_id(proposed))
         check_cluster(past, cluster)
         broker_id = choose_broker_id(
-            self._config.broker_id,
+            self._config.server.broker_id,
             past,
-            may_generate=self._config.broker_id_generation_enable,
+            may_generate=self._config.server.broker_id_generation_enable,
         )
         if broker_id is None:
             broker_id = await self.session.run(
-                generate_broker_id(self._config.reserved_broker_max_id)
+                generate_broker_id(self._config.server.reserved_broker_max_id)
             )
         return Identity(broker_id, cluster)
 
     def _dial(self, registration: Registration) -> Peer:
-        return self.make_peer(dialled_endpoint(self._config, registration))
+        return self.make_peer(dialled_endpoint(self._config.network, registration))
 
 
 def _remembered(log_directories: Iterable[str]) -> list[Remembered]:

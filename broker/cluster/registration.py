@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from broker.cluster.metadata_cache import Endpoint
 from broker.config.broker_config import BrokerConfig
 from broker.config.listener import SERVED_PROTOCOL, parse_protocol_map
+from broker.config.network_keys import NetworkKeys
 from clusterstate.znodes.registration import Endpoint as RegisteredEndpoint
 from clusterstate.znodes.registration import Registration
 from kafkawire.ids import BrokerId
@@ -17,7 +18,7 @@ def registration_of(
 ) -> Registration:
     """Return the registration of a broker with `endpoints`, by listener name."""
     protocols = parse_protocol_map(
-        "listener.security.protocol.map", config.listener_security_protocol_map
+        "listener.security.protocol.map", config.network.listener_security_protocol_map
     )
     return Registration(
         broker_id=broker_id,
@@ -26,11 +27,11 @@ def registration_of(
             for name, endpoint in endpoints.items()
         ),
         security_protocols={name: protocols[name] for name in endpoints},
-        rack=config.broker_rack,
+        rack=config.server.broker_rack,
     )
 
 
-def dialled_endpoint(config: BrokerConfig, registration: Registration) -> Endpoint:
+def dialled_endpoint(config: NetworkKeys, registration: Registration) -> Endpoint:
     """Return the address where the controller reaches a broker.
 
     That is the control plane listener if configured, else the inter-broker listener. A broker

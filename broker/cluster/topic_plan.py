@@ -62,8 +62,8 @@ class TopicDefaults:
 def topic_defaults_of(config: BrokerConfig) -> TopicDefaults:
     """Return the topic defaults in a broker's config."""
     return TopicDefaults(
-        partition_count=config.num_partitions,
-        replication_factor=config.default_replication_factor,
+        partition_count=config.server.num_partitions,
+        replication_factor=config.server.default_replication_factor,
         log_config=config.topic_defaults,
     )
 

@@ -17,6 +17,10 @@ T = TypeVar("T", bound=ConfigValue | None)
 _METADATA: Final = "key"
 
 
+KeyRule = tuple[str, object, bool, str]
+"""A rule between keys: key, value, whether the rule holds, the rule's text."""
+
+
 @dataclass(frozen=True, slots=True)
 class DeclaredKey:
     """A key and the field that holds its value; a `default` of None means "not set"."""

@@ -4,9 +4,11 @@
 together with the keys of topics.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from broker.config.declared_key import (
+    KeyRule,
     boolean,
     integer,
     long,
@@ -78,3 +80,16 @@ class LogKeys:
     log_cleaner_backoff_ms: int = long(
         15_000, "Pause of the cleaner when there is nothing to compact.", at_least(0)
     )
+
+    @property
+    def log_directories(self) -> tuple[str, ...]:
+        """The log directories, in the order given."""
+        text = self.log_dir if self.log_dirs is None else self.log_dirs
+        return tuple(item.strip() for item in text.split(",") if item.strip())
+
+    def rules(self) -> Iterator[KeyRule]:
+        """Yield the rules between the keys."""
+        yield (
+            "log.dirs", self.log_dirs, bool(self.log_directories),
+            "must name at least one directory",
+        )  # fmt: skip

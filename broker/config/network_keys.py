@@ -1,8 +1,11 @@
 """Keys of the listeners and their connections (decision)."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from broker.config.declared_key import integer, long, optional_string, string
+from broker.config.declared_key import KeyRule, integer, long, optional_string, string
+from broker.config.listener import Listener, parse_listeners, parse_map
+from broker.errors import ConfigError
 from storage.config.config_key import INT_MAX, at_least, one_of
 
 PROTOCOL_MAP_DEFAULT = "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT"
@@ -86,3 +89,66 @@ class NetworkKeys:
     connection_failed_authentication_delay_ms: int = integer(
         100, "No effect: there is no authentication yet.", at_least(0)
     )
+
+    @property
+    def listening(self) -> tuple[Listener, ...]:
+        """The listeners to bind."""
+        return parse_listeners("listeners", self.listeners, distinct_ports=True)
+
+    @property
+    def advertised(self) -> tuple[Listener, ...]:
+        """The listeners advertised to clients.
+
+        An empty host and port 0 are replaced once the real ones are known.
+        """
+        if self.advertised_listeners is None:
+            return self.listening
+        key = "advertised.listeners"
+        return parse_listeners(key, self.advertised_listeners, distinct_ports=False)
+
+    @property
+    def inter_broker_listener(self) -> str:
+        """The name of the listener for traffic between brokers."""
+        return (self.inter_broker_listener_name or self.security_inter_broker_protocol).upper()
+
+    @property
+    def trusted_listeners(self) -> frozenset[str]:
+        """The names of the listeners that only brokers use.
+
+        The inter-broker listener is not among them if clients have no listener of their own.
+        """
+        names = {listener.name for listener in self.listening}
+        control_plane = {(self.control_plane_listener_name or "").upper()} & names
+        is_shared = not names - control_plane - {self.inter_broker_listener}
+        return frozenset(control_plane | (set() if is_shared else {self.inter_broker_listener}))
+
+    @property
+    def connection_limits_by_ip(self) -> dict[str, int]:
+        """The exceptions to `max.connections.per.ip`, by address."""
+        key = "max.connections.per.ip.overrides"
+        pairs = parse_map(key, self.max_connections_per_ip_overrides)
+        if not all(limit.isdecimal() for limit in pairs.values()):
+            rule = "must have the form ADDRESS:LIMIT,..."
+            raise ConfigError(key, self.max_connections_per_ip_overrides, rule)
+        return {address: int(limit) for address, limit in pairs.items()}
+
+    def rules(self) -> Iterator[KeyRule]:
+        """Yield the rules between the keys."""
+        yield (
+            "queued.max.request.bytes", self.queued_max_request_bytes,
+            self.queued_max_request_bytes <= 0
+            or self.queued_max_request_bytes >= self.socket_request_max_bytes,
+            "must be at least socket.request.max.bytes, or -1",
+        )  # fmt: skip
+        yield (
+            "max.connections.per.ip", self.max_connections_per_ip,
+            bool(self.connection_limits_by_ip) or self.max_connections_per_ip > 0,
+            "must be positive unless max.connections.per.ip.overrides is set",
+        )  # fmt: skip
+        yield (
+            "connection.failed.authentication.delay.ms",
+            self.connection_failed_authentication_delay_ms,
+            self.connections_max_idle_ms < 0
+            or self.connection_failed_authentication_delay_ms < self.connections_max_idle_ms,
+            "must be below connections.max.idle.ms",
+        )  # fmt: skip

@@ -1,9 +1,17 @@
 """Keys of replication and of leader election (decision)."""
 
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
-from broker.config.declared_key import boolean, integer, long, optional_string, string
+from broker.config.declared_key import KeyRule, boolean, integer, long, optional_string, string
+from broker.errors import ConfigError
 from storage.config.config_key import at_least
+
+OLDEST_PROTOCOL: Final = (2, 4)
+NEWEST_PROTOCOL: Final = (3, 9)
+_PROTOCOL_VERSION: Final = re.compile(r"([0-9]+)\.([0-9]+)(?:[.-].*)?\Z")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,3 +72,31 @@ class ReplicationKeys:
     inter_broker_protocol_version: str = string(
         "3.9", "Oldest inter-broker protocol version that the cluster must understand."
     )
+
+    @property
+    def inter_broker_version(self) -> tuple[int, int]:
+        """The inter-broker protocol's major and minor version."""
+        text = self.inter_broker_protocol_version
+        found = _PROTOCOL_VERSION.match(text)
+        if found is None:
+            rule = "must be a version such as 3.9 or 2.6-IV0"
+            raise ConfigError("inter.broker.protocol.version", text, rule)
+        return int(found[1]), int(found[2])
+
+    def rules(self) -> Iterator[KeyRule]:
+        """Yield the rules between the keys."""
+        yield (
+            "inter.broker.protocol.version", self.inter_broker_protocol_version,
+            OLDEST_PROTOCOL <= self.inter_broker_version <= NEWEST_PROTOCOL,
+            "must be within 2.4..3.9",
+        )  # fmt: skip
+        yield (
+            "replica.socket.timeout.ms", self.replica_socket_timeout_ms,
+            self.replica_fetch_wait_max_ms <= self.replica_socket_timeout_ms,
+            "must be at least replica.fetch.wait.max.ms",
+        )  # fmt: skip
+        yield (
+            "replica.lag.time.max.ms", self.replica_lag_time_max_ms,
+            self.replica_fetch_wait_max_ms <= self.replica_lag_time_max_ms,
+            "must be at least replica.fetch.wait.max.ms",
+        )  # fmt: skip

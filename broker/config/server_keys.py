@@ -1,8 +1,10 @@
 """Keys of the broker as a whole: identity, topics, shutdown, the coordinator (decision)."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from broker.config.declared_key import (
+    KeyRule,
     boolean,
     integer,
     long,
@@ -10,6 +12,7 @@ from broker.config.declared_key import (
     optional_string,
     string,
 )
+from broker.config.listener import Listener, parse_listeners
 from storage.config.config_key import at_least
 
 
@@ -93,3 +96,40 @@ class ServerKeys:
     metrics_sample_window_ms: int = long(
         30_000, "No effect: metrics are counters, without samples.", at_least(1)
     )
+
+    @property
+    def status_listener(self) -> Listener | None:
+        """The listener of the HTTP status pages; None disables them."""
+        if not self.metrics_listener:
+            return None
+        key, text = "metrics.listener", f"STATUS://{self.metrics_listener}"
+        return parse_listeners(key, text, distinct_ports=False)[0]
+
+    def rules(self) -> Iterator[KeyRule]:
+        """Yield the rules between the keys."""
+        lowest = -1 if self.broker_id_generation_enable else 0
+        highest = self.reserved_broker_max_id if self.broker_id_generation_enable else 2**31 - 1
+        yield (
+            "broker.id", self.broker_id, lowest <= self.broker_id <= highest,
+            f"must be within {lowest}..{highest} (see broker.id.generation.enable)",
+        )  # fmt: skip
+        yield (
+            "authorizer.class.name", self.authorizer_class_name,
+            not self.authorizer_class_name, "must be empty: access control is not served yet",
+        )  # fmt: skip
+        yield (
+            "zookeeper.connect", self.zookeeper_connect, _is_connect_string(self.zookeeper_connect),
+            "must have the form HOST:PORT,HOST:PORT/CHROOT",
+        )  # fmt: skip
+
+
+def _is_connect_string(text: str | None) -> bool:
+    if text is None:
+        return True
+    from coordination.client.hosts import parse_connect_string
+
+    try:
+        parse_connect_string(text)
+    except ValueError:
+        return False
+    return True

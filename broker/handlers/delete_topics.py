@@ -35,7 +35,7 @@ APIS: Final[Apis] = {
             parts.watch,
             parts.topics,
             parts.controller,
-            is_enabled=parts.config.delete_topic_enable,
+            is_enabled=parts.config.server.delete_topic_enable,
         ).handle
     ),
 }

@@ -326,12 +326,12 @@ def _diverging(wanted: FetchPartition, result: ReadResult) -> PartitionData:
 
 
 def _handler(parts: Parts) -> FetchHandler:
-    max_bytes = parts.config.fetch_max_bytes
+    max_bytes = parts.config.server.fetch_max_bytes
     followers = FollowerFetchHandler(
         parts.replicas,
         parts.purgatory,
         loop=parts.loop,
-        max_sessions=parts.config.max_incremental_fetch_session_cache_slots,
+        max_sessions=parts.config.server.max_incremental_fetch_session_cache_slots,
         max_bytes=max_bytes,
         now_ms=parts.now_ms,
         may_be=parts.peers.may_be,

@@ -167,14 +167,14 @@ def offsets_topic(config: BrokerConfig) -> TopicSpec:
 
     Source: GroupCoordinator.offsetsTopicConfigs of Kafka 3.9.
     """
-    is_standalone = config.zookeeper_connect is None
+    is_standalone = config.server.zookeeper_connect is None
     return TopicSpec(
         name=OFFSETS_TOPIC,
-        partition_count=config.offsets_topic_num_partitions,
-        replication_factor=1 if is_standalone else config.offsets_topic_replication_factor,
+        partition_count=config.groups.offsets_topic_num_partitions,
+        replication_factor=1 if is_standalone else config.groups.offsets_topic_replication_factor,
         configs={
             "cleanup.policy": "compact",
-            "segment.bytes": str(config.offsets_topic_segment_bytes),
+            "segment.bytes": str(config.groups.offsets_topic_segment_bytes),
             "compression.type": "producer",
         },
     )

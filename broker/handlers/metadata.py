@@ -54,7 +54,7 @@ APIS: Final[Apis] = {
             parts.metadata,
             parts.topics,
             parts.identity.cluster_id,
-            may_create=parts.config.auto_create_topics_enable,
+            may_create=parts.config.server.auto_create_topics_enable,
         ).handle
     ),
 }

@@ -52,7 +52,7 @@ class Reconfiguration:
         """Apply `new` to the broker's parts."""
         if old.topic_defaults != new.topic_defaults:
             self._on_topic_defaults(old, new)
-        self._server.set_limits(network_limits_of(new))
+        self._server.set_limits(network_limits_of(new.network))
         self._set_rates()
         for reconfigure in self._others:
             reconfigure(new)

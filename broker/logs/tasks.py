@@ -30,20 +30,20 @@ def log_tasks(
 ) -> list[PeriodicTask]:
     """Return the periodic tasks for `logs`; `clock_ms` is a monotonic clock."""
     config = dynamic.static
-    delay_ms = config.log_initial_task_delay_ms
+    delay_ms = config.logs.log_initial_task_delay_ms
     file_delete_delay_ms = config.topic_defaults.file_delete_delay_ms
 
-    high_watermark_period_ms = config.replica_high_watermark_checkpoint_interval_ms
+    high_watermark_period_ms = config.replication.replica_high_watermark_checkpoint_interval_ms
 
     def expire_producers() -> None:
         for log in logs:
-            log.producers.expire(now_ms(), dynamic.current.producer_id_expiration_ms)
+            log.producers.expire(now_ms(), dynamic.current.groups.producer_id_expiration_ms)
 
     return [
         PeriodicTask(
             "PeriodicProducerExpirationCheck",
             expire_producers,
-            period_ms=config.producer_id_expiration_check_interval_ms,
+            period_ms=config.groups.producer_id_expiration_check_interval_ms,
             # Only the thread that appends to a log may change its producers.
             runs_in_loop=True,
         ),
@@ -51,7 +51,7 @@ def log_tasks(
             "kafka-log-retention",
             lambda: delete_expired_logs(logs, replicas.high_watermark, now_ms),
             delay_ms=delay_ms,
-            period_ms=config.log_retention_check_interval_ms,
+            period_ms=config.logs.log_retention_check_interval_ms,
             # Only the thread that appends to a log may roll it and remove segments.
             runs_in_loop=True,
         ),
@@ -65,19 +65,19 @@ def log_tasks(
             "kafka-log-flusher",
             lambda: logs.flush_due(now_ms()),
             delay_ms=delay_ms,
-            period_ms=config.log_flush_scheduler_interval_ms,
+            period_ms=config.logs.log_flush_scheduler_interval_ms,
         ),
         PeriodicTask(
             "kafka-recovery-point-checkpoint",
             logs.write_recovery_points,
             delay_ms=delay_ms,
-            period_ms=config.log_flush_offset_checkpoint_interval_ms,
+            period_ms=config.logs.log_flush_offset_checkpoint_interval_ms,
         ),
         PeriodicTask(
             "kafka-log-start-offset-checkpoint",
             logs.write_log_starts,
             delay_ms=delay_ms,
-            period_ms=config.log_flush_start_offset_checkpoint_interval_ms,
+            period_ms=config.logs.log_flush_start_offset_checkpoint_interval_ms,
         ),
         PeriodicTask("log-dir-space", logs.check_space, period_ms=SPACE_CHECK_INTERVAL_MS),
         PeriodicTask(

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from broker.config.broker_config import BrokerConfig
+from broker.config.network_keys import NetworkKeys
 from kafkawire.apis import ApiKey
 from storage.config.config_key import INT_MAX
 
@@ -79,7 +79,7 @@ class NetworkLimits:
             raise ValueError(f"{name} must be at least {minimum}, got {value}")
 
 
-def network_limits_of(config: BrokerConfig) -> NetworkLimits:
+def network_limits_of(config: NetworkKeys) -> NetworkLimits:
     """Return the network limits in `config`; Kafka's values for "no limit" become None."""
     return NetworkLimits(
         queued_max_requests=config.queued_max_requests,

@@ -9,7 +9,7 @@ from broker.cluster.controlled_shutdown import hand_over
 from broker.cluster.controller_link import ControllerLink
 from broker.cluster.metadata_cache import LiveBroker, MetadataCache
 from broker.cluster.metadata_watch import MetadataWatch
-from broker.config.broker_config import BrokerConfig
+from broker.config.server_keys import ServerKeys
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId
 from kafkawire.messages.controlled_shutdown import (
@@ -52,7 +52,7 @@ class World:
         return response
 
     async def leave(self, backoff_ms: int = 1) -> bool:
-        config = BrokerConfig(controlled_shutdown_retry_backoff_ms=backoff_ms)
+        config = ServerKeys(controlled_shutdown_retry_backoff_ms=backoff_ms)
         controller = cast(ControllerLink, self)
         return await hand_over(ME, lambda: 7, controller, self.watch, config)
 

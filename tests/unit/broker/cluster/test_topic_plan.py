@@ -16,6 +16,7 @@ from broker.cluster.topic_plan import (
     topic_defaults_of,
 )
 from broker.config.broker_config import BrokerConfig
+from broker.config.server_keys import ServerKeys
 from clusterstate.assignment import RandomStart
 from clusterstate.replica_assignment import ReplicaAssignment
 from kafkawire.errors import ApiError, ErrorCode
@@ -130,7 +131,7 @@ def test_replicas_are_spread_over_racks() -> None:
 
 
 def test_defaults_come_from_the_broker_config() -> None:
-    config = BrokerConfig(num_partitions=5, default_replication_factor=2)
+    config = BrokerConfig(server=ServerKeys(num_partitions=5, default_replication_factor=2))
     defaults = topic_defaults_of(config)
     assert (defaults.partition_count, defaults.replication_factor) == (5, 2)
 

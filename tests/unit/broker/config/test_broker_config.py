@@ -28,9 +28,15 @@ def read(**properties: str) -> BrokerConfig:
 def test_empty_properties_give_kafkas_defaults() -> None:
     config = read()
     assert config == BrokerConfig()
-    assert (config.broker_id, config.num_partitions, config.queued_max_requests) == (-1, 1, 500)
-    assert config.log_directories == ("/tmp/kafka-logs",)
-    assert config.listening == config.advertised == (Listener("PLAINTEXT", "", 9092),)
+    assert (
+        config.server.broker_id,
+        config.server.num_partitions,
+        config.network.queued_max_requests,
+    ) == (-1, 1, 500)
+    assert config.logs.log_directories == ("/tmp/kafka-logs",)
+    assert (
+        config.network.listening == config.network.advertised == (Listener("PLAINTEXT", "", 9092),)
+    )
     assert config.topic_defaults == LogConfig()
 
 
@@ -54,13 +60,13 @@ def test_values_take_the_types_of_their_keys() -> None:
         log_retention_minutes="10",
         offsets_topic_replication_factor="1",
     )
-    assert config.auto_create_topics_enable is False
-    assert config.num_partitions == 3
-    assert config.connections_max_idle_ms == -1
-    assert config.log_cleaner_io_buffer_load_factor == 0.5
-    assert config.broker_rack == "a"
-    assert config.log_retention_minutes == 10
-    assert config.offsets_topic_replication_factor == 1
+    assert config.server.auto_create_topics_enable is False
+    assert config.server.num_partitions == 3
+    assert config.network.connections_max_idle_ms == -1
+    assert config.logs.log_cleaner_io_buffer_load_factor == 0.5
+    assert config.server.broker_rack == "a"
+    assert config.logs.log_retention_minutes == 10
+    assert config.groups.offsets_topic_replication_factor == 1
 
 
 @pytest.mark.parametrize(
@@ -111,12 +117,12 @@ def test_a_bad_value_is_refused_with_key_value_and_rule(key: str, value: str, me
 def test_a_generated_id_may_be_forbidden() -> None:
     with pytest.raises(ConfigError, match=r"within 0\.\.2147483647"):
         read(broker_id_generation_enable="false")
-    assert read(broker_id_generation_enable="false", broker_id="5000").broker_id == 5000
+    assert read(broker_id_generation_enable="false", broker_id="5000").server.broker_id == 5000
 
 
 def test_overrides_per_address_make_the_common_limit_optional() -> None:
     config = read(max_connections_per_ip="0", max_connections_per_ip_overrides="10.0.0.1:5")
-    assert config.connection_limits_by_ip == {"10.0.0.1": 5}
+    assert config.network.connection_limits_by_ip == {"10.0.0.1": 5}
 
 
 def test_named_listeners_need_protocols_and_one_for_brokers() -> None:
@@ -127,20 +133,20 @@ def test_named_listeners_need_protocols_and_one_for_brokers() -> None:
         control_plane_listener_name="CONTROL",
         advertised_listeners="CLIENT://example.org:1,REPLICATION://a:1,CONTROL://a:1",
     )
-    assert config.inter_broker_listener == "REPLICATION"
-    assert [listener.host for listener in config.advertised] == ["example.org", "a", "a"]
-    assert config.trusted_listeners == {"REPLICATION", "CONTROL"}
+    assert config.network.inter_broker_listener == "REPLICATION"
+    assert [listener.host for listener in config.network.advertised] == ["example.org", "a", "a"]
+    assert config.network.trusted_listeners == {"REPLICATION", "CONTROL"}
 
 
 def test_a_listener_that_brokers_share_with_clients_is_not_trusted() -> None:
-    assert read(listeners="PLAINTEXT://:1").trusted_listeners == frozenset()
+    assert read(listeners="PLAINTEXT://:1").network.trusted_listeners == frozenset()
     config = read(
         listeners="PLAINTEXT://:1,CONTROL://:3",
         listener_security_protocol_map="PLAINTEXT:PLAINTEXT,control:PLAINTEXT",
         control_plane_listener_name="CONTROL",
         advertised_listeners="PLAINTEXT://a:1,CONTROL://a:3",
     )
-    assert config.trusted_listeners == {"CONTROL"}
+    assert config.network.trusted_listeners == {"CONTROL"}
 
 
 def test_inter_broker_listener_may_be_set_by_one_key_only() -> None:
@@ -149,8 +155,8 @@ def test_inter_broker_listener_may_be_set_by_one_key_only() -> None:
 
 
 def test_several_log_directories_replace_the_single_one() -> None:
-    assert read(log_dir="/a", log_dirs="/b, /c").log_directories == ("/b", "/c")
-    assert read(log_dir="/a").log_directories == ("/a",)
+    assert read(log_dir="/a", log_dirs="/b, /c").logs.log_directories == ("/b", "/c")
+    assert read(log_dir="/a").logs.log_directories == ("/a",)
 
 
 def test_broker_keys_set_the_defaults_of_topics() -> None:
@@ -183,15 +189,17 @@ def test_topic_defaults_that_contradict_each_other_are_refused() -> None:
 
 
 def test_keys_take_precedence_over_their_aliases() -> None:
-    assert BrokerConfig.from_properties({"node.id": "7"}).broker_id == 7
-    assert BrokerConfig.from_properties({"broker.id": "8", "node.id": "7"}).broker_id == 8
-    assert not BrokerConfig.from_properties({"log.cleaner.enabled": "false"}).log_cleaner_enable
+    assert BrokerConfig.from_properties({"node.id": "7"}).server.broker_id == 7
+    assert BrokerConfig.from_properties({"broker.id": "8", "node.id": "7"}).server.broker_id == 8
+    assert not BrokerConfig.from_properties(
+        {"log.cleaner.enabled": "false"}
+    ).logs.log_cleaner_enable
 
 
 def test_unknown_keys_are_reported_and_ignored() -> None:
     properties = {"z.y": "1", "node.id": "1", "a.b": "2", "log.segment.bytes": "1000"}
     assert unknown_keys(properties) == ["a.b", "z.y"]
-    assert BrokerConfig.from_properties(properties).broker_id == 1
+    assert BrokerConfig.from_properties(properties).server.broker_id == 1
 
 
 @pytest.mark.parametrize(
@@ -208,32 +216,34 @@ def test_value_text_is_the_given_text_or_the_default(key: str, expected: str | N
 
 
 def test_inter_broker_protocol_version_is_two_numbers() -> None:
-    assert BrokerConfig().inter_broker_version == (3, 9)
+    assert BrokerConfig().replication.inter_broker_version == (3, 9)
     older = BrokerConfig.from_properties(
         {"inter.broker.protocol.version": "2.6-IV0", "zookeeper.connect": "a:1,b:2/kafka"}
     )
-    assert older.inter_broker_version == (2, 6)
+    assert older.replication.inter_broker_version == (2, 6)
 
 
 def test_there_is_no_status_listener_by_default() -> None:
-    assert read().status_listener is None
-    assert read(metrics_listener="127.0.0.1:9").status_listener == Listener(
+    assert read().server.status_listener is None
+    assert read(metrics_listener="127.0.0.1:9").server.status_listener == Listener(
         "STATUS", "127.0.0.1", 9
     )
 
 
 def test_every_key_has_an_effect_or_documents_that_it_has_none() -> None:
-    code = "".join(
-        path.read_text(encoding="utf-8")
+    sources = {
+        path: path.read_text(encoding="utf-8")
         for package in ("broker", "controller", "storage")
         for path in (ROOT / package).rglob("*.py")
-        if not path.name.endswith("_keys.py")
-    )
+    }
+    code = "".join(sources.values())
+    # The declarations document a key under its name.
+    texts = "".join(text for path, text in sources.items() if not path.name.endswith("_keys.py"))
     silent = [
         declared.key.name
         for declared in DECLARED_KEYS
         if f".{declared.field_name}" not in code
-        and declared.key.name not in code
+        and declared.key.name not in texts
         and not declared.key.documentation.startswith(("No effect", "Accepted for compat", "Must"))
     ]
     # These keys are for the coordinator of transactions, which does not exist yet.

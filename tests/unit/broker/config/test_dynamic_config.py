@@ -29,7 +29,7 @@ def test_own_configs_win_over_shared_ones_over_the_file_over_defaults() -> None:
 def test_a_removed_config_reveals_the_files_value() -> None:
     config = made(max_connections="7")
     config.adopt_own({"max.connections": "9"})
-    assert config.current.max_connections == 9
+    assert config.current.network.max_connections == 9
     config.adopt_own({})
     assert config.current is config.static
 
@@ -38,7 +38,7 @@ def test_an_illegal_value_is_ignored_and_the_others_take_effect() -> None:
     config = made()
     [reason] = config.adopt_shared({"broker.id": "4", "max.connections": "9"})
     assert "broker.id" in reason
-    assert (config.current.broker_id, config.current.max_connections) == (-1, 9)
+    assert (config.current.server.broker_id, config.current.network.max_connections) == (-1, 9)
 
 
 def test_an_illegal_combination_keeps_the_previous_configuration() -> None:
@@ -46,7 +46,7 @@ def test_an_illegal_combination_keeps_the_previous_configuration() -> None:
     config.adopt_own({"max.connections": "9"})
     [reason] = config.adopt_own({"max.connections": "8", "max.connections.per.ip": "0"})
     assert "max.connections.per.ip" in reason
-    assert config.current.max_connections == 9
+    assert config.current.network.max_connections == 9
 
 
 @pytest.mark.parametrize("is_shared", [False, True])

@@ -10,6 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from broker.config.broker_config import BrokerConfig
+from broker.config.log_keys import LogKeys
 from broker.logs.cleaner import LogCleaner, cleaner_settings
 from kafkawire.ids import Offset, TopicPartition
 from storage.compaction.cleaner import Cleaner
@@ -55,14 +56,12 @@ class Rig:
         self.gate: Callable[[Report], Report | None] = lambda report: report
         self.executor = ThreadPoolExecutor(1)
         self.directory = directory
-        self.manager = CleanerManager(
-            self.logs, cleaner_settings(BrokerConfig()), self.log_end_offset
-        )
+        self.manager = CleanerManager(self.logs, cleaner_settings(LogKeys()), self.log_end_offset)
         properties = {"log.cleaner.backoff.ms": "1"}
         self.cleaner = LogCleaner(
             logs=self.logs,
             manager=self.manager,
-            config=BrokerConfig.from_properties(properties),
+            config=BrokerConfig.from_properties(properties).logs,
             loop=asyncio.get_running_loop(),
             executor=self.executor,
             now_ms=lambda: NOW_MS,
@@ -217,7 +216,7 @@ async def test_stop_kills_the_process_and_keeps_the_log_intact(rig: Rig) -> None
 
 async def test_disabled_cleaner_cleans_nothing(rig: Rig) -> None:
     rig.make_dirty(PARTITION)
-    rig.cleaner._config = BrokerConfig.from_properties({"log.cleaner.enable": "false"})
+    rig.cleaner._config = LogKeys(log_cleaner_enable=False)
     rig.cleaner.start()
     await rig.cleaner.stop()
     assert rig.offsets() == list(range(20))
@@ -275,10 +274,10 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-def config_of(**settings: str) -> BrokerConfig:
+def config_of(**settings: str) -> LogKeys:
     properties = {"log.cleaner.backoff.ms": "1"}
     properties |= {name.replace("_", "."): text for name, text in settings.items()}
-    return BrokerConfig.from_properties(properties)
+    return BrokerConfig.from_properties(properties).logs
 
 
 async def test_new_configuration_applies_to_the_next_cleaning(rig: Rig) -> None:
@@ -389,7 +388,7 @@ def test_cleaners_share_the_configured_resources() -> None:
             "log.cleaner.io.max.bytes.per.second": "50",
         }
     )
-    settings = cleaner_settings(config)
+    settings = cleaner_settings(config.logs)
     assert settings.dedupe_buffer_bytes == 500
     assert settings.io_buffer_bytes == 100
     assert settings.max_bytes_per_second == 25

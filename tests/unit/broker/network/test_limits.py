@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.config.broker_config import BrokerConfig
+from broker.config.network_keys import NetworkKeys
 from broker.network.limits import DEFAULT_RECEIVE_MEMORY_BYTES, NetworkLimits, network_limits_of
 
 
@@ -16,7 +16,7 @@ def test_the_defaults_are_kafkas() -> None:
 
 
 def test_the_system_sizes_buffers_by_default() -> None:
-    limits = network_limits_of(BrokerConfig())
+    limits = network_limits_of(NetworkKeys())
     assert limits.socket_receive_buffer_bytes is None
     assert limits.socket_send_buffer_bytes is None
 

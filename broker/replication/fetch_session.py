@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple, Protocol
 
-from broker.replication.follower_progress import NO_EPOCH
+from broker.replication.isr.follower_lag import NO_EPOCH
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, TopicId
 from kafkawire.messages.fetch import FetchPartition, FetchRequest

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from broker.replication.isr_changes import IsrChanges
+from broker.replication.isr.isr_proposals import IsrProposals
 from broker.replication.replica import NO_EPOCH, ReadResult, Replica
 from broker.replication.replica_table import Key, ReplicaTable
 from broker.replication.throttle import leader_throttle
@@ -39,13 +39,13 @@ class FollowerService:
         access: ReplicaAccess,
         *,
         table: ReplicaTable,
-        isr_changes: IsrChanges,
+        isr_proposals: IsrProposals,
     ) -> None:
         self.throttle = leader_throttle(broker_id)
         """Limits the rate of partitions that an operator throttles."""
         self._access = access
         self._by_key = table.by_key
-        self._isr_changes = isr_changes
+        self._isr_proposals = isr_proposals
 
     def read(
         self,
@@ -122,7 +122,7 @@ class FollowerService:
         if (leadership.high_watermark, Offset(log_start_offset)) != before:
             self._access.changed(replica.topic_partition)
         if wants_change:
-            self._isr_changes.put(replica)
+            self._isr_proposals.put(replica)
         return leadership.high_watermark
 
     def end_offset_in(self, key: Key, leader_epoch: int) -> Offset | None:
@@ -146,5 +146,5 @@ class FollowerService:
         if replica is None or leadership is None:
             return None
         if leadership.on_idle_fetch(follower, now_ms, broker_epoch):
-            self._isr_changes.put(replica)
+            self._isr_proposals.put(replica)
         return leadership.high_watermark, replica.log.log_start_offset

@@ -10,37 +10,26 @@ Source: kafka.cluster.Partition of Kafka 3.9; KIP-497, KIP-966 (no progress belo
 from collections.abc import Callable, Set
 from dataclasses import dataclass
 
-from broker.replication.follower_progress import NO_EPOCH, UNKNOWN, FollowerProgress
-from broker.replication.isr_state import (
+from broker.replication.isr.follower_lag import (
+    NO_EPOCH,
+    UNKNOWN,
+    FollowerProgress,
+    lagging_followers,
+)
+from broker.replication.isr.isr_state import (
     Committed,
     IsrState,
     PendingExpand,
     PendingShrink,
+    Proposal,
+    Recorded,
     on_refusal,
 )
 from kafkawire.errors import ErrorCode
-from kafkawire.ids import BrokerId, LeaderEpoch, Offset
+from kafkawire.ids import BrokerId, Offset
 
 LiveEpoch = Callable[[BrokerId], int | None]
 """Epoch of a broker that is alive in the metadata, -1 if unknown; None for a dead broker."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Proposal:
-    """In-sync set for the controller to record: members with their broker epochs, -1 if unknown."""
-
-    isr: tuple[tuple[BrokerId, int], ...]
-    leader_epoch: LeaderEpoch
-    partition_epoch: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recorded:
-    """In-sync set that the controller has recorded."""
-
-    isr: frozenset[BrokerId]
-    leader_epoch: LeaderEpoch
-    partition_epoch: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,16 +173,16 @@ class Leadership:
         self.reconsider(now_ms)
         if not isinstance(self.state, Committed):
             return False
-        max_lag_ms = self.limits.max_lag_ms
-        lagging = {
-            one
-            for one, follower in self._followers.items()
-            if one in self.state.isr
-            and not follower.is_caught_up(self.log_end_offset, now_ms, max_lag_ms)
-        }
-        if lagging:
-            self._move_to(self.state.shrink(lagging))
-        return bool(lagging)
+        leaving = lagging_followers(
+            self._followers,
+            self.state.isr,
+            leader_end=self.log_end_offset,
+            now_ms=now_ms,
+            max_lag_ms=self.limits.max_lag_ms,
+        )
+        if leaving:
+            self._move_to(self.state.shrink(leaving))
+        return bool(leaving)
 
     def on_recorded(self, sent: Proposal, recorded: Recorded, now_ms: int) -> None:
         """Adopt the recorded in-sync set. A response to an older proposal changes nothing."""

@@ -3,7 +3,7 @@
 Finds the replica for a request, reads or writes it, and notifies waiting requests of the change.
 Every method must be called in the event loop's thread unless its docstring says otherwise. A disk
 failure reaches the client as an `ApiError`. `replica_roles` handles the requests of controllers,
-`replica_fetchers` the copies from other brokers, `isr_changes` the ISR proposals.
+`replica_fetchers` the copies from other brokers, `isr_proposals` the ISR proposals.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from broker.errors import as_api_error
 from broker.purgatory import Purgatory
 from broker.replication.batch_rules import BatchRules
 from broker.replication.follower_service import FollowerService
-from broker.replication.isr_changes import IsrChanges, IsrRecorder
+from broker.replication.isr.isr_proposals import IsrProposals, IsrRecorder
 from broker.replication.leadership import Limits
 from broker.replication.replica import NO_EPOCH, ReadResult, Replica
 from broker.replication.replica_fetchers import ReplicaFetchers
@@ -96,7 +96,7 @@ class ReplicaManager:
             loop=loop,
             now_ms=now_ms,
         )
-        self._isr_changes = IsrChanges(
+        self._isr_proposals = IsrProposals(
             isr_recorder,
             table=self.table,
             on_high_watermark=self.changed,
@@ -104,7 +104,7 @@ class ReplicaManager:
             now_ms=now_ms,
         )
         self.followers = FollowerService(
-            broker_id, self, table=self.table, isr_changes=self._isr_changes
+            broker_id, self, table=self.table, isr_proposals=self._isr_proposals
         )
         """Serves the followers of partitions that this broker leads."""
         self.roles = ReplicaRoles(
@@ -131,7 +131,7 @@ class ReplicaManager:
     @property
     def isr_change_counts(self) -> tuple[int, int]:
         """Number of times that in-sync sets led here have shrunk, and grown."""
-        return self._isr_changes.shrink_count, self._isr_changes.expand_count
+        return self._isr_proposals.shrink_count, self._isr_proposals.expand_count
 
     @property
     def partition_count(self) -> int:
@@ -150,7 +150,7 @@ class ReplicaManager:
             if timer is not None:
                 timer.cancel()
         await self.control_queue.stop()
-        await self._isr_changes.stop()
+        await self._isr_proposals.stop()
         await self._fetchers.stop()
 
     def add_leadership_listener(self, listener: LeadershipListener) -> None:
@@ -185,12 +185,12 @@ class ReplicaManager:
     def on_registered(self, broker_epoch: int) -> None:
         """Adopt the epoch of a new registration, which fences earlier incarnations."""
         self.roles.on_registered(broker_epoch)
-        self._isr_changes.on_metadata_changed()
+        self._isr_proposals.on_metadata_changed()
 
     def on_metadata_changed(self) -> None:
         """Resume after a broker or the controller has become known, or has moved."""
         self._fetchers.on_metadata_changed()
-        self._isr_changes.on_metadata_changed()
+        self._isr_proposals.on_metadata_changed()
         live = frozenset(self._metadata.image.brokers)
         if self._live_brokers - live:
             self._reconsider_high_watermarks()
@@ -461,5 +461,5 @@ class ReplicaManager:
             if leadership.high_watermark != before:
                 self.changed(replica.topic_partition)
             if leadership.proposal_to_send is not None:
-                self._isr_changes.put(replica)
+                self._isr_proposals.put(replica)
         self._set_tick_timer()

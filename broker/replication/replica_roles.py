@@ -33,7 +33,8 @@ from broker.replication.control_orders import (
     roles_response,
     stop_response,
 )
-from broker.replication.leadership import Leadership, Limits, Recorded
+from broker.replication.isr.isr_state import Recorded
+from broker.replication.leadership import Leadership, Limits
 from broker.replication.replica import Replica
 from broker.replication.replica_fetchers import ReplicaFetchers
 from broker.replication.replica_opening import ReplicaOpening

@@ -27,8 +27,8 @@ from broker.network.request_tasks import RequestTasks
 from broker.network.router import Handler, Router
 from broker.network.socket_server import SocketServer
 from broker.purgatory import Purgatory
-from broker.replication.isr_changes import IsrProposal, ProposalResult
-from broker.replication.leadership import Recorded
+from broker.replication.isr.isr_proposals import IsrProposal, ProposalResult
+from broker.replication.isr.isr_state import Recorded
 from broker.replication.peer import Peer
 from broker.replication.replica import Replica
 from broker.replication.replica_manager import ReplicaManager

@@ -5,10 +5,16 @@ from typing import Any
 
 import pytest
 
-from broker.replication import isr_state
 from broker.replication.control_fence import ControlFence
 from broker.replication.divergence import Divergence, EpochHistory, Truncation
-from broker.replication.isr_state import Committed, IsrState, PendingExpand, PendingShrink, Refused
+from broker.replication.isr import isr_state
+from broker.replication.isr.isr_state import (
+    Committed,
+    IsrState,
+    PendingExpand,
+    PendingShrink,
+    Refused,
+)
 from broker.replication.leadership import Leadership
 from clusterstate.leader_and_isr import LeaderAndIsr
 from clusterstate.plans import Check, SetData

@@ -12,7 +12,8 @@ from broker.cluster.last_told import known_states
 from broker.cluster.metadata_cache import ClusterImage
 from broker.cluster.metadata_update import updated
 from broker.replication.control_fence import ControlFence, refuse_stop
-from broker.replication.leadership import Limits, Proposal, Recorded
+from broker.replication.isr.isr_state import Proposal, Recorded
+from broker.replication.leadership import Limits
 from clusterstate.broker_registration import Registered, Sessions, create_top_nodes, register
 from clusterstate.plans import Answer, ListChildren, Read, Write
 from clusterstate.znodes.registration import Endpoint, Registration

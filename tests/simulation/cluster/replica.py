@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 from broker.replication.control_fence import refuse_leadership
 from broker.replication.divergence import Divergence, divergence, out_of_range, truncation
-from broker.replication.leadership import Leadership, Limits, LiveEpoch, Proposal, Recorded
+from broker.replication.isr.isr_state import Proposal, Recorded
+from broker.replication.leadership import Leadership, Limits, LiveEpoch
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from kafkawire.messages.leader_and_isr import LeaderAndIsrPartitionState

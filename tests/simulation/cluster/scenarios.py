@@ -1,6 +1,7 @@
 """Small scenarios of the decisions without time; a planted bug breaks each of them."""
 
-from broker.replication.leadership import Leadership, Limits, Recorded
+from broker.replication.isr.isr_state import Recorded
+from broker.replication.leadership import Leadership, Limits
 from clusterstate.leader_and_isr import LeaderAndIsr
 from clusterstate.znodes import paths
 from clusterstate.znodes.partition_state import decode_partition_state, encode_partition_state

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from broker.cluster.metadata_cache import MetadataCache
 from broker.purgatory import Purgatory
-from broker.replication.leadership import Leadership, Limits, Recorded
+from broker.replication.isr.isr_state import Recorded
+from broker.replication.leadership import Leadership, Limits
 from broker.replication.replica import Replica
 from broker.replication.replica_manager import ReplicaManager
 from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicPartition

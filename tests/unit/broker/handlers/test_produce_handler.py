@@ -8,7 +8,7 @@ import pytest
 from broker.handlers.produce import ProduceHandler
 from broker.network.reply import EncodedMessage, Reply
 from broker.network.request_tasks import RequestTasks
-from broker.replication.leadership import Recorded
+from broker.replication.isr.isr_state import Recorded
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import LeaderEpoch, Offset

@@ -2,8 +2,14 @@
 
 import pytest
 
-from broker.replication.isr_state import Committed, PendingExpand, PendingShrink, on_refusal
-from broker.replication.leadership import Leadership, Limits, Recorded
+from broker.replication.isr.isr_state import (
+    Committed,
+    PendingExpand,
+    PendingShrink,
+    Recorded,
+    on_refusal,
+)
+from broker.replication.leadership import Leadership, Limits
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch, Offset
 

@@ -1,4 +1,4 @@
-"""In-sync sets below protocol 2.7: `broker.cluster.node_isr_recorder`."""
+"""In-sync sets below protocol 2.7: `broker.replication.isr.znode_recorder`."""
 
 import asyncio
 import uuid
@@ -6,11 +6,11 @@ from typing import TypeVar, cast
 
 import pytest
 
-from broker.cluster import node_isr_recorder
 from broker.cluster.coordinator_session import CoordinatorSession
-from broker.cluster.node_isr_recorder import NodeIsrRecorder
-from broker.replication.isr_changes import IsrProposal
-from broker.replication.leadership import Proposal, Recorded
+from broker.replication.isr import znode_recorder
+from broker.replication.isr.isr_proposals import IsrProposal
+from broker.replication.isr.isr_state import Proposal, Recorded
+from broker.replication.isr.znode_recorder import NodeIsrRecorder
 from clusterstate.plans import Plan
 from clusterstate.znodes import paths
 from clusterstate.znodes.notification import decode_partitions
@@ -73,8 +73,8 @@ async def test_write_is_recorded_unless_the_node_has_changed() -> None:
 async def test_controller_is_notified_once_changes_have_stopped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(node_isr_recorder, "CHECK_INTERVAL_S", 0.001)
-    monkeypatch.setattr(node_isr_recorder, "LINGER_S", 0.0)
+    monkeypatch.setattr(znode_recorder, "CHECK_INTERVAL_S", 0.001)
+    monkeypatch.setattr(znode_recorder, "LINGER_S", 0.0)
     session = FakeSession()
     recorder = recorder_of(session)
     await recorder.record([proposal_at(0)])

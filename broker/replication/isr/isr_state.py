@@ -13,7 +13,25 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from kafkawire.errors import ErrorCode
-from kafkawire.ids import BrokerId
+from kafkawire.ids import BrokerId, LeaderEpoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """In-sync set for the controller to record: members with their broker epochs, -1 if unknown."""
+
+    isr: tuple[tuple[BrokerId, int], ...]
+    leader_epoch: LeaderEpoch
+    partition_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """In-sync set that the controller has recorded."""
+
+    isr: frozenset[BrokerId]
+    leader_epoch: LeaderEpoch
+    partition_epoch: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Submission of ISR proposals and its retries: `isr_changes`, `isr_recorder`."""
+"""Submission of ISR proposals and its retries: `isr_proposals`, `alter_partition_recorder`."""
 
 import asyncio
 from collections.abc import Sequence
@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.replication.isr_changes import IsrChanges, IsrProposal, ProposalResult
-from broker.replication.isr_recorder import alter_partition, results_of
-from broker.replication.leadership import Leadership, Proposal, Recorded
+from broker.replication.isr.alter_partition_recorder import alter_partition, results_of
+from broker.replication.isr.isr_proposals import IsrProposal, IsrProposals, ProposalResult
+from broker.replication.isr.isr_state import Proposal, Recorded
+from broker.replication.leadership import Leadership
 from broker.replication.replica_table import ReplicaTable
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
@@ -48,14 +49,14 @@ def recorded(proposal: Proposal) -> Recorded:
 
 
 class Submitting:
-    """A leadership that proposes to add broker 2 to the in-sync set, and its `IsrChanges`."""
+    """A leadership that proposes to add broker 2 to the in-sync set, and its `IsrProposals`."""
 
     def __init__(self, world: World, recorder: Recorder) -> None:
         self.leadership: Leadership = world.replicate_to()
         self.table = ReplicaTable()
         self.table.add(world.replica)
         self.changed: list[TopicPartition] = []
-        self.changes = IsrChanges(
+        self.changes = IsrProposals(
             recorder,
             table=self.table,
             on_high_watermark=self.changed.append,

@@ -15,8 +15,8 @@ from typing import Final
 import structlog
 
 from broker.cluster.coordinator_session import CoordinatorSession
-from broker.replication.isr_changes import IsrProposal, ProposalResult
-from broker.replication.leadership import Recorded
+from broker.replication.isr.isr_proposals import IsrProposal, ProposalResult
+from broker.replication.isr.isr_state import Recorded
 from clusterstate.isr_requests import change_isr
 from clusterstate.notifications import notify_isr_changes
 from coordination.errors import SessionExpiredError

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from broker.cluster.metadata_cache import Endpoint
-from broker.replication.isr_changes import IsrProposal, ProposalResult
-from broker.replication.leadership import Recorded
+from broker.replication.isr.isr_proposals import IsrProposal, ProposalResult
+from broker.replication.isr.isr_state import Recorded
 from broker.replication.peer import Peer, PeerError
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
@@ -24,11 +25,34 @@ from kafkawire.messages.alter_partition import (
     ResponsePartitionData,
 )
 
+if TYPE_CHECKING:
+    from broker.cluster.member import ClusterMember
+    from broker.replication.isr.znode_recorder import NodeIsrRecorder
+
 FIRST_VERSION_WITH_TOPIC_IDS = 2
 FIRST_VERSION_WITH_EPOCHS = 3
 LAST_VERSION = 3
 
 _Key = tuple[str | TopicId, int]
+
+
+def make_isr_recorder(
+    member: ClusterMember, controller_epoch: Callable[[], int]
+) -> AlterPartitionRecorder | NodeIsrRecorder:
+    """Return the recorder that asks the controller, or below 2.7 the one that writes nodes.
+
+    `controller_epoch` returns the newest epoch that the broker has seen.
+    """
+    if not member.has_alter_partition:
+        from broker.replication.isr.znode_recorder import NodeIsrRecorder
+
+        return NodeIsrRecorder(member.identity.broker_id, member.session, controller_epoch)
+    return AlterPartitionRecorder(
+        member.identity.broker_id,
+        controller_endpoint=member.controller_endpoint,
+        broker_epoch=lambda: member.session.broker_epoch,
+        make_peer=member.make_peer,
+    )
 
 
 class AlterPartitionRecorder:

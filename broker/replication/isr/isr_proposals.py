@@ -12,7 +12,8 @@ from typing import Final, NamedTuple, Protocol
 
 import structlog
 
-from broker.replication.leadership import Leadership, Proposal, Recorded
+from broker.replication.isr.isr_state import Proposal, Recorded
+from broker.replication.leadership import Leadership
 from broker.replication.replica import Replica
 from broker.replication.replica_table import ReplicaTable
 from kafkawire.errors import ErrorCode
@@ -53,7 +54,7 @@ class _Submitted(NamedTuple):
     submitted: IsrProposal
 
 
-class IsrChanges:
+class IsrProposals:
     """The open proposals of all leaderships on this broker."""
 
     def __init__(

@@ -1,12 +1,13 @@
-"""A follower's progress through its leader's log, as seen by the leader (decision).
+"""Progress of followers, and the rule by which they leave the in-sync set (decision).
 
 A follower is caught up once it has everything the leader had at the follower's previous fetch.
 Under load it is never exactly at the log's end. Source: KIP-16; kafka.cluster.Replica of Kafka 3.9.
 """
 
+from collections.abc import Mapping, Set
 from typing import Final
 
-from kafkawire.ids import Offset
+from kafkawire.ids import BrokerId, Offset
 
 UNKNOWN: Final = Offset(-1)
 NO_EPOCH: Final = -1
@@ -14,7 +15,7 @@ NEVER_REACHED: Final = Offset(2**63 - 1)
 
 
 class FollowerProgress:
-    """Progress of one follower, derived from its fetches."""
+    """Progress of one follower through the leader's log, derived from its fetches."""
 
     __slots__ = (
         "_fetched_at_ms",
@@ -64,3 +65,19 @@ class FollowerProgress:
     def is_caught_up(self, leader_end: Offset, now_ms: int, max_lag_ms: int) -> bool:
         """Whether the follower is at the log's end, or was at most `max_lag_ms` ago."""
         return self.log_end_offset == leader_end or now_ms - self.caught_up_at_ms <= max_lag_ms
+
+
+def lagging_followers(
+    followers: Mapping[BrokerId, FollowerProgress],
+    isr: Set[BrokerId],
+    *,
+    leader_end: Offset,
+    now_ms: int,
+    max_lag_ms: int,
+) -> set[BrokerId]:
+    """Return the followers that must leave the in-sync set: not caught up for `max_lag_ms`."""
+    return {
+        broker_id
+        for broker_id, progress in followers.items()
+        if broker_id in isr and not progress.is_caught_up(leader_end, now_ms, max_lag_ms)
+    }

@@ -13,7 +13,6 @@ from typing import Final, TypeVar
 
 import structlog
 
-from broker.cluster.last_told import known_states
 from broker.cluster.metadata_cache import MetadataCache
 from broker.config.broker_config import BrokerConfig
 from broker.replication.peer import Peer
@@ -59,7 +58,7 @@ class ControllerRole:
             dial=dial,
             new_topic_id=uuid.uuid4,
             now_ms=now_ms,
-            last_known=lambda topic, topic_id: known_states(metadata.image, topic, topic_id),
+            last_known=lambda topic, topic_id: metadata.image.known_states(topic, topic_id),
         )
 
     @property
@@ -98,7 +97,7 @@ class ControllerRole:
             log.warning("controller.not_resigned")
 
     async def expire(self) -> None:
-        """Resign because the session expired; nothing of the old controller epoch goes on."""
+        """Resign because the session expired; work of the old controller epoch ends."""
         await self._controller.expire()
 
     def reelect(self) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from clusterstate.leader_and_isr import LeaderAndIsr
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition, validate_topic_name
 
@@ -83,6 +84,23 @@ class ClusterImage:
         """Return the state of a partition, None if it is unknown."""
         topic = self.topics.get(topic_partition.topic)
         return topic.partitions.get(topic_partition.partition) if topic else None
+
+    def known_states(self, topic: str, topic_id: TopicId) -> Mapping[int, LeaderAndIsr]:
+        """Return the states of a topic's partitions; see `controller.last_told.LastKnown`."""
+        known = self.topics.get(topic)
+        if known is None or known.topic_id != topic_id:
+            return {}
+        return {
+            state.index: LeaderAndIsr(
+                leader=state.leader,
+                isr=state.isr,
+                controller_epoch=state.controller_epoch,
+                leader_epoch=state.leader_epoch,
+                partition_epoch=state.partition_epoch,
+            )
+            for state in known.partitions.values()
+            if state.partition_epoch != UNKNOWN_EPOCH
+        }
 
     def check_topic(self, name: str) -> None:
         """Check that a topic exists.

@@ -49,7 +49,7 @@ log = structlog.get_logger(__name__)
 
 
 class ClusterTopics:
-    """Implements `broker.cluster.topic_source.TopicSource`."""
+    """Implements `broker.cluster.topic_plan.TopicSource`."""
 
     def __init__(
         self,

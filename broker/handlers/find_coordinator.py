@@ -10,8 +10,7 @@ from typing import Final
 import structlog
 
 from broker.cluster.metadata_watch import MetadataWatch, has_leaders
-from broker.cluster.topic_plan import TopicSpec
-from broker.cluster.topic_source import TopicSource
+from broker.cluster.topic_plan import TopicSource, TopicSpec
 from broker.config.broker_config import BrokerConfig
 from broker.handlers.handler_table import Apis
 from broker.network.reply import Reply

@@ -22,7 +22,7 @@ from broker.cluster.metadata_cache import MetadataCache
 from broker.cluster.metadata_watch import MetadataWatch
 from broker.cluster.peer_addresses import PeerAddresses
 from broker.cluster.producer_ids import ProducerIds
-from broker.cluster.topic_source import TopicSource
+from broker.cluster.topic_plan import TopicSource
 from broker.config.broker_config import BrokerConfig
 from broker.groups.coordinator import GroupCoordinator
 from broker.live_configs.live_configs import LiveConfigs

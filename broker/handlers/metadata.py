@@ -18,8 +18,7 @@ from broker.cluster.metadata_cache import (
     PartitionState,
     TopicState,
 )
-from broker.cluster.topic_plan import TopicSpec
-from broker.cluster.topic_source import TopicSource
+from broker.cluster.topic_plan import TopicSource, TopicSpec
 from broker.handlers.authorized_operations import (
     CLUSTER_OPERATIONS,
     NOT_ASKED_FOR,

@@ -8,7 +8,6 @@ import uuid
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from broker.cluster.last_told import known_states
 from broker.cluster.metadata_cache import ClusterImage
 from broker.cluster.metadata_update import updated
 from broker.replication.control_fence import ControlFence, refuse_stop
@@ -126,7 +125,7 @@ class Process:
             broker_id=broker_id, unclean_leader_election_enable=world.unclean_default
         )
         self.planner = Planner(
-            config, world.new_topic_id, lambda topic, known: known_states(self.image, topic, known)
+            config, world.new_topic_id, lambda topic, known: self.image.known_states(topic, known)
         )
         self.queue: EventQueue[Reply] = EventQueue()
         self.is_planning = False

@@ -5,17 +5,25 @@ import uuid
 import pytest
 
 from broker.cluster.metadata_cache import (
+    ClusterImage,
     Endpoint,
     LiveBroker,
     MetadataCache,
     PartitionState,
     TopicState,
 )
+from broker.cluster.metadata_update import updated
+from clusterstate.leader_and_isr import LeaderAndIsr
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch, TopicPartition
+from kafkawire.messages.update_metadata import (
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
 from tests.unit.broker.metadata import put_topics, remove_topics, set_brokers
 
-B1 = BrokerId(1)
+B1, B2 = BrokerId(1), BrokerId(2)
 PARTITION = PartitionState(
     index=0, leader=B1, leader_epoch=LeaderEpoch(3), replicas=(B1,), isr=(B1,)
 )
@@ -85,3 +93,44 @@ def test_missing_topic_is_refused(name: str, code: ErrorCode) -> None:
     with pytest.raises(ApiError) as caught:
         cache.image.check_topic(name)
     assert caught.value.code is code
+
+
+# The states for a new controller
+
+T_ID, OTHER_ID = uuid.UUID(int=1), uuid.UUID(int=2)
+STATE = UpdateMetadataPartitionState(
+    partition_index=3,
+    controller_epoch=4,
+    leader=1,
+    leader_epoch=5,
+    isr=[1, 2],
+    zk_version=6,
+    replicas=[1, 2],
+)
+TOPIC = UpdateMetadataTopicState(topic_name="t", topic_id=T_ID, partition_states=[STATE])
+IMAGE = updated(ClusterImage(), UpdateMetadataRequest(topic_states=[TOPIC], live_brokers=[]))
+
+
+def test_known_state_is_returned_as_the_controller_sent_it() -> None:
+    assert IMAGE.known_states("t", T_ID) == {
+        3: LeaderAndIsr(
+            leader=B1,
+            isr=(B1, B2),
+            controller_epoch=4,
+            leader_epoch=LeaderEpoch(5),
+            partition_epoch=6,
+        )
+    }
+
+
+def test_other_topic_has_no_known_states() -> None:
+    assert IMAGE.known_states("t", OTHER_ID) == {}
+    assert IMAGE.known_states("u", T_ID) == {}
+
+
+def test_known_state_without_partition_epoch_is_skipped() -> None:
+    state = PartitionState(
+        index=0, leader=B1, leader_epoch=LeaderEpoch(0), replicas=(B1,), isr=(B1,)
+    )
+    known = TopicState(name="t", topic_id=T_ID, partitions={0: state})
+    assert ClusterImage(topics={"t": known}).known_states("t", T_ID) == {}

@@ -15,7 +15,7 @@ from broker.cluster.metadata_cache import (
     TopicState,
 )
 from broker.cluster.metadata_watch import MetadataWatch
-from broker.cluster.topic_source import TopicSource
+from broker.cluster.topic_plan import TopicSource
 from broker.config.broker_config import BrokerConfig
 from broker.handlers.find_coordinator import (
     TRANSACTIONS_TOPIC,

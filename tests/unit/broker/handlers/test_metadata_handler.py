@@ -4,7 +4,7 @@ import asyncio
 from typing import cast
 
 from broker.cluster.metadata_cache import MetadataCache
-from broker.cluster.topic_source import TopicSource
+from broker.cluster.topic_plan import TopicSource
 from broker.handlers.metadata import MetadataHandler
 from broker.network.request_tasks import RequestTasks
 from kafkawire.apis import ApiKey

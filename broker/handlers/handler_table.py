@@ -43,7 +43,7 @@ MODULES: Final[Mapping[ApiKey, str]] = {
     ApiKey.LEADER_AND_ISR: "control_requests",
     ApiKey.STOP_REPLICA: "control_requests",
     ApiKey.UPDATE_METADATA: "control_requests",
-    ApiKey.CONTROLLED_SHUTDOWN: "controlled_shutdown",
+    ApiKey.CONTROLLED_SHUTDOWN: "broker_requests",
     ApiKey.OFFSET_COMMIT: "offset_commit",
     ApiKey.OFFSET_FETCH: "offset_fetch",
     ApiKey.FIND_COORDINATOR: "find_coordinator",
@@ -76,11 +76,11 @@ MODULES: Final[Mapping[ApiKey, str]] = {
     ApiKey.DESCRIBE_CLIENT_QUOTAS: "client_quotas",
     ApiKey.ALTER_CLIENT_QUOTAS: "client_quotas",
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: "acls",
-    ApiKey.ALTER_PARTITION: "alter_partition",
+    ApiKey.ALTER_PARTITION: "broker_requests",
     ApiKey.DESCRIBE_CLUSTER: "describe_cluster",
     ApiKey.DESCRIBE_PRODUCERS: "producers",
     ApiKey.LIST_TRANSACTIONS: "producers",
-    ApiKey.ALLOCATE_PRODUCER_IDS: "allocate_producer_ids",
+    ApiKey.ALLOCATE_PRODUCER_IDS: "broker_requests",
 }
 """Every served API."""
 

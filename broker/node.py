@@ -308,7 +308,7 @@ class Node:
             loop=self._loop,
             executor=self._executor,
             now_ms=now_ms,
-            max_moves=max(1, len(logs.directories) if threads is None else threads),
+            max_moves=max(1, len(logs.table.directories) if threads is None else threads),
         )
 
     def _make_router(
@@ -458,7 +458,7 @@ class Node:
         def close() -> None:
             try:
                 if self._replicas is not None:
-                    logs.write_high_watermarks(self._replicas.high_watermarks())
+                    logs.checkpoints.write_high_watermarks(self._replicas.high_watermarks())
             except StorageError as error:
                 # Affects one log dir; leaders and followers establish the marks again.
                 log.error("high_watermarks.not_written", error=str(error))

@@ -53,7 +53,7 @@ def make_crashed(path: Path, record_count: int, size_bytes: int) -> None:
     log = logs.create(TopicPartition("load", 0), LogConfig(), None, now_ms=NOW_MS)
     batch = batch_of(record_count)
     append_all(log, batch, read_header(batch), size_bytes // len(batch))
-    for directory in logs.directories:
+    for directory in logs.table.directories:
         directory.unlock()
 
 
@@ -75,7 +75,7 @@ def time_recovery(path: Path) -> float:
         started = time.perf_counter()
         logs = open_logs(path)
         figures.append(time.perf_counter() - started)
-        for directory in logs.directories:
+        for directory in logs.table.directories:
             directory.unlock()
     return sum(log.size_bytes for log in logs) / min(figures) / 1e6
 

@@ -68,12 +68,12 @@ class DescribeLogDirsHandler:
                 for topic in message.topics
                 for index in topic.partitions
             }
-        results = [self._describe(each, wanted) for each in self._logs.online_directories]
+        results = [self._describe(each, wanted) for each in self._logs.table.online_directories]
         results += [
             DescribeLogDirsResult(
                 error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=str(path.absolute())
             )
-            for path in self._logs.offline_paths
+            for path in self._logs.table.offline_paths
         ]
         return Reply(DescribeLogDirsResponse(results=results))
 
@@ -86,7 +86,7 @@ class DescribeLogDirsHandler:
         self, directory: LogDirectory, wanted: set[TopicPartition] | None
     ) -> DescribeLogDirsResult:
         topics: defaultdict[str, list[DescribeLogDirsPartition]] = defaultdict(list)
-        for each in self._logs.in_directory(directory.path):
+        for each in self._logs.table.in_directory(directory.path):
             _add(topics, each, wanted, self._lag(each), is_future=False)
         for copy in self._logs.futures:
             original = self._logs.get(copy.topic_partition)
@@ -181,7 +181,7 @@ class AlterReplicaLogDirsHandler:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "its log dir is offline")
         if self._logs.get(partition) is None:
             # If the log is created later, it goes to this directory.
-            self._logs.want_home(partition, directory)
+            self._logs.placement.want_home(partition, directory)
         if self._logs.get(partition) is None or not self._replicas.holds(partition):
             # Like Kafka, not NOT_LEADER_OR_FOLLOWER, for compatibility with old clients.
             raise ApiError(ErrorCode.REPLICA_NOT_AVAILABLE)
@@ -189,10 +189,10 @@ class AlterReplicaLogDirsHandler:
 
     def _find(self, path: str) -> LogDirectory:
         wanted = Path(path)
-        for directory in self._logs.online_directories:
+        for directory in self._logs.table.online_directories:
             if directory.path.absolute() == wanted:
                 return directory
-        if wanted in {offline.absolute() for offline in self._logs.offline_paths}:
+        if wanted in {offline.absolute() for offline in self._logs.table.offline_paths}:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"log dir {path} is offline")
         raise ApiError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is not a log dir of this broker")
 

@@ -254,7 +254,7 @@ class LogCleaner:
 
         def write() -> None:
             cleaning.log.upkeep.sync_names()
-            self._logs.write_cleaner_offsets()
+            self._logs.checkpoints.write_cleaner_offsets()
 
         try:
             await self._in_thread(write)

@@ -52,7 +52,7 @@ class LogDirFailure:
             return
         logs, replicas = self._watched
         replicas.on_directory_failed(path)
-        if logs.online_directories:
+        if logs.table.online_directories:
             self._tasks.begin(self._report)
         else:
             self._on_last(f"log dir {path} failed, and no other is left")

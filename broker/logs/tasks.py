@@ -57,7 +57,7 @@ def log_tasks(
         ),
         PeriodicTask(
             "highwatermark-checkpoint",
-            lambda: logs.write_high_watermarks(replicas.high_watermarks()),
+            lambda: logs.checkpoints.write_high_watermarks(replicas.high_watermarks()),
             delay_ms=high_watermark_period_ms,
             period_ms=high_watermark_period_ms,
         ),
@@ -69,13 +69,13 @@ def log_tasks(
         ),
         PeriodicTask(
             "kafka-recovery-point-checkpoint",
-            logs.write_recovery_points,
+            logs.checkpoints.write_recovery_points,
             delay_ms=delay_ms,
             period_ms=config.logs.log_flush_offset_checkpoint_interval_ms,
         ),
         PeriodicTask(
             "kafka-log-start-offset-checkpoint",
-            logs.write_log_starts,
+            logs.checkpoints.write_log_starts,
             delay_ms=delay_ms,
             period_ms=config.logs.log_flush_start_offset_checkpoint_interval_ms,
         ),

@@ -160,7 +160,7 @@ class ReplicaOpening:
         partition = change.topic_partition
         replica = self._table.by_key.get(partition)
         if replica is None:
-            mark = self._logs.high_watermark(partition)
+            mark = self._logs.checkpoints.high_watermark(partition)
             replica = Replica(partition, change.topic_id, local, mark)
             replica.update_config(self._log_config_of(partition.topic))
             self._table.add(replica)

@@ -92,9 +92,9 @@ def add_network_gauges(metrics: Metrics, network: NetworkMetrics) -> None:
 def add_log_gauges(metrics: Metrics, logs: Logs) -> None:
     """Add gauges of disk problems, which should be 0, and of known producer ids."""
     metrics.add_gauge("producer_ids", lambda: sum(len(log.producers) for log in logs))
-    metrics.add_gauge("offline_log_dirs", lambda: len(logs.offline_paths))
-    metrics.add_gauge("full_log_dirs", lambda: len(logs.full_paths))
-    metrics.add_gauge("damaged_segments", lambda: logs.damage_count)
+    metrics.add_gauge("offline_log_dirs", lambda: len(logs.table.offline_paths))
+    metrics.add_gauge("full_log_dirs", lambda: len(logs.table.full_paths))
+    metrics.add_gauge("damaged_segments", lambda: logs.table.damage_count)
 
 
 def _led(replicas: ReplicaManager) -> Iterator[Leadership]:

@@ -88,7 +88,9 @@ class CleanerManager:
             or partition in self.uncleanable
         ):
             return None
-        return weigh(log_facts(local, undecided), self._logs.cleaner_offset(partition), now_ms)
+        return weigh(
+            log_facts(local, undecided), self._logs.checkpoints.cleaner_offset(partition), now_ms
+        )
 
     def start(self, candidate: Candidate, now_ms: int) -> Cleaning | None:
         """Start a cleaning; return None if the log has gone or become busy since the choice."""
@@ -124,7 +126,7 @@ class CleanerManager:
             return False
         match end:
             case CleaningDone():
-                self._logs.note_cleaner_offset(partition, Offset(end.end_offset))
+                self._logs.checkpoints.note_cleaner_offset(partition, Offset(end.end_offset))
                 return True
             case CleaningFailed(is_damage=True):
                 self.mark_uncleanable(cleaning.log, end.error)

@@ -2,11 +2,10 @@
 
 Bytes on disk: `recovery-point-offset-checkpoint`, `log-start-offset-checkpoint`,
 `replication-offset-checkpoint` (high watermarks) and `cleaner-offset-checkpoint`, each replaced
-atomically (`checkpoint`). An OSError in this class or a subclass takes the log dir offline.
+atomically (`checkpoint`). An OSError takes the log dir offline.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from threading import Lock
 
@@ -23,62 +22,59 @@ from storage.log.log import Log
 
 
 class DirectoryCheckpoints:
-    """The checkpoints of the log dir at `path`; the base class of `LogDirectory`."""
+    """The checkpoints of the log dir at `path`."""
 
     def __init__(self, path: Path, health: DirectoryHealth) -> None:
-        self.path = path
-        self.health = health
+        self._path = path
+        self._health = health
         self.high_watermarks: dict[TopicPartition, Offset] = {}
         """The last stored values; the only known ones for logs without a role."""
         self.cleaner_offsets: dict[TopicPartition, Offset] = {}
         """End of the clean part of each compacted log (exclusive); only the owner changes it."""
-        self._recovery_points: dict[TopicPartition, Offset] = {}
-        self._log_starts: dict[TopicPartition, Offset] = {}
+        self.recovery_points: dict[TopicPartition, Offset] = {}
+        """The values of the previous process."""
+        self.log_starts: dict[TopicPartition, Offset] = {}
+        """The values of the previous process."""
         # The owner writes checkpoints, and so does a thread that runs periodically.
-        self._checkpoint_lock = Lock()
+        self._lock = Lock()
 
-    def _read_checkpoints(self) -> None:
+    def read(self) -> None:
         """Load the checkpoints of the previous process; an unreadable one counts as absent."""
-        self._recovery_points = read_offsets_or_none(self.path / RECOVERY_POINT_CHECKPOINT)
-        self._log_starts = read_offsets_or_none(self.path / LOG_START_CHECKPOINT)
-        self.high_watermarks = read_offsets_or_none(self.path / HIGH_WATERMARK_CHECKPOINT)
-        self.cleaner_offsets = read_offsets_or_none(self.path / CLEANER_CHECKPOINT)
+        self.recovery_points = read_offsets_or_none(self._path / RECOVERY_POINT_CHECKPOINT)
+        self.log_starts = read_offsets_or_none(self._path / LOG_START_CHECKPOINT)
+        self.high_watermarks = read_offsets_or_none(self._path / HIGH_WATERMARK_CHECKPOINT)
+        self.cleaner_offsets = read_offsets_or_none(self._path / CLEANER_CHECKPOINT)
 
     def write_recovery_points(self, logs: Iterable[Log]) -> None:
         """Write the recovery point of each log."""
-        with self._io(), self._checkpoint_lock:
+        with offline_on_failure(self._health), self._lock:
             # Read under the lock: a truncation lowers the point before it calls this method.
             points = {each.topic_partition: each.recovery_point for each in logs}
-            write_offsets(self.path / RECOVERY_POINT_CHECKPOINT, points)
+            write_offsets(self._path / RECOVERY_POINT_CHECKPOINT, points)
 
     def write_log_starts(self, logs: Iterable[Log]) -> None:
         """Write the log start offsets that differ from the first segment's base offset."""
-        with self._io(), self._checkpoint_lock:
+        with offline_on_failure(self._health), self._lock:
             starts = {
                 each.topic_partition: each.log_start_offset
                 for each in logs
                 if each.log_start_offset > each.segments[0].base_offset
             }
-            write_offsets(self.path / LOG_START_CHECKPOINT, starts)
+            write_offsets(self._path / LOG_START_CHECKPOINT, starts)
 
     def write_high_watermarks(self, offsets: Mapping[TopicPartition, Offset]) -> None:
         """Write the high watermarks of the logs in this directory."""
-        with self._io(), self._checkpoint_lock:
-            write_offsets(self.path / HIGH_WATERMARK_CHECKPOINT, offsets)
+        with offline_on_failure(self._health), self._lock:
+            write_offsets(self._path / HIGH_WATERMARK_CHECKPOINT, offsets)
             self.high_watermarks = dict(offsets)
 
     def write_cleaner_offsets(self, partitions: Iterable[TopicPartition]) -> None:
         """Write the cleaner offsets of `partitions` only; any thread may call this."""
         held = set(partitions)
-        with self._io(), self._checkpoint_lock:
+        with offline_on_failure(self._health), self._lock:
             offsets = {
                 partition: offset
                 for partition, offset in self.cleaner_offsets.copy().items()
                 if partition in held
             }
-            write_offsets(self.path / CLEANER_CHECKPOINT, offsets)
-
-    @contextmanager
-    def _io(self) -> Iterator[None]:
-        with offline_on_failure(self.health):
-            yield
+            write_offsets(self._path / CLEANER_CHECKPOINT, offsets)

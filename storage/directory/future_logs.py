@@ -67,7 +67,7 @@ class FutureLogs:
         found = self._copies.get(partition)
         if found is not None and found[1].health.failure is None:
             copy, directory = found
-            directory.remove_later(copy.upkeep.set_aside(DirectoryState.DELETED))
+            directory.partitions.remove_later(copy.upkeep.set_aside(DirectoryState.DELETED))
             log.info("move.dropped", partition=str(partition), path=str(directory.path))
         self._copies.pop(partition, None)
 

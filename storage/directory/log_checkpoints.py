@@ -5,37 +5,48 @@ operation on all log dirs continues with the others when one of them fails, and 
 at the end.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from kafkawire.ids import Offset, TopicPartition
+from storage.directory.future_logs import FutureLogs
 from storage.directory.log_directory import LogDirectory
 from storage.directory.log_table import LogTable
 from storage.disk.directory_health import for_each
+from storage.log.log import Log
 
 
-class LogCheckpoints(LogTable):
-    """The checkpoints of the logs in the table."""
+class LogCheckpoints:
+    """The checkpoints of the logs in `table` and of their copies in `futures`."""
+
+    def __init__(self, table: LogTable, futures: FutureLogs) -> None:
+        self.leaving: set[TopicPartition] = set()
+        """Partitions that are being set aside: still served, but no longer in a checkpoint."""
+        self._table = table
+        self._futures = futures
 
     def cleaner_offset(self, partition: TopicPartition) -> Offset | None:
         """Return the end of a log's clean part (exclusive); None if it was never cleaned."""
-        return self._home[partition].cleaner_offsets.get(partition)
+        return self._table.homes[partition].checkpoints.cleaner_offsets.get(partition)
 
     def note_cleaner_offset(self, partition: TopicPartition, offset: Offset) -> None:
         """Set the end of a log's clean part; `write_cleaner_offsets` makes it durable."""
-        self._home[partition].cleaner_offsets[partition] = offset
+        self._table.homes[partition].checkpoints.cleaner_offsets[partition] = offset
 
     def high_watermark(self, partition: TopicPartition) -> Offset:
         """Return the high watermark stored before the start, clamped to the log's bounds."""
-        local, directory = self._logs[partition], self._home[partition]
-        stored = directory.high_watermarks.get(partition, Offset(0))
+        local, directory = self._table.logs[partition], self._table.homes[partition]
+        stored = directory.checkpoints.high_watermarks.get(partition, Offset(0))
         return max(local.log_start_offset, min(stored, local.log_end_offset))
 
     def write_cleaner_offsets(self) -> None:
         """Write the cleaner offsets of all logs; any thread may call this."""
-        self._for_each_directory(self._write_cleaner_offsets)
+        self._table.for_each_directory(self.write_cleaner_offsets_in)
 
-    def _write_cleaner_offsets(self, directory: LogDirectory) -> None:
-        directory.write_cleaner_offsets(each.topic_partition for each in self._logs_in(directory))
+    def write_cleaner_offsets_in(self, directory: LogDirectory) -> None:
+        """Write the cleaner offsets of the logs in one log dir."""
+        directory.checkpoints.write_cleaner_offsets(
+            each.topic_partition for each in self.logs_in(directory)
+        )
 
     def write_high_watermarks(self, offsets: Mapping[TopicPartition, Offset]) -> None:
         """Write the high watermarks of all logs, each to its log dir; any thread may call this.
@@ -44,18 +55,19 @@ class LogCheckpoints(LogTable):
         """
 
         def write(directory: LogDirectory) -> None:
-            known = {**directory.high_watermarks, **offsets}
-            directory.write_high_watermarks(
+            known = {**directory.checkpoints.high_watermarks, **offsets}
+            directory.checkpoints.write_high_watermarks(
                 {
                     partition: offset
                     for partition, offset in known.items()
-                    if self._home.get(partition) is directory and partition not in self._leaving
+                    if self._table.homes.get(partition) is directory
+                    and partition not in self.leaving
                 }
             )
 
-        self._for_each_directory(write)
+        self._table.for_each_directory(write)
 
-    def write_checkpoints(self) -> None:
+    def write_bounds(self) -> None:
         """Write recovery points and log start offsets; any thread may call this."""
         self.write_recovery_points()
         self.write_log_starts()
@@ -65,18 +77,36 @@ class LogCheckpoints(LogTable):
 
         def write(directory: LogDirectory) -> None:
             try:
-                for_each(self._logs_in(directory), lambda each: each.upkeep.flush_closed())
+                for_each(self.logs_in(directory), lambda each: each.upkeep.flush_closed())
             finally:
-                directory.write_recovery_points(self._logs_in(directory))
+                directory.checkpoints.write_recovery_points(self.logs_in(directory))
 
-        self._for_each_directory(write)
+        self._table.for_each_directory(write)
 
     def write_log_starts(self) -> None:
         """Write the log start offsets; any thread may call this."""
-        self._for_each_directory(
-            lambda directory: directory.write_log_starts(self._logs_in(directory))
+        self._table.for_each_directory(
+            lambda directory: directory.checkpoints.write_log_starts(self.logs_in(directory))
         )
 
-    def _write_checkpoints(self, directory: LogDirectory) -> None:
-        directory.write_recovery_points(self._logs_in(directory))
-        directory.write_log_starts(self._logs_in(directory))
+    def write_bounds_in(self, directory: LogDirectory) -> None:
+        """Write the recovery points and log start offsets of one log dir.
+
+        After a truncation this comes before the next append: other records may take the offsets.
+        """
+        directory.checkpoints.write_recovery_points(self.logs_in(directory))
+        directory.checkpoints.write_log_starts(self.logs_in(directory))
+
+    def logs_in(self, directory: LogDirectory) -> Iterator[Log]:
+        """Iterate over the logs and the future logs in `directory`.
+
+        A checkpoint draws from this iterator under its lock. A list made earlier could bring back a
+        log that has left the checkpoint since.
+        """
+        for each in self._table:
+            partition = each.topic_partition
+            if self._table.homes.get(partition) is directory and partition not in self.leaving:
+                yield each
+        for each in self._futures:
+            if each.directory.parent == directory.path:
+                yield each

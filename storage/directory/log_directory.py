@@ -4,7 +4,6 @@ Bytes on disk: `.lock`, `meta.properties`, `.kafka_cleanshutdown`, the checkpoin
 `directory_checkpoints`, and a directory per partition.
 """
 
-import shutil
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -23,31 +22,27 @@ from storage.directory.meta_properties import (
     read_meta_properties,
     write_meta_properties,
 )
+from storage.directory.partition_directories import PartitionDirectories
 from storage.disk.checkpoint import sync_directory
-from storage.disk.deleted_files import DeletedFiles
-from storage.disk.directory_health import DirectoryHealth, for_each
+from storage.disk.directory_health import DirectoryHealth, for_each, offline_on_failure
 from storage.disk.layout import (
     CLEAN_SHUTDOWN,
-    FOREIGN_DIRECTORIES,
     META_PROPERTIES,
     MOVED_HERE,
     PARTITION_METADATA,
     DirectoryState,
-    PartitionDirectory,
-    parse_partition_directory,
     partition_directory,
     set_aside_directory,
 )
 from storage.disk.space_reserve import SpaceReserve
 from storage.errors import CorruptCheckpointError, CorruptLogError, StorageError
-from storage.log import leftover
 from storage.log.log import Log
-from storage.log.partition_metadata import read_topic_id, write_topic_id
+from storage.log.partition_metadata import write_topic_id
 
 log = structlog.get_logger()
 
 
-class LogDirectory(DirectoryCheckpoints):
+class LogDirectory:
     """The log dir at `path`, locked by this object, or by its creator if `is_locked`.
 
     Raises:
@@ -64,23 +59,24 @@ class LogDirectory(DirectoryCheckpoints):
         is_locked: bool = False,
     ) -> None:
         self._reserve = SpaceReserve(path, reserve_bytes)
-        super().__init__(path, DirectoryHealth(path, on_offline, self._reserve.release))
+        self.path = path
+        self.health = DirectoryHealth(path, on_offline, self._reserve.release)
+        self.checkpoints = DirectoryCheckpoints(path, self.health)
         self.is_loaded = False
         """Whether all its logs have been opened, so that `close` may mark a clean shutdown."""
         self.loaded_futures: list[Log] = []
         """Future logs in this log dir that were incomplete when the broker stopped."""
-        self._deleted = DeletedFiles()
-        self._strays: dict[TopicPartition, list[Path]] = {}
-        with self._io():
+        self.partitions = PartitionDirectories(path, self.health)
+        with offline_on_failure(self.health):
             self._lock = None if is_locked else lock_directory(path)
         try:
-            with self._io():
+            with offline_on_failure(self.health):
                 if not self._reserve.hold():
                     # Recovery may need the space.
                     self._reserve.release()
                 self.meta = read_meta_properties(path / META_PROPERTIES)
                 self.last_shutdown = take_marker(path / CLEAN_SHUTDOWN)
-                self._read_checkpoints()
+                self.checkpoints.read()
         except BaseException:
             self.unlock()
             raise
@@ -96,7 +92,7 @@ class LogDirectory(DirectoryCheckpoints):
             self.meta = MetaProperties(
                 broker_id=broker_id, cluster_id=cluster_id, directory_id=self.meta.directory_id
             )
-            with self._io():
+            with offline_on_failure(self.health):
                 write_meta_properties(self.path / META_PROPERTIES, self.meta)
 
     def load_logs(
@@ -109,7 +105,7 @@ class LogDirectory(DirectoryCheckpoints):
         Raises:
             LogDirOfflineError: the disk failed.
         """
-        found = self._find_logs()
+        found = self.partitions.find_logs()
         progress = LoadProgress(self.path, len(found), was_clean=self.last_shutdown.was_clean)
 
         def load(name: str) -> Log | None:
@@ -137,9 +133,9 @@ class LogDirectory(DirectoryCheckpoints):
                 name,
                 config,
                 now_ms,
-                recovery_point=self._recovery_points.get(partition, Offset(0)),
-                log_start_offset=self._log_starts.get(partition, Offset(0)),
-                high_watermark=self.high_watermarks.get(partition),
+                recovery_point=self.checkpoints.recovery_points.get(partition, Offset(0)),
+                log_start_offset=self.checkpoints.log_starts.get(partition, Offset(0)),
+                high_watermark=self.checkpoints.high_watermarks.get(partition),
                 was_clean=self.last_shutdown.was_clean,
             )
         except (CorruptCheckpointError, CorruptLogError) as error:
@@ -151,7 +147,7 @@ class LogDirectory(DirectoryCheckpoints):
 
         Any thread may call this periodically, but only one at a time.
         """
-        with self._io():
+        with offline_on_failure(self.health):
             if self._reserve.hold():
                 self.health.note_space()
             elif not self._reserve.is_held:
@@ -181,10 +177,11 @@ class LogDirectory(DirectoryCheckpoints):
             name = set_aside_directory(partition, state)
         directory = self.path / name
         is_taken_back = False
-        with self._io():
+        with offline_on_failure(self.health):
             if state is DirectoryState.LIVE:
-                self._make_way(partition, topic_id)
-                is_taken_back = not directory.exists() and self._take_back(partition, topic_id)
+                self.partitions.make_way(partition, topic_id)
+                if not directory.exists():
+                    is_taken_back = self.partitions.take_back(partition, topic_id)
             directory.mkdir(exist_ok=True)
             sync_directory(self.path)
             if topic_id is not None:
@@ -199,45 +196,6 @@ class LogDirectory(DirectoryCheckpoints):
             was_clean=not is_taken_back,
         )
 
-    def _take_back(self, partition: TopicPartition, topic_id: TopicId | None) -> bool:
-        """Rename the stray of this topic, if there is one, to a live partition again.
-
-        It was set aside by mistake, on incomplete knowledge.
-        """
-        stray = self.stray_of(partition, topic_id)
-        if stray is None:
-            return False
-        stray.rename(self.path / partition_directory(partition))
-        self._strays[partition].remove(stray)
-        log.warning("log.taken_back", partition=str(partition), path=str(stray))
-        return True
-
-    def note_stray(self, partition: TopicPartition, path: Path) -> None:
-        """Remember the directory of a partition that was set aside."""
-        self._strays.setdefault(partition, []).append(path)
-
-    def stray_of(self, partition: TopicPartition, topic_id: TopicId | None) -> Path | None:
-        """Return the last directory to which the partition of this topic was set aside, if any."""
-        paths = [path for path in self._strays.get(partition, ()) if path.is_dir()]
-        mine = [path for path in paths if topic_id is not None and _is_of(path, topic_id)]
-        return max(mine, key=lambda path: path.stat().st_ctime_ns, default=None)
-
-    def _make_way(self, partition: TopicPartition, topic_id: TopicId | None) -> None:
-        """Keep records in an existing directory of the partition's name out of a new log.
-
-        The remains of a creation that failed halfway are reused.
-        """
-        directory = self.path / partition_directory(partition)
-        if not directory.exists():
-            return
-        found = read_topic_id(directory / PARTITION_METADATA)
-        if found is not None and topic_id is not None and found != topic_id:
-            self._rename_unopened(partition, DirectoryState.STRAY)
-        elif leftover.holds_segments(directory):
-            raise StorageError(
-                f"{directory} holds a log that could not be opened: repair it or move it away"
-            )
-
     def adopt(self, closed: Log, now_ms: int) -> Log:
         """Rename the directory of `closed`, a log in this log dir, to its partition, and open it.
 
@@ -248,12 +206,12 @@ class LogDirectory(DirectoryCheckpoints):
         """
         partition = closed.topic_partition
         name = partition_directory(partition)
-        with self._io():
+        with offline_on_failure(self.health):
             (closed.directory / MOVED_HERE).touch()
             sync_directory(closed.directory)
             closed.directory.rename(self.path / name)
         try:
-            self.sync()
+            self.partitions.sync()
             return self._open_log(
                 partition,
                 name,
@@ -266,17 +224,9 @@ class LogDirectory(DirectoryCheckpoints):
         except StorageError:
             # Otherwise the next start would take it for the newer log, and drop the one in use.
             with suppress(OSError):
-                self.remove_later(self._rename_unopened(partition, DirectoryState.DELETED))
+                stale = self.partitions.rename_unopened(partition, DirectoryState.DELETED)
+                self.partitions.remove_later(stale)
             raise
-
-    def has_moved_here(self, partition: TopicPartition) -> bool:
-        """Whether the partition's directory here has replaced one in another log dir."""
-        return (self.path / partition_directory(partition) / MOVED_HERE).exists()
-
-    def forget_move(self, partition: TopicPartition) -> None:
-        """Remove the marker of a move, as the stale directory is gone."""
-        with self._io():
-            (self.path / partition_directory(partition) / MOVED_HERE).unlink(missing_ok=True)
 
     def _open_log(
         self,
@@ -302,68 +252,6 @@ class LogDirectory(DirectoryCheckpoints):
             health=self.health,
         )
 
-    def _find_logs(self) -> dict[str, PartitionDirectory]:
-        """Return the directories of logs by name; schedule obsolete directories for removal."""
-        found = {}
-        with self._io():
-            paths = sorted(path for path in self.path.iterdir() if path.is_dir())
-        for path in paths:
-            parsed = parse_partition_directory(path.name)
-            match None if parsed is None else parsed.state:
-                case DirectoryState.LIVE | DirectoryState.FUTURE:
-                    assert parsed is not None
-                    found[path.name] = parsed
-                case DirectoryState.DELETED:
-                    self.remove_later(path)
-                case DirectoryState.STRAY:
-                    assert parsed is not None
-                    self.note_stray(parsed.topic_partition, path)
-                    log.warning("directory.ignored", path=str(path))
-                case _ if path.name in FOREIGN_DIRECTORIES:
-                    pass
-                case _:
-                    log.warning("directory.ignored", path=str(path))
-        return found
-
-    def holds(self, partition: TopicPartition) -> bool:
-        """Whether there is a directory of that live partition; its log need not be open."""
-        return (self.path / partition_directory(partition)).exists()
-
-    def delete_unopened(self, partitions: Iterable[TopicPartition]) -> None:
-        """Delete partitions whose log is not open here; the deletion is durable on return."""
-        with self._io():
-            for partition in filter(self.holds, partitions):
-                self.remove_later(self._rename_unopened(partition, DirectoryState.DELETED))
-        self.sync()
-
-    def _rename_unopened(self, partition: TopicPartition, state: DirectoryState) -> Path:
-        directory = self.path / partition_directory(partition)
-        renamed = directory.rename(self.path / set_aside_directory(partition, state))
-        if state is DirectoryState.STRAY:
-            self.note_stray(partition, renamed)
-        log.warning("log.set_aside", partition=str(partition), path=str(renamed))
-        return renamed
-
-    def remove_later(self, directory: Path) -> None:
-        """Schedule a renamed partition directory for removal by `remove_due`."""
-        self._deleted.add([directory])
-
-    def remove_due(self, clock_ms: int, delay_ms: int) -> None:
-        """Remove directories that have waited for `delay_ms` since their first call.
-
-        Any thread may call this, but only one at a time.
-
-        Raises:
-            StorageError: a directory could not be removed; the next call retries.
-        """
-        with self._io():
-            self._deleted.remove_due(clock_ms, delay_ms, _remove_directory)
-
-    def sync(self) -> None:
-        """Make the names of partitions' directories durable."""
-        with self._io():
-            sync_directory(self.path)
-
     def close(self, logs: Iterable[Log], broker_epoch: int) -> None:
         """Close the logs, and mark a clean shutdown if all have been opened and closed.
 
@@ -377,10 +265,10 @@ class LogDirectory(DirectoryCheckpoints):
             try:
                 for_each(logs, lambda each: each.upkeep.close())
             finally:
-                self.write_recovery_points(logs)
-                self.write_log_starts(logs)
+                self.checkpoints.write_recovery_points(logs)
+                self.checkpoints.write_log_starts(logs)
             if self.is_loaded:
-                with self._io():
+                with offline_on_failure(self.health):
                     write_marker(self.path / CLEAN_SHUTDOWN, broker_epoch)
         finally:
             self.unlock()
@@ -389,16 +277,3 @@ class LogDirectory(DirectoryCheckpoints):
         """Release the lock of the directory, unless the creator of this object holds it."""
         if self._lock is not None:
             self._lock.release()
-
-
-def _is_of(directory: Path, topic_id: TopicId) -> bool:
-    try:
-        return read_topic_id(directory / PARTITION_METADATA) == topic_id
-    except (CorruptCheckpointError, OSError):
-        return False
-
-
-def _remove_directory(path: Path) -> None:
-    if path.exists():
-        shutil.rmtree(path)
-        log.info("directory.removed", path=str(path))

@@ -1,14 +1,13 @@
 """The logs of a broker, each with its log dir (edge over `log_directory`).
 
 Invariant: a partition has at most one log, in exactly one log dir. Besides, it may have one future
-log in another log dir.
+log in another log dir (`future_logs`).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from kafkawire.ids import TopicPartition
-from storage.directory.future_logs import FutureLogs
 from storage.directory.log_directory import LogDirectory
 from storage.disk.directory_health import for_each
 from storage.disk.layout import DirectoryState
@@ -20,34 +19,35 @@ class LogTable:
     """The logs in `directories`; `offline` lists the log dirs that could not be opened."""
 
     def __init__(self, directories: Sequence[LogDirectory], offline: Iterable[Path] = ()) -> None:
-        self._directories = list(directories)
+        self.directories = tuple(directories)
+        """All log dirs that could be opened, even if they have failed since."""
         self._failed_to_open = list(offline)
         self._logs: dict[TopicPartition, Log] = {}
-        self._home: dict[TopicPartition, LogDirectory] = {}
-        # Partitions that are being set aside: still served, but no longer in a checkpoint.
-        self._leaving: set[TopicPartition] = set()
-        self.futures = FutureLogs()
-        """Copies of logs in other log dirs; methods of `Logs` start and end them."""
+        self._homes: dict[TopicPartition, LogDirectory] = {}
+        self.logs: Mapping[TopicPartition, Log] = self._logs
+        """The logs that are served; if a log dir has failed, every use of its logs raises."""
+        self.homes: Mapping[TopicPartition, LogDirectory] = self._homes
+        """The log dir of every log, and of every log that is about to be created."""
 
-    def _check_any_online(self) -> None:
+    def check_any_online(self) -> None:
+        """Check that a log dir works.
+
+        Raises:
+            LogDirOfflineError: none does.
+        """
         if not self.online_directories:
-            paths = [*self._failed_to_open, *(each.path for each in self._directories)]
+            paths = [*self._failed_to_open, *(each.path for each in self.directories)]
             raise LogDirOfflineError(paths[0], "no log dir of this broker can be used")
-
-    @property
-    def directories(self) -> tuple[LogDirectory, ...]:
-        """All log dirs that could be opened, even if they have failed since."""
-        return tuple(self._directories)
 
     @property
     def online_directories(self) -> tuple[LogDirectory, ...]:
         """The log dirs that work."""
-        return tuple(each for each in self._directories if each.health.failure is None)
+        return tuple(each for each in self.directories if each.health.failure is None)
 
     @property
     def offline_paths(self) -> tuple[Path, ...]:
         """The log dirs that do not work."""
-        failed = [each.path for each in self._directories if each.health.failure is not None]
+        failed = [each.path for each in self.directories if each.health.failure is not None]
         return (*self._failed_to_open, *failed)
 
     def __iter__(self) -> Iterator[Log]:
@@ -56,60 +56,64 @@ class LogTable:
     def __len__(self) -> int:
         return len(self._logs)
 
-    def get(self, partition: TopicPartition) -> Log | None:
-        """Return the log of `partition`; if its log dir has failed, every use of it raises."""
-        return self._logs.get(partition)
-
     def directory_of(self, partition: TopicPartition) -> LogDirectory | None:
         """Return the log dir that holds `partition`."""
-        return self._home.get(partition)
+        return self._homes.get(partition)
 
     def in_directory(self, path: Path) -> list[Log]:
         """Return the logs in the log dir at `path`."""
-        return [each for each in self if self._home[each.topic_partition].path == path]
+        return [each for each in self if self._homes[each.topic_partition].path == path]
 
     @property
     def damage_count(self) -> int:
         """Number of segments with known damage."""
-        return sum(len(each.health.damage) for each in self._directories)
+        return sum(len(each.health.damage) for each in self.directories)
 
     @property
     def full_paths(self) -> tuple[Path, ...]:
         """The log dirs that refuse appends because they are full."""
-        return tuple(each.path for each in self._directories if each.health.is_full)
+        return tuple(each.path for each in self.directories if each.health.is_full)
 
-    def _add(self, new: Log, directory: LogDirectory) -> None:
+    def add(self, new: Log, directory: LogDirectory) -> None:
+        """Add a log that was found in `directory`; of two copies, keep the one that moved there.
+
+        Raises:
+            StorageError: another log dir holds the partition, and neither is a moved copy.
+        """
         partition = new.topic_partition
-        other = self._home.get(partition)
+        other = self._homes.get(partition)
         if other is not None:
-            if directory.has_moved_here(partition) == other.has_moved_here(partition):
+            is_other_newer = other.partitions.has_moved_here(partition)
+            if directory.partitions.has_moved_here(partition) == is_other_newer:
                 raise StorageError(
                     f"{partition} lies in {other.path} and in {directory.path}: "
                     "remove the outdated copy"
                 )
-            if other.has_moved_here(partition):
-                directory.remove_later(new.upkeep.set_aside(DirectoryState.DELETED))
+            if is_other_newer:
+                directory.partitions.remove_later(new.upkeep.set_aside(DirectoryState.DELETED))
                 return
-            other.remove_later(self._logs[partition].upkeep.set_aside(DirectoryState.DELETED))
-        self._logs[partition] = new
-        self._home[partition] = directory
+            older = self._logs[partition]
+            other.partitions.remove_later(older.upkeep.set_aside(DirectoryState.DELETED))
+        self.put(new, directory)
 
-    def _count(self, directory: LogDirectory) -> int:
-        return sum(1 for home in self._home.values() if home is directory)
+    def reserve(self, partition: TopicPartition, directory: LogDirectory) -> None:
+        """Make `directory` the home of a log that is about to be created there."""
+        assert partition not in self._homes, "a log is created once"
+        self._homes[partition] = directory
 
-    def _logs_in(self, directory: LogDirectory) -> Iterator[Log]:
-        """Iterate over the logs and the future logs in `directory`.
+    def release(self, partition: TopicPartition) -> None:
+        """Undo `reserve` for a log that was not created."""
+        self._homes.pop(partition, None)
 
-        A checkpoint draws from this iterator under its lock. A list made earlier could bring back a
-        log that has left the checkpoint since.
-        """
-        for each in self:
-            partition = each.topic_partition
-            if self._home.get(partition) is directory and partition not in self._leaving:
-                yield each
-        for each in self.futures:
-            if each.directory.parent == directory.path:
-                yield each
+    def put(self, new: Log, directory: LogDirectory) -> None:
+        """Serve `new` in `directory`, in place of an earlier log of the partition."""
+        self._logs[new.topic_partition] = new
+        self._homes[new.topic_partition] = directory
 
-    def _for_each_directory(self, work: Callable[[LogDirectory], None]) -> None:
+    def remove(self, partition: TopicPartition) -> None:
+        """Stop serving the log of `partition`."""
+        del self._logs[partition], self._homes[partition]
+
+    def for_each_directory(self, work: Callable[[LogDirectory], None]) -> None:
+        """Call `work` for each working log dir, and raise the first failure after all calls."""
         for_each(self.online_directories, work)

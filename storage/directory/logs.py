@@ -6,16 +6,20 @@ takes down only its own logs.
 One thread owns a `Logs` object. Other threads may call only the methods that say so.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Protocol
 
 import structlog
 
 from kafkawire.ids import Offset, TopicId, TopicPartition
 from storage.config.log_config import LogConfig
+from storage.directory.future_logs import FutureLogs
+from storage.directory.log_checkpoints import LogCheckpoints
 from storage.directory.log_directory import LogDirectory
-from storage.directory.log_homes import LogHomes
+from storage.directory.log_placement import LogPlacement
+from storage.directory.log_table import LogTable
 from storage.directory.opening import load_directories, open_directories
 from storage.disk.directory_health import for_each
 from storage.disk.layout import DirectoryState
@@ -27,8 +31,40 @@ __all__ = ["LogDirectory", "Logs"]
 log = structlog.get_logger()
 
 
-class Logs(LogHomes):
+class Cleaning(Protocol):
+    """Control over the compaction of single partitions; `storage.compaction.manager` has it."""
+
+    def pause(self, partition: TopicPartition) -> None:
+        """Abort the cleaning of a partition and start none until `resume`."""
+
+    def resume(self, partition: TopicPartition) -> None:
+        """Undo one `pause`."""
+
+
+class NoCleaning:
+    """A stand-in for brokers and tests without compaction."""
+
+    def pause(self, partition: TopicPartition) -> None:
+        """Do nothing."""
+
+    def resume(self, partition: TopicPartition) -> None:
+        """Do nothing."""
+
+
+class Logs:
     """The logs in `directories`, created by `open`."""
+
+    def __init__(self, directories: Sequence[LogDirectory], offline: Iterable[Path] = ()) -> None:
+        self.table = LogTable(directories, offline)
+        """The logs that are served, and the state of the log dirs."""
+        self.futures = FutureLogs()
+        """Copies of logs in other log dirs; `placement` starts and ends them."""
+        self.checkpoints = LogCheckpoints(self.table, self.futures)
+        """The offset checkpoints of all log dirs."""
+        self.placement = LogPlacement(self.table, self.futures, self.checkpoints)
+        """The choice of log dirs, and moves between them."""
+        self.cleaning: Cleaning = NoCleaning()
+        """The compaction, which must be paused while segments of a log are cut or moved."""
 
     @classmethod
     def open(
@@ -64,14 +100,24 @@ class Logs(LogHomes):
                 directories, config_of, now_ms, recovery_threads
             ):
                 for each in found:
-                    logs._add(each, directory)
-            logs._resume_moves()
-            logs._check_any_online()
+                    logs.table.add(each, directory)
+            logs.placement.resume_moves()
+            logs.table.check_any_online()
         except BaseException:
             for directory in directories:
                 directory.unlock()
             raise
         return logs
+
+    def __iter__(self) -> Iterator[Log]:
+        return iter(self.table)
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def get(self, partition: TopicPartition) -> Log | None:
+        """Return the log of `partition`; if its log dir has failed, every use of it raises."""
+        return self.table.logs.get(partition)
 
     def claim(self, broker_id: int, cluster_id: str) -> None:
         """Mark all log dirs as property of this broker.
@@ -79,7 +125,7 @@ class Logs(LogHomes):
         Raises:
             InconsistentMetadataError: a log dir belongs to another broker or cluster.
         """
-        for directory in self.online_directories:
+        for directory in self.table.online_directories:
             directory.claim(broker_id, cluster_id)
 
     def create(
@@ -102,7 +148,7 @@ class Logs(LogHomes):
                 works.
             LogDirFullError: no log dir has space.
         """
-        existing = self._logs.get(partition)
+        existing = self.table.logs.get(partition)
         if existing is not None:
             existing.health.check()
             if topic_id is not None:
@@ -127,22 +173,23 @@ class Logs(LogHomes):
         Raises:
             LogDirOfflineError, LogDirFullError: see `create`.
         """
-        assert partition not in self._home, "a log is created once"
-        if not is_new and self.offline_paths:
-            raise LogDirOfflineError(self.offline_paths[0], f"it may hold {partition}")
-        self._check_any_online()
-        directory = self._home[partition] = self._choose_directory(partition, topic_id)
+        if not is_new and self.table.offline_paths:
+            raise LogDirOfflineError(self.table.offline_paths[0], f"it may hold {partition}")
+        self.table.check_any_online()
+        directory = self.placement.choose_directory(partition, topic_id)
+        self.table.reserve(partition, directory)
         return directory
 
     def adopt(self, new: Log) -> None:
         """Serve a log that was created in its reserved log dir."""
         partition = new.topic_partition
-        self._logs[partition] = new
-        log.info("log.created", partition=str(partition), path=str(self._home[partition].path))
+        directory = self.table.homes[partition]
+        self.table.put(new, directory)
+        log.info("log.created", partition=str(partition), path=str(directory.path))
 
     def release(self, partition: TopicPartition) -> None:
         """Cancel the reservation of a log that was not created."""
-        self._home.pop(partition, None)
+        self.table.release(partition)
 
     def delete(self, *partitions: TopicPartition) -> None:
         """Stop serving logs; a later `remove_deleted` removes their files.
@@ -154,12 +201,14 @@ class Logs(LogHomes):
         Raises:
             StorageError: some logs are still served and can be deleted later; the others are gone.
         """
-        unknown = [each for each in partitions if each not in self._home]
+        unknown = [each for each in partitions if each not in self.table.homes]
         try:
             self._set_aside(partitions, DirectoryState.DELETED)
         finally:
             if unknown:
-                self._for_each_directory(lambda directory: directory.delete_unopened(unknown))
+                self.table.for_each_directory(
+                    lambda directory: directory.partitions.delete_unopened(unknown)
+                )
 
     def set_aside_as_stray(self, partition: TopicPartition) -> Path | None:
         """Stop serving the log of `partition`, keep its files, and return their new directory.
@@ -177,71 +226,64 @@ class Logs(LogHomes):
         that could not be renamed might be mistaken for the log of the next topic of that name.
         """
         for_each(partitions, self.futures.drop)
-        found = [partition for partition in partitions if partition in self._logs]
+        found = [partition for partition in partitions if partition in self.table.logs]
         for partition in found:
-            # Abort a running cleaning: its result would arrive too late.
-            self.cleaning.pause(partition)
-            self.cleaning.resume(partition)
+            self._abort_cleaning(partition)
         renamed: list[Path] = []
 
         def rename(home: LogDirectory) -> None:
-            leaving = [partition for partition in found if self._home[partition] is home]
+            leaving = [partition for partition in found if self.table.homes[partition] is home]
             renamed.extend(self._rename(home, leaving, state))
 
-        for_each(dict.fromkeys(self._home[partition] for partition in found), rename)
+        for_each(dict.fromkeys(self.table.homes[partition] for partition in found), rename)
         return renamed
 
     def _rename(
         self, home: LogDirectory, partitions: Sequence[TopicPartition], state: DirectoryState
     ) -> list[Path]:
         """Rename the directories of logs in one log dir; the new names are durable on return."""
-        self._leaving.update(partitions)
+        self.checkpoints.leaving.update(partitions)
         renamed: list[Path] = []
         try:
             # Remove the logs from the checkpoints first: those must not name a log that is gone.
-            self._write_checkpoints(home)
-            if not home.cleaner_offsets.keys().isdisjoint(partitions):
-                self._write_cleaner_offsets(home)
+            self.checkpoints.write_bounds_in(home)
+            if not home.checkpoints.cleaner_offsets.keys().isdisjoint(partitions):
+                self.checkpoints.write_cleaner_offsets_in(home)
             for partition in partitions:
-                renamed.append(self._logs[partition].upkeep.set_aside(state))
+                renamed.append(self.table.logs[partition].upkeep.set_aside(state))
                 self._forget(partition)
                 if state is DirectoryState.DELETED:
-                    home.remove_later(renamed[-1])
+                    home.partitions.remove_later(renamed[-1])
                     log.info("log.deleted", path=str(renamed[-1]))
                 else:
-                    home.note_stray(partition, renamed[-1])
+                    home.partitions.note_stray(partition, renamed[-1])
                     log.warning("log.set_aside", partition=str(partition), path=str(renamed[-1]))
-            home.sync()
+            home.partitions.sync()
         except StorageError:
-            self._leaving.difference_update(partitions)
+            self.checkpoints.leaving.difference_update(partitions)
             with suppress(StorageError):
                 # Add the remaining logs again. If this fails too, the next periodic write does it.
-                self._write_checkpoints(home)
+                self.checkpoints.write_bounds_in(home)
             raise
         finally:
-            self._leaving.difference_update(partitions)
+            self.checkpoints.leaving.difference_update(partitions)
         return renamed
 
     def _forget(self, partition: TopicPartition) -> None:
-        home = self._home.pop(partition)
-        del self._logs[partition]
-        home.cleaner_offsets.pop(partition, None)
-        home.high_watermarks.pop(partition, None)
+        home = self.table.homes[partition]
+        self.table.remove(partition)
+        home.checkpoints.cleaner_offsets.pop(partition, None)
+        home.checkpoints.high_watermarks.pop(partition, None)
 
     def truncate_to(self, offsets: Mapping[TopicPartition, Offset]) -> None:
         """Truncate logs, and lower their checkpoints on disk before the next append."""
         touched = {
-            self._home[partition]
+            self.table.homes[partition]
             for partition, offset in offsets.items()
-            if partition in self._logs and self._truncate(self._logs[partition], offset)
+            if partition in self.table.logs and self._truncate(self.table.logs[partition], offset)
         }
         for directory in touched:
-            self._lower_checkpoints(directory)
-
-    def _lower_checkpoints(self, directory: LogDirectory) -> None:
-        """Rewrite the checkpoints after a truncation: other records may take these offsets."""
-        directory.write_recovery_points(self._logs_in(directory))
-        directory.write_log_starts(self._logs_in(directory))
+            self.checkpoints.write_bounds_in(directory)
 
     def _truncate(self, local: Log, offset: Offset) -> bool:
         if offset >= local.segments[-1].base_offset:
@@ -253,8 +295,22 @@ class Logs(LogHomes):
     def truncate_fully_and_start_at(self, partition: TopicPartition, offset: Offset) -> None:
         """Empty a log, and lower its checkpoints on disk before the next append."""
         with self._uncleaned(partition, Offset(0)):
-            self._logs[partition].truncate_fully_and_start_at(offset)
-        self._lower_checkpoints(self._home[partition])
+            self.table.logs[partition].truncate_fully_and_start_at(offset)
+        self.checkpoints.write_bounds_in(self.table.homes[partition])
+
+    def end_move(self, partition: TopicPartition, now_ms: int) -> Log:
+        """Replace a log by its copy, which has caught up; return the copy.
+
+        Raises:
+            StorageError: the copy's disk failed. The copy is dropped, the log stays in use.
+        """
+        self._abort_cleaning(partition)
+        return self.placement.end_move(partition, now_ms)
+
+    def _abort_cleaning(self, partition: TopicPartition) -> None:
+        """Abort a cleaning whose result would arrive too late."""
+        self.cleaning.pause(partition)
+        self.cleaning.resume(partition)
 
     @contextmanager
     def _uncleaned(self, partition: TopicPartition, end_offset: Offset) -> Iterator[None]:
@@ -266,10 +322,10 @@ class Logs(LogHomes):
         self.cleaning.pause(partition)
         try:
             yield
-            directory = self._home[partition]
-            if directory.cleaner_offsets.get(partition, Offset(0)) > end_offset:
-                directory.cleaner_offsets[partition] = end_offset
-                self._write_cleaner_offsets(directory)
+            directory = self.table.homes[partition]
+            if directory.checkpoints.cleaner_offsets.get(partition, Offset(0)) > end_offset:
+                directory.checkpoints.cleaner_offsets[partition] = end_offset
+                self.checkpoints.write_cleaner_offsets_in(directory)
         finally:
             self.cleaning.resume(partition)
 
@@ -285,10 +341,10 @@ class Logs(LogHomes):
         """
 
         def remove(directory: LogDirectory) -> None:
-            directory.remove_due(clock_ms, 0 if directory.health.is_full else delay_ms)
+            directory.partitions.remove_due(clock_ms, 0 if directory.health.is_full else delay_ms)
 
         try:
-            self._for_each_directory(remove)
+            self.table.for_each_directory(remove)
         finally:
             for_each(self._working(), lambda each: each.upkeep.remove_deleted_files(clock_ms))
 
@@ -297,12 +353,12 @@ class Logs(LogHomes):
 
     def check_space(self) -> None:
         """Update the full state of all log dirs; any thread may call this, one at a time."""
-        self._for_each_directory(LogDirectory.check_space)
+        self.table.for_each_directory(LogDirectory.check_space)
 
     def close(self, broker_epoch: int = -1) -> None:
         """Close all logs. A log dir that closes without an error needs no recovery on restart."""
-        for directory in self._directories:
+        for directory in self.table.directories:
             try:
-                directory.close(self._logs_in(directory), broker_epoch)
+                directory.close(self.checkpoints.logs_in(directory), broker_epoch)
             except StorageError as error:
                 log.error("log_dir.not_closed", path=str(directory.path), error=str(error))

@@ -206,7 +206,7 @@ class RigBroker:
         self.server.stop_accepting()
         self.purgatory.close()
         await self.server.close()
-        self.logs.write_high_watermarks(self.replicas.high_watermarks())
+        self.logs.checkpoints.write_high_watermarks(self.replicas.high_watermarks())
         self.logs.close()
 
     @property

@@ -289,7 +289,7 @@ def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("quick_retries")
 async def test_replicas_without_disk_space_get_their_roles_later(rig: Rig) -> None:
     broker = rig.brokers[1]
-    health = broker.logs.directories[0].health
+    health = broker.logs.table.directories[0].health
     health.note_full("no space")
     answers = await rig.set_leader(1, isr=[1], to=[1], partitions=(0, 1, 2))
     # Not a disk failure, after which the controller would treat the replicas as lost.
@@ -312,7 +312,7 @@ async def test_replicas_without_file_descriptors_get_their_roles_later(
         raise OutOfFilesError(broker.directory, "too many open files")
 
     with monkeypatch.context() as patch:
-        patch.setattr(broker.logs.directories[0], "create_log", create_log)
+        patch.setattr(broker.logs.table.directories[0], "create_log", create_log)
         assert codes(await rig.set_leader(1, isr=[1], to=[1])) == [ErrorCode.NONE]
         await until(lambda: len(tries) > 2)
     await until(lambda: len(list(broker.replicas)) == 1)
@@ -325,7 +325,7 @@ async def test_a_replica_stops_waiting_for_space_after_a_stop_or_registration(
     rig: Rig, is_stopped: bool
 ) -> None:
     broker = rig.brokers[1]
-    health = broker.logs.directories[0].health
+    health = broker.logs.table.directories[0].health
     health.note_full("no space")
     await rig.set_leader(1, isr=[1], to=[1])
     if is_stopped:

@@ -50,7 +50,7 @@ def run(path: Path, dice: random.Random) -> None:
         report("appended", log.log_end_offset)
         if dice.random() < FLUSH_CHANCE:
             log.upkeep.flush()
-            logs.write_checkpoints()
+            logs.checkpoints.write_bounds()
             report("flushed", log.recovery_point)
 
 

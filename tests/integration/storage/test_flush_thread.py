@@ -68,7 +68,7 @@ def test_concurrent_flushes_do_not_disturb_the_log(tmp_path: Path, seed: int) ->
     dice = random.Random(seed)
     logs = Logs.open([tmp_path], config_of=lambda _topic: CONFIG, now_ms=NOW_MS)
     log = logs.create(PARTITION, CONFIG, None, now_ms=NOW_MS)
-    calls = (log.upkeep.flush, logs.write_checkpoints, lambda: logs.flush_due(NOW_MS))
+    calls = (log.upkeep.flush, logs.checkpoints.write_bounds, lambda: logs.flush_due(NOW_MS))
     with capture_logs(), Background(*calls) as background:
         for _ in range(STEPS):
             step(logs, log, dice)
@@ -88,7 +88,9 @@ def test_concurrent_flushes_do_not_disturb_the_log(tmp_path: Path, seed: int) ->
 def test_a_log_is_deleted_while_another_thread_flushes(tmp_path: Path) -> None:
     logs = Logs.open([tmp_path], config_of=lambda _topic: CONFIG, now_ms=NOW_MS)
     with capture_logs():
-        with Background(lambda: logs.flush_due(NOW_MS), logs.write_checkpoints) as background:
+        with Background(
+            lambda: logs.flush_due(NOW_MS), logs.checkpoints.write_bounds
+        ) as background:
             for number in range(60):
                 partition = TopicPartition("orders", number)
                 log = logs.create(partition, CONFIG, None, now_ms=NOW_MS)
@@ -97,7 +99,7 @@ def test_a_log_is_deleted_while_another_thread_flushes(tmp_path: Path) -> None:
                 logs.delete(partition)
                 logs.remove_deleted(NOW_MS, delay_ms=0)
         assert background.errors == []
-        assert not logs.offline_paths
+        assert not logs.table.offline_paths
         logs.close()
     assert (tmp_path / ".kafka_cleanshutdown").exists()
 

@@ -60,7 +60,7 @@ def test_ten_kills_lose_no_appended_record(tmp_path: Path) -> None:
         assert told["opened"] >= appended, "a batch was lost by the start in the process"
         appended = told["appended"]
         logs = open_logs(path)
-        assert not logs.directories[0].last_shutdown.was_clean
+        assert not logs.table.directories[0].last_shutdown.was_clean
         log = logs.get(PARTITION)
         assert log is not None
         assert log.log_end_offset >= appended
@@ -72,7 +72,7 @@ def test_ten_kills_lose_no_appended_record(tmp_path: Path) -> None:
         if seed % 2:
             logs.close()
             check_files(log.directory, CONFIG.index_interval_bytes)
-        for directory in logs.directories:
+        for directory in logs.table.directories:
             directory.unlock()
     assert rolled > 5, "hardly any segment was rolled, so the run proved little"
 

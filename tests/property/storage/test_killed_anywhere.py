@@ -115,8 +115,8 @@ class Broker:
         self.log.upkeep.flush()
 
     def checkpoint(self) -> None:
-        self.logs.write_checkpoints()
-        self.logs.write_high_watermarks({PARTITION: self.log.log_end_offset})
+        self.logs.checkpoints.write_bounds()
+        self.logs.checkpoints.write_high_watermarks({PARTITION: self.log.log_end_offset})
 
     def truncate(self) -> None:
         target = self.dice.randrange(self.start, self.end + 1)
@@ -154,7 +154,7 @@ class Broker:
 
     def come_back(self) -> None:
         """Start again, and check that nothing is missing."""
-        for directory in self.logs.directories:
+        for directory in self.logs.table.directories:
             directory.unlock()
         self.open()
         first = self.log.segments[0].base_offset

@@ -88,7 +88,7 @@ class LifeOfALogDir(RuleBasedStateMachine):
 
     def start_again(self) -> None:
         # A dead process holds no lock, even if it died right after taking it.
-        for directory in self.logs.directories:
+        for directory in self.logs.table.directories:
             directory.unlock()
         (self.root / ".lock").unlink(missing_ok=True)
         self.logs = self.opened()
@@ -176,9 +176,9 @@ class LifeOfALogDir(RuleBasedStateMachine):
     @rule(dies_at=DEATHS)
     def write_checkpoints(self, dies_at: int | None) -> None:
         def write() -> None:
-            self.logs.write_checkpoints()
-            self.logs.write_high_watermarks({PARTITION: Offset(self.end)})
-            self.logs.write_cleaner_offsets()
+            self.logs.checkpoints.write_bounds()
+            self.logs.checkpoints.write_high_watermarks({PARTITION: Offset(self.end)})
+            self.logs.checkpoints.write_cleaner_offsets()
 
         if not self.is_done(dies_at, write):
             self.come_back()
@@ -251,7 +251,7 @@ class LifeOfALogDir(RuleBasedStateMachine):
         """Clean as a broker does with a child process; here each step of both may be the last."""
         log = self.log
         facts = log_facts(log, Offset(undecided))
-        candidate = weigh(facts, self.logs.cleaner_offset(PARTITION), self.now_ms)
+        candidate = weigh(facts, self.logs.checkpoints.cleaner_offset(PARTITION), self.now_ms)
         if candidate.first_dirty_offset >= candidate.first_uncleanable_offset:
             return
         job = cleaning_job(log, candidate, cleaner_settings(slot_count=slots), self.now_ms)
@@ -262,23 +262,23 @@ class LifeOfALogDir(RuleBasedStateMachine):
                 assert log.upkeep.finish_swap(self.now_ms)
             else:
                 assert isinstance(report, CleaningDone)
-                self.logs.note_cleaner_offset(PARTITION, Offset(report.end_offset))
+                self.logs.checkpoints.note_cleaner_offset(PARTITION, Offset(report.end_offset))
         log.upkeep.sync_names()
-        self.logs.write_cleaner_offsets()
+        self.logs.checkpoints.write_cleaner_offsets()
 
     @rule(dies_at=DEATHS)
     def stop_and_start(self, dies_at: int | None) -> None:
         """Shut down cleanly, or die during the shutdown; then start."""
         if self.is_done(dies_at, self.logs.close):
             self.start_again()
-            assert self.logs.directories[0].last_shutdown.was_clean
+            assert self.logs.table.directories[0].last_shutdown.was_clean
         self.come_back()
 
     @rule(dies_at=DEATHS)
     def crash_and_start(self, dies_at: int | None) -> None:
         """Start after a crash, or die during that start."""
         if self.is_done(dies_at, self.start_again):
-            assert not self.logs.directories[0].last_shutdown.was_clean
+            assert not self.logs.table.directories[0].last_shutdown.was_clean
         self.come_back()
 
     @invariant()
@@ -295,12 +295,12 @@ class LifeOfALogDir(RuleBasedStateMachine):
     @invariant()
     def checkpoints_lie_within_the_log(self) -> None:
         assert self.log.recovery_point <= self.end
-        assert self.start <= self.logs.high_watermark(PARTITION) <= self.end
+        assert self.start <= self.logs.checkpoints.high_watermark(PARTITION) <= self.end
 
     @invariant()
     def the_clean_part_has_each_key_once(self) -> None:
         """This holds from the highest start on: records below it are not cleaned and may return."""
-        clean_to = self.logs.cleaner_offset(PARTITION) or 0
+        clean_to = self.logs.checkpoints.cleaner_offset(PARTITION) or 0
         keys = [each.key for each in self.records if self.highest_start <= each.offset < clean_to]
         assert len(keys) == len(set(keys))
 

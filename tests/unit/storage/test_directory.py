@@ -46,7 +46,7 @@ def create(
 
 def crash(logs: Logs) -> None:
     """Release the locks as the death of the process does, without closing anything."""
-    for directory in logs.directories:
+    for directory in logs.table.directories:
         directory.unlock()
 
 
@@ -107,10 +107,10 @@ def test_new_partition_goes_to_the_log_dir_with_the_fewest(tmp_path: Path) -> No
     logs = open_logs(*paths)
     for number in range(30):
         create(logs, TopicPartition("orders", number))
-    assert [len(logs.in_directory(path)) for path in paths] == [10, 10, 10]
+    assert [len(logs.table.in_directory(path)) for path in paths] == [10, 10, 10]
     logs.close()
     logs = open_logs(*paths)
-    assert [len(logs.in_directory(path)) for path in paths] == [10, 10, 10]
+    assert [len(logs.table.in_directory(path)) for path in paths] == [10, 10, 10]
     logs.close()
 
 
@@ -120,7 +120,7 @@ def test_a_partition_exists_once(one: Path, two: Path) -> None:
     create(logs)
     assert len(logs) == 1
     assert logs.get(ORDERS) in list(logs)
-    home = logs.directory_of(ORDERS)
+    home = logs.table.directory_of(ORDERS)
     assert home is not None
     assert home.path == one
     with pytest.raises(InconsistentTopicIdError):
@@ -145,11 +145,11 @@ def test_clean_shutdown_marker_is_used_once(one: Path) -> None:
     logs.close(broker_epoch=42)
     assert (one / ".kafka_cleanshutdown").read_text() == '{"version":0,"brokerEpoch":42}'
     logs = open_logs(one)
-    assert logs.directories[0].last_shutdown == (True, 42)
+    assert logs.table.directories[0].last_shutdown == (True, 42)
     assert not (one / ".kafka_cleanshutdown").exists()
     crash(logs)
     logs = open_logs(one)
-    assert logs.directories[0].last_shutdown == (False, -1)
+    assert logs.table.directories[0].last_shutdown == (False, -1)
     logs.close()
 
 
@@ -158,7 +158,7 @@ def test_marker_without_epoch_still_means_a_clean_shutdown(one: Path, content: s
     one.mkdir()
     (one / ".kafka_cleanshutdown").write_text(content)
     logs = open_logs(one)
-    assert logs.directories[0].last_shutdown == (True, -1)
+    assert logs.table.directories[0].last_shutdown == (True, -1)
     logs.close()
 
 
@@ -203,8 +203,8 @@ def test_checkpoints_have_kafkas_format(one: Path) -> None:
     fill(log, 9)
     log.upkeep.flush()
     log.advance_log_start(Offset(4))
-    logs.write_checkpoints()
-    logs.write_high_watermarks({TopicPartition("a", 1): Offset(7)})
+    logs.checkpoints.write_bounds()
+    logs.checkpoints.write_high_watermarks({TopicPartition("a", 1): Offset(7)})
     assert (one / "recovery-point-offset-checkpoint").read_text() == "0\n2\na 1 9\nb.c-d 1 0\n"
     assert (one / "log-start-offset-checkpoint").read_text() == "0\n1\na 1 4\n"
     assert (one / "replication-offset-checkpoint").read_text() == "0\n1\na 1 7\n"
@@ -260,10 +260,10 @@ def test_high_watermarks_lie_within_the_log(one: Path, two: Path) -> None:
     assert log is not None
     log.advance_log_start(Offset(8))
     stored = dict(zip(partitions, map(Offset, (5, 99, 0, 3)), strict=True))
-    logs.write_high_watermarks(stored)
+    logs.checkpoints.write_high_watermarks(stored)
     logs.close()
     logs = open_logs(one, two)
-    assert [logs.high_watermark(partition) for partition in partitions] == [5, 10, 0, 8]
+    assert [logs.checkpoints.high_watermark(partition) for partition in partitions] == [5, 10, 0, 8]
     logs.close()
 
 
@@ -284,7 +284,7 @@ def test_an_unreadable_checkpoint_counts_as_absent(one: Path, name: str, content
     for each in logs:
         fill(each, 40)
         each.upkeep.flush()
-    logs.write_checkpoints()
+    logs.checkpoints.write_bounds()
     crash(logs)
     (one / name).write_bytes(content.encode("latin-1"))
     with capture_logs() as captured:
@@ -295,7 +295,7 @@ def test_an_unreadable_checkpoint_counts_as_absent(one: Path, name: str, content
     assert log is not None
     assert (log.log_start_offset, log.log_end_offset) == (0, 40)
     assert log.recovery_point == (0 if name.startswith("recovery") else 40)
-    assert logs.high_watermark(ORDERS) == 0
+    assert logs.checkpoints.high_watermark(ORDERS) == 0
     logs.close()
 
 
@@ -315,8 +315,8 @@ def test_a_crashed_log_is_recovered_and_then_flushed(one: Path) -> None:
 
 
 def clean_up_to(logs: Logs, offset: int) -> None:
-    logs.note_cleaner_offset(ORDERS, Offset(offset))
-    logs.write_cleaner_offsets()
+    logs.checkpoints.note_cleaner_offset(ORDERS, Offset(offset))
+    logs.checkpoints.write_cleaner_offsets()
 
 
 def cleaner_offset_on_disk(path: Path) -> Offset | None:
@@ -336,7 +336,7 @@ def test_truncation_lowers_the_cleaner_offset(one: Path) -> None:
     logs.truncate_to({ORDERS: Offset(14)})
     assert cleaner_offset_on_disk(one) == 12
     logs.truncate_to({ORDERS: Offset(6)})
-    assert cleaner_offset_on_disk(one) == logs.cleaner_offset(ORDERS) == 6
+    assert cleaner_offset_on_disk(one) == logs.checkpoints.cleaner_offset(ORDERS) == 6
     logs.truncate_fully_and_start_at(ORDERS, Offset(50))
     assert cleaner_offset_on_disk(one) == 0
     logs.delete(ORDERS)
@@ -350,7 +350,7 @@ def test_cleaner_offset_survives_a_restart(one: Path) -> None:
     clean_up_to(logs, 7)
     logs.close()
     logs = open_logs(one)
-    assert logs.cleaner_offset(ORDERS) == 7
+    assert logs.checkpoints.cleaner_offset(ORDERS) == 7
     logs.close()
 
 
@@ -361,7 +361,7 @@ def test_truncation_lowers_the_recovery_point_on_disk(one: Path) -> None:
     assert log is not None
     fill(log, 50)
     log.upkeep.flush()
-    logs.write_checkpoints()
+    logs.checkpoints.write_bounds()
     logs.truncate_to({ORDERS: Offset(20), TopicPartition("unknown", 0): Offset(3)})
     path = one / "recovery-point-offset-checkpoint"
     assert path.read_text() == "0\n1\norders 0 20\n"
@@ -378,11 +378,11 @@ def test_records_appended_after_a_truncation_survive_a_crash(one: Path) -> None:
     assert log is not None
     fill(log, 5)
     log.advance_log_start(Offset(3))
-    logs.write_checkpoints()
+    logs.checkpoints.write_bounds()
     logs.truncate_to({ORDERS: Offset(0)})
     fill(log, 5)
     kept = read_all(log)
-    for directory in logs.directories:
+    for directory in logs.table.directories:
         directory.unlock()
     logs = open_logs(one)
     again = logs.get(ORDERS)
@@ -466,7 +466,7 @@ def test_creating_a_log_takes_back_the_stray_of_the_same_topic(
     for number in range(2):
         create(logs, TopicPartition("other", number), topic_id=OTHER)
     assert create(logs).log_end_offset == 2
-    assert [each.topic_partition for each in logs.in_directory(path.parent)][-1] == ORDERS
+    assert [each.topic_partition for each in logs.table.in_directory(path.parent)][-1] == ORDERS
     assert not path.exists()
     logs.close()
 
@@ -501,7 +501,7 @@ def test_failing_log_dir_takes_down_only_its_own_logs(
     logs = open_logs(one, two, on_offline=offline.append)
     for number in range(4):
         create(logs, TopicPartition("orders", number))
-    bad, good = (logs.in_directory(path)[0] for path in (one, two))
+    bad, good = (logs.table.in_directory(path)[0] for path in (one, two))
 
     def refuse(*_: object) -> int:
         raise OSError(5, "Input/output error")
@@ -512,7 +512,7 @@ def test_failing_log_dir_takes_down_only_its_own_logs(
             append(bad)
     assert [each["event"] for each in captured] == ["log_dir.offline"]
     assert offline == [one]
-    assert logs.offline_paths == (one,)
+    assert logs.table.offline_paths == (one,)
     append(good)
     for call in (lambda: append(bad), lambda: read_all(bad), bad.upkeep.flush, bad.upkeep.close):
         with pytest.raises(LogDirOfflineError):
@@ -523,9 +523,9 @@ def test_failing_log_dir_takes_down_only_its_own_logs(
     with pytest.raises(LogDirOfflineError, match="may hold"):
         create(logs, TopicPartition("orders", 9), is_new=False)
     create(logs, TopicPartition("orders", 9))
-    assert len(logs.in_directory(two)) == 3
-    logs.write_checkpoints()
-    logs.write_high_watermarks({ORDERS: Offset(0)})
+    assert len(logs.table.in_directory(two)) == 3
+    logs.checkpoints.write_bounds()
+    logs.checkpoints.write_high_watermarks({ORDERS: Offset(0)})
     logs.flush_due(NOW_MS)
     logs.remove_deleted(NOW_MS, delay_ms=0)
     logs.close()
@@ -538,7 +538,7 @@ def test_a_log_dir_that_cannot_be_opened_does_not_stop_the_others(one: Path, two
     offline: list[Path] = []
     logs = open_logs(one, two, on_offline=offline.append)
     assert offline == [one]
-    assert logs.offline_paths == (one,)
+    assert logs.table.offline_paths == (one,)
     create(logs)
     logs.close()
 
@@ -560,8 +560,8 @@ def test_a_log_dir_that_fails_while_loading_gets_no_marker(
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", refuse)
         logs = open_logs(one, two)
-    assert logs.offline_paths == (one,)
-    assert len(logs.in_directory(two)) == 2
+    assert logs.table.offline_paths == (one,)
+    assert len(logs.table.in_directory(two)) == 2
     logs.close()
     assert not (one / ".kafka_cleanshutdown").exists()
 
@@ -612,7 +612,7 @@ def test_meta_properties_written_by_kafka_is_read(one: Path, text: str) -> None:
     one.mkdir()
     (one / "meta.properties").write_text(text)
     logs = open_logs(one)
-    meta = logs.directories[0].meta
+    meta = logs.table.directories[0].meta
     assert (meta.broker_id, meta.cluster_id) == (3, "clu:ster")
     logs.claim(3, "clu:ster")
     assert (one / "meta.properties").read_text() == text
@@ -661,7 +661,7 @@ def test_damage_below_the_recovery_point_is_counted_at_the_start(one: Path) -> N
     for each in logs:
         fill(each, 60)
         each.upkeep.flush()
-    logs.write_checkpoints()
+    logs.checkpoints.write_bounds()
     crash(logs)
     first = min((one / "orders-0").glob("*.log"))
     data = bytearray(first.read_bytes())
@@ -670,7 +670,7 @@ def test_damage_below_the_recovery_point_is_counted_at_the_start(one: Path) -> N
     first.write_bytes(data)
     with capture_logs() as captured:
         logs = open_logs(one)
-    assert logs.damage_count == 1
+    assert logs.table.damage_count == 1
     assert str(first) in [each.get("path") for each in captured if each["event"] == "log.damaged"]
     log = logs.get(ORDERS)
     assert log is not None

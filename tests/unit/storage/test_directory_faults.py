@@ -32,7 +32,7 @@ def create(logs: Logs, partition: TopicPartition = A, topic_id: TopicId = OLD) -
 
 
 def crash(logs: Logs) -> None:
-    for directory in logs.directories:
+    for directory in logs.table.directories:
         directory.unlock()
 
 
@@ -65,7 +65,7 @@ def test_failed_deletion_can_be_retried(tmp_path: Path) -> None:
         with failing(call, number, lambda _path: True), pytest.raises(StorageError):
             logs.delete(A)
         logs.check_space()
-        logs.directories[0].health.note_space()
+        logs.table.directories[0].health.note_space()
         kept = logs.get(A)
         assert kept is not None
         assert not kept.is_closed
@@ -162,28 +162,30 @@ def test_creation_that_failed_halfway_is_resumed(tmp_path: Path) -> None:
 def test_high_watermark_survives_a_start_without_controller_requests(tmp_path: Path) -> None:
     logs = open_logs(tmp_path)
     fill(create(logs), 10)
-    logs.write_high_watermarks({A: Offset(10)})
+    logs.checkpoints.write_high_watermarks({A: Offset(10)})
     logs.close()
     for _ in range(2):
         logs = open_logs(tmp_path)
         # No controller has assigned a role yet.
-        logs.write_high_watermarks({})
-        assert logs.high_watermark(A) == 10
+        logs.checkpoints.write_high_watermarks({})
+        assert logs.checkpoints.high_watermark(A) == 10
         crash(logs)
     logs = open_logs(tmp_path)
-    logs.write_high_watermarks({A: Offset(8)})
+    logs.checkpoints.write_high_watermarks({A: Offset(8)})
     assert read_offsets(tmp_path / HIGH_WATERMARKS) == {A: 8}
     logs.delete(A)
-    logs.write_high_watermarks({})
+    logs.checkpoints.write_high_watermarks({})
     assert read_offsets(tmp_path / HIGH_WATERMARKS) == {}
     logs.close()
 
 
 UPKEEP: dict[str, Callable[[Logs], None]] = {
     "flush": lambda logs: logs.flush_due(NOW_MS + 10_000),
-    "recovery points": lambda logs: logs.write_recovery_points(),
-    "high watermarks": lambda logs: logs.write_high_watermarks({A: Offset(40), B: Offset(40)}),
-    "log starts": lambda logs: logs.write_log_starts(),
+    "recovery points": lambda logs: logs.checkpoints.write_recovery_points(),
+    "high watermarks": lambda logs: logs.checkpoints.write_high_watermarks(
+        {A: Offset(40), B: Offset(40)}
+    ),
+    "log starts": lambda logs: logs.checkpoints.write_log_starts(),
 }
 
 

@@ -223,15 +223,15 @@ def test_full_log_dir_releases_its_reserve_and_restores_it(
     with refused("pwrite"), pytest.raises(LogDirFullError):
         append(log)
     assert not reserve.exists()
-    assert list(logs.full_paths) == [tmp_path]
+    assert list(logs.table.full_paths) == [tmp_path]
     with pytest.raises(LogDirFullError):
         create(logs, 1)
     free(monkeypatch, 2 * RESERVE_BYTES - 1)
     logs.check_space()
-    assert list(logs.full_paths) == [tmp_path]
+    assert list(logs.table.full_paths) == [tmp_path]
     free(monkeypatch, 2 * RESERVE_BYTES)
     logs.check_space()
-    assert list(logs.full_paths) == []
+    assert list(logs.table.full_paths) == []
     assert reserve.exists()
     append(log)
     create(logs, 1)
@@ -253,7 +253,7 @@ def test_log_dir_that_is_full_at_the_start_serves_reads(
 ) -> None:
     logs = open_logs(tmp_path)
     fill(create(logs), 30)
-    for directory in logs.directories:
+    for directory in logs.table.directories:
         directory.unlock()
     free(monkeypatch, 0)
     logs = open_logs(tmp_path)
@@ -274,7 +274,7 @@ def test_log_dir_without_space_for_loading_does_not_stop_others(tmp_path: Path) 
     logs = open_logs(one, two)
     for number in range(2):
         fill(create(logs, number), 3)
-    for directory in logs.directories:
+    for directory in logs.table.directories:
         directory.unlock()
     real = os.ftruncate
 
@@ -286,7 +286,7 @@ def test_log_dir_without_space_for_loading_does_not_stop_others(tmp_path: Path) 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "ftruncate", ftruncate)
         logs = open_logs(one, two)
-    assert logs.offline_paths == (one,)
+    assert logs.table.offline_paths == (one,)
     assert [each.directory.parent for each in logs] == [two]
     logs.close()
     assert not (one / ".kafka_cleanshutdown").exists()

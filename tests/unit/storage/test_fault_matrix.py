@@ -85,11 +85,11 @@ class World:
         return self.of(A)
 
     def kill(self) -> None:
-        for directory in self.logs.directories:
+        for directory in self.logs.table.directories:
             directory.unlock()
 
     def note_space(self) -> None:
-        for directory in self.logs.online_directories:
+        for directory in self.logs.table.online_directories:
             directory.health.note_space()
 
 
@@ -97,7 +97,9 @@ def prepared(root: Path) -> None:
     """Create the log dirs of a stopped broker."""
     world = World(root)
     world.fill()
-    world.logs.write_high_watermarks({A: Offset(50), SAME_DIR: Offset(5), OTHER_DIR: Offset(5)})
+    world.logs.checkpoints.write_high_watermarks(
+        {A: Offset(50), SAME_DIR: Offset(5), OTHER_DIR: Offset(5)}
+    )
     world.logs.close()
 
 
@@ -190,7 +192,7 @@ def flush(world: World) -> None:
 
 def write_recovery_points(world: World) -> None:
     fill(world.log, 20, epoch=2)
-    world.logs.write_recovery_points()
+    world.logs.checkpoints.write_recovery_points()
 
 
 def cut(offset: int) -> Callable[[World], object]:
@@ -217,12 +219,12 @@ def swap(world: World) -> None:
 def move(world: World) -> None:
     """Move the log as the mover does, and drop the copy on a failure."""
     logs = world.logs
-    home = logs.directory_of(A)
-    target = next(each for each in logs.directories if each.path == world.two)
+    home = logs.table.directory_of(A)
+    target = next(each for each in logs.table.directories if each.path == world.two)
     if home is target:
         return
     try:
-        logs.begin_move(A, target, NOW_MS)
+        logs.placement.begin_move(A, target, NOW_MS)
         copy = logs.futures.get(A)
         assert copy is not None
         align(copy, world.log)
@@ -270,8 +272,10 @@ OPERATIONS = {
     "read": Operation(read_closed),
     "flush": Operation(flush, grown),
     "recovery points": Operation(write_recovery_points, grown),
-    "high watermarks": Operation(lambda world: world.logs.write_high_watermarks({A: Offset(60)})),
-    "log starts": Operation(lambda world: world.logs.write_log_starts()),
+    "high watermarks": Operation(
+        lambda world: world.logs.checkpoints.write_high_watermarks({A: Offset(60)})
+    ),
+    "log starts": Operation(lambda world: world.logs.checkpoints.write_log_starts()),
     "truncate the last segment": Operation(cut(68), cut_at(68)),
     "truncate segments": Operation(cut(10), cut_at(10)),
     "truncate fully": Operation(
@@ -316,7 +320,7 @@ def attempt(operation: Operation, world: World) -> bool:
 def check_neighbours(world: World) -> None:
     """Check that both neighbours are unchanged and writable, except one on the broken disk."""
     for partition, home in ((OTHER_DIR, world.two), (SAME_DIR, world.one)):
-        if home in world.logs.offline_paths:
+        if home in world.logs.table.offline_paths:
             continue
         log = world.of(partition)
         stored = read_all(log)
@@ -395,7 +399,7 @@ def run(
         assert is_done, "it fails without a fault"
     if fault is Fault.SHORT:
         assert is_done, "a short write is gone on with"
-    is_broken = bool(world.logs.offline_paths)
+    is_broken = bool(world.logs.table.offline_paths)
     if fault is not Fault.BROKEN and not operation.starts:
         assert not is_broken, "the disk is not broken"
     world.note_space()
@@ -412,7 +416,7 @@ def run(
         world.logs.close()
     with injected(fault, None, root):
         world.start()
-    assert not world.logs.offline_paths
+    assert not world.logs.table.offline_paths
     check(world, operation, old, is_done)
     check_neighbours(world)
     if operation.ends_log and is_done:

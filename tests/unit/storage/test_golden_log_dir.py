@@ -71,11 +71,11 @@ def test_our_broker_opens_a_log_dir_of_kafka(directory: Path, was_clean: bool) -
         logs = open_logs(directory)
     events = {each["event"] for each in captured}
     assert not events & {"index.rebuilt", "log.cut", "log.damaged", "checkpoint.ignored"}
-    logs.claim(1, logs.directories[0].meta.cluster_id or "")
+    logs.claim(1, logs.table.directories[0].meta.cluster_id or "")
     for partition, (start, end) in BOUNDS.items():
         log = log_of(logs, partition)
         assert (log.log_start_offset, log.log_end_offset) == (start, end)
-        assert logs.high_watermark(partition) == end
+        assert logs.checkpoints.high_watermark(partition) == end
         assert log.topic_id is not None
         first = split(read(log, start))[0]
         assert first.base_offset <= start <= first.last_offset
@@ -91,7 +91,7 @@ def test_our_broker_opens_a_log_dir_of_kafka(directory: Path, was_clean: bool) -
 def test_another_broker_or_cluster_does_not_open_it(directory: Path) -> None:
     logs = open_logs(directory)
     with pytest.raises(InconsistentMetadataError):
-        logs.claim(2, logs.directories[0].meta.cluster_id or "")
+        logs.claim(2, logs.table.directories[0].meta.cluster_id or "")
     with pytest.raises(InconsistentMetadataError):
         logs.claim(1, "another")
     logs.close()

@@ -7,7 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from kafkawire.ids import LeaderEpoch, Offset, TopicId, TopicPartition
-from storage.directory import log_homes
+from storage.directory import log_placement
 from storage.directory.logs import Logs
 from storage.errors import LogDirFullError, LogDirOfflineError, StorageError
 from storage.log.log import Log
@@ -34,7 +34,7 @@ def open_logs(tmp_path: Path) -> Logs:
 
 
 def crash(logs: Logs) -> None:
-    for directory in logs.directories:
+    for directory in logs.table.directories:
         directory.unlock()
 
 
@@ -48,7 +48,7 @@ def begin(logs: Logs, batch_count: int = 60) -> Log:
     """Create a log in the first log dir, and an empty copy of it in the second."""
     log = logs.create(PARTITION, SMALL, TOPIC_ID, now_ms=NOW_MS)
     fill(log, batch_count)
-    assert logs.begin_move(PARTITION, logs.directories[1], NOW_MS)
+    assert logs.placement.begin_move(PARTITION, logs.table.directories[1], NOW_MS)
     copy = logs.futures.get(PARTITION)
     assert copy is not None
     return copy
@@ -80,7 +80,7 @@ def test_copy_replaces_its_original(tmp_path: Path) -> None:
     assert read_all(moved) == stored
     assert moved.leader_epochs.entries == original.leader_epochs.entries
     assert (moved.topic_id, moved.recovery_point) == (TOPIC_ID, 61)
-    assert logs.directory_of(PARTITION) is logs.directories[1]
+    assert logs.table.directory_of(PARTITION) is logs.table.directories[1]
     assert offsets_in(region.read())[0] == 0, "a reader of the old place finishes"
     assert homes(tmp_path) == ["one/delete", "two/0"]
     logs.remove_deleted(NOW_MS, delay_ms=0)
@@ -96,10 +96,14 @@ def test_copy_replaces_its_original(tmp_path: Path) -> None:
 def test_log_already_in_the_log_dir_does_not_move(tmp_path: Path) -> None:
     logs = open_logs(tmp_path)
     begin(logs)
-    assert not logs.begin_move(PARTITION, logs.directories[1], NOW_MS), "it is on its way"
-    assert not logs.begin_move(PARTITION, logs.directories[0], NOW_MS), "it stays where it is"
+    assert not logs.placement.begin_move(PARTITION, logs.table.directories[1], NOW_MS), (
+        "it is on its way"
+    )
+    assert not logs.placement.begin_move(PARTITION, logs.table.directories[0], NOW_MS), (
+        "it stays where it is"
+    )
     assert logs.futures.get(PARTITION) is None
-    assert not logs.begin_move(PARTITION, logs.directories[0], NOW_MS)
+    assert not logs.placement.begin_move(PARTITION, logs.table.directories[0], NOW_MS)
     assert homes(tmp_path) == ["one/0", "two/delete"]
     logs.close()
 
@@ -108,43 +112,43 @@ def test_no_move_begins_while_a_log_dir_is_offline(tmp_path: Path) -> None:
     paths = [tmp_path / name for name in ("one", "two", "three")]
     logs = Logs.open(paths, config_of=lambda _topic: SMALL, now_ms=NOW_MS)
     logs.create(PARTITION, SMALL, TOPIC_ID, now_ms=NOW_MS)
-    logs.directories[2].health.give_up("broken")
+    logs.table.directories[2].health.give_up("broken")
     with pytest.raises(LogDirOfflineError, match="may hold a copy"):
-        logs.begin_move(PARTITION, logs.directories[1], NOW_MS)
+        logs.placement.begin_move(PARTITION, logs.table.directories[1], NOW_MS)
     logs.close()
 
 
 def test_no_move_begins_to_a_full_disk(tmp_path: Path) -> None:
     logs = open_logs(tmp_path)
     log = logs.create(PARTITION, SMALL, TOPIC_ID, now_ms=NOW_MS)
-    logs.directories[1].health.note_full("no space")
+    logs.table.directories[1].health.note_full("no space")
     with pytest.raises(LogDirFullError):
-        logs.begin_move(PARTITION, logs.directories[1], NOW_MS)
+        logs.placement.begin_move(PARTITION, logs.table.directories[1], NOW_MS)
     append(log)
     logs.close()
 
 
 def test_partition_is_created_in_the_requested_log_dir(tmp_path: Path) -> None:
     logs = open_logs(tmp_path)
-    logs.want_home(PARTITION, logs.directories[1])
+    logs.placement.want_home(PARTITION, logs.table.directories[1])
     logs.create(PARTITION, SMALL, TOPIC_ID, now_ms=NOW_MS)
-    assert logs.directory_of(PARTITION) is logs.directories[1]
+    assert logs.table.directory_of(PARTITION) is logs.table.directories[1]
     other = TopicPartition("orders", 1)
-    logs.want_home(other, logs.directories[1])
-    logs.directories[1].health.give_up("broken")
+    logs.placement.want_home(other, logs.table.directories[1])
+    logs.table.directories[1].health.give_up("broken")
     logs.create(other, SMALL, TOPIC_ID, now_ms=NOW_MS)
-    assert logs.directory_of(other) is logs.directories[0]
+    assert logs.table.directory_of(other) is logs.table.directories[0]
     logs.close()
 
 
 def test_oldest_requested_log_dirs_are_dropped_beyond_the_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_homes, "MAX_WANTED_HOMES", 2)
+    monkeypatch.setattr(log_placement, "MAX_WANTED_HOMES", 2)
     logs = open_logs(tmp_path)
     for index in range(3):
-        logs.want_home(TopicPartition("orders", index), logs.directories[1])
-    assert [each.partition for each in logs._wanted_home] == [1, 2]
+        logs.placement.want_home(TopicPartition("orders", index), logs.table.directories[1])
+    assert [each.partition for each in logs.placement._wanted_home] == [1, 2]
     logs.close()
 
 
@@ -278,7 +282,7 @@ def test_failure_at_the_target_leaves_the_original_unchanged(
             logs.end_move(PARTITION, NOW_MS)
     assert log_of(logs) is original
     append(original)
-    assert logs.offline_paths == (tmp_path / "two",)
+    assert logs.table.offline_paths == (tmp_path / "two",)
     logs.close()
 
 

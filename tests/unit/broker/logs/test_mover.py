@@ -59,7 +59,7 @@ class Place:
         return log
 
     def move(self, number: int = 1, partition: TopicPartition = PARTITION) -> None:
-        self.mover.move(partition, self.logs.directories[number])
+        self.mover.move(partition, self.logs.table.directories[number])
 
     async def wait(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(TIMEOUT_S):
@@ -94,7 +94,7 @@ async def test_log_moves_while_it_is_written(place: Place) -> None:
     assert after is place.moved[0]
     assert after is not before
     assert before.is_closed
-    assert place.logs.directory_of(PARTITION) is place.logs.directories[1]
+    assert place.logs.table.directory_of(PARTITION) is place.logs.table.directories[1]
     assert offsets_in(read_all(after)) == list(range(after.log_end_offset))
     assert after.log_end_offset >= before.log_end_offset > CHUNKS
     append(after)
@@ -127,7 +127,7 @@ async def test_move_back_cancels_the_move(place: Place) -> None:
         place.move(number)
         await asyncio.sleep(0)
     await place.wait(place.ended.is_set)
-    assert place.logs.directory_of(PARTITION) is place.logs.directories[1]
+    assert place.logs.table.directory_of(PARTITION) is place.logs.table.directories[1]
 
 
 async def test_deletion_of_a_partition_cancels_its_move(place: Place) -> None:
@@ -137,7 +137,7 @@ async def test_deletion_of_a_partition_cancels_its_move(place: Place) -> None:
     place.logs.delete(PARTITION)
     await place.wait(place.is_idle)
     assert not place.moved
-    assert not place.logs.offline_paths
+    assert not place.logs.table.offline_paths
 
 
 async def test_stopped_move_resumes_at_the_next_start(place: Place) -> None:
@@ -157,8 +157,8 @@ async def test_number_of_concurrent_moves_is_limited(place: Place) -> None:
     for partition in partitions:
         place.create(partition, chunk_count=2)
     for partition in partitions:
-        home = place.logs.directory_of(partition)
-        number = 0 if home is place.logs.directories[1] else 1
+        home = place.logs.table.directory_of(partition)
+        number = 0 if home is place.logs.table.directories[1] else 1
         place.move(number, partition)
     await place.wait(lambda: len(place.moved) == len(partitions))
 
@@ -184,7 +184,7 @@ async def test_move_waits_while_the_disk_is_full(
     monkeypatch.setattr("broker.logs.mover.RETRY_DELAY_S", 0.001)
     place.create()
     place.move()
-    target = place.logs.directories[1].health
+    target = place.logs.table.directories[1].health
     target.note_full("no space")
     for _ in range(100):
         await asyncio.sleep(0)

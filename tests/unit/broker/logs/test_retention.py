@@ -81,4 +81,4 @@ async def test_failing_disk_stops_only_its_own_logs(
     assert good.log_start_offset == good.log_end_offset
     assert append(good).base_offset == good.log_start_offset
     await run(logs)
-    assert logs.offline_paths == (bad.directory.parent,)
+    assert logs.table.offline_paths == (bad.directory.parent,)

@@ -8,10 +8,10 @@ from typing import Final
 
 from coordination import daemon
 from coordination.errors import DataError
+from coordination.protocol.messages import DEFAULT_PORT
 from coordination.server.coordinator_config import (
     DEFAULT_COMMANDS,
     DEFAULT_CONNECTIONS_PER_ADDRESS,
-    DEFAULT_PORT,
     DEFAULT_TICK_MS,
     Address,
     CoordinatorConfig,

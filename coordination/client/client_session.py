@@ -29,6 +29,7 @@ from coordination.errors import (
 )
 from coordination.protocol import frames, jute
 from coordination.protocol.messages import (
+    LINGER_PROTOCOL,
     NO_PASSWORD,
     XID_NOTIFICATION,
     XID_PING,
@@ -43,7 +44,6 @@ from coordination.protocol.messages import (
 
 T = TypeVar("T")
 
-LINGER_PROTOCOL: Final = 1
 _OVER: Final = (SessionState.EXPIRED, SessionState.CLOSED)
 
 

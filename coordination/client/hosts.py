@@ -5,8 +5,8 @@ from random import Random
 from typing import Final, NamedTuple
 
 from coordination.protocol import node_path
+from coordination.protocol.messages import DEFAULT_PORT
 
-DEFAULT_PORT: Final = 2181
 FIRST_DELAY_MS: Final = 20.0
 MAX_DELAY_MS: Final = 1000.0
 

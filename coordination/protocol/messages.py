@@ -97,6 +97,9 @@ class CreateFlag(IntEnum):
     TTL_SEQUENTIAL = 6
 
 
+DEFAULT_PORT: Final = 2181
+LINGER_PROTOCOL: Final = 1
+"""Protocol version of a client whose session may end soon after its connection is lost."""
 XID_NOTIFICATION: Final = -1
 XID_PING: Final = -2
 XID_AUTH: Final = -4

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from coordination.protocol.frames import MAX_REQUEST_BYTES
+from coordination.protocol.messages import DEFAULT_PORT
 
-DEFAULT_PORT: Final = 2181
 DEFAULT_TICK_MS: Final = 100
 DEFAULT_CONNECTIONS_PER_ADDRESS: Final = 60
 """Default of ZooKeeper's maxClientCnxns; 0 means no limit."""

@@ -15,6 +15,7 @@ from coordination.errors import ErrorCode
 from coordination.protocol import frames, jute
 from coordination.protocol.frames import Handshake
 from coordination.protocol.messages import (
+    LINGER_PROTOCOL,
     NO_PASSWORD,
     AuthRequest,
     ConnectRequest,
@@ -31,7 +32,6 @@ from coordination.server.state.acl import Identity
 from coordination.server.state.service import Service
 from coordination.server.state.sessions import Passwords, Session
 
-LINGER_PROTOCOL: Final = 1
 _OP_NAMES: Final = {int(op): op.name for op in OpCode}
 
 log = structlog.get_logger()

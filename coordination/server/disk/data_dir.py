@@ -67,11 +67,21 @@ class DataDir:
             if segments_of(self.path) or snapshots_of(self.path):
                 raise DataError(f"{path} is missing, but data exists: restore it from a backup")
             _write_private(path, pack([os.urandom(STORE_ID_BYTES), os.urandom(SECRET_BYTES)]))
-        try:
-            store_id, secret = unpack(path.read_bytes())
-        except (ValueError, TypeError) as error:
-            raise DataError(f"{path} is damaged: restore it from a backup") from error
-        return Identity(store_id, secret)
+        return read_identity(self.path)
+
+
+def read_identity(directory: Path) -> Identity:
+    """Return the identity of the store in `directory`.
+
+    Raises:
+        DataError: its file is damaged.
+    """
+    path = directory / "store"
+    try:
+        store_id, secret = unpack(path.read_bytes())
+    except (ValueError, TypeError) as error:
+        raise DataError(f"{path} is damaged: restore it from a backup") from error
+    return Identity(store_id, secret)
 
 
 def _write_private(path: Path, data: bytes) -> None:

@@ -17,9 +17,13 @@ import structlog
 from coordination.errors import DataError
 from coordination.server.coordinator_log import set_up_logging
 from coordination.server.disk import state_snapshot
-from coordination.server.disk.data_dir import Identity, snapshot_path, snapshots_of, spent_files
+from coordination.server.disk.data_dir import (
+    read_identity,
+    snapshot_path,
+    snapshots_of,
+    spent_files,
+)
 from coordination.server.disk.state_recovery import recover
-from coordination.server.disk.wal import unpack
 
 NICENESS: Final = 19
 
@@ -86,14 +90,14 @@ async def delete_spent_files(directory: Path) -> None:
 
 def take_snapshot(directory: Path) -> int | None:
     """Write a snapshot of the closed segments; return its zxid, None if it is not newer."""
-    store_id, secret = unpack((directory / "store").read_bytes())
-    recovered = recover(directory, Identity(store_id, secret), closed_only=True)
+    identity = read_identity(directory)
+    recovered = recover(directory, identity, closed_only=True)
     zxid = recovered.state.zxid
     newest = snapshots_of(directory)
     if zxid == 0 or (newest and newest[0][0] >= zxid):
         return None
     state_snapshot.write(
-        snapshot_path(directory, zxid), recovered.state, store_id, recovered.last_crc
+        snapshot_path(directory, zxid), recovered.state, identity.store_id, recovered.last_crc
     )
     return zxid
 

@@ -6,7 +6,6 @@ from typing import Final, NamedTuple
 from clusterstate.replica_assignment import Replicas
 from kafkawire.ids import BrokerId, LeaderEpoch
 
-NO_LEADER: Final = BrokerId(-1)
 LEADER_DURING_DELETE: Final = BrokerId(-2)
 """Leader of a topic under deletion in the metadata sent to brokers."""
 EPOCH_DURING_DELETE: Final = LeaderEpoch(-2)

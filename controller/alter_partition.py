@@ -28,10 +28,10 @@ from kafkawire.messages.alter_partition import (
     ResponsePartitionData,
     ResponseTopicData,
 )
+from kafkawire.sentinels import UNKNOWN_BROKER_EPOCH
 
 TOPIC_IDS_SINCE = 2
 BROKER_EPOCHS_SINCE = 3
-NO_EPOCH = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ def _proposal(leader: int, data: RequestPartitionData, version: int) -> Proposal
         isr = [one.broker_id for one in data.new_isr_with_epochs]
         epochs = tuple(one.broker_epoch for one in data.new_isr_with_epochs)
     else:
-        isr, epochs = list(data.new_isr), (NO_EPOCH,) * len(data.new_isr)
+        isr, epochs = list(data.new_isr), (UNKNOWN_BROKER_EPOCH,) * len(data.new_isr)
     state = LeaderAndIsr(
         leader=BrokerId(leader),
         leader_epoch=LeaderEpoch(data.leader_epoch),
@@ -165,7 +165,7 @@ def _ineligible(cluster: Cluster, proposal: Proposal) -> list[BrokerId]:
     return [
         broker
         for broker, epoch in zip(proposal.state.isr, proposal.broker_epochs, strict=True)
-        if broker not in live or epoch not in (NO_EPOCH, cluster.brokers[broker].epoch)
+        if broker not in live or epoch not in (UNKNOWN_BROKER_EPOCH, cluster.brokers[broker].epoch)
     ]
 
 

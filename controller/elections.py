@@ -9,10 +9,11 @@ Source: kafka.controller.Election, PartitionLeaderElectionAlgorithms of Kafka 3.
 
 from collections.abc import Collection, Set
 
-from clusterstate.leader_and_isr import NO_LEADER, LeaderAndIsr, LeaderRecoveryState
+from clusterstate.leader_and_isr import LeaderAndIsr, LeaderRecoveryState
 from clusterstate.replica_assignment import Replicas
 from controller.errors import StateChangeFailedError
 from kafkawire.ids import BrokerId
+from kafkawire.sentinels import NO_LEADER
 
 
 def initial_state(

@@ -8,9 +8,10 @@ version by now, it is read first.
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from clusterstate.leader_and_isr import NO_LEADER, LeaderAndIsr
+from clusterstate.leader_and_isr import LeaderAndIsr
 from controller.cluster import Cluster
 from kafkawire.ids import TopicId, TopicPartition
+from kafkawire.sentinels import NO_LEADER
 
 LastKnown = Callable[[str, TopicId], Mapping[int, LeaderAndIsr]]
 """Returns the last known states of a topic's partitions, by number.

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Final
 
 from clusterstate.errors import MalformedZnodeError
-from clusterstate.leader_and_isr import NO_LEADER, LeaderAndIsr
+from clusterstate.leader_and_isr import LeaderAndIsr
 from clusterstate.plans import Create, Outcome, Refusal, Transaction, read
 from clusterstate.znodes import paths
 from clusterstate.znodes.config import decode_config
@@ -30,6 +30,7 @@ from controller.fenced_writes import (
 from controller.partition_state import PartitionState
 from controller.request_batch import RequestBatch
 from kafkawire.ids import BrokerId, TopicPartition
+from kafkawire.sentinels import NO_LEADER
 from kafkawire.update_type import UpdateType
 
 UNCLEAN_KEY = "unclean.leader.election.enable"

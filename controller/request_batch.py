@@ -30,9 +30,9 @@ from kafkawire.messages.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
+from kafkawire.sentinels import NO_EPOCH
 from kafkawire.update_type import UpdateType
 
-NO_EPOCH: Final = -1
 SECURITY_PROTOCOLS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 
 

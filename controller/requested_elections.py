@@ -7,7 +7,6 @@ checkAndTriggerAutoLeaderRebalance of Kafka 3.9.
 from collections.abc import Iterable, Sequence
 
 from clusterstate.errors import MalformedZnodeError
-from clusterstate.leader_and_isr import NO_LEADER
 from clusterstate.plans import Delete, read
 from clusterstate.znodes import paths
 from clusterstate.znodes.notification import decode_partitions
@@ -21,6 +20,7 @@ from controller.partition_state import PartitionState
 from controller.request_batch import RequestBatch
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, TopicPartition
+from kafkawire.sentinels import NO_LEADER
 
 Results = dict[TopicPartition, ErrorCode]
 

@@ -24,9 +24,8 @@ from typing import Final
 import cramjam
 
 from kafkawire.errors import CorruptBatchError, TooLargeError
+from kafkawire.units import KIB, MIB
 
-KIB: Final = 1024
-MIB: Final = 1024 * KIB
 # About the size of a highly repetitive batch of a million bytes; clients send nothing larger.
 MAX_DECOMPRESSED_BYTES: Final = 128 * MIB
 

@@ -21,10 +21,9 @@ from kafkawire.messages.offsets_topic import (
     OffsetCommitValue,
 )
 from kafkawire.schema import decode, encode
+from kafkawire.sentinels import NO_TIMESTAMP
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
-NO_LEADER_EPOCH: Final = -1
-NO_TIMESTAMP: Final = -1
 MAX_TIMESTAMP_MS: Final = 2**63 - 1
 
 _VERSION: Final = Struct(">h")
@@ -59,7 +58,7 @@ class CommittedOffset(NamedTuple):
 
     offset: int
     leader_epoch: int
-    """Leader epoch of the last consumed record; NO_LEADER_EPOCH if the client did not send it."""
+    """Leader epoch of the last consumed record; NO_EPOCH if the client did not send it."""
     metadata: str
     commit_timestamp_ms: int
     expire_timestamp_ms: int | None = None

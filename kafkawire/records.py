@@ -19,10 +19,6 @@ from kafkawire.records_header import (
     BATCH_HEADER_BYTES,
     LOG_OVERHEAD_BYTES,
     MAGIC,
-    NO_LEADER_EPOCH,
-    NO_PRODUCER_ID,
-    NO_SEQUENCE,
-    NO_TIMESTAMP,
     BatchHeader,
     BytesLike,
     TimestampType,
@@ -43,6 +39,7 @@ from kafkawire.records_validate import (
     validate_produced,
     validator,
 )
+from kafkawire.sentinels import NO_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP
 
 __all__ = [
     "BATCH_HEADER_BYTES",
@@ -50,7 +47,7 @@ __all__ = [
     "LOG_OVERHEAD_BYTES",
     "MAGIC",
     "MAX_DECOMPRESSED_BYTES",
-    "NO_LEADER_EPOCH",
+    "NO_EPOCH",
     "NO_PRODUCER_ID",
     "NO_SEQUENCE",
     "NO_TIMESTAMP",

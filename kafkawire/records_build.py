@@ -12,9 +12,6 @@ from kafkawire.records_header import (
     CONTROL_BIT,
     LOG_OVERHEAD_BYTES,
     MAGIC,
-    NO_LEADER_EPOCH,
-    NO_PRODUCER_ID,
-    NO_SEQUENCE,
     TRANSACTIONAL_BIT,
     BatchHeader,
     BytesLike,
@@ -24,6 +21,7 @@ from kafkawire.records_header import (
 )
 from kafkawire.records_read import record_section
 from kafkawire.records_scanner import RecordBuffer
+from kafkawire.sentinels import NO_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 
 _MAX_INT32 = 2**31 - 1
 
@@ -84,7 +82,7 @@ class BatchBuilder:
         """Size of the batch so far, without compression."""
         return self._records.size_bytes
 
-    def build(self, base_offset: int = 0, leader_epoch: int = NO_LEADER_EPOCH) -> bytearray:
+    def build(self, base_offset: int = 0, leader_epoch: int = NO_EPOCH) -> bytearray:
         """Return the batch of the records so far; the builder can take more records afterwards.
 
         Raises:

@@ -12,8 +12,9 @@ from typing import Final, NamedTuple
 
 from kafkawire.errors import CorruptBatchError
 from kafkawire.records_build import BatchBuilder
-from kafkawire.records_header import NO_LEADER_EPOCH, BytesLike, read_header
+from kafkawire.records_header import BytesLike, read_header
 from kafkawire.records_read import read_records
+from kafkawire.sentinels import NO_EPOCH
 
 _KEY: Final = Struct(">hh")
 _VALUE: Final = Struct(">hi")
@@ -45,7 +46,7 @@ def build_control_batch(
     coordinator_epoch: int,
     timestamp_ms: int,
     base_offset: int = 0,
-    leader_epoch: int = NO_LEADER_EPOCH,
+    leader_epoch: int = NO_EPOCH,
 ) -> bytearray:
     """Return the batch with which a transaction coordinator ends a transaction in a log."""
     builder = BatchBuilder(

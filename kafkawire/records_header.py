@@ -22,15 +22,12 @@ from crc32c import crc32c
 
 from kafkawire.compression import Codec
 from kafkawire.errors import CorruptBatchError
+from kafkawire.sentinels import NO_SEQUENCE
 
 BytesLike: TypeAlias = bytes | bytearray | memoryview
 
 BATCH_HEADER_BYTES: Final = 61
 MAGIC: Final = 2
-NO_TIMESTAMP: Final = -1
-NO_PRODUCER_ID: Final = -1
-NO_SEQUENCE: Final = -1
-NO_LEADER_EPOCH: Final = -1
 
 # The length field does not count base offset and length.
 LOG_OVERHEAD_BYTES: Final = 12

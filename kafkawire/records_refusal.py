@@ -19,11 +19,11 @@ from kafkawire.records_header import (
     CODEC_MASK,
     LOG_OVERHEAD_BYTES,
     MAGIC,
-    NO_TIMESTAMP,
     BatchHeader,
 )
 from kafkawire.records_read import Record
 from kafkawire.records_scanner import Survey
+from kafkawire.sentinels import NO_TIMESTAMP
 
 # As in Kafka's log reader: no batch of any format is smaller.
 _MIN_LENGTH: Final = 14

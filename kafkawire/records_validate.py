@@ -26,7 +26,6 @@ from kafkawire.records_header import (
     LOG_APPEND_TIME_BIT,
     LOG_OVERHEAD_BYTES,
     MAGIC,
-    NO_TIMESTAMP,
     BatchHeader,
     BytesLike,
     TimestampType,
@@ -49,6 +48,7 @@ from kafkawire.records_scanner import (
     read_rows,
     survey_records,
 )
+from kafkawire.sentinels import NO_TIMESTAMP
 
 _LAST_CODEC: Final = int(max(Codec))
 # Batches with more records are refused without a list of the invalid ones: a few MB of compressed

@@ -15,10 +15,11 @@ from typing import Final, NamedTuple, Protocol
 import structlog
 
 from broker.cluster.peer_addresses import PeerAddresses
-from broker.replication.control_fence import UNKNOWN_BROKER_EPOCH, ControlFence
+from broker.replication.control_fence import ControlFence
 from clusterstate.control_claim import Claim, Evidence, is_ahead, refuse
 from coordination.errors import SessionExpiredError
 from kafkawire.errors import ErrorCode
+from kafkawire.sentinels import UNKNOWN_BROKER_EPOCH
 
 LOOK_COUNT: Final = 5
 """Number of reads of the nodes for a claim that is newer than they are."""

@@ -14,8 +14,8 @@ from typing import Final
 from clusterstate.leader_and_isr import LeaderAndIsr
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition, validate_topic_name
+from kafkawire.sentinels import NO_LEADER
 
-NO_LEADER: Final = BrokerId(-1)
 UNKNOWN_EPOCH: Final = -1
 INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 

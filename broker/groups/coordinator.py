@@ -39,13 +39,14 @@ from broker.groups.replay import group_metadata
 from broker.groups.state import DEAD
 from broker.groups.store import GroupStore, KeyValue, rebalance_error
 from broker.purgatory import Purgatory
-from broker.replication.replica import NO_EPOCH, Replica
+from broker.replication.replica import Replica
 from broker.scheduler import PeriodicTask
 from kafkawire.compression import Codec
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.group_records import OFFSETS_TOPIC, group_key, group_value
 from kafkawire.ids import LeaderEpoch, TopicPartition
 from kafkawire.primitives import MAX_STRING_BYTES
+from kafkawire.sentinels import NO_EPOCH
 from storage.log.log import AppendInfo
 
 log = structlog.get_logger(__name__)

@@ -17,7 +17,6 @@ from broker.groups.members import Member
 from broker.groups.rebalance import GroupLimits
 from kafkawire.errors import CorruptBatchError, DecodeError
 from kafkawire.group_records import (
-    NO_TIMESTAMP,
     CommittedOffset,
     GroupKey,
     OffsetKey,
@@ -35,6 +34,7 @@ from kafkawire.records import (
     read_control_batch,
     read_records_as,
 )
+from kafkawire.sentinels import NO_TIMESTAMP
 
 MAX_GENERATION: Final = 2**31 - 1
 """Largest generation in a response; a group that has reached it could not be rebalanced."""

@@ -11,19 +11,18 @@ from collections.abc import Callable, Iterable
 from typing import Protocol, TypeAlias
 
 from broker.purgatory import Purgatory
-from broker.replication.replica import ACKS_ALL, Replica
+from broker.replication.replica import Replica
 from kafkawire.compression import Codec
 from kafkawire.errors import ApiError, EncodeError, ErrorCode
 from kafkawire.group_records import OFFSETS_TOPIC
 from kafkawire.ids import LeaderEpoch, Offset, TopicPartition
 from kafkawire.records import BatchBuilder
+from kafkawire.sentinels import ACKS_ALL, NO_OFFSET
 from storage.log.log import AppendInfo
 
 KeyValue: TypeAlias = tuple[bytes, bytes | None]
 OnStored: TypeAlias = Callable[[ErrorCode, int], None]
 """Called once, with an error of the log (NONE: replicated) and the first record's offset."""
-
-NO_OFFSET = -1
 
 
 class Replicas(Protocol):

@@ -13,9 +13,9 @@ from kafkawire.ids import Offset, TopicPartition
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest
 from kafkawire.produce_scanner import Accepted
 from kafkawire.records import read_header
+from kafkawire.sentinels import ACKS_ALL
 from storage.log.log import AppendInfo
 
-ACKS_ALL: Final = -1
 FIRST_VERSION_WITH_ZSTD: Final = 7
 ADMIN_CLIENT_ID: Final = "__admin_client"
 # Limit of the decompressed bytes of one request whose batches are validated in a thread.

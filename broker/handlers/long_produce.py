@@ -20,13 +20,13 @@ from broker.handlers.appending import (
     batch_of,
     expands_too_far,
 )
-from broker.network.limits import MIB
 from broker.network.reply import Reply
 from broker.network.request import ServedConnection
 from broker.network.request_tasks import RequestTasks
 from broker.replication.replica_manager import ReplicaManager
 from kafkawire.errors import ApiError
 from kafkawire.records import BatchHeader, Budget, BudgetSpentError
+from kafkawire.units import MIB
 
 # Bytes of batches per turn of the loop: about ten milliseconds, even in plain Python.
 TURN_BYTES: Final = 8 * MIB

@@ -12,7 +12,6 @@ from typing import Final
 
 from broker.cluster.metadata_cache import (
     INTERNAL_TOPICS,
-    NO_LEADER,
     ClusterImage,
     MetadataCache,
     PartitionState,
@@ -39,6 +38,7 @@ from kafkawire.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from kafkawire.sentinels import NO_LEADER
 
 FIRST_VERSION_WITH_NULL_FOR_ALL: Final = 1
 FIRST_VERSION_WITH_LISTENER_NOT_FOUND: Final = 6

@@ -12,7 +12,7 @@ from broker.network.reply import Reply
 from broker.network.request_channel import Request
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ApiError, ErrorCode
-from kafkawire.group_records import MAX_TIMESTAMP_MS, NO_TIMESTAMP, CommittedOffset
+from kafkawire.group_records import MAX_TIMESTAMP_MS, CommittedOffset
 from kafkawire.ids import TopicPartition, by_topic
 from kafkawire.messages.group_offsets import (
     OffsetCommitRequest,
@@ -25,6 +25,7 @@ from kafkawire.messages.group_offsets import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
+from kafkawire.sentinels import NO_TIMESTAMP
 
 DEFAULT_RETENTION: Final = -1
 

@@ -12,7 +12,7 @@ from broker.network.reply import Reply
 from broker.network.request_channel import Request
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ApiError, ErrorCode
-from kafkawire.group_records import NO_LEADER_EPOCH, CommittedOffset
+from kafkawire.group_records import CommittedOffset
 from kafkawire.ids import TopicPartition, by_topic
 from kafkawire.messages.group_offsets import (
     OffsetFetchRequest,
@@ -25,12 +25,12 @@ from kafkawire.messages.group_offsets import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from kafkawire.sentinels import NO_EPOCH, NO_OFFSET
 
 FIRST_VERSION_WITH_ERROR: Final = 2
 FIRST_VERSION_WITH_GROUPS: Final = 8
-NO_OFFSET: Final = -1
 
-NOTHING: Final = CommittedOffset(NO_OFFSET, NO_LEADER_EPOCH, "", NO_OFFSET)
+NOTHING: Final = CommittedOffset(NO_OFFSET, NO_EPOCH, "", NO_OFFSET)
 
 Found = dict[TopicPartition, tuple[CommittedOffset, ErrorCode]]
 P = TypeVar("P", OffsetFetchResponsePartition, OffsetFetchResponsePartitions)

@@ -30,26 +30,28 @@ from kafkawire.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
+from kafkawire.sentinels import (
+    CONSUMER_REPLICA_ID,
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    NO_TIMESTAMP,
+)
 from storage.errors import StorageError
 
-LATEST: Final = -1
-EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
 # Values for tiered storage, which is not served: all records are local.
 EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
 # First version with each of these values.
 FIRST_VERSIONS: Final[Mapping[int, int]] = {
-    LATEST: 1,
-    EARLIEST: 1,
+    LATEST_TIMESTAMP: 1,
+    EARLIEST_TIMESTAMP: 1,
     MAX_TIMESTAMP: 7,
     EARLIEST_LOCAL: 8,
     LATEST_TIERED: 9,
 }
 FIRST_VERSION_WITH_EPOCH: Final = 4
 FIRST_VERSION_WITH_NOT_AVAILABLE: Final = 5
-CONSUMER_REPLICA_ID: Final = -1
-NO_TIMESTAMP: Final = -1
 READ_COMMITTED: Final = 1
 
 APIS: Final[Apis] = {
@@ -151,13 +153,13 @@ def find_offset(replica: Replica, timestamp: int, bound: Bound) -> Found:
             end_offset = replica.last_stable_offset
         case _ as unreachable:
             assert_never(unreachable)
-    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+    if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL):
         start = log.log_start_offset
         return Found(NO_TIMESTAMP, start, log.leader_epochs.epoch_for(start))
     is_lagging = bound is not Bound.LOG_END and (
         replica.high_watermark < replica.epoch_start_offset
     )
-    if timestamp == LATEST:
+    if timestamp == LATEST_TIMESTAMP:
         if is_lagging:
             raise _lagging(replica)
         return Found(NO_TIMESTAMP, end_offset, replica.leader_epoch)

@@ -12,7 +12,6 @@ from typing import Final
 import structlog
 
 from broker.handlers.appending import (
-    ACKS_ALL,
     Appending,
     Pending,
     Refused,
@@ -23,7 +22,6 @@ from broker.handlers.appending import (
 from broker.handlers.delayed_partitions import DelayedPartitions
 from broker.handlers.handler_table import Apis
 from broker.handlers.long_produce import TURN_BYTES, LongProduces
-from broker.network.limits import KIB
 from broker.network.reply import Reply
 from broker.network.request import Request
 from broker.network.request_tasks import RequestTasks
@@ -43,9 +41,9 @@ from kafkawire.messages.produce import (
 )
 from kafkawire.produce_scanner import encode_accepted
 from kafkawire.records import Budget, BudgetSpentError, Codec, RecordsRejectedError, read_header
+from kafkawire.sentinels import ACKS_ALL, ACKS_LEADER, ACKS_NONE
+from kafkawire.units import KIB
 
-ACKS_NONE: Final = 0
-ACKS_LEADER: Final = 1
 # Older versions are advertised but refused, like in Kafka 4: many releases of librdkafka stop
 # compressing if version 0 is missing (KAFKA-18659).
 FIRST_SERVED_VERSION: Final = 3

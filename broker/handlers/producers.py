@@ -22,10 +22,9 @@ from kafkawire.messages.describe_producers import (
 )
 from kafkawire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kafkawire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from kafkawire.sentinels import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from storage.producers.producer_entry import ProducerEntry
 
-NO_PRODUCER_ID: Final = -1
-NO_EPOCH: Final = -1
 FIRST_EPOCH: Final = 0
 TRANSACTION_STATES: Final = frozenset(
     {
@@ -60,20 +59,20 @@ class InitProducerIdHandler:
         """Respond with a new id and epoch 0; refuse transactional producers permanently."""
         del request
         if error := _refusal(message):
-            return Reply(InitProducerIdResponse(error_code=error, producer_epoch=NO_EPOCH))
+            return Reply(InitProducerIdResponse(error_code=error, producer_epoch=NO_PRODUCER_EPOCH))
         return self._tasks.run(self._allocate)
 
     async def _allocate(self) -> InitProducerIdResponse:
         try:
             producer_id = await self._producer_ids.allocate()
         except ApiError as error:
-            return InitProducerIdResponse(error_code=error.code, producer_epoch=NO_EPOCH)
+            return InitProducerIdResponse(error_code=error.code, producer_epoch=NO_PRODUCER_EPOCH)
         return InitProducerIdResponse(producer_id=producer_id, producer_epoch=FIRST_EPOCH)
 
 
 def _refusal(message: InitProducerIdRequest) -> ErrorCode | None:
     has_id = message.producer_id != NO_PRODUCER_ID
-    has_epoch = message.producer_epoch != NO_EPOCH
+    has_epoch = message.producer_epoch != NO_PRODUCER_EPOCH
     if has_id != has_epoch or message.transactional_id == "":
         return ErrorCode.INVALID_REQUEST
     if message.transactional_id is not None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import mmap
 from typing import Final
 
-from broker.network.limits import KIB, MIB
+from kafkawire.units import KIB, MIB
 
 ARENA_BYTES: Final = 256 * KIB
 # An arena with less room than this is full: each short read would cost a call.

@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from broker.network.limits import KIB, MIB
 from broker.network.response import Region
+from kafkawire.units import KIB, MIB
 
 # Size of the window that is probed, and read ahead if it is not in memory.
 WINDOW_BYTES: Final = 2 * MIB

@@ -14,7 +14,7 @@ from struct import Struct
 from typing import Final
 
 from broker.network.buffer_pool import Arena, BufferPool
-from broker.network.limits import CONTROL_PLANE_APIS, KIB, LARGE_REQUEST_APIS, NetworkLimits
+from broker.network.limits import CONTROL_PLANE_APIS, LARGE_REQUEST_APIS, NetworkLimits
 from broker.network.receive_memory import (
     ReceiveMemory,
     ReceiveMemoryExhaustedError,
@@ -22,6 +22,7 @@ from broker.network.receive_memory import (
 )
 from kafkawire.apis import ApiKey
 from kafkawire.frames_scanner import split_frames
+from kafkawire.units import KIB
 
 SIZE: Final = Struct(">i")
 SIZE_BYTES: Final = SIZE.size

@@ -12,10 +12,8 @@ from typing import Final
 
 from broker.config.network_keys import NetworkKeys
 from kafkawire.apis import ApiKey
+from kafkawire.units import MIB
 from storage.config.config_key import INT_MAX
-
-KIB: Final = 1024
-MIB: Final = 1024 * KIB
 
 # Memory for incomplete and waiting requests when queued.max.request.bytes sets no limit.
 DEFAULT_RECEIVE_MEMORY_BYTES: Final = 256 * MIB

@@ -20,7 +20,6 @@ import structlog
 
 from broker.network.file_range import TruncatedRegionError
 from broker.network.frame_receiver import FrameReceiver
-from broker.network.limits import KIB, MIB
 from broker.network.network import Network
 from broker.network.reply import Reply
 from broker.network.request import ANONYMOUS, NOT_HANDLED, Request
@@ -30,6 +29,7 @@ from broker.network.response_queue import ResponseQueue
 from broker.network.response_sender import ResponseSender
 from kafkawire.errors import DecodeError
 from kafkawire.frames_scanner import decode_request_header
+from kafkawire.units import KIB, MIB
 
 # With more than `MAX_LARGE_IN_FLIGHT` requests in flight, the processor stops reading while their
 # total size exceeds `MAX_IN_FLIGHT_BYTES`: decoded requests and unsent responses take several times

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from broker.network.limits import MIB
+from kafkawire.units import MIB
 
 # Frames up to this size, almost all, get memory while larger ones have to wait.
 SMALL_FRAME_BYTES: Final = 1 * MIB

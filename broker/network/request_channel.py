@@ -23,11 +23,12 @@ from typing import Final
 
 import structlog
 
-from broker.network.limits import CONTROL_PLANE_APIS, KIB, MIB, NetworkLimits
+from broker.network.limits import CONTROL_PLANE_APIS, NetworkLimits
 from broker.network.metrics import NetworkMetrics
 from broker.network.reply import Reply
 from broker.network.request import NOT_HANDLED, Request, ServedConnection
 from kafkawire.apis import ApiKey
+from kafkawire.units import KIB, MIB
 
 __all__ = ["Request", "RequestChannel", "ServedConnection"]
 

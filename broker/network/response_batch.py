@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.network.limits import KIB
 from broker.network.metrics import NetworkMetrics
 from broker.network.reply import ReplyState
 from broker.network.response import Part, bytes_in_memory, encode_reply
 from broker.network.response_queue import ResponseQueue
+from kafkawire.units import KIB
 
 # Limit of encoded bytes. Further replies stay unencoded, so that a slow client costs no more memory
 # than this, except for one larger message.

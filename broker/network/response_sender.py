@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from broker.network.file_range import FileRange
-from broker.network.limits import KIB, MIB
 from broker.network.metrics import NetworkMetrics
 from broker.network.response import DATA_TYPES, Data, Part
+from kafkawire.units import KIB, MIB
 
 # For smaller regions, one write of header and data is cheaper than a write and a sendfile
 # (fetch benchmark).

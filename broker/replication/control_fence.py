@@ -14,10 +14,8 @@ from typing import Final
 
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import ZERO_TOPIC_ID, LeaderEpoch, TopicId
+from kafkawire.sentinels import NO_EPOCH, UNKNOWN_BROKER_EPOCH
 
-UNKNOWN_BROKER_EPOCH: Final = -1
-NO_LEADER_EPOCH: Final = -1
-"""In a StopReplica: the controller does not know the leader epoch."""
 DELETED_LEADER_EPOCH: Final = -2
 """In a StopReplica: the topic is being deleted."""
 
@@ -67,10 +65,6 @@ def refuse_leadership(
 
 def refuse_stop(current: LeaderEpoch | None, requested: int) -> ErrorCode | None:
     """Return an error code to keep a replica running; None stops it."""
-    if (
-        requested in (NO_LEADER_EPOCH, DELETED_LEADER_EPOCH)
-        or current is None
-        or requested >= current
-    ):
+    if requested in (NO_EPOCH, DELETED_LEADER_EPOCH) or current is None or requested >= current:
         return None
     return ErrorCode.FENCED_LEADER_EPOCH

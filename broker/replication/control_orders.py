@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from broker.replication.control_fence import NO_LEADER_EPOCH
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import (
     ZERO_TOPIC_ID,
@@ -27,6 +26,7 @@ from kafkawire.messages.stop_replica import (
     StopReplicaRequest,
     StopReplicaResponse,
 )
+from kafkawire.sentinels import NO_EPOCH
 
 FIRST_VERSION_WITH_TOPIC_IDS = 5
 
@@ -132,7 +132,7 @@ def replica_stops(request: StopReplicaRequest) -> Iterator[ReplicaStop]:
     for partition in older:
         yield ReplicaStop(
             topic_partition=partition,
-            leader_epoch=NO_LEADER_EPOCH,
+            leader_epoch=NO_EPOCH,
             deletes=request.delete_partitions,
         )
 

@@ -16,10 +16,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple, Protocol
 
-from broker.replication.isr.follower_lag import NO_EPOCH
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, TopicId
 from kafkawire.messages.fetch import FetchPartition, FetchRequest
+from kafkawire.sentinels import UNKNOWN_BROKER_EPOCH
 
 NO_SESSION: Final = 0
 SESSIONLESS_EPOCH: Final = -1
@@ -45,7 +45,7 @@ class Follower(NamedTuple):
 def follower_of(message: FetchRequest) -> Follower | None:
     """Return the follower that sent a request; None for a consumer."""
     if message.replica_id >= 0:
-        return Follower(BrokerId(message.replica_id), NO_EPOCH)
+        return Follower(BrokerId(message.replica_id), UNKNOWN_BROKER_EPOCH)
     if message.replica_state.replica_id >= 0:
         state = message.replica_state
         return Follower(BrokerId(state.replica_id), state.replica_epoch)

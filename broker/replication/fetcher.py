@@ -38,6 +38,7 @@ from kafkawire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from kafkawire.sentinels import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from storage.directory.logs import Logs
 from storage.errors import StorageError, UnexpectedOffsetError
 
@@ -45,8 +46,6 @@ FETCH_VERSION: Final = 17
 OLDEST_FETCH_VERSION: Final = 12
 """First version whose response reports diverging logs."""
 LIST_OFFSETS_VERSION: Final = 7
-LATEST: Final = -1
-EARLIEST: Final = -2
 
 log = structlog.get_logger(__name__)
 
@@ -295,7 +294,10 @@ class Fetcher:
         """Find the offsets where partitions continue that are out of range at the leader."""
         if not lost:
             return
-        starts, ends = await self._list(lost, EARLIEST), await self._list(lost, LATEST)
+        starts, ends = (
+            await self._list(lost, EARLIEST_TIMESTAMP),
+            await self._list(lost, LATEST_TIMESTAMP),
+        )
         now_ms = self._now_ms()
         for followed in lost:
             partition = followed.replica.topic_partition

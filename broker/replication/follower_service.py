@@ -9,11 +9,12 @@ from __future__ import annotations
 from typing import Protocol
 
 from broker.replication.isr.isr_proposals import IsrProposals
-from broker.replication.replica import NO_EPOCH, ReadResult, Replica
+from broker.replication.replica import ReadResult, Replica
 from broker.replication.replica_table import Key, ReplicaTable
 from broker.replication.throttle import leader_throttle
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, Offset, TopicId, TopicPartition
+from kafkawire.sentinels import NO_EPOCH
 from storage.errors import StorageError
 
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Set
 from dataclasses import dataclass
 
 from broker.replication.isr.follower_lag import (
-    NO_EPOCH,
     UNKNOWN,
     FollowerProgress,
     lagging_followers,
@@ -27,6 +26,7 @@ from broker.replication.isr.isr_state import (
 )
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, Offset
+from kafkawire.sentinels import UNKNOWN_BROKER_EPOCH
 
 LiveEpoch = Callable[[BrokerId], int | None]
 """Epoch of a broker that is alive in the metadata, -1 if unknown; None for a dead broker."""
@@ -114,7 +114,7 @@ class Leadership:
         follower: BrokerId,
         fetch_offset: Offset,
         now_ms: int,
-        broker_epoch: int = NO_EPOCH,
+        broker_epoch: int = UNKNOWN_BROKER_EPOCH,
         log_start_offset: Offset = UNKNOWN,
     ) -> bool:
         """Note that `follower` holds every record from `log_start_offset` up to `fetch_offset`.
@@ -252,11 +252,13 @@ class Leadership:
     def _is_eligible(self, follower: BrokerId) -> bool:
         """Whether the incarnation of `follower` that fetches is the live one."""
         live, fetching = self._live_epoch(follower), self._followers[follower].broker_epoch
-        return live is not None and (live == NO_EPOCH or fetching in (NO_EPOCH, live))
+        return live is not None and (
+            live == UNKNOWN_BROKER_EPOCH or fetching in (UNKNOWN_BROKER_EPOCH, live)
+        )
 
     def _epoch_of(self, broker: BrokerId) -> int:
         if broker == self.broker_id:
-            return self._live_epoch(broker) or NO_EPOCH
+            return self._live_epoch(broker) or UNKNOWN_BROKER_EPOCH
         return self._followers[broker].broker_epoch
 
     def _advance(self, now_ms: int) -> None:

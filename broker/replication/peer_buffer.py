@@ -10,9 +10,9 @@ from struct import Struct
 from typing import Final
 
 from kafkawire.errors import DecodeError
+from kafkawire.units import KIB
 
 SIZE: Final = Struct(">i")
-KIB: Final = 1024
 INITIAL_BYTES: Final = 64 * KIB
 # Size that stays allocated after a small response. A larger buffer is kept after a large one, as
 # more of them are to be expected.

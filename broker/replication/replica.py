@@ -9,7 +9,7 @@ truncated.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from broker.replication.batch_rules import BatchRules
 from broker.replication.divergence import Divergence, divergence
@@ -17,14 +17,11 @@ from broker.replication.leadership import Leadership
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from kafkawire.records import BatchHeader, Budget
+from kafkawire.sentinels import ACKS_ALL, NO_EPOCH, NO_LEADER
 from storage.config.log_config import LogConfig
 from storage.log.log import AppendInfo, Log
 from storage.segment.segment import FileRegion
 from storage.segment.transaction_index import AbortedTransaction
-
-NO_EPOCH: Final = -1
-ACKS_ALL: Final = -1
-NO_LEADER: Final = BrokerId(-1)
 
 
 class ReadResult(NamedTuple):
@@ -60,7 +57,7 @@ class Replica:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.log = log
-        self.leader_epoch = LeaderEpoch(NO_EPOCH)
+        self.leader_epoch = NO_EPOCH
         """Leader epoch in the controllers' newest request; NO_EPOCH before the first one."""
         self.leader = NO_LEADER
         self.leadership: Leadership | None = None

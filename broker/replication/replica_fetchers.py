@@ -15,10 +15,11 @@ from broker.cluster.metadata_cache import Endpoint
 from broker.config.replication_keys import ReplicationKeys
 from broker.replication.fetcher import Fetcher
 from broker.replication.peer import Peer
-from broker.replication.replica import NO_LEADER, Replica
+from broker.replication.replica import Replica
 from broker.replication.replica_table import Key, ReplicaTable
 from broker.replication.throttle import ReplicationThrottle
 from kafkawire.ids import BrokerId
+from kafkawire.sentinels import NO_LEADER
 from storage.directory.logs import Logs
 
 FetcherId = tuple[BrokerId, int]

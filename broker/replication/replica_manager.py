@@ -24,7 +24,7 @@ from broker.replication.batch_rules import BatchRules
 from broker.replication.follower_service import FollowerService
 from broker.replication.isr.isr_proposals import IsrProposals, IsrRecorder
 from broker.replication.leadership import Limits
-from broker.replication.replica import NO_EPOCH, ReadResult, Replica
+from broker.replication.replica import ReadResult, Replica
 from broker.replication.replica_fetchers import ReplicaFetchers
 from broker.replication.replica_roles import LeadershipListener, ReplicaRoles
 from broker.replication.replica_table import Key, ReplicaTable
@@ -34,6 +34,7 @@ from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, Offset, TopicId, TopicPartiti
 from kafkawire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from kafkawire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from kafkawire.records import BatchHeader, Budget
+from kafkawire.sentinels import NO_EPOCH
 from storage.config.log_config import LogConfig
 from storage.directory.logs import Logs
 from storage.errors import LogDirFullError, LogDirOfflineError, StorageError

@@ -18,12 +18,7 @@ import structlog
 from broker.cluster.metadata_cache import MetadataCache
 from broker.config.replication_keys import ReplicationKeys
 from broker.errors import as_api_error
-from broker.replication.control_fence import (
-    UNKNOWN_BROKER_EPOCH,
-    ControlFence,
-    refuse_leadership,
-    refuse_stop,
-)
+from broker.replication.control_fence import ControlFence, refuse_leadership, refuse_stop
 from broker.replication.control_orders import (
     ReplicaStop,
     RoleChange,
@@ -46,6 +41,7 @@ from kafkawire.messages.leader_and_isr import (
     LeaderAndIsrResponse,
 )
 from kafkawire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from kafkawire.sentinels import UNKNOWN_BROKER_EPOCH
 from kafkawire.update_type import UpdateType
 from storage.config.log_config import LogConfig
 from storage.directory.logs import Logs

@@ -4,13 +4,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kafkawire.ids import TopicPartition
+from kafkawire.sentinels import NO_OFFSET
 from ottla.cli.failure import CommandError
 from ottla.cli.start_point import AtOffset, AtTime, Beginning, StartPoint
 from ottla.cli.terminal import Cell
 from ottla.cli.text import JsonValue
 from ottla.client.admin.admin import Admin
 from ottla.client.admin_model import GroupDescription, OffsetSpec
-from ottla.client.offset import NO_OFFSET, CommittedOffset
+from ottla.client.offset import CommittedOffset
 
 DEAD = "Dead"
 NOTHING = "-"

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from kafkawire.compression import Codec
+from kafkawire.units import KIB, MIB
 from ottla.client.errors import ConfigurationError
 
-KIB: Final = 1024
-MIB: Final = 1024 * KIB
 DEFAULT_PORT: Final = 9092
 MAX_INT32: Final = 2**31 - 1
 

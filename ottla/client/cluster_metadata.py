@@ -7,7 +7,6 @@ that lags may report an older leader, which must not replace a newer one (KIP-32
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, LeaderEpoch, TopicId, TopicPartition
@@ -16,11 +15,9 @@ from kafkawire.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from kafkawire.sentinels import NO_EPOCH, NO_LEADER
 from ottla.client.client_config import Address
 from ottla.client.errors import BrokerError, OttlaError, known_code
-
-NO_LEADER: Final = BrokerId(-1)
-NO_EPOCH: Final = LeaderEpoch(-1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

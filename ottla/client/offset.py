@@ -6,12 +6,6 @@ from typing import Final, NamedTuple
 
 from kafkawire.ids import LeaderEpoch, Offset, TopicPartition
 
-NO_OFFSET: Final = Offset(-1)
-
-EARLIEST_TIMESTAMP: Final = -2
-LATEST_TIMESTAMP: Final = -1
-"""Timestamps that request the start and the end of a log."""
-
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 """Isolation levels."""

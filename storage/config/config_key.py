@@ -17,7 +17,6 @@ LONG_MAX: Final = 2**63 - 1
 HOUR_MS: Final = 3_600_000
 MINUTE_MS: Final = 60_000
 DAY_MS: Final = 24 * HOUR_MS
-MIB: Final = 1024 * 1024
 
 SMALLEST_BATCH_BYTES: Final = 14
 """Kafka's floor for `segment.bytes`: the smallest record of its oldest message format."""

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from kafkawire.records import TimestampType
+from kafkawire.units import MIB
 from storage.config.config_key import (
     BATCH_PREFIX_BYTES,
     DAY_MS,
     LONG_MAX,
-    MIB,
     MINUTE_MS,
     SMALLEST_BATCH_BYTES,
     ConfigKey,

@@ -6,13 +6,13 @@ See `config_key` for its columns. The generated reference page is made from this
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from kafkawire.units import MIB
 from storage.config.config_key import (
     BATCH_PREFIX_BYTES,
     DAY_MS,
     GZIP_LEVEL,
     HOUR_MS,
     LONG_MAX,
-    MIB,
     MINUTE_MS,
     REPLICA_LIST,
     SMALLEST_BATCH_BYTES,

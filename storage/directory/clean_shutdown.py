@@ -9,9 +9,9 @@ import json
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from kafkawire.sentinels import UNKNOWN_BROKER_EPOCH
 from storage.disk.checkpoint import sync_directory, write_atomically
 
-UNKNOWN_BROKER_EPOCH: Final = -1
 VERSION: Final = 0
 
 

@@ -8,13 +8,11 @@ may be in flight at once. Source: KIP-98, KIP-360, and Kafka's ProducerStateEntr
 from typing import Final, NamedTuple
 
 from kafkawire.ids import Offset
+from kafkawire.sentinels import NO_OFFSET, NO_PRODUCER_EPOCH, NO_TIMESTAMP
 
 RETAINED_BATCHES: Final = 5
 MAX_SEQUENCE: Final = 2**31 - 1
-NO_PRODUCER_EPOCH: Final = -1
 NO_COORDINATOR_EPOCH: Final = -1
-NO_OFFSET: Final = Offset(-1)
-NO_TIMESTAMP: Final = -1
 
 
 class WrittenBatch(NamedTuple):

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from kafkawire.ids import Offset
 from kafkawire.records import BatchHeader, ControlType, EndTransactionMarker
+from kafkawire.sentinels import NO_OFFSET, NO_PRODUCER_EPOCH
 from storage.errors import (
     InvalidProducerEpochError,
     InvalidTransactionStateError,
@@ -20,8 +21,6 @@ from storage.errors import (
 )
 from storage.producers.producer_entry import (
     MAX_SEQUENCE,
-    NO_OFFSET,
-    NO_PRODUCER_EPOCH,
     RETAINED_BATCHES,
     ProducerEntry,
     WrittenBatch,

@@ -7,10 +7,11 @@ closing, reopening and rebuilding all lead to the same entries.
 from pathlib import Path
 
 from kafkawire.ids import Offset
+from kafkawire.sentinels import NO_TIMESTAMP
 from storage.config.log_config import LogConfig
 from storage.disk.layout import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
 from storage.segment.offset_index import OffsetIndex
-from storage.segment.time_index import NO_TIMESTAMP, TimeIndex
+from storage.segment.time_index import TimeIndex
 
 
 class SegmentIndex:

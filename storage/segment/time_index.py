@@ -10,12 +10,11 @@ offset 4. Source: KIP-33.
 
 from bisect import bisect_right
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from kafkawire.ids import Offset
+from kafkawire.sentinels import NO_TIMESTAMP
 from storage.segment.index_file import IndexFile
-
-NO_TIMESTAMP: Final = -1
 
 
 class TimeIndexEntry(NamedTuple):

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Set
 from typing import Final
 
 from kafkawire.ids import BrokerId, Offset
+from kafkawire.sentinels import UNKNOWN_BROKER_EPOCH
 
 UNKNOWN: Final = Offset(-1)
-NO_EPOCH: Final = -1
 NEVER_REACHED: Final = Offset(2**63 - 1)
 
 
@@ -30,13 +30,17 @@ class FollowerProgress:
         """Start with an unknown log; a follower that starts in sync counts as caught up now."""
         self.log_end_offset = UNKNOWN
         self.log_start_offset = UNKNOWN
-        self.broker_epoch = NO_EPOCH
+        self.broker_epoch = UNKNOWN_BROKER_EPOCH
         self.caught_up_at_ms = caught_up_at_ms
         self._fetched_at_ms = 0
         self._leader_end_at_fetch = NEVER_REACHED
 
     def on_fetch(
-        self, fetch_offset: Offset, leader_end: Offset, now_ms: int, broker_epoch: int = NO_EPOCH
+        self,
+        fetch_offset: Offset,
+        leader_end: Offset,
+        now_ms: int,
+        broker_epoch: int = UNKNOWN_BROKER_EPOCH,
     ) -> bool:
         """Note a fetch: the follower holds everything below `fetch_offset` of the leader's log.
 

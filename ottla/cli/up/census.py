@@ -10,8 +10,9 @@ from typing import Final
 
 from coordination.client import Client, SessionState
 from coordination.errors import CoordinationError, NoNodeError
+from kafkawire.sentinels import NO_LEADER
 from ottla.client.client_config import ClientConfig, parse_bootstrap
-from ottla.client.cluster_metadata import NO_LEADER, ClusterMetadata
+from ottla.client.cluster_metadata import ClusterMetadata
 from ottla.client.errors import OttlaError
 from ottla.client.network.cluster import Cluster
 

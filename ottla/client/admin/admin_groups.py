@@ -22,6 +22,7 @@ from kafkawire.messages.group_offsets import (
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
 )
+from kafkawire.sentinels import NO_OFFSET
 from ottla.client.admin_model import GroupDescription, GroupListing, GroupMember
 from ottla.client.errors import (
     BrokerError,
@@ -32,7 +33,7 @@ from ottla.client.errors import (
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.group_coordinator import GroupCoordinator
 from ottla.client.network.offset_store import FIRST_VERSION_WITH_GROUPS, OffsetStore
-from ottla.client.offset import NO_OFFSET, CommittedOffset, Identity
+from ottla.client.offset import CommittedOffset, Identity
 from ottla.client.retry import retry
 
 

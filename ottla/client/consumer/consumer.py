@@ -6,9 +6,10 @@ from types import TracebackType
 from typing import Final, Self
 
 from kafkawire.ids import Offset, TopicPartition
+from kafkawire.sentinels import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from kafkawire.units import MIB
 from ottla.client.argument import require_names
 from ottla.client.client_config import (
-    MIB,
     ClientConfig,
     ConsumerConfig,
     IsolationLevel,
@@ -31,13 +32,7 @@ from ottla.client.consumer.reading import Reading
 from ottla.client.consumer.record_reader import RecordReader
 from ottla.client.errors import ClientClosedError, ConfigurationError, NotInGroupError
 from ottla.client.network.cluster import Cluster
-from ottla.client.offset import (
-    EARLIEST_TIMESTAMP,
-    LATEST_TIMESTAMP,
-    CommittedOffset,
-    OffsetAndTimestamp,
-    parse_commit,
-)
+from ottla.client.offset import CommittedOffset, OffsetAndTimestamp, parse_commit
 from ottla.client.record import ConsumerRecord
 
 DEFAULT_CLOSE_TIMEOUT_MS: Final = 30_000

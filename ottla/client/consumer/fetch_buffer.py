@@ -22,7 +22,8 @@ from kafkawire.records import (
     read_records_as,
     record_section,
 )
-from ottla.client.client_config import KIB, MIB, ConsumerConfig
+from kafkawire.units import KIB, MIB
+from ottla.client.client_config import ConsumerConfig
 from ottla.client.consumer.block import Block
 from ottla.client.consumer.partition_state import PartitionState
 from ottla.client.errors import CorruptRecordsError, OttlaError

@@ -21,9 +21,10 @@ from typing import Final
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch, TopicPartition
 from kafkawire.messages.fetch import FetchRequest, FetchResponse, PartitionData
+from kafkawire.sentinels import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, NO_EPOCH
 from ottla.client.background import Alarm, TaskSet
 from ottla.client.client_config import ConsumerConfig
-from ottla.client.cluster_metadata import NO_EPOCH, needs_metadata
+from ottla.client.cluster_metadata import needs_metadata
 from ottla.client.consumer.block import Block
 from ottla.client.consumer.fetch_buffer import FetchBuffer
 from ottla.client.consumer.fetch_plan import fetch_max_bytes, fetch_request, make_plan
@@ -40,13 +41,7 @@ from ottla.client.network.broker_connection import Connection
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.connection_pool import Purpose
 from ottla.client.network.offset_lookup import ask_leaders
-from ottla.client.offset import (
-    EARLIEST_TIMESTAMP,
-    LATEST_TIMESTAMP,
-    READ_COMMITTED,
-    READ_UNCOMMITTED,
-    CommittedOffset,
-)
+from ottla.client.offset import READ_COMMITTED, READ_UNCOMMITTED, CommittedOffset
 
 log = logging.getLogger(__name__)
 

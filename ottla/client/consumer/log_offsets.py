@@ -7,16 +7,11 @@ its last stable offset.
 from collections.abc import Iterable, Mapping
 
 from kafkawire.ids import Offset, TopicPartition
+from kafkawire.sentinels import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ottla.client.client_config import IsolationLevel
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.offset_lookup import list_offsets
-from ottla.client.offset import (
-    EARLIEST_TIMESTAMP,
-    LATEST_TIMESTAMP,
-    READ_COMMITTED,
-    READ_UNCOMMITTED,
-    OffsetAndTimestamp,
-)
+from ottla.client.offset import READ_COMMITTED, READ_UNCOMMITTED, OffsetAndTimestamp
 
 
 class LogOffsets:

@@ -7,7 +7,7 @@ jump is recognised and dropped.
 from math import inf
 
 from kafkawire.ids import LeaderEpoch, Offset, TopicPartition
-from ottla.client.cluster_metadata import NO_EPOCH
+from kafkawire.sentinels import NO_EPOCH
 from ottla.client.errors import OttlaError
 
 

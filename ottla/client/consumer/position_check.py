@@ -19,11 +19,11 @@ from kafkawire.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from kafkawire.sentinels import CONSUMER_REPLICA_ID
 from ottla.client.consumer.partition_state import PartitionState
 from ottla.client.errors import LogTruncatedError, OttlaError, broker_error
 from ottla.client.network.cluster import Cluster
 
-CONSUMER_REPLICA_ID: Final = -1
 UNKNOWN_OFFSET: Final = -1
 
 EpochEnds = dict[TopicPartition, Offset | OttlaError]

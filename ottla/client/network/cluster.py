@@ -20,10 +20,11 @@ from kafkawire.messages.metadata import (
     MetadataRequestTopic,
     MetadataResponse,
 )
+from kafkawire.sentinels import NO_LEADER
 from ottla.client.argument import require_text
 from ottla.client.background import Alarm, TaskSet
 from ottla.client.client_config import Address, ClientConfig
-from ottla.client.cluster_metadata import NO_LEADER, ClusterMetadata, TopicMetadata, merge
+from ottla.client.cluster_metadata import ClusterMetadata, TopicMetadata, merge
 from ottla.client.errors import (
     BrokerUnreachableError,
     ClientClosedError,

@@ -6,7 +6,6 @@ with fresh metadata.
 
 import asyncio
 from collections.abc import Mapping
-from typing import Final
 
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
@@ -16,14 +15,11 @@ from kafkawire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from ottla.client.cluster_metadata import NO_EPOCH
+from kafkawire.sentinels import CONSUMER_REPLICA_ID, NO_EPOCH
 from ottla.client.errors import OttlaError, UnknownPartitionError, broker_error
 from ottla.client.network.cluster import Cluster
 from ottla.client.offset import READ_UNCOMMITTED, OffsetAndTimestamp
 from ottla.client.retry import retry
-
-CONSUMER_REPLICA_ID: Final = -1
-
 
 Results = dict[TopicPartition, OffsetAndTimestamp | OttlaError]
 

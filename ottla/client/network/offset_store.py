@@ -17,9 +17,10 @@ from kafkawire.messages.group_offsets import (
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
 )
+from kafkawire.sentinels import NO_OFFSET
 from ottla.client.errors import CommitFailedError, OttlaError
 from ottla.client.network.group_coordinator import GroupCoordinator, Verdict, judge
-from ottla.client.offset import NO_OFFSET, CommittedOffset, Identity
+from ottla.client.offset import CommittedOffset, Identity
 from ottla.client.retry import Backoff, retry
 
 FIRST_VERSION_WITH_GROUPS: Final = 8

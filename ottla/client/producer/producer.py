@@ -8,11 +8,10 @@ from functools import partial
 from time import time_ns
 from typing import Final, NoReturn, Self, TypeAlias
 
+from kafkawire.units import KIB, MIB
 from ottla.client.argument import record_mistake
 from ottla.client.client_config import (
-    KIB,
     MAX_INT32,
-    MIB,
     Acks,
     ClientConfig,
     ProducerConfig,

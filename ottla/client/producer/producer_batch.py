@@ -20,13 +20,10 @@ from kafkawire.records import (
     read_records,
     write_header,
 )
-from ottla.client.cluster_metadata import NO_EPOCH
+from kafkawire.sentinels import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP
 from ottla.client.errors import OttlaError
 from ottla.client.producer.producer_sequences import MAX_SEQUENCE, ProducerIdentity
 from ottla.client.record import BytesLike, Headers, RecordMetadata, UnsentRecord
-
-NO_TIMESTAMP: Final = -1
-NO_OFFSET: Final = Offset(-1)
 
 Delivery: TypeAlias = asyncio.Future[RecordMetadata]
 

@@ -22,9 +22,10 @@ from kafkawire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from kafkawire.sentinels import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP
 from ottla.client.background import Alarm
 from ottla.client.client_config import ProducerConfig
-from ottla.client.cluster_metadata import NO_EPOCH, needs_metadata
+from ottla.client.cluster_metadata import needs_metadata
 from ottla.client.errors import (
     BrokerError,
     DeliveryTimedOutError,
@@ -38,7 +39,7 @@ from ottla.client.network.cluster import Cluster
 from ottla.client.network.connection_pool import Purpose
 from ottla.client.producer.accumulator import Accumulator
 from ottla.client.producer.batch_verdict import Verdict, judge
-from ottla.client.producer.producer_batch import NO_OFFSET, NO_TIMESTAMP, ProducerBatch
+from ottla.client.producer.producer_batch import ProducerBatch
 from ottla.client.producer.producer_id_request import ProducerIdRequest
 from ottla.client.producer.producer_sequences import ProducerSequences
 from ottla.client.producer.topic_queues import PartitionQueue

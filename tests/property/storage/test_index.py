@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkawire.ids import Offset
+from kafkawire.sentinels import NO_TIMESTAMP
 from storage.segment.offset_index import MAX_RELATIVE_OFFSET, IndexEntry, OffsetIndex
-from storage.segment.time_index import NO_TIMESTAMP, TimeIndex, TimeIndexEntry
+from storage.segment.time_index import TimeIndex, TimeIndexEntry
 
 BASE = Offset(5_000)
 TARGETS = st.one_of(st.integers(-10, 1_000), st.integers(-10, MAX_RELATIVE_OFFSET))

@@ -7,12 +7,13 @@ assignment (5), equal prefixes of logs (6), metadata that finally reaches all br
 
 from collections.abc import Iterable, Mapping
 
-from clusterstate.leader_and_isr import NO_LEADER, LeaderAndIsr, LeaderRecoveryState
+from clusterstate.leader_and_isr import LeaderAndIsr, LeaderRecoveryState
 from clusterstate.znodes import paths
 from clusterstate.znodes.controller_node import decode_controller_epoch
 from clusterstate.znodes.partition_state import decode_partition_state
 from clusterstate.znodes.topic import decode_topic
 from kafkawire.ids import BrokerId, TopicPartition
+from kafkawire.sentinels import NO_LEADER
 from tests.simulation.cluster.coordinator import Coordinator
 from tests.simulation.cluster.fake_log import FakeLog, Record
 from tests.simulation.cluster.process import Disk

@@ -2,11 +2,12 @@
 
 import pytest
 
-from clusterstate.leader_and_isr import NO_LEADER, LeaderAndIsr, LeaderRecoveryState
+from clusterstate.leader_and_isr import LeaderAndIsr, LeaderRecoveryState
 from clusterstate.replica_assignment import Replicas
 from controller import elections
 from controller.errors import StateChangeFailedError
 from kafkawire.ids import BrokerId, LeaderEpoch
+from kafkawire.sentinels import NO_LEADER
 
 ALL: Replicas = (BrokerId(1), BrokerId(2), BrokerId(3))
 

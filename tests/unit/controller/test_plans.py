@@ -12,7 +12,7 @@ from clusterstate.broker_registration import (
     register,
     update,
 )
-from clusterstate.leader_and_isr import NO_LEADER, LeaderAndIsr
+from clusterstate.leader_and_isr import LeaderAndIsr
 from clusterstate.plans import Children, Create, Nodes, Read, Write
 from clusterstate.replica_assignment import ReplicaAssignment
 from clusterstate.znodes import paths
@@ -59,6 +59,7 @@ from kafkawire.messages.stop_replica import (
     StopReplicaResponse,
 )
 from kafkawire.messages.update_metadata import UpdateMetadataRequest
+from kafkawire.sentinels import NO_LEADER
 from kafkawire.update_type import UpdateType
 from tests.simulation.cluster.driver import ORDERS_ID, Driver, empty_cluster, join, put_topic
 

@@ -11,8 +11,9 @@ import lz4.frame  # type: ignore[import-untyped]
 import pytest
 import zstandard
 
-from kafkawire.compression import MIB, Codec, compress, decompress
+from kafkawire.compression import Codec, compress, decompress
 from kafkawire.errors import CorruptBatchError
+from kafkawire.units import MIB
 
 TEXT = b"the log is partitioned, replicated and committed. " * 4000
 NOISE = random.Random(1).randbytes(70_000)

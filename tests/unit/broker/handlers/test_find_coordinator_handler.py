@@ -7,7 +7,6 @@ from typing import cast
 import pytest
 
 from broker.cluster.metadata_cache import (
-    NO_LEADER,
     Endpoint,
     LiveBroker,
     MetadataCache,
@@ -33,6 +32,7 @@ from kafkawire.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
+from kafkawire.sentinels import NO_LEADER
 from tests.unit.broker.metadata import put_topics, set_brokers
 from tests.unit.broker.requests import request
 

@@ -7,7 +7,7 @@ import pytest
 
 from broker.handlers.fetch import READ_COMMITTED, FetchHandler
 from broker.handlers.follower_fetch import FollowerFetchHandler
-from broker.handlers.offset_lookup import LATEST, MAX_TIMESTAMP, ListOffsetsHandler
+from broker.handlers.offset_lookup import MAX_TIMESTAMP, ListOffsetsHandler
 from broker.network.reply import Reply
 from kafkawire.apis import ApiKey
 from kafkawire.ids import Offset
@@ -26,6 +26,7 @@ from kafkawire.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from kafkawire.records import ControlType
+from kafkawire.sentinels import LATEST_TIMESTAMP
 from storage.segment.segment import FileRegion
 from tests.unit.broker.replicas import B2, NOW_MS, PARTITION, World, turn
 from tests.unit.broker.requests import request
@@ -88,7 +89,9 @@ def size_of(data: PartitionData) -> int:
     return data.records.size_bytes if isinstance(data.records, FileRegion) else 0
 
 
-def latest(world: World, isolation: int, timestamp: int = LATEST, replica_id: int = -1) -> int:
+def latest(
+    world: World, isolation: int, timestamp: int = LATEST_TIMESTAMP, replica_id: int = -1
+) -> int:
     wanted = ListOffsetsTopic(name="t", partitions=[ListOffsetsPartition(timestamp=timestamp)])
     message = ListOffsetsRequest(replica_id=replica_id, isolation_level=isolation, topics=[wanted])
     handler = ListOffsetsHandler(world.replicas)

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.cluster.metadata_cache import NO_LEADER, PartitionState, TopicState
+from broker.cluster.metadata_cache import PartitionState, TopicState
 from broker.errors import as_api_error
-from broker.handlers.offset_lookup import LATEST, Bound, ListOffsetsHandler, find_offset
+from broker.handlers.offset_lookup import Bound, ListOffsetsHandler, find_offset
 from kafkawire.apis import ApiKey
 from kafkawire.compression import Codec
 from kafkawire.errors import ApiError, ErrorCode
@@ -18,6 +18,7 @@ from kafkawire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from kafkawire.sentinels import LATEST_TIMESTAMP, NO_LEADER
 from storage.config.log_config import LogConfig
 from storage.errors import (
     BatchTooLargeError,
@@ -74,13 +75,13 @@ async def test_latest_offset_is_unknown_just_after_an_election(world: World) -> 
     append(world, b"a", b"b")
     world.replicate_to(B2)
     with pytest.raises(ApiError) as caught:
-        find_offset(world.replica, LATEST, Bound.HIGH_WATERMARK)
+        find_offset(world.replica, LATEST_TIMESTAMP, Bound.HIGH_WATERMARK)
     assert caught.value.code is ErrorCode.OFFSET_NOT_AVAILABLE
-    assert find_offset(world.replica, LATEST, Bound.LOG_END).offset == 2
+    assert find_offset(world.replica, LATEST_TIMESTAMP, Bound.LOG_END).offset == 2
     with pytest.raises(ApiError):
         find_offset(world.replica, NOW_MS, Bound.HIGH_WATERMARK)
     world.follower_fetches(B2, 2)
-    assert find_offset(world.replica, LATEST, Bound.HIGH_WATERMARK).offset == 2
+    assert find_offset(world.replica, LATEST_TIMESTAMP, Bound.HIGH_WATERMARK).offset == 2
 
 
 @pytest.mark.parametrize(
@@ -92,7 +93,9 @@ async def test_old_client_gets_an_error_code_of_its_version(
 ) -> None:
     append(world, b"a")
     world.replicate_to(B2)
-    wanted = ListOffsetsTopic(name="t", partitions=[ListOffsetsPartition(timestamp=LATEST)])
+    wanted = ListOffsetsTopic(
+        name="t", partitions=[ListOffsetsPartition(timestamp=LATEST_TIMESTAMP)]
+    )
     message = ListOffsetsRequest(replica_id=-1, topics=[wanted])
     reply = ListOffsetsHandler(world.replicas).handle(
         request(ApiKey.LIST_OFFSETS, version, message), message

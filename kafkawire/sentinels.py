@@ -1,0 +1,31 @@
+"""Numbers with a special meaning in Kafka's requests, records and files (decision).
+
+Sources: the message definitions of Kafka 3.9, and its classes RecordBatch, ListOffsetsRequest and
+ProduceRequest.
+"""
+
+from typing import Final
+
+from kafkawire.ids import BrokerId, LeaderEpoch, Offset
+
+NO_LEADER: Final = BrokerId(-1)
+NO_EPOCH: Final = LeaderEpoch(-1)
+"""No leader epoch, or an unknown one."""
+NO_OFFSET: Final = Offset(-1)
+NO_TIMESTAMP: Final = -1
+NO_PRODUCER_ID: Final = -1
+NO_PRODUCER_EPOCH: Final = -1
+NO_SEQUENCE: Final = -1
+UNKNOWN_BROKER_EPOCH: Final = -1
+"""Broker epoch in requests of brokers that do not know theirs, or of older versions."""
+
+CONSUMER_REPLICA_ID: Final = -1
+"""Replica id in the requests of clients; those of followers carry their broker id."""
+LATEST_TIMESTAMP: Final = -1
+"""Timestamp in ListOffsets that requests the log end offset."""
+EARLIEST_TIMESTAMP: Final = -2
+"""Timestamp in ListOffsets that requests the log start offset."""
+
+ACKS_ALL: Final = -1
+ACKS_NONE: Final = 0
+ACKS_LEADER: Final = 1

@@ -11,13 +11,12 @@ from typing import Any, Final
 import pyarrow as pa
 
 from analytics.file_store import OpenFile
-from analytics.log_scan import unreadable
 from analytics.segment_range import SegmentRange
 from kafkawire.columns_scanner import Column, RecordColumns, Spans
 from kafkawire.records import BatchHeader, TimestampType
 from logcheck.batch_check import BatchCheck
 from logcheck.batch_walk import Hole, Walk
-from logcheck.finding import Check, Damage, Finding
+from logcheck.finding import Check, Damage, Finding, unreadable
 
 MAX_BATCH_ROWS: Final = 100_000
 # Arrow's plain string columns hold at most 2 GiB.

@@ -10,7 +10,6 @@ from typing import Final
 
 from analytics.file_store import Entry, list_directory, read_bytes
 from analytics.place import child_of, name_of, parent_of, without_end
-from analytics.task import ReplicaFiles, SegmentFiles
 from kafkawire.ids import TopicPartition
 from logcheck.checkpoint_text import read_offset_checkpoint
 from logcheck.file_name import (
@@ -25,6 +24,7 @@ from logcheck.file_name import (
     parse_partition_directory,
 )
 from logcheck.finding import Check, Damage, Finding, Report
+from logcheck.replica_files import ReplicaFiles, SegmentFiles
 
 Checkpoints = dict[str, dict[TopicPartition, int]]
 MAX_PARTITIONS: Final = 1_000_000

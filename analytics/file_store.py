@@ -79,6 +79,10 @@ class OpenFile:
         """Return up to `size` bytes from `position`, fewer at the end of the file."""
         return memoryview(self._file.read_at(size, position))
 
+    def has_grown_to(self, size_bytes: int) -> bool:
+        """Whether the file had this size when it was opened; later appends are not noticed."""
+        return size_bytes <= self.size_bytes
+
     def __enter__(self) -> Self:
         return self
 

@@ -8,17 +8,19 @@ intervals: the files of a live or killed broker may be ahead of both.
 
 from typing import Any
 
-from analytics.checks.log_view import Observer
 from analytics.checks.preservation import Bounds, PreservationCheck, ReferenceTable
+from analytics.file_store import OpenFile
 from analytics.finding_list import FindingList
-from analytics.log_scan import LogScan
 from analytics.reference import read_aborted
 from analytics.replica_audit import ReplicaAudit
 from analytics.summary import summarize
-from analytics.task import MAX_OFFSET, AuditTask, ReplicaFiles
+from analytics.task import MAX_OFFSET, AuditTask
 from kafkawire.columns_scanner import KeyTable
 from logcheck.batch_digest import BatchDigest, IsDamaged, compare_digests
 from logcheck.finding import Check, Damage, Finding
+from logcheck.log_scan import LogScan
+from logcheck.log_view import Observer
+from logcheck.replica_files import ReplicaFiles
 
 Outcome = tuple[list[Finding], dict[str, Any]]
 
@@ -43,7 +45,7 @@ class _Replica:
         place = files.topic, files.partition, files.replica
         self.findings = FindingList(*place, task.rules.finding_limit)
         structure = self.findings if task.shard == 0 else FindingList(*place, 0)
-        self.scan = LogScan(files, structure.report)
+        self.scan = LogScan(files, structure.report, OpenFile)
         self.digest = BatchDigest(0)
         self.table = KeyTable(task.rules.key_limit, task.shard, task.shard_count)
         observers: list[Observer] = [self.digest]
@@ -134,6 +136,6 @@ def _compare_keys(task: AuditTask, expected: _Replica, found: _Replica, end: int
         is_reference_damaged=expected.scan.is_damaged,
         only_missing=True,
     )
-    found_scan = LogScan(found.files, lambda _: None)
+    found_scan = LogScan(found.files, lambda _: None, OpenFile)
     found_scan.run([check])
     check.conclude(found_scan)

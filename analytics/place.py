@@ -55,9 +55,3 @@ def child_of(place: str, name: str) -> str:
     """Return the place of `name` in the directory `place`."""
     start, options = split_options(place)
     return f"{start.rstrip('/')}/{name}{options}"
-
-
-def with_suffix(place: str, suffix: str) -> str:
-    """Return the file of the same segment with `suffix`, such as `.index`."""
-    start, options = split_options(place)
-    return start.rpartition(".")[0] + suffix + options

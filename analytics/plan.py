@@ -5,9 +5,10 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Final
 
-from analytics.task import AuditTask, ReplicaFiles, Rules
+from analytics.task import AuditTask, Rules
 from kafkawire.ids import TopicPartition
 from logcheck.finding import Check
+from logcheck.replica_files import ReplicaFiles
 
 
 class Audit(StrEnum):

@@ -1,16 +1,17 @@
 """Composition: the reference of a compaction audit: an uncompacted replica, read into a table."""
 
-from analytics.checks.log_view import LogView, Observer
 from analytics.checks.preservation import Bounds, PreservationCheck, ReferenceTable
 from analytics.checks.producers import ProducerReplay
 from analytics.checks.transactions import Aborted, TransactionReplay, read_txnindex
-from analytics.file_store import read_bytes
+from analytics.file_store import OpenFile, read_bytes
 from analytics.finding_list import FindingList
-from analytics.log_scan import LogScan, unreadable
-from analytics.task import AuditTask, ReplicaFiles
+from analytics.task import AuditTask
 from kafkawire.columns_scanner import KeyTable
 from logcheck.batch_digest import BatchDigest, compare_digests, compare_dirty
-from logcheck.finding import Check, Damage, Report
+from logcheck.finding import Check, Damage, Report, unreadable
+from logcheck.log_scan import LogScan
+from logcheck.log_view import LogView, Observer
+from logcheck.replica_files import ReplicaFiles
 
 
 class Reference:
@@ -22,7 +23,7 @@ class Reference:
         self._rules = rules
         self._log = log
         own = FindingList(log.topic, log.partition, files.replica, rules.finding_limit)
-        self.scan = LogScan(files, own.report)
+        self.scan = LogScan(files, own.report, OpenFile)
         self.table = KeyTable(rules.key_limit, task.shard, task.shard_count)
         self.producers = ProducerReplay()
         self.transactions = TransactionReplay()

@@ -9,27 +9,28 @@ from functools import partial
 from typing import Any
 
 from analytics.checks.cost import CostCount
-from analytics.checks.log_view import LogCheck, Observer
 from analytics.checks.preservation import PreservationCheck
 from analytics.checks.producers import ProducerCheck
 from analytics.checks.retention import check_retention
 from analytics.checks.tombstones import TombstoneCheck
 from analytics.checks.transactions import TransactionCheck
 from analytics.checks.uniqueness import UniquenessCheck
-from analytics.file_store import read_bytes
+from analytics.file_store import OpenFile, read_bytes
 from analytics.finding_list import FindingList
-from analytics.index_files import IndexFiles
-from analytics.log_scan import LogScan, unreadable
 from analytics.place import child_of, parent_of
 from analytics.reference import Reference
 from analytics.snapshot import earlier_bounds, read_snapshot
 from analytics.summary import summarize
-from analytics.task import MAX_OFFSET, AuditTask, ReplicaFiles
+from analytics.task import MAX_OFFSET, AuditTask
 from kafkawire.columns_scanner import KeyTable
 from logcheck.batch_digest import BatchDigest
 from logcheck.checkpoint_check import Checkpoints, check_checkpoints
 from logcheck.checkpoint_text import read_epoch_checkpoint
-from logcheck.finding import Check, Damage, Finding, Report
+from logcheck.finding import Check, Damage, Finding, Report, unreadable
+from logcheck.index_files import IndexFiles
+from logcheck.log_scan import LogScan
+from logcheck.log_view import LogCheck, Observer
+from logcheck.replica_files import ReplicaFiles
 
 
 class ReplicaAudit:
@@ -46,7 +47,7 @@ class ReplicaAudit:
         # Only the first shard reports findings that do not depend on keys.
         self._is_first = task.shard == 0
         structure = self._findings if self._is_first else FindingList(*place, 0)
-        self._scan = LogScan(replica, structure.report)
+        self._scan = LogScan(replica, structure.report, OpenFile)
         # Read before the log, so that no entry can lie beyond the end of the log as read.
         self._begun = {(epoch, start) for _, epoch, start in self._read_epochs(lambda _: None)}
 
@@ -57,7 +58,10 @@ class ReplicaAudit:
             KeyLimitError: the keys do not fit one table.
         """
         report = self._findings.report
-        indexes = IndexFiles(self._replica, self._rules, report) if self._has_indexes() else None
+        is_strict = self._rules.is_strict
+        indexes = (
+            IndexFiles(report, read_bytes, is_strict=is_strict) if self._has_indexes() else None
+        )
         reference = None
         if self._task.reference is not None:
             reference = Reference(self._task, self._task.reference, self._replica, report)
@@ -68,10 +72,10 @@ class ReplicaAudit:
         observers: list[Observer] = [*checks]
         if reference is not None:
             observers.append(digest)
-        self._scan.run(observers)
+        self._scan.run(observers, indexes)
         figures: dict[str, Any] = {}
         if indexes is not None:
-            figures["index_shapes"] = indexes.check(self._scan.segments)
+            figures["index_shapes"] = sorted(set(indexes.shapes.values()))
         if self._is_first:
             self._check_whole()
             if reference is not None and Check.UNCLEANABLE in self._checks:

@@ -23,10 +23,11 @@ from analytics.snapshot import check_snapshot, convert_ledger, is_ledger, take_s
 from analytics.spark_audit import audit
 from analytics.spark_progress import shown_progress
 from analytics.spark_session import get_session, spark_errors_translated, start_context
-from analytics.task import AuditTask, ReplicaFiles, Rules
+from analytics.task import AuditTask, Rules
 from analytics.verdict import Verdict, judge
 from kafkawire.ids import TopicPartition
 from logcheck.finding import Finding
+from logcheck.replica_files import ReplicaFiles
 
 DEFAULT_MASTER: Final = "local[*]"
 

@@ -11,11 +11,11 @@ from itertools import pairwise
 from typing import Final
 
 from analytics.file_store import OpenFile, read_bytes
-from analytics.task import ReplicaFiles, SegmentFiles
 from logcheck.batch_walk import Batch, Walk
 from logcheck.finding import Check, Finding
 from logcheck.index_entries import read_entries
 from logcheck.offset_index_check import ENTRY
+from logcheck.replica_files import ReplicaFiles, SegmentFiles
 
 RANGE_BYTES: Final = 64 * 1024 * 1024
 

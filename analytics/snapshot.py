@@ -22,12 +22,14 @@ from pyarrow import parquet
 
 from analytics.checks.preservation import Bounds, ReferenceTable
 from analytics.errors import AuditError
-from analytics.log_scan import LogScan
+from analytics.file_store import OpenFile
 from analytics.reference import read_aborted
-from analytics.task import MAX_OFFSET, ReplicaFiles, Rules
+from analytics.task import MAX_OFFSET, Rules
 from kafkawire.columns_scanner import KeyTable
 from kafkawire.ids import TopicPartition
 from kafkawire.records import BATCH_HEADER_BYTES, BatchBuilder
+from logcheck.log_scan import LogScan
+from logcheck.replica_files import ReplicaFiles
 
 SCHEMA: Final = pa.schema(
     [
@@ -63,7 +65,7 @@ def take_snapshot(replicas: Sequence[ReplicaFiles], file: Path, key_limit: int) 
     with parquet.ParquetWriter(file, SCHEMA, compression="zstd") as writer:
         for replica in replicas:
             findings: list[Any] = []
-            table, scan = KeyTable(key_limit), LogScan(replica, findings.append)
+            table, scan = KeyTable(key_limit), LogScan(replica, findings.append, OpenFile)
             aborted = read_aborted(replica, findings.append)
             scan.run([ReferenceTable(table, MAX_OFFSET, aborted)])
             errors = [each for each in findings if each.severity == "error"]

@@ -9,12 +9,12 @@ from analytics.discovery import find_replicas
 from analytics.file_store import OpenFile, read_bytes
 from analytics.stream_indexes import IndexShare
 from analytics.stream_progress import UNKNOWN, LogEnd
-from analytics.task import ReplicaFiles, SegmentFiles
 from kafkawire.records import BatchHeader
 from logcheck.batch_check import BatchCheck
 from logcheck.batch_walk import Batch, Hole, Walk
 from logcheck.finding import Damage, Finding
 from logcheck.offset_index_check import ENTRY as INDEX_ENTRY
+from logcheck.replica_files import ReplicaFiles, SegmentFiles
 from logcheck.segment_columns import SegmentColumns
 from logcheck.time_index_check import ENTRY as TIME_ENTRY
 

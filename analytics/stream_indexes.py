@@ -9,16 +9,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from struct import Struct
 
-from analytics.place import with_suffix
-from analytics.task import SegmentFiles
 from kafkawire.records import BatchHeader
+from logcheck.file_name import beside
 from logcheck.finding import Check, Report
 from logcheck.index_entries import missing_index
 from logcheck.offset_index_check import ENTRY as INDEX_ENTRY
-from logcheck.offset_index_check import check_offset_index
+from logcheck.offset_index_check import check_offset_index, read_offset_index
+from logcheck.replica_files import SegmentFiles
 from logcheck.segment_columns import SegmentColumns
 from logcheck.time_index_check import ENTRY as TIME_ENTRY
-from logcheck.time_index_check import check_time_index
+from logcheck.time_index_check import check_time_index, read_time_index
 
 FindHeader = Callable[[int, int], BatchHeader | None]
 """A search from a position for the batch that contains an offset; returns its header.
@@ -79,10 +79,10 @@ class IndexShare:
     ) -> None:
         """Report faulty new entries; `segment` contains the batches read from `start`."""
         if files.index is None and self.is_sealed:
-            report(missing_index(with_suffix(files.log, ".index"), Check.OFFSET_INDEX))
+            report(missing_index(beside(files.log, ".index"), Check.OFFSET_INDEX))
         elif files.index is not None:
             check_offset_index(
-                self.index,
+                read_offset_index(self.index, files.index, report),
                 files.index,
                 segment,
                 report,
@@ -90,10 +90,10 @@ class IndexShare:
                 first_slot=self.first_index,
             )
         if files.timeindex is None and self.is_sealed:
-            report(missing_index(with_suffix(files.log, ".timeindex"), Check.TIME_INDEX))
+            report(missing_index(beside(files.log, ".timeindex"), Check.TIME_INDEX))
         elif files.timeindex is not None:
             check_time_index(
-                self.times,
+                read_time_index(self.times, files.timeindex, report),
                 files.timeindex,
                 segment,
                 report,

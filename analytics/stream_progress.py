@@ -10,9 +10,9 @@ from typing import Final, NamedTuple
 
 from analytics.discovery import find_replicas
 from analytics.file_store import OpenFile
-from analytics.task import SegmentFiles
 from logcheck.batch_walk import Batch, Walk
 from logcheck.offset_index_check import ENTRY as INDEX_ENTRY
+from logcheck.replica_files import SegmentFiles
 from logcheck.time_index_check import ENTRY as TIME_ENTRY
 
 UNKNOWN: Final = -1

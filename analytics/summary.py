@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from analytics.log_scan import LogScan
-from analytics.task import AuditTask, ReplicaFiles
+from analytics.task import AuditTask
+from logcheck.log_scan import LogScan
+from logcheck.replica_files import ReplicaFiles
 
 
 def summarize(task: AuditTask, replica: ReplicaFiles, scan: LogScan) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """Decision: S1, the records of each batch agree with its header."""
 
+from typing import Final
+
 from kafkawire.columns_scanner import SectionSurvey, SoundBatch, survey_section
 from kafkawire.compression import MAX_DECOMPRESSED_BYTES
 from kafkawire.errors import CorruptBatchError
@@ -8,6 +10,10 @@ from kafkawire.records_read import record_section
 from logcheck.batch_walk import Batch
 from logcheck.finding import Check, Damage, Finder, Report
 
+NO_SECTION: Final = memoryview(b"")
+UNREAD: Final = SectionSurvey(-1, -1, 0, 0)
+"""The survey of records that were not read."""
+
 
 class BatchCheck:
     """The check of the batches in one file, one by one."""
@@ -15,6 +21,23 @@ class BatchCheck:
     def __init__(self, file: str, report: Report) -> None:
         self._file = file
         self._finder = Finder(Check.BATCHES, report)
+
+    def check_header(self, batch: Batch) -> SoundBatch:
+        """Check a batch by its header alone; its records are not read."""
+        header = batch.header
+        if header.record_count > header.last_offset_delta + 1:
+            self._find_count(batch)
+        # A delete horizon replaces the first timestamp; an empty batch has neither.
+        if (
+            header.timestamp_type is TimestampType.CREATE_TIME
+            and header.delete_horizon_ms is None
+            and header.record_count > 0
+            and header.max_timestamp_ms < header.base_timestamp_ms
+        ):
+            expected = f"nothing newer than {header.max_timestamp_ms} ms"
+            found = f"{header.base_timestamp_ms} ms in the first record"
+            self._find(Damage.RECORD_TIMESTAMP, batch, expected, found)
+        return SoundBatch(self._file, batch.position, header, batch.data, NO_SECTION, UNREAD)
 
     def open(self, batch: Batch) -> SoundBatch | None:
         """Decompress and check a batch; return None if its records cannot be trusted."""
@@ -34,8 +57,7 @@ class BatchCheck:
     def _compare(self, batch: Batch, survey: SectionSurvey) -> None:
         header = batch.header
         if header.record_count > header.last_offset_delta + 1:
-            expected = f"at most {header.last_offset_delta + 1} records"
-            self._find(Damage.RECORD_COUNT, batch, expected, str(header.record_count))
+            self._find_count(batch)
         elif survey.first_out_of_order >= 0:
             expected = f"increasing offsets up to {header.last_offset}"
             self._find(Damage.RECORD_OFFSET, batch, expected, f"record {survey.first_out_of_order}")
@@ -45,6 +67,10 @@ class BatchCheck:
         ):
             expected = f"nothing newer than {header.max_timestamp_ms} ms"
             self._find(Damage.RECORD_TIMESTAMP, batch, expected, f"{survey.newest_timestamp_ms} ms")
+
+    def _find_count(self, batch: Batch) -> None:
+        expected = f"at most {batch.header.last_offset_delta + 1} records"
+        self._find(Damage.RECORD_COUNT, batch, expected, str(batch.header.record_count))
 
     def _find(self, damage: Damage, batch: Batch, expected: str, found: str) -> None:
         place = self._file, batch.position, batch.header.base_offset

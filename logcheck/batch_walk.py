@@ -47,6 +47,9 @@ class Source(Protocol):
     def read_at(self, position: int, size: int) -> memoryview:
         """Return up to `size` bytes from `position`."""
 
+    def has_grown_to(self, size_bytes: int) -> bool:
+        """Whether the file has at least this size by now, since a live broker may append."""
+
 
 class Batch(NamedTuple):
     """A batch with a correct checksum, and its position; `data` includes the header."""
@@ -62,6 +65,8 @@ class Hole(NamedTuple):
     position: int
     is_tail: bool
     """Whether the file merely ends there, within a batch or in zeros."""
+    batch: Batch | None
+    """The batch, if its checksum alone is wrong."""
 
 
 class _Window:
@@ -131,7 +136,7 @@ class Walk:
             is_tail = following == limit and batch is None and self._reports_tail(window, position)
             if not is_tail:
                 self._report_damage(window, position, batch)
-            yield Hole(position, is_tail)
+            yield Hole(position, is_tail, batch)
             position = following
             if not is_tail:
                 self.end_position = position
@@ -144,7 +149,9 @@ class Walk:
         except CorruptBatchError:
             return None
         size = LOG_OVERHEAD_BYTES + header.batch_length
-        if position + size > limit or header.attributes & _CODEC_MASK >= _CODEC_COUNT:
+        if header.attributes & _CODEC_MASK >= _CODEC_COUNT:
+            return None
+        if position + size > limit and not self.source.has_grown_to(position + size):
             return None
         # Most batches are complete in the bytes already read for their header.
         if len(data) < size:

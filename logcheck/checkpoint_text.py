@@ -2,6 +2,7 @@
 
 offset checkpoints:       `topic partition offset`
 leader-epoch-checkpoint:  `epoch start-offset`
+*.properties, *.metadata: `key=value` or `key: value` per line, `#` begins a comment
 """
 
 from typing import Final
@@ -36,6 +37,20 @@ def read_epoch_checkpoint(text: str, file: str, report: Report) -> list[tuple[in
     return epochs
 
 
+def read_properties(text: str, file: str, report: Report) -> dict[str, str]:
+    """Return the keys and values; report any line that is neither a pair nor a comment."""
+    properties: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        key, found, value = line.partition("=" if "=" in line else ":")
+        if found:
+            properties[key.strip()] = value.strip()
+        else:
+            report(_bad(file, number, "key=value", repr(line), damage=Damage.BAD_PROPERTY))
+    return properties
+
+
 def _lines(text: str, file: str, width: int, report: Report) -> list[tuple[int, list[str]]]:
     lines = text.splitlines()
     if not lines:
@@ -57,10 +72,17 @@ def _lines(text: str, file: str, width: int, report: Report) -> list[tuple[int, 
     return good
 
 
-def _bad(file: str, line: int, expected: str, found: str, offset: int | None = None) -> Finding:
+def _bad(
+    file: str,
+    line: int,
+    expected: str,
+    found: str,
+    offset: int | None = None,
+    damage: Damage = Damage.BAD_CHECKPOINT_LINE,
+) -> Finding:
     return Finding(
         check=Check.CHECKPOINTS,
-        damage=Damage.BAD_CHECKPOINT_LINE,
+        damage=damage,
         file=file,
         position=line,
         offset=offset,

@@ -1,6 +1,8 @@
 """Decision: the names in a log directory. Kafka's names are known; any other name is foreign."""
 
 import re
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final, NamedTuple
 
 from kafkawire.ids import TopicPartition
@@ -46,3 +48,67 @@ def is_foreign(name: str) -> bool:
     if parse_offset_file(name) is not None or name in _KNOWN_OTHERS:
         return False
     return not name.endswith(_PASSING_SUFFIXES)
+
+
+def beside(file: str, suffix: str) -> str:
+    """Return the file of the same segment with `suffix`, such as `.index`.
+
+    The options at the end of a URI, which begin with a question mark, are kept.
+    """
+    name, mark, options = file.partition("?") if "://" in file else (file, "", "")
+    return name.rpartition(".")[0] + suffix + mark + options
+
+
+class FileKind(StrEnum):
+    """Kinds of files that `ottla logs` prints."""
+
+    SEGMENT = "segment"
+    OFFSET_INDEX = "offset index"
+    TIME_INDEX = "time index"
+    PRODUCER_SNAPSHOT = "producer snapshot"
+    OFFSET_CHECKPOINT = "offset checkpoint"
+    EPOCH_CHECKPOINT = "leader epoch checkpoint"
+    PROPERTIES = "properties"
+
+
+_BY_SUFFIX: Final = {
+    "log": FileKind.SEGMENT,
+    "index": FileKind.OFFSET_INDEX,
+    "timeindex": FileKind.TIME_INDEX,
+    "snapshot": FileKind.PRODUCER_SNAPSHOT,
+}
+_BY_NAME: Final = {
+    **dict.fromkeys(OFFSET_CHECKPOINTS, FileKind.OFFSET_CHECKPOINT),
+    EPOCH_CHECKPOINT: FileKind.EPOCH_CHECKPOINT,
+    "partition.metadata": FileKind.PROPERTIES,
+    "meta.properties": FileKind.PROPERTIES,
+}
+_PASSING_FILE: Final = re.compile(
+    r"(.+)\.(log|index|timeindex|snapshot)(\.(deleted|cleaned|swap))?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FileName:
+    """Kind of a file and, for the files of a segment, the base offset in its name."""
+
+    kind: FileKind
+    base_offset: int = 0
+    is_well_formed: bool = True
+
+
+def parse_file_name(name: str) -> FileName | None:
+    """Return the parsed name, or None for a file of unknown kind.
+
+    A segment may be about to be deleted or swapped in. If its name is not a number of 20 digits, it
+    has the base offset 0 and is not `is_well_formed`.
+    """
+    if (kind := _BY_NAME.get(name)) is not None:
+        return FileName(kind)
+    match = _PASSING_FILE.fullmatch(name)
+    if match is None:
+        return None
+    offset_file = parse_offset_file(f"{match[1]}.{match[2]}")
+    if offset_file is None:
+        return FileName(_BY_SUFFIX[match[2]], is_well_formed=False)
+    return FileName(_BY_SUFFIX[match[2]], offset_file.base_offset)

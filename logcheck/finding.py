@@ -58,11 +58,13 @@ class Damage(StrEnum):
 
     # Indexes
     INDEX_MISSING = "index_missing"
+    SEGMENT_MISSING = "segment_missing"
     INDEX_CUT = "index_cut"
     INDEX_HOLE = "index_hole"
     INDEX_NOT_INCREASING = "index_not_increasing"
     INDEX_POSITION = "index_position"
     INDEX_OFFSET = "index_offset"
+    OLD_INDEX_SHAPE = "old_index_shape"
     TIME_NOT_INCREASING = "time_not_increasing"
     TIME_OFFSET = "time_offset"
     TIME_MAXIMUM = "time_maximum"
@@ -71,6 +73,7 @@ class Damage(StrEnum):
 
     # Checkpoints and directories
     BAD_CHECKPOINT_LINE = "bad_checkpoint_line"
+    BAD_PROPERTY = "bad_property"
     CHECKPOINT_BEYOND = "checkpoint_beyond"
     PARTITION_MISSING = "partition_missing"
     UNNAMED_PARTITION = "unnamed_partition"
@@ -183,3 +186,18 @@ class Finder:
                 severity=severity,
             )
         )
+
+
+def unreadable(file: str, error: OSError) -> Finding:
+    """Return the finding for an unreadable file; a file deleted meanwhile is only a warning."""
+    is_gone = isinstance(error, FileNotFoundError)
+    return Finding(
+        check=Check.BATCHES,
+        damage=Damage.FILE_VANISHED if is_gone else Damage.UNREADABLE_FILE,
+        file=file,
+        expected="a file that can be read",
+        found="a file deleted or renamed after the directory was listed"
+        if is_gone
+        else (error.strerror or str(error)),
+        severity=Severity.WARNING if is_gone else Severity.ERROR,
+    )

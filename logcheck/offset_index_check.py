@@ -8,6 +8,7 @@ at once). The second shape is accepted unless the check is strict.
 Source: KAFKA-806.
 """
 
+from collections.abc import Sequence
 from struct import Struct
 from typing import Final
 
@@ -20,8 +21,13 @@ PER_BATCH: Final = "per batch"
 PER_APPEND: Final = "per append"
 
 
+def read_offset_index(data: bytes, file: str, report: Report) -> list[tuple[int, int]]:
+    """Return the entries as (relative offset, position); report damage to their layout."""
+    return read_entries(data, ENTRY, file, Check.OFFSET_INDEX, report)
+
+
 def check_offset_index(
-    data: bytes,
+    entries: Sequence[tuple[int, int]],
     file: str,
     segment: SegmentColumns,
     report: Report,
@@ -37,7 +43,6 @@ def check_offset_index(
         finder.find(damage, file, slot * ENTRY.size, offset, expected, found)
 
     shape = PER_BATCH
-    entries = read_entries(data, ENTRY, file, Check.OFFSET_INDEX, report)
     before_offset, before_position = -1, -1
     if 0 < first_slot <= len(entries):
         relative, before_position = entries[first_slot - 1]

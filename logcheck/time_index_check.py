@@ -4,6 +4,7 @@ Timestamps grow strictly, offsets do not go back, and the last entry of a sealed
 maximum of the segment.
 """
 
+from collections.abc import Sequence
 from struct import Struct
 from typing import Final
 
@@ -14,8 +15,13 @@ from logcheck.segment_columns import SegmentColumns
 ENTRY: Final = Struct(">qi")
 
 
+def read_time_index(data: bytes, file: str, report: Report) -> list[tuple[int, int]]:
+    """Return the entries as (timestamp, relative offset); report damage to their layout."""
+    return read_entries(data, ENTRY, file, Check.TIME_INDEX, report)
+
+
 def check_time_index(
-    data: bytes,
+    entries: Sequence[tuple[int, int]],
     file: str,
     segment: SegmentColumns,
     report: Report,
@@ -31,7 +37,6 @@ def check_time_index(
         finder.find(damage, file, slot * ENTRY.size, offset, expected, found)
 
     damaged_from = segment.damaged_from
-    entries = read_entries(data, ENTRY, file, Check.TIME_INDEX, report)
     before_ms, before_offset = -1, -1
     is_in_order = True
     if 0 < first_slot <= len(entries):

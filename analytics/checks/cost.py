@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from analytics.checks.log_view import LogView
 from analytics.checks.uniqueness import show_key
 from kafkawire.columns_scanner import KeyTable, SoundBatch
+from logcheck.log_view import LogView
 
 
 class CostCount:

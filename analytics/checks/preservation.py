@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from analytics.checks.log_view import LogView, ReadRecord
 from analytics.checks.uniqueness import show_key
 from analytics.task import MAX_OFFSET
 from kafkawire.columns_scanner import KeyTable, Mismatch, SoundBatch
 from kafkawire.records import BatchHeader, TimestampType
 from logcheck.finding import Check, Damage, Finder, Report, Severity
+from logcheck.log_view import LogView, ReadRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,20 +9,14 @@ Source: ProducerStateManager of Kafka 3.9 (version 1 of the file).
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from struct import Struct
 from typing import Any, Final
 
-from crc32c import crc32c
-
-from analytics.checks.log_view import LogView, ProducerObserver
 from kafkawire.columns_scanner import SoundBatch
 from kafkawire.records import NO_PRODUCER_ID
-from logcheck.finding import Check, Damage, Finder, Report
+from logcheck.finding import Check, Damage, Finder, Finding, Report
+from logcheck.log_view import LogView, ProducerObserver
+from logcheck.producer_snapshot_bytes import read_producer_snapshot
 
-SNAPSHOT_VERSION: Final = 1
-HEADER: Final = Struct(">hIi")
-ENTRY: Final = Struct(">qhiqiqiq")
-CRC_START: Final = 6
 PRODUCER_EXPIRATION_MS: Final = 24 * 60 * 60 * 1000
 
 
@@ -76,6 +70,7 @@ class ProducerCheck(ProducerObserver):
         """`snapshots` are (offset, file, bytes), sorted by offset."""
         self._snapshots = list(snapshots)
         self._now_ms = now_ms
+        self._report = report
         self._finder = Finder(Check.PRODUCERS, report)
         self._reference = reference
         self._replay = ProducerReplay()
@@ -110,8 +105,12 @@ class ProducerCheck(ProducerObserver):
             )
 
     def _compare(self, offset: int, file: str, data: bytes) -> None:
-        for producer_id, position, entry in self._read(file, data):
-            _, epoch, last_sequence, last_offset = entry[:4]
+        damage: list[Finding] = []
+        entries = read_producer_snapshot(data, file, damage.append)
+        for finding in damage:
+            self._report(finding)
+        for position, entry in [] if damage else entries:
+            producer_id, epoch, last_sequence, last_offset = entry[:4]
             own = self._replay.last.get(producer_id)
             if last_offset >= offset:
                 expected = f"an offset below {offset}, by the file's name"
@@ -130,27 +129,3 @@ class ProducerCheck(ProducerObserver):
                 self._finder.find(
                     Damage.SNAPSHOT_ENTRY, file, position, last_offset, expected, f"{last_offset}"
                 )
-
-    def _read(self, file: str, data: bytes) -> list[tuple[int, int, tuple[int, ...]]]:
-        """Return (producer id, position, entry) of each entry; report a malformed snapshot."""
-        if len(data) < HEADER.size:
-            self._finder.find(
-                Damage.BAD_SNAPSHOT, file, 0, None, f"{HEADER.size} bytes", f"{len(data)} bytes"
-            )
-            return []
-        version, crc, count = HEADER.unpack_from(data)
-        if version != SNAPSHOT_VERSION:
-            self._finder.find(Damage.BAD_SNAPSHOT, file, 0, None, "version 1", f"version {version}")
-            return []
-        if crc32c(data[CRC_START:]) != crc:
-            self._finder.find(
-                Damage.BAD_SNAPSHOT, file, 2, None, f"the checksum {crc:#010x}", "another checksum"
-            )
-            return []
-        if len(data) != HEADER.size + count * ENTRY.size:
-            self._finder.find(
-                Damage.BAD_SNAPSHOT, file, CRC_START, None, f"{count} entries", "another size"
-            )
-            return []
-        entries = enumerate(ENTRY.iter_unpack(data[HEADER.size :]))
-        return [(entry[0], HEADER.size + slot * ENTRY.size, entry) for slot, entry in entries]

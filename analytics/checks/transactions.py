@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Any, Final
 
-from analytics.checks.log_view import LogView, ProducerObserver
 from kafkawire.columns_scanner import SoundBatch
 from kafkawire.errors import CorruptBatchError
 from kafkawire.records import ControlType, read_control_batch
 from logcheck.finding import Check, Damage, Finder, Report
+from logcheck.log_view import LogView, ProducerObserver
 
 ENTRY: Final = Struct(">hqqqq")
 ENTRY_VERSION: Final = 0

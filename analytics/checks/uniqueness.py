@@ -5,9 +5,9 @@ Keys are first compared by a 128-bit hash; a match is then confirmed by the byte
 
 from typing import Any, Final
 
-from analytics.checks.log_view import LogView
 from kafkawire.columns_scanner import KeyTable, SoundBatch
 from logcheck.finding import Check, Damage, Finding, Report
+from logcheck.log_view import LogView
 
 _SHOWN_KEY_BYTES: Final = 60
 

@@ -6,14 +6,13 @@ from xml.etree import ElementTree
 
 import pytest
 
-from analytics.checks.log_view import LogView
+from analytics.file_store import OpenFile
 from analytics.finding_list import FindingList, finding_row
-from analytics.log_scan import LogScan, read_record
 from analytics.plan import split_task
 from analytics.report.figures import draw_figures, size_text
 from analytics.report.page import MAX_LISTED, render_page
 from analytics.report.picture import WIDTH, Bar, Span, draw_bars, draw_timeline, text_width
-from analytics.task import AuditTask, ReplicaFiles, Rules, SegmentFiles, task_from_json
+from analytics.task import AuditTask, Rules, task_from_json
 from analytics.verdict import judge
 from kafkawire import columns_loops, key_table_loops
 from kafkawire.errors import CorruptBatchError
@@ -23,6 +22,9 @@ from logcheck.batch_digest import BatchDigest, compare_dirty
 from logcheck.batch_walk import Batch, Hole, Walk
 from logcheck.checkpoint_text import read_offset_checkpoint
 from logcheck.finding import Check, Damage, Finding, Severity
+from logcheck.log_scan import LogScan, read_record
+from logcheck.log_view import LogView
+from logcheck.replica_files import ReplicaFiles, SegmentFiles
 from logcheck.segment_columns import SegmentColumns
 from tests.analytics.audited import RULES, findings_of
 from tests.analytics.compaction_violations import cleaned
@@ -45,6 +47,9 @@ class Bytes:
 
     def read_at(self, position: int, size: int) -> memoryview:
         return memoryview(self._data)[position : position + size]
+
+    def has_grown_to(self, size_bytes: int) -> bool:
+        return size_bytes <= self.size_bytes
 
 
 def walked(source: Bytes) -> tuple[list[Batch | Hole], list[str]]:
@@ -209,12 +214,12 @@ def test_scan_reads_a_record_again_by_its_offset(tmp_path: Path) -> None:
             ),
         ),
     )
-    scan: LogView = LogScan(files, lambda _: None)
+    scan: LogView = LogScan(files, lambda _: None, OpenFile)
     assert isinstance(scan, LogScan)
     scan.run([])
     assert scan.read_record(7) == (log.batches[1].records[2].key, log.batches[1].records[2].value)
     assert scan.read_record(700) is None
-    assert read_record(str(tmp_path / "none"), 0, 0) is None
+    assert read_record(OpenFile, str(tmp_path / "none"), 0, 0) is None
 
 
 def test_task_survives_a_round_trip_through_json() -> None:

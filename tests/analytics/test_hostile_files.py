@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from analytics import log_scan
+from analytics import partition_audit, reference, replica_audit
 from analytics.discovery import find_replicas
 from analytics.file_store import OpenFile
 from analytics.segment_range import cut_replicas
@@ -230,7 +230,8 @@ def test_audit_survives_a_directory_that_changes_while_it_is_read(
     for name in ("raw", "log"):
         small_log().write(tmp_path / name)
     place = str(tmp_path / where / "orders-0" / "00000000000000000015.log")
-    monkeypatch.setattr(log_scan, "OpenFile", ChangingFile)
+    for module in (replica_audit, partition_audit, reference):
+        monkeypatch.setattr(module, "OpenFile", ChangingFile)
     monkeypatch.setattr(ChangingFile, "change", (place, change))
     against = tmp_path / "raw" if audit == "compaction" else None
     others = [tmp_path / "raw"] if audit == "replicas" else []

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from analytics.file_store import list_directory
-from analytics.place import child_of, name_of, parent_of, split_store, with_suffix, without_end
+from analytics.place import child_of, name_of, parent_of, split_store, without_end
+from logcheck.file_name import beside
 from tests.analytics.audited import findings_of
 from tests.analytics.log_model import make_log
 
@@ -38,8 +39,8 @@ def test_trailing_slashes_are_removed() -> None:
 
 def test_suffix_of_a_segment_file_is_replaced() -> None:
     log = child_of(S3 + OPTIONS, "orders-0/00000000000000000100.log")
-    assert with_suffix(log, ".index") == f"{S3}/orders-0/00000000000000000100.index{OPTIONS}"
-    assert with_suffix("/a.b/1.log", ".timeindex") == "/a.b/1.timeindex"
+    assert beside(log, ".index") == f"{S3}/orders-0/00000000000000000100.index{OPTIONS}"
+    assert beside("/a.b/1.log", ".timeindex") == "/a.b/1.timeindex"
 
 
 def test_uri_splits_into_store_and_path() -> None:

@@ -1,15 +1,24 @@
 """Turns the bytes of a file into the items of its dump, findings included. Decision: no I/O."""
 
 from collections.abc import Iterator
+from typing import Final
 
-from ottla.cli.logs.batch_check import BatchCheck
-from ottla.cli.logs.checkpoint_check import (
+from kafkawire.records import read_records
+from logcheck.batch_check import BatchCheck
+from logcheck.batch_walk import Batch, Hole, Source, Walk
+from logcheck.checkpoint_text import (
     read_epoch_checkpoint,
     read_offset_checkpoint,
     read_properties,
 )
-from ottla.cli.logs.file_name import FileKind, FileName
-from ottla.cli.logs.finding import Damage, Finding
+from logcheck.epoch_check import EpochCheck
+from logcheck.file_name import FileKind, FileName
+from logcheck.finding import Check, Damage, Finding
+from logcheck.offset_check import OffsetCheck
+from logcheck.offset_index_check import check_offset_index, read_offset_index
+from logcheck.producer_snapshot_bytes import read_producer_snapshot
+from logcheck.segment_columns import SegmentColumns
+from logcheck.time_index_check import check_time_index, read_time_index
 from ottla.cli.logs.item import (
     BatchItem,
     FileItem,
@@ -19,21 +28,18 @@ from ottla.cli.logs.item import (
     RowItem,
     Summary,
 )
-from ottla.cli.logs.offset_index_check import check_offset_index, read_offset_index
-from ottla.cli.logs.picture import SegmentBatches
-from ottla.cli.logs.record_check import are_records_right, check_records
-from ottla.cli.logs.snapshot_check import read_snapshot
-from ottla.cli.logs.source import ByteSource
-from ottla.cli.logs.time_index_check import check_time_index, read_time_index
-from ottla.cli.logs.walk import walk
+
+_MAX_OFFSET: Final = 2**63 - 1
 
 
 class Findings:
     """Queue of reported findings that the dump has not yielded yet, and their total count."""
 
-    def __init__(self) -> None:
+    def __init__(self, file: str, name: FileName) -> None:
         self.count = 0
         self._waiting: list[Finding] = []
+        if not name.is_well_formed:
+            self.report(foreign_file(file))
 
     def report(self, finding: Finding) -> None:
         """Add a finding, which the next `drain` returns."""
@@ -47,111 +53,127 @@ class Findings:
 
 
 def dump_segment(
-    source: ByteSource,
-    file: str,
-    name: FileName,
-    *,
-    with_records: bool,
-    yields_records: bool = True,
+    source: Source, file: str, name: FileName, *, with_records: bool
 ) -> Iterator[Item]:
     """Yield the items of a `.log` file; `with_records` reads the records too.
 
-    Without `yields_records` the records are only checked, which is much faster.
+    Compaction leaves gaps between batches, which are no inconsistency of one segment.
     """
-    findings, summary = Findings(), Summary(file)
+    findings, summary = Findings(file, name), Summary(file)
     yield FileItem(file, str(FileKind.SEGMENT), source.size_bytes)
-    if not name.is_well_formed:
-        findings.report(_wrong_name(file))
-    base_offset = name.base_offset or 0
-    check = BatchCheck(file, base_offset, findings.report)
-    for position, header, data in walk(source, file, findings.report):
+    check = _SegmentCheck(file, name.base_offset, findings, with_records=with_records)
+    for item in Walk(source, file, findings.report).items():
+        batch = item.batch if isinstance(item, Hole) else item
+        if batch is not None:
+            summary.add_batch(batch.header)
+            yield BatchItem(file, batch.position, batch.header, is_intact=batch is item)
+        if isinstance(item, Hole):
+            check.skip()
+        elif check.accepts(item) and with_records:
+            is_control = item.header.is_control
+            yield from (RecordItem(file, each, is_control) for each in read_records(item.data))
         yield from findings.drain()
-        is_intact = check.check(position, header, data)
-        summary.add_batch(header)
-        yield BatchItem(file, position, header, is_intact)
-        if with_records and is_intact and (yields_records or not are_records_right(header, data)):
-            records = check_records(file, position, header, data, findings.report)
-            if yields_records:
-                yield from (RecordItem(file, record, header.is_control) for record in records)
-        yield from findings.drain()
+    check.conclude()
     yield from findings.drain()
     summary.finding_count = findings.count
     yield summary
+
+
+class _SegmentCheck:
+    """The checks of one segment by itself."""
+
+    def __init__(
+        self, file: str, base_offset: int, findings: Findings, *, with_records: bool
+    ) -> None:
+        self._file = file
+        self._with_records = with_records
+        self._batches = BatchCheck(file, findings.report)
+        self._offsets = OffsetCheck(findings.report, None)
+        self._epochs = EpochCheck(findings.report)
+        self._offsets.begin_segment(base_offset, file)
+
+    def accepts(self, batch: Batch) -> bool:
+        """Check a batch with a correct checksum; return whether its records can be read."""
+        if self._offsets.check(batch.position, batch.header):
+            self._epochs.add(self._file, batch.position, batch.header)
+        if self._with_records:
+            return self._batches.open(batch) is not None
+        self._batches.check_header(batch)
+        return True
+
+    def skip(self) -> None:
+        """Continue after damage."""
+        self._offsets.skip_damage()
+
+    def conclude(self) -> None:
+        """Check the order of the epochs."""
+        self._epochs.conclude((), self._file, _MAX_OFFSET, begun=())
 
 
 def dump_index(
     data: bytes,
     file: str,
     name: FileName,
-    batches: SegmentBatches | None,
+    segment: SegmentColumns | None,
     *,
     is_active: bool,
 ) -> Iterator[Item]:
     """Yield the items of a `.index` or `.timeindex` file.
 
-    Without the `batches` of its segment, the entries are only checked among themselves, and the
+    Without the batches of its `segment`, the entries are only checked among themselves, and the
     missing segment is a finding.
     """
-    findings, summary = Findings(), Summary(file)
+    findings, summary = Findings(file, name), Summary(file)
     yield FileItem(file, str(name.kind), len(data))
-    if not name.is_well_formed:
-        findings.report(_wrong_name(file))
-    if batches is None:
-        text = "the index has no segment, so its entries cannot be compared with batches"
-        findings.report(Finding(damage=Damage.MISSING_FILE, file=file, position=0, text=text))
-    base_offset = name.base_offset or 0
+    if segment is None:
+        findings.report(_segment_missing(file, name.kind))
+        # No entry is compared with a segment that is damaged from the start.
+        segment = SegmentColumns(name.base_offset, file)
+        segment.damage_at(0)
     if name.kind is FileKind.OFFSET_INDEX:
-        entries = read_offset_index(data, file, base_offset, findings.report)
-        if batches is not None:
-            summary.shape = check_offset_index(entries, batches, file, findings.report)
+        entries = read_offset_index(data, file, findings.report)
+        summary.shape = check_offset_index(entries, file, segment, findings.report)
         rows = [
-            RowItem(file, "index_entry", {"offset": entry.offset, "position": entry.position})
-            for entry in entries
+            RowItem(
+                file, "index_entry", {"offset": name.base_offset + relative, "position": position}
+            )
+            for relative, position in entries
         ]
     else:
-        times = read_time_index(data, file, base_offset, findings.report)
-        if batches is not None:
-            check_time_index(times, batches, file, findings.report, is_active=is_active)
+        entries = read_time_index(data, file, findings.report)
+        check_time_index(entries, file, segment, findings.report, is_active=is_active)
         rows = [
             RowItem(
                 file,
                 "time_index_entry",
-                {"timestamp_ms": entry.timestamp_ms, "offset": entry.offset},
+                {"timestamp_ms": timestamp_ms, "offset": name.base_offset + relative},
             )
-            for entry in times
+            for timestamp_ms, relative in entries
         ]
-    yield from rows
-    yield from findings.drain()
-    summary.count("entry", len(rows))
-    summary.finding_count = findings.count
-    yield summary
+    yield from _end(rows, "entry", findings, summary)
 
 
 def dump_snapshot(data: bytes, file: str, name: FileName) -> Iterator[Item]:
     """Yield the items of a producer snapshot."""
-    findings, summary = Findings(), Summary(file)
+    findings = Findings(file, name)
     yield FileItem(file, str(name.kind), len(data))
-    if not name.is_well_formed:
-        findings.report(_wrong_name(file))
-    rows = [
-        RowItem(file, "producer", dict(entry))
-        for entry in read_snapshot(data, file, findings.report)
-    ]
-    yield from rows
-    yield from findings.drain()
-    summary.count("producer", len(rows))
-    summary.finding_count = findings.count
-    yield summary
+    entries = read_producer_snapshot(data, file, findings.report)
+    rows = [RowItem(file, "producer", dict(entry._asdict())) for _position, entry in entries]
+    yield from _end(rows, "producer", findings, Summary(file))
 
 
 def dump_text_file(text: str, file: str, name: FileName) -> Iterator[Item]:
     """Yield the items of a checkpoint or a properties file."""
-    findings, summary = Findings(), Summary(file)
+    findings = Findings(file, name)
     yield FileItem(file, str(name.kind), len(text.encode()))
     rows = _text_rows(text, file, name.kind, findings)
+    yield from _end(rows, "line", findings, Summary(file))
+
+
+def _end(rows: list[RowItem], noun: str, findings: Findings, summary: Summary) -> Iterator[Item]:
     yield from rows
     yield from findings.drain()
-    summary.count("line", len(rows))
+    summary.count(noun, len(rows))
     summary.finding_count = findings.count
     yield summary
 
@@ -173,7 +195,7 @@ def _text_rows(text: str, file: str, kind: FileKind, findings: Findings) -> list
     if kind is FileKind.EPOCH_CHECKPOINT:
         return [
             RowItem(file, "epoch_entry", {"leader_epoch": epoch, "start_offset": offset})
-            for epoch, offset in read_epoch_checkpoint(text, file, findings.report)
+            for _line, epoch, offset in read_epoch_checkpoint(text, file, findings.report)
         ]
     properties = read_properties(text, file, findings.report)
     return [
@@ -181,6 +203,25 @@ def _text_rows(text: str, file: str, kind: FileKind, findings: Findings) -> list
     ]
 
 
-def _wrong_name(file: str) -> Finding:
-    text = "the name is not an offset of 20 digits, so offsets are counted from 0"
-    return Finding(damage=Damage.WRONG_SEGMENT_NAME, file=file, position=0, text=text)
+def foreign_file(file: str) -> Finding:
+    """Return the finding for a segment or index whose name is not an offset."""
+    return Finding(
+        check=Check.CHECKPOINTS,
+        damage=Damage.FOREIGN_FILE,
+        file=file,
+        position=0,
+        expected="an offset of 20 digits as the name",
+        found="a file name that no broker uses",
+    )
+
+
+def _segment_missing(file: str, kind: FileKind) -> Finding:
+    is_offset_index = kind is FileKind.OFFSET_INDEX
+    return Finding(
+        check=Check.OFFSET_INDEX if is_offset_index else Check.TIME_INDEX,
+        damage=Damage.SEGMENT_MISSING,
+        file=file,
+        position=0,
+        expected="a segment beside the index",
+        found="none, so that its entries cannot be compared with batches",
+    )

@@ -7,12 +7,12 @@ batch that the index refers to.
 from collections.abc import Iterator
 from pathlib import Path
 
+from logcheck.batch_walk import Batch, Walk
+from logcheck.file_name import FileKind, FileName, parse_file_name
+from logcheck.segment_columns import SegmentColumns
 from ottla.cli.logs.dump import dump_index, dump_segment, dump_snapshot, dump_text_file
-from ottla.cli.logs.file_name import FileKind, FileName, parse_file_name
-from ottla.cli.logs.file_source import FileSource
+from ottla.cli.logs.file_source import FileSource, read_text
 from ottla.cli.logs.item import Item
-from ottla.cli.logs.picture import SegmentBatches
-from ottla.cli.logs.walk import walk
 
 
 def dump_file(path: Path, *, with_records: bool) -> Iterator[Item] | None:
@@ -26,25 +26,29 @@ def dump_file(path: Path, *, with_records: bool) -> Iterator[Item] | None:
         return _dump_index(path, name)
     if name.kind is FileKind.PRODUCER_SNAPSHOT:
         return dump_snapshot(path.read_bytes(), str(path), name)
-    text = path.read_bytes().decode("utf-8", errors="replace")
-    return dump_text_file(text, str(path), name)
+    return dump_text_file(read_text(path), str(path), name)
 
 
-def read_batches(segment: Path) -> SegmentBatches:
-    """Return the batches of a segment, read from their headers alone."""
-    batches = SegmentBatches()
+def read_columns(segment: Path, base_offset: int) -> SegmentColumns:
+    """Return the sound batches of a segment; its damage only excuses entries of an index."""
+    columns = SegmentColumns(base_offset, str(segment))
     with FileSource(segment) as source:
-        for position, header, _data in walk(source, str(segment), _ignore, with_data=False):
-            batches.add(position, header)
-    return batches
+        walk = Walk(source, str(segment), _ignore)
+        for item in walk.items():
+            if isinstance(item, Batch):
+                columns.add(item.position, item.header)
+            elif not item.is_tail:
+                columns.damage_at(item.position)
+        columns.end_position = walk.end_position
+    return columns
 
 
 def is_active(segment: Path) -> bool:
     """Whether `segment` is the last segment of its directory, to which a broker would append."""
     names = (parse_file_name(path.name) for path in segment.parent.glob("*.log"))
-    bases = [name.base_offset or 0 for name in names if name is not None]
+    bases = [name.base_offset for name in names if name is not None]
     own = parse_file_name(segment.name)
-    return own is None or not bases or (own.base_offset or 0) >= max(bases)
+    return own is None or not bases or (own.base_offset) >= max(bases)
 
 
 def _dump_segment(path: Path, name: FileName, *, with_records: bool) -> Iterator[Item]:
@@ -59,8 +63,8 @@ def _dump_index(path: Path, name: FileName) -> Iterator[Item]:
     segment = path.with_name(path.name.replace(suffix, ".log"))
     may_grow = is_active(segment)
     data = path.read_bytes()
-    batches = read_batches(segment) if segment.exists() else None
-    yield from dump_index(data, str(path), name, batches, is_active=may_grow)
+    columns = read_columns(segment, name.base_offset) if segment.exists() else None
+    yield from dump_index(data, str(path), name, columns, is_active=may_grow)
 
 
 def _ignore(_finding: object) -> None:

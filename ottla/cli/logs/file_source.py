@@ -1,4 +1,4 @@
-"""Reads a file for the checks. Edge: opens, reads ahead, closes.
+"""Reads local files for the checks. Edge: opens, reads, closes.
 
 Files are read and never mapped into memory, because the broker that owns them may truncate them
 meanwhile.
@@ -9,17 +9,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-READ_AHEAD_BYTES: Final = 1024 * 1024
+# A chunk stays in the processor's cache until it is decoded.
+CHUNK_BYTES: Final = 256 * 1024
 
 
 class FileSource:
-    """An open file with a read-ahead window of `READ_AHEAD_BYTES`, which saves system calls."""
+    """An open file with random access."""
 
-    def __init__(self, path: Path) -> None:
+    chunk_bytes = CHUNK_BYTES
+
+    def __init__(self, file: Path | str) -> None:
+        path = Path(file)
         self._file = path.open("rb", buffering=0)
-        self._size_bytes = os.fstat(self._file.fileno()).st_size
-        self._window = memoryview(b"")
-        self._window_position = 0
+        self.size_bytes = os.fstat(self._file.fileno()).st_size
 
     def __enter__(self) -> Self:
         return self
@@ -32,23 +34,24 @@ class FileSource:
     ) -> None:
         self._file.close()
 
-    @property
-    def size_bytes(self) -> int:
-        """Size when the file was opened, or at the last `has_grown_to`."""
-        return self._size_bytes
+    def read_at(self, position: int, size: int) -> memoryview:
+        """Return up to `size` bytes from `position`, fewer at the end of the file."""
+        return memoryview(os.pread(self._file.fileno(), size, position))
 
     def has_grown_to(self, size_bytes: int) -> bool:
         """Whether the file has at least this size by now, since a live broker may append."""
-        if size_bytes > self._size_bytes:
-            self._size_bytes = os.fstat(self._file.fileno()).st_size
-        return size_bytes <= self._size_bytes
+        return size_bytes <= os.fstat(self._file.fileno()).st_size
 
-    def read(self, position: int, size_bytes: int) -> memoryview:
-        """Return `size_bytes` bytes from `position`, fewer only at the end; reads ahead."""
-        start = position - self._window_position
-        if start < 0 or start + size_bytes > len(self._window):
-            wanted = max(size_bytes, READ_AHEAD_BYTES)
-            self._window = memoryview(os.pread(self._file.fileno(), wanted, position))
-            self._window_position = position
-            start = 0
-        return self._window[start : start + size_bytes]
+
+def read_bytes(file: str) -> bytes:
+    """Return the contents of a small file.
+
+    Raises:
+        OSError: the file does not exist or cannot be read.
+    """
+    return Path(file).read_bytes()
+
+
+def read_text(path: Path) -> str:
+    """Return the text of a small file, with replacements for invalid bytes."""
+    return path.read_bytes().decode("utf-8", errors="replace")

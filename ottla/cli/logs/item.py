@@ -6,7 +6,7 @@ from typing import Final, Protocol
 
 from kafkawire.errors import CorruptBatchError
 from kafkawire.records import BatchHeader, Record, TimestampType
-from ottla.cli.logs.finding import Finding
+from logcheck.finding import Finding
 from ottla.cli.text import (
     NO_TIMESTAMP_MS,
     JsonValue,

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from kafkawire.records import BATCH_HEADER_BYTES
+from logcheck.finding import Damage
+from logcheck.offset_index_check import PER_APPEND, PER_BATCH
 from ottla.cli.logs import verify as verify_module
-from ottla.cli.logs.finding import Damage
-from ottla.cli.logs.offset_index_check import PER_APPEND, PER_BATCH
 from ottla.cli.logs.verify import PartitionResult, verify_directories, verify_directory
 from tests.integration.cli.conftest import RunOttla
 from tests.unit.cli.logs.partition_bytes import (
@@ -169,7 +169,7 @@ def test_damaged_producer_snapshot_is_reported(run_ottla: RunOttla, log_director
     snapshot.write_bytes(bytes.fromhex("000148674bc800000000"))
     dumped = run_ottla("logs", "dump", "--summary", snapshot)
     assert dumped.returncode == 3
-    assert "bad_crc at 2" in dumped.stdout
+    assert "bad_snapshot at 2" in dumped.stdout
     verified = run_ottla("logs", "verify", log_directory)
     assert verified.returncode == 3
 
@@ -185,12 +185,11 @@ def test_overlapping_segments_are_reported(log_directory: Path) -> None:
     batch = build_batch(30, timestamp_ms=newest_ms(7) - RECORDS_PER_BATCH, leader_epoch=1)
     with segment(log_directory, 1).open("ab") as file:
         file.write(batch)
-    # The batch also leaves a hole before it, and its epoch had already ended.
-    assert verify(log_directory) == [
-        Damage.OVERLAPPING_OFFSETS,
-        Damage.MISSING_OFFSETS,
-        Damage.WRONG_CHECKPOINT,
-    ]
+    # The batch also leaves a gap before it, and precedes three batches of the next segment.
+    found = verify(log_directory)
+    assert found.count(Damage.OFFSET_GAP) == 1
+    overlaps = {Damage.SEGMENT_OVERLAP, Damage.OFFSET_OVERLAP}
+    assert set(found) == {Damage.OFFSET_GAP, Damage.EPOCH_START, *overlaps}
 
 
 def test_torn_tail_is_a_finding_except_at_the_end_of_the_log(log_directory: Path) -> None:
@@ -226,33 +225,33 @@ def test_torn_tail_below_the_recovery_point_is_a_finding(log_directory: Path) ->
     found = verify(log_directory)
     assert Damage.TORN_TAIL in found
     # The checkpoints and the time index refer to the lost records.
-    assert found.count(Damage.WRONG_CHECKPOINT) == 2
-    assert Damage.WRONG_OFFSET in found
+    assert found.count(Damage.CHECKPOINT_BEYOND) == 2
+    assert Damage.TIME_OFFSET in found
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 def test_missing_index_is_reported(log_directory: Path, suffix: str) -> None:
     segment(log_directory, 1, suffix).unlink()
-    assert verify(log_directory) == [Damage.MISSING_FILE]
+    assert verify(log_directory) == [Damage.INDEX_MISSING]
 
 
 def test_time_index_of_the_active_segment_may_be_incomplete(log_directory: Path) -> None:
     segment(log_directory, 2, ".timeindex").write_bytes(bytes(120))
     assert verify(log_directory) == []
     segment(log_directory, 1, ".timeindex").write_bytes(bytes(120))
-    assert verify(log_directory) == [Damage.MISSING_LAST_ENTRY]
+    assert verify(log_directory) == [Damage.TIME_LAST_ENTRY]
 
 
 def test_index_of_another_segment_is_reported(log_directory: Path) -> None:
     wrong = segment(log_directory, 0, ".index").read_bytes()[:-8] + struct.pack(">ii", 9, 7)
     segment(log_directory, 1, ".index").write_bytes(wrong)
-    assert verify(log_directory) == [Damage.NOT_INCREASING, Damage.NO_BATCH_AT_POSITION]
+    assert verify(log_directory) == [Damage.INDEX_NOT_INCREASING]
 
 
 def test_epoch_that_contradicts_the_checkpoint_is_reported(log_directory: Path) -> None:
     path = log_directory / "orders-0" / "leader-epoch-checkpoint"
     path.write_text("0\n2\n0 0\n2 12\n")
-    assert verify(log_directory) == [Damage.WRONG_CHECKPOINT]
+    assert verify(log_directory) == [Damage.EPOCH_START]
     # The log start offset has moved to 24: the checkpoint need not cover earlier batches.
     path.write_text("0\n1\n2 24\n")
     assert verify(log_directory) == []
@@ -270,18 +269,18 @@ def test_checkpoint_beyond_the_log_end_is_reported(
     log_directory: Path, name: str, offset: int
 ) -> None:
     checkpoint(log_directory, name, offset)
-    assert set(verify(log_directory)) == {Damage.WRONG_CHECKPOINT}
+    assert set(verify(log_directory)) == {Damage.CHECKPOINT_BEYOND}
 
 
 def test_high_watermark_before_the_log_start_is_reported(log_directory: Path) -> None:
     checkpoint(log_directory, "log-start-offset-checkpoint", 20)
     checkpoint(log_directory, "replication-offset-checkpoint", 10)
-    assert verify(log_directory) == [Damage.WRONG_CHECKPOINT]
+    assert verify(log_directory) == [Damage.CHECKPOINT_BEYOND]
 
 
 def test_unreadable_checkpoint_is_reported_once(log_directory: Path) -> None:
     (log_directory / "replication-offset-checkpoint").write_text("noise")
-    assert verify(log_directory) == [Damage.BAD_VERSION]
+    assert verify(log_directory) == [Damage.BAD_CHECKPOINT_LINE]
 
 
 def test_partitions_pending_deletion_are_not_verified(log_directory: Path) -> None:
@@ -296,13 +295,13 @@ def test_checkpoint_of_a_missing_partition_is_reported(log_directory: Path) -> N
         path = log_directory / f"{name}-offset-checkpoint"
         before = path.read_text() if path.exists() else None
         path.write_text("0\n1\ngone 3 7\n")
-        assert verify(log_directory) == [Damage.MISSING_DIRECTORY], name
+        assert verify(log_directory) == [Damage.PARTITION_MISSING], name
         path.unlink() if before is None else path.write_text(before)
     # High watermarks are written periodically: the file may still list a deleted partition.
     (log_directory / "replication-offset-checkpoint").write_text("0\n1\ngone 3 7\n")
     results = verify_directory(log_directory, with_records=False)
     assert damages(results) == []
-    assert [note.damage for each in results for note in each.notes] == [Damage.MISSING_DIRECTORY]
+    assert [note.damage for each in results for note in each.notes] == [Damage.PARTITION_MISSING]
 
 
 def test_cleaner_point_in_the_active_segment_is_reported(log_directory: Path) -> None:
@@ -310,7 +309,7 @@ def test_cleaner_point_in_the_active_segment_is_reported(log_directory: Path) ->
     checkpoint(log_directory, "cleaner-offset-checkpoint", active)
     assert verify(log_directory) == []
     checkpoint(log_directory, "cleaner-offset-checkpoint", active + 1)
-    assert verify(log_directory) == [Damage.WRONG_CHECKPOINT]
+    assert verify(log_directory) == [Damage.CHECKPOINT_BEYOND]
 
 
 def drop_first_batch(log_directory: Path, number: int) -> None:
@@ -325,8 +324,8 @@ def drop_first_batch(log_directory: Path, number: int) -> None:
 
 def test_missing_offsets_are_reported_above_the_cleaner_point(log_directory: Path) -> None:
     drop_first_batch(log_directory, 1)
-    no_indexes = [Damage.MISSING_FILE] * 2
-    assert verify(log_directory) == [*no_indexes, Damage.MISSING_OFFSETS]
+    no_indexes = [Damage.INDEX_MISSING] * 2
+    assert verify(log_directory) == [Damage.OFFSET_GAP, *no_indexes]
     checkpoint(log_directory, "cleaner-offset-checkpoint", RECORDS_PER_SEGMENT)
     assert verify(log_directory) == no_indexes, "killed before it wrote its checkpoint"
     checkpoint(log_directory, "cleaner-offset-checkpoint", 2 * RECORDS_PER_SEGMENT)
@@ -336,9 +335,9 @@ def test_missing_offsets_are_reported_above_the_cleaner_point(log_directory: Pat
 def test_epoch_that_begins_within_a_batch_is_reported(log_directory: Path) -> None:
     path = log_directory / "orders-0" / "leader-epoch-checkpoint"
     path.write_text("0\n3\n0 0\n1 11\n2 24\n")
-    assert verify(log_directory) == [Damage.WRONG_CHECKPOINT]
+    assert verify(log_directory) == [Damage.EPOCH_START]
     path.write_text("0\n3\n0 0\n1 13\n2 24\n")
-    assert verify(log_directory) == [Damage.WRONG_CHECKPOINT]
+    assert verify(log_directory) == [Damage.EPOCH_START]
     # The log starts within a batch: the epoch of the batch's first part does not matter.
     path.write_text("0\n2\n1 13\n2 24\n")
     assert verify(log_directory) == []
@@ -403,8 +402,8 @@ def test_replicas_that_differ_below_the_high_watermarks_are_reported(
     log_directory: Path, second: Path
 ) -> None:
     replace_batch(second, 1, timestamp_ms=FIRST_TIMESTAMP_MS + 1)
-    assert compare(log_directory, second) == [Damage.REPLICAS_DIFFER]
-    assert compare(second, log_directory) == [Damage.REPLICAS_DIFFER]
+    assert compare(log_directory, second) == [Damage.REPLICA_DIFFERS]
+    assert compare(second, log_directory) == [Damage.REPLICA_DIFFERS]
     for name in ("recovery-point", "replication"):
         checkpoint(second, f"{name}-offset-checkpoint", RECORDS_PER_SEGMENT)
     assert compare(log_directory, second) == []
@@ -423,11 +422,11 @@ def test_command_that_checks_nothing_fails(run_ottla: RunOttla, tmp_path: Path) 
 
 def test_cleaned_parts_of_replicas_may_differ(log_directory: Path, second: Path) -> None:
     drop_first_batch(second, 1)
-    no_indexes = [Damage.MISSING_FILE] * 2
+    no_indexes = [Damage.INDEX_MISSING] * 2
     assert compare(log_directory, second) == [
+        Damage.OFFSET_GAP,
         *no_indexes,
-        Damage.MISSING_OFFSETS,
-        Damage.REPLICAS_DIFFER,
+        Damage.REPLICA_DIFFERS,
     ]
     checkpoint(second, "cleaner-offset-checkpoint", 2 * RECORDS_PER_SEGMENT)
     assert compare(log_directory, second) == no_indexes
@@ -452,14 +451,14 @@ def test_log_first_cleaned_during_verification_is_verified_again(
         return before
 
     monkeypatch.setattr(verify_module, "read_checkpoints", read_before_the_first_cleaning)
-    assert verify(log_directory) == [Damage.MISSING_FILE] * 2
+    assert verify(log_directory) == [Damage.INDEX_MISSING] * 2
 
 
 def test_replica_without_committed_batches_is_reported(log_directory: Path, second: Path) -> None:
     path = segment(second, 2)
     path.write_bytes(path.read_bytes()[: -len(build_batch(0))])
-    assert Damage.REPLICAS_DIFFER in compare(log_directory, second)
-    assert Damage.REPLICAS_DIFFER in compare(second, log_directory)
+    assert Damage.REPLICA_DIFFERS in compare(log_directory, second)
+    assert Damage.REPLICA_DIFFERS in compare(second, log_directory)
 
 
 def test_invalid_records_are_reported_with_deep_only(log_directory: Path) -> None:

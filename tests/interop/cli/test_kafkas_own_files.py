@@ -13,9 +13,9 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from logcheck.offset_index_check import PER_BATCH
 from ottla.cli.logs.dump_files import dump_file
 from ottla.cli.logs.item import FindingItem, Summary
-from ottla.cli.logs.offset_index_check import PER_BATCH
 from ottla.cli.logs.verify import PartitionResult, verify_directory
 from tests.conftest import StartBroker
 from tests.integration.coordination.process import Coordinator, wait_until

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 from kafkawire.compression import Codec
 from kafkawire.records import BatchBuilder, BatchHeader, read_header
-from ottla.cli.logs.finding import Damage, Finding
-from ottla.cli.logs.picture import SegmentBatches
+from logcheck.finding import Damage, Finding
+from logcheck.segment_columns import SegmentColumns
 
 BASE_OFFSET = 1_000
 FILE = "00000000000000001000.log"
@@ -78,13 +78,30 @@ def header_of(batch: bytearray) -> BatchHeader:
     return read_header(memoryview(batch))
 
 
-def segment_batches(batches: list[bytearray]) -> SegmentBatches:
+def segment_columns(batches: list[bytearray]) -> SegmentColumns:
     """Return the columns of a segment made of `batches`."""
-    segment, position = SegmentBatches(), 0
+    segment, position = SegmentColumns(BASE_OFFSET, FILE), 0
     for batch in batches:
         segment.add(position, header_of(batch))
         position += len(batch)
+    segment.end_position = position
     return segment
+
+
+class BytesSource:
+    """A source of bytes that never grow."""
+
+    chunk_bytes = 1 << 20
+
+    def __init__(self, data: bytes | bytearray) -> None:
+        self._data = memoryview(data)
+        self.size_bytes = len(data)
+
+    def read_at(self, position: int, size: int) -> memoryview:
+        return self._data[position : position + size]
+
+    def has_grown_to(self, size_bytes: int) -> bool:
+        return size_bytes <= self.size_bytes
 
 
 def positions_of(batches: list[bytearray]) -> list[int]:

@@ -2,16 +2,16 @@
 
 import pytest
 
+from logcheck.file_name import FileName, parse_file_name
+from logcheck.finding import Damage
 from ottla.cli.logs.dump import dump_text_file
-from ottla.cli.logs.file_name import FileName, parse_file_name
-from ottla.cli.logs.finding import Damage
 from ottla.cli.logs.item import FindingItem, RowItem
 
 OFFSETS = "recovery-point-offset-checkpoint"
 EPOCHS = "leader-epoch-checkpoint"
 
 
-def dump(text: str, file: str) -> tuple[list[RowItem], list[tuple[Damage, int]]]:
+def dump(text: str, file: str) -> tuple[list[RowItem], list[tuple[Damage, int | None]]]:
     name = parse_file_name(file)
     assert isinstance(name, FileName)
     items = list(dump_text_file(text, file, name))
@@ -46,15 +46,17 @@ def test_dump_of_an_epoch_checkpoint_has_an_item_per_line() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        pytest.param("\n", [(Damage.BAD_VERSION, 1)], id="an empty line"),
-        pytest.param("1\n0\n", [(Damage.BAD_VERSION, 1)], id="a future version"),
-        pytest.param("0\n", [(Damage.WRONG_COUNT, 2)], id="no count"),
-        pytest.param("0\n2\na 0 1\n", [(Damage.WRONG_COUNT, 2)], id="a line is missing"),
-        pytest.param("0\n1\na 0 1\nb 0 1\n", [(Damage.WRONG_COUNT, 2)], id="a line too many"),
-        pytest.param("0\n1\na 0\n", [(Damage.BAD_LINE, 3)], id="two fields"),
-        pytest.param("0\n1\na 0 -1\n", [(Damage.BAD_LINE, 3)], id="a negative offset"),
-        pytest.param("0\n2\na 0 1\na x 1\n", [(Damage.BAD_LINE, 4)], id="no partition"),
-        pytest.param("0\n2\na 0 1\na 0 2\n", [(Damage.DUPLICATE_LINE, 4)], id="twice"),
+        pytest.param("\n", [(Damage.BAD_CHECKPOINT_LINE, 1)], id="an empty line"),
+        pytest.param("1\n0\n", [(Damage.BAD_CHECKPOINT_LINE, 1)], id="a future version"),
+        pytest.param("0\n", [(Damage.BAD_CHECKPOINT_LINE, 2)], id="no count"),
+        pytest.param("0\n2\na 0 1\n", [(Damage.BAD_CHECKPOINT_LINE, 2)], id="a line is missing"),
+        pytest.param(
+            "0\n1\na 0 1\nb 0 1\n", [(Damage.BAD_CHECKPOINT_LINE, 2)], id="a line too many"
+        ),
+        pytest.param("0\n1\na 0\n", [(Damage.BAD_CHECKPOINT_LINE, 3)], id="two fields"),
+        pytest.param("0\n1\na 0 -1\n", [(Damage.BAD_CHECKPOINT_LINE, 3)], id="a negative offset"),
+        pytest.param("0\n2\na 0 1\na x 1\n", [(Damage.BAD_CHECKPOINT_LINE, 4)], id="no partition"),
+        pytest.param("0\n2\na 0 1\na 0 2\n", [(Damage.BAD_CHECKPOINT_LINE, 4)], id="twice"),
     ],
 )
 def test_damage_to_an_offset_checkpoint_is_reported_by_line(
@@ -66,10 +68,10 @@ def test_damage_to_an_offset_checkpoint_is_reported_by_line(
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        pytest.param("0\n1\n0 0 0\n", [(Damage.BAD_LINE, 3)], id="three fields"),
-        pytest.param("0\n1\nx 0\n", [(Damage.BAD_LINE, 3)], id="no number"),
-        pytest.param("0\n2\n3 5\n3 9\n", [(Damage.NOT_INCREASING, 4)], id="same epoch twice"),
-        pytest.param("0\n2\n3 5\n4 2\n", [(Damage.NOT_INCREASING, 4)], id="offset goes back"),
+        pytest.param("0\n1\n0 0 0\n", [(Damage.BAD_CHECKPOINT_LINE, 3)], id="three fields"),
+        pytest.param("0\n1\nx 0\n", [(Damage.BAD_CHECKPOINT_LINE, 3)], id="no number"),
+        pytest.param("0\n2\n3 5\n3 9\n", [(Damage.BAD_CHECKPOINT_LINE, 4)], id="same epoch twice"),
+        pytest.param("0\n2\n3 5\n4 2\n", [(Damage.BAD_CHECKPOINT_LINE, 4)], id="offset goes back"),
     ],
 )
 def test_damage_to_an_epoch_checkpoint_is_reported_by_line(
@@ -86,7 +88,7 @@ def test_properties_are_parsed_in_both_of_kafkas_notations(file: str) -> None:
         {"key": "version", "value": "0"},
         {"key": "broker.id", "value": "3"},
     ]
-    assert dump("version 0\n", file)[1] == [(Damage.BAD_LINE, 1)]
+    assert dump("version 0\n", file)[1] == [(Damage.BAD_PROPERTY, 1)]
 
 
 @pytest.mark.parametrize("name", ["00000000000000000000.other", "notes.txt", ".lock", "log"])

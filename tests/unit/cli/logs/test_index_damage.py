@@ -4,27 +4,26 @@ import struct
 
 import pytest
 
+from logcheck.file_name import FileName, parse_file_name
+from logcheck.finding import Damage, Finding
+from logcheck.offset_index_check import PER_APPEND, PER_BATCH, read_offset_index
+from logcheck.segment_columns import SegmentColumns
 from ottla.cli.logs.dump import dump_index
-from ottla.cli.logs.file_name import FileName, parse_file_name
-from ottla.cli.logs.finding import Damage, Finding
-from ottla.cli.logs.index_entries import OFFSET_ENTRY, read_entries
 from ottla.cli.logs.item import FindingItem, RowItem, Summary
-from ottla.cli.logs.offset_index_check import PER_APPEND, PER_BATCH
-from ottla.cli.logs.picture import SegmentBatches
 from tests.unit.cli.logs.partition_bytes import (
     FIRST_TIMESTAMP_MS,
     RECORDS_PER_BATCH,
     build_batch,
     build_batches,
     positions_of,
-    segment_batches,
+    segment_columns,
 )
 
 BASE_OFFSET = 1_000
 INDEX = "00000000000000001000.index"
 TIME_INDEX = "00000000000000001000.timeindex"
 BATCHES = build_batches(6)
-SEGMENT = segment_batches(BATCHES)
+SEGMENT = segment_columns(BATCHES)
 POSITIONS = positions_of(BATCHES)
 LAST_RELATIVE = [number * RECORDS_PER_BATCH + RECORDS_PER_BATCH - 1 for number in range(6)]
 NEWEST_MS = [FIRST_TIMESTAMP_MS + number * 10 + RECORDS_PER_BATCH - 1 for number in range(6)]
@@ -44,7 +43,7 @@ def pack_time_index(entries: list[tuple[int, int]]) -> bytes:
 def dump(
     data: bytes,
     file: str = INDEX,
-    segment: SegmentBatches | None = SEGMENT,
+    segment: SegmentColumns | None = SEGMENT,
     *,
     is_active: bool = False,
 ) -> tuple[list[Damage], Summary]:
@@ -74,8 +73,8 @@ def test_zero_padding_of_an_active_segment_is_healthy() -> None:
 
 def test_zeros_at_the_end_of_an_entry_are_not_padding() -> None:
     entries = [(256, 1), (512, 65_536)]
-    assert read_entries(pack_index(entries) + bytes(800), OFFSET_ENTRY, "f", fail) == entries
-    assert read_entries(pack_index(entries), OFFSET_ENTRY, "f", fail) == entries
+    assert read_offset_index(pack_index(entries) + bytes(800), "f", fail) == entries
+    assert read_offset_index(pack_index(entries), "f", fail) == entries
 
 
 def fail(finding: Finding) -> None:
@@ -89,8 +88,8 @@ def test_index_with_entries_per_append_is_healthy_and_its_shape_is_reported() ->
 
 
 def test_offset_beyond_the_next_entry_is_reported() -> None:
-    entries = [(LAST_RELATIVE[3], POSITIONS[1]), (LAST_RELATIVE[3] + 1, POSITIONS[3])]
-    assert dump(pack_index(entries))[0] == [Damage.WRONG_OFFSET]
+    entries = [(LAST_RELATIVE[3], POSITIONS[1]), (LAST_RELATIVE[4], POSITIONS[3])]
+    assert dump(pack_index(entries))[0] == [Damage.INDEX_OFFSET]
 
 
 def with_second(entries: list[tuple[int, int]], entry: tuple[int, int]) -> list[tuple[int, int]]:
@@ -102,38 +101,38 @@ def with_second(entries: list[tuple[int, int]], entry: tuple[int, int]) -> list[
     [
         pytest.param(
             pack_index(with_second(OFFSET_ENTRIES, (LAST_RELATIVE[3], POSITIONS[3] + 1))),
-            [Damage.NO_BATCH_AT_POSITION],
+            [Damage.INDEX_POSITION],
             id="inside a batch",
         ),
         pytest.param(
             pack_index([*OFFSET_ENTRIES, (99, 2**30)]),
-            [Damage.NO_BATCH_AT_POSITION],
+            [Damage.INDEX_POSITION],
             id="beyond the segment",
         ),
         pytest.param(
             pack_index(with_second(OFFSET_ENTRIES, (LAST_RELATIVE[2], POSITIONS[3]))),
-            [Damage.WRONG_OFFSET],
+            [Damage.INDEX_OFFSET],
             id="an offset before the batch",
         ),
         pytest.param(
             pack_index([*OFFSET_ENTRIES, (500, POSITIONS[5])]),
-            [Damage.WRONG_OFFSET],
+            [Damage.INDEX_OFFSET],
             id="an offset that does not exist",
         ),
         pytest.param(
             pack_index([OFFSET_ENTRIES[1], OFFSET_ENTRIES[0], OFFSET_ENTRIES[2]]),
-            [Damage.NOT_INCREASING],
+            [Damage.INDEX_NOT_INCREASING],
             id="swapped entries",
         ),
         pytest.param(
-            pack_index([OFFSET_ENTRIES[0], *OFFSET_ENTRIES]), [Damage.NOT_INCREASING], id="twice"
+            pack_index([OFFSET_ENTRIES[0], *OFFSET_ENTRIES]),
+            [Damage.INDEX_NOT_INCREASING],
+            id="twice",
         ),
-        pytest.param(
-            pack_index(OFFSET_ENTRIES)[:-3], [Damage.PARTIAL_ENTRY], id="cut inside an entry"
-        ),
+        pytest.param(pack_index(OFFSET_ENTRIES)[:-3], [Damage.INDEX_CUT], id="cut inside an entry"),
         pytest.param(
             pack_index([OFFSET_ENTRIES[0], (0, 0), OFFSET_ENTRIES[1]]),
-            [Damage.DATA_AFTER_PADDING],
+            [Damage.INDEX_HOLE],
             id="an entry after zeros",
         ),
     ],
@@ -147,31 +146,31 @@ def test_damage_to_an_offset_index_is_reported(data: bytes, expected: list[Damag
     [
         pytest.param(
             pack_time_index([TIME_ENTRIES[1], TIME_ENTRIES[0], TIME_ENTRIES[2]]),
-            [Damage.NOT_INCREASING],
+            [Damage.TIME_NOT_INCREASING],
             id="swapped entries",
         ),
         pytest.param(
             pack_time_index(with_second(TIME_ENTRIES, (NEWEST_MS[3] + 1, LAST_RELATIVE[3]))),
-            [Damage.WRONG_TIMESTAMP],
+            [Damage.TIME_MAXIMUM],
             id="a timestamp that no record has",
         ),
         pytest.param(
             pack_time_index(with_second(TIME_ENTRIES, (NEWEST_MS[2], LAST_RELATIVE[3]))),
-            [Damage.WRONG_TIMESTAMP],
+            [Damage.TIME_MAXIMUM],
             id="not the newest so far",
         ),
         pytest.param(
             pack_time_index([*TIME_ENTRIES, (NEWEST_MS[5] + 5, 99)]),
-            [Damage.WRONG_OFFSET],
+            [Damage.TIME_OFFSET],
             id="an offset that does not exist",
         ),
         pytest.param(
-            pack_time_index(TIME_ENTRIES[:2]), [Damage.MISSING_LAST_ENTRY], id="maximum is missing"
+            pack_time_index(TIME_ENTRIES[:2]), [Damage.TIME_LAST_ENTRY], id="maximum is missing"
         ),
-        pytest.param(b"", [Damage.MISSING_LAST_ENTRY], id="empty"),
+        pytest.param(b"", [Damage.TIME_LAST_ENTRY], id="empty"),
         pytest.param(
             pack_time_index(TIME_ENTRIES)[:-1],
-            [Damage.PARTIAL_ENTRY, Damage.MISSING_LAST_ENTRY],
+            [Damage.INDEX_CUT, Damage.TIME_LAST_ENTRY],
             id="cut inside an entry",
         ),
     ],
@@ -183,10 +182,10 @@ def test_damage_to_a_time_index_is_reported(data: bytes, expected: list[Damage])
 def test_timestamp_reached_before_its_entry_is_reported() -> None:
     batches = [build_batch(BASE_OFFSET), build_batch(BASE_OFFSET + RECORDS_PER_BATCH)]
     newest_ms = FIRST_TIMESTAMP_MS + RECORDS_PER_BATCH - 1
-    segment = segment_batches(batches)
+    segment = segment_columns(batches)
     first, second = (newest_ms, LAST_RELATIVE[0]), (newest_ms, LAST_RELATIVE[1])
     assert dump(pack_time_index([first]), TIME_INDEX, segment)[0] == []
-    assert dump(pack_time_index([second]), TIME_INDEX, segment)[0] == [Damage.WRONG_OFFSET]
+    assert dump(pack_time_index([second]), TIME_INDEX, segment)[0] == [Damage.TIME_OFFSET]
 
 
 def test_time_index_of_an_active_segment_may_lack_the_maximum() -> None:
@@ -194,8 +193,8 @@ def test_time_index_of_an_active_segment_may_lack_the_maximum() -> None:
 
 
 def test_index_without_its_segment_is_reported() -> None:
-    assert dump(pack_index(OFFSET_ENTRIES), segment=None)[0] == [Damage.MISSING_FILE]
-    assert dump(pack_time_index(TIME_ENTRIES), TIME_INDEX, None)[0] == [Damage.MISSING_FILE]
+    assert dump(pack_index(OFFSET_ENTRIES), segment=None)[0] == [Damage.SEGMENT_MISSING]
+    assert dump(pack_time_index(TIME_ENTRIES), TIME_INDEX, None)[0] == [Damage.SEGMENT_MISSING]
 
 
 def test_position_of_a_damaged_entry_is_its_byte_in_the_file() -> None:
@@ -208,4 +207,4 @@ def test_position_of_a_damaged_entry_is_its_byte_in_the_file() -> None:
 
 
 def test_index_with_a_malformed_name_is_reported() -> None:
-    assert dump(b"", "7.index", SegmentBatches())[0] == [Damage.WRONG_SEGMENT_NAME]
+    assert dump(b"", "7.index", SegmentColumns(0, "segment.log"))[0] == [Damage.FOREIGN_FILE]

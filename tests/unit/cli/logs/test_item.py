@@ -15,7 +15,7 @@ from kafkawire.records import (
     read_header,
     read_records,
 )
-from ottla.cli.logs.finding import Damage, Finding
+from logcheck.finding import Check, Damage, Finding
 from ottla.cli.logs.item import BatchItem, FileItem, FindingItem, RecordItem, RowItem, Summary
 
 FILE = "x.log"
@@ -105,15 +105,26 @@ def test_unknown_marker_is_shown_by_type_or_as_unreadable(key: bytes | None, mar
 
 
 def test_finding_line_shows_its_position() -> None:
-    finding = Finding(damage=Damage.BAD_CRC, file=FILE, position=61, offset=3, text="why")
-    assert FindingItem(finding).to_line() == "! x.log: bad_crc at 61, offset 3: why"
+    finding = Finding(
+        check=Check.BATCHES,
+        damage=Damage.BAD_CRC,
+        file=FILE,
+        position=61,
+        offset=3,
+        expected="this",
+        found="that",
+    )
+    assert (
+        FindingItem(finding).to_line()
+        == "! x.log: bad_crc at 61, offset 3: expected this, found that"
+    )
     assert FindingItem(finding).to_json() == {
         "type": "finding",
         "file": FILE,
         "damage": "bad_crc",
         "position": 61,
         "offset": 3,
-        "text": "why",
+        "text": "expected this, found that",
     }
 
 

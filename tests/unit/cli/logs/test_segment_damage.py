@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from kafkawire.compression import Codec
+from logcheck.file_name import FileName, parse_file_name
+from logcheck.finding import Damage, Finding
 from ottla.cli.logs.dump import dump_segment
-from ottla.cli.logs.file_name import FileName, parse_file_name
-from ottla.cli.logs.finding import Damage, Finding
 from ottla.cli.logs.item import BatchItem, FindingItem, RecordItem, Summary
-from ottla.cli.logs.source import BytesSource
 from tests.unit.cli.logs.partition_bytes import (
     ATTRIBUTES_POSITION,
     BASE_OFFSET,
@@ -19,6 +18,7 @@ from tests.unit.cli.logs.partition_bytes import (
     MAX_TIMESTAMP_POSITION,
     RECORD_COUNT_POSITION,
     RECORDS_PER_BATCH,
+    BytesSource,
     build_batch,
     build_batches,
     join,
@@ -102,14 +102,16 @@ def repeat_second(batches: list[bytearray]) -> bytearray:
 
 SECOND_BATCH_DAMAGE = [
     pytest.param(with_second(flip_last_bit, sealed=False), Damage.BAD_CRC, id="a flipped bit"),
-    pytest.param(with_second(put(">b", 16, 1), sealed=False), Damage.BAD_MAGIC, id="old format"),
+    pytest.param(with_second(put(">b", 16, 1), sealed=False), Damage.OLD_FORMAT, id="old format"),
     pytest.param(with_second(put(">i", 8, 5), sealed=False), Damage.BAD_LENGTH, id="tiny length"),
     pytest.param(with_second(put(">i", 8, -7), sealed=False), Damage.BAD_LENGTH, id="negative"),
     pytest.param(
-        with_second(put(">i", 8, 2**30), sealed=False), Damage.TORN_TAIL, id="huge length"
+        with_second(put(">i", 8, 2**30), sealed=False), Damage.BAD_LENGTH, id="huge length"
     ),
     pytest.param(
-        with_second(put(">i", RECORD_COUNT_POSITION, 4)), Damage.WRONG_COUNT, id="count above range"
+        with_second(put(">i", RECORD_COUNT_POSITION, 4)),
+        Damage.BAD_RECORDS,
+        id="count too large",
     ),
     pytest.param(
         with_second(put(">i", RECORD_COUNT_POSITION, 2)), Damage.BAD_RECORDS, id="count too small"
@@ -118,21 +120,19 @@ SECOND_BATCH_DAMAGE = [
         with_second(put(">i", LAST_OFFSET_DELTA_POSITION, -2)), Damage.BAD_HEADER, id="impossible"
     ),
     pytest.param(
-        with_second(put(">h", ATTRIBUTES_POSITION, 7)), Damage.BAD_CODEC, id="unknown codec"
+        with_second(put(">h", ATTRIBUTES_POSITION, 7)), Damage.UNKNOWN_CODEC, id="unknown codec"
     ),
     pytest.param(
         with_second(put(">q", MAX_TIMESTAMP_POSITION, 5)),
-        Damage.WRONG_MAX_TIMESTAMP,
+        Damage.RECORD_TIMESTAMP,
         id="maximum below the first",
     ),
     pytest.param(
         with_second(replace_records_with_noise), Damage.BAD_RECORDS, id="noise for records"
     ),
+    pytest.param(with_second(put(">q", 0, BASE_OFFSET + 1)), Damage.OFFSET_OVERLAP, id="overlap"),
     pytest.param(
-        with_second(put(">q", 0, BASE_OFFSET + 1)), Damage.OVERLAPPING_OFFSETS, id="overlap"
-    ),
-    pytest.param(
-        with_second(put(">q", 0, BASE_OFFSET - 9)), Damage.WRONG_SEGMENT_NAME, id="below the name"
+        with_second(put(">q", 0, BASE_OFFSET - 9)), Damage.OFFSET_BELOW_SEGMENT, id="below the name"
     ),
     pytest.param(
         with_second(put(">q", 0, BASE_OFFSET + 2**31)), Damage.OFFSET_TOO_FAR, id="too far"
@@ -155,8 +155,8 @@ def test_damage_to_the_second_batch_is_reported_at_its_position(
 @pytest.mark.parametrize(
     ("damage", "expected"),
     [
-        pytest.param(swap_first_two, Damage.OVERLAPPING_OFFSETS, id="swapped"),
-        pytest.param(repeat_second, Damage.OVERLAPPING_OFFSETS, id="written twice"),
+        pytest.param(swap_first_two, Damage.OFFSET_OVERLAP, id="swapped"),
+        pytest.param(repeat_second, Damage.OFFSET_OVERLAP, id="written twice"),
     ],
 )
 def test_batches_out_of_order_are_reported(damage: Damager, expected: Damage) -> None:
@@ -165,7 +165,7 @@ def test_batches_out_of_order_are_reported(damage: Damager, expected: Damage) ->
 
 def test_decreasing_leader_epoch_is_reported() -> None:
     data = join([build_batch(BASE_OFFSET, leader_epoch=5), build_batch(SECOND, leader_epoch=4)])
-    assert [finding.damage for finding in findings_of(data)] == [Damage.EPOCH_WENT_BACK]
+    assert [finding.damage for finding in findings_of(data)] == [Damage.EPOCH_BACK]
 
 
 def every_cut() -> Iterator[int]:
@@ -198,7 +198,7 @@ def test_zero_tail_is_reported(zero_count: int) -> None:
 
 def test_zeros_followed_by_data_are_not_a_zero_tail() -> None:
     findings = findings_of(join(build_batches(1)) + bytes(200) + b"x")
-    assert [finding.damage for finding in findings] == [Damage.BAD_LENGTH]
+    assert [finding.damage for finding in findings] == [Damage.OLD_FORMAT]
 
 
 def test_bad_checksum_does_not_hide_later_damage() -> None:
@@ -215,14 +215,12 @@ def test_bad_checksum_does_not_hide_later_damage() -> None:
 
 @pytest.mark.parametrize("file", ["1000.log", "0000000000000000100x.log", "copy.log"])
 def test_segment_with_a_malformed_name_is_reported(file: str) -> None:
-    assert [f.damage for f in findings_of(join(build_batches(2)), file)] == [
-        Damage.WRONG_SEGMENT_NAME
-    ]
+    assert [f.damage for f in findings_of(join(build_batches(2)), file)] == [Damage.FOREIGN_FILE]
 
 
 def test_segment_named_after_a_later_offset_is_reported() -> None:
     findings = findings_of(join(build_batches(1)), "00000000000000001001.log")
-    assert findings[0].damage is Damage.WRONG_SEGMENT_NAME
+    assert findings[0].damage is Damage.OFFSET_BELOW_SEGMENT
     assert "1000" in findings[0].text
     assert "1001" in findings[0].text
 
@@ -233,7 +231,7 @@ def test_record_that_repeats_an_offset_is_reported() -> None:
     batch[61 + 3] = 2
     findings = findings_of(seal(batch))
     assert [(finding.damage, finding.offset) for finding in findings] == [
-        (Damage.WRONG_RECORD_OFFSET, BASE_OFFSET + 1)
+        (Damage.RECORD_OFFSET, BASE_OFFSET)
     ]
 
 
@@ -243,6 +241,31 @@ def test_record_newer_than_the_batch_maximum_is_reported() -> None:
     struct.pack_into(">q", batch, MAX_TIMESTAMP_POSITION, first_timestamp_ms)
     findings = findings_of(seal(batch))
     assert [(finding.damage, finding.offset) for finding in findings] == [
-        (Damage.WRONG_MAX_TIMESTAMP, BASE_OFFSET + 1),
-        (Damage.WRONG_MAX_TIMESTAMP, BASE_OFFSET + 2),
+        (Damage.RECORD_TIMESTAMP, BASE_OFFSET)
     ]
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        pytest.param(put(">i", RECORD_COUNT_POSITION, 4), Damage.RECORD_COUNT, id="count"),
+        pytest.param(put(">q", MAX_TIMESTAMP_POSITION, 5), Damage.RECORD_TIMESTAMP, id="maximum"),
+    ],
+)
+def test_damage_in_a_header_is_reported_without_reading_records(
+    change: Callable[[bytearray], object], expected: Damage
+) -> None:
+    items = dump(with_second(change)(build_batches(3)), with_records=False)
+    assert [item.finding.damage for item in items if isinstance(item, FindingItem)] == [expected]
+
+
+def test_batch_that_grows_complete_during_the_dump_is_read() -> None:
+    data = join(build_batches(3))
+    growing = BytesSource(data)
+    growing.size_bytes -= 5
+    growing.has_grown_to = lambda size_bytes: size_bytes <= len(data)  # type: ignore[method-assign]
+    name = parse_file_name(FILE)
+    assert isinstance(name, FileName)
+    items = list(dump_segment(growing, FILE, name, with_records=True))
+    assert not any(isinstance(item, FindingItem) for item in items)
+    assert sum(isinstance(item, BatchItem) for item in items) == 3

@@ -2,16 +2,16 @@
 
 import pytest
 
+from logcheck.file_name import FileName, parse_file_name
+from logcheck.finding import Damage
 from ottla.cli.logs.dump import dump_snapshot
-from ottla.cli.logs.file_name import FileName, parse_file_name
-from ottla.cli.logs.finding import Damage
 from ottla.cli.logs.item import FindingItem, RowItem
 from tests.unit.storage.test_producer_snapshot import EMPTY, GOLDEN
 
 FILE = "00000000000000001060.snapshot"
 
 
-def dump(data: bytes, file: str = FILE) -> tuple[list[RowItem], list[tuple[Damage, int]]]:
+def dump(data: bytes, file: str = FILE) -> tuple[list[RowItem], list[tuple[Damage, int | None]]]:
     name = parse_file_name(file)
     assert isinstance(name, FileName)
     items = list(dump_snapshot(data, file, name))
@@ -34,12 +34,10 @@ def test_dump_of_a_snapshot_has_an_item_per_producer() -> None:
 @pytest.mark.parametrize(
     ("data", "rows", "expected"),
     [
-        pytest.param(b"", 0, [(Damage.PARTIAL_ENTRY, 0)], id="empty"),
-        pytest.param(b"\0\2" + EMPTY[2:], 0, [(Damage.BAD_VERSION, 0)], id="version 2"),
-        pytest.param(
-            GOLDEN[:-1], 2, [(Damage.BAD_CRC, 2), (Damage.WRONG_COUNT, 6)], id="cut short"
-        ),
-        pytest.param(GOLDEN[:-1] + b"\0", 3, [(Damage.BAD_CRC, 2)], id="changed"),
+        pytest.param(b"", 0, [(Damage.BAD_SNAPSHOT, 0)], id="empty"),
+        pytest.param(b"\0\2" + EMPTY[2:], 0, [(Damage.BAD_SNAPSHOT, 0)], id="version 2"),
+        pytest.param(GOLDEN[:-1], 2, [(Damage.BAD_SNAPSHOT, 2)], id="cut short"),
+        pytest.param(GOLDEN[:-1] + b"\0", 3, [(Damage.BAD_SNAPSHOT, 2)], id="changed"),
     ],
 )
 def test_damage_to_a_snapshot_is_reported(
@@ -50,4 +48,4 @@ def test_damage_to_a_snapshot_is_reported(
 
 
 def test_snapshot_with_a_malformed_name_is_reported() -> None:
-    assert dump(EMPTY, "some.snapshot")[1] == [(Damage.WRONG_SEGMENT_NAME, 0)]
+    assert dump(EMPTY, "some.snapshot")[1] == [(Damage.FOREIGN_FILE, 0)]

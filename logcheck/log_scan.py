@@ -1,31 +1,52 @@
 """Composition: one pass over a replica's log, which feeds all checks that observe batches.
 
-Memory: one chunk of a file, 32 bytes of columns for each batch so far, and the state of the checks.
+The caller provides the function that opens a file. Memory: one chunk of a file, 32 bytes of columns
+for each batch so far, and the state of the checks.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 
-from analytics.checks.log_view import Observer, ProducerObserver
-from analytics.file_store import OpenFile
-from analytics.task import ReplicaFiles, SegmentFiles
 from kafkawire.columns_scanner import SoundBatch
 from kafkawire.errors import CorruptBatchError
 from kafkawire.records import NO_PRODUCER_ID, read_records
 from logcheck.batch_check import BatchCheck
-from logcheck.batch_walk import Batch, Hole, Walk
+from logcheck.batch_walk import Batch, Hole, Source, Walk
 from logcheck.epoch_check import EpochCheck
-from logcheck.finding import Check, Damage, Finding, Report, Severity
+from logcheck.finding import Report, unreadable
+from logcheck.index_files import IndexFiles
+from logcheck.log_view import Observer, ProducerObserver
 from logcheck.offset_check import OffsetCheck
+from logcheck.replica_files import ReplicaFiles, SegmentFiles
 from logcheck.segment_columns import SegmentColumns
+
+OpenSource = Callable[[str], AbstractContextManager[Source]]
+"""A function that opens a file. It raises OSError if the file cannot be read."""
 
 
 class LogScan:
     """A pass over the segments of one replica; afterwards a `LogView` for the checks."""
 
-    def __init__(self, files: ReplicaFiles, report: Report) -> None:
+    def __init__(
+        self,
+        files: ReplicaFiles,
+        report: Report,
+        open_source: OpenSource,
+        *,
+        with_records: bool = True,
+        allows_gaps: bool = True,
+    ) -> None:
+        """Without `with_records` batches are checked by their headers and checksums alone.
+
+        Without `allows_gaps` gaps in the cleaned part of the log are reported too.
+        """
         self.files = files
         self._report = report
+        self._open_source = open_source
+        self._with_records = with_records
         cleaned = (files.cleaner_point or 0) if files.has_checkpoints else None
+        if not allows_gaps:
+            cleaned = 0
         self.offsets = OffsetCheck(report, cleaned)
         self.epochs = EpochCheck(report)
         self.segments: list[SegmentColumns] = []
@@ -43,18 +64,24 @@ class LogScan:
         """The offset after the last readable record (exclusive)."""
         return self.offsets.next_offset or 0
 
-    def run(self, observers: Sequence[Observer]) -> None:
-        """Read all segments; an unreadable file is a finding and counts as damaged."""
+    def run(self, observers: Sequence[Observer], indexes: IndexFiles | None = None) -> None:
+        """Read all segments, and check their `indexes`.
+
+        An unreadable segment is a finding and counts as damaged.
+        """
         for files in self.files.segments:
             is_last = files is self.files.segments[-1]
+            data = None if indexes is None else indexes.read(files)
             self._begin(files)
             try:
-                with OpenFile(files.log) as source:
+                with self._open_source(files.log) as source:
                     self._walk(source, files, observers, is_last=is_last)
             except OSError as error:
                 self.segments[-1].damage_at(0)
                 self.offsets.skip_damage()
                 self._report(unreadable(files.log, error))
+            if indexes is not None and data is not None:
+                indexes.check(files, data, self.segments[-1], is_active=is_last)
         self.offsets.finish(self.log_end_offset)
 
     def _begin(self, files: SegmentFiles) -> None:
@@ -63,7 +90,7 @@ class LogScan:
 
     def _walk(
         self,
-        source: OpenFile,
+        source: Source,
         files: SegmentFiles,
         observers: Sequence[Observer],
         *,
@@ -73,12 +100,15 @@ class LogScan:
         check = BatchCheck(files.log, self._report)
         walk = Walk(source, files.log, self._report, is_tail_allowed=is_last)
         every = [each for each in observers if not isinstance(each, ProducerObserver)]
-        for item in walk.runs():
+        items = walk.runs() if self._with_records else walk.items()
+        for item in items:
             if isinstance(item, list):
                 self._take(item, columns, observers, every)
             elif isinstance(item, Hole):
                 if not (item.is_tail and is_last):
                     self._skip(columns, item.position)
+            elif not self._with_records:
+                self._take([check.check_header(item)], columns, observers, every)
             elif (batch := check.open(item)) is None:
                 self._skip(columns, item.position)
             else:
@@ -131,14 +161,16 @@ class LogScan:
         for segment in self.segments:
             slot = segment.batch_with(offset)
             if slot is not None:
-                return read_record(segment.file, segment.positions[slot], offset)
+                return read_record(self._open_source, segment.file, segment.positions[slot], offset)
         return None
 
 
-def read_record(file: str, position: int, offset: int) -> tuple[bytes, bytes | None] | None:
+def read_record(
+    open_source: OpenSource, file: str, position: int, offset: int
+) -> tuple[bytes, bytes | None] | None:
     """Return key and value of a record in the batch at `position`; None if it is gone."""
     try:
-        with OpenFile(file) as source:
+        with open_source(file) as source:
             for item in Walk(source, file, lambda _: None).items(position, position + 1):
                 if isinstance(item, Batch):
                     for record in read_records(item.data):
@@ -148,18 +180,3 @@ def read_record(file: str, position: int, offset: int) -> tuple[bytes, bytes | N
         # The file changed after the walk, so that nothing can be confirmed.
         return None
     return None
-
-
-def unreadable(file: str, error: OSError) -> Finding:
-    """Return the finding for an unreadable file; a file deleted meanwhile is only a warning."""
-    is_gone = isinstance(error, FileNotFoundError)
-    return Finding(
-        check=Check.BATCHES,
-        damage=Damage.FILE_VANISHED if is_gone else Damage.UNREADABLE_FILE,
-        file=file,
-        expected="a file that can be read",
-        found="a file deleted or renamed after the directory was listed"
-        if is_gone
-        else (error.strerror or str(error)),
-        severity=Severity.WARNING if is_gone else Severity.ERROR,
-    )

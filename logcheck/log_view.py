@@ -1,6 +1,6 @@
 """Decision: the interfaces of checks: an observer of sound batches, and the view of a whole log.
 
-`analytics.log_scan.LogScan` implements the view; tests may use another implementation.
+`logcheck.log_scan.LogScan` implements the view; tests may use another implementation.
 """
 
 from collections.abc import Callable, Sequence

@@ -56,9 +56,9 @@ UNCOUNTED = (
     "tests/unit/cli/test_documented_commands.py",
     "tests/unit/coordination/protocol/test_golden_frames.py",
     "tests/unit/storage/test_disk_full.py::test_wherever_space_runs_out",
-    "tests/unit/storage/test_loading.py::test_a_flipped_bit_anywhere",
-    "tests/unit/storage/test_segment_split.py::test_a_crash_at_each_change",
-    "tests/unit/storage/test_swap_crash.py",
+    "tests/unit/storage/log/test_loading.py::test_a_flipped_bit_anywhere",
+    "tests/unit/storage/log/test_segment_split.py::test_a_crash_at_each_change",
+    "tests/unit/storage/log/test_swap_crash.py",
     "tests/unit/test_house.py",
 )
 # Tests that mostly wait for other processes. Their files alternate with other files, so that the

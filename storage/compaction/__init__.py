@@ -6,7 +6,7 @@ grouping          the choice of segments that are merged into one
 transactions      open transactions, and their removable records and markers
 batch_filter      the records of one batch that are kept
 job               messages between the broker and the cleaner
-batch_source, cleaner, throttle, worker     the child process that cleans
+batch_source, cleaner, worker     the child process that cleans
 manager           the state of all cleanings in the broker's process
 
 The cleaner writes `.cleaned` files and touches nothing else. Only the thread that owns a log swaps

@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Final
 
 from kafkawire.compaction import BYTES_PER_SLOT, OffsetMap, index_keys
 from kafkawire.compression import MAX_DECOMPRESSED_BYTES
@@ -25,7 +26,6 @@ from storage.compaction.job import (
     GroupCleaned,
     SourceSegment,
 )
-from storage.compaction.throttle import Throttle
 from storage.compaction.transactions import CleanedTransactions
 from storage.config.log_config import LogConfig
 from storage.disk.layout import (
@@ -38,6 +38,9 @@ from storage.errors import CorruptLogError, StorageError
 from storage.segment.cleaned_segment import CleanedSegment
 from storage.segment.log_file import LogFile
 from storage.segment.transaction_index import AbortedTransaction, overlapping, read_aborted
+
+WINDOW_SECONDS: Final = 0.3
+"""Window of the rate limit."""
 
 
 class Cleaner:
@@ -229,3 +232,27 @@ def _transactions_of(directory: Path, base_offset: Offset) -> list[AbortedTransa
         return []
     except ValueError as error:
         raise CorruptLogError(path, 0, str(error)) from error
+
+
+class Throttle:
+    """The job's rate limit, which holds on average over each window.
+
+    Time counts from the first byte of a window. Unused capacity of earlier windows is lost, so that
+    a pause is not followed by a burst. Source: org.apache.kafka.server.util.Throttler.
+    """
+
+    def __init__(self, max_bytes_per_second: float, now_s: float) -> None:
+        self._max_bytes_per_second = max_bytes_per_second
+        self._window_start_s = now_s
+        self._window_bytes = 0
+
+    def on_bytes(self, size_bytes: int, now_s: float) -> float:
+        """Count transferred bytes; return the number of seconds to wait."""
+        self._window_bytes += size_bytes
+        elapsed_s = now_s - self._window_start_s
+        if elapsed_s < WINDOW_SECONDS:
+            return 0.0
+        wait_s = max(0.0, self._window_bytes / self._max_bytes_per_second - elapsed_s)
+        self._window_start_s = now_s + wait_s
+        self._window_bytes = 0
+        return wait_s

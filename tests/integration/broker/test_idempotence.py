@@ -18,7 +18,7 @@ from kafkawire.messages.produce import PartitionProduceResponse
 from kafkawire.records import iterate_batches
 from tests.conftest import StartBroker
 from tests.integration.broker.wire import Wire
-from tests.unit.storage.producers import produced
+from tests.unit.storage.produced_batches import produced
 
 names = (f"idempotent-{number}" for number in itertools.count())
 PRODUCER = 4321

@@ -11,7 +11,7 @@ from storage.producers.producer_entry import ProducerEntry
 from storage.producers.producer_snapshot import decode_snapshot
 from tests.interop.kafka_jars import needs_jars, run_java
 from tests.unit.storage.logs import NOW_MS, open_log
-from tests.unit.storage.producers import follow, marker, produced, write
+from tests.unit.storage.produced_batches import follow, marker, produced, write
 
 pytestmark = [
     *needs_jars,

@@ -9,8 +9,8 @@ from tests.interop.kafka_jars import needs_jars
 from tests.interop.storage.test_dump_log import complaints, dump
 from tests.interop.storage.test_kafka_cleaner import clean_by_kafka
 from tests.unit.storage.compacting import COMPACTED
+from tests.unit.storage.log.test_segment_split import BASES, make
 from tests.unit.storage.logs import NOW_MS, open_log
-from tests.unit.storage.test_segment_split import BASES, make
 
 pytestmark = [
     *needs_jars,

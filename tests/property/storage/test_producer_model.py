@@ -23,7 +23,7 @@ from storage.config.log_config import LogConfig
 from storage.errors import InvalidProducerEpochError, OutOfOrderSequenceError
 from storage.producers.producer_snapshots import snapshot_offsets
 from tests.unit.storage.logs import open_log
-from tests.unit.storage.producers import MAX_SEQUENCE, follow, marker, produced, write
+from tests.unit.storage.produced_batches import MAX_SEQUENCE, follow, marker, produced, write
 
 CONFIG = LogConfig(segment_bytes=700, index_interval_bytes=150)
 PRODUCERS = st.integers(1, 3)

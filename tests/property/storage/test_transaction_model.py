@@ -26,7 +26,7 @@ from storage.log.log import Log
 from storage.segment.transaction_index import AbortedTransaction
 from tests.unit.storage.faults import dies_within
 from tests.unit.storage.logs import EVERYTHING, NOW_MS, PARTITION, batch_of, split
-from tests.unit.storage.producers import follow, marker, produced, write
+from tests.unit.storage.produced_batches import follow, marker, produced, write
 
 LEADER = LogConfig(segment_bytes=900, index_interval_bytes=150)
 FOLLOWER = LogConfig(segment_bytes=1500, index_interval_bytes=300)

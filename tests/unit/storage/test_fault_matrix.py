@@ -40,7 +40,7 @@ from tests.unit.storage.logs import (
     replicated,
     split,
 )
-from tests.unit.storage.producers import marker, produced
+from tests.unit.storage.produced_batches import marker, produced
 
 CONFIG = replace(SMALL, index_interval_bytes=600, segment_index_bytes=400)
 A, SAME_DIR, OTHER_DIR = (TopicPartition(name, 0) for name in ("a", "b", "c"))

@@ -30,7 +30,7 @@ from kafkawire.sentinels import LATEST_TIMESTAMP
 from storage.segment.segment import FileRegion
 from tests.unit.broker.replicas import B2, NOW_MS, PARTITION, World, turn
 from tests.unit.broker.requests import request
-from tests.unit.storage.producers import marker, produced, write
+from tests.unit.storage.produced_batches import marker, produced, write
 
 READ_UNCOMMITTED = 0
 ABORT, COMMIT = ControlType.ABORT, ControlType.COMMIT

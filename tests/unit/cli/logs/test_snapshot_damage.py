@@ -6,7 +6,7 @@ from logcheck.file_name import FileName, parse_file_name
 from logcheck.finding import Damage
 from ottla.cli.logs.dump import dump_snapshot
 from ottla.cli.logs.item import FindingItem, RowItem
-from tests.unit.storage.test_producer_snapshot import EMPTY, GOLDEN
+from tests.unit.storage.producers.test_producer_snapshot import EMPTY, GOLDEN
 
 FILE = "00000000000000001060.snapshot"
 

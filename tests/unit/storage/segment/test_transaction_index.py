@@ -24,7 +24,7 @@ from storage.segment.transaction_index import (
 )
 from storage.segment.transaction_index_file import TransactionIndexFile
 from tests.unit.storage.logs import EVERYTHING, NOW_MS, PARTITION, open_log
-from tests.unit.storage.producers import follow, marker, produced, write
+from tests.unit.storage.produced_batches import follow, marker, produced, write
 
 ABORT, COMMIT = ControlType.ABORT, ControlType.COMMIT
 CONFIG = LogConfig(file_delete_delay_ms=0)

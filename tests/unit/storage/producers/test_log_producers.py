@@ -15,7 +15,7 @@ from storage.producers import producer_replay
 from storage.producers.producer_snapshots import snapshot_offsets
 from tests.unit.storage.compacting import COMPACTED, clean
 from tests.unit.storage.logs import NOW_MS, fill, open_log
-from tests.unit.storage.producers import follow, marker, produced, write
+from tests.unit.storage.produced_batches import follow, marker, produced, write
 
 CONFIG = LogConfig(segment_bytes=1_000)
 

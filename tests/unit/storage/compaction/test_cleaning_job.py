@@ -3,6 +3,7 @@
 import pytest
 
 from kafkawire.ids import Offset
+from storage.compaction.cleaner import WINDOW_SECONDS, Throttle
 from storage.compaction.job import (
     CleanerStats,
     CleaningDone,
@@ -14,7 +15,6 @@ from storage.compaction.job import (
     read_report,
     write_report,
 )
-from storage.compaction.throttle import WINDOW_SECONDS, Throttle
 from storage.producers.producer_state import LastRecord
 
 JOB = CleaningJob(

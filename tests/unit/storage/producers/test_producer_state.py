@@ -13,7 +13,7 @@ from storage.errors import (
 from storage.producers.producer_entry import RETAINED_BATCHES, ProducerEntry, WrittenBatch
 from storage.producers.producer_state import EndedTransaction, LastRecord, ProducerState
 from tests.unit.storage.logs import NOW_MS
-from tests.unit.storage.producers import MAX_SEQUENCE, header_of, marker, produced
+from tests.unit.storage.produced_batches import MAX_SEQUENCE, header_of, marker, produced
 
 PRODUCER = 7
 

@@ -12,7 +12,7 @@ from storage.segment.batch_scan import find_batch, last_boundary, walk_headers, 
 from storage.segment.log_file import LogFile
 from storage.segment.segment import Segment
 from tests.unit.storage.logs import NOW_MS, append, fill, offsets_in, open_log, read, replicated
-from tests.unit.storage.producers import produced
+from tests.unit.storage.produced_batches import produced
 
 Change = Callable[[bytearray, int], None]
 

@@ -20,7 +20,7 @@ UNKNOWN_BROKER_EPOCH: Final = -1
 """Broker epoch in requests of brokers that do not know theirs, or of older versions."""
 
 CONSUMER_REPLICA_ID: Final = -1
-"""Replica id in the requests of clients; those of followers carry their broker id."""
+"""Replica id in the requests of clients; followers send their broker id."""
 LATEST_TIMESTAMP: Final = -1
 """Timestamp in ListOffsets that requests the log end offset."""
 EARLIEST_TIMESTAMP: Final = -2

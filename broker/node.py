@@ -31,7 +31,6 @@ from broker.cluster.controller_link import ControllerLink
 from broker.cluster.finalized_features import FinalizedFeatures
 from broker.cluster.member import ClusterMember
 from broker.cluster.metadata_cache import ClusterImage, Endpoint, MetadataCache
-from broker.cluster.metadata_watch import MetadataWatch
 from broker.cluster.peer_addresses import PeerAddresses
 from broker.cluster.producer_ids import ProducerIds
 from broker.cluster.topic_plan import topic_defaults_of
@@ -47,28 +46,21 @@ from broker.logs.cleaning import make_cleaner
 from broker.logs.log_dir_failure import LogDirFailure
 from broker.logs.mover import LogMover
 from broker.logs.tasks import log_tasks
-from broker.network.advertising import advertise, machine_name
 from broker.network.limits import network_limits_of
-from broker.network.request_channel import RequestChannel
-from broker.network.request_tasks import RequestTasks
 from broker.network.router import Router
-from broker.network.socket_server import SocketServer
-from broker.purgatory import Purgatory
 from broker.replication.isr.alter_partition_recorder import make_isr_recorder
 from broker.replication.replica_manager import ReplicaManager
 from broker.scheduler import Scheduler
+from broker.serving import Serving
 from broker.status.broker_status import BrokerStatus
 from broker.status.gauges import BrokerState, add_gauges, add_log_gauges
 from clusterstate.control_claim import read_evidence
 from coordination.errors import SessionExpiredError
-from kafkawire.ids import TopicPartition
 from speedups.finder import is_enabled
 from storage.directory.directory_lock import lock_usable
 from storage.directory.logs import Logs
 from storage.errors import StorageError
 
-DRAIN_TIMEOUT_S: Final = 10.0
-"""Time for clients to read their last responses when the broker stops."""
 FIRST_METADATA_TIMEOUT_MS: Final = 5000
 """Time for the controller to send metadata at start; after it, partitions appear leaderless."""
 
@@ -88,7 +80,6 @@ class Node:
 
     def __init__(self, config: BrokerConfig, loop: asyncio.AbstractEventLoop) -> None:
         self.failed: asyncio.Future[str] = loop.create_future()
-        self.bound_addresses: list[str] = []
         self._config = config
         self._loop = loop
         self._executor = ThreadPoolExecutor(config.server.background_threads, "kafka-scheduler-")
@@ -98,17 +89,14 @@ class Node:
         self._running = AsyncExitStack()
         self._running.callback(self._executor.shutdown)
         self._metadata = MetadataCache()
-        self._watch = MetadataWatch(self._metadata)
-        self._purgatory: Purgatory[TopicPartition] = Purgatory(loop)
-        self._tasks = RequestTasks(loop)
+        self._serving = Serving(self._metadata, loop)
         self._member = ClusterMember(
             config, self._metadata, loop=loop, running=self._running, now_ms=now_ms
         )
         self._controller = ControllerLink(self._member.controller_endpoint, self._member.make_peer)
-        self._directory_failure = LogDirFailure(self._member, self._tasks, loop, self._fail)
+        self._directory_failure = LogDirFailure(self._member, self._serving.tasks, loop, self._fail)
         self._configs: LiveConfigs
         self._producer_ids: ProducerIds
-        self._server: SocketServer
         self._groups: GroupCoordinator | None = None
         self._logs: Logs | None = None
         self._replicas: ReplicaManager | None = None
@@ -132,7 +120,7 @@ class Node:
         assert self._replicas is not None, "made by `_start`"
         log.info(
             "broker.started",
-            bound_addresses=self.bound_addresses,
+            bound_addresses=self._serving.bound_addresses,
             partition_count=self._replicas.partition_count,
             duration_ms=round((self._loop.time() - began_s) * 1000),
             compiled=is_enabled(),
@@ -147,7 +135,7 @@ class Node:
                 self._member.identity.broker_id,
                 lambda: self._member.session.broker_epoch,
                 self._controller,
-                self._watch,
+                self._serving.watch,
                 self._config.server,
             )
         self.metrics.state = BrokerState.SHUTTING_DOWN
@@ -186,14 +174,7 @@ class Node:
         with step("group coordinator, request handlers"):
             router = self._make_router(logs, replicas, features, mover)
         with step("socket server"):
-            channel = RequestChannel(
-                self._loop,
-                router.handle,
-                network_limits_of(self._config.network),
-                self._status.network_metrics,
-                is_open=False,
-            )
-            endpoints = await self._listen(channel)
+            endpoints = await self._listen(router)
         with step("replica fetchers, moves"):
             mover.resume()
             self._running.push_async_callback(mover.stop)
@@ -205,15 +186,19 @@ class Node:
             changes = self._follow_configs(configs, replicas, mover)
             features.listen()
         with step("metadata"):
-            if not await self._watch.wait_for(self._has_metadata, FIRST_METADATA_TIMEOUT_MS):
+            if not await self._serving.watch.wait_for(
+                self._has_metadata, FIRST_METADATA_TIMEOUT_MS
+            ):
                 log.warning("metadata.missing", waited_ms=FIRST_METADATA_TIMEOUT_MS)
         with step("request processing"):
-            channel.open()
+            self._serving.open()
             self._producer_ids.start()
         with step("scheduler, log cleaner"):
             self._schedule(logs, replicas)
             cleaner = self._start_cleaner(logs, replicas)
-            changes.add(lambda config: self._tasks.begin(partial(cleaner.reconfigure, config.logs)))
+            changes.add(
+                lambda config: self._serving.tasks.begin(partial(cleaner.reconfigure, config.logs))
+            )
 
     async def _show_status(self) -> None:
         """Serve the status pages from the first step to the last, if they are configured."""
@@ -251,7 +236,7 @@ class Node:
             controller=self._member.controller,
             mover=mover,
             replicas=replicas,
-            server=self._server,
+            server=self._serving.server,
         )
         configs.follow(changes)
         return changes
@@ -283,7 +268,7 @@ class Node:
             broker_id=member.identity.broker_id,
             logs=logs,
             metadata=self._metadata,
-            purgatory=self._purgatory,
+            purgatory=self._serving.purgatory,
             loop=self._loop,
             now_ms=now_ms,
             log_config_of=self._configs.topics.log_config,
@@ -352,11 +337,11 @@ class Node:
             peers=peers,
             producer_ids=producer_ids,
             proof=proof,
-            purgatory=self._purgatory,
+            purgatory=self._serving.purgatory,
             replicas=replicas,
-            tasks=self._tasks,
+            tasks=self._serving.tasks,
             topics=topics,
-            watch=self._watch,
+            watch=self._serving.watch,
             now_ms=now_ms,
         )
         return Router(makers(parts))
@@ -365,7 +350,7 @@ class Node:
         """Make the group coordinator and register it for all changes of leadership."""
         groups = self._groups = GroupCoordinator(
             replicas,
-            self._purgatory,
+            self._serving.purgatory,
             self._metadata,
             self._config.groups,
             loop=self._loop,
@@ -375,25 +360,22 @@ class Node:
         replicas.add_leadership_listener(groups)
         return groups
 
-    async def _listen(self, channel: RequestChannel) -> Mapping[str, Endpoint]:
+    async def _listen(self, router: Router) -> Mapping[str, Endpoint]:
         """Bind all listeners; return the advertised endpoint of each."""
-        config = self._config.network
-        server = self._server = SocketServer(
-            config.listening,
-            network_limits_of(self._configs.current.network),
-            channel,
-            control_plane_listener_name=config.control_plane_listener_name,
-            inter_broker_listener_name=config.inter_broker_listener,
-        )
-        await server.start()
-        self._running.push_async_callback(self._stop_serving, server)
-        bound = server.bound_addresses
-        self.bound_addresses = [f"{_bracketed(host)}:{port}" for host, port in bound.values()]
+        config, serving = self._config.network, self._serving
+        limits = network_limits_of(self._configs.current.network)
+        await serving.listen(router.handle, config, limits, self._status.network_metrics)
+        assert self._groups is not None, "made before"
+        self._running.push_async_callback(serving.stop, self._groups)
         assert self._replicas is not None, "made before"
-        add_gauges(self.metrics, server, self._purgatory, self._replicas, self._member.controller)
-        return advertise(
-            config.advertised, {name: port for name, (_, port) in bound.items()}, machine_name
+        add_gauges(
+            self.metrics,
+            serving.server,
+            serving.purgatory,
+            self._replicas,
+            self._member.controller,
         )
+        return serving.advertise(config.advertised)
 
     def _has_metadata(self, image: ClusterImage) -> bool:
         """Whether `image` is complete and holds this broker and the partitions of all its logs.
@@ -438,22 +420,6 @@ class Node:
         self._running.push_async_callback(cleaner.stop)
         return cleaner
 
-    async def _stop_serving(self, server: SocketServer) -> None:
-        """Answer the requests already read, as far as clients read responses, and disconnect."""
-        server.stop_accepting()
-        if self._groups is not None:
-            await self._groups.stop()
-        self._purgatory.close()
-        self._watch.close()
-        if not await server.drain(DRAIN_TIMEOUT_S):
-            log.warning(
-                "connections.cut_off",
-                connection_count=server.connection_count,
-                waits_for=server.describe_open(),
-            )
-        await server.close()
-        await self._tasks.stop()
-
     async def _close_logs(self, logs: Logs) -> None:
         def close() -> None:
             try:
@@ -473,7 +439,3 @@ class Node:
     def _fail(self, reason: str) -> None:
         if not self.failed.done():
             self.failed.set_result(reason)
-
-
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host

@@ -47,7 +47,6 @@ MANY = 50
 IMPURE_MODULES = {"asyncio", "socket", "os", "time", "random", "structlog", "logging"}
 # Known exceptions. A fix of one removes its entry.
 KNOWN_IMPURE_DECISIONS = {
-    "broker/network/advertising.py": ["socket"],
     "coordination/client/hosts.py": ["random"],
     "coordination/server/four_letter.py": ["os"],
     "ottla/client/producer/producer_batch.py": ["asyncio"],

@@ -1,4 +1,4 @@
-"""The advertised endpoints: `broker.network.advertising`."""
+"""The advertised endpoints: `broker.serving`."""
 
 import socket
 
@@ -6,12 +6,12 @@ import pytest
 
 from broker.cluster.metadata_cache import Endpoint
 from broker.config.listener import Listener
-from broker.network.advertising import advertise, machine_name
+from broker.serving import advertised_endpoints, machine_name
 
 
 def test_missing_host_and_port_are_the_machines_name_and_the_bound_port() -> None:
     listeners = [Listener("A", "", 0), Listener("B", "h", 0), Listener("C", "", 5)]
-    assert advertise(listeners, {"A": 1, "B": 2, "C": 3}, lambda: "me") == {
+    assert advertised_endpoints(listeners, {"A": 1, "B": 2, "C": 3}, lambda: "me") == {
         "A": Endpoint("me", 1),
         "B": Endpoint("h", 2),
         "C": Endpoint("me", 5),
@@ -22,7 +22,7 @@ def test_the_machines_name_is_read_only_if_it_is_needed() -> None:
     def unknown() -> str:
         raise AssertionError("the name is not needed")
 
-    assert advertise([Listener("A", "h", 1)], {}, unknown) == {"A": Endpoint("h", 1)}
+    assert advertised_endpoints([Listener("A", "h", 1)], {}, unknown) == {"A": Endpoint("h", 1)}
 
 
 def test_an_unresolvable_machine_name_is_replaced_by_localhost(

@@ -24,7 +24,7 @@ from analytics.summary import summarize
 from analytics.task import MAX_OFFSET, AuditTask
 from kafkawire.columns_scanner import KeyTable
 from logcheck.batch_digest import BatchDigest
-from logcheck.checkpoint_check import Checkpoints, check_checkpoints
+from logcheck.checkpoint_check import check_checkpoints
 from logcheck.checkpoint_text import read_epoch_checkpoint
 from logcheck.finding import Check, Damage, Finding, Report, unreadable
 from logcheck.index_files import IndexFiles
@@ -162,16 +162,8 @@ class ReplicaAudit:
         if Check.CHECKPOINTS in self._checks:
             folder = parent_of(replica.directory)
             if is_end_known:
-                active = (
-                    replica.segments[-1].base_offset if replica.segments else scan.log_end_offset
-                )
-                check_checkpoints(
-                    _checkpoints(replica),
-                    scan.log_end_offset,
-                    active,
-                    partial(child_of, folder),
-                    report,
-                )
+                place_of = partial(child_of, folder)
+                check_checkpoints(replica, scan.log_end_offset, place_of, report)
             for name in replica.foreign:
                 report(_foreign(child_of(replica.directory, name)))
         if Check.RETENTION in self._checks:
@@ -194,19 +186,6 @@ class ReplicaAudit:
         except OSError as error:
             self._findings.report(unreadable(file, error))
             return None
-
-
-def _active_base(replica: ReplicaFiles, log_end: int) -> int:
-    return replica.segments[-1].base_offset if replica.segments else log_end
-
-
-def _checkpoints(replica: ReplicaFiles) -> Checkpoints:
-    return Checkpoints(
-        log_start=replica.log_start,
-        recovery_point=replica.recovery_point,
-        high_watermark=replica.high_watermark,
-        cleaner_point=replica.cleaner_point,
-    )
 
 
 def _foreign(file: str) -> Finding:

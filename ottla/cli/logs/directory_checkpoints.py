@@ -1,28 +1,14 @@
-"""Reads the offset checkpoints of a log directory. Edge: opens their files."""
+"""Reads the offset checkpoints of a log directory. Edge: opens its files."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from kafkawire.ids import TopicPartition
-from logcheck.checkpoint_check import Checkpoints
 from logcheck.checkpoint_text import read_offset_checkpoint
-from logcheck.file_name import (
-    CLEANER_POINT,
-    HIGH_WATERMARK,
-    LOG_START,
-    RECOVERY_POINT,
-)
+from logcheck.file_name import HIGH_WATERMARK, OFFSET_CHECKPOINTS
 from logcheck.finding import Check, Damage, Finding, Severity
 from ottla.cli.logs.file_source import read_text
-
-CHECKPOINT_FILES: Final = {
-    LOG_START: "log_start",
-    RECOVERY_POINT: "recovery_point",
-    HIGH_WATERMARK: "high_watermark",
-    CLEANER_POINT: "cleaner_point",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +19,9 @@ class LogDirectoryCheckpoints:
     offsets: Mapping[str, Mapping[TopicPartition, int]]
     reported: list[Finding]
 
-    def of(self, partition: TopicPartition | None) -> Checkpoints:
-        """Return the checkpoints of one partition; all are None without a partition."""
-        if partition is None:
-            return Checkpoints()
-        return Checkpoints(
-            **{CHECKPOINT_FILES[file]: rows.get(partition) for file, rows in self.offsets.items()}
-        )
+    def offset_in(self, file: str, partition: TopicPartition | None) -> int | None:
+        """Return the offset of a partition in a checkpoint file, if there is one."""
+        return None if partition is None else self.offsets.get(file, {}).get(partition)
 
     def place_of(self, file: str) -> str:
         """Return the path of a checkpoint file."""
@@ -68,7 +50,7 @@ def read_checkpoints(log_directory: Path) -> LogDirectoryCheckpoints:
     reported: list[Finding] = []
     offsets = {
         file: read_offset_checkpoint(read_text(path), str(path), reported.append)
-        for file in CHECKPOINT_FILES
+        for file in OFFSET_CHECKPOINTS
         if (path := log_directory / file).exists()
     }
     return LogDirectoryCheckpoints(log_directory, offsets, reported)

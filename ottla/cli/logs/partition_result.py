@@ -6,14 +6,15 @@ from pathlib import Path
 
 from kafkawire.ids import TopicPartition
 from logcheck.batch_digest import BatchDigest, IsDamaged
-from logcheck.checkpoint_check import Checkpoints
 from logcheck.finding import Finding, Severity
+from logcheck.replica_files import ReplicaFiles
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedReplica:
-    """The batches of a replica, for the comparison with other replicas."""
+    """A replica as read, for the comparison with other replicas."""
 
+    files: ReplicaFiles
     digest: BatchDigest
     is_damaged: IsDamaged
 
@@ -31,7 +32,6 @@ class PartitionResult:
     log_end_offset: int = 0
     index_shapes: Counter[str] = field(default_factory=Counter)
     """Number of offset indexes by shape."""
-    checkpoints: Checkpoints = field(default_factory=Checkpoints)
     cleaned_end: int = 0
     """End of the part of the log that a cleaner may have changed."""
     replica: ComparedReplica | None = None

@@ -11,11 +11,16 @@ from pathlib import Path
 from typing import Final
 
 from kafkawire.columns_scanner import SoundBatch
+from kafkawire.ids import TopicPartition
 from logcheck.batch_digest import BatchDigest
-from logcheck.checkpoint_check import Checkpoints, check_checkpoints
+from logcheck.checkpoint_check import check_checkpoints
 from logcheck.checkpoint_text import read_epoch_checkpoint
 from logcheck.file_name import (
+    CLEANER_POINT,
     EPOCH_CHECKPOINT,
+    HIGH_WATERMARK,
+    LOG_START,
+    RECOVERY_POINT,
     parse_offset_file,
     parse_partition_directory,
 )
@@ -60,10 +65,10 @@ def verify_partition(
     A torn tail beyond the recovery point is only a note: a crash leaves it, and recovery cuts it.
     """
     partition = parse_partition_directory(directory.name)
-    result = PartitionResult(directory, partition, checkpoints=checkpoints.of(partition))
+    result = PartitionResult(directory, partition)
     reported: list[Finding] = []
     report = reported.append
-    files = _replica_files(directory, result.checkpoints, report)
+    files = _replica_files(directory, partition, checkpoints, report)
     # Read before the log, so that no entry can lie beyond the end of the log as read.
     begun = {(epoch, start) for _, epoch, start in _read_epochs(directory, lambda _: None)}
     scan = LogScan(files, report, FileSource, with_records=options.with_records, allows_gaps=False)
@@ -71,16 +76,16 @@ def verify_partition(
     observers: list[Observer] = [traces, _ProgressObserver(options.on_progress)]
     if is_compared:
         digest = BatchDigest(0)
-        result.replica = ComparedReplica(digest, scan.is_damaged)
+        result.replica = ComparedReplica(files, digest, scan.is_damaged)
         observers.append(digest)
     scan.run(observers, indexes)
     for path in sorted(directory.glob("*.snapshot")):
         read_producer_snapshot(path.read_bytes(), str(path), report)
-    _check_whole(scan, directory, checkpoints, result.checkpoints, begun, report)
-    cleaned = CleanedPart(result.checkpoints.cleaner_point, scan.segments, traces)
+    _check_whole(scan, checkpoints, begun, report)
+    cleaned = CleanedPart(files.cleaner_point, scan.segments, traces)
     result.cleaned_end = cleaned.end([each for each in reported if is_gap(each)])
     judged = [cleaned.judge_gap(each) if is_gap(each) else each for each in reported]
-    may_be_torn = (result.checkpoints.recovery_point or 0) <= scan.log_end_offset
+    may_be_torn = (files.recovery_point or 0) <= scan.log_end_offset
     result.reported = [
         each if may_be_torn or each.damage not in TAILS else replace(each, severity=Severity.ERROR)
         for each in judged
@@ -117,16 +122,14 @@ def _count(
 
 def _check_whole(
     scan: LogScan,
-    directory: Path,
     checkpoints: LogDirectoryCheckpoints,
-    own: Checkpoints,
     begun: set[tuple[int, int]],
     report: Report,
 ) -> None:
-    end = scan.log_end_offset
+    directory, end = Path(scan.files.directory), scan.log_end_offset
     is_end_known = not scan.is_damaged(end)
     if scan.segments and is_end_known:
-        check_checkpoints(own, end, scan.segments[-1].base_offset, checkpoints.place_of, report)
+        check_checkpoints(scan.files, end, checkpoints.place_of, report)
     # Read again after the log: a broker writes the epoch entry before its first batch.
     epochs = _read_epochs(directory, report)
     begun = begun if is_end_known else set()
@@ -149,7 +152,12 @@ def _old_shape(file: str) -> Finding:
     )
 
 
-def _replica_files(directory: Path, checkpoints: Checkpoints, report: Report) -> ReplicaFiles:
+def _replica_files(
+    directory: Path,
+    partition: TopicPartition | None,
+    checkpoints: LogDirectoryCheckpoints,
+    report: Report,
+) -> ReplicaFiles:
     segments = []
     for path in sorted(directory.glob("*.log")):
         name = parse_offset_file(path.name)
@@ -166,12 +174,15 @@ def _replica_files(directory: Path, checkpoints: Checkpoints, report: Report) ->
             )
         )
     return ReplicaFiles(
-        topic="",
-        partition=-1,
-        replica="",
+        topic="" if partition is None else partition.topic,
+        partition=-1 if partition is None else partition.partition,
+        replica=str(directory.parent),
         directory=str(directory),
         segments=tuple(segments),
-        log_start=checkpoints.log_start,
+        log_start=checkpoints.offset_in(LOG_START, partition),
+        recovery_point=checkpoints.offset_in(RECOVERY_POINT, partition),
+        high_watermark=checkpoints.offset_in(HIGH_WATERMARK, partition),
+        cleaner_point=checkpoints.offset_in(CLEANER_POINT, partition),
     )
 
 

@@ -114,31 +114,30 @@ def compare_replicas(results: Sequence[PartitionResult]) -> None:
     Below all high watermarks the replicas hold the same batches. The cleaned part is exempt,
     because each broker cleans its replica independently.
     """
+    compared = [(each, each.replica) for each in results if each.replica is not None]
     ends = [
         result.log_end_offset
-        if result.checkpoints.high_watermark is None
-        else result.checkpoints.high_watermark
-        for result in results
+        if replica.files.high_watermark is None
+        else replica.files.high_watermark
+        for result, replica in compared
     ]
     starts = [
-        max(result.first_offset or 0, result.checkpoints.log_start or 0, result.cleaned_end)
-        for result in results
+        max(result.first_offset or 0, replica.files.log_start or 0, result.cleaned_end)
+        for result, replica in compared
     ]
-    for result, other in pairwise(results):
-        if result.replica is None or other.replica is None:
-            continue
+    for (_, replica), (result, other) in pairwise(compared):
         differences: list[Finding] = []
         compare_digests(
             Check.REPLICAS,
             Damage.REPLICA_DIFFERS,
-            result.replica.digest,
-            other.replica.digest,
-            partial(_is_damaged, (result.replica, other.replica)),
+            replica.digest,
+            other.digest,
+            partial(_is_damaged, (replica, other)),
             max(starts),
             min(ends),
             differences.append,
         )
-        other.reported += differences[:1]
+        result.reported += differences[:1]
 
 
 def _is_damaged(replicas: Iterable[ComparedReplica], offset: int) -> bool:

@@ -41,8 +41,7 @@ from broker.groups.coordinator import GroupCoordinator
 from broker.handlers.handler_table import Parts, makers
 from broker.live_configs.live_configs import LiveConfigs
 from broker.live_configs.reconfiguration import Reconfiguration
-from broker.logs.cleaner import LogCleaner
-from broker.logs.cleaning import make_cleaner
+from broker.logs.broker_logs import BrokerLogs
 from broker.logs.log_dir_failure import LogDirFailure
 from broker.logs.mover import LogMover
 from broker.logs.tasks import log_tasks
@@ -53,11 +52,10 @@ from broker.replication.replica_manager import ReplicaManager
 from broker.scheduler import Scheduler
 from broker.serving import Serving
 from broker.status.broker_status import BrokerStatus
-from broker.status.gauges import BrokerState, add_gauges, add_log_gauges
+from broker.status.gauges import BrokerState, add_gauges
 from clusterstate.control_claim import read_evidence
 from coordination.errors import SessionExpiredError
 from speedups.finder import is_enabled
-from storage.directory.directory_lock import lock_usable
 from storage.directory.logs import Logs
 from storage.errors import StorageError
 
@@ -90,6 +88,14 @@ class Node:
         self._running.callback(self._executor.shutdown)
         self._metadata = MetadataCache()
         self._serving = Serving(self._metadata, loop)
+        self._broker_logs = BrokerLogs(
+            config.logs,
+            self.metrics,
+            loop=loop,
+            executor=self._executor,
+            running=self._running,
+            now_ms=now_ms,
+        )
         self._member = ClusterMember(
             config, self._metadata, loop=loop, running=self._running, now_ms=now_ms
         )
@@ -156,7 +162,7 @@ class Node:
         step, member = self._status.steps.step, self._member
         await self._show_status()
         with step("log directory locks"):
-            locked = self._lock_log_dirs()
+            locked = self._broker_logs.lock()
         with step("coordinator session, cluster id, broker id"):
             await member.join(locked[0])
         with step("dynamic configs"):
@@ -170,7 +176,7 @@ class Node:
         with step("replica manager"):
             replicas = self._make_replicas(logs)
             self._directory_failure.watch(logs, replicas)
-            mover = self._make_mover(logs, replicas)
+            mover = self._broker_logs.make_mover(replicas)
         with step("group coordinator, request handlers"):
             router = self._make_router(logs, replicas, features, mover)
         with step("socket server"):
@@ -195,7 +201,7 @@ class Node:
             self._producer_ids.start()
         with step("scheduler, log cleaner"):
             self._schedule(logs, replicas)
-            cleaner = self._start_cleaner(logs, replicas)
+            cleaner = self._broker_logs.start_cleaner(configs.current.logs, replicas)
             changes.add(
                 lambda config: self._serving.tasks.begin(partial(cleaner.reconfigure, config.logs))
             )
@@ -205,20 +211,6 @@ class Node:
         if (listener := self._config.server.status_listener) is not None:
             server = await self._status.show(listener)
             self._running.push_async_callback(server.stop)
-
-    def _lock_log_dirs(self) -> list[Path]:
-        """Lock the log dirs until the stop; return the usable ones.
-
-        This is the first step: only the holder of the locks may touch the remains of an earlier
-        process, above all its session.
-
-        Raises:
-            StorageError: no log dir can be used, or another broker uses one.
-        """
-        locks = lock_usable(map(Path, self._config.logs.log_directories))
-        for lock in locks.values():
-            self._running.callback(lock.release)
-        return list(locks)
 
     async def _load_configs(self) -> LiveConfigs:
         session, broker_id = self._member.session, self._member.identity.broker_id
@@ -242,23 +234,13 @@ class Node:
         return changes
 
     async def _open_logs(self, locked: Collection[Path]) -> Logs:
-        """Open all logs in a thread, because recovery after a crash can take long."""
         self.metrics.state = BrokerState.RECOVERY
-
-        def open_logs() -> Logs:
-            return Logs.open(
-                [Path(text) for text in self._config.logs.log_directories],
-                config_of=self._configs.topics.log_config,
-                now_ms=now_ms(),
-                on_offline=self._directory_failure.on_failed,
-                recovery_threads=self._configs.current.logs.num_recovery_threads_per_data_dir,
-                reserve_bytes=self._config.logs.log_dir_reserve_bytes,
-                locked=locked,
-            )
-
-        logs = self._logs = await self._loop.run_in_executor(self._executor, open_logs)
-        self._running.push_async_callback(self._close_logs, logs)
-        add_log_gauges(self.metrics, logs)
+        logs = self._logs = await self._broker_logs.open(
+            locked,
+            config_of=self._configs.topics.log_config,
+            on_offline=self._directory_failure.on_failed,
+            recovery_threads=self._configs.current.logs.num_recovery_threads_per_data_dir,
+        )
         return logs
 
     def _make_replicas(self, logs: Logs) -> ReplicaManager:
@@ -277,6 +259,7 @@ class Node:
             config=self._configs.current.replication,
             is_in_touch=lambda: not member.session.is_in_doubt,
         )
+        self._broker_logs.attach(replicas)
         self._running.push_async_callback(recorder.close)
         self._running.push_async_callback(replicas.stop)
         return replicas
@@ -284,17 +267,6 @@ class Node:
     def _known_controller_epoch(self) -> int:
         assert self._replicas is not None, "made before anything is recorded"
         return self._replicas.roles.fence.controller_epoch
-
-    def _make_mover(self, logs: Logs, replicas: ReplicaManager) -> LogMover:
-        threads = self._config.logs.num_replica_alter_log_dirs_threads
-        return LogMover(
-            logs,
-            on_moved=replicas.replace_log,
-            loop=self._loop,
-            executor=self._executor,
-            now_ms=now_ms,
-            max_moves=max(1, len(logs.table.directories) if threads is None else threads),
-        )
 
     def _make_router(
         self,
@@ -405,33 +377,6 @@ class Node:
             scheduler.add(task)
         scheduler.add(self._groups.expiry_task())
         self._running.push_async_callback(scheduler.stop)
-
-    def _start_cleaner(self, logs: Logs, replicas: ReplicaManager) -> LogCleaner:
-        cleaner = make_cleaner(
-            config=self._configs.current.logs,
-            logs=logs,
-            replicas=replicas,
-            metrics=self.metrics,
-            loop=self._loop,
-            executor=self._executor,
-            now_ms=now_ms,
-        )
-        cleaner.start()
-        self._running.push_async_callback(cleaner.stop)
-        return cleaner
-
-    async def _close_logs(self, logs: Logs) -> None:
-        def close() -> None:
-            try:
-                if self._replicas is not None:
-                    logs.checkpoints.write_high_watermarks(self._replicas.high_watermarks())
-            except StorageError as error:
-                # Affects one log dir; leaders and followers establish the marks again.
-                log.error("high_watermarks.not_written", error=str(error))
-            finally:
-                logs.close()
-
-        await self._loop.run_in_executor(self._executor, close)
 
     def _clock_ms(self) -> int:
         return round(self._loop.time() * 1000)

@@ -1,1 +1,6 @@
-"""Composition of configs: a key with its type and rule, the topic keys, and a log's config."""
+"""Composition of configs.
+
+config_key      a key with its type, default and rule
+topic_config    the table of topic keys
+log_config      `LogConfig`, the typed form for one log
+"""

@@ -1,4 +1,8 @@
 """Composition of what all files share: names, atomic replacement, deferred removal, health.
 
-It owns the state of a disk: working, full or failed, and the space that is kept in reserve.
+layout              names of files and directories
+checkpoint          syncs, and small files that are replaced atomically
+deleted_files       obsolete files that wait for removal
+directory_health    the state of a log dir: working, full or offline
+space_reserve       space that is released when the disk is full
 """

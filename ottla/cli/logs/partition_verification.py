@@ -6,6 +6,7 @@ later files longer, never shorter.
 
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -78,9 +79,13 @@ def verify_partition(
         digest = BatchDigest(0)
         result.replica = ComparedReplica(files, digest, scan.is_damaged)
         observers.append(digest)
+    # Listed before the scan: a broker may be writing a newer one.
+    snapshots = sorted(directory.glob("*.snapshot"))
     scan.run(observers, indexes)
-    for path in sorted(directory.glob("*.snapshot")):
-        read_producer_snapshot(path.read_bytes(), str(path), report)
+    for path in snapshots:
+        # A broker deletes old snapshots meanwhile.
+        with suppress(FileNotFoundError):
+            read_producer_snapshot(path.read_bytes(), str(path), report)
     _check_whole(scan, checkpoints, begun, report)
     cleaned = CleanedPart(files.cleaner_point, scan.segments, traces)
     result.cleaned_end = cleaned.end([each for each in reported if is_gap(each)])
@@ -89,10 +94,15 @@ def verify_partition(
     result.reported = [
         each if may_be_torn or each.damage not in TAILS else replace(each, severity=Severity.ERROR)
         for each in judged
-        if each is not None
+        if each is not None and not _was_created_meanwhile(each)
     ]
     _count(result, scan, indexes, options)
     return result
+
+
+def _was_created_meanwhile(finding: Finding) -> bool:
+    """Whether the finding is an index that a broker created after the directory was listed."""
+    return finding.damage is Damage.INDEX_MISSING and Path(finding.file).exists()
 
 
 class _ProgressObserver:

@@ -10,7 +10,9 @@ import pytest
 from kafkawire.records import BATCH_HEADER_BYTES
 from logcheck.finding import Damage
 from logcheck.offset_index_check import PER_APPEND, PER_BATCH
+from ottla.cli.logs import partition_verification
 from ottla.cli.logs import verify as verify_module
+from ottla.cli.logs.file_source import FileSource
 from ottla.cli.logs.verify import PartitionResult, verify_directories, verify_directory
 from tests.integration.cli.conftest import RunOttla
 from tests.unit.cli.logs.partition_bytes import (
@@ -227,6 +229,25 @@ def test_torn_tail_below_the_recovery_point_is_a_finding(log_directory: Path) ->
     # The checkpoints and the time index refer to the lost records.
     assert found.count(Damage.CHECKPOINT_BEYOND) == 2
     assert Damage.TIME_OFFSET in found
+
+
+def test_files_that_a_broker_creates_or_deletes_meanwhile_are_no_findings(
+    log_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = segment(log_directory, 2, ".index")
+    data = index.read_bytes()
+    index.unlink()
+    snapshot = segment(log_directory, 1, ".snapshot")
+    snapshot.write_bytes(b"")
+
+    class ChangingSource(FileSource):
+        def __init__(self, file: Path | str) -> None:
+            super().__init__(file)
+            index.write_bytes(data)
+            snapshot.unlink(missing_ok=True)
+
+    monkeypatch.setattr(partition_verification, "FileSource", ChangingSource)
+    assert verify(log_directory) == []
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])

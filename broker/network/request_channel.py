@@ -296,12 +296,14 @@ class RequestChannel:
 def _is_blocking(request: Request) -> bool:
     """Whether a handled long request blocks the next one of its connection.
 
-    A produce request does not: its records are on disk, and the waiting operation is small.
+    A produce request does not: its records are on disk, and the waiting operation is small. Nor
+    does a fetch: the next one of a follower's session makes the waiting one respond.
     """
     reply = request.reply
     if reply is NOT_HANDLED or reply.is_done or reply.cancelled:
         return False
-    return request.size_bytes > LONG_REQUEST_BYTES and not _is_produce(request)
+    is_long = request.size_bytes > LONG_REQUEST_BYTES
+    return is_long and request.header.api_key not in (ApiKey.PRODUCE, ApiKey.FETCH)
 
 
 def _is_produce(request: Request) -> bool:

@@ -214,15 +214,18 @@ def test_a_long_request_waits_for_the_response_to_the_previous_one(world: World)
     assert world.channel.free_count == NetworkLimits().queued_max_requests
 
 
-@pytest.mark.parametrize("api_key", [ApiKey.PRODUCE, ApiKey.CREATE_TOPICS])
-def test_long_requests_that_produce_do_not_wait_for_each_other(
-    world: World, api_key: ApiKey
+@pytest.mark.parametrize(
+    ("api_key", "handled"),
+    [(ApiKey.PRODUCE, [1, 2]), (ApiKey.FETCH, [1, 2]), (ApiKey.CREATE_TOPICS, [1])],
+)
+def test_long_produce_and_fetch_requests_do_not_wait_for_each_other(
+    world: World, api_key: ApiKey, handled: list[int]
 ) -> None:
     client = FakeConnection(world.channel)
     world.answer = lambda _request: Reply()
     world.channel.submit([long_request(client, number, api_key) for number in (1, 2)])
     world.loop.run()
-    assert world.handled == ([1, 2] if api_key is ApiKey.PRODUCE else [1])
+    assert world.handled == handled
 
 
 @pytest.mark.parametrize("reply", [Reply(), Reply("message")], ids=["blocked", "in line"])

@@ -285,8 +285,8 @@ class Processor(asyncio.BufferedProtocol):
     @property
     def _waits_for_us(self) -> bool:
         """Whether reading is paused for a reason on the broker's side."""
-        is_full = self._channel.free_count <= 0
-        return bool(self._receiver.wanted_bytes) or self._is_muted or is_full or self._is_early
+        is_held = self._is_muted or self._is_early or self.blocking_reply is not None
+        return is_held or bool(self._receiver.wanted_bytes) or self._channel.free_count <= 0
 
     # Input.
 

@@ -556,6 +556,23 @@ def test_only_stalled_connections_with_memory_are_dropped() -> None:
     assert is_read(waiting)
 
 
+def test_connection_that_waits_for_a_response_is_not_stalled() -> None:
+    world = short_of_memory()
+    client, large = world.connect(), large_request()
+    client.send(large[: LARGE // 2])
+    client.processor.blocking_reply = Reply()
+    since_s = world.loop.now_s
+    for _ in range(4):
+        check_stalled(world, [client], since_s, 1)
+    assert not is_closed(client), "the broker has stopped reading from it"
+    client.processor.blocking_reply = None
+    since_s = world.loop.now_s
+    with capture_logs():
+        for _ in range(4):
+            check_stalled(world, [client], since_s, 1)
+    assert is_closed(client)
+
+
 def test_a_request_that_keeps_arriving_is_not_stalled() -> None:
     world = short_of_memory()
     slow, large = world.connect(), large_request()

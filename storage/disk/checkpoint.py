@@ -5,6 +5,7 @@ A replacement is written aside, synced and renamed.
 Bytes on disk, as in Kafka: a line `0` (version), a line with the number of entries, one entry per
 line. Invariant: a reader finds the old content or the new, never a mixture. That holds across a
 power loss too, because the temporary file is synced before the rename and the directory after it.
+Only `overwrite_entries` may leave a mixture after a power loss, which `read_entries` rejects.
 """
 
 import errno
@@ -21,11 +22,12 @@ from storage.errors import CorruptCheckpointError
 log = structlog.get_logger()
 
 VERSION: Final = 0
+FILE_MODE: Final = 0o666  # The process's umask applies.
 TEMPORARY_SUFFIX: Final = ".tmp"
 
 
-def write_atomically(path: Path, content: str, *, is_durable: bool = True) -> None:
-    """Replace the content of `path`; with `is_durable`, the new content is on disk on return.
+def write_atomically(path: Path, content: str) -> None:
+    """Replace the content of `path`; the new content is on disk on return.
 
     Raises:
         OSError: the file holds the old content, or the new content, which may not be durable.
@@ -34,11 +36,9 @@ def write_atomically(path: Path, content: str, *, is_durable: bool = True) -> No
     with temporary.open("w", encoding="utf-8", newline="\n") as file:
         file.write(content)
         file.flush()
-        if is_durable:
-            os.fsync(file.fileno())
+        os.fsync(file.fileno())
     temporary.replace(path)
-    if is_durable:
-        sync_directory(path.parent)
+    sync_directory(path.parent)
 
 
 def sync_directory(path: Path) -> None:
@@ -64,11 +64,43 @@ def sync_data(descriptor: int) -> None:
         raise OSError(errno.EIO, f"not known to be on disk: {error}") from error
 
 
-def write_entries(path: Path, entries: Iterable[str], *, is_durable: bool = True) -> None:
-    """Replace the checkpoint at `path` with `entries`, one per line."""
+def write_entries(path: Path, entries: Iterable[str]) -> None:
+    """Replace the checkpoint at `path` with `entries`, one per line; it is on disk on return."""
+    write_atomically(path, _content(entries))
+
+
+def overwrite_entries(path: Path, entries: Iterable[str]) -> None:
+    """Write `entries` over the checkpoint at `path` in place, without a sync.
+
+    This takes a tenth of the time of a rename over an existing file, for which ext4 starts to write
+    the data out. A power loss may leave a file that `read_entries` rejects, so this is only for
+    entries that can be rebuilt.
+
+    Raises:
+        OSError: the file holds the old content, the new content, or one that is rejected.
+    """
+    data = _content(entries).encode()
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, FILE_MODE)
+    try:
+        write_all(descriptor, data, 0)
+        os.ftruncate(descriptor, len(data))
+    finally:
+        os.close(descriptor)
+
+
+def write_all(descriptor: int, data: bytes, position: int) -> None:
+    """Write all of `data`; after a short write, the next write reports the reason."""
+    written = 0
+    while written < len(data):
+        count = os.pwrite(descriptor, data[written:], position + written)
+        if count == 0:
+            raise OSError(f"no byte written at {position + written}")
+        written += count
+
+
+def _content(entries: Iterable[str]) -> str:
     lines = list(entries)
-    content = "".join(f"{line}\n" for line in (VERSION, len(lines), *lines))
-    write_atomically(path, content, is_durable=is_durable)
+    return "".join(f"{line}\n" for line in (VERSION, len(lines), *lines))
 
 
 def read_entries(path: Path) -> list[list[str]]:
@@ -79,11 +111,14 @@ def read_entries(path: Path) -> list[list[str]]:
         CorruptCheckpointError: the file is not a checkpoint; treat it as absent.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise CorruptCheckpointError(f"{path}: {error}") from error
-    if not lines:
+    if not text:
         return []
+    if not text.endswith("\n"):
+        raise CorruptCheckpointError(f"{path}: the last line has no end")
+    lines = text.splitlines()
     if len(lines) < 2 or lines[0].strip() != str(VERSION):
         raise CorruptCheckpointError(f"{path}: no version {VERSION} checkpoint: {lines[:2]}")
     if lines[1].strip() != str(len(lines) - 2):

@@ -10,7 +10,7 @@ from threading import Lock
 import structlog
 
 from kafkawire.ids import LeaderEpoch, Offset
-from storage.disk.checkpoint import read_entries, write_entries
+from storage.disk.checkpoint import overwrite_entries, read_entries, write_entries
 from storage.disk.directory_health import PASSING_ERRORS
 from storage.disk.layout import LEADER_EPOCH_CHECKPOINT
 from storage.errors import CorruptCheckpointError
@@ -23,8 +23,8 @@ class StoredEpochs:
     """The history of a log, with the file that is rewritten when it differs from the history.
 
     The file is written when a leadership begins, for tools that read the files of a running broker.
-    It is synced only when durability matters: an fsync for each of thousands of partitions would
-    make a failover slow.
+    It is replaced and synced only when durability matters. Otherwise it is overwritten in place,
+    because a failover may do so for thousands of partitions at once.
     """
 
     def __init__(self, history: LeaderEpochs, stored: tuple[EpochEntry, ...]) -> None:
@@ -74,19 +74,25 @@ class StoredEpochs:
         with self._lock:
             entries = self.history.entries
             if entries != self._stored or (is_durable and not self._is_durable):
-                path = directory / LEADER_EPOCH_CHECKPOINT
-                write_epochs(path, entries, is_durable=is_durable)
+                write = write_entries if is_durable else overwrite_entries
+                write(directory / LEADER_EPOCH_CHECKPOINT, _lines(entries))
                 self._stored, self._is_durable = entries, is_durable
 
 
-def write_epochs(path: Path, entries: Iterable[EpochEntry], *, is_durable: bool = True) -> None:
-    """Replace the checkpoint; with `is_durable`, it is on disk on return."""
-    lines = (f"{entry.epoch} {entry.start_offset}" for entry in entries)
-    write_entries(path, lines, is_durable=is_durable)
+def write_epochs(path: Path, entries: Iterable[EpochEntry]) -> None:
+    """Replace the checkpoint; it is on disk on return."""
+    write_entries(path, _lines(entries))
+
+
+def _lines(entries: Iterable[EpochEntry]) -> Iterable[str]:
+    return (f"{entry.epoch} {entry.start_offset}" for entry in entries)
 
 
 def read_epochs(path: Path) -> LeaderEpochs:
-    """Return the history on disk; it is empty if the file is missing or unreadable."""
+    """Return the history on disk; it is empty if the file is missing or unreadable.
+
+    The batches must then be read, from the first one on.
+    """
     try:
         return LeaderEpochs(_entry(path, words) for words in read_entries(path))
     except FileNotFoundError:

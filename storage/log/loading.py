@@ -101,7 +101,8 @@ def load_log(
         # The producers' batches are gone, and a snapshot may have the name of the new segment.
         producer_snapshots.remove(directory, snapshots)
         snapshots = []
-    if not epochs.entries and recovery.have_epochs(segments):
+    if not stored_epochs and recovery.have_epochs(segments):
+        # The recovery above has added only the epochs above the recovery point.
         epochs = recovery.read_epochs(segments)
     if not segments:
         segments.append(Segment.create(directory, log_start_offset, config, now_ms))

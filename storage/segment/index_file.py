@@ -18,7 +18,7 @@ from struct import Struct
 from threading import Lock
 from typing import Final
 
-from storage.disk.checkpoint import sync_data
+from storage.disk.checkpoint import sync_data, write_all
 from storage.disk.directory_health import FULL_ERRORS
 from storage.segment.index_column import PAGE_ENTRIES, Column, FileColumn
 
@@ -202,7 +202,7 @@ class IndexFile:
             return
         pack = self._entry.pack
         data = b"".join(pack(self.keys[slot], self.values[slot]) for slot in range(first, last))
-        _write_all(self.fileno(), data, first * self._entry.size)
+        write_all(self.fileno(), data, first * self._entry.size)
         self._note_written(last)
 
     def _note_written(self, count: int) -> None:
@@ -230,13 +230,3 @@ class IndexFile:
         self._note_written(count)
         self._page = (-1, b"")
         self._is_writable = False
-
-
-def _write_all(descriptor: int, data: bytes, position: int) -> None:
-    """Write all of `data`; after a short write, the next write reports the reason."""
-    written = 0
-    while written < len(data):
-        count = os.pwrite(descriptor, data[written:], position + written)
-        if count == 0:
-            raise OSError(f"no byte written at {position + written}")
-        written += count

@@ -6,6 +6,7 @@ import pytest
 
 from kafkawire.ids import Offset, TopicId, TopicPartition
 from storage.disk.checkpoint import (
+    overwrite_entries,
     read_entries,
     read_offsets,
     read_offsets_or_none,
@@ -50,6 +51,7 @@ def test_an_empty_file_has_no_entries(path: Path) -> None:
         b"0\n1\na 0\n",
         b"0\n1\na x 1\n",
         b"0\n1\na 0 1 2\n",
+        b"0\n1\na 0 1",
     ],
 )
 def test_malformed_checkpoint_is_refused_or_ignored(path: Path, content: bytes) -> None:
@@ -71,6 +73,31 @@ def test_missing_checkpoint_raises_file_not_found(path: Path) -> None:
 def test_no_temporary_file_is_left(path: Path) -> None:
     write_entries(path, ["x"])
     assert [each.name for each in path.parent.iterdir()] == ["checkpoint"]
+
+
+def test_an_overwritten_checkpoint_has_the_new_entries_only(path: Path) -> None:
+    for lines in (["1 0"], ["1 0", "2 5"], ["3 0"], []):
+        overwrite_entries(path, lines)
+        assert read_entries(path) == [line.split() for line in lines]
+
+
+def test_an_overwrite_that_a_power_loss_cut_short_is_rejected_or_leaves_the_old_entries(
+    path: Path,
+) -> None:
+    old, new = b"0\n2\n1 0\n2 57\n", b"0\n3\n1 0\n2 57\n4 1234\n"
+    accepted = set()
+    for written in range(len(new) + 1):
+        mixture = new[:written] + old[written:]
+        for size in range(len(old), len(new) + 1):
+            content = mixture.ljust(size, b"\0")[:size]
+            path.write_bytes(content)
+            try:
+                read_entries(path)
+            except CorruptCheckpointError:
+                continue
+            if read_epochs(path).entries:
+                accepted.add(content)
+    assert accepted == {old, new}
 
 
 def test_topic_id_round_trips(path: Path) -> None:

@@ -69,7 +69,7 @@ def test_append_succeeds_even_if_its_epoch_cannot_be_stored(log: Log, number: in
 
     fill(log, 1, epoch=1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "replace", refuse)
+        patch.setattr(os, "open", refuse)
         append(log, epoch=2)
     assert log.health.refusal is None
     assert stored(log) == ["1 0"]

@@ -329,6 +329,18 @@ def test_lost_epochs_are_rebuilt_from_the_batches(directory: Path, content: str 
     assert path.read_text() == "0\n3\n0 0\n1 50\n2 100\n"
 
 
+def test_torn_epochs_are_rebuilt_from_all_batches_not_only_the_unflushed_ones(
+    directory: Path,
+) -> None:
+    log = written(directory)
+    epochs = epoch_entries(log)
+    log.upkeep.close()
+    path = directory / "leader-epoch-checkpoint"
+    path.write_bytes(path.read_bytes() + b"\0\0\0")
+    log = open_log(directory, was_clean=False, recovery_point=120)
+    assert epoch_entries(log) == epochs
+
+
 @pytest.mark.parametrize("damaged_batch", [0, 4])
 def test_lost_epochs_are_rebuilt_from_the_readable_batches(
     directory: Path, damaged_batch: int

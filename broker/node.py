@@ -284,6 +284,7 @@ class Node:
             peers,
         )
         self._running.push_async_callback(proof.stop)
+        member.controller.on_elected(proof.look_ahead)
         producer_ids = self._producer_ids = ProducerIds(
             member.identity.broker_id, lambda: member.session.broker_epoch, self._controller
         )

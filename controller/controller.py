@@ -20,7 +20,17 @@ from controller.channel import Channel
 from controller.channel_task import BrokerConnection, ChannelTask
 from controller.config import ControllerConfig
 from controller.controller_state import ControllerState, state_during
-from controller.effects import Connect, Disconnect, Effect, Enqueue, Note, Pause, Plan, Send
+from controller.effects import (
+    Connect,
+    Disconnect,
+    Effect,
+    Elected,
+    Enqueue,
+    Note,
+    Pause,
+    Plan,
+    Send,
+)
 from controller.event_queue import EventQueue
 from controller.last_told import LastKnown, nothing_known
 from controller.plan import Planner, Result
@@ -62,6 +72,7 @@ class Controller:
         self._timers: set[asyncio.TimerHandle] = set()
         self._task: asyncio.Task[None] | None = None
         self._state = ControllerState.IDLE
+        self._on_elected: Callable[[], None] = lambda: None
 
     @property
     def is_active(self) -> bool:
@@ -98,6 +109,10 @@ class Controller:
     def reconfigure(self, config: ControllerConfig) -> None:
         """Use `config` from now on; an event must follow if the new config allows more."""
         self._planner.reconfigure(config)
+
+    def on_elected(self, callback: Callable[[], None]) -> None:
+        """Call `callback` when this broker has won an election, or has looked who won."""
+        self._on_elected = callback
 
     def on_failure(self, callback: Callable[[BaseException], None]) -> None:
         """Call `callback` if the task dies: a bug, after which the node must stop.
@@ -227,6 +242,8 @@ class Controller:
                 self._disconnect(brokers)
             case Enqueue(event, delay_ms):
                 self._enqueue(event, delay_ms)
+            case Elected():
+                self._on_elected()
             case Note(name, fields):
                 log.info(name, **fields)
             case _:

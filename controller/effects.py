@@ -69,6 +69,11 @@ class Pause:
 
 
 @dataclass(frozen=True, slots=True)
+class Elected:
+    """This broker or another one is the controller; if new, its requests are about to come."""
+
+
+@dataclass(frozen=True, slots=True)
 class Note:
     """Event for the state-change log."""
 
@@ -77,7 +82,7 @@ class Note:
 
 
 Effect: TypeAlias = (
-    Read | ListChildren | Write | Send | Connect | Disconnect | Enqueue | Pause | Note
+    Read | ListChildren | Write | Send | Connect | Disconnect | Enqueue | Pause | Elected | Note
 )
 _T = TypeVar("_T")
 Plan: TypeAlias = Generator[Effect, Answer, _T]

@@ -25,7 +25,7 @@ from controller import (
 from controller import events as e
 from controller.cluster import Cluster
 from controller.config import ControllerConfig
-from controller.effects import Disconnect, Enqueue, Note, Plan
+from controller.effects import Disconnect, Elected, Enqueue, Note, Plan
 from controller.errors import ControllerMovedError
 from controller.failover import take_over
 from controller.last_told import LastKnown, nothing_known
@@ -112,6 +112,8 @@ class Planner:
 
     def _read_controller(self) -> Plan[None]:
         self.controller_id = yield from election.current_controller()
+        if self.controller_id is not None:
+            yield Elected()
         if self.is_active and self.controller_id != self._config.broker_id:
             yield from self._resign()
 
@@ -131,6 +133,7 @@ class Planner:
         self.controller_id = self._config.broker_id
         self.cluster = Cluster(self._config, epoch=won.epoch, epoch_version=won.epoch_version)
         yield Note("controller.elected", {"controller_epoch": won.epoch})
+        yield Elected()
         yield from take_over(self.cluster, self._new_topic_id, self._last_known)
 
     def _resign(self) -> Plan[None]:

@@ -9,7 +9,7 @@ forgery: its connection is closed, so a real controller sends the request again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from typing import Final, NamedTuple, Protocol
 
 import structlog
@@ -60,7 +60,7 @@ class ControlProof:
 
     def __init__(
         self,
-        look: Callable[[], Awaitable[Evidence]],
+        look: Callable[[], Coroutine[object, object, Evidence]],
         fence: ControlFence,
         addresses: PeerAddresses,
     ) -> None:
@@ -69,6 +69,7 @@ class ControlProof:
         self._fence = fence
         self._addresses = addresses
         self._confirmed: _Known | None = None
+        # The last read, which may be in progress.
         self._looking: asyncio.Task[Evidence] | None = None
 
     def is_known(self, message: ControlRequest, sender: Sender) -> bool:
@@ -86,9 +87,9 @@ class ControlProof:
         Returns NONE if it is confirmed, another code to refuse it, None if it can be neither.
         """
         claim = _claim_of(message)
-        for _ in range(LOOK_COUNT):
+        for count in range(LOOK_COUNT):
             try:
-                evidence = await self._look_together()
+                evidence = await self._look_together(accepts_past=not count)
             except SessionExpiredError:
                 # The registration that the controller refers to ended with the session.
                 return ErrorCode.STALE_BROKER_EPOCH
@@ -97,9 +98,14 @@ class ControlProof:
                 return await self._check_sender(claim, sender, evidence)
             if not is_ahead(claim, evidence):
                 return refusal
-            await asyncio.sleep(LOOK_PAUSE_S)
+            if count:
+                await asyncio.sleep(LOOK_PAUSE_S)
         log.warning("control_request.unproven", client_host=sender.client_host, **claim._asdict())
         return None
+
+    def look_ahead(self) -> None:
+        """Read the nodes after an election, before the first request of the new controller."""
+        self._start_look()
 
     async def stop(self) -> None:
         """Cancel a pending read."""
@@ -120,11 +126,27 @@ class ControlProof:
         self._confirmed = _Known(claim, sender.listener_name, sender.client_host)
         return ErrorCode.NONE
 
-    async def _look_together(self) -> Evidence:
-        """Read the nodes. Concurrent callers share one read."""
+    async def _look_together(self, *, accepts_past: bool) -> Evidence:
+        """Read the nodes. Concurrent callers share one read.
+
+        With `accepts_past`, the last read is good enough: controller epochs and broker epochs only
+        grow, so whatever it confirms or refuses stays so.
+        """
+        looking = self._looking
+        if looking is None or (looking.done() and not (accepts_past and _has_succeeded(looking))):
+            looking = self._start_look()
+        return await asyncio.shield(looking)
+
+    def _start_look(self) -> asyncio.Task[Evidence]:
         if self._looking is None or self._looking.done():
-            self._looking = asyncio.ensure_future(self._look())
-        return await asyncio.shield(self._looking)
+            self._looking = asyncio.create_task(self._look(), name="look-for-controller")
+            # Nobody may be waiting for it.
+            self._looking.add_done_callback(_has_succeeded)
+        return self._looking
+
+
+def _has_succeeded(task: asyncio.Task[Evidence]) -> bool:
+    return not task.cancelled() and task.exception() is None
 
 
 def _claim_of(message: ControlRequest) -> Claim:

@@ -79,6 +79,10 @@ class ControllerRole:
 
     # Life cycle
 
+    def on_elected(self, callback: Callable[[], None]) -> None:
+        """Call `callback` when this broker has won an election, or has looked who won."""
+        self._controller.on_elected(callback)
+
     def start(self, on_failure: Callable[[str], None]) -> None:
         """Stand for election; the broker must be registered.
 

@@ -27,7 +27,7 @@ from clusterstate.znodes.topic import decode_topic
 from controller import election
 from controller import events as e
 from controller.config import ControllerConfig
-from controller.effects import Enqueue, Note, Pause, Send
+from controller.effects import Elected, Enqueue, Note, Pause, Send
 from controller.errors import ControllerMovedError
 from controller.fenced_writes import write_fenced
 from controller.last_told import LastKnown, nothing_known
@@ -911,6 +911,8 @@ def test_a_lost_election_adopts_the_winner() -> None:
     driver.before_write = overtake
     driver.run(planner.plan(e.Reelect(), 0))
     assert (planner.controller_id, planner.is_active) == (B2, False)
+    assert driver.take(Elected), "the requests of the winner are about to come"
+    assert rival.take(Elected)
 
 
 def test_an_election_whose_winner_has_left_is_repeated() -> None:

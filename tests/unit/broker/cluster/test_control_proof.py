@@ -64,6 +64,31 @@ async def test_claim_is_confirmed_once() -> None:
     assert not world.proof.is_known(claim(), From(client_host="10.0.0.9"))
 
 
+async def test_claim_is_confirmed_by_what_was_read_after_the_election() -> None:
+    world = World()
+    world.proof.look_ahead()
+    assert await world.proof.check(claim(), From()) is ErrorCode.NONE
+    assert await world.proof.check(claim(broker_epoch=49), From()) is ErrorCode.STALE_BROKER_EPOCH
+    assert world.look_count == 1
+    world.nodes = NODES._replace(controller_epoch=8)
+    assert await world.proof.check(claim(epoch=8), From()) is ErrorCode.NONE
+    assert world.look_count == 2, "what was read is too old, so it is read again at once"
+
+
+async def test_failed_look_ahead_is_repeated_when_a_claim_arrives() -> None:
+    world = World()
+
+    def fail() -> None:
+        world.before_response = lambda: None
+        raise errors.ConnectionLossError("away")
+
+    world.before_response = fail
+    world.proof.look_ahead()
+    await asyncio.sleep(0.01)
+    assert await world.proof.check(claim(), From()) is ErrorCode.NONE
+    assert world.look_count == 2
+
+
 async def test_claim_that_the_fence_refuses_needs_no_confirmation() -> None:
     world = World()
     world.fence.controller_epoch = 7

@@ -80,7 +80,7 @@ async def test_failed_look_ahead_is_repeated_when_a_claim_arrives() -> None:
 
     def fail() -> None:
         world.before_response = lambda: None
-        raise errors.ConnectionLossError("away")
+        raise errors.ConnectionLossError(errors.ErrorCode.CONNECTION_LOSS)
 
     world.before_response = fail
     world.proof.look_ahead()

@@ -45,6 +45,9 @@ from coordination.protocol.messages import (
 T = TypeVar("T")
 
 _OVER: Final = (SessionState.EXPIRED, SessionState.CLOSED)
+MAX_RAISED_TIMEOUT_MS: Final = 10_000
+"""A server may raise the requested timeout. The client gives up a silent server after this time, or
+after the requested one if that is longer; a server that answers sees only more frequent pings."""
 
 
 class ClientSession:
@@ -192,7 +195,8 @@ class ClientSession:
             await session_file.save(self._file_path, record)
         if connection.is_lost or self.state in _OVER:
             return False
-        self._enter_connected(connection, response.time_out)
+        limit_ms = max(self._wanted_timeout_ms, MAX_RAISED_TIMEOUT_MS)
+        self._enter_connected(connection, min(response.time_out, limit_ms))
         return True
 
     def _enter_connected(self, connection: ClientConnection, timeout_ms: int) -> None:

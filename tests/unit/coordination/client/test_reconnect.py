@@ -10,6 +10,7 @@ import pytest
 
 from coordination.client import Client, SessionState, ops, patterns, session_file
 from coordination.client.client_connection import ClientConnection
+from coordination.client.client_session import MAX_RAISED_TIMEOUT_MS
 from coordination.client.session_file import SavedSession
 from coordination.errors import RequestTooLargeError
 from coordination.protocol import frames
@@ -125,6 +126,30 @@ async def test_a_client_waits_a_whole_timeout_for_a_new_session() -> None:
         await client.connect()
         assert len(server.requests) == 1
         await client.abandon()
+
+
+async def test_a_server_cannot_bind_a_client_to_its_silence() -> None:
+    ended: asyncio.Queue[None] = asyncio.Queue()
+
+    async def on_client(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await connect_request(reader)
+        response = ConnectResponse(0, 2**31 - 1, FIRST, PASSWORD)
+        writer.write(frames.encode_handshake(Handshake(response, read_only=False)))
+        await reader.read()
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+        ended.put_nowait(None)
+
+    server = await asyncio.start_server(on_client, HOST)
+    port = server.sockets[0].getsockname()[1]
+    for wanted_ms, expected_ms in ((TIMEOUT_MS, MAX_RAISED_TIMEOUT_MS), (60_000, 60_000)):
+        client = Client(f"{HOST}:{port}", session_timeout_ms=wanted_ms)
+        await client.connect()
+        assert client.session.negotiated_timeout_ms == expected_ms
+        await client.abandon()
+        await ended.get()
+    server.close()
 
 
 async def test_a_session_that_ends_before_its_adoption_is_replaced(

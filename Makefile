@@ -29,13 +29,13 @@ demo: $(READY)  ## Send a file through a broker and back, and compare. FILE=... 
 test: $(READY)  ## Run all quick tests: unit, property, simulation, integration, audits.
 	@sh scripts/test.sh $(BIN) $(WORKERS) $(COUNTED)
 
-check: built  ## Run everything that a change must pass: about eight minutes.
+check: built  ## Run everything that a change must pass: about seven minutes.
 	@$(MAKE) --no-print-directory test COUNTED=1
 	@$(MAKE) --no-print-directory checks
 
 # The single-core steps run in parallel, with the output of each in one piece.
 checks: $(READY)  ## Run the steps of `make check` after the tests.
-	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target kazoo compiled static coverage
+	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target fuzz kazoo compiled static coverage
 
 static: $(READY)
 	@for target in lint types layers; do $(MAKE) --no-print-directory $$target || exit 1; done

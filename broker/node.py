@@ -100,6 +100,7 @@ class Node:
             config, self._metadata, loop=loop, running=self._running, now_ms=now_ms
         )
         self._controller = ControllerLink(self._member.controller_endpoint, self._member.make_peer)
+        self._running.push_async_callback(self._controller.close)
         self._directory_failure = LogDirFailure(self._member, self._serving.tasks, loop, self._fail)
         self._configs: LiveConfigs
         self._producer_ids: ProducerIds
@@ -245,7 +246,9 @@ class Node:
 
     def _make_replicas(self, logs: Logs) -> ReplicaManager:
         member = self._member
-        recorder = make_isr_recorder(member, self._known_controller_epoch)
+        recorder = make_isr_recorder(
+            member, self._controller, self._known_controller_epoch, self._running
+        )
         replicas = self._replicas = ReplicaManager(
             broker_id=member.identity.broker_id,
             logs=logs,
@@ -260,7 +263,6 @@ class Node:
             is_in_touch=lambda: not member.session.is_in_doubt,
         )
         self._broker_logs.attach(replicas)
-        self._running.push_async_callback(recorder.close)
         self._running.push_async_callback(replicas.stop)
         return replicas
 

@@ -29,6 +29,14 @@ class ControllerLink:
         Raises:
             OSError: the controller is unknown, or did not respond.
         """
+        return await (await self.peer()).ask(message, response_type)
+
+    async def peer(self) -> Peer:
+        """Return the connection, for several requests to the same controller.
+
+        Raises:
+            OSError: the controller is unknown.
+        """
         endpoint = self._controller_endpoint()
         if endpoint is None:
             raise PeerError("the controller is not known")
@@ -36,7 +44,7 @@ class ControllerLink:
             await self.close()
         if self._peer is None:
             self._peer = self._make_peer(endpoint)
-        return await self._peer.ask(message, response_type)
+        return self._peer
 
     async def close(self) -> None:
         """Close the connection."""

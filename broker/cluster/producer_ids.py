@@ -77,7 +77,6 @@ class ProducerIds:
         if self._fetching is not None:
             self._fetching.cancel()
             await asyncio.gather(self._fetching, return_exceptions=True)
-        await self._controller.close()
 
     def _fetch(self) -> asyncio.Task[None]:
         if self._fetching is None or self._fetching.done():

@@ -6,13 +6,14 @@ Source: KIP-497, KIP-841, KIP-903; versions 0 to 3.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from broker.cluster.metadata_cache import Endpoint
-from broker.replication.isr.isr_proposals import IsrProposal, ProposalResult
+from broker.cluster.controller_link import ControllerLink
+from broker.replication.isr.isr_proposals import IsrProposal, IsrRecorder, ProposalResult
 from broker.replication.isr.isr_state import Recorded
-from broker.replication.peer import Peer, PeerError
+from broker.replication.peer import PeerError
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, LeaderEpoch, TopicId
@@ -27,7 +28,6 @@ from kafkawire.messages.alter_partition import (
 
 if TYPE_CHECKING:
     from broker.cluster.member import ClusterMember
-    from broker.replication.isr.znode_recorder import NodeIsrRecorder
 
 FIRST_VERSION_WITH_TOPIC_IDS = 2
 FIRST_VERSION_WITH_EPOCHS = 3
@@ -37,40 +37,34 @@ _Key = tuple[str | TopicId, int]
 
 
 def make_isr_recorder(
-    member: ClusterMember, controller_epoch: Callable[[], int]
-) -> AlterPartitionRecorder | NodeIsrRecorder:
+    member: ClusterMember,
+    controller: ControllerLink,
+    controller_epoch: Callable[[], int],
+    running: AsyncExitStack,
+) -> IsrRecorder:
     """Return the recorder that asks the controller, or below 2.7 the one that writes nodes.
 
-    `controller_epoch` returns the newest epoch that the broker has seen.
+    `controller_epoch` returns the newest epoch that the broker has seen; `running` closes it.
     """
-    if not member.has_alter_partition:
-        from broker.replication.isr.znode_recorder import NodeIsrRecorder
+    broker_id = member.identity.broker_id
+    if member.has_alter_partition:
+        return AlterPartitionRecorder(broker_id, controller, lambda: member.session.broker_epoch)
+    from broker.replication.isr.znode_recorder import NodeIsrRecorder
 
-        return NodeIsrRecorder(member.identity.broker_id, member.session, controller_epoch)
-    return AlterPartitionRecorder(
-        member.identity.broker_id,
-        controller_endpoint=member.controller_endpoint,
-        broker_epoch=lambda: member.session.broker_epoch,
-        make_peer=member.make_peer,
-    )
+    recorder = NodeIsrRecorder(broker_id, member.session, controller_epoch)
+    running.push_async_callback(recorder.close)
+    return recorder
 
 
 class AlterPartitionRecorder:
     """Sends proposals to the current controller, wherever it is."""
 
     def __init__(
-        self,
-        broker_id: BrokerId,
-        *,
-        controller_endpoint: Callable[[], Endpoint | None],
-        broker_epoch: Callable[[], int],
-        make_peer: Callable[[Endpoint], Peer],
+        self, broker_id: BrokerId, controller: ControllerLink, broker_epoch: Callable[[], int]
     ) -> None:
         self._broker_id = broker_id
-        self._controller_endpoint = controller_endpoint
+        self._controller = controller
         self._broker_epoch = broker_epoch
-        self._make_peer = make_peer
-        self._peer: Peer | None = None
 
     async def record(self, proposals: Sequence[IsrProposal]) -> Sequence[ProposalResult]:
         """Return the controller's results; see `IsrRecorder`.
@@ -78,7 +72,7 @@ class AlterPartitionRecorder:
         Raises:
             OSError: the controller did not respond, is unknown, or has been replaced.
         """
-        peer = await self._peer_of_controller()
+        peer = await self._controller.peer()
         version = await peer.choose_version(ApiKey.ALTER_PARTITION, LAST_VERSION)
         if any(proposal.topic_id == ZERO_TOPIC_ID for proposal in proposals):
             version = min(version, FIRST_VERSION_WITH_TOPIC_IDS - 1)
@@ -87,22 +81,6 @@ class AlterPartitionRecorder:
         if response.error_code != ErrorCode.NONE:
             raise PeerError(f"the controller responded with error {response.error_code}")
         return results_of(response, proposals, version)
-
-    async def close(self) -> None:
-        """Close the connection to the controller."""
-        if self._peer is not None:
-            await self._peer.close()
-
-    async def _peer_of_controller(self) -> Peer:
-        endpoint = self._controller_endpoint()
-        if endpoint is None:
-            raise PeerError("the controller is not known")
-        if self._peer is not None and self._peer.endpoint != endpoint:
-            await self._peer.close()
-            self._peer = None
-        if self._peer is None:
-            self._peer = self._make_peer(endpoint)
-        return self._peer
 
 
 def alter_partition(

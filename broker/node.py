@@ -204,7 +204,7 @@ class Node:
             self._schedule(logs, replicas)
             cleaner = self._broker_logs.start_cleaner(configs.current.logs, replicas)
             changes.add(
-                lambda config: self._serving.tasks.begin(partial(cleaner.reconfigure, config.logs))
+                lambda config: self._serving.tasks.run(partial(cleaner.reconfigure, config.logs))
             )
 
     async def _show_status(self) -> None:

@@ -39,12 +39,12 @@ class Reconfiguration:
         self._mover = mover
         self._replicas = replicas
         self._server = server
-        self._others: list[Callable[[BrokerConfig], None]] = []
+        self._others: list[Callable[[BrokerConfig], object]] = []
         self._moves_rate = LONG_MAX
         controller.reconfigure(config.current)
         self._set_rates()
 
-    def add(self, reconfigure: Callable[[BrokerConfig], None]) -> None:
+    def add(self, reconfigure: Callable[[BrokerConfig], object]) -> None:
         """Also call `reconfigure` after every change of the broker's configuration."""
         self._others.append(reconfigure)
 

@@ -17,7 +17,6 @@ from typing import Final, Protocol
 
 import structlog
 
-from broker.cluster.admin_queue import give_way
 from broker.config.log_keys import LogKeys
 from broker.logs.cleaner_metrics import CleanerMetrics
 from storage.compaction.cleanable import Candidate, filthiest
@@ -175,7 +174,7 @@ class LogCleaner:
                 continue
             if candidate is not None:
                 candidates.append(candidate)
-            await give_way()
+            await asyncio.sleep(0)
         ratios = [each.dirty_ratio for each in candidates]
         self.metrics.max_dirty_percent = int(100 * max(ratios, default=0))
         delays_ms = [each.delay_ms for each in candidates]

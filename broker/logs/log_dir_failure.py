@@ -53,7 +53,7 @@ class LogDirFailure:
         logs, replicas = self._watched
         replicas.on_directory_failed(path)
         if logs.table.online_directories:
-            self._tasks.begin(self._report)
+            self._tasks.run(self._report)
         else:
             self._on_last(f"log dir {path} failed, and no other is left")
 

@@ -7,12 +7,12 @@ which also applies the deletion part of `compact,delete`. Source: Kafka's `LogMa
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Final
 
 import structlog
 
-from broker.cluster.admin_queue import give_way
 from kafkawire.ids import Offset, TopicPartition
 from storage.directory.logs import Logs
 from storage.errors import StorageError
@@ -44,7 +44,7 @@ async def delete_expired_logs(
         deleted_count += await _delete_expired(each, high_watermark_of, now_ms)
         # Otherwise the files of every segment that was ever read would stay open.
         each.upkeep.release_closed()
-        await give_way()
+        await asyncio.sleep(0)
     log.debug("retention.ended", segment_count=deleted_count)
 
 
@@ -67,5 +67,5 @@ async def _delete_expired(
         total += count
         if count < SEGMENTS_PER_TURN:
             break
-        await give_way()
+        await asyncio.sleep(0)
     return total

@@ -1,13 +1,16 @@
 """Runs requests that take more than one turn of the loop, each in a task (edge).
 
-Tasks run concurrently; the versions of the coordinator's nodes guard their writes against lost
-updates. Invariant: after `stop()` no task runs, and every reply is complete.
+Tasks run concurrently: the versions of the coordinator's nodes guard their writes against lost
+updates. A limit of one task makes a queue: no other task runs between a check and the step that it
+guards. Invariant: after `stop()` no task runs, and every reply is complete.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import structlog
@@ -18,6 +21,7 @@ Work = Callable[[], Coroutine[Any, Any, object]]
 T = TypeVar("T")
 # Elements of a request that a task handles before it yields: a few milliseconds of work.
 ITEMS_PER_TURN: Final = 1_000
+STOPPING: Final = "the broker is stopping"
 
 log = structlog.get_logger(__name__)
 
@@ -37,36 +41,43 @@ class CloseConnection(Exception):  # noqa: N818 - an instruction, not an error
 class RequestTasks:
     """Runs work in tasks; each returns the response to its request, or a pending `Reply`."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, max_running: int | None = None) -> None:
+        """With `max_running`, further work waits; it begins in the order of the calls."""
         self.loop = loop
+        self._max_running = max_running
+        self._waiting: deque[tuple[Work, Reply]] = deque()
         self._running: set[asyncio.Task[object]] = set()
 
     def run(self, work: Work) -> Reply:
-        """Start `work`; return the reply that it will complete."""
+        """Start `work`, or queue it; return the reply that it will complete."""
         reply = Reply()
-        self._start(work, reply)
+        self._waiting.append((work, reply))
+        self._begin_waiting()
         return reply
 
-    def begin(self, work: Work) -> None:
-        """Start work without a response."""
-        self._start(work, Reply())
-
     async def stop(self) -> None:
-        """Cancel all tasks and wait for their cleanup."""
+        """Drop waiting work, cancel all tasks and wait for their cleanup."""
+        waiting, self._waiting = self._waiting, deque()
+        for _, reply in waiting:
+            reply.complete_by_closing(STOPPING)
         for task in self._running:
             task.cancel()
         if self._running:
             await asyncio.wait(self._running)
 
-    def _start(self, work: Work, reply: Reply) -> None:
-        task = self.loop.create_task(work(), name="request")
-        self._running.add(task)
-        task.add_done_callback(lambda done: self._on_done(done, reply))
+    def _begin_waiting(self) -> None:
+        while self._waiting and (
+            self._max_running is None or len(self._running) < self._max_running
+        ):
+            work, reply = self._waiting.popleft()
+            task = self.loop.create_task(work(), name="request")
+            self._running.add(task)
+            task.add_done_callback(partial(self._on_done, reply))
 
-    def _on_done(self, done: asyncio.Task[object], reply: Reply) -> None:
+    def _on_done(self, reply: Reply, done: asyncio.Task[object]) -> None:
         self._running.discard(done)
         if done.cancelled():
-            reply.complete_by_closing("the broker is stopping")
+            reply.complete_by_closing(STOPPING)
         elif isinstance(error := done.exception(), CloseConnection):
             reply.complete_by_closing(str(error))
         elif error is not None:
@@ -76,3 +87,4 @@ class RequestTasks:
             reply.follow(result)
         else:
             reply.complete(result)
+        self._begin_waiting()

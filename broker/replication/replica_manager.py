@@ -15,10 +15,10 @@ from typing import Final
 
 import structlog
 
-from broker.cluster.admin_queue import AdminQueue
 from broker.cluster.metadata_cache import Endpoint, MetadataCache
 from broker.config.replication_keys import ReplicationKeys
 from broker.errors import as_api_error
+from broker.network.request_tasks import RequestTasks
 from broker.purgatory import Purgatory
 from broker.replication.batch_rules import BatchRules
 from broker.replication.follower_service import FollowerService
@@ -120,7 +120,7 @@ class ReplicaManager:
             loop=loop,
             now_ms=now_ms,
         )
-        self.control_queue = AdminQueue(loop)
+        self.control_queue = RequestTasks(loop, max_running=1)
         """Queue of the controllers' requests, which are handled one after the other."""
         self._tick_timer: asyncio.TimerHandle | None = None
         self._retry_timer: asyncio.TimerHandle | None = None

@@ -111,7 +111,7 @@ class Controller:
         self._planner.reconfigure(config)
 
     def on_elected(self, callback: Callable[[], None]) -> None:
-        """Call `callback` when this broker has won an election, or has looked who won."""
+        """Call `callback` when this broker has won an election or read the winner."""
         self._on_elected = callback
 
     def on_failure(self, callback: Callable[[BaseException], None]) -> None:

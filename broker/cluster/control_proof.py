@@ -130,7 +130,7 @@ class ControlProof:
         """Read the nodes. Concurrent callers share one read.
 
         With `accepts_past`, the last read is good enough: controller epochs and broker epochs only
-        grow, so whatever it confirms or refuses stays so.
+        grow, so its confirmations and refusals stay valid.
         """
         looking = self._looking
         if looking is None or (looking.done() and not (accepts_past and _has_succeeded(looking))):

@@ -80,7 +80,7 @@ class ControllerRole:
     # Life cycle
 
     def on_elected(self, callback: Callable[[], None]) -> None:
-        """Call `callback` when this broker has won an election, or has looked who won."""
+        """Call `callback` when this broker has won an election or read the winner."""
         self._controller.on_elected(callback)
 
     def start(self, on_failure: Callable[[str], None]) -> None:

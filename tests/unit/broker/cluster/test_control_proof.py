@@ -17,6 +17,7 @@ from coordination.errors import SessionExpiredError
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId
 from kafkawire.messages.update_metadata import UpdateMetadataRequest
+from tests.waiting import until
 
 NODES = Evidence(
     controller_id=BrokerId(2), controller_epoch=7, broker_epoch=50, hosts=("10.0.0.2",)
@@ -64,7 +65,7 @@ async def test_claim_is_confirmed_once() -> None:
     assert not world.proof.is_known(claim(), From(client_host="10.0.0.9"))
 
 
-async def test_claim_is_confirmed_by_what_was_read_after_the_election() -> None:
+async def test_claim_is_confirmed_by_the_read_after_the_election() -> None:
     world = World()
     world.proof.look_ahead()
     assert await world.proof.check(claim(), From()) is ErrorCode.NONE
@@ -84,7 +85,7 @@ async def test_failed_look_ahead_is_repeated_when_a_claim_arrives() -> None:
 
     world.before_response = fail
     world.proof.look_ahead()
-    await asyncio.sleep(0.01)
+    await until(lambda: world.before_response is not fail)
     assert await world.proof.check(claim(), From()) is ErrorCode.NONE
     assert world.look_count == 2
 

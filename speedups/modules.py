@@ -37,7 +37,6 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
         "network.request",
         "network.request_channel",
         "network.response",
-        "network.response_batch",
         "network.response_sender",
         "network.router",
         "purgatory",

@@ -15,8 +15,7 @@ from typing import Any, Final, cast
 
 from broker.network.buffer_pool import BufferPool
 from broker.network.limits import NetworkLimits
-from broker.network.network import Network
-from broker.network.processor import Processor
+from broker.network.processor import Network, Processor
 from broker.network.receive_memory import ReceiveMemory
 from broker.network.reply import EncodedMessage, Reply
 from broker.network.request_channel import RequestChannel

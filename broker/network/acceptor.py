@@ -10,8 +10,7 @@ import ssl
 from typing import Final
 
 from broker.config.listener import Listener
-from broker.network.network import Network
-from broker.network.processor import ConnectionOwner, Processor
+from broker.network.processor import ConnectionOwner, Network, Processor
 from storage.config.config_key import INT_MAX
 
 TLS_HANDSHAKE_TIMEOUT_S: Final = 10.0

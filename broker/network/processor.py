@@ -13,20 +13,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol, cast
 
 import structlog
 
+from broker.network.buffer_pool import BufferPool
 from broker.network.file_range import TruncatedRegionError
 from broker.network.frame_receiver import FrameReceiver
-from broker.network.network import Network
+from broker.network.limits import NetworkLimits
+from broker.network.metrics import NetworkMetrics
+from broker.network.receive_memory import ReceiveMemory
 from broker.network.reply import Reply
 from broker.network.request import ANONYMOUS, NOT_HANDLED, Request
-from broker.network.request_channel import EARLY_APIS
-from broker.network.response_batch import ResponseBatch
-from broker.network.response_queue import ResponseQueue
-from broker.network.response_sender import ResponseSender
+from broker.network.request_channel import EARLY_APIS, RequestChannel
+from broker.network.response import ResponseBatch
+from broker.network.response_sender import ReadAhead, ResponseSender
 from kafkawire.errors import DecodeError
 from kafkawire.frames_scanner import decode_request_header
 from kafkawire.units import KIB, MIB
@@ -43,6 +48,19 @@ MAX_STALL_S: Final = 2.0
 MAX_KEPT_S: Final = 30.0
 
 log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Network:
+    """The objects shared by all listeners and connections of one broker."""
+
+    channel: RequestChannel
+    pool: BufferPool
+    memory: ReceiveMemory
+    limits: NetworkLimits
+    metrics: NetworkMetrics
+    clock: Callable[[], float]
+    read_ahead: ReadAhead
 
 
 class ConnectionOwner(Protocol):
@@ -111,7 +129,7 @@ class Processor(asyncio.BufferedProtocol):
         self._receiver = FrameReceiver(
             network.pool, network.memory, limits, is_control_plane=is_control_plane
         )
-        self._in_flight = ResponseQueue()
+        self._in_flight: deque[Request] = deque()
         self._is_open = False
         self._is_finishing = False
         self._is_paused = False
@@ -242,7 +260,7 @@ class Processor(asyncio.BufferedProtocol):
     @property
     def obstacle(self) -> str:
         """A description of the event that the connection waits for before it can close."""
-        if self._in_flight.is_owed:
+        if self._in_flight and not self._in_flight[0].reply.is_done:
             return f"a response to {self._in_flight[0].header.api_key.name}"
         return "its client to read"
 

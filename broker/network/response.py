@@ -1,14 +1,27 @@
-"""Encodes a reply to bytes and file regions (decision)."""
+"""The responses that one connection sends together, as bytes and file regions (decision).
+
+Invariant: responses leave in request order, regardless of the order of their completion.
+"""
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Final, Protocol, cast
 
-from broker.network.reply import EncodedMessage
+from broker.network.metrics import NetworkMetrics
+from broker.network.reply import EncodedMessage, ReplyState
+from broker.network.request import Request
 from kafkawire.fetch_scanner import encode_fetched
 from kafkawire.frames_scanner import frame_response
 from kafkawire.headers import RequestHeader, encode_response_parts
 from kafkawire.messages.fetch import FetchResponse
+from kafkawire.units import KIB
+
+# Limit of encoded bytes. Further replies stay unencoded, so that a slow client costs no more memory
+# than this, except for one larger message.
+BATCH_BYTES: Final = 256 * KIB
+# Bound once, because member lookup in an enum runs Python code.
+_MESSAGE: Final = ReplyState.MESSAGE
 
 
 class OpenFile(Protocol):
@@ -38,6 +51,51 @@ Data = bytes | bytearray | memoryview
 Part = Data | Region
 # A tuple, because isinstance() takes five times as long with a union.
 DATA_TYPES: Final = (bytes, bytearray, memoryview)
+
+
+class ResponseBatch:
+    """The complete replies at the head of `in_flight`, removed from it and encoded.
+
+    `in_flight` holds the requests of a connection in their order, from when they are read.
+    """
+
+    __slots__ = ("close_reason", "has_regions", "parts", "size_bytes")
+
+    def __init__(self, in_flight: deque[Request], metrics: NetworkMetrics, now_s: float) -> None:
+        self.parts: list[Part] = []
+        # Without regions all parts are bytes.
+        self.has_regions = False
+        # Size of the parts in memory.
+        self.size_bytes = 0
+        # If not None, the connection must close after these responses.
+        self.close_reason: str | None = None
+        requests = metrics.requests
+        while in_flight and self.size_bytes < BATCH_BYTES:
+            request = in_flight[0]
+            header, reply = request.header, request.reply
+            if not reply.is_done:
+                break
+            # Before encoding, so that a reply that cannot be encoded is tried only once.
+            in_flight.popleft()
+            if reply.state is _MESSAGE:
+                self._add(encode_reply(header, reply.message))
+            elif reply.state is ReplyState.CLOSE:
+                self.close_reason = reply.close_reason
+                break
+            requests[header.api_key].on_answered(now_s - request.received_at_s)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the limit was reached, so that more replies may be complete."""
+        return self.size_bytes >= BATCH_BYTES
+
+    def _add(self, response: list[Part]) -> None:
+        self.parts += response
+        if len(response) > 1:
+            self.has_regions = True
+            self.size_bytes += bytes_in_memory(response)
+        else:
+            self.size_bytes += len(response[0])  # type: ignore[arg-type]
 
 
 def encode_reply(header: RequestHeader, message: object) -> list[Part]:

@@ -20,8 +20,7 @@ from broker.network.buffer_pool import BufferPool
 from broker.network.connection_quota import ConnectionQuota
 from broker.network.limits import NetworkLimits
 from broker.network.metrics import NetworkMetrics
-from broker.network.network import Network
-from broker.network.processor import Processor
+from broker.network.processor import Network, Processor
 from broker.network.receive_memory import ReceiveMemory
 from broker.network.request_channel import RequestChannel
 

@@ -1,18 +1,26 @@
-"""Encoding of responses as frames."""
+"""Responses are encoded as frames and sent in request order."""
 
 from __future__ import annotations
 
+import itertools
 import struct
+from collections import deque
+from typing import cast
 
 import pytest
 
-from broker.network.reply import EncodedMessage
-from broker.network.response import bytes_in_memory, encode_reply
+from broker.network.metrics import NetworkMetrics
+from broker.network.reply import EncodedMessage, Reply
+from broker.network.request import Request
+from broker.network.response import ResponseBatch, bytes_in_memory, encode_reply
 from kafkawire.apis import ApiKey
 from kafkawire.headers import RequestHeader, encode_response
 from kafkawire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from kafkawire.messages.metadata import MetadataResponse
 from kafkawire.schema import encode
+from tests.unit.broker.network_fakes import make_request
+
+ANSWER = EncodedMessage(b"answer")
 
 
 class NoFile:
@@ -54,3 +62,48 @@ def test_regions_are_passed_through_and_counted_in_the_size() -> None:
     in_memory = bytes_in_memory(parts)
     assert isinstance(parts[0], bytearray | bytes)
     assert struct.unpack_from(">i", parts[0]) == (in_memory + 1000 - 4,)
+
+
+# Order of responses.
+
+
+def queue_of(*replies: Reply) -> deque[Request]:
+    queue: deque[Request] = deque()
+    for number, reply in enumerate(replies):
+        request = make_request(None, number)
+        request.reply = reply
+        queue.append(request)
+    return queue
+
+
+def sent(queue: deque[Request]) -> list[int]:
+    """Return the correlation ids of the responses that are sent now."""
+    parts = ResponseBatch(queue, NetworkMetrics(), 0.0).parts
+    return [struct.unpack_from(">ii", cast(bytes, part))[1] for part in parts]
+
+
+def test_a_request_that_was_not_handled_has_no_response() -> None:
+    queue = deque([make_request(None)])
+    assert sent(queue) == []
+    assert len(queue) == 1
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(4))))
+def test_responses_are_in_request_order_for_any_order_of_completion(order: list[int]) -> None:
+    replies = [Reply() for _ in range(4)]
+    queue = queue_of(*replies)
+    left: list[int] = []
+    for number in order:
+        replies[number].complete(ANSWER)
+        left += sent(queue)
+        complete = [reply.is_done for reply in replies]
+        assert left == list(range([*complete, False].index(False)))
+    assert left == [0, 1, 2, 3]
+
+
+def test_a_request_without_response_keeps_its_place() -> None:
+    queue = queue_of(Reply(), Reply.none(), Reply(ANSWER))
+    assert sent(queue) == []
+    queue[0].reply.complete(ANSWER)
+    assert sent(queue) == [0, 2]
+    assert not queue

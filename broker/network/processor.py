@@ -16,7 +16,6 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Final, Protocol, cast
 
 import structlog
@@ -27,7 +26,6 @@ from broker.network.frame_receiver import FrameReceiver
 from broker.network.limits import NetworkLimits
 from broker.network.metrics import NetworkMetrics
 from broker.network.receive_memory import ReceiveMemory
-from broker.network.reply import Reply
 from broker.network.request import ANONYMOUS, NOT_HANDLED, Request
 from broker.network.request_channel import EARLY_APIS, RequestChannel
 from broker.network.response import ResponseBatch
@@ -81,7 +79,6 @@ class Processor(asyncio.BufferedProtocol):
         "_clock",
         "_in_flight",
         "_is_finishing",
-        "_is_in_line",
         "_is_muted",
         "_is_noted",
         "_is_open",
@@ -92,17 +89,13 @@ class Processor(asyncio.BufferedProtocol):
         "_owner",
         "_progress_at_s",
         "_progress_bytes",
+        "_queue",
         "_receiver",
         "_sender",
         "_transport",
-        "_wake",
-        "blocking_reply",
         "client_host",
-        "is_control_plane",
-        "is_ready",
         "last_active_s",
         "listener_name",
-        "long_requests",
         "number",
         "user_name",
     )
@@ -112,16 +105,13 @@ class Processor(asyncio.BufferedProtocol):
     ) -> None:
         limits = network.limits
         self.listener_name = listener_name
-        self.is_control_plane = is_control_plane
         self.client_host = ""
         self.user_name = ANONYMOUS
         self.number = 0
-        self.is_ready = False
-        self.long_requests: list[Request] = []
-        self.blocking_reply: Reply | None = None
         self.last_active_s = network.clock()
         self._network = network
         self._channel = network.channel
+        self._queue = network.channel.connect(self, is_control_plane=is_control_plane)
         self._metrics = network.metrics
         self._clock = network.clock
         self._owner = owner
@@ -133,7 +123,6 @@ class Processor(asyncio.BufferedProtocol):
         self._is_open = False
         self._is_finishing = False
         self._is_paused = False
-        self._is_in_line = False
         self._is_muted = False
         self._is_noted = False
         # Progress of an arriving large request: its size at the last check, and the time of it.
@@ -141,7 +130,6 @@ class Processor(asyncio.BufferedProtocol):
         self._progress_at_s = -1.0
         self._transport: asyncio.Transport
         self._sender: ResponseSender
-        self._wake = partial(self._channel.mark_ready, self)
 
     # Called by asyncio.
 
@@ -161,7 +149,7 @@ class Processor(asyncio.BufferedProtocol):
         self.number = self._metrics.connections_accepted
         self._metrics.connections_open += 1
         self._sender = ResponseSender(
-            self._transport, self._metrics, self._network.read_ahead, self._wake
+            self._transport, self._metrics, self._network.read_ahead, self._queue.wake
         )
         self._sender.start()
 
@@ -186,7 +174,7 @@ class Processor(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         """Resume sending responses."""
         self._sender.on_drained()
-        self._channel.mark_ready(self)
+        self._channel.mark_ready(self._queue)
 
     def connection_lost(self, _exc: Exception | None) -> None:
         """Give back all memory and cancel pending replies."""
@@ -198,18 +186,11 @@ class Processor(asyncio.BufferedProtocol):
         self._network.memory.stop_waiting(self._resume_reading)
         self._receiver.close()
         self._sender.close()
-        self._channel.forget(self)
-        self._channel.attempt(self, self._abandon_in_flight)
+        self._channel.close(self._queue)
+        self._channel.attempt(self._queue, self._abandon_in_flight)
         self._owner.on_closed(self)
 
     # Called by the request channel.
-
-    def on_pending(self, reply: Reply) -> None:
-        """Send a reply once it is complete; cancel it if the connection is closed."""
-        if self._is_open:
-            reply.on_done(self._wake)
-        else:
-            reply.cancel()
 
     def send_ready(self) -> None:
         """Send complete responses, as far as the socket takes them, and resume reading."""
@@ -229,7 +210,6 @@ class Processor(asyncio.BufferedProtocol):
 
     def on_room(self) -> None:
         """Resume submitting: the channel has room again."""
-        self._is_in_line = False
         self._resume_reading()
 
     def drop(self, reason: str, *, is_expected: bool = False) -> None:
@@ -255,7 +235,7 @@ class Processor(asyncio.BufferedProtocol):
         self._is_finishing = True
         if self._is_open:
             self._set_reading()
-            self._channel.mark_ready(self)
+            self._channel.mark_ready(self._queue)
 
     @property
     def obstacle(self) -> str:
@@ -303,7 +283,7 @@ class Processor(asyncio.BufferedProtocol):
     @property
     def _waits_for_us(self) -> bool:
         """Whether reading is paused for a reason on the broker's side."""
-        is_held = self._is_muted or self._is_early or self.blocking_reply is not None
+        is_held = self._is_muted or self._is_early or self._queue.blocking_reply is not None
         return is_held or bool(self._receiver.wanted_bytes) or self._channel.free_count <= 0
 
     # Input.
@@ -314,11 +294,11 @@ class Processor(asyncio.BufferedProtocol):
         if frames:
             now_s = self.last_active_s = self._clock()
             requests: list[Request] = []
-            failure, release = "", receiver.release_frame
+            failure, release, queue = "", receiver.release_frame, self._queue
             try:
                 for frame in frames:
                     header, body_start = decode_request_header(frame)
-                    requests.append(Request(self, header, frame[body_start:], now_s, release))
+                    requests.append(Request(queue, header, frame[body_start:], now_s, release))
             except DecodeError as error:
                 failure = str(error)
                 if release is not None:
@@ -355,12 +335,14 @@ class Processor(asyncio.BufferedProtocol):
 
     def _room(self) -> int:
         """Return the number of requests that may be submitted; 0 while the client does not read."""
-        if self._is_finishing or self._is_muted or self._sender.is_blocked or self.blocking_reply:
+        if self._is_finishing or self._is_muted or self._sender.is_blocked:
+            return 0
+        if self._queue.blocking_reply is not None:
             return 0
         own = self._max_in_flight - len(self._in_flight)
         if own < self._max_in_flight - MAX_LARGE_IN_FLIGHT and self._is_large:
             return 0
-        return own if self.is_control_plane else min(own, self._channel.free_count)
+        return own if self._queue.is_control_plane else min(own, self._channel.free_count)
 
     @property
     def _is_large(self) -> bool:
@@ -385,12 +367,10 @@ class Processor(asyncio.BufferedProtocol):
         self._is_paused = not may_read
         if wanted_bytes:
             self._receiver.wait_for_memory(self._resume_reading)
-        if is_early and not self._is_in_line:
-            self._is_in_line = True
-            self._channel.wait_for_opening(self)
-        if self._channel.free_count <= 0 and not self._is_in_line:
-            self._is_in_line = True
-            self._channel.wait_for_room(self)
+        if is_early:
+            self._channel.wait_for_opening(self._queue)
+        elif self._channel.free_count <= 0:
+            self._channel.wait_for_room(self._queue)
 
     def _unmute(self) -> None:
         self._is_muted = False
@@ -421,19 +401,19 @@ class Processor(asyncio.BufferedProtocol):
             self._metrics.bytes_out += batch.size_bytes
             self._transport.write(b"".join(batch.parts))  # type: ignore[arg-type]
         if batch.is_full:
-            self._channel.mark_ready(self)
+            self._channel.mark_ready(self._queue)
 
     def _stop_responding(self, reason: str) -> None:
         """Close once the earlier responses are sent; cancel all later replies."""
         self._note_dropped(reason)
         self._is_finishing = True
         self._set_reading()
-        self._channel.attempt(self, self._abandon_in_flight)
+        self._channel.attempt(self._queue, self._abandon_in_flight)
 
     def _after_send(self) -> None:
         if self._sender.parts:
             if not self._sender.is_blocked:
-                self._channel.mark_ready(self)
+                self._channel.mark_ready(self._queue)
         elif self._is_finishing and not self._in_flight:
             self._transport.close()
         self._resume_reading()

@@ -41,17 +41,6 @@ class Connection(Protocol):
 class ServedConnection(Connection, Protocol):
     """A connection, as seen by the request channel."""
 
-    is_control_plane: bool
-    long_requests: list[Request]
-    """Requests that wait because they, or one before them, are long; used only by the channel."""
-    blocking_reply: Reply | None
-    """Reply that must complete before the next long request; set only by the channel."""
-    is_ready: bool
-    """Whether the connection waits for its turn to send; set and cleared only by the channel."""
-
-    def on_pending(self, reply: Reply) -> None:
-        """Wait for a reply that its handler could not complete at once."""
-
     def send_ready(self) -> None:
         """Send the complete responses, in request order."""
 
@@ -62,6 +51,36 @@ class ServedConnection(Connection, Protocol):
         """Close at once because of an error."""
 
 
+class ConnectionQueue:
+    """The place of one connection in the request channel, which alone changes it.
+
+    The connection gets it from the channel, and passes it with each call and in each request.
+    """
+
+    __slots__ = (
+        "blocking_reply",
+        "connection",
+        "is_closed",
+        "is_control_plane",
+        "is_ready",
+        "long_requests",
+        "wake",
+    )
+
+    def __init__(self, connection: ServedConnection, *, is_control_plane: bool = False) -> None:
+        self.connection = connection
+        self.is_control_plane = is_control_plane
+        # Requests that wait because they, or one before them, are long.
+        self.long_requests: list[Request] = []
+        # Reply that must complete before the next long request.
+        self.blocking_reply: Reply | None = None
+        # Whether the connection waits for its turn to send.
+        self.is_ready = False
+        self.is_closed = False
+        # Gives the connection a turn to send.
+        self.wake: Callable[[], None]
+
+
 class Request:
     """One request of one connection.
 
@@ -69,23 +88,24 @@ class Request:
     handler returns.
     """
 
-    __slots__ = ("body", "connection", "header", "received_at_s", "release", "reply", "size_bytes")
+    __slots__ = ("body", "header", "queue", "received_at_s", "release", "reply", "size_bytes")
 
     def __init__(
         self,
-        connection: ServedConnection,
+        queue: ConnectionQueue,
         header: RequestHeader,
         body: memoryview,
         received_at_s: float,
         release: Callable[[], None] | None = None,
     ) -> None:
-        self.connection = connection
         self.header = header
         self.body = body
         # Stays valid after the body is given back.
         self.size_bytes = len(body)
         self.received_at_s = received_at_s
-        # For the network layer only: the reply, and the callback that takes the buffer back.
+        # For the network layer only: the place of its connection in the channel, the reply, and
+        # the callback that takes the buffer back.
+        self.queue = queue
         self.reply = NOT_HANDLED
         self.release = release
 
@@ -97,6 +117,11 @@ class Request:
         if self.release is not None:
             self.body = NO_BODY
             self.release()
+
+    @property
+    def connection(self) -> ServedConnection:
+        """The connection that the client has sent it on."""
+        return self.queue.connection
 
     @property
     def listener_name(self) -> str:

@@ -17,8 +17,9 @@ Invariants:
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final
 
 import structlog
@@ -26,11 +27,11 @@ import structlog
 from broker.network.limits import CONTROL_PLANE_APIS, NetworkLimits
 from broker.network.metrics import NetworkMetrics
 from broker.network.reply import Reply
-from broker.network.request import NOT_HANDLED, Request, ServedConnection
+from broker.network.request import NOT_HANDLED, ConnectionQueue, Request, ServedConnection
 from kafkawire.apis import ApiKey
 from kafkawire.units import KIB, MIB
 
-__all__ = ["Request", "RequestChannel", "ServedConnection"]
+__all__ = ["Request", "RequestChannel"]
 
 # APIs served before the broker is ready: the controller's, and the handshake before them.
 EARLY_APIS: Final = CONTROL_PLANE_APIS | {ApiKey.API_VERSIONS}
@@ -72,30 +73,35 @@ class RequestChannel:
         # Number of requests that may still be submitted.
         self.free_count = self._max_count
         self._requests: deque[Request] = deque()
-        # Connections with long requests.
-        self._long_line: deque[ServedConnection] = deque()
+        # Connections with long requests that are not blocked.
+        self._long_line: deque[ConnectionQueue] = deque()
         self._control_requests: deque[Request] = deque()
-        self._ready: deque[ServedConnection] = deque()
-        self._waiting: deque[ServedConnection] = deque()
+        self._ready: deque[ConnectionQueue] = deque()
+        # Connections that wait for room, first come, first served, and for the opening.
+        self._waiting: OrderedDict[ConnectionQueue, None] = OrderedDict()
+        self._early: dict[ConnectionQueue, None] = {}
         self._on_empty: list[Callable[[], None]] = []
         self._is_scheduled = False
         self.is_open = is_open
-        self._early: list[ServedConnection] = []
         # State of the current turn: the connection that an error would close, and the limits left.
-        self._current: ServedConnection | None = None
+        self._current: ConnectionQueue | None = None
         self._batch_bytes_left = 0
         self._had_long = False
 
     def open(self) -> None:
         """Accept all requests, first from the connections that called `wait_for_opening`."""
         self.is_open = True
-        self._waiting.extend(self._early)
+        self._waiting.update(self._early)
         self._early.clear()
-        self.submit(())
+        self._schedule()
 
-    def wait_for_opening(self, connection: ServedConnection) -> None:
-        """Call `connection.on_room` once, when all requests may be submitted."""
-        self._early.append(connection)
+    def connect(
+        self, connection: ServedConnection, *, is_control_plane: bool = False
+    ) -> ConnectionQueue:
+        """Return a place for `connection`, which it passes with each call until `close`."""
+        queue = ConnectionQueue(connection, is_control_plane=is_control_plane)
+        queue.wake = partial(self.mark_ready, queue)
+        return queue
 
     @property
     def is_empty(self) -> bool:
@@ -104,69 +110,71 @@ class RequestChannel:
 
     def submit(self, requests: Iterable[Request]) -> None:
         """Queue requests; their buffers must stay untouched until their handlers have returned."""
-        queue, is_open = self._requests, self.is_open
+        short_requests, is_open = self._requests, self.is_open
         for request in requests:
+            queue = request.queue
             api_key = request.header.api_key
             assert is_open or api_key in EARLY_APIS, "the request must wait outside the arenas"
-            connection = request.connection
-            if api_key in CONTROL_PLANE_APIS or connection.is_control_plane:
+            if api_key in CONTROL_PLANE_APIS or queue.is_control_plane:
                 self._control_requests.append(request)
                 continue
             self.free_count -= 1
-            if connection.long_requests:
+            if queue.long_requests:
                 # A request must not overtake a long one of its connection.
-                connection.long_requests.append(request)
+                queue.long_requests.append(request)
             elif len(request.body) > LONG_REQUEST_BYTES:
-                connection.long_requests.append(request)
-                self._long_line.append(connection)
+                queue.long_requests.append(request)
+                self._long_line.append(queue)
             else:
-                queue.append(request)
-        if not self._is_scheduled:
-            self._is_scheduled = True
-            self.loop.call_soon(self._pump)
+                short_requests.append(request)
+        self._schedule()
 
-    def mark_ready(self, connection: ServedConnection) -> None:
-        """Let `connection` send at the end of this turn or in the next one."""
-        blocking = connection.blocking_reply
+    def mark_ready(self, queue: ConnectionQueue) -> None:
+        """Let the connection send at the end of this turn or in the next one."""
+        blocking = queue.blocking_reply
         if blocking is not None and blocking.is_done:
-            self._unblock(connection)
-        if not connection.is_ready:
-            connection.is_ready = True
-            self._ready.append(connection)
-            if not self._is_scheduled:
-                self._is_scheduled = True
-                self.loop.call_soon(self._pump)
+            self._unblock(queue)
+        if not queue.is_ready:
+            queue.is_ready = True
+            self._ready.append(queue)
+            self._schedule()
 
-    def forget(self, connection: ServedConnection) -> None:
+    def close(self, queue: ConnectionQueue) -> None:
         """Drop the queued long requests of a closed connection, unless they hold records.
 
         Received records are still appended: a producer with acks=0 closes its connection without
-        waiting for a response.
+        waiting for a response. Replies that are pending then are cancelled.
         """
-        kept = [each for each in connection.long_requests if _is_produce(each)]
-        dropped = [each for each in connection.long_requests if not _is_produce(each)]
-        connection.long_requests[:] = kept
+        queue.is_closed = True
+        dropped = [each for each in queue.long_requests if not _is_produce(each)]
+        queue.long_requests[:] = [each for each in queue.long_requests if _is_produce(each)]
         for request in dropped:
             request.give_back()
-        if connection.blocking_reply is None:
+        if queue.blocking_reply is None:
             self.free_count += len(dropped)
         else:
-            self._unblock(connection)
+            self._unblock(queue)
+        self._waiting.pop(queue, None)
+        self._early.pop(queue, None)
 
-    def wait_for_room(self, connection: ServedConnection) -> None:
-        """Call `connection.on_room` once, when there is room again; first come, first served."""
-        self._waiting.append(connection)
+    def wait_for_room(self, queue: ConnectionQueue) -> None:
+        """Call `on_room` of the connection once, when there is room again."""
+        self._waiting[queue] = None
+
+    def wait_for_opening(self, queue: ConnectionQueue) -> None:
+        """Call `on_room` of the connection once, when all requests may be submitted."""
+        self._early[queue] = None
 
     def on_empty(self, callback: Callable[[], None]) -> None:
         """Call `callback` after each batch that leaves the queue empty."""
         self._on_empty.append(callback)
 
-    def attempt(self, connection: ServedConnection, step: Callable[[], None]) -> None:
-        """Run `step` for `connection`; an error in it, which is a bug, closes only `connection`.
+    def attempt(self, queue: ConnectionQueue, step: Callable[[], None]) -> None:
+        """Run `step` for a connection; an error in it, which is a bug, closes only that one.
 
         A failed step runs again and continues with the item after the failed one.
         """
-        outer, self._current = self._current, connection
+        outer, self._current = self._current, queue
         self._run(step)
         self._current = outer
 
@@ -184,11 +192,16 @@ class RequestChannel:
                 break
 
     def _fail_current(self) -> None:
-        connection = self._current
-        assert connection is not None
+        assert self._current is not None
+        connection = self._current.connection
         self.metrics.handler_failures += 1
         log.exception("connection.failed", client_host=connection.client_host)
         connection.drop("internal error of the broker")
+
+    def _schedule(self) -> None:
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self.loop.call_soon(self._pump)
 
     def _pump(self) -> None:
         """Handle a batch, then let each ready connection send once."""
@@ -209,17 +222,17 @@ class RequestChannel:
             for callback in self._on_empty:
                 callback()
         while self._waiting and self.free_count > 0:
-            self._current = connection = self._waiting.popleft()
-            connection.on_room()
+            self._current = queue = self._waiting.popitem(last=False)[0]
+            queue.connection.on_room()
 
     def _send_batch(self) -> None:
         metrics, ready = self.metrics, self._ready
         end_bytes = metrics.bytes_out + SEND_BYTES
         # Connections that become ready again meanwhile send in the next turn.
         for _ in range(len(ready)):
-            self._current = connection = ready.popleft()
-            connection.is_ready = False
-            connection.send_ready()
+            self._current = queue = ready.popleft()
+            queue.is_ready = False
+            queue.connection.send_ready()
             if metrics.bytes_out > end_bytes:
                 break
 
@@ -242,55 +255,58 @@ class RequestChannel:
         line, clock = self._long_line, self.clock
         end_s = clock() + LONG_REQUESTS_S
         while line:
-            connection = line.popleft()
-            if not connection.long_requests:
+            queue = line.popleft()
+            if not queue.long_requests:
                 # The connection was closed meanwhile.
                 continue
-            request = connection.long_requests.pop(0)
+            request = queue.long_requests.pop(0)
             self.free_count += 1
             try:
                 self._handle_one(request)
             finally:
                 if _is_blocking(request):
-                    self._block(connection, request.reply)
-                elif connection.long_requests:
-                    line.append(connection)
+                    self._block(queue, request.reply)
+                elif queue.long_requests:
+                    line.append(queue)
             if self._batch_bytes_left <= 0 or clock() >= end_s:
                 break
 
-    def _block(self, connection: ServedConnection, reply: Reply) -> None:
-        """Handle no further long request of `connection` until `reply` is complete.
+    def _block(self, queue: ConnectionQueue, reply: Reply) -> None:
+        """Handle no further long request of the connection until `reply` is complete.
 
         The objects of a decoded request take some hundred times its size. With thousands of waiting
         requests, each run of the garbage collector would stop the loop for a second. Blocked
         requests do not count against the limit of the queue.
         """
-        connection.blocking_reply = reply
-        self.free_count += len(connection.long_requests)
-        for request in connection.long_requests:
+        queue.blocking_reply = reply
+        self.free_count += len(queue.long_requests)
+        for request in queue.long_requests:
             if request.release is None:
                 # Other connections reuse the arena meanwhile.
                 request.body = memoryview(bytearray(request.body))
 
-    def _unblock(self, connection: ServedConnection) -> None:
-        connection.blocking_reply = None
-        if connection.long_requests:
-            self.free_count -= len(connection.long_requests)
-            self._long_line.append(connection)
+    def _unblock(self, queue: ConnectionQueue) -> None:
+        queue.blocking_reply = None
+        if queue.long_requests:
+            self.free_count -= len(queue.long_requests)
+            self._long_line.append(queue)
 
     def _handle_one(self, request: Request) -> None:
         self._batch_bytes_left -= len(request.body)
-        self._current = connection = request.connection
+        self._current = queue = request.queue
         try:
             request.reply = reply = self._handle(request)
         finally:
             if request.release is not None:
                 request.give_back()
-        if not reply.is_done:
-            connection.on_pending(reply)
-        elif not connection.is_ready:
-            connection.is_ready = True
-            self._ready.append(connection)
+        if reply.is_done:
+            if not queue.is_ready:
+                queue.is_ready = True
+                self._ready.append(queue)
+        elif queue.is_closed:
+            reply.cancel()
+        else:
+            reply.on_done(queue.wake)
 
 
 def _is_blocking(request: Request) -> bool:

@@ -333,5 +333,7 @@ async def test_requests_of_a_control_plane_listener_come_first() -> None:
         client, controller = await served.connect(), await served.connect("CONTROLLER")
         assert await client.ask(1) == b""
         assert await controller.ask(2) == b""
-        planes = {each.listener_name: each.is_control_plane for each in served.server._connections}
+        planes = {
+            each.listener_name: each._queue.is_control_plane for each in served.server._connections
+        }
         assert planes == {"PLAINTEXT": False, "CONTROLLER": True}

@@ -40,10 +40,10 @@ def split_responses(data: bytes) -> list[tuple[int, bytes]]:
     return answers
 
 
-def make_request(connection: Any, correlation_id: int = 0, api_key: int = 0) -> Request:
+def make_request(queue: Any, correlation_id: int = 0, api_key: int = 0) -> Request:
     """Return a request without a body."""
     header = RequestHeader(ApiKey(api_key), PRODUCE_VERSION, correlation_id, "me")
-    return Request(connection, header, memoryview(b""), 0.0)
+    return Request(queue, header, memoryview(b""), 0.0)
 
 
 class FakeLoop:

@@ -85,7 +85,7 @@ class Broker:
         )
         asked = request(ApiKey.PRODUCE, version, message)
         if after is not None:
-            asked.connection = after.connection
+            asked.queue = after.queue
         if release is not None:
             asked.release = lambda: release.append("released")
         reply = self.handler.handle(asked, decode(ProduceRequest, asked.body, version))

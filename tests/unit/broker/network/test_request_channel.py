@@ -30,21 +30,12 @@ class FakeConnection:
     user_name = ANONYMOUS
 
     def __init__(self, channel: RequestChannel, *, is_control_plane: bool = False) -> None:
-        self.is_control_plane = is_control_plane
         self.number = 1
-        self.is_ready = False
-        self.long_requests: list[Request] = []
-        self.blocking_reply: Reply | None = None
-        self.pending: list[Reply] = []
+        self.queue = channel.connect(self, is_control_plane=is_control_plane)
         self.send_count = 0
         self.room_count = 0
         self.dropped: list[str] = []
         self.on_send: Callable[[], None] = lambda: None
-        self._channel = channel
-
-    def on_pending(self, reply: Reply) -> None:
-        self.pending.append(reply)
-        reply.on_done(lambda: self._channel.mark_ready(self))
 
     def send_ready(self) -> None:
         self.send_count += 1
@@ -82,7 +73,7 @@ def world() -> World:
 def test_a_batch_is_handled_in_one_turn_and_each_connection_sends_once(world: World) -> None:
     connections = [FakeConnection(world.channel) for _ in range(3)]
     for number in range(9):
-        world.channel.submit([make_request(connections[number % 3], number)])
+        world.channel.submit([make_request(connections[number % 3].queue, number)])
     assert world.handled == [], "nothing is handled inside the connection's read"
     world.loop.run_turn()
     assert world.handled == list(range(9))
@@ -93,10 +84,10 @@ def test_a_batch_is_handled_in_one_turn_and_each_connection_sends_once(world: Wo
 def test_control_plane_requests_come_first(world: World) -> None:
     client = FakeConnection(world.channel)
     controller = FakeConnection(world.channel, is_control_plane=True)
-    world.channel.submit([make_request(client, 1)])
-    world.channel.submit([make_request(client, 2, ApiKey.UPDATE_METADATA)])
-    world.channel.submit([make_request(controller, 3)])
-    world.channel.submit([make_request(client, 4, ApiKey.METADATA)])
+    world.channel.submit([make_request(client.queue, 1)])
+    world.channel.submit([make_request(client.queue, 2, ApiKey.UPDATE_METADATA)])
+    world.channel.submit([make_request(controller.queue, 3)])
+    world.channel.submit([make_request(client.queue, 4, ApiKey.METADATA)])
     world.loop.run()
     assert world.handled == [2, 3, 1, 4]
 
@@ -105,9 +96,9 @@ def test_the_queue_has_a_limit() -> None:
     world = World(NetworkLimits(queued_max_requests=3))
     connection = FakeConnection(world.channel)
     for left in (2, 1, 0):
-        world.channel.submit([make_request(connection)])
+        world.channel.submit([make_request(connection.queue)])
         assert world.channel.free_count == left
-    world.channel.submit([make_request(connection, 0, ApiKey.LEADER_AND_ISR)])
+    world.channel.submit([make_request(connection.queue, 0, ApiKey.LEADER_AND_ISR)])
     assert world.channel.free_count == 0
     world.loop.run()
     assert world.channel.free_count == 3
@@ -115,9 +106,9 @@ def test_the_queue_has_a_limit() -> None:
 
 def test_a_connection_that_waits_for_room_is_called_once(world: World) -> None:
     first, second = FakeConnection(world.channel), FakeConnection(world.channel)
-    world.channel.submit([make_request(first)])
-    world.channel.wait_for_room(first)
-    world.channel.wait_for_room(second)
+    world.channel.submit([make_request(first.queue)])
+    world.channel.wait_for_room(first.queue)
+    world.channel.wait_for_room(second.queue)
     assert (first.room_count, second.room_count) == (0, 0)
     world.loop.run()
     assert (first.room_count, second.room_count) == (1, 1)
@@ -126,7 +117,7 @@ def test_a_connection_that_waits_for_room_is_called_once(world: World) -> None:
 def test_large_requests_are_spread_over_turns(world: World) -> None:
     connection = FakeConnection(world.channel)
     for number in range(3):
-        request = make_request(connection, number)
+        request = make_request(connection.queue, number)
         request.body = memoryview(bytes(BATCH_BYTES))
         world.channel.submit([request])
     seen = []
@@ -139,7 +130,7 @@ def test_large_requests_are_spread_over_turns(world: World) -> None:
 def long_request(
     connection: FakeConnection, number: int, api_key: ApiKey = ApiKey.PRODUCE
 ) -> Request:
-    request = make_request(connection, number, api_key)
+    request = make_request(connection.queue, number, api_key)
     request.body = memoryview(bytearray(LONG_REQUEST_BYTES + 1))
     request.size_bytes = len(request.body)
     return request
@@ -153,13 +144,13 @@ def test_short_requests_wait_for_at_most_one_long_request(world: World) -> None:
         if request.body:
             world.loop.now_s += 2 * LONG_REQUESTS_S
             if request.header.correlation_id == 0:
-                world.channel.submit([make_request(other, 10)])
+                world.channel.submit([make_request(other.queue, 10)])
         return Reply("message")
 
     world.answer = answer
     for number, client in enumerate(clients):
         world.channel.submit([long_request(client, number)])
-    world.channel.submit([make_request(other, 9)])
+    world.channel.submit([make_request(other.queue, 9)])
     world.loop.run()
     assert world.handled == [9, 0, 10, 1, 2]
     assert world.channel.free_count == NetworkLimits().queued_max_requests
@@ -168,7 +159,7 @@ def test_short_requests_wait_for_at_most_one_long_request(world: World) -> None:
 def test_connections_take_turns_with_their_long_requests(world: World) -> None:
     greedy, modest = FakeConnection(world.channel), FakeConnection(world.channel)
     world.channel.submit([long_request(greedy, number) for number in range(4)])
-    world.channel.submit([long_request(modest, 10), make_request(modest, 11)])
+    world.channel.submit([long_request(modest, 10), make_request(modest.queue, 11)])
     world.loop.run()
     assert world.handled == [0, 10, 1, 11, 2, 3]
 
@@ -183,11 +174,11 @@ def test_long_requests_share_a_turn_while_there_is_time(world: World) -> None:
 def test_requests_of_one_connection_are_handled_in_their_order(world: World) -> None:
     client, other = FakeConnection(world.channel), FakeConnection(world.channel)
     world.channel.submit(
-        [make_request(client, 1), long_request(client, 2), make_request(client, 3)]
+        [make_request(client.queue, 1), long_request(client, 2), make_request(client.queue, 3)]
     )
-    world.channel.submit([make_request(other, 4)])
+    world.channel.submit([make_request(other.queue, 4)])
     world.loop.run()
-    world.channel.submit([make_request(client, 5)])
+    world.channel.submit([make_request(client.queue, 5)])
     world.channel.submit([long_request(other, 6)])
     world.loop.run()
     assert world.handled == [1, 4, 2, 3, 5, 6]
@@ -249,11 +240,11 @@ def test_only_produce_requests_of_a_closed_connection_are_handled(
     world.channel.submit(requests)
     world.loop.run_turn()
     assert world.handled == [1]
-    world.channel.forget(client)
+    world.channel.close(client.queue)
     world.channel.submit([long_request(other, 4)])
     world.loop.run()
     assert (sorted(world.handled), released) == ([1, 3, 4], ["buffer"])
-    assert (client.long_requests, client.blocking_reply) == ([], None)
+    assert (client.queue.long_requests, client.queue.blocking_reply) == ([], None)
     assert world.channel.free_count == NetworkLimits().queued_max_requests
 
 
@@ -261,7 +252,7 @@ def test_a_closed_connection_without_requests_is_skipped(world: World) -> None:
     client, other = FakeConnection(world.channel), FakeConnection(world.channel)
     world.channel.submit([long_request(client, 1, ApiKey.CREATE_TOPICS)])
     world.channel.submit([long_request(other, 2)])
-    world.channel.forget(client)
+    world.channel.close(client.queue)
     world.loop.run()
     assert world.handled == [2]
     assert world.channel.free_count == NetworkLimits().queued_max_requests
@@ -289,7 +280,7 @@ def test_the_request_after_a_failed_long_one_runs_in_the_next_turn(world: World)
     world.channel.submit([long_request(good, 2)])
     with capture_logs():
         world.loop.run()
-    assert (len(bad.dropped), good.send_count, bad.long_requests) == (1, 1, [])
+    assert (len(bad.dropped), good.send_count, bad.queue.long_requests) == (1, 1, [])
 
 
 def test_buffers_are_recycled_only_when_no_request_waits(world: World) -> None:
@@ -297,7 +288,7 @@ def test_buffers_are_recycled_only_when_no_request_waits(world: World) -> None:
     world.channel.on_empty(lambda: recycled_at.append(len(world.handled)))
     connection = FakeConnection(world.channel)
     for number in range(2):
-        request = make_request(connection, number)
+        request = make_request(connection.queue, number)
         request.body = memoryview(bytes(BATCH_BYTES))
         world.channel.submit([request])
     world.loop.run()
@@ -312,7 +303,7 @@ def test_a_buffer_is_released_when_its_handler_has_returned(world: World) -> Non
         return Reply()
 
     world.answer = handle
-    request = make_request(FakeConnection(world.channel))
+    request = make_request(FakeConnection(world.channel).queue)
     request.body = memoryview(bytearray(b"large"))
     request.release = lambda: released.append("buffer")
     world.channel.submit([request])
@@ -334,21 +325,21 @@ def test_a_reply_that_is_completed_by_another_handler_is_sent_after_it(world: Wo
         return Reply("message")
 
     world.answer = handle
-    world.channel.submit([make_request(waiting)])
+    world.channel.submit([make_request(waiting.queue)])
     world.loop.run()
     assert waiting.send_count == 0
-    world.channel.submit([make_request(waking)])
+    world.channel.submit([make_request(waking.queue)])
     world.loop.run_turn()
     assert sent_during_handler == [0]
     assert (waiting.send_count, waking.send_count) == (1, 1)
 
 
 def test_a_reply_that_is_completed_outside_a_turn_is_sent_in_the_next(world: World) -> None:
-    connection = FakeConnection(world.channel)
-    world.answer = lambda _request: Reply()
-    world.channel.submit([make_request(connection)])
+    connection, reply = FakeConnection(world.channel), Reply()
+    world.answer = lambda _request: reply
+    world.channel.submit([make_request(connection.queue)])
     world.loop.run()
-    connection.pending[0].complete("late")
+    reply.complete("late")
     assert connection.send_count == 0
     world.loop.run()
     assert connection.send_count == 1
@@ -364,10 +355,10 @@ def test_a_failing_handler_closes_only_its_own_connection(world: World) -> None:
         return Reply("message")
 
     world.answer = handle
-    failing = make_request(bad, 1)
+    failing = make_request(bad.queue, 1)
     failing.release = lambda: released.append("buffer")
     world.channel.submit([failing])
-    world.channel.submit([make_request(good, 2)])
+    world.channel.submit([make_request(good.queue, 2)])
     with capture_logs() as logs:
         world.loop.run()
     assert (len(bad.dropped), good.dropped, good.send_count) == (1, [], 1)
@@ -381,7 +372,7 @@ def test_a_connection_that_fails_to_send_does_not_stop_the_others(world: World) 
     connections = [FakeConnection(world.channel) for _ in range(3)]
     connections[1].on_send = lambda: 1 // 0  # type: ignore[assignment]
     for connection in connections:
-        world.channel.submit([make_request(connection)])
+        world.channel.submit([make_request(connection.queue)])
     with capture_logs():
         world.loop.run()
     assert [connection.send_count for connection in connections] == [1, 1, 1]
@@ -391,9 +382,9 @@ def test_a_connection_that_fails_to_send_does_not_stop_the_others(world: World) 
 def test_a_connection_with_more_to_send_continues_in_the_next_turn(world: World) -> None:
     connection = FakeConnection(world.channel)
     connection.on_send = lambda: (
-        world.channel.mark_ready(connection) if connection.send_count < 3 else None
+        world.channel.mark_ready(connection.queue) if connection.send_count < 3 else None
     )
-    world.channel.submit([make_request(connection)])
+    world.channel.submit([make_request(connection.queue)])
     for count in (1, 2, 3, 3):
         world.loop.run_turn()
         assert connection.send_count == count
@@ -407,7 +398,7 @@ def test_large_responses_are_spread_over_turns(world: World) -> None:
 
     for connection in connections:
         connection.on_send = send
-        world.channel.submit([make_request(connection)])
+        world.channel.submit([make_request(connection.queue)])
     seen = []
     for _ in range(3):
         world.loop.run_turn()
@@ -424,13 +415,13 @@ def test_a_failed_step_of_a_connection_is_resumed(world: World) -> None:
             1 // left.pop(0)
 
     with capture_logs():
-        world.channel.attempt(connection, step)
+        world.channel.attempt(connection.queue, step)
     assert left == []
     assert len(connection.dropped) == 1
 
 
 def test_a_request_has_the_listener_and_the_client_of_its_connection(world: World) -> None:
-    request = make_request(FakeConnection(world.channel))
+    request = make_request(FakeConnection(world.channel).queue)
     assert (request.listener_name, request.client_host) == ("PLAINTEXT", "10.0.0.1")
 
 
@@ -439,7 +430,7 @@ def test_a_keyboard_interrupt_is_not_swallowed(world: World) -> None:
         raise KeyboardInterrupt
 
     world.answer = handle
-    world.channel.submit([make_request(FakeConnection(world.channel))])
+    world.channel.submit([make_request(FakeConnection(world.channel).queue)])
     with pytest.raises(KeyboardInterrupt):
         world.loop.run()
 
@@ -448,9 +439,9 @@ def test_a_channel_accepts_only_early_requests_before_it_is_open() -> None:
     world = World(is_open=False)
     connection = FakeConnection(world.channel)
     for number, api_key in enumerate((ApiKey.API_VERSIONS, ApiKey.LEADER_AND_ISR)):
-        world.channel.submit([make_request(connection, number, api_key)])
+        world.channel.submit([make_request(connection.queue, number, api_key)])
     with pytest.raises(AssertionError, match="outside the arenas"):
-        world.channel.submit([make_request(connection, 2, ApiKey.PRODUCE)])
+        world.channel.submit([make_request(connection.queue, 2, ApiKey.PRODUCE)])
     world.loop.run()
     assert sorted(world.handled) == [0, 1]
 
@@ -458,12 +449,12 @@ def test_a_channel_accepts_only_early_requests_before_it_is_open() -> None:
 def test_connections_that_wait_for_the_opening_are_called_once() -> None:
     world = World(is_open=False)
     connection = FakeConnection(world.channel)
-    world.channel.wait_for_opening(connection)
-    world.channel.submit([make_request(connection, 1, ApiKey.API_VERSIONS)])
+    world.channel.wait_for_opening(connection.queue)
+    world.channel.submit([make_request(connection.queue, 1, ApiKey.API_VERSIONS)])
     world.loop.run()
     assert connection.room_count == 0
     world.channel.open()
     world.loop.run()
-    world.channel.submit([make_request(connection, 2, ApiKey.PRODUCE)])
+    world.channel.submit([make_request(connection.queue, 2, ApiKey.PRODUCE)])
     world.loop.run()
     assert (connection.room_count, world.handled) == (1, [1, 2])

@@ -25,6 +25,7 @@ from controller.effects import (
     ControlRequest,
     Disconnect,
     Effect,
+    Elected,
     Enqueue,
     Note,
     Pause,
@@ -240,8 +241,8 @@ class Process:
     def _continue(self, plan: Plan[Any], answer: Answer, done: Callable[[Any], None]) -> None:
         try:
             effect = plan.send(answer)
-            while isinstance(effect, Note):
-                # Logging takes no time and changes nothing.
+            while isinstance(effect, Elected | Note):
+                # Logging takes no time and changes nothing; nor does reading ahead.
                 effect = plan.send(None)
         except StopIteration as stop:
             done(stop.value)

@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from analytics.file_store import OpenFile
 from analytics.segment_range import SegmentRange
-from kafkawire.columns_scanner import Column, RecordColumns, Spans
+from kafkawire.columns_loops import Column, Spans
+from kafkawire.native import RecordColumns
 from kafkawire.records import BatchHeader, TimestampType
 from logcheck.batch_check import BatchCheck
 from logcheck.batch_walk import Hole, Walk

@@ -15,7 +15,7 @@ from analytics.reference import read_aborted
 from analytics.replica_audit import ReplicaAudit
 from analytics.summary import summarize
 from analytics.task import MAX_OFFSET, AuditTask
-from kafkawire.columns_scanner import KeyTable
+from kafkawire.native import KeyTable
 from logcheck.batch_digest import BatchDigest, IsDamaged, compare_digests
 from logcheck.finding import Check, Damage, Finding
 from logcheck.log_scan import LogScan

@@ -6,7 +6,7 @@ from analytics.checks.transactions import Aborted, TransactionReplay, read_txnin
 from analytics.file_store import OpenFile, read_bytes
 from analytics.finding_list import FindingList
 from analytics.task import AuditTask
-from kafkawire.columns_scanner import KeyTable
+from kafkawire.native import KeyTable
 from logcheck.batch_digest import BatchDigest, compare_digests, compare_dirty
 from logcheck.finding import Check, Damage, Report, unreadable
 from logcheck.log_scan import LogScan

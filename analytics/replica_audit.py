@@ -22,7 +22,7 @@ from analytics.reference import Reference
 from analytics.snapshot import earlier_bounds, read_snapshot
 from analytics.summary import summarize
 from analytics.task import MAX_OFFSET, AuditTask
-from kafkawire.columns_scanner import KeyTable
+from kafkawire.native import KeyTable
 from logcheck.batch_digest import BatchDigest
 from logcheck.checkpoint_check import check_checkpoints
 from logcheck.checkpoint_text import read_epoch_checkpoint

@@ -25,8 +25,8 @@ from analytics.errors import AuditError
 from analytics.file_store import OpenFile
 from analytics.reference import read_aborted
 from analytics.task import MAX_OFFSET, Rules
-from kafkawire.columns_scanner import KeyTable
 from kafkawire.ids import TopicPartition
+from kafkawire.native import KeyTable
 from kafkawire.records import BATCH_HEADER_BYTES, BatchBuilder
 from logcheck.log_scan import LogScan
 from logcheck.replica_files import ReplicaFiles

@@ -47,7 +47,7 @@ def run_tasks(texts: Iterable[str]) -> Iterator[list[Outcome] | None]:
 def run_task(task: AuditTask) -> list[Outcome] | None:
     """Return the outcomes of one task; None if its keys need more shards."""
     from analytics.partition_audit import audit_partition
-    from kafkawire.columns_scanner import KeyLimitError
+    from kafkawire.key_table_loops import KeyLimitError
 
     try:
         outcomes = audit_partition(task)

@@ -35,7 +35,7 @@ from benchmarks.client_drivers import Job
 from benchmarks.loads.broker import broker_process
 from benchmarks.loads.process import GENERATOR_CORE, pin
 from benchmarks.loads.result import Figure
-from kafkawire.records import HAS_COMPILED_SCANNER
+from kafkawire.records import IS_COMPILED
 from ottla import Admin, NewTopic
 
 KIB: Final = 1024
@@ -231,7 +231,7 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     cases = CASES if options.case is None else [CASES[number] for number in options.case]
     console = Console()
-    scanner = "compiled" if HAS_COMPILED_SCANNER else "plain Python"
+    scanner = "compiled" if IS_COMPILED else "plain Python"
     console.print(f"{options.partitions} partitions, {options.loop}, record loops: {scanner}")
     pin(0, GENERATOR_CORE)
     with _broker(options.bootstrap) as address, console.status("measuring"):

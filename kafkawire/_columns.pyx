@@ -1,16 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Decision: the compiled twin of `columns_loops`, `key_hash` and `key_table_loops`.
 
-Built at install time if Cython and a C compiler are available; `columns_scanner` falls back to the
-plain loops otherwise. The plain modules document the contracts of the functions, and
-tests/property/kafkawire/test_columns_twins.py keeps the twins consistent.
+See `native`. The plain twin documents the functions; tests/property/kafkawire/test_columns_twins.py compares them.
 """
-
-from os import environ
-
-# Checked here, because the Python modules of kafkawire read no environment.
-if environ.get("OTTLA_PURE_PYTHON", "0") not in ("", "0"):
-    raise ImportError("OTTLA_PURE_PYTHON disables the compiled loops")
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -26,7 +18,7 @@ from kafkawire._header cimport (
     MAGIC,
     header_fields,
 )
-from kafkawire._numbers cimport read_big_endian
+from kafkawire._numbers cimport INTERFACE, read_big_endian
 from kafkawire._walk cimport (
     MIN_RECORD_BYTES,
     NO_FAULT,
@@ -43,7 +35,7 @@ from kafkawire.errors import CorruptBatchError
 from kafkawire.key_table_loops import KeyLimitError
 from kafkawire.records_header import BatchHeader
 
-COLUMNS_VERSION = 3
+INTERFACE_VERSION = INTERFACE
 
 # The constructor of a named tuple is a Python function, and takes as long as a small batch.
 cdef object new_tuple = tuple.__new__

@@ -11,18 +11,13 @@ Invariant: no byte outside the section is read, even if its lengths are wrong.
 Source: Aumasson and Bernstein, SipHash: a fast short-input PRF.
 """
 
-from os import environ
-
-# Checked here, because the Python modules of kafkawire read no environment.
-if environ.get("OTTLA_PURE_PYTHON", "0") not in ("", "0"):
-    raise ImportError("OTTLA_PURE_PYTHON disables the compiled loops")
-
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
+from kafkawire._numbers cimport INTERFACE
 from kafkawire._walk cimport (
     MIN_RECORD_BYTES,
     NO_FAULT,
@@ -39,7 +34,7 @@ from kafkawire._walk cimport (
 from kafkawire.compaction_loops import Choice
 from kafkawire.errors import CorruptBatchError
 
-INTERFACE_VERSION = 1
+INTERFACE_VERSION = INTERFACE
 BYTES_PER_SLOT = sizeof(Slot)
 
 cdef extern from *:

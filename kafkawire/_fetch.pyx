@@ -1,16 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Decision: the compiled twin of `fetch_loops`: the same names, results and errors.
+"""Decision: the compiled twin of `plain_codecs`: the same names, results and errors.
 
 It handles the common requests and responses of consumers and followers. Aborted transactions,
 diverging epochs, new leaders, and all forms that `_cursor` does not read are left to the general
 codec. tests/property/kafkawire/test_fetch_twins.py keeps the twins consistent.
 """
-
-from os import environ
-
-# Checked here, because the Python modules of kafkawire read no environment.
-if environ.get("OTTLA_PURE_PYTHON", "0") not in ("", "0"):
-    raise ImportError("OTTLA_PURE_PYTHON disables the compiled functions")
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport PyByteArray_Check
@@ -38,9 +32,9 @@ from kafkawire._cursor cimport (
     write_length,
     write_no_tags,
 )
-from kafkawire._numbers cimport read_big_endian, write_big_endian
+from kafkawire._numbers cimport INTERFACE, read_big_endian, write_big_endian
 
-from kafkawire import fetch_loops
+from kafkawire import plain_codecs
 from kafkawire.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -51,7 +45,7 @@ from kafkawire.messages.fetch import (
 from kafkawire.primitives import records_size_bytes, uuid_from_bytes
 from kafkawire.schema import UNLIMITED_ITEMS
 
-INTERFACE_VERSION = 2
+INTERFACE_VERSION = INTERFACE
 
 cdef enum:
     FIRST_VERSION = 4
@@ -82,7 +76,7 @@ cdef object NO_SNAPSHOT = PartitionData().snapshot_id
 
 
 def decode_fetch(body, int version, int64_t max_items=UNLIMITED_ITEMS):
-    """See `fetch_loops.decode_fetch`."""
+    """See `plain_codecs.decode_fetch`."""
     cdef Py_buffer buffer
     cdef Cursor cursor
     message = None
@@ -98,7 +92,7 @@ def decode_fetch(body, int version, int64_t max_items=UNLIMITED_ITEMS):
             PyBuffer_Release(&buffer)
     if message is not None:
         return message
-    return fetch_loops.decode_fetch(body, version, max_items)
+    return plain_codecs.decode_fetch(body, version, max_items)
 
 
 cdef inline int64_t read_number(Cursor *cursor, int size) noexcept:
@@ -216,7 +210,7 @@ cdef list read_numbers(Cursor *cursor, int version):
 
 
 def encode_fetched(header, message):
-    """See `fetch_loops.encode_fetched`."""
+    """See `plain_codecs.encode_fetched`."""
     cdef int version = header.api_version
     cdef list parts = None
     if FIRST_VERSION <= version <= LAST_VERSION:
@@ -225,7 +219,7 @@ def encode_fetched(header, message):
         except (AttributeError, OverflowError, TypeError, UnicodeEncodeError):
             # The general codec names the wrong field.
             pass
-    return fetch_loops.encode_fetched(header, message) if parts is None else parts
+    return plain_codecs.encode_fetched(header, message) if parts is None else parts
 
 
 cdef list write_response(int32_t correlation_id, object message, int version):

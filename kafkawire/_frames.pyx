@@ -1,19 +1,12 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Decision: the compiled twin of `frames_loops`: the same names, results and errors.
+"""Decision: the compiled twin of `plain_codecs`: the same names, results and errors.
 
-Built at install time if Cython and a C compiler are available; `frames_scanner` falls back to the
-plain functions otherwise. Common headers are decoded here. All others (another form of header,
+Common headers are decoded here. All others (another form of header,
 tagged fields, malformed bytes) are left to the plain function, so that only one place rejects
 input. tests/property/kafkawire/test_frames_twins.py keeps the twins consistent.
 
 Invariant: no byte outside the given buffer is read, even if its lengths are wrong.
 """
-
-from os import environ
-
-# Checked here, because the Python modules of kafkawire read no environment.
-if environ.get("OTTLA_PURE_PYTHON", "0") not in ("", "0"):
-    raise ImportError("OTTLA_PURE_PYTHON disables the compiled functions")
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport (
@@ -25,13 +18,13 @@ from libc.stdint cimport INT16_MAX, int16_t, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
 from kafkawire._cursor cimport PyUnicode_DecodeUTF8, new
-from kafkawire._numbers cimport read_big_endian, write_big_endian
+from kafkawire._numbers cimport INTERFACE, read_big_endian, write_big_endian
 
-from kafkawire import frames_loops
+from kafkawire import plain_codecs
 from kafkawire.apis import APIS
 from kafkawire.headers import RequestHeader
 
-INTERFACE_VERSION = 1
+INTERFACE_VERSION = INTERFACE
 
 cdef enum:
     SIZE_BYTES = 4
@@ -63,7 +56,7 @@ cdef int ask(int key) except -1:
 
 
 def split_frames(view not None, Py_ssize_t start, Py_ssize_t end, Py_ssize_t limit, int64_t most):
-    """See `frames_loops.split_frames`."""
+    """See `plain_codecs.split_frames`."""
     cdef Py_buffer buffer
     cdef const uint8_t *data
     cdef list frames = []
@@ -88,14 +81,14 @@ def split_frames(view not None, Py_ssize_t start, Py_ssize_t end, Py_ssize_t lim
 
 
 def decode_request_header(frame):
-    """See `headers.decode_request_header`."""
+    """See `plain_codecs.decode_request_header`."""
     cdef Py_buffer buffer
     PyObject_GetBuffer(frame, &buffer, PyBUF_SIMPLE)
     try:
         common = read_header(<const uint8_t *>buffer.buf, buffer.len)
     finally:
         PyBuffer_Release(&buffer)
-    return frames_loops.decode_request_header(frame) if common is None else common
+    return plain_codecs.decode_request_header(frame) if common is None else common
 
 
 cdef object read_header(const uint8_t *data, Py_ssize_t size):
@@ -132,11 +125,11 @@ cdef object read_header(const uint8_t *data, Py_ssize_t size):
 
 
 def frame_response(header, bytes body not None):
-    """See `frames_loops.frame_response`."""
+    """See `plain_codecs.frame_response`."""
     cdef int key = header.api_key
     cdef int version = header.api_version
     if not 0 <= key < KEY_COUNT or API_KEYS[key] is None:
-        return frames_loops.frame_response(header, body)
+        return plain_codecs.frame_response(header, body)
     if flexible_responses[key] == NOT_ASKED:
         ask(key)
     cdef Py_ssize_t tags_bytes = 1 if version >= flexible_responses[key] else 0

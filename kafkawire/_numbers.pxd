@@ -3,6 +3,10 @@
 
 from libc.stdint cimport uint8_t, uint64_t
 
+cdef enum:
+    # Raised together with `native.INTERFACE_VERSION`.
+    INTERFACE = 4
+
 
 cdef inline uint64_t read_big_endian(const uint8_t *at, int size) noexcept nogil:
     cdef uint64_t number = 0

@@ -1,16 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Decision: the compiled twin of `produce_loops`: the same names, results and errors.
+"""Decision: the compiled twin of `plain_codecs`: the same names, results and errors.
 
 It handles the common requests of producers: versions 3 to 11, without transactions, and without
 forms that `_cursor` leaves to the general codec. tests/property/kafkawire/test_produce_twins.py
 keeps the twins consistent.
 """
-
-from os import environ
-
-# Checked here, because the Python modules of kafkawire read no environment.
-if environ.get("OTTLA_PURE_PYTHON", "0") not in ("", "0"):
-    raise ImportError("OTTLA_PURE_PYTHON disables the compiled functions")
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -31,13 +25,13 @@ from kafkawire._cursor cimport (
     skip_null,
     write_length,
 )
-from kafkawire._numbers cimport read_big_endian, uvarint_bytes, write_big_endian
+from kafkawire._numbers cimport INTERFACE, read_big_endian, uvarint_bytes, write_big_endian
 
-from kafkawire import produce_loops
+from kafkawire import plain_codecs
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkawire.schema import UNLIMITED_ITEMS
 
-INTERFACE_VERSION = 2
+INTERFACE_VERSION = INTERFACE
 
 cdef enum:
     FIRST_READ_VERSION = 3
@@ -50,7 +44,7 @@ cdef enum:
 
 
 def decode_produce(body, int version, int64_t max_items=UNLIMITED_ITEMS):
-    """See `produce_loops.decode_produce`."""
+    """See `plain_codecs.decode_produce`."""
     cdef Py_buffer buffer
     cdef Cursor cursor
     message = None
@@ -68,7 +62,7 @@ def decode_produce(body, int version, int64_t max_items=UNLIMITED_ITEMS):
             PyBuffer_Release(&buffer)
     if message is not None:
         return message
-    return produce_loops.decode_produce(body, version, max_items)
+    return plain_codecs.decode_produce(body, version, max_items)
 
 
 cdef object read_request(Cursor *cursor, object body, const uint8_t *begin):
@@ -123,7 +117,7 @@ cdef object read_topic(Cursor *cursor, object body, const uint8_t *begin):
 
 
 def encode_accepted(list topics not None, int version):
-    """See `produce_accepted.encode_accepted`."""
+    """See `plain_codecs.encode_accepted`."""
     cdef bint is_flexible = version >= FIRST_FLEXIBLE_VERSION
     cdef Py_ssize_t size = 4 + uvarint_bytes(len(topics) + 1) + 1 if is_flexible else 8
     cdef Py_ssize_t text_bytes

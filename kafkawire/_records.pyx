@@ -1,18 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Decision: the compiled twin of `records_loops`: the same names, results and errors.
 
-Built at install time if Cython and a C compiler are available; `records_scanner` falls back to the
-plain loops otherwise. The plain module documents the contracts of the functions, and
-tests/property/kafkawire/test_records_twins.py keeps the twins consistent.
+See `native`. The plain twin documents the functions; tests/property/kafkawire/test_records_twins.py compares them.
 
 Invariant: no byte outside the section is read, even if its lengths are wrong.
 """
-
-from os import environ
-
-# Checked here, because the Python modules of kafkawire read no environment.
-if environ.get("OTTLA_PURE_PYTHON", "0") not in ("", "0"):
-    raise ImportError("OTTLA_PURE_PYTHON disables the compiled loops")
 
 from cpython.bytearray cimport PyByteArray_FromStringAndSize
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
@@ -45,7 +37,7 @@ from kafkawire._header cimport (
     MAGIC,
     header_fields,
 )
-from kafkawire._numbers cimport read_big_endian, write_big_endian
+from kafkawire._numbers cimport INTERFACE, read_big_endian, write_big_endian
 from kafkawire._walk cimport (
     MIN_RECORD_BYTES,
     NO_FAULT,
@@ -68,7 +60,7 @@ from kafkawire.errors import CorruptBatchError, EncodeError
 from kafkawire.records_header import BatchHeader
 from kafkawire.records_loops import MAX_TIMESTAMP_MS, Survey
 
-INTERFACE_VERSION = 3
+INTERFACE_VERSION = INTERFACE
 
 # The constructor of a named tuple is a Python function, and takes as long as a small batch.
 cdef object new_tuple = tuple.__new__

@@ -1,7 +1,7 @@
 """Decision: the loops over records for audits: columns from records, and a survey.
 
 `kafkawire/_columns.pyx` is the compiled twin of this module and of `key_table_loops`: it has the
-same names, results and errors. Callers import `kafkawire.columns_scanner`, which selects a twin.
+same names, results and errors, and `native` chooses between them.
 
 Invariant: a section is either read to its last byte or rejected with CorruptBatchError.
 """
@@ -23,9 +23,6 @@ from kafkawire.records_header import (
     read_header,
 )
 from kafkawire.records_loops import MIN_RECORD_BYTES, BytesLike, read_varint
-
-# Raised with every change of this interface, so that a stale compiled twin is not used.
-COLUMNS_VERSION: Final = 3
 
 _NO_TIMESTAMP: Final = -1
 

@@ -2,8 +2,7 @@
 
 The input is the decompressed record section of a batch (see `kafkawire.records_loops`).
 `kafkawire/_compaction.pyx` is this module's compiled twin: it has the same names, results and
-errors. Callers import `kafkawire.compaction`, which selects a twin
-(docs/adr/0027-compaction-in-a-child-process.md).
+errors, and `native` chooses between them (docs/adr/0027-compaction-in-a-child-process.md).
 
 Invariant: a section is either read to its last byte or rejected with CorruptBatchError.
 
@@ -14,15 +13,8 @@ from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from kafkawire.errors import CorruptBatchError
-from kafkawire.records_loops import (
-    BytesLike,
-    encode_varint,
-    iterate_fields,
-    read_varint,
-)
+from kafkawire.records_loops import BytesLike, encode_varint, iterate_fields, read_varint
 
-# Raised with every change of this interface, so that a stale compiled twin is not used.
-INTERFACE_VERSION: Final = 1
 BYTES_PER_SLOT: Final = 160
 """Memory per key in the dictionary below; the compiled twin needs 24 bytes."""
 

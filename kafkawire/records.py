@@ -4,10 +4,11 @@ records_header    the 61 bytes at a batch's head, checksum, stamping in place
 records_read      records out of a batch          records_build    a batch out of records
 records_validate  a broker's checks, and the codes of its refusals (records_refusal)
 records_control   the markers that end transactions
-records_scanner   the loops over records: compiled, or records_loops in plain Python
+records_loops     the loops over records in plain Python; `native` prefers compiled ones
 """
 
 from kafkawire.compression import MAX_DECOMPRESSED_BYTES, Codec
+from kafkawire.native import IS_COMPILED, assign_offsets
 from kafkawire.records_build import BatchBuilder, recompress
 from kafkawire.records_control import (
     ControlType,
@@ -29,9 +30,9 @@ from kafkawire.records_header import (
     set_log_append_time,
     write_header,
 )
+from kafkawire.records_loops import Headers, HeadersLike
 from kafkawire.records_read import Record, read_records, read_records_as, record_section
 from kafkawire.records_refusal import RecordError, RecordsRejectedError
-from kafkawire.records_scanner import HAS_COMPILED_SCANNER, Headers, HeadersLike, assign_offsets
 from kafkawire.records_validate import (
     Budget,
     BudgetSpentError,
@@ -43,7 +44,7 @@ from kafkawire.sentinels import NO_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMEST
 
 __all__ = [
     "BATCH_HEADER_BYTES",
-    "HAS_COMPILED_SCANNER",
+    "IS_COMPILED",
     "LOG_OVERHEAD_BYTES",
     "MAGIC",
     "MAX_DECOMPRESSED_BYTES",

@@ -6,6 +6,7 @@ and the checksum is right.
 
 from kafkawire.compression import MAX_DECOMPRESSED_BYTES, Codec, compress
 from kafkawire.errors import EncodeError
+from kafkawire.native import RecordBuffer
 from kafkawire.records_header import (
     BATCH_HEADER_BYTES,
     CODEC_MASK,
@@ -20,7 +21,6 @@ from kafkawire.records_header import (
     write_header,
 )
 from kafkawire.records_read import record_section
-from kafkawire.records_scanner import RecordBuffer
 from kafkawire.sentinels import NO_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 
 _MAX_INT32 = 2**31 - 1

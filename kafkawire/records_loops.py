@@ -7,8 +7,8 @@ The input is the decompressed record section of a batch. Each record is
     header count varint, then per header: key length varint, key | value length varint, value
 
 with zig-zag varints; a negative length means null. `kafkawire/_records.pyx` is this module's
-compiled twin: it has the same names, results and errors. Callers import
-`kafkawire.records_scanner`, which selects a twin (docs/adr/0009-compiled-record-scanner.md).
+compiled twin: it has the same names, results and errors, and `native` chooses between them
+(docs/adr/0009-compiled-record-scanner.md).
 
 Invariant: a section is either read to its last byte or rejected with CorruptBatchError; a count or
 a length that the bytes cannot hold is rejected before anything is allocated for it.
@@ -33,7 +33,6 @@ from kafkawire.records_header import (
 )
 
 __all__ = [
-    "INTERFACE_VERSION",
     "BytesLike",
     "Headers",
     "HeadersLike",
@@ -46,9 +45,6 @@ __all__ = [
     "read_rows",
     "survey_records",
 ]
-
-# Raised with every change of this interface, so that a stale compiled twin is not used.
-INTERFACE_VERSION: Final = 3
 
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 HeadersLike: TypeAlias = Sequence[tuple[str, BytesLike | None]]
@@ -196,81 +192,28 @@ def iterate_fields(
 ) -> Iterator[_Fields]:
     """Yield `count` records one at a time, because a validator must not hold them all.
 
-    Varints of one and two bytes are read inline: a call for each would double the total cost
-    (benchmarks/micro/test_records.py). A slice may run past the end unnoticed, but then the end of
-    the record differs from its length, or the end of the section from that of the last record.
+    A slice may run past the end unnoticed, but then the end of the record differs from its length,
+    or the end of the section from that of the last record.
     """
     if count * MIN_RECORD_BYTES > len(section):
         raise CorruptBatchError(f"{len(section)} bytes cannot hold {count} records")
     position = 0
     try:
         for _ in range(count):
-            number = section[position]
-            position += 1
-            if number > 0x7F:
-                number = number & 0x7F | section[position] << 7
-                position += 1
-                if number > 0x3FFF:
-                    number, position = read_varint(section, position - 2, _INT32_BITS)
-            if number & 1:
-                raise CorruptBatchError(f"negative record length {-(number >> 1) - 1}")
-            record_end = position + (number >> 1)
-
-            # The attributes, which are unused in all versions, then the timestamp delta.
-            position += 2
-            number = section[position - 1]
-            if number > 0x7F:
-                number = number & 0x7F | section[position] << 7
-                position += 1
-                if number > 0x3FFF:
-                    number, position = read_varint(section, position - 2, _INT64_BITS)
-            timestamp = base_timestamp_ms + (number >> 1 ^ -(number & 1))
-
-            number = section[position]
-            position += 1
-            if number > 0x7F:
-                number = number & 0x7F | section[position] << 7
-                position += 1
-                if number > 0x3FFF:
-                    number, position = read_varint(section, position - 2, _INT32_BITS)
-            offset = base_offset + (number >> 1 ^ -(number & 1))
-
-            number = section[position]
-            position += 1
-            if number > 0x7F:
-                number = number & 0x7F | section[position] << 7
-                position += 1
-                if number > 0x3FFF:
-                    number, position = read_varint(section, position - 2, _INT32_BITS)
-            if number & 1:
-                key = None
-            else:
-                start = position
-                position += number >> 1
-                key = section[start:position]
-
-            number = section[position]
-            position += 1
-            if number > 0x7F:
-                number = number & 0x7F | section[position] << 7
-                position += 1
-                if number > 0x3FFF:
-                    number, position = read_varint(section, position - 2, _INT32_BITS)
-            if number & 1:
-                value = None
-            else:
-                start = position
-                position += number >> 1
-                value = section[start:position]
-
-            headers: Headers = ()
-            if section[position]:
-                headers, position = _read_headers(section, position)
-            else:
-                position += 1
+            length, position = _read_length(section, position)
+            if length < 0:
+                raise CorruptBatchError(f"negative record length {length}")
+            record_end = position + length
+            # The attributes, which are unused in all versions, take one byte.
+            number, position = read_varint(section, position + 1, _INT64_BITS)
+            timestamp = base_timestamp_ms + _signed(number)
+            offset_delta, position = _read_length(section, position)
+            key, position = _read_span(section, position)
+            value, position = _read_span(section, position)
+            headers, position = _read_headers(section, position)
             if position != record_end:
                 raise CorruptBatchError(f"a record ends at {position} instead of {record_end}")
-            yield offset, timestamp, key, value, headers
+            yield base_offset + offset_delta, timestamp, key, value, headers
     except IndexError:
         raise CorruptBatchError(f"a record runs past the end, {len(section)} bytes") from None
     if position != len(section):
@@ -283,24 +226,30 @@ def _read_headers(section: bytes, position: int) -> tuple[Headers, int]:
         raise CorruptBatchError(f"impossible count of headers {count}")
     headers: list[tuple[str, bytes | None]] = []
     for _ in range(count):
-        key_bytes, start = _read_length(section, position)
-        if key_bytes < 0:
-            raise CorruptBatchError(f"negative length of a header's key {key_bytes}")
-        position = start + key_bytes
+        key, position = _read_span(section, position)
+        if key is None:
+            raise CorruptBatchError("the key of a header is null")
+        value, position = _read_span(section, position)
         # Like Kafka's readers, replace invalid UTF-8 instead of losing the record.
-        key = bytes(section[start:position]).decode(errors="replace")
-        value_bytes, start = _read_length(section, position)
-        position = start + max(0, value_bytes)
-        headers.append((key, None if value_bytes < 0 else section[start:position]))
+        headers.append((bytes(key).decode(errors="replace"), value))
     return tuple(headers), position
 
 
+def _read_span(section: bytes, position: int) -> tuple[bytes | None, int]:
+    length, start = _read_length(section, position)
+    if length < 0:
+        return None, start
+    return section[start : start + length], start + length
+
+
 def _read_length(section: bytes, position: int) -> tuple[int, int]:
-    number = section[position]
-    position += 1
-    if number > 0x7F:
-        number, position = read_varint(section, position - 1, _INT32_BITS)
-    return number >> 1 ^ -(number & 1), position
+    number, position = read_varint(section, position, _INT32_BITS)
+    return _signed(number), position
+
+
+def _signed(number: int) -> int:
+    """Return the number that a zig-zag varint stands for."""
+    return number >> 1 ^ -(number & 1)
 
 
 def read_varint(section: bytes, position: int, bits: int) -> tuple[int, int]:

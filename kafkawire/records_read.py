@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from kafkawire.compression import MAX_DECOMPRESSED_BYTES, Codec, decompress
 from kafkawire.errors import CorruptBatchError
+from kafkawire.native import read_rows
 from kafkawire.records_header import (
     BATCH_HEADER_BYTES,
     BatchHeader,
@@ -15,7 +16,7 @@ from kafkawire.records_header import (
     TimestampType,
     read_header,
 )
-from kafkawire.records_scanner import Headers, Row, read_rows
+from kafkawire.records_loops import Headers, Row
 
 
 class Record(NamedTuple):

@@ -21,8 +21,8 @@ from kafkawire.records_header import (
     MAGIC,
     BatchHeader,
 )
+from kafkawire.records_loops import Survey
 from kafkawire.records_read import Record
-from kafkawire.records_scanner import Survey
 from kafkawire.sentinels import NO_TIMESTAMP
 
 # As in Kafka's log reader: no batch of any format is smaller.

@@ -18,6 +18,7 @@ from typing import Final, Protocol
 
 from kafkawire.compression import MAX_DECOMPRESSED_BYTES, Codec
 from kafkawire.errors import ApiError, CorruptBatchError, ErrorCode, TooLargeError
+from kafkawire.native import IS_COMPILED, read_plain_batch, read_rows, survey_records
 from kafkawire.records_header import (
     BATCH_HEADER_BYTES,
     CODEC_MASK,
@@ -42,12 +43,6 @@ from kafkawire.records_refusal import (
     refuse_records,
     refuse_survey,
 )
-from kafkawire.records_scanner import (
-    HAS_COMPILED_SCANNER,
-    read_plain_batch,
-    read_rows,
-    survey_records,
-)
 from kafkawire.sentinels import NO_TIMESTAMP
 
 _LAST_CODEC: Final = int(max(Codec))
@@ -58,7 +53,7 @@ _CREATE_TIME: Final = TimestampType.CREATE_TIME
 _NOT_A_CLIENTS: Final = CONTROL_BIT | LOG_APPEND_TIME_BIT
 
 # Number of bytes that are decompressed in the time of checking one record.
-RECORD_COST_BYTES: Final = 16 if HAS_COMPILED_SCANNER else 1024
+RECORD_COST_BYTES: Final = 16 if IS_COMPILED else 1024
 
 
 # The blocks of a codec may be as short as three bytes, and empty.
@@ -207,7 +202,7 @@ def validator(
 
     return (
         validate
-        if HAS_COMPILED_SCANNER
+        if IS_COMPILED
         else lambda batch, now_ms, budget=None: closely(batch, now_ms=now_ms, budget=budget)
     )
 

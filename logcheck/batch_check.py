@@ -2,9 +2,10 @@
 
 from typing import Final
 
-from kafkawire.columns_scanner import SectionSurvey, SoundBatch, survey_section
+from kafkawire.columns_loops import SectionSurvey, SoundBatch
 from kafkawire.compression import MAX_DECOMPRESSED_BYTES
 from kafkawire.errors import CorruptBatchError
+from kafkawire.native import survey_section
 from kafkawire.records import TimestampType
 from kafkawire.records_read import record_section
 from logcheck.batch_walk import Batch

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from kafkawire.columns_scanner import SoundBatch
+from kafkawire.columns_loops import SoundBatch
 from kafkawire.records import BatchHeader
 from logcheck.finding import Check, Damage, Finding, Report, Severity
 

@@ -12,9 +12,10 @@ from typing import Final, NamedTuple, Protocol
 
 from crc32c import crc32c
 
-from kafkawire.columns_scanner import SoundBatch, read_plain_batches
+from kafkawire.columns_loops import SoundBatch
 from kafkawire.compression import Codec
 from kafkawire.errors import CorruptBatchError
+from kafkawire.native import read_plain_batches
 from kafkawire.records import (
     BATCH_HEADER_BYTES,
     LOG_OVERHEAD_BYTES,

@@ -7,7 +7,7 @@ for each batch so far, and the state of the checks.
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 
-from kafkawire.columns_scanner import SoundBatch
+from kafkawire.columns_loops import SoundBatch
 from kafkawire.errors import CorruptBatchError
 from kafkawire.records import NO_PRODUCER_ID, read_records
 from logcheck.batch_check import BatchCheck

@@ -6,7 +6,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from kafkawire.columns_scanner import SoundBatch
+from kafkawire.columns_loops import SoundBatch
 from logcheck.segment_columns import SegmentColumns
 
 ReadRecord = Callable[[int], tuple[bytes, bytes | None] | None]

@@ -3,7 +3,8 @@
 from typing import Any
 
 from analytics.checks.uniqueness import show_key
-from kafkawire.columns_scanner import KeyTable, SoundBatch
+from kafkawire.columns_loops import SoundBatch
+from kafkawire.native import KeyTable
 from logcheck.log_view import LogView
 
 

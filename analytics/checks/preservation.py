@@ -12,7 +12,9 @@ from typing import Any, Final
 
 from analytics.checks.uniqueness import show_key
 from analytics.task import MAX_OFFSET
-from kafkawire.columns_scanner import KeyTable, Mismatch, SoundBatch
+from kafkawire.columns_loops import SoundBatch
+from kafkawire.key_table_loops import Mismatch
+from kafkawire.native import KeyTable
 from kafkawire.records import BatchHeader, TimestampType
 from logcheck.finding import Check, Damage, Finder, Report, Severity
 from logcheck.log_view import LogView, ReadRecord

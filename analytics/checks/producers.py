@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kafkawire.columns_scanner import SoundBatch
+from kafkawire.columns_loops import SoundBatch
 from kafkawire.records import NO_PRODUCER_ID
 from logcheck.finding import Check, Damage, Finder, Finding, Report
 from logcheck.log_view import LogView, ProducerObserver

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from analytics.task import Rules
-from kafkawire.columns_scanner import SoundBatch
+from kafkawire.columns_loops import SoundBatch
 from logcheck.finding import Check, Damage, Finder, Report, Severity
 from logcheck.log_view import LogView
 

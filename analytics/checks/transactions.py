@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Any, Final
 
-from kafkawire.columns_scanner import SoundBatch
+from kafkawire.columns_loops import SoundBatch
 from kafkawire.errors import CorruptBatchError
 from kafkawire.records import ControlType, read_control_batch
 from logcheck.finding import Check, Damage, Finder, Report

@@ -5,7 +5,8 @@ Keys are first compared by a 128-bit hash; a match is then confirmed by the byte
 
 from typing import Any, Final
 
-from kafkawire.columns_scanner import KeyTable, SoundBatch
+from kafkawire.columns_loops import SoundBatch
+from kafkawire.native import KeyTable
 from logcheck.finding import Check, Damage, Finding, Report
 from logcheck.log_view import LogView
 

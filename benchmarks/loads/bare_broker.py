@@ -14,7 +14,6 @@ from benchmarks.loads.frame_loop import serve_frames
 from benchmarks.loads.pipeline import SIZE_FIELD
 from benchmarks.loads.process import HOST
 from kafkawire.apis import ApiKey
-from kafkawire.frames_scanner import decode_request_header, frame_response
 from kafkawire.headers import RequestHeader, encode_response
 from kafkawire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from kafkawire.messages.metadata import (
@@ -23,7 +22,7 @@ from kafkawire.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from kafkawire.produce_scanner import decode_produce, encode_accepted
+from kafkawire.native import decode_produce, decode_request_header, encode_accepted, frame_response
 
 NODE: Final = 1
 # APIs that a producer needs; Fetch shows that the broker supports current batches.

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
-from kafkawire.produce_scanner import HAS_COMPILED_PRODUCE
+from kafkawire.native import IS_COMPILED
 from speedups.finder import are_built
 
 
@@ -81,7 +81,7 @@ def to_json(figures: Sequence[Figure], commit: str, measured_at: str, stolen_sha
                 "python": interpreter(
                     platform.python_version(), _configured_with(), sys.base_prefix
                 ),
-                "compiled_modules": HAS_COMPILED_PRODUCE,
+                "compiled_modules": IS_COMPILED,
                 "compiled_hot_modules": are_built(),
                 "stolen_share": round(stolen_share, 3),
             },

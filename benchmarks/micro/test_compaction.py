@@ -8,15 +8,10 @@ from types import ModuleType
 import pytest
 
 from kafkawire import compaction_loops
-from kafkawire.compaction import HAS_COMPILED_LOOPS
+from kafkawire.native import compiled
 from kafkawire.records_loops import RecordBuffer
 
-if HAS_COMPILED_LOOPS:
-    from kafkawire import _compaction
-
-    TWINS: list[ModuleType] = [compaction_loops, _compaction]
-else:
-    TWINS = [compaction_loops]
+TWINS: list[ModuleType] = [compaction_loops, *filter(None, [compiled("_compaction")])]
 
 BATCH_RECORDS = 145
 SEED = b"sixteen bytes..."

@@ -17,9 +17,9 @@ import aiokafka.record.default_records as aiokafka
 import pytest
 
 from kafkawire import records_loops
+from kafkawire.native import compiled
 from kafkawire.records import (
     BATCH_HEADER_BYTES,
-    HAS_COMPILED_SCANNER,
     BatchBuilder,
     BatchHeader,
     Headers,
@@ -38,9 +38,7 @@ HEADERS: Final[Headers] = (("trace", b"0123456789"), ("kind", b"order"))
 SHAPES: Final = [(100, ()), (1024, ()), (100, HEADERS)]
 
 SCANNERS: Final[dict[str, ModuleType]] = {"plain": records_loops}
-if HAS_COMPILED_SCANNER:
-    from kafkawire import _records
-
+if (_records := compiled("_records")) is not None:
     SCANNERS["compiled"] = _records
 
 

@@ -11,7 +11,7 @@ from kafkawire.compression import Codec
 from kafkawire.errors import ApiError, CorruptBatchError, ErrorCode
 from kafkawire.ids import Offset, TopicPartition
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest
-from kafkawire.produce_scanner import Accepted
+from kafkawire.plain_codecs import Accepted
 from kafkawire.records import read_header
 from kafkawire.sentinels import ACKS_ALL
 from storage.log.log import AppendInfo

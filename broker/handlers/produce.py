@@ -39,7 +39,7 @@ from kafkawire.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from kafkawire.produce_scanner import encode_accepted
+from kafkawire.native import encode_accepted
 from kafkawire.records import Budget, BudgetSpentError, Codec, RecordsRejectedError, read_header
 from kafkawire.sentinels import ACKS_ALL, ACKS_LEADER, ACKS_NONE
 from kafkawire.units import KIB

@@ -21,7 +21,7 @@ from broker.network.receive_memory import (
     Reservation,
 )
 from kafkawire.apis import ApiKey
-from kafkawire.frames_scanner import split_frames
+from kafkawire.native import split_frames
 from kafkawire.units import KIB
 
 SIZE: Final = Struct(">i")

@@ -31,7 +31,7 @@ from broker.network.request_channel import EARLY_APIS, RequestChannel
 from broker.network.response import ResponseBatch
 from broker.network.response_sender import ReadAhead, ResponseSender
 from kafkawire.errors import DecodeError
-from kafkawire.frames_scanner import decode_request_header
+from kafkawire.native import decode_request_header
 from kafkawire.units import KIB, MIB
 
 # With more than `MAX_LARGE_IN_FLIGHT` requests in flight, the processor stops reading while their

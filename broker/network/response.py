@@ -11,10 +11,9 @@ from typing import Final, Protocol, cast
 from broker.network.metrics import NetworkMetrics
 from broker.network.reply import EncodedMessage, ReplyState
 from broker.network.request import Request
-from kafkawire.fetch_scanner import encode_fetched
-from kafkawire.frames_scanner import frame_response
 from kafkawire.headers import RequestHeader, encode_response_parts
 from kafkawire.messages.fetch import FetchResponse
+from kafkawire.native import encode_fetched, frame_response
 from kafkawire.units import KIB
 
 # Limit of encoded bytes. Further replies stay unencoded, so that a slow client costs no more memory

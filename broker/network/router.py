@@ -131,11 +131,11 @@ def max_items(key: ApiKey) -> int:
 def _decoder(key: ApiKey, message_type: type) -> Decoder:
     """Return the decoder of an API's requests; it may raise DecodeError."""
     if key == ApiKey.PRODUCE:
-        from kafkawire.produce_scanner import decode_produce
+        from kafkawire.native import decode_produce
 
         return decode_produce
     if key == ApiKey.FETCH:
-        from kafkawire.fetch_scanner import decode_fetch
+        from kafkawire.native import decode_fetch
 
         return decode_fetch
     return lambda body, version, max_items: decode(message_type, body, version, max_items)

@@ -1,7 +1,7 @@
 """Decision: declares Fetch, with which consumers and followers read record batches.
 
 `encode_parts` passes `records` through, so that a region of a file reaches the socket without being
-read. The hot path uses `kafkawire.fetch_scanner`.
+read. The hot path uses `kafkawire.native`.
 """
 
 import uuid

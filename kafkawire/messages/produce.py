@@ -1,7 +1,7 @@
 """Decision: declares Produce, which appends record batches to partitions.
 
 The codec slices `records` out of the request as a memoryview and touches none of their bytes. The
-hot path uses `kafkawire.produce_scanner`.
+hot path uses `kafkawire.native`.
 """
 
 from collections.abc import Sequence

@@ -15,8 +15,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from kafkawire.compaction import Choice, OffsetMap, choose_records, rewrite_records
+from kafkawire.compaction_loops import Choice
 from kafkawire.compression import MAX_DECOMPRESSED_BYTES, Codec, compress
+from kafkawire.native import OffsetMap, choose_records, rewrite_records
 from kafkawire.records import (
     BATCH_HEADER_BYTES,
     LOG_OVERHEAD_BYTES,

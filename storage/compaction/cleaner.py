@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from kafkawire.compaction import BYTES_PER_SLOT, OffsetMap, index_keys
 from kafkawire.compression import MAX_DECOMPRESSED_BYTES
 from kafkawire.errors import CorruptBatchError
 from kafkawire.ids import Offset
+from kafkawire.native import BYTES_PER_SLOT, OffsetMap, index_keys
 from kafkawire.records import BatchHeader
 from kafkawire.records_read import record_section
 from storage.compaction.batch_filter import FilterContext, filter_batch

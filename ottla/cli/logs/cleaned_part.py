@@ -7,7 +7,7 @@ been killed in between, so the files may be ahead of the checkpoint, up to the a
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from kafkawire.columns_scanner import SoundBatch
+from kafkawire.columns_loops import SoundBatch
 from logcheck.finding import Damage, Finding, Severity
 from logcheck.segment_columns import SegmentColumns
 

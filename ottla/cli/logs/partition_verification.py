@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from kafkawire.columns_scanner import SoundBatch
+from kafkawire.columns_loops import SoundBatch
 from kafkawire.ids import TopicPartition
 from logcheck.batch_digest import BatchDigest
 from logcheck.checkpoint_check import check_checkpoints

@@ -8,18 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkawire import compaction_loops
-from kafkawire.compaction import HAS_COMPILED_LOOPS
 from kafkawire.errors import WireError
+from kafkawire.native import compiled
 from kafkawire.records_loops import RecordBuffer, read_rows
 from tests.property.kafkawire.record_strategies import calmly, damaged, record_lists, records
 from tests.unit.kafkawire.batches import Fields
 
-if HAS_COMPILED_LOOPS:
-    from kafkawire import _compaction
-
-    TWINS: list[ModuleType] = [compaction_loops, _compaction]
-else:
-    TWINS = [compaction_loops]
+TWINS: list[ModuleType] = [compaction_loops, *filter(None, [compiled("_compaction")])]
 
 SEED = b"sixteen bytes..."
 keys = st.sampled_from([b"", b"a", b"b", b"ab", b"key of 8", b"a key of 16 byte", b"x" * 300])

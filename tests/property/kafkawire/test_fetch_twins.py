@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkawire import fetch_loops
+from kafkawire import plain_codecs
 from kafkawire.apis import ApiKey
 from kafkawire.errors import DecodeError, EncodeError
-from kafkawire.fetch_scanner import HAS_COMPILED_FETCH
 from kafkawire.headers import RequestHeader
 from kafkawire.messages.fetch import (
     AbortedTransaction,
@@ -29,15 +28,12 @@ from kafkawire.messages.fetch import (
     ReplicaState,
     SnapshotId,
 )
+from kafkawire.native import compiled
 from kafkawire.primitives import Records
 from kafkawire.schema import Parts, decode, encode
 from tests.property.kafkawire.record_strategies import calmly, damaged
 
-TWINS: list[ModuleType] = [fetch_loops]
-if HAS_COMPILED_FETCH:
-    from kafkawire import _fetch
-
-    TWINS.append(_fetch)
+TWINS: list[ModuleType] = [plain_codecs, *filter(None, [compiled("_fetch")])]
 
 # Enough of them that a varint takes a second byte.
 MANY = 130

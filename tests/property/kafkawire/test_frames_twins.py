@@ -5,18 +5,14 @@ from types import ModuleType
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkawire import frames_loops
+from kafkawire import plain_codecs
 from kafkawire.apis import APIS, ApiKey
 from kafkawire.errors import DecodeError
-from kafkawire.frames_scanner import HAS_COMPILED_FRAMES
 from kafkawire.headers import RequestHeader, encode_request
+from kafkawire.native import compiled
 from tests.property.kafkawire.record_strategies import calmly, damaged
 
-TWINS: list[ModuleType] = [frames_loops]
-if HAS_COMPILED_FRAMES:
-    from kafkawire import _frames
-
-    TWINS.append(_frames)
+TWINS: list[ModuleType] = [plain_codecs, *filter(None, [compiled("_frames")])]
 
 keys = st.sampled_from(list(APIS))
 client_ids = st.none() | st.text("abcé€", max_size=50)

@@ -7,7 +7,7 @@ from typing import TypeVar
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkawire import produce_loops
+from kafkawire import plain_codecs
 from kafkawire.errors import DecodeError
 from kafkawire.messages.produce import (
     PartitionProduceData,
@@ -15,16 +15,12 @@ from kafkawire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from kafkawire.produce_accepted import Accepted
-from kafkawire.produce_scanner import HAS_COMPILED_PRODUCE
+from kafkawire.native import compiled
+from kafkawire.plain_codecs import Accepted
 from kafkawire.schema import decode, encode
 from tests.property.kafkawire.record_strategies import calmly, damaged
 
-TWINS: list[ModuleType] = [produce_loops]
-if HAS_COMPILED_PRODUCE:
-    from kafkawire import _produce
-
-    TWINS.append(_produce)
+TWINS: list[ModuleType] = [plain_codecs, *filter(None, [compiled("_produce")])]
 
 MANY = 130
 T = TypeVar("T")

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from kafkawire import records_loops
 from kafkawire.errors import CorruptBatchError, EncodeError, WireError
+from kafkawire.native import compiled
 from kafkawire.records import (
-    HAS_COMPILED_SCANNER,
     BatchBuilder,
     BatchHeader,
     Codec,
@@ -24,12 +24,7 @@ from kafkawire.records import (
 from tests.property.kafkawire.record_strategies import calmly, damaged, record_lists
 from tests.unit.kafkawire.batches import Fields, batch_of, with_header
 
-if HAS_COMPILED_SCANNER:
-    from kafkawire import _records
-
-    TWINS: list[ModuleType] = [records_loops, _records]
-else:
-    TWINS = [records_loops]
+TWINS: list[ModuleType] = [records_loops, *filter(None, [compiled("_records")])]
 
 base_offsets = st.one_of(st.integers(0, 10**6), st.just(2**63 - 2**31 - 1))
 base_times = st.one_of(st.integers(-(2**63), 2**63 - 1), st.sampled_from([0, 2**63 - 1, -(2**63)]))

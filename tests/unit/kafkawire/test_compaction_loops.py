@@ -5,16 +5,11 @@ from types import ModuleType
 import pytest
 
 from kafkawire import compaction_loops
-from kafkawire.compaction import HAS_COMPILED_LOOPS
 from kafkawire.errors import CorruptBatchError
+from kafkawire.native import compiled
 from kafkawire.records_loops import RecordBuffer, read_rows
 
-if HAS_COMPILED_LOOPS:
-    from kafkawire import _compaction
-
-    TWINS: list[ModuleType] = [compaction_loops, _compaction]
-else:
-    TWINS = [compaction_loops]
+TWINS: list[ModuleType] = [compaction_loops, *filter(None, [compiled("_compaction")])]
 
 SEED = b"sixteen bytes..."
 FAR_MS = 2**63 - 2

@@ -23,7 +23,6 @@ MODULES = (
     "test_compaction_twins",
     "test_fetch_twins",
     "test_frames_twins",
-    "test_produce_accepted",
     "test_produce_twins",
     "test_records",
     "test_records_twins",

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from kafkawire.compaction import BYTES_PER_SLOT
 from kafkawire.compression import Codec
 from kafkawire.ids import LeaderEpoch, Offset
+from kafkawire.native import BYTES_PER_SLOT
 from kafkawire.records import (
     BatchBuilder,
     BatchHeader,

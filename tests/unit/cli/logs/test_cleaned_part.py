@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from kafkawire.columns_scanner import SoundBatch
+from kafkawire.columns_loops import SoundBatch
 from logcheck.batch_check import NO_SECTION, UNREAD
 from logcheck.finding import Damage, Finding, Severity
 from logcheck.offset_check import OffsetCheck

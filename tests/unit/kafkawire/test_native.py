@@ -17,7 +17,7 @@ print(native.IS_COMPILED, native.read_rows.__module__)
 
 @pytest.fixture(autouse=True)
 def _choose_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Keep what is chosen here out of the module.
+    # A name that a test looks up must not stay in the module.
     monkeypatch.delitem(vars(native), "read_rows", raising=False)
     monkeypatch.delenv("OTTLA_PURE_PYTHON", raising=False)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from broker.cluster.metadata_cache import Endpoint
@@ -12,7 +14,10 @@ R = TypeVar("R")
 
 
 class ControllerLink:
-    """One connection to the current controller, opened when it is first needed."""
+    """One connection to the current controller, opened when it is first needed.
+
+    Callers use it one after the other, each with the controller of the moment when its turn comes.
+    """
 
     def __init__(
         self,
@@ -22,6 +27,7 @@ class ControllerLink:
         self._controller_endpoint = controller_endpoint
         self._make_peer = make_peer
         self._peer: Peer | None = None
+        self._turn = asyncio.Lock()
 
     async def ask(self, message: object, response_type: type[R]) -> R:
         """Send a request and return its response, which may be NOT_CONTROLLER.
@@ -29,25 +35,35 @@ class ControllerLink:
         Raises:
             OSError: the controller is unknown, or did not respond.
         """
-        return await (await self.peer()).ask(message, response_type)
+        async with self.peer() as peer:
+            return await peer.ask(message, response_type)
 
-    async def peer(self) -> Peer:
-        """Return the connection, for several requests to the same controller.
+    @asynccontextmanager
+    async def peer(self) -> AsyncIterator[Peer]:
+        """Lend the connection, for several requests to the same controller.
 
         Raises:
             OSError: the controller is unknown.
         """
-        endpoint = self._controller_endpoint()
-        if endpoint is None:
-            raise PeerError("the controller is not known")
-        if self._peer is not None and self._peer.endpoint != endpoint:
-            await self.close()
-        if self._peer is None:
-            self._peer = self._make_peer(endpoint)
-        return self._peer
+        if self._peer is not None and self._peer.endpoint != self._endpoint():
+            # Nobody needs to wait for the response of a former controller.
+            self._peer.interrupt()
+        async with self._turn:
+            endpoint = self._endpoint()
+            if self._peer is not None and self._peer.endpoint != endpoint:
+                await self.close()
+            if self._peer is None:
+                self._peer = self._make_peer(endpoint)
+            yield self._peer
 
     async def close(self) -> None:
         """Close the connection."""
         peer, self._peer = self._peer, None
         if peer is not None:
             await peer.close()
+
+    def _endpoint(self) -> Endpoint:
+        endpoint = self._controller_endpoint()
+        if endpoint is None:
+            raise PeerError("the controller is not known")
+        return endpoint

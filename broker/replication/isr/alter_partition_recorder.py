@@ -72,12 +72,12 @@ class AlterPartitionRecorder:
         Raises:
             OSError: the controller did not respond, is unknown, or has been replaced.
         """
-        peer = await self._controller.peer()
-        version = await peer.choose_version(ApiKey.ALTER_PARTITION, LAST_VERSION)
-        if any(proposal.topic_id == ZERO_TOPIC_ID for proposal in proposals):
-            version = min(version, FIRST_VERSION_WITH_TOPIC_IDS - 1)
-        request = alter_partition(self._broker_id, self._broker_epoch(), proposals, version)
-        response = await peer.ask(request, AlterPartitionResponse, version=version)
+        async with self._controller.peer() as peer:
+            version = await peer.choose_version(ApiKey.ALTER_PARTITION, LAST_VERSION)
+            if any(proposal.topic_id == ZERO_TOPIC_ID for proposal in proposals):
+                version = min(version, FIRST_VERSION_WITH_TOPIC_IDS - 1)
+            request = alter_partition(self._broker_id, self._broker_epoch(), proposals, version)
+            response = await peer.ask(request, AlterPartitionResponse, version=version)
         if response.error_code != ErrorCode.NONE:
             raise PeerError(f"the controller responded with error {response.error_code}")
         return results_of(response, proposals, version)

@@ -1,0 +1,92 @@
+"""A broker's connection to a controller that hangs or moves: `broker.cluster.controller_link`."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from broker.cluster.controller_link import ControllerLink
+from broker.cluster.metadata_cache import Endpoint
+from broker.replication.peer import Peer, PeerError
+from kafkawire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from tests.integration.broker.test_peer import answer, greet
+
+SHORT_TIMEOUT_MS = 100
+LONG_TIMEOUT_MS = 30_000
+
+
+class Link(ControllerLink):
+    """A link to the broker at `controller`, which the test may move."""
+
+    def __init__(self, controller: Endpoint, *, timeout_ms: int) -> None:
+        self.controller = controller
+        loop = asyncio.get_running_loop()
+        super().__init__(
+            lambda: self.controller,
+            lambda endpoint: Peer(endpoint, loop=loop, client_id="t", timeout_ms=timeout_ms),
+        )
+
+
+class Broker:
+    """A broker that responds, or accepts requests without a response."""
+
+    def __init__(self, *, responds: bool) -> None:
+        self.connection_count = 0
+        self.got_request = asyncio.Event()
+        self._responds = responds
+
+    @asynccontextmanager
+    async def listening(self) -> AsyncIterator[Endpoint]:
+        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        host, port = server.sockets[0].getsockname()
+        try:
+            yield Endpoint(host, port)
+        finally:
+            server.close()
+            await server.wait_closed()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connection_count += 1
+        try:
+            await greet(reader, writer)
+            while self._responds:
+                await answer(reader, writer)
+            await reader.readexactly(1)
+            self.got_request.set()
+            await reader.read()
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+
+async def cluster_id(link: Link) -> str:
+    return (await link.ask(DescribeClusterRequest(), DescribeClusterResponse)).cluster_id
+
+
+async def test_a_request_behind_one_that_fails_goes_to_the_new_controller() -> None:
+    former, new = Broker(responds=False), Broker(responds=True)
+    async with former.listening() as at_former, new.listening() as at_new:
+        link = Link(at_former, timeout_ms=SHORT_TIMEOUT_MS)
+        first, second = asyncio.create_task(cluster_id(link)), asyncio.create_task(cluster_id(link))
+        await former.got_request.wait()
+        link.controller = at_new
+        with pytest.raises(PeerError):
+            await first
+        assert await second == "version 1"
+        assert former.connection_count == 1
+        await link.close()
+
+
+async def test_a_request_to_a_former_controller_is_given_up_when_another_is_sent() -> None:
+    former, new = Broker(responds=False), Broker(responds=True)
+    async with former.listening() as at_former, new.listening() as at_new:
+        link = Link(at_former, timeout_ms=LONG_TIMEOUT_MS)
+        first = asyncio.create_task(cluster_id(link))
+        await former.got_request.wait()
+        link.controller = at_new
+        assert await cluster_id(link) == "version 1"
+        with pytest.raises(PeerError):
+            await first
+        await link.close()

@@ -54,7 +54,9 @@ def compiled(module: str) -> ModuleType | None:
         found = import_module(f"kafkawire.{module}")
     except ImportError:
         return None
-    return found if found.INTERFACE_VERSION == INTERFACE_VERSION else None
+    # The modules of some older releases hold no version.
+    version = getattr(found, "INTERFACE_VERSION", None)
+    return found if version == INTERFACE_VERSION else None
 
 
 IS_COMPILED: Final = compiled("_records") is not None

@@ -28,9 +28,12 @@ def test_without_a_compiled_module_the_plain_loops_run(monkeypatch: pytest.Monke
     assert native.read_rows is records_loops.read_rows
 
 
-def test_a_compiled_module_of_another_version_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("versions", [{"INTERFACE_VERSION": native.INTERFACE_VERSION - 1}, {}])
+def test_a_compiled_module_of_another_version_is_not_used(
+    versions: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     stale = ModuleType("kafkawire._records")
-    stale.__dict__["INTERFACE_VERSION"] = native.INTERFACE_VERSION - 1
+    stale.__dict__.update(versions)
     monkeypatch.setitem(sys.modules, "kafkawire._records", stale)
     assert native.compiled("_records") is None
     assert native.read_rows is records_loops.read_rows

@@ -12,7 +12,7 @@ from controller.events import LeaderAndIsrResponseReceived, StopReplicaResponseR
 from controller.live_brokers import on_replicas_found, on_replicas_lost
 from controller.partition_moves import MAX_NAMED
 from controller.replica_state import PartitionReplica
-from kafkawire.errors import ErrorCode
+from kafkawire.errors import ErrorCode, name_of
 from kafkawire.ids import BrokerId, TopicPartition
 
 
@@ -92,4 +92,4 @@ def _is_present(cluster: Cluster, broker_id: BrokerId, broker_epoch: int) -> boo
 
 
 def _refused(broker_id: BrokerId, code: int) -> Note:
-    return Note("request.refused", {"broker_id": broker_id, "error": ErrorCode(code).name})
+    return Note("request.refused", {"broker_id": broker_id, "error": name_of(code)})

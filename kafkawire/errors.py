@@ -231,6 +231,14 @@ class ErrorCode(IntEnum):
     INVALID_REGULAR_EXPRESSION = 128, _FINAL, "The regular expression is not valid."
 
 
+def name_of(code: int) -> str:
+    """Return the name of an error code in a response, or its number if it is unknown."""
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return f"error {code}"
+
+
 MAX_MESSAGE_CHARACTERS: Final = 1_000
 """Limit of an error's text, which quotes input and must fit a string of the protocol."""
 

@@ -13,7 +13,7 @@ from broker.cluster.controller_link import ControllerLink
 from broker.cluster.metadata_cache import ClusterImage
 from broker.cluster.metadata_watch import MetadataWatch
 from broker.config.server_keys import ServerKeys
-from kafkawire.errors import ErrorCode
+from kafkawire.errors import ErrorCode, name_of
 from kafkawire.ids import BrokerId
 from kafkawire.messages.controlled_shutdown import (
     ControlledShutdownRequest,
@@ -61,7 +61,7 @@ async def _has_handed_over(request: ControlledShutdownRequest, controller: Contr
         log.info("shutdown.not_answered", error=str(error))
         return False
     if response.error_code != ErrorCode.NONE:
-        log.info("shutdown.refused", error=ErrorCode(response.error_code).name)
+        log.info("shutdown.refused", error=name_of(response.error_code))
         return False
     if response.remaining_partitions:
         log.info("shutdown.partitions_left", partition_count=len(response.remaining_partitions))

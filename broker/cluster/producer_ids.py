@@ -16,7 +16,7 @@ from typing import Final
 import structlog
 
 from broker.cluster.controller_link import ControllerLink
-from kafkawire.errors import ApiError, ErrorCode
+from kafkawire.errors import ApiError, ErrorCode, name_of
 from kafkawire.ids import BrokerId, ProducerId
 from kafkawire.messages.allocate_producer_ids import (
     AllocateProducerIdsRequest,
@@ -102,7 +102,7 @@ class ProducerIds:
             self._log_failure(str(error))
             return None
         if response.error_code != ErrorCode.NONE or response.producer_id_len <= 0:
-            self._log_failure(ErrorCode(response.error_code).name)
+            self._log_failure(name_of(response.error_code))
             return None
         self._last_failure = ""
         first = response.producer_id_start

@@ -29,7 +29,7 @@ from broker.replication.replica import Replica
 from broker.replication.replica_table import Key
 from broker.replication.throttle import ReplicationThrottle
 from kafkawire.apis import ApiKey
-from kafkawire.errors import CorruptBatchError, ErrorCode
+from kafkawire.errors import CorruptBatchError, ErrorCode, name_of
 from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
 from kafkawire.messages.fetch import FetchRequest, FetchResponse, PartitionData
 from kafkawire.messages.list_offsets import (
@@ -174,7 +174,7 @@ class Fetcher:
         if response.error_code in SESSION_ENDED:
             return
         if response.error_code != ErrorCode.NONE:
-            raise PeerError(f"{self.peer.name} responded with {_name_of(response.error_code)}")
+            raise PeerError(f"{self.peer.name} responded with {name_of(response.error_code)}")
         await self._locate(self._take(response))
 
     async def _choose_version(self) -> int:
@@ -217,7 +217,7 @@ class Fetcher:
                 else:
                     refused.setdefault(data.error_code, []).append(followed)
         for code, partitions in refused.items():
-            self._fail(partitions, _name_of(code), now_ms)
+            self._fail(partitions, name_of(code), now_ms)
         if cuts:
             self._truncate(cuts)
         return lost
@@ -351,14 +351,6 @@ class Fetcher:
             for data in topic.partitions
             if data.error_code == ErrorCode.NONE
         }
-
-
-def _name_of(code: int) -> str:
-    """Return the name of an error code, or its number if this broker does not know it."""
-    try:
-        return ErrorCode(code).name
-    except ValueError:
-        return f"error {code}"
 
 
 def _append(replica: Replica, data: PartitionData, now_ms: int) -> bool:

@@ -624,10 +624,18 @@ def test_a_failed_disk_moves_its_leaderships() -> None:
     assert harness.state().leader == 2, "the response of an earlier incarnation is dropped"
     harness.do(e.LeaderAndIsrResponseReceived(B2, harness.epoch(B2), lost))
     assert (harness.state().leader, harness.state().isr) == (3, (3, 1))
-    refused = LeaderAndIsrResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
-    harness.driver.effects.clear()
+
+
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [(ErrorCode.STALE_CONTROLLER_EPOCH, "STALE_CONTROLLER_EPOCH"), (9999, "error 9999")],
+)
+def test_a_refusal_is_logged_even_with_the_code_of_another_release(code: int, name: str) -> None:
+    harness = Harness()
+    refused = LeaderAndIsrResponse(error_code=code)
     harness.do(e.LeaderAndIsrResponseReceived(B2, harness.epoch(B2), refused))
-    assert [one.event for one in harness.driver.take(Note)] == ["request.refused"]
+    logged = [(one.event, one.fields["error"]) for one in harness.driver.take(Note)]
+    assert logged == [("request.refused", name)]
 
 
 def test_a_replica_whose_disk_works_again_comes_online() -> None:

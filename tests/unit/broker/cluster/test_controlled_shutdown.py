@@ -62,6 +62,7 @@ class World:
     [
         ([DONE], True),
         ([NOT_YET, ELSEWHERE, DONE], True),
+        ([ControlledShutdownResponse(error_code=9999), DONE], True),
         ([OSError("no controller"), DONE], True),
         ([NOT_YET] * 3, False),
     ],

@@ -11,7 +11,7 @@ import pytest
 
 from broker.network.metrics import NetworkMetrics
 from broker.network.reply import EncodedMessage, Reply
-from broker.network.request import Request
+from broker.network.request import ConnectionQueue, Request, ServedConnection
 from broker.network.response import ResponseBatch, bytes_in_memory, encode_reply
 from kafkawire.apis import ApiKey
 from kafkawire.headers import RequestHeader, encode_response
@@ -21,6 +21,7 @@ from kafkawire.schema import encode
 from tests.unit.broker.network_fakes import make_request
 
 ANSWER = EncodedMessage(b"answer")
+NO_QUEUE = ConnectionQueue(cast(ServedConnection, None))
 
 
 class NoFile:
@@ -70,7 +71,7 @@ def test_regions_are_passed_through_and_counted_in_the_size() -> None:
 def queue_of(*replies: Reply) -> deque[Request]:
     queue: deque[Request] = deque()
     for number, reply in enumerate(replies):
-        request = make_request(None, number)
+        request = make_request(NO_QUEUE, number)
         request.reply = reply
         queue.append(request)
     return queue
@@ -83,7 +84,7 @@ def sent(queue: deque[Request]) -> list[int]:
 
 
 def test_a_request_that_was_not_handled_has_no_response() -> None:
-    queue = deque([make_request(None)])
+    queue = deque([make_request(NO_QUEUE)])
     assert sent(queue) == []
     assert len(queue) == 1
 

@@ -28,6 +28,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
         "handlers.follower_fetch",
         "handlers.produce",
         "network.buffer_pool",
+        "network.connection_state",
         "network.file_range",
         "network.frame_receiver",
         "network.metrics",

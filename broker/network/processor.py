@@ -3,10 +3,9 @@
 The processor parses frames in place and submits them to the request channel, several at a time. It
 sends responses in request order; one write per turn of the loop holds all complete ones.
 
-Invariants: at most `max_in_flight_requests_per_connection` requests are in flight. The processor
-does not read while this limit or that of large requests is reached, while the channel or the
-receive memory is full, or while the client does not read its responses. After `connection_lost` it
-holds nothing, and pending replies are cancelled.
+`connection_state` holds the states of a connection and the reasons to pause reading. Invariants: at
+most `max_in_flight_requests_per_connection` requests are in flight. After `connection_lost` the
+processor holds nothing, and pending replies are cancelled.
 """
 
 from __future__ import annotations
@@ -21,6 +20,14 @@ from typing import Final, Protocol, cast
 import structlog
 
 from broker.network.buffer_pool import BufferPool
+from broker.network.connection_state import (
+    PREDECESSORS,
+    WAITS_FOR_BROKER,
+    ConnectionState,
+    Pause,
+    Progress,
+    reason_to_pause,
+)
 from broker.network.file_range import TruncatedRegionError
 from broker.network.frame_receiver import FrameReceiver
 from broker.network.limits import NetworkLimits
@@ -32,18 +39,16 @@ from broker.network.response import ResponseBatch
 from broker.network.response_sender import ReadAhead, ResponseSender
 from kafkawire.errors import DecodeError
 from kafkawire.native import decode_request_header
-from kafkawire.units import KIB, MIB
+from kafkawire.units import MIB
 
 # With more than `MAX_LARGE_IN_FLIGHT` requests in flight, the processor stops reading while their
 # total size exceeds `MAX_IN_FLIGHT_BYTES`: decoded requests and unsent responses take several times
 # as much memory.
 MAX_LARGE_IN_FLIGHT: Final = 8
 MAX_IN_FLIGHT_BYTES: Final = 4 * MIB
-# While other connections wait for memory, a large request must grow by `MIN_PROGRESS_BYTES` within
-# `MAX_STALL_S`, and a small one must be complete within `MAX_KEPT_S`.
-MIN_PROGRESS_BYTES: Final = 16 * KIB
-MAX_STALL_S: Final = 2.0
-MAX_KEPT_S: Final = 30.0
+# Bound once, because member lookup in an enum runs Python code.
+_OPEN: Final = ConnectionState.OPEN
+_CLOSED: Final = ConnectionState.CLOSED
 
 log = structlog.get_logger(__name__)
 
@@ -74,32 +79,6 @@ class ConnectionOwner(Protocol):
 class Processor(asyncio.BufferedProtocol):
     """The protocol of one connection."""
 
-    __slots__ = (
-        "_channel",
-        "_clock",
-        "_in_flight",
-        "_is_finishing",
-        "_is_muted",
-        "_is_noted",
-        "_is_open",
-        "_is_paused",
-        "_max_in_flight",
-        "_metrics",
-        "_network",
-        "_owner",
-        "_progress_at_s",
-        "_progress_bytes",
-        "_queue",
-        "_receiver",
-        "_sender",
-        "_transport",
-        "client_host",
-        "last_active_s",
-        "listener_name",
-        "number",
-        "user_name",
-    )
-
     def __init__(
         self, network: Network, owner: ConnectionOwner, listener_name: str, is_control_plane: bool
     ) -> None:
@@ -108,7 +87,11 @@ class Processor(asyncio.BufferedProtocol):
         self.client_host = ""
         self.user_name = ANONYMOUS
         self.number = 0
-        self.last_active_s = network.clock()
+        self._state = ConnectionState.NEW
+        # Reason why the transport is not read at present.
+        self._pause: Pause | None = None
+        self._progress = Progress()
+        self._last_active_s = network.clock()
         self._network = network
         self._channel = network.channel
         self._queue = network.channel.connect(self, is_control_plane=is_control_plane)
@@ -120,14 +103,6 @@ class Processor(asyncio.BufferedProtocol):
             network.pool, network.memory, limits, is_control_plane=is_control_plane
         )
         self._in_flight: deque[Request] = deque()
-        self._is_open = False
-        self._is_finishing = False
-        self._is_paused = False
-        self._is_muted = False
-        self._is_noted = False
-        # Progress of an arriving large request: its size at the last check, and the time of it.
-        self._progress_bytes = 0
-        self._progress_at_s = -1.0
         self._transport: asyncio.Transport
         self._sender: ResponseSender
 
@@ -140,11 +115,12 @@ class Processor(asyncio.BufferedProtocol):
         self.client_host = str(peer[0]) if isinstance(peer, tuple) else ""
         refusal = self._owner.on_opened(self)
         if refusal is not None:
+            self._move_to(ConnectionState.CLOSED)
             self._metrics.connections_refused += 1
             log.warning("connection.refused", client_host=self.client_host, reason=refusal)
             self._transport.abort()
             return
-        self._is_open = True
+        self._move_to(ConnectionState.OPEN)
         self._metrics.connections_accepted += 1
         self.number = self._metrics.connections_accepted
         self._metrics.connections_open += 1
@@ -178,23 +154,27 @@ class Processor(asyncio.BufferedProtocol):
 
     def connection_lost(self, _exc: Exception | None) -> None:
         """Give back all memory and cancel pending replies."""
-        if not self._is_open:
+        if not self._move_to(ConnectionState.CLOSED):
             return
-        self._is_open = False
-        self._is_finishing = True
         self._metrics.connections_open -= 1
-        self._network.memory.stop_waiting(self._resume_reading)
-        self._receiver.close()
+        self._drop_input()
         self._sender.close()
         self._channel.close(self._queue)
         self._channel.attempt(self._queue, self._abandon_in_flight)
         self._owner.on_closed(self)
 
+    def _move_to(self, state: ConnectionState) -> bool:
+        """Change the state if the table allows this move; return whether it does."""
+        may_move = self._state in PREDECESSORS[state]
+        if may_move:
+            self._state = state
+        return may_move
+
     # Called by the request channel.
 
     def send_ready(self) -> None:
         """Send complete responses, as far as the socket takes them, and resume reading."""
-        if not self._is_open:
+        if self._state is _CLOSED:
             return
         try:
             if self._sender.parts:
@@ -205,26 +185,31 @@ class Processor(asyncio.BufferedProtocol):
             self._transport.abort()
         except (TruncatedRegionError, OSError) as error:
             self.drop(str(error))
-        if self._is_paused or self._is_finishing or self._sender.parts:
+        if self._pause is not None or self._sender.parts:
             self._after_send()
 
     def on_room(self) -> None:
-        """Resume submitting: the channel has room again."""
-        self._resume_reading()
+        """Submit the requests that have arrived, and resume reading if nothing prevents it."""
+        if self._pause is None or self._state is not _OPEN:
+            return
+        self._network.memory.stop_waiting(self.on_room)
+        if self._channel.is_open:
+            room = self._room()
+            self._submit(self._receiver.take(room), room)
+        else:
+            self._submit_early()
 
     def drop(self, reason: str, *, is_expected: bool = False) -> None:
         """Close at once; unsent responses are lost."""
-        if self._is_open:
+        if self._state is not _CLOSED:
             self._note_dropped(reason, is_expected=is_expected)
-            self._is_finishing = True
             self._transport.abort()
 
     # Called by handlers.
 
     def mute(self, delay_s: float) -> None:
         """Stop reading for `delay_s`. Requests already read are still answered."""
-        if self._is_open and not self._is_muted:
-            self._is_muted = True
+        if self._move_to(ConnectionState.MUTED):
             self._set_reading()
             self._channel.loop.call_later(delay_s, self._unmute)
 
@@ -232,10 +217,8 @@ class Processor(asyncio.BufferedProtocol):
 
     def finish(self) -> None:
         """Stop reading, answer the requests already read, then close."""
-        self._is_finishing = True
-        if self._is_open:
-            self._set_reading()
-            self._channel.mark_ready(self._queue)
+        if self._move_to(ConnectionState.DRAINING):
+            self._stop_reading()
 
     @property
     def obstacle(self) -> str:
@@ -246,7 +229,7 @@ class Processor(asyncio.BufferedProtocol):
 
     def abort(self) -> None:
         """Close at once, because the broker stops."""
-        self._is_finishing = True
+        self._move_to(ConnectionState.DRAINING)
         self._transport.abort()
 
     def drop_if_idle(self, max_idle_s: float) -> None:
@@ -255,8 +238,8 @@ class Processor(asyncio.BufferedProtocol):
         Neither part of a request nor a waiting request counts as activity, as the client may be
         gone. Source: Kafka's Selector.
         """
-        idle_s = self._clock() - self.last_active_s
-        if idle_s > max_idle_s and not self._is_muted:
+        idle_s = self._clock() - self._last_active_s
+        if idle_s > max_idle_s and self._state is not ConnectionState.MUTED:
             self.drop(f"idle for {idle_s:.3f} s", is_expected=True)
 
     def drop_if_stalled(self, since_s: float) -> None:
@@ -265,26 +248,13 @@ class Processor(asyncio.BufferedProtocol):
         Called while other connections wait for memory, which they have done since `since_s`. A
         client that waits for the broker is not slow.
         """
-        now_s, receiver = self._clock(), self._receiver
-        arrived_bytes = receiver.assembled_bytes
-        if self._waits_for_us or not receiver.holds_memory:
-            self._progress_at_s = -1.0
-        elif not arrived_bytes:
-            if now_s - max(self.last_active_s, since_s) > MAX_KEPT_S:
-                self.drop(f"incomplete request for {MAX_KEPT_S} s while memory is short")
-        elif (
-            self._progress_at_s < since_s
-            or not 0 <= arrived_bytes - self._progress_bytes < MIN_PROGRESS_BYTES
+        receiver = self._receiver
+        if not receiver.holds_memory or self._reason_to_pause() in WAITS_FOR_BROKER:
+            self._progress.reset()
+        elif reason := self._progress.check(
+            receiver.assembled_bytes, self._clock(), since_s, self._last_active_s
         ):
-            self._progress_at_s, self._progress_bytes = now_s, arrived_bytes
-        elif now_s - self._progress_at_s > MAX_STALL_S:
-            self.drop(f"{arrived_bytes} bytes of a request stalled while memory is short")
-
-    @property
-    def _waits_for_us(self) -> bool:
-        """Whether reading is paused for a reason on the broker's side."""
-        is_held = self._is_muted or self._is_early or self._queue.blocking_reply is not None
-        return is_held or bool(self._receiver.wanted_bytes) or self._channel.free_count <= 0
+            self.drop(reason)
 
     # Input.
 
@@ -292,7 +262,7 @@ class Processor(asyncio.BufferedProtocol):
         """Submit the requests in `frames`; stop reading if they used up the `room`."""
         receiver = self._receiver
         if frames:
-            now_s = self.last_active_s = self._clock()
+            now_s = self._last_active_s = self._clock()
             requests: list[Request] = []
             failure, release, queue = "", receiver.release_frame, self._queue
             try:
@@ -309,7 +279,7 @@ class Processor(asyncio.BufferedProtocol):
                 self._refuse_input(failure)
         if receiver.failure:
             self._refuse_input(receiver.failure)
-        if self._is_paused or len(frames) >= room or receiver.wanted_bytes:
+        if self._pause is not None or len(frames) >= room or receiver.wanted_bytes:
             self._set_reading()
 
     def _submit_early(self) -> None:
@@ -335,65 +305,73 @@ class Processor(asyncio.BufferedProtocol):
 
     def _room(self) -> int:
         """Return the number of requests that may be submitted; 0 while the client does not read."""
-        if self._is_finishing or self._is_muted or self._sender.is_blocked:
+        is_blocked = self._sender.is_blocked or self._queue.blocking_reply is not None
+        if is_blocked or self._state is not _OPEN:
             return 0
-        if self._queue.blocking_reply is not None:
+        in_flight = self._in_flight
+        is_many = len(in_flight) > MAX_LARGE_IN_FLIGHT
+        if is_many and sum([each.size_bytes for each in in_flight]) > MAX_IN_FLIGHT_BYTES:
             return 0
-        own = self._max_in_flight - len(self._in_flight)
-        if own < self._max_in_flight - MAX_LARGE_IN_FLIGHT and self._is_large:
-            return 0
+        own = self._max_in_flight - len(in_flight)
         return own if self._queue.is_control_plane else min(own, self._channel.free_count)
-
-    @property
-    def _is_large(self) -> bool:
-        """Whether the total size of the requests in flight is large."""
-        return sum([each.size_bytes for each in self._in_flight]) > MAX_IN_FLIGHT_BYTES
 
     def _refuse_input(self, reason: str) -> None:
         """Close after the responses to earlier requests; ignore all later input."""
         self._note_dropped(reason)
-        self._receiver.close()
-        self.finish()
+        self._stop_reading()
+
+    def _reason_to_pause(self) -> Pause | None:
+        return reason_to_pause(
+            self._state,
+            self._room(),
+            needs_memory=self._receiver.wanted_bytes > 0,
+            is_early=self._is_early,
+            is_blocked=self._queue.blocking_reply is not None,
+            is_channel_full=self._channel.free_count <= 0,
+            is_client_slow=self._sender.is_blocked,
+        )
 
     def _set_reading(self) -> None:
-        """Pause or resume reading, and register for the event that may change this decision."""
-        wanted_bytes, is_early = self._receiver.wanted_bytes, self._is_early
-        may_read = self._room() > 0 and not wanted_bytes and not is_early
-        if may_read and self._is_paused:
-            self._transport.resume_reading()
-        elif not may_read and not self._is_paused:
+        """Pause or resume reading, and register for the event that ends the pause."""
+        was_paused = self._pause is not None
+        pause = self._pause = self._reason_to_pause()
+        if pause is None:
+            if was_paused:
+                self._transport.resume_reading()
+            return
+        if not was_paused:
             self._metrics.read_pauses += 1
             self._transport.pause_reading()
-        self._is_paused = not may_read
-        if wanted_bytes:
-            self._receiver.wait_for_memory(self._resume_reading)
-        if is_early:
+        if pause is Pause.MEMORY:
+            self._receiver.wait_for_memory(self.on_room)
+        elif pause is Pause.OPENING:
             self._channel.wait_for_opening(self._queue)
-        elif self._channel.free_count <= 0:
+        elif pause is Pause.CHANNEL:
             self._channel.wait_for_room(self._queue)
 
     def _unmute(self) -> None:
-        self._is_muted = False
-        self._resume_reading()
+        if self._move_to(ConnectionState.OPEN):
+            self.on_room()
 
-    def _resume_reading(self) -> None:
-        if not self._is_open or not self._is_paused or self._is_finishing:
-            return
-        self._network.memory.stop_waiting(self._resume_reading)
-        if self._channel.is_open:
-            room = self._room()
-            self._submit(self._receiver.take(room), room)
-        else:
-            self._submit_early()
+    def _stop_reading(self) -> None:
+        """Close once the responses to the submitted requests are sent."""
+        self._drop_input()
+        self._set_reading()
+        self._channel.mark_ready(self._queue)
+
+    def _drop_input(self) -> None:
+        self._network.memory.stop_waiting(self.on_room)
+        self._receiver.close()
 
     # Output.
 
     def _send_done(self) -> None:
         """Send the next batch of complete responses."""
-        now_s = self.last_active_s = self._clock()
+        now_s = self._last_active_s = self._clock()
         batch = ResponseBatch(self._in_flight, self._metrics, now_s)
         if batch.close_reason is not None:
-            self._stop_responding(batch.close_reason)
+            self._refuse_input(batch.close_reason)
+            self._channel.attempt(self._queue, self._abandon_in_flight)
         if batch.has_regions:
             self._sender.send(batch.parts)
         elif batch.parts:
@@ -403,20 +381,13 @@ class Processor(asyncio.BufferedProtocol):
         if batch.is_full:
             self._channel.mark_ready(self._queue)
 
-    def _stop_responding(self, reason: str) -> None:
-        """Close once the earlier responses are sent; cancel all later replies."""
-        self._note_dropped(reason)
-        self._is_finishing = True
-        self._set_reading()
-        self._channel.attempt(self._queue, self._abandon_in_flight)
-
     def _after_send(self) -> None:
         if self._sender.parts:
             if not self._sender.is_blocked:
                 self._channel.mark_ready(self._queue)
-        elif self._is_finishing and not self._in_flight:
+        elif self._pause is Pause.ENDING and not self._in_flight:
             self._transport.close()
-        self._resume_reading()
+        self.on_room()
 
     def _abandon_in_flight(self) -> None:
         """Cancel the replies to all requests in flight."""
@@ -426,9 +397,8 @@ class Processor(asyncio.BufferedProtocol):
                 reply.cancel()
 
     def _note_dropped(self, reason: str, *, is_expected: bool = False) -> None:
-        if self._is_noted:
+        if not self._move_to(ConnectionState.DROPPED):
             return
-        self._is_noted = True
         self._metrics.connections_dropped += 1
         log.log(
             logging.INFO if is_expected else logging.WARNING,

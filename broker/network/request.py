@@ -57,16 +57,6 @@ class ConnectionQueue:
     The connection gets it from the channel, and passes it with each call and in each request.
     """
 
-    __slots__ = (
-        "blocking_reply",
-        "connection",
-        "is_closed",
-        "is_control_plane",
-        "is_ready",
-        "long_requests",
-        "wake",
-    )
-
     def __init__(self, connection: ServedConnection, *, is_control_plane: bool = False) -> None:
         self.connection = connection
         self.is_control_plane = is_control_plane

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Mapping
 import pytest
 from structlog.testing import capture_logs
 
+from broker.network.connection_state import MAX_KEPT_S, MIN_PROGRESS_BYTES
 from broker.network.frame_receiver import LARGE_FRAME_BYTES
 from broker.network.limits import NetworkLimits
-from broker.network.processor import MAX_IN_FLIGHT_BYTES, MAX_KEPT_S, MIN_PROGRESS_BYTES
+from broker.network.processor import MAX_IN_FLIGHT_BYTES
 from broker.network.receive_memory import SMALL_FRAME_BYTES
 from broker.network.reply import EncodedMessage, Reply
 from broker.network.request_channel import Request

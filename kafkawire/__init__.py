@@ -1,6 +1,7 @@
 """Kafka's wire protocol and record format. Pure: bytes in, values out; no I/O, clock or randomness.
 
     native         the functions of the hot path, compiled or plain
+    exchange       the client side of a connection: requests and their responses
     headers        frame <-> header and message; whole frames, also in uncopied parts
     apis           the table of API keys: decodable and advertised versions of each
     schema         encode and decode any declared message; the parts of a declaration

@@ -245,6 +245,14 @@ _ROWS: Final = (
 APIS: Final[Mapping[ApiKey, Api]] = MappingProxyType({api.key: api for api in _ROWS})
 """Every API with declared messages."""
 
+_API_BY_NAME: Final = {api.name: api for api in _ROWS}
+
+
+def api_of(message_type: type) -> Api:
+    """Return the API of a request or response type."""
+    # By name: comparing the types would import every message.
+    return _API_BY_NAME[message_type.__name__.removesuffix("Request").removesuffix("Response")]
+
 
 def request_header_version(api_key: ApiKey, version: int) -> int:
     """Return the header version of this request: 2 is flexible, 0 has no client id.

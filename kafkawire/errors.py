@@ -5,6 +5,7 @@
     |  |- DecodeError         a frame, header or message cannot be read: close the connection
     |  |  `- TrailingBytesError   extra bytes follow a complete message
     |  |- EncodeError         a value does not fit its field or version: a bug in the caller
+    |  |- VersionError        the two sides share no version that can carry a request
     |  `- CorruptBatchError   a record batch is damaged
     |     `- TooLargeError    its records expand beyond the caller's limit
     `- ApiError               an expected failure, sent to the client as an error code
@@ -39,6 +40,10 @@ class TrailingBytesError(DecodeError):
 
 class EncodeError(WireError):
     """A message holds a value that its field, or the chosen version, cannot carry."""
+
+
+class VersionError(WireError):
+    """The two sides of a connection share no version that can carry a request."""
 
 
 class CorruptBatchError(WireError):

@@ -1,8 +1,4 @@
-"""Opens a connection and negotiates the versions of requests. Edge: sockets.
-
-A broker that does not know our version of ApiVersions responds in version 0 with error 35 and the
-range that it supports (KIP-511). The client then sends the request again within that range.
-"""
+"""Opens a connection and negotiates the versions of requests (edge)."""
 
 import asyncio
 import os
@@ -21,7 +17,6 @@ from ottla.client.errors import (
     broker_error,
 )
 from ottla.client.network.broker_connection import Connection
-from ottla.client.network.version_table import VersionTable
 
 SOFTWARE_NAME: Final = "ottla"
 SOFTWARE_VERSION: Final = "0.1.0"
@@ -46,7 +41,7 @@ async def open_connection(
     try:
         async with asyncio.timeout(config.connect_timeout_ms / 1000):
             await loop.create_connection(lambda: connection, address.host, address.port)
-            connection.versions = await _negotiate(connection)
+            await _negotiate(connection)
     except TimeoutError as error:
         await connection.close()
         raise BrokerUnreachableError(
@@ -74,18 +69,15 @@ def _reason(error: OSError) -> str:
     return ", ".join(dict.fromkeys(map(os.strerror, numbers))) or str(error)
 
 
-async def _negotiate(connection: Connection) -> VersionTable:
+async def _negotiate(connection: Connection) -> None:
     request = ApiVersionsRequest(
         client_software_name=SOFTWARE_NAME, client_software_version=SOFTWARE_VERSION
     )
-    version = APIS[ApiKey.API_VERSIONS].decodable[1]
-    response = await connection.request(request, ApiVersionsResponse, version=version)
-    if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
-        known = [row.max_version for row in response.api_keys if row.api_key == ApiKey.API_VERSIONS]
-        version = min(known[0], version - 1) if known else 0
+    version: int | None = APIS[ApiKey.API_VERSIONS].decodable[1]
+    while version is not None:
         response = await connection.request(request, ApiVersionsResponse, version=version)
+        version = connection.exchange.negotiate(response, version)
     if response.error_code != ErrorCode.NONE:
         raise broker_error(response.error_code, f"ApiVersions at {connection.address}")
     if not response.api_keys:
         raise ProtocolError(f"{connection.address} offers no request at all: not a Kafka broker")
-    return VersionTable(response.api_keys)

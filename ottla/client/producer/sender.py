@@ -146,7 +146,7 @@ class Sender:
             self._check_codec(connection)
             request = self._request(batches)
             if self._config.acks == 0:
-                connection.send_unanswered(request, ProduceResponse)
+                connection.send(request, ProduceResponse)
                 self._on_written(sent)
             else:
                 connection.send(
@@ -174,7 +174,7 @@ class Sender:
         )
 
     def _check_codec(self, connection: Connection) -> None:
-        version = connection.versions.choose(ApiKey.PRODUCE)
+        version = connection.choose_version(ApiKey.PRODUCE)
         if self._config.codec is Codec.ZSTD and version < ZSTD_PRODUCE_VERSION:
             raise UnsupportedVersionError(
                 f"the broker at {connection.address} is too old for zstd: use lz4"

@@ -8,7 +8,7 @@ from struct import Struct
 import pytest
 
 from broker.cluster.metadata_cache import Endpoint
-from broker.replication.peer import API_VERSIONS_VERSION, Peer, PeerError
+from broker.replication.peer import Peer, PeerError
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
 from kafkawire.headers import decode_request_header, encode_response
@@ -30,11 +30,11 @@ async def read_request(reader: asyncio.StreamReader) -> tuple[ApiKey, int, int]:
 
 
 async def greet(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, newest: int = 1
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, newest: int = 1, version: int = 4
 ) -> None:
-    """Respond to the ApiVersions request with one API."""
-    key, version, correlation_id = await read_request(reader)
-    assert (key, version) == (ApiKey.API_VERSIONS, API_VERSIONS_VERSION)
+    """Respond to the ApiVersions request, which must be in `version`, with one API."""
+    key, used_version, correlation_id = await read_request(reader)
+    assert (key, used_version) == (ApiKey.API_VERSIONS, version)
     api = ApiVersion(api_key=ApiKey.DESCRIBE_CLUSTER, min_version=0, max_version=newest)
     answer = ApiVersionsResponse(api_keys=[api])
     writer.write(encode_response(key, version, correlation_id, answer))
@@ -86,7 +86,7 @@ async def test_the_newest_common_version_is_used(newest: int) -> None:
 
 async def test_an_api_that_is_not_served_is_an_error() -> None:
     async with peer_of(greet) as peer:
-        with pytest.raises(PeerError, match="serves ALTER_PARTITION in versions None"):
+        with pytest.raises(PeerError, match="does not offer ALTER_PARTITION"):
             await peer.choose_version(ApiKey.ALTER_PARTITION, 3)
 
 
@@ -178,8 +178,30 @@ async def test_a_broker_without_api_versions_is_an_error() -> None:
         writer.write(encode_response(key, version, correlation_id, refusal))
 
     async with peer_of(serve) as peer:
-        with pytest.raises(PeerError, match="refuses ApiVersions"):
+        with pytest.raises(PeerError, match="ApiVersions was refused"):
             await ask(peer)
+
+
+async def test_an_older_broker_is_asked_again_in_its_own_version() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        key, _, correlation_id = await read_request(reader)
+        known = ApiVersion(api_key=key, min_version=0, max_version=2)
+        refusal = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[known])
+        writer.write(encode_response(key, 0, correlation_id, refusal))
+        await greet(reader, writer, version=2)
+        await answer(reader, writer)
+
+    async with peer_of(serve) as peer:
+        assert await ask(peer) == "version 1"
+
+
+async def test_a_closed_peer_is_not_connected_again() -> None:
+    async with peer_of(greet) as peer:
+        await peer.choose_version(ApiKey.DESCRIBE_CLUSTER)
+        await peer.close()
+        with pytest.raises(PeerError, match="closed"):
+            await ask(peer)
+        assert peer._link is None
 
 
 async def test_a_waiting_request_can_be_interrupted() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from kafkawire.errors import DecodeError
-from ottla.client.network.frame_receiver import SCRATCH_BYTES, FrameReceiver
+from kafkawire.frame_receiver import MAX_KEPT_BYTES, SCRATCH_BYTES, FrameReceiver
 
 
 def frame(body: bytes) -> bytes:
@@ -15,15 +15,15 @@ class Receiver:
 
     def __init__(self, max_frame_bytes: int = 1_000_000) -> None:
         self.views: list[memoryview] = []
-        self.receiver = FrameReceiver(max_frame_bytes, self.views.append)
+        self.receiver = FrameReceiver(max_frame_bytes)
 
     def feed(self, data: bytes) -> None:
         while data:
-            buffer = self.receiver.buffer()
+            buffer = self.receiver.free()
             assert len(buffer) > 0, "the event loop drops a connection whose buffer is full"
             part = data[: len(buffer)]
             buffer[: len(part)] = part
-            self.receiver.on_received(len(part))
+            self.views += self.receiver.receive(len(part))
             data = data[len(part) :]
 
     @property
@@ -51,7 +51,7 @@ def test_a_frame_larger_than_the_scratch_buffer_is_received_in_place() -> None:
     large = bytes(range(256)) * 1_000
     data = frame(b"before") + frame(large) + frame(b"after")
     receiver.feed(data[:1_000])
-    before = receiver.receiver.buffer()
+    before = receiver.receiver.free()
     receiver.feed(data[1_000:])
     assert receiver.frames == [b"before", large, b"after"]
     # The rest of the large frame was received directly into the memory of that frame.
@@ -70,3 +70,26 @@ def test_an_impossible_size_is_refused_before_memory_is_taken(size: int) -> None
     receiver = Receiver(max_frame_bytes=100)
     with pytest.raises(DecodeError, match="the limit is 100"):
         receiver.feed(size.to_bytes(4, "big", signed=True))
+
+
+def test_a_large_frame_is_received_in_the_memory_that_its_owner_has_given_back() -> None:
+    receiver = Receiver(max_frame_bytes=4 * MAX_KEPT_BYTES)
+    sizes = (MAX_KEPT_BYTES + 1, SCRATCH_BYTES, MAX_KEPT_BYTES + 2)
+    for size in sizes:
+        data = frame(bytes(range(250)) * (size // 250) + b"x" * (size % 250))
+        receiver.feed(data[:1_000])
+        receiver.feed(data[1_000:])
+        assert bytes(receiver.views[-1]) == data[4:]
+        receiver.receiver.reuse(receiver.views[-1])
+    first, second, third = (view.obj for view in receiver.views)
+    assert first is second
+    assert first is not third, "it was too small"
+    receiver.feed(frame(b"small"))
+    receiver.receiver.reuse(receiver.views[-1])
+    receiver.feed(frame(b"x" * SCRATCH_BYTES))
+    assert receiver.views[-1].obj is not third, "a small frame ends the use of so much memory"
+    receiver.receiver.reuse(receiver.views[-1])
+    receiver.feed(frame(b"small"))
+    receiver.receiver.reuse(receiver.views[-1])
+    receiver.feed(frame(b"x" * SCRATCH_BYTES))
+    assert receiver.views[-1].obj is receiver.views[-3].obj

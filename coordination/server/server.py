@@ -57,7 +57,7 @@ class Server:
         self.connections: dict[Connection, None] = {}
         self._awaiting_handshake: dict[Connection, None] = {}
         # Connections with outputs that can be sent now, and with outputs that wait for a sync.
-        self.ready: list[Connection] = []
+        self.ready: dict[Connection, None] = {}
         self.holding: dict[Connection, None] = {}
         self.service = service
         self.synced_zxid = service.state.zxid
@@ -253,7 +253,7 @@ class Server:
             response = ConnectResponse(protocol, session.timeout_ms, session.session_id, password)
         read_only = None if handshake.read_only is None else False
         tag = self.service.state.zxid
-        connection.send_handshake(frames.encode_handshake(Handshake(response, read_only)), tag)
+        connection.deliver(frames.encode_handshake(Handshake(response, read_only)), tag)
         if session is None:
             connection.close_after_outputs(tag)
 
@@ -313,7 +313,7 @@ class Server:
         Called after every batch of input.
         """
         if self.ready:
-            ready, self.ready = self.ready, []
+            ready, self.ready = self.ready, {}
             for connection in ready:
                 connection.flush()
         self._commit.kick(self.service.entries)

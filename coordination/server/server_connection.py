@@ -1,7 +1,6 @@
 """Server side of one connection (edge): parses requests and sends outputs in order.
 
-Outputs are sent in the order in which they were queued, and none before its transaction is on disk.
-Invariant: `_held` is empty, or its head waits for a sync.
+`connection_state` holds its states and the order of its outputs.
 """
 
 import asyncio
@@ -13,6 +12,7 @@ from typing import Final, Protocol, cast
 from coordination.errors import JuteError
 from coordination.protocol import frames
 from coordination.protocol.frames import FrameSplitter
+from coordination.server.connection_state import ConnectionState, Outputs
 from coordination.server.coordinator_config import CoordinatorConfig
 from coordination.server.four_letter import COMMANDS, Metrics
 from coordination.server.state.acl import Identity
@@ -37,7 +37,7 @@ class Owner(Protocol):
     metrics: Metrics
     is_stopping: bool
     synced_zxid: int
-    ready: list["Connection"]
+    ready: dict["Connection", None]
     """Connections with outputs that can be sent now."""
     holding: dict["Connection", None]
     """Connections with outputs that wait for a sync."""
@@ -80,16 +80,11 @@ class Connection(asyncio.Protocol):
         )
         self._head = b""
         self._inbox: deque[bytes] = deque()
-        self._is_work_scheduled = False
-        self._out: list[bytes] = []
-        self._out_bytes = 0
-        self._held_bytes = 0
-        self._held: deque[tuple[int, bytes | None]] = deque()
+        self._is_turn_scheduled = False
+        self._outputs = Outputs()
         self._held_since_s = 0.0
         self._last_zxid = 0
-        self._is_closed = False
-        self._is_finished = False
-        self._is_fresh = True
+        self._state = ConnectionState.NEW
         self._is_reading = True
         self._is_writable = True
         self._transport: asyncio.Transport
@@ -103,13 +98,17 @@ class Connection(asyncio.Protocol):
         self.address: str | None = None
         """Address of the peer, set once the connection is admitted."""
         self.peer_name = "?"
-        self.is_made = False
+
+    @property
+    def is_made(self) -> bool:
+        """Whether asyncio has reported the connection."""
+        return self._state is not ConnectionState.NEW
 
     # -- asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Admit the peer and notify the server (asyncio calls this)."""
-        self.is_made = True
+        self._move_to(ConnectionState.FRESH)
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(
             high=WRITE_HIGH_WATER_BYTES, low=WRITE_LOW_WATER_BYTES
@@ -125,12 +124,10 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, _exc: Exception | None) -> None:
         """Drop pending requests and outputs, and notify the server (asyncio calls this)."""
-        was_closed_here = self._is_closed
-        self._is_closed = True
+        by_peer = self._move_to(ConnectionState.CLOSED)
         self._inbox.clear()
-        self._held.clear()
-        self._out.clear()
-        self._server.on_disconnected(self, by_peer=not was_closed_here)
+        self._outputs = Outputs()
+        self._server.on_disconnected(self, by_peer=by_peer)
 
     def eof_received(self) -> bool:
         """Close the connection (asyncio calls this)."""
@@ -145,41 +142,48 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """Continue with the pending requests (asyncio calls this)."""
         self._is_writable = True
-        self._continue_work()
+        self._take_turn()
 
     def data_received(self, data: bytes) -> None:
         """Split bytes into requests and run them (asyncio calls this)."""
-        if self._is_closed:
+        if self._state is ConnectionState.CLOSED:
             return
-        if self._is_fresh:
+        if self._state is ConnectionState.FRESH:
             data = self._first_bytes(data)
-        try:
-            self._take(self._splitter.feed(data))
-        except JuteError as error:
-            self._server.on_violation(self, str(error))
-            self.close()
-        self._server.after_input()
+        self._take_turn(data)
 
     def _first_bytes(self, data: bytes) -> bytes:
         # Four letters at the start are a command; as a frame length they would exceed the limit.
         self._head += data
         if len(self._head) < _COMMAND_BYTES:
             return b""
-        self._is_fresh = False
+        self._move_to(ConnectionState.OPEN)
         head, self._head = self._head, b""
         if head[:_COMMAND_BYTES] not in COMMANDS:
             return head
-        self._out.append(self._server.run_command(head[:_COMMAND_BYTES].decode()))
+        self.deliver(self._server.run_command(head[:_COMMAND_BYTES].decode()), 0)
         self.close()
         return b""
 
+    def _move_to(self, state: ConnectionState) -> bool:
+        """Change the state if this is a move forward; return whether it is."""
+        source, self._state = self._state, max(self._state, state)
+        return source < state
+
     # -- requests
 
-    def _take(self, payloads: list[bytes]) -> None:
-        if self.session is not None:
+    def _take_turn(self, data: bytes = b"") -> None:
+        """Run the waiting requests and the ones in `data`, and send their outputs."""
+        if self.session is not None and (data or self._inbox):
+            # A request that waits shows that the client is alive: its pings may be unread.
             self._server.touch(self.session)
-        self._inbox.extend(payloads)
-        self._work()
+        try:
+            self._inbox.extend(self._splitter.feed(data))
+            self._work()
+        except JuteError as error:
+            self._server.on_violation(self, str(error))
+            self.close()
+        self._server.after_input()
 
     def _work(self) -> None:
         """Run requests until the inbox is empty, the turn is over, or outputs pile up."""
@@ -188,37 +192,28 @@ class Connection(asyncio.Protocol):
         while inbox and left and self._has_room():
             left -= 1
             self._run(inbox.popleft())
-            if self._out_bytes >= TURN_OUTPUT_BYTES:
+            if self._outputs.ready_bytes >= TURN_OUTPUT_BYTES:
                 self.flush()
                 left = 0
             elif time() >= ends_s:
                 left = 0
-        if inbox and not left and not self._is_work_scheduled:
-            self._is_work_scheduled = True
-            self._server.loop.call_soon(self._continue_work)
+        if inbox and not left and not self._is_turn_scheduled:
+            self._is_turn_scheduled = True
+            self._server.loop.call_soon(self._take_scheduled_turn)
         self._update_reading()
 
-    def _continue_work(self) -> None:
-        self._is_work_scheduled = False
-        if self.session is not None and self._inbox:
-            # Its pings may be unread, but this request shows that the client is alive.
-            self._server.touch(self.session)
-        try:
-            self._work()
-        except JuteError as error:
-            self._server.on_violation(self, str(error))
-            self.close()
-        self._server.after_input()
+    def _take_scheduled_turn(self) -> None:
+        self._is_turn_scheduled = False
+        self._take_turn()
 
     def _has_room(self) -> bool:
-        config = self._server.config
+        config, outputs = self._server.config, self._outputs
         return (
             self._is_writable
-            and not self._is_closed
-            and not self._is_finished
+            and self._state < ConnectionState.ENDING
             and not self._server.is_stopping
-            and len(self._held) < config.max_held_replies
-            and self._held_bytes < config.max_unsent_bytes
+            and outputs.held_count < config.max_held_replies
+            and outputs.held_bytes < config.max_unsent_bytes
         )
 
     def _run(self, payload: bytes) -> None:
@@ -240,71 +235,51 @@ class Connection(asyncio.Protocol):
     @property
     def held_count(self) -> int:
         """Number of outputs that wait for a sync."""
-        return len(self._held)
+        return self._outputs.held_count
 
-    def deliver(self, event: bytes, tag: int) -> None:
-        """Queue an event packet."""
-        self._send(event, tag)
+    def deliver(self, packet: bytes | None, tag: int) -> None:
+        """Send a packet once transaction `tag` is on disk; with None, end the outputs."""
+        server = self._server
+        if self._state is ConnectionState.CLOSED:
+            return
+        self._outputs.add(packet, tag, server.synced_zxid)
+        if not self._outputs.held_count:
+            server.ready[self] = None
+        elif self not in server.holding:
+            server.holding[self] = None
+            self._held_since_s = server.loop.time()
 
     def reply(self, xid: int, err: int, body: bytes, tag: int) -> None:
-        """Queue the reply to a request."""
+        """Send the reply to a request once transaction `tag` is on disk."""
         # Never a zxid that is not on disk: after a crash, a client that has seen it would be
         # refused. Never a smaller one than before.
         self._last_zxid = zxid = max(self._last_zxid, tag, self._server.synced_zxid)
-        self._send(frames.encode_reply(xid, zxid, err, body), tag)
-
-    def send_handshake(self, packet: bytes, tag: int) -> None:
-        """Queue the response to the handshake."""
-        self._send(packet, tag)
+        self.deliver(frames.encode_reply(xid, zxid, err, body), tag)
 
     def close_after_outputs(self, tag: int) -> None:
         """Close once all queued outputs are sent; run no further requests."""
-        self._is_finished = True
+        self._move_to(ConnectionState.ENDING)
         self._inbox.clear()
-        if self._held or tag > self._server.synced_zxid:
-            self._hold(tag, None)
-        else:
+        self.deliver(None, tag)
+        if self._outputs.is_ended:
             self.close()
-
-    def _send(self, packet: bytes, tag: int) -> None:
-        if self._is_closed:
-            return
-        if self._held or tag > self._server.synced_zxid:
-            self._hold(tag, packet)
-            return
-        if not self._out:
-            self._server.ready.append(self)
-        self._out.append(packet)
-        self._out_bytes += len(packet)
-
-    def _hold(self, tag: int, packet: bytes | None) -> None:
-        if not self._held:
-            self._held_since_s = self._server.loop.time()
-            self._server.holding[self] = None
-        self._held.append((tag, packet))
-        self._held_bytes += len(packet or b"")
 
     def release(self, synced_zxid: int) -> None:
         """Send the outputs of transactions up to `synced_zxid`."""
-        held, out = self._held, self._out
-        while held and held[0][0] <= synced_zxid:
-            packet = held.popleft()[1]
-            if packet is None:
-                self.close()
-                return
-            out.append(packet)
-            self._held_bytes -= len(packet)
+        self._outputs.release(synced_zxid)
+        if self._outputs.is_ended:
+            self.close()
+            return
         now_s = self._server.loop.time()
         self._server.metrics.on_latency((now_s - self._held_since_s) * 1000)
         self._held_since_s = now_s
         self.flush()
         if self._inbox:
-            self._continue_work()
+            self._take_turn()
 
     def flush(self) -> None:
         """Write all sendable outputs to the transport at once."""
-        out = self._out
-        if not out or self._transport.is_closing():
+        if not self._outputs.ready_bytes or self._transport.is_closing():
             return
         if self._transport.get_write_buffer_size() > self._server.config.max_unsent_bytes:
             # A client that does not read would fill our memory; its session stays alive. Only
@@ -312,11 +287,10 @@ class Connection(asyncio.Protocol):
             self._server.on_violation(self, "the client does not read its replies")
             self.abort()
             return
-        self.sent_count += len(out)
-        self._server.metrics.sent_count += len(out)
-        self._transport.write(out[0] if len(out) == 1 else b"".join(out))
-        out.clear()
-        self._out_bytes = 0
+        packets = self._outputs.take()
+        self.sent_count += len(packets)
+        self._server.metrics.sent_count += len(packets)
+        self._transport.write(packets[0] if len(packets) == 1 else b"".join(packets))
 
     def _update_reading(self) -> None:
         wanted = not self._inbox and self._has_room()
@@ -332,17 +306,15 @@ class Connection(asyncio.Protocol):
 
     def close(self) -> None:
         """Send the sendable outputs, then close."""
-        if self._is_closed:
-            return
         self.flush()
-        self._is_closed = True
+        if not self._move_to(ConnectionState.CLOSED):
+            return
         self._inbox.clear()
-        self._held.clear()
+        self._outputs = Outputs()
         self._transport.close()
 
     def abort(self) -> None:
         """Close at once."""
-        self._is_closed = True
-        self._held.clear()
-        self._out.clear()
+        self._move_to(ConnectionState.CLOSED)
+        self._outputs = Outputs()
         self._transport.abort()

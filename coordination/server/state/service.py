@@ -61,7 +61,7 @@ _WRITES: Final = frozenset(
 class Peer(Caller, Hashable, Protocol):
     """Connection of a client, as the service sees it."""
 
-    def deliver(self, event: bytes, tag: int) -> None:
+    def deliver(self, packet: bytes, tag: int) -> None:
         """Send a notification once transaction `tag` is on disk, before any later reply."""
 
 

@@ -18,9 +18,9 @@ from coordination.errors import (
     SessionExpiredError,
 )
 from coordination.protocol.messages import EventType
+from coordination.server.connection_state import Outputs
 from coordination.server.coordinator_config import Address, CoordinatorConfig
 from coordination.server.server import Server
-from coordination.server.server_connection import Connection
 from coordination.server.state.service import Service
 from coordination.server.state.sessions import Passwords, first_session_id
 from coordination.server.state.tree import State
@@ -261,8 +261,12 @@ def test_acknowledged_writes_survive_and_reads_never_go_back(seed: int) -> None:
 def test_the_simulation_detects_replies_sent_before_the_sync(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    send = Connection._send
-    monkeypatch.setattr(Connection, "_send", lambda self, packet, _tag: send(self, packet, 0))
+    add = Outputs.add
+    monkeypatch.setattr(
+        Outputs,
+        "add",
+        lambda self, packet, tag, zxid: add(self, packet, 0 if packet else tag, zxid),
+    )
     loop = VirtualLoop(0)
     try:
         with pytest.raises(AssertionError, match=r"lost|counter|after|same version"):

@@ -49,7 +49,7 @@ class MemoryTransport(asyncio.Transport):
         super().__init__()
         self.written = bytearray()
         self.unread_bytes = 0
-        self.is_aborted = False
+        self.is_closed = False
 
     def get_extra_info(self, name: str, default: object = None) -> object:
         return ("10.0.0.1", 4711) if name == "peername" else default
@@ -65,7 +65,7 @@ class MemoryTransport(asyncio.Transport):
         self.unread_bytes += len(data)
 
     def is_closing(self) -> bool:
-        return self.is_aborted
+        return self.is_closed
 
     def pause_reading(self) -> None:
         return None
@@ -73,8 +73,11 @@ class MemoryTransport(asyncio.Transport):
     def resume_reading(self) -> None:
         return None
 
+    def close(self) -> None:
+        self.is_closed = True
+
     def abort(self) -> None:
-        self.is_aborted = True
+        self.is_closed = True
 
 
 async def connected() -> tuple[Connection, MemoryTransport]:

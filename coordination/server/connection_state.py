@@ -1,0 +1,61 @@
+"""States of a connection, and the order of its outputs (decision)."""
+
+from collections import deque
+from enum import IntEnum
+
+
+class ConnectionState(IntEnum):
+    """State of a connection, which only moves forward; requests run in FRESH and OPEN."""
+
+    NEW = 0
+    """Accepted; its TLS handshake may be incomplete."""
+    FRESH = 1
+    """The first bytes, which may be a four-letter word, are incomplete."""
+    OPEN = 2
+    ENDING = 3
+    """Runs no further requests; closes once its outputs are sent."""
+    CLOSED = 4
+
+
+class Outputs:
+    """Outputs of one connection, in order; none leaves before its transaction is on disk.
+
+    Invariant: no output is held, or the first held one waits for a sync.
+    """
+
+    def __init__(self) -> None:
+        self._ready: list[bytes] = []
+        # Each with its transaction; the end of all outputs is None.
+        self._held: deque[tuple[int, bytes | None]] = deque()
+        self.ready_bytes = 0
+        self.held_bytes = 0
+        self.is_ended = False
+        """Whether the end is released, and all outputs before it."""
+
+    @property
+    def held_count(self) -> int:
+        """Number of outputs that wait for a sync."""
+        return len(self._held)
+
+    def add(self, packet: bytes | None, tag: int, synced_zxid: int) -> None:
+        """Add an output of transaction `tag`, or with None the end of all outputs."""
+        self._held.append((tag, packet))
+        self.held_bytes += len(packet or b"")
+        self.release(synced_zxid)
+
+    def release(self, synced_zxid: int) -> None:
+        """Make the outputs of transactions up to `synced_zxid` ready, up to the first later one."""
+        held = self._held
+        while held and held[0][0] <= synced_zxid and not self.is_ended:
+            packet = held.popleft()[1]
+            if packet is None:
+                self.is_ended = True
+            else:
+                self._ready.append(packet)
+                self.held_bytes -= len(packet)
+                self.ready_bytes += len(packet)
+
+    def take(self) -> list[bytes]:
+        """Remove and return the outputs that are ready."""
+        ready, self._ready, self.ready_bytes = self._ready, [], 0
+        return ready

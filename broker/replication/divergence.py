@@ -61,7 +61,7 @@ def truncation(
     follower: EpochHistory, follower_end: Offset, high_watermark: Offset, found: Divergence
 ) -> Truncation:
     """Return how far a follower truncates its log after its leader has found a divergence."""
-    if found.end_offset == UNDEFINED:
+    if found.end_offset < 0:
         # The leader has no epochs to compare: only committed records are known to be the same.
         return Truncation(min(high_watermark, follower_end), is_final=True)
     if found.epoch == UNDEFINED:

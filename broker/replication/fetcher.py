@@ -349,7 +349,7 @@ class Fetcher:
             TopicPartition(topic.name, data.partition_index): Offset(data.offset)
             for topic in response.topics
             for data in topic.partitions
-            if data.error_code == ErrorCode.NONE
+            if data.error_code == ErrorCode.NONE and data.offset >= 0
         }
 
 

@@ -55,6 +55,7 @@ def test_leader_finds_the_divergence(
         pytest.param(diverging(1, 9), (8, False), id="an unknown epoch: compare again"),
         pytest.param(diverging(-1, 15), (15, True), id="an offset without an epoch"),
         pytest.param(diverging(-1, -1), (5, True), id="no epoch to compare: the high watermark"),
+        pytest.param(diverging(2, -7), (5, True), id="no offset: the high watermark"),
         pytest.param(diverging(9, 15), (15, True), id="an epoch newer than the follower's"),
     ],
 )

@@ -4,9 +4,11 @@ Small frames are received into one scratch buffer and copied out. A frame that d
 gets a buffer of its own, and its remaining bytes are received directly into it, so that a large
 fetch response is not copied. If the owner gives that buffer back, it receives the next frames.
 On the wire a frame is its size (int32), then that number of bytes.
-Invariant: memory is at most the scratch buffer, a frame of `max_frame_bytes`, and the kept buffer.
+Invariants: memory is at most the scratch buffer, a frame of `max_frame_bytes`, and the kept buffer;
+a large frame takes memory for the bytes that have arrived, not for its announced size.
 """
 
+import mmap
 from collections.abc import Iterator
 from typing import Final
 
@@ -83,7 +85,7 @@ class FrameReceiver:
                 self._buffer = buffer[start : start + size]
                 return
             # With room for the size, so that the buffer can receive an equal frame later.
-            self._buffer = memoryview(bytearray(SIZE_BYTES + size))[SIZE_BYTES:]
+            self._buffer = _room_for(SIZE_BYTES + size)[SIZE_BYTES:]
         if start or self._buffer is not buffer:
             self._buffer[: len(rest)] = rest
 
@@ -95,3 +97,11 @@ class FrameReceiver:
         if not 0 <= size <= self._max_frame_bytes:
             raise DecodeError(f"frame of {size} bytes, the limit is {self._max_frame_bytes}")
         return size
+
+
+def _room_for(size_bytes: int) -> memoryview:
+    if size_bytes <= MAX_KEPT_BYTES:
+        return memoryview(bytearray(size_bytes))
+    # The system allocates the pages on the first write. A server of another protocol, whose first
+    # bytes seem to announce a gigabyte, thus costs neither time nor memory.
+    return memoryview(mmap.mmap(-1, size_bytes))

@@ -1,5 +1,8 @@
 """The frame receiver returns whole frames: small ones copied, large ones received in place."""
 
+import mmap
+from pathlib import Path
+
 import pytest
 
 from kafkawire.errors import DecodeError
@@ -44,6 +47,17 @@ def test_a_frame_is_not_overwritten_by_later_ones() -> None:
     for number in range(100):
         receiver.feed(frame(b"%03d" % number))
     assert receiver.frames == [b"%03d" % number for number in range(100)]
+
+
+def test_an_announced_size_takes_no_memory() -> None:
+    def resident_bytes() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
+
+    receiver = Receiver(2**31 - 1)
+    before_bytes = resident_bytes()
+    receiver.feed(b"HTTP/1.1 400 Bad Request")
+    assert len(receiver.receiver.free()) > 1 << 30
+    assert resident_bytes() - before_bytes < 1 << 26
 
 
 def test_a_frame_larger_than_the_scratch_buffer_is_received_in_place() -> None:

@@ -67,25 +67,6 @@ class Assembly:
 class FrameReceiver:
     """The input of one connection."""
 
-    __slots__ = (
-        "_arena",
-        "_assembly",
-        "_end",
-        "_is_control_plane",
-        "_kept_bytes",
-        "_max_client_bytes",
-        "_max_frame_bytes",
-        "_memory",
-        "_offered",
-        "_pool",
-        "_reservation",
-        "_start",
-        "_view",
-        "failure",
-        "release_frame",
-        "wanted_bytes",
-    )
-
     def __init__(
         self,
         pool: BufferPool,

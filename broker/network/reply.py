@@ -36,7 +36,7 @@ EncodedMessage: TypeAlias = bytes
 class Reply:
     """The response to a request, now or later; see the module's invariants."""
 
-    __slots__ = ("_on_cancel", "_on_done", "close_reason", "is_done", "message", "state")
+    __slots__ = ("_on_cancel", "_on_done", "close_reason", "message", "state")
 
     def __init__(self, message: object | None = None) -> None:
         """Make a reply with `message`, or a pending one without it.
@@ -44,9 +44,7 @@ class Reply:
         A message is a response of kafkawire, or an `EncodedMessage`.
         """
         self.message = message
-        # Whether the connection can act on it: it has a message, or is known to need none.
-        self.is_done = message is not None
-        self.state = _MESSAGE if self.is_done else _PENDING
+        self.state = _PENDING if message is None else _MESSAGE
         self.close_reason = ""
         self._on_done: Callable[[], None] | None = None
         self._on_cancel: list[Callable[[], object]] | None = None
@@ -55,16 +53,21 @@ class Reply:
     def none(cls) -> Reply:
         """Return a reply that sends nothing (acks=0), but keeps its place in the queue."""
         reply = cls()
-        reply.is_done, reply.state = True, ReplyState.NO_RESPONSE
+        reply.state = ReplyState.NO_RESPONSE
         return reply
 
     @classmethod
     def close(cls, reason: str) -> Reply:
         """Return a reply that closes the connection after the earlier responses are sent."""
         reply = cls()
-        reply.is_done, reply.state = True, ReplyState.CLOSE
+        reply.state = ReplyState.CLOSE
         reply.close_reason = reason
         return reply
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the connection can act on it: it has a message, or is known to need none."""
+        return self.state is not _PENDING and self.state is not _CANCELLED
 
     @property
     def cancelled(self) -> bool:
@@ -140,7 +143,7 @@ class Reply:
         assert self.state is _PENDING, (
             f"a reply completes once, but its state is {self.state.value}"
         )
-        self.is_done, self.state = True, state
+        self.state = state
         self._on_cancel = None
         return True
 

@@ -39,19 +39,6 @@ ReadAhead = Callable[[Callable[[], None], Callable[[], None]], None]
 class ResponseSender:
     """The output of one connection."""
 
-    __slots__ = (
-        "_has_socket",
-        "_is_full",
-        "_is_warming",
-        "_metrics",
-        "_on_warm",
-        "_read_ahead",
-        "_socket_descriptor",
-        "_transport",
-        "is_blocked",
-        "parts",
-    )
-
     def __init__(
         self,
         transport: asyncio.Transport,
@@ -71,8 +58,11 @@ class ResponseSender:
         self._has_socket = transport.get_extra_info("socket") is not None
         self._is_full = False
         self._is_warming = False
-        # Whether either of the two flags is set.
-        self.is_blocked = False
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether the transport holds unsent bytes, or a file is being read ahead."""
+        return self._is_full or self._is_warming
 
     def start(self) -> None:
         """Ask the transport to call `on_full` whenever the socket has not taken all bytes.
@@ -85,12 +75,11 @@ class ResponseSender:
 
     def on_full(self) -> None:
         """Record that the transport holds unsent bytes (pause_writing)."""
-        self._is_full = self.is_blocked = True
+        self._is_full = True
 
     def on_drained(self) -> None:
         """Record that the transport has sent all bytes (resume_writing)."""
         self._is_full = False
-        self.is_blocked = self._is_warming
 
     def send(self, parts: Iterable[Part]) -> None:
         """Send the parts of responses, as far as the socket takes them; `advance` continues.
@@ -166,12 +155,11 @@ class ResponseSender:
 
     def _warm_up(self, head: FileRange) -> None:
         self._metrics.cold_reads += 1
-        self._is_warming = self.is_blocked = True
+        self._is_warming = True
         self._read_ahead(head.warm_up, self._on_warmed_up)
 
     def _on_warmed_up(self) -> None:
         self._is_warming = False
-        self.is_blocked = self._is_full
         self._on_warm()
 
     def _write(self, data: Data) -> None:

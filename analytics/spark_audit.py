@@ -1,18 +1,20 @@
 """Composition: the tasks of an audit as one Spark job.
 
 Each task (a JSON text, see `analytics.task`) reads its partition's files itself, keeps its keys in
-one table, and returns its findings. Nothing is shuffled (docs/adr/0031). The tasks travel as an
-RDD, not as a DataFrame: the start of Spark SQL takes longer than all other steps of a start.
+one table, and returns its findings. Nothing is shuffled (docs/adr/0031). The command `ottla audit`
+sends the tasks as an RDD: the start of Spark SQL takes longer than all other steps of a start. A
+notebook or job that already uses Spark SQL calls `tasks_frame` and `findings_frame`.
 
-`run_tasks` runs on the workers. It imports modules in its body, because a worker must first adopt
-the compiled modules that were shipped to it.
+`run_tasks` and `find` run on the workers. They import modules in their bodies, because a worker
+must first adopt the compiled modules that were shipped to it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from analytics.finding_list import finding_row
-from analytics.task import AuditTask
+from analytics.finding_list import FINDING_SCHEMA, arrow_schema, finding_row
+from analytics.plan import split_task
+from analytics.task import AuditTask, task_from_json
 
 Outcome = tuple[list[dict[str, Any]], dict[str, Any]]
 """One replica's findings, as rows, and its summary."""
@@ -33,15 +35,47 @@ def audit(context: Any, tasks: Sequence[AuditTask]) -> list[list[Outcome] | None
     return found
 
 
+def tasks_frame(session: Any, tasks: Sequence[AuditTask]) -> Any:
+    """Return a DataFrame of `tasks` as JSON, largest first, each in its own Spark partition."""
+    ordered = sorted(tasks, key=lambda task: -task.size_bytes)
+    rows = [(task.to_json(),) for task in ordered]
+    slices = session.sparkContext.parallelize(rows, max(1, len(rows)))
+    return session.createDataFrame(slices, schema="task string")
+
+
+def findings_frame(tasks: Any) -> Any:
+    """Return the findings of a DataFrame of tasks, with the columns of FINDING_SCHEMA.
+
+    Spark runs the audit when an action needs the findings.
+    """
+    return tasks.select("task").mapInArrow(find, FINDING_SCHEMA)
+
+
 def run_tasks(texts: Iterable[str]) -> Iterator[list[Outcome] | None]:
     """Run a worker's tasks and yield the outcomes of each."""
     from analytics.shipping import adopt_compiled
 
     adopt_compiled()
-    from analytics.task import task_from_json
-
     for text in texts:
         yield run_task(task_from_json(text))
+
+
+def find(batches: Iterable[Any]) -> Iterator[Any]:
+    """Run a worker's tasks and yield record batches of FINDING_SCHEMA."""
+    from analytics.shipping import adopt_compiled
+
+    adopt_compiled()
+    import pyarrow
+
+    schema = arrow_schema(pyarrow)
+    for batch in batches:
+        for text in batch.column(0).to_pylist():
+            # More shards until the keys of each fit one table.
+            shards = [task_from_json(text)]
+            while None in (results := [run_task(shard) for shard in shards]):
+                shards = split_task(shards[0])
+            rows = [row for outcomes in results for found, _ in outcomes or () for row in found]
+            yield pyarrow.RecordBatch.from_pylist(rows, schema=schema)
 
 
 def run_task(task: AuditTask) -> list[Outcome] | None:

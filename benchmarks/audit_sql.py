@@ -20,7 +20,7 @@ def main(clean: str, raw: str, cleaned_until: int) -> dict[str, float]:
     """Return the seconds of the audit once the JVM is warm, and the spilled bytes."""
     from analytics.data_source import KafkaSegments
     from analytics.spark_session import start_session
-    from analytics.sql_audit import changed_keys, read_log
+    from tests.analytics.sql_audit import changed_keys, read_log
 
     os.sched_setaffinity(0, range(os.cpu_count() or 1))
     session = start_session(MASTER, {"spark.driver.memory": HEAP}, is_long=True)

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from analytics.demonstration import demonstrate_audits
 from analytics.errors import AuditError, SparkMissingError
 from scripts.demo.cluster import Cluster
 from scripts.demo.console import DemoError, note, title
+from scripts.demo.planted_fault import demonstrate_audits
 
 TOPIC: Final = "stock"
 PARTITIONS: Final = 2

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from analytics.demonstration import link_topic, plant_lost_batch
+from scripts.demo.planted_fault import link_topic, plant_lost_batch
 from tests.analytics.audited import NOW_MS, RULES, findings_of
 from tests.analytics.log_model import compact, make_log
 from tests.analytics.planter import segments

@@ -8,21 +8,20 @@ from typing import Any
 
 import pytest
 
-from analytics.audit_frames import findings_frame, tasks_frame
 from analytics.data_source import KafkaSegments
 from analytics.discovery import find_replicas, group_by_partition
 from analytics.errors import AuditError
 from analytics.finding_list import finding_row
 from analytics.plan import Audit, plan_tasks
 from analytics.run import Request, plan, run_audit, write_result
-from analytics.spark_audit import audit
+from analytics.spark_audit import audit, findings_frame, tasks_frame
 from analytics.spark_session import spark_errors_translated
-from analytics.sql_audit import changed_keys, duplicate_keys, read_log
 from analytics.task import Rules
 from tests.analytics.audited import NOW_MS, RULES, findings_of
 from tests.analytics.compaction_violations import COMPACTION
 from tests.analytics.conftest import needs_java
 from tests.analytics.log_model import compact, make_log
+from tests.analytics.sql_audit import changed_keys, duplicate_keys, read_log
 
 pytestmark = [needs_java, pytest.mark.filterwarnings("ignore")]
 HORIZON_MS = NOW_MS + RULES.delete_retention_ms

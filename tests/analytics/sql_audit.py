@@ -1,4 +1,4 @@
-"""Composition: uniqueness and preservation in Spark SQL, an independent second implementation.
+"""Uniqueness and preservation in Spark SQL, an independent second implementation.
 
 It is slower than the tasks of `spark_audit` by the cost of a shuffle, and shares only the decoding
 with them. Both give the same findings, so each is a test of the other. Input is the data source's

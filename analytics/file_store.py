@@ -4,7 +4,6 @@ Files are read, never memory-mapped: a broker may truncate a file at any time, a
 truncated mapping would kill the process. Every failure is an OSError that names the file.
 """
 
-from dataclasses import dataclass
 from functools import lru_cache
 from types import TracebackType
 from typing import Final, Self
@@ -12,22 +11,13 @@ from typing import Final, Self
 from pyarrow import fs
 
 from analytics.place import child_of, is_remote, split_store
+from logcheck.replica_files import Entry
 
 # A local chunk stays in the processor's cache until it is decoded (`python -m benchmarks audit`).
 # Reads from a remote store are larger, because each costs a round trip.
 LOCAL_CHUNK_BYTES: Final = 256 * 1024
 REMOTE_CHUNK_BYTES: Final = 4 * 1024 * 1024
 _MAX_STORES: Final = 16
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One entry of a directory."""
-
-    name: str
-    path: str
-    is_directory: bool
-    size_bytes: int
 
 
 def is_file(place: str) -> bool:

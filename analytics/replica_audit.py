@@ -21,12 +21,12 @@ from analytics.place import child_of, parent_of
 from analytics.reference import Reference
 from analytics.snapshot import earlier_bounds, read_snapshot
 from analytics.summary import summarize
-from analytics.task import MAX_OFFSET, AuditTask
+from analytics.task import AuditTask
 from kafkawire.native import KeyTable
 from logcheck.batch_digest import BatchDigest
 from logcheck.checkpoint_check import check_checkpoints
-from logcheck.checkpoint_text import read_epoch_checkpoint
-from logcheck.finding import Check, Damage, Finding, Report, unreadable
+from logcheck.epoch_check import EpochCheckpoint
+from logcheck.finding import Check, Damage, Finder, Finding, unreadable
 from logcheck.index_files import IndexFiles
 from logcheck.log_scan import LogScan
 from logcheck.log_view import LogCheck, Observer
@@ -48,8 +48,9 @@ class ReplicaAudit:
         self._is_first = task.shard == 0
         structure = self._findings if self._is_first else FindingList(*place, 0)
         self._scan = LogScan(replica, structure.report, OpenFile)
-        # Read before the log, so that no entry can lie beyond the end of the log as read.
-        self._begun = {(epoch, start) for _, epoch, start in self._read_epochs(lambda _: None)}
+        reads_epochs = Check.EPOCHS in self._checks and self._is_first
+        file = replica.epoch_checkpoint if reads_epochs else None
+        self._epochs = EpochCheckpoint(file, read_bytes, self._findings.report)
 
     def run(self) -> tuple[list[Finding], dict[str, Any]]:
         """Return the findings and the summary.
@@ -155,30 +156,19 @@ class ReplicaAudit:
         replica, report, scan = self._replica, self._findings.report, self._scan
         is_end_known = not scan.is_damaged(scan.log_end_offset)
         if Check.EPOCHS in self._checks:
-            # Read again after the log: a broker writes the epoch entry before its first batch.
-            epochs, file = self._read_epochs(report), replica.epoch_checkpoint or ""
-            end = scan.log_end_offset if is_end_known else MAX_OFFSET
-            scan.epochs.conclude(epochs, file, end, begun=self._begun)
+            self._epochs.conclude(scan.epochs, scan.log_end_offset, is_end_known=is_end_known)
         if Check.CHECKPOINTS in self._checks:
             folder = parent_of(replica.directory)
             if is_end_known:
                 place_of = partial(child_of, folder)
                 check_checkpoints(replica, scan.log_end_offset, place_of, report)
+            find = Finder(Check.CHECKPOINTS, report).find
             for name in replica.foreign:
-                report(_foreign(child_of(replica.directory, name)))
+                file = child_of(replica.directory, name)
+                expected, found = "only files of a log", "a file name that no broker uses"
+                find(Damage.FOREIGN_FILE, file, None, None, expected, found)
         if Check.RETENTION in self._checks:
             check_retention(replica, scan, self._rules, report)
-
-    def _read_epochs(self, report: Report) -> list[tuple[int, int, int]]:
-        file = self._replica.epoch_checkpoint
-        if file is None or Check.EPOCHS not in self._checks or not self._is_first:
-            return []
-        try:
-            text = read_bytes(file).decode("utf-8", errors="replace")
-        except OSError as error:
-            report(unreadable(file, error))
-            return []
-        return read_epoch_checkpoint(text, file, report)
 
     def _read(self, file: str) -> bytes | None:
         try:
@@ -186,13 +176,3 @@ class ReplicaAudit:
         except OSError as error:
             self._findings.report(unreadable(file, error))
             return None
-
-
-def _foreign(file: str) -> Finding:
-    return Finding(
-        check=Check.CHECKPOINTS,
-        damage=Damage.FOREIGN_FILE,
-        file=file,
-        expected="only files of a log",
-        found="a file name that no broker uses",
-    )

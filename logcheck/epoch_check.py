@@ -9,7 +9,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from kafkawire.records import BatchHeader
-from logcheck.finding import Check, Damage, Finder, Report
+from logcheck.checkpoint_text import read_epoch_checkpoint
+from logcheck.finding import Check, Damage, Finder, Report, unreadable
+from logcheck.replica_files import ReadBytes
 
 
 @dataclass(slots=True)
@@ -79,3 +81,33 @@ class EpochCheck:
                 expected = f"a start up to the log end offset {log_end_offset}"
                 found = f"epoch {epoch} from {start}"
                 self._finder.find(Damage.EPOCH_BEYOND, file, line, start, expected, found)
+
+
+class EpochCheckpoint:
+    """The leader epoch checkpoint of one log: read before the log, and again after it."""
+
+    def __init__(self, file: str | None, read_bytes: ReadBytes, report: Report) -> None:
+        """Read the entries in `file`, so that none of them can lie beyond the log as read."""
+        self._file = file
+        self._read_bytes = read_bytes
+        self._report = report
+        self._begun = {(epoch, start) for _, epoch, start in self._read(lambda _: None)}
+
+    def conclude(self, check: EpochCheck, log_end_offset: int, *, is_end_known: bool) -> None:
+        """Compare the log with the file, which is read again.
+
+        A broker writes the epoch entry before its first batch. Without a known end of the log, no
+        entry lies beyond it.
+        """
+        begun = self._begun if is_end_known else set()
+        check.conclude(self._read(self._report), self._file or "", log_end_offset, begun=begun)
+
+    def _read(self, report: Report) -> list[tuple[int, int, int]]:
+        if self._file is None:
+            return []
+        try:
+            text = self._read_bytes(self._file).decode("utf-8", errors="replace")
+        except OSError as error:
+            report(unreadable(self._file, error))
+            return []
+        return read_epoch_checkpoint(text, self._file, report)

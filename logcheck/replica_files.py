@@ -1,6 +1,41 @@
-"""Decision: the files of one replica of a partition, and its offsets in the checkpoints."""
+"""Decision: the files of one replica of a partition, and its offsets in the checkpoints.
 
+The caller lists the directories, and passes a function that reads a small file.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+
+from kafkawire.ids import TopicPartition
+from logcheck.checkpoint_text import read_offset_checkpoint
+from logcheck.file_name import (
+    CLEANER_POINT,
+    EPOCH_CHECKPOINT,
+    HIGH_WATERMARK,
+    LOG_START,
+    OFFSET_CHECKPOINTS,
+    RECOVERY_POINT,
+    is_foreign,
+    parse_offset_file,
+)
+from logcheck.finding import Check, Damage, Finding, Report, unreadable
+
+ReadBytes = Callable[[str], bytes]
+"""A function that returns the contents of a small file. It raises OSError if it cannot read it."""
+
+Checkpoints = Mapping[str, Mapping[TopicPartition, int]]
+"""The offset checkpoints of a log directory, by the names of their files."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry of a directory."""
+
+    name: str
+    path: str
+    is_directory: bool
+    size_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,3 +74,90 @@ class ReplicaFiles:
     def size_bytes(self) -> int:
         """Size of all segments."""
         return sum(segment.size_bytes for segment in self.segments)
+
+
+def read_checkpoints(
+    entries: Iterable[Entry], read_bytes: ReadBytes, report: Report
+) -> dict[str, dict[TopicPartition, int]]:
+    """Return the offset checkpoints among the entries of a log directory; report their damage."""
+    files = {entry.name: entry.path for entry in entries}
+    checkpoints = {}
+    for name in OFFSET_CHECKPOINTS:
+        if (path := files.get(name)) is not None:
+            try:
+                text = read_bytes(path).decode("utf-8", errors="replace")
+            except OSError as error:
+                report(unreadable(path, error))
+                continue
+            checkpoints[name] = read_offset_checkpoint(text, path, report)
+    return checkpoints
+
+
+def missing_partitions(
+    checkpoints: Checkpoints, present: set[TopicPartition], place_of: Callable[[str], str]
+) -> Iterator[Finding]:
+    """Yield a finding for each entry of a partition that is not `present`."""
+    for file, offsets in checkpoints.items():
+        for partition in sorted(offsets.keys() - present):
+            yield Finding(
+                check=Check.CHECKPOINTS,
+                damage=Damage.PARTITION_MISSING,
+                topic=partition.topic,
+                partition=partition.partition,
+                file=place_of(file),
+                offset=offsets[partition],
+                expected=f"a directory {partition}",
+                found="none; the next start drops the entry",
+            )
+
+
+def replica_files(
+    partition: TopicPartition | None,
+    root: str,
+    directory: str,
+    entries: Sequence[Entry],
+    checkpoints: Checkpoints,
+) -> ReplicaFiles:
+    """Return the files among the entries of the partition directory `directory` in `root`."""
+    files: dict[int, dict[str, Entry]] = defaultdict(dict)
+    for entry in entries:
+        name = parse_offset_file(entry.name)
+        if name is not None:
+            files[name.base_offset][name.suffix] = entry
+    by_offset = sorted(files.items())
+    epochs = next((entry.path for entry in entries if entry.name == EPOCH_CHECKPOINT), None)
+
+    def offset(file: str) -> int | None:
+        return None if partition is None else checkpoints.get(file, {}).get(partition)
+
+    return ReplicaFiles(
+        topic="" if partition is None else partition.topic,
+        partition=-1 if partition is None else partition.partition,
+        replica=root,
+        directory=directory,
+        segments=tuple(_segment(base, kinds) for base, kinds in by_offset if "log" in kinds),
+        epoch_checkpoint=epochs,
+        snapshots=tuple(
+            (base, kinds["snapshot"].path) for base, kinds in by_offset if "snapshot" in kinds
+        ),
+        log_start=offset(LOG_START),
+        recovery_point=offset(RECOVERY_POINT),
+        high_watermark=offset(HIGH_WATERMARK),
+        cleaner_point=offset(CLEANER_POINT),
+        has_checkpoints=bool(checkpoints),
+        foreign=tuple(
+            entry.name for entry in entries if entry.is_directory or is_foreign(entry.name)
+        ),
+    )
+
+
+def _segment(base_offset: int, kinds: Mapping[str, Entry]) -> SegmentFiles:
+    paths = {suffix: entry.path for suffix, entry in kinds.items()}
+    return SegmentFiles(
+        base_offset=base_offset,
+        log=paths["log"],
+        size_bytes=kinds["log"].size_bytes,
+        index=paths.get("index"),
+        timeindex=paths.get("timeindex"),
+        txnindex=paths.get("txnindex"),
+    )

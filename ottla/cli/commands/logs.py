@@ -47,7 +47,8 @@ def verify(
       ottla logs verify /tmp/ottla
       ottla logs verify --deep cluster/broker-*/
     """
-    from ottla.cli.logs.verify import VerifyOptions, segment_bytes, verify_directories
+    from ottla.cli.logs.partition_verification import VerifyOptions
+    from ottla.cli.logs.verify import segment_bytes, verify_directories
     from ottla.cli.logs.verify_report import print_results
     from ottla.cli.progress import progress_bar
 

@@ -1,4 +1,4 @@
-"""Reads local files for the checks. Edge: opens, reads, closes.
+"""Reads local files for the checks. Edge: lists, opens, reads, closes.
 
 Files are read and never mapped into memory, because the broker that owns them may truncate them
 meanwhile.
@@ -8,6 +8,8 @@ import os
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
+
+from logcheck.replica_files import Entry
 
 # A chunk stays in the processor's cache until it is decoded.
 CHUNK_BYTES: Final = 256 * 1024
@@ -41,6 +43,12 @@ class FileSource:
     def has_grown_to(self, size_bytes: int) -> bool:
         """Whether the file has at least this size by now, since a live broker may append."""
         return size_bytes <= os.fstat(self._file.fileno()).st_size
+
+
+def list_directory(directory: Path) -> list[Entry]:
+    """Return the entries of a directory, sorted by name; their sizes are not read."""
+    paths = sorted(directory.iterdir())
+    return [Entry(path.name, str(path), path.is_dir(), 0) for path in paths]
 
 
 def read_bytes(file: str) -> bytes:

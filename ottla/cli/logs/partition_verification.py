@@ -12,30 +12,20 @@ from pathlib import Path
 from typing import Final
 
 from kafkawire.columns_loops import SoundBatch
-from kafkawire.ids import TopicPartition
 from logcheck.batch_digest import BatchDigest
 from logcheck.checkpoint_check import check_checkpoints
-from logcheck.checkpoint_text import read_epoch_checkpoint
-from logcheck.file_name import (
-    CLEANER_POINT,
-    EPOCH_CHECKPOINT,
-    HIGH_WATERMARK,
-    LOG_START,
-    RECOVERY_POINT,
-    parse_offset_file,
-    parse_partition_directory,
-)
-from logcheck.finding import Check, Damage, Finding, Report, Severity
+from logcheck.epoch_check import EpochCheckpoint
+from logcheck.file_name import EPOCH_CHECKPOINT, parse_offset_file, parse_partition_directory
+from logcheck.finding import Check, Damage, Finding, Severity
 from logcheck.index_files import IndexFiles
 from logcheck.log_scan import LogScan
 from logcheck.log_view import Observer
 from logcheck.offset_index_check import PER_APPEND
 from logcheck.producer_snapshot_bytes import read_producer_snapshot
-from logcheck.replica_files import ReplicaFiles, SegmentFiles
+from logcheck.replica_files import Checkpoints, replica_files
 from ottla.cli.logs.cleaned_part import CleanedPart, CleanerTraces, is_gap
-from ottla.cli.logs.directory_checkpoints import LogDirectoryCheckpoints
 from ottla.cli.logs.dump import foreign_file
-from ottla.cli.logs.file_source import FileSource, read_bytes, read_text
+from ottla.cli.logs.file_source import FileSource, list_directory, read_bytes
 from ottla.cli.logs.partition_result import ComparedReplica, PartitionResult
 
 TAILS: Final = (Damage.TORN_TAIL, Damage.ZERO_TAIL)
@@ -56,7 +46,7 @@ class VerifyOptions:
 
 def verify_partition(
     directory: Path,
-    checkpoints: LogDirectoryCheckpoints,
+    checkpoints: Checkpoints,
     options: VerifyOptions,
     *,
     is_compared: bool = False,
@@ -69,9 +59,14 @@ def verify_partition(
     result = PartitionResult(directory, partition)
     reported: list[Finding] = []
     report = reported.append
-    files = _replica_files(directory, partition, checkpoints, report)
-    # Read before the log, so that no entry can lie beyond the end of the log as read.
-    begun = {(epoch, start) for _, epoch, start in _read_epochs(directory, lambda _: None)}
+    # Listed before the scan: a broker may be writing newer files. It may also have moved the
+    # directory away to delete it.
+    entries = list_directory(directory) if directory.exists() else []
+    for entry in entries:
+        if entry.name.endswith(".log") and parse_offset_file(entry.name) is None:
+            report(foreign_file(entry.path))
+    files = replica_files(partition, str(directory.parent), str(directory), entries, checkpoints)
+    epochs = EpochCheckpoint(str(directory / EPOCH_CHECKPOINT), _read_existing, report)
     scan = LogScan(files, report, FileSource, with_records=options.with_records, allows_gaps=False)
     indexes, traces = IndexFiles(report, read_bytes), CleanerTraces()
     observers: list[Observer] = [traces, _ProgressObserver(options.on_progress)]
@@ -79,14 +74,17 @@ def verify_partition(
         digest = BatchDigest(0)
         result.replica = ComparedReplica(files, digest, scan.is_damaged)
         observers.append(digest)
-    # Listed before the scan: a broker may be writing a newer one.
-    snapshots = sorted(directory.glob("*.snapshot"))
     scan.run(observers, indexes)
-    for path in snapshots:
-        # A broker deletes old snapshots meanwhile.
-        with suppress(FileNotFoundError):
-            read_producer_snapshot(path.read_bytes(), str(path), report)
-    _check_whole(scan, checkpoints, begun, report)
+    for entry in entries:
+        if entry.name.endswith(".snapshot"):
+            # A broker deletes old snapshots meanwhile.
+            with suppress(FileNotFoundError):
+                read_producer_snapshot(read_bytes(entry.path), entry.path, report)
+    end = scan.log_end_offset
+    is_end_known = not scan.is_damaged(end)
+    if scan.segments and is_end_known:
+        check_checkpoints(files, end, lambda file: str(directory.parent / file), report)
+    epochs.conclude(scan.epochs, end, is_end_known=is_end_known)
     cleaned = CleanedPart(files.cleaner_point, scan.segments, traces)
     result.cleaned_end = cleaned.end([each for each in reported if is_gap(each)])
     judged = [cleaned.judge_gap(each) if is_gap(each) else each for each in reported]
@@ -130,25 +128,9 @@ def _count(
         result.reported += map(_old_shape, old)
 
 
-def _check_whole(
-    scan: LogScan,
-    checkpoints: LogDirectoryCheckpoints,
-    begun: set[tuple[int, int]],
-    report: Report,
-) -> None:
-    directory, end = Path(scan.files.directory), scan.log_end_offset
-    is_end_known = not scan.is_damaged(end)
-    if scan.segments and is_end_known:
-        check_checkpoints(scan.files, end, checkpoints.place_of, report)
-    # Read again after the log: a broker writes the epoch entry before its first batch.
-    epochs = _read_epochs(directory, report)
-    begun = begun if is_end_known else set()
-    scan.epochs.conclude(epochs, str(directory / EPOCH_CHECKPOINT), end, begun=begun)
-
-
-def _read_epochs(directory: Path, report: Report) -> list[tuple[int, int, int]]:
-    path = directory / EPOCH_CHECKPOINT
-    return read_epoch_checkpoint(read_text(path), str(path), report) if path.exists() else []
+def _read_existing(file: str) -> bytes:
+    """Return the contents of a small file, none of them if there is no such file."""
+    return read_bytes(file) if Path(file).exists() else b""
 
 
 def _old_shape(file: str) -> Finding:
@@ -160,41 +142,3 @@ def _old_shape(file: str) -> Finding:
         expected="entries that name the last offset of the batch at their position",
         found="one entry per append, as Kafka up to 3.9.0 writes them",
     )
-
-
-def _replica_files(
-    directory: Path,
-    partition: TopicPartition | None,
-    checkpoints: LogDirectoryCheckpoints,
-    report: Report,
-) -> ReplicaFiles:
-    segments = []
-    for path in sorted(directory.glob("*.log")):
-        name = parse_offset_file(path.name)
-        if name is None:
-            report(foreign_file(str(path)))
-            continue
-        segments.append(
-            SegmentFiles(
-                base_offset=name.base_offset,
-                log=str(path),
-                size_bytes=0,
-                index=_existing(path.with_suffix(".index")),
-                timeindex=_existing(path.with_suffix(".timeindex")),
-            )
-        )
-    return ReplicaFiles(
-        topic="" if partition is None else partition.topic,
-        partition=-1 if partition is None else partition.partition,
-        replica=str(directory.parent),
-        directory=str(directory),
-        segments=tuple(segments),
-        log_start=checkpoints.offset_in(LOG_START, partition),
-        recovery_point=checkpoints.offset_in(RECOVERY_POINT, partition),
-        high_watermark=checkpoints.offset_in(HIGH_WATERMARK, partition),
-        cleaner_point=checkpoints.offset_in(CLEANER_POINT, partition),
-    )
-
-
-def _existing(path: Path) -> str | None:
-    return str(path) if path.exists() else None

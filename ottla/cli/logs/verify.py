@@ -5,30 +5,20 @@ later files longer, never shorter.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from kafkawire.ids import TopicPartition
 from logcheck.batch_digest import compare_digests
-from logcheck.file_name import (
-    parse_partition_directory,
-)
-from logcheck.finding import Check, Damage, Finding
+from logcheck.file_name import HIGH_WATERMARK, parse_partition_directory
+from logcheck.finding import Check, Damage, Finding, Severity
+from logcheck.replica_files import missing_partitions, read_checkpoints
 from ottla.cli.logs.cleaned_part import is_gap
-from ottla.cli.logs.directory_checkpoints import LogDirectoryCheckpoints, read_checkpoints
+from ottla.cli.logs.file_source import list_directory, read_bytes
 from ottla.cli.logs.partition_result import ComparedReplica, PartitionResult
 from ottla.cli.logs.partition_verification import VerifyOptions, verify_partition
-
-__all__ = [
-    "LogDirectoryCheckpoints",
-    "PartitionResult",
-    "VerifyOptions",
-    "read_checkpoints",
-    "verify_directories",
-    "verify_directory",
-]
 
 SEGMENTS: Final = "[0-9]*.log"
 DELETED_SUFFIX: Final = "-delete"
@@ -61,9 +51,15 @@ def _verify_directory(
     partitions = partition_directories(directory)
     is_single = partitions == [directory]
     log_directory = directory.parent if is_single else directory
-    checkpoints = read_checkpoints(log_directory)
+    entries, reported = list_directory(log_directory), list[Finding]()
+    checkpoints = read_checkpoints(entries, read_bytes, reported.append)
     if not is_single:
-        checkpoints.check_directories(_present(directory))
+        names = (entry.name for entry in entries if entry.is_directory)
+        present = {own for name in names if (own := parse_partition_directory(name)) is not None}
+        for each in missing_partitions(checkpoints, present, lambda file: str(directory / file)):
+            # High watermarks are written periodically, also after a partition was deleted.
+            is_note = Path(each.file).name == HIGH_WATERMARK
+            reported.append(replace(each, severity=Severity.NOTE) if is_note else each)
     results = [
         verify_partition(path, checkpoints, options, is_compared=path.name in shared)
         for path in partitions
@@ -71,15 +67,15 @@ def _verify_directory(
     if any(_lacks_offsets(result) for result in results):
         # A running broker may have cleaned a log for the first time since the checkpoints
         # were read.
-        later = read_checkpoints(log_directory)
+        later = read_checkpoints(list_directory(log_directory), read_bytes, lambda _: None)
         results = [
             verify_partition(result.directory, later, options, is_compared=result.name in shared)
             if _lacks_offsets(result)
             else result
             for result in results
         ]
-    if checkpoints.reported:
-        results.append(PartitionResult(log_directory, reported=checkpoints.reported))
+    if reported:
+        results.append(PartitionResult(log_directory, reported=reported))
     return results
 
 
@@ -142,11 +138,3 @@ def compare_replicas(results: Sequence[PartitionResult]) -> None:
 
 def _is_damaged(replicas: Iterable[ComparedReplica], offset: int) -> bool:
     return any(replica.is_damaged(offset) for replica in replicas)
-
-
-def _present(log_directory: Path) -> set[TopicPartition]:
-    """Return the partitions with a directory, even a directory without segments."""
-    names = (path.name for path in log_directory.iterdir() if path.is_dir())
-    return {
-        partition for name in names if (partition := parse_partition_directory(name)) is not None
-    }

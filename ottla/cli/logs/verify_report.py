@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ottla.cli.logs.item import FindingItem
-from ottla.cli.logs.verify import PartitionResult
+from ottla.cli.logs.partition_result import PartitionResult
 from ottla.cli.terminal import print_json, print_line, print_table
 from ottla.cli.text import JsonValue
 

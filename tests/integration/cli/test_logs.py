@@ -3,17 +3,20 @@
 import json
 import shutil
 import struct
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from kafkawire.records import BATCH_HEADER_BYTES
-from logcheck.finding import Damage
+from logcheck.finding import Damage, Report
 from logcheck.offset_index_check import PER_APPEND, PER_BATCH
+from logcheck.replica_files import Checkpoints, Entry, ReadBytes, read_checkpoints
 from ottla.cli.logs import partition_verification
 from ottla.cli.logs import verify as verify_module
 from ottla.cli.logs.file_source import FileSource
-from ottla.cli.logs.verify import PartitionResult, verify_directories, verify_directory
+from ottla.cli.logs.partition_result import PartitionResult
+from ottla.cli.logs.verify import verify_directories, verify_directory
 from tests.integration.cli.conftest import RunOttla
 from tests.unit.cli.logs.partition_bytes import (
     FIRST_TIMESTAMP_MS,
@@ -464,11 +467,13 @@ def test_log_first_cleaned_during_verification_is_verified_again(
     log_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drop_first_batch(log_directory, 1)
-    read = verify_module.read_checkpoints
+    read = read_checkpoints
 
-    def read_before_the_first_cleaning(path: Path) -> verify_module.LogDirectoryCheckpoints:
-        before = read(path)
-        checkpoint(path, "cleaner-offset-checkpoint", 2 * RECORDS_PER_SEGMENT)
+    def read_before_the_first_cleaning(
+        entries: Iterable[Entry], read_bytes: ReadBytes, report: Report
+    ) -> Checkpoints:
+        before = read(entries, read_bytes, report)
+        checkpoint(log_directory, "cleaner-offset-checkpoint", 2 * RECORDS_PER_SEGMENT)
         return before
 
     monkeypatch.setattr(verify_module, "read_checkpoints", read_before_the_first_cleaning)

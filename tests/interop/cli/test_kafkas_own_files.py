@@ -16,7 +16,8 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from logcheck.offset_index_check import PER_BATCH
 from ottla.cli.logs.dump_files import dump_file
 from ottla.cli.logs.item import FindingItem, Summary
-from ottla.cli.logs.verify import PartitionResult, verify_directory
+from ottla.cli.logs.partition_result import PartitionResult
+from ottla.cli.logs.verify import verify_directory
 from tests.conftest import StartBroker
 from tests.integration.coordination.process import Coordinator, wait_until
 from tests.interop.kafka_broker import KafkaBroker

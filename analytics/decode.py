@@ -17,7 +17,7 @@ from kafkawire.native import RecordColumns
 from kafkawire.records import BatchHeader, TimestampType
 from logcheck.batch_check import BatchCheck
 from logcheck.batch_walk import Hole, Walk
-from logcheck.finding import Check, Damage, Finding, unreadable
+from logcheck.finding import Check, Damage, Finder, Finding, unreadable
 
 MAX_BATCH_ROWS: Final = 100_000
 # Arrow's plain string columns hold at most 2 GiB.
@@ -98,24 +98,16 @@ def decode(
                 if rows.is_full:
                     yield rows.take()
             if walk.end_position > place.end:
-                findings.append(_overrun(place, walk.end_position))
+                expected = f"a batch that ends at byte {place.end}, by the offset index"
+                found = f"a batch that ends at byte {walk.end_position}"
+                find = Finder(Check.OFFSET_INDEX, findings.append).find
+                find(Damage.RANGE_MISALIGNED, place.file, place.end, None, expected, found)
     except OSError as error:
         findings.append(unreadable(place.file, error))
     if rows.count:
         yield rows.take()
     if findings and "finding" in columns:
         yield rows.findings(findings)
-
-
-def _overrun(place: SegmentRange, end: int) -> Finding:
-    return Finding(
-        check=Check.OFFSET_INDEX,
-        damage=Damage.RANGE_MISALIGNED,
-        file=place.file,
-        position=place.end,
-        expected=f"a batch that ends at byte {place.end}, by the offset index",
-        found=f"a batch that ends at byte {end}",
-    )
 
 
 class _Rows:

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from struct import Struct
 
 from kafkawire.records import BatchHeader
-from logcheck.file_name import beside
 from logcheck.finding import Check, Report
-from logcheck.index_entries import missing_index
+from logcheck.index_entries import report_missing_index
 from logcheck.offset_index_check import ENTRY as INDEX_ENTRY
 from logcheck.offset_index_check import check_offset_index, read_offset_index
 from logcheck.replica_files import SegmentFiles
@@ -79,7 +78,7 @@ class IndexShare:
     ) -> None:
         """Report faulty new entries; `segment` contains the batches read from `start`."""
         if files.index is None and self.is_sealed:
-            report(missing_index(beside(files.log, ".index"), Check.OFFSET_INDEX))
+            report_missing_index(files, Check.OFFSET_INDEX, report)
         elif files.index is not None:
             check_offset_index(
                 read_offset_index(self.index, files.index, report),
@@ -90,7 +89,7 @@ class IndexShare:
                 first_slot=self.first_index,
             )
         if files.timeindex is None and self.is_sealed:
-            report(missing_index(beside(files.log, ".timeindex"), Check.TIME_INDEX))
+            report_missing_index(files, Check.TIME_INDEX, report)
         elif files.timeindex is not None:
             check_time_index(
                 read_time_index(self.times, files.timeindex, report),

@@ -6,7 +6,7 @@ Bytes come from a random-access source. Memory is one chunk, or one batch larger
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass, field
 from struct import Struct
 from typing import Final, NamedTuple, Protocol
 
@@ -23,7 +23,7 @@ from kafkawire.records import (
     BatchHeader,
     read_header,
 )
-from logcheck.finding import Check, Damage, Finding, Report, Severity
+from logcheck.finding import Check, Damage, Finder, Report, Severity
 
 # Search range after damage. Kafka's own readers would not find a sound batch beyond it either.
 RESYNC_BYTES: Final = 4 * 1024 * 1024
@@ -97,10 +97,14 @@ class Walk:
 
     source: Source
     file: str
-    report: Report
+    report: InitVar[Report]
     is_tail_allowed: bool = False
     """Whether a crash or a live writer may have left a torn end: it is then only a note."""
     end_position: int = 0
+    _finder: Finder = field(init=False)
+
+    def __post_init__(self, report: Report) -> None:
+        self._finder = Finder(Check.BATCHES, report)
 
     def items(self, start: int = 0, end: int | None = None) -> Iterator[Batch | Hole]:
         """Yield the batches that begin in `start..end` (exclusive). A batch begins at `start`."""
@@ -193,7 +197,9 @@ class Walk:
         severity = Severity.NOTE if self.is_tail_allowed else Severity.ERROR
         if self._is_zero_from(position):
             found = f"{left} zero bytes"
-            self._find(Damage.ZERO_TAIL, position, None, "batches", found, severity)
+            self._finder.find(
+                Damage.ZERO_TAIL, self.file, position, None, "batches", found, severity
+            )
             return True
         if len(prefix) == _PREFIX.size:
             offset, length, _, magic = _PREFIX.unpack(prefix)
@@ -203,43 +209,67 @@ class Walk:
             expected = f"a batch of {size} bytes from offset {offset}"
         else:
             expected = "a complete batch"
-        self._find(Damage.TORN_TAIL, position, None, expected, f"{left} bytes", severity)
+        self._finder.find(
+            Damage.TORN_TAIL, self.file, position, None, expected, f"{left} bytes", severity
+        )
         return True
 
     def _report_damage(self, window: _Window, position: int, batch: Batch | None) -> None:
         if batch is not None:
             offset, crc = batch.header.base_offset, batch.header.crc
             expected = f"bytes with the checksum {crc:#010x}"
-            self._find(Damage.BAD_CRC, position, offset, expected, "another checksum")
+            self._finder.find(
+                Damage.BAD_CRC, self.file, position, offset, expected, "another checksum"
+            )
             return
         prefix = window.at(position, BATCH_HEADER_BYTES)
         if len(prefix) < BATCH_HEADER_BYTES:
-            self._find(
-                Damage.BAD_HEADER, position, None, "a complete header", f"{len(prefix)} bytes"
+            self._finder.find(
+                Damage.BAD_HEADER,
+                self.file,
+                position,
+                None,
+                "a complete header",
+                f"{len(prefix)} bytes",
             )
             return
         offset, length, _, magic = _PREFIX.unpack_from(prefix)
         if magic != MAGIC:
             damage = Damage.OLD_FORMAT if magic in _OLD_MAGICS else Damage.BAD_MAGIC
-            self._find(damage, position, offset, f"magic {MAGIC}", f"magic {magic}")
+            self._finder.find(
+                damage, self.file, position, offset, f"magic {MAGIC}", f"magic {magic}"
+            )
             return
         least = BATCH_HEADER_BYTES - LOG_OVERHEAD_BYTES
         left = self.source.size_bytes - position - LOG_OVERHEAD_BYTES
         if not least <= length <= left:
-            self._find(Damage.BAD_LENGTH, position, offset, f"{least} to {left} bytes", str(length))
+            self._finder.find(
+                Damage.BAD_LENGTH,
+                self.file,
+                position,
+                offset,
+                f"{least} to {left} bytes",
+                str(length),
+            )
             return
         try:
             header = read_header(prefix)
         except CorruptBatchError as error:
-            self._find(Damage.BAD_HEADER, position, offset, "valid header fields", str(error))
+            self._finder.find(
+                Damage.BAD_HEADER, self.file, position, offset, "valid header fields", str(error)
+            )
             return
         codec = header.attributes & _CODEC_MASK
         if codec < _CODEC_COUNT:
             expected, severity = f"{length} bytes after the length field", Severity.WARNING
             found = "a file that became shorter while it was read"
-            self._find(Damage.FILE_SHORTENED, position, offset, expected, found, severity)
+            self._finder.find(
+                Damage.FILE_SHORTENED, self.file, position, offset, expected, found, severity
+            )
             return
-        self._find(Damage.UNKNOWN_CODEC, position, offset, "codec 0 to 4", f"codec {codec}")
+        self._finder.find(
+            Damage.UNKNOWN_CODEC, self.file, position, offset, "codec 0 to 4", f"codec {codec}"
+        )
 
     def _is_zero_from(self, position: int) -> bool:
         limit = self.source.size_bytes
@@ -250,25 +280,3 @@ class Walk:
                 return False
             position += len(block)
         return True
-
-    def _find(
-        self,
-        damage: Damage,
-        position: int,
-        offset: int | None,
-        expected: str,
-        found: str,
-        severity: Severity = Severity.ERROR,
-    ) -> None:
-        self.report(
-            Finding(
-                check=Check.BATCHES,
-                damage=damage,
-                file=self.file,
-                position=position,
-                offset=offset,
-                expected=expected,
-                found=found,
-                severity=severity,
-            )
-        )

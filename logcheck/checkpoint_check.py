@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from logcheck.file_name import CLEANER_POINT, HIGH_WATERMARK, LOG_START, RECOVERY_POINT
-from logcheck.finding import Check, Damage, Finding, Report
+from logcheck.finding import Check, Damage, Finder, Report
 from logcheck.replica_files import ReplicaFiles
 
 
@@ -15,17 +15,11 @@ def check_checkpoints(
     `place_of` returns the path of a checkpoint file.
     """
 
+    finder = Finder(Check.CHECKPOINTS, report)
+
     def find(file: str, offset: int, expected: str) -> None:
-        report(
-            Finding(
-                check=Check.CHECKPOINTS,
-                damage=Damage.CHECKPOINT_BEYOND,
-                file=place_of(file),
-                offset=offset,
-                expected=expected,
-                found=str(offset),
-            )
-        )
+        place = place_of(file), None, offset
+        finder.find(Damage.CHECKPOINT_BEYOND, *place, expected, str(offset))
 
     for file, offset in (
         (LOG_START, replica.log_start),

@@ -8,7 +8,7 @@ leader-epoch-checkpoint:  `epoch start-offset`
 from typing import Final
 
 from kafkawire.ids import TopicPartition
-from logcheck.finding import Check, Damage, Finding, Report
+from logcheck.finding import Check, Damage, Finder, Report
 
 VERSION: Final = "0"
 
@@ -19,7 +19,7 @@ def read_offset_checkpoint(text: str, file: str, report: Report) -> dict[TopicPa
     for number, fields in _lines(text, file, 3, report):
         partition = TopicPartition(fields[0], int(fields[1]))
         if partition in offsets:
-            report(_bad(file, number, "each partition once", f"{partition} again"))
+            _find(report, file, number, "each partition once", f"{partition} again")
         offsets[partition] = int(fields[2])
     return offsets
 
@@ -31,7 +31,7 @@ def read_epoch_checkpoint(text: str, file: str, report: Report) -> list[tuple[in
         epoch, offset = int(fields[0]), int(fields[1])
         if epochs and (epoch <= epochs[-1][1] or offset < epochs[-1][2]):
             expected = f"beyond epoch {epochs[-1][1]} from {epochs[-1][2]}"
-            report(_bad(file, number, expected, f"epoch {epoch} from {offset}", offset))
+            _find(report, file, number, expected, f"epoch {epoch} from {offset}", offset)
             continue
         epochs.append((number, epoch, offset))
     return epochs
@@ -47,7 +47,7 @@ def read_properties(text: str, file: str, report: Report) -> dict[str, str]:
         if found:
             properties[key.strip()] = value.strip()
         else:
-            report(_bad(file, number, "key=value", repr(line), damage=Damage.BAD_PROPERTY))
+            _find(report, file, number, "key=value", repr(line), damage=Damage.BAD_PROPERTY)
     return properties
 
 
@@ -57,35 +57,28 @@ def _lines(text: str, file: str, width: int, report: Report) -> list[tuple[int, 
         # Kafka creates the file with the partition and leaves it empty until the first entry.
         return []
     if lines[0].strip() != VERSION:
-        report(_bad(file, 1, f"version {VERSION}", repr(lines[0][:40])))
+        _find(report, file, 1, f"version {VERSION}", repr(lines[0][:40]))
         return []
     rows = [(number, line.split()) for number, line in enumerate(lines[2:], 3) if line.strip()]
     stated = lines[1].strip() if len(lines) > 1 else "none"
     if stated != str(len(rows)):
-        report(_bad(file, 2, f"{len(rows)} lines", stated[:40]))
+        _find(report, file, 2, f"{len(rows)} lines", stated[:40])
     good = []
     for number, fields in rows:
         if len(fields) == width and all(field.isdecimal() for field in fields[-2:]):
             good.append((number, fields))
         else:
-            report(_bad(file, number, f"{width} fields", repr(" ".join(fields)[:80])))
+            _find(report, file, number, f"{width} fields", repr(" ".join(fields)[:80]))
     return good
 
 
-def _bad(
+def _find(
+    report: Report,
     file: str,
     line: int,
     expected: str,
     found: str,
     offset: int | None = None,
     damage: Damage = Damage.BAD_CHECKPOINT_LINE,
-) -> Finding:
-    return Finding(
-        check=Check.CHECKPOINTS,
-        damage=damage,
-        file=file,
-        position=line,
-        offset=offset,
-        expected=expected,
-        found=found,
-    )
+) -> None:
+    Finder(Check.CHECKPOINTS, report).find(damage, file, line, offset, expected, found)

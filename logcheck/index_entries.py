@@ -2,7 +2,9 @@
 
 from struct import Struct
 
-from logcheck.finding import Check, Damage, Finding, Report
+from logcheck.file_name import beside
+from logcheck.finding import Check, Damage, Finder, Report
+from logcheck.replica_files import SegmentFiles
 
 
 def read_entries(
@@ -10,22 +12,12 @@ def read_entries(
 ) -> list[tuple[int, int]]:
     """Return the entries before the padding; report a partial entry, or one after the padding."""
 
-    def find(damage: Damage, position: int, expected: str, found: str) -> None:
-        report(
-            Finding(
-                check=check,
-                damage=damage,
-                file=file,
-                position=position,
-                expected=expected,
-                found=found,
-            )
-        )
-
+    find = Finder(check, report).find
     whole = len(data) - len(data) % layout.size
     if whole < len(data):
         expected = f"entries of {layout.size} bytes"
-        find(Damage.INDEX_CUT, whole, expected, f"{len(data) - whole} bytes more")
+        found = f"{len(data) - whole} bytes more"
+        find(Damage.INDEX_CUT, file, whole, None, expected, found)
     # `rstrip` runs in C: the index of an active segment has megabytes of padding.
     used = len(data[:whole].rstrip(b"\0"))
     count = -(-used // layout.size)
@@ -34,17 +26,15 @@ def read_entries(
         first_unused = entries.index((0, 0))
         if first_unused or count > 1:
             position = first_unused * layout.size
-            find(Damage.INDEX_HOLE, position, "entries without a hole", "an entry that is all zero")
+            expected, found = "entries without a hole", "an entry that is all zero"
+            find(Damage.INDEX_HOLE, file, position, None, expected, found)
         return entries[:first_unused]
     return entries
 
 
-def missing_index(file: str, check: Check) -> Finding:
-    """Return the finding for a segment without its index `file`."""
-    return Finding(
-        check=check,
-        damage=Damage.INDEX_MISSING,
-        file=file,
-        expected="an index beside the segment",
-        found="none; a broker rebuilds the index when it starts",
-    )
+def report_missing_index(files: SegmentFiles, check: Check, report: Report) -> None:
+    """Report a segment without its offset index or time index, by the number of the `check`."""
+    file = beside(files.log, ".index" if check is Check.OFFSET_INDEX else ".timeindex")
+    found = "none; a broker rebuilds the index when it starts"
+    expected = "an index beside the segment"
+    Finder(check, report).find(Damage.INDEX_MISSING, file, None, None, expected, found)

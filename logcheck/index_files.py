@@ -6,9 +6,8 @@ If a broker writes meanwhile, the segment has only more records than the index k
 from collections.abc import Callable
 from typing import NamedTuple
 
-from logcheck.file_name import beside
 from logcheck.finding import Check, Report, unreadable
-from logcheck.index_entries import missing_index
+from logcheck.index_entries import report_missing_index
 from logcheck.offset_index_check import check_offset_index, read_offset_index
 from logcheck.replica_files import SegmentFiles
 from logcheck.segment_columns import SegmentColumns
@@ -51,14 +50,14 @@ class IndexFiles:
         """Compare the indexes of a segment with its batches."""
         report = self._report
         if files.index is None:
-            report(missing_index(beside(files.log, ".index"), Check.OFFSET_INDEX))
+            report_missing_index(files, Check.OFFSET_INDEX, report)
         elif data.offsets is not None:
             entries = read_offset_index(data.offsets, files.index, report)
             self.shapes[files.index] = check_offset_index(
                 entries, files.index, columns, report, is_strict=self._is_strict
             )
         if files.timeindex is None:
-            report(missing_index(beside(files.log, ".timeindex"), Check.TIME_INDEX))
+            report_missing_index(files, Check.TIME_INDEX, report)
         elif data.times is not None:
             entries = read_time_index(data.times, files.timeindex, report)
             check_time_index(entries, files.timeindex, columns, report, is_active=is_active)

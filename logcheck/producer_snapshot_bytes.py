@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from logcheck.finding import Check, Damage, Finding, Report
+from logcheck.finding import Check, Damage, Finder, Report
 
 VERSION: Final = 1
 _HEADER: Final = Struct(">hIi")
@@ -40,17 +40,10 @@ def read_producer_snapshot(
     A broker ignores a damaged snapshot completely. Its readable entries are returned nevertheless.
     """
 
+    finder = Finder(Check.PRODUCERS, report)
+
     def find(position: int, expected: str, found: str) -> None:
-        report(
-            Finding(
-                check=Check.PRODUCERS,
-                damage=Damage.BAD_SNAPSHOT,
-                file=file,
-                position=position,
-                expected=expected,
-                found=found,
-            )
-        )
+        finder.find(Damage.BAD_SNAPSHOT, file, position, None, expected, found)
 
     if len(data) < _HEADER.size:
         find(0, f"{_HEADER.size} bytes", f"{len(data)} bytes")

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from kafkawire.columns_loops import SoundBatch
 from kafkawire.native import KeyTable
-from logcheck.finding import Check, Damage, Finding, Report
+from logcheck.finding import Check, Damage, Finder, Report
 from logcheck.log_view import LogView
 
 _SHOWN_KEY_BYTES: Final = 60
@@ -20,7 +20,7 @@ class UniquenessCheck:
         self.table = table
         self._cleaned_until = cleaned_until
         self._limit = limit
-        self._report = report
+        self._finder = Finder(Check.UNIQUENESS, report)
         self._suspects: list[tuple[int, int]] = []
 
     def on_batch(self, batch: SoundBatch) -> None:
@@ -29,17 +29,9 @@ class UniquenessCheck:
         if header.is_control or header.base_offset >= self._cleaned_until:
             return
         if batch.survey.without_key and header.last_offset < self._cleaned_until:
-            self._report(
-                Finding(
-                    check=Check.UNIQUENESS,
-                    damage=Damage.NO_KEY,
-                    file=batch.file,
-                    position=batch.position,
-                    offset=header.base_offset,
-                    expected="a key in every cleaned record",
-                    found=f"{batch.survey.without_key} records without a key",
-                )
-            )
+            place = batch.file, batch.position, header.base_offset
+            found = f"{batch.survey.without_key} records without a key"
+            self._finder.find(Damage.NO_KEY, *place, "a key in every cleaned record", found)
         self._suspects += self.table.note(
             batch.section,
             header.record_count,
@@ -55,30 +47,16 @@ class UniquenessCheck:
         for earlier, later in self._suspects:
             first, second = log.read_record(earlier), log.read_record(later)
             if first is not None and second is not None and first[0] == second[0]:
-                file, position = log.place_of(earlier)
-                self._report(
-                    Finding(
-                        check=Check.UNIQUENESS,
-                        damage=Damage.DUPLICATE_KEY,
-                        file=file,
-                        position=position,
-                        offset=earlier,
-                        expected=f"key {show_key(first[0])} once, at offset {later}",
-                        found=f"also at offset {earlier}",
-                    )
-                )
+                place = *log.place_of(earlier), earlier
+                expected = f"key {show_key(first[0])} once, at offset {later}"
+                found = f"also at offset {earlier}"
+                self._finder.find(Damage.DUPLICATE_KEY, *place, expected, found)
         unlisted = self.table.repeat_count - len(self._suspects)
         if unlisted > 0:
             file, position = log.place_of(self._suspects[-1][0])
-            self._report(
-                Finding(
-                    check=Check.UNIQUENESS,
-                    damage=Damage.MORE_DUPLICATE_KEYS,
-                    file=file,
-                    position=position,
-                    expected="each key once",
-                    found=f"{unlisted} more records with a key that occurs before",
-                )
+            found = f"{unlisted} more records with a key that occurs before"
+            self._finder.find(
+                Damage.MORE_DUPLICATE_KEYS, file, position, None, "each key once", found
             )
         return {"cleaned_keys": self.table.key_count}
 

@@ -13,7 +13,7 @@ from logcheck.checkpoint_text import (
 )
 from logcheck.epoch_check import EpochCheck
 from logcheck.file_name import FileKind, FileName
-from logcheck.finding import Check, Damage, Finding
+from logcheck.finding import Check, Damage, Finder, Finding, Report
 from logcheck.offset_check import OffsetCheck
 from logcheck.offset_index_check import check_offset_index, read_offset_index
 from logcheck.producer_snapshot_bytes import read_producer_snapshot
@@ -39,7 +39,7 @@ class Findings:
         self.count = 0
         self._waiting: list[Finding] = []
         if not name.is_well_formed:
-            self.report(foreign_file(file))
+            report_foreign_file(file, self.report)
 
     def report(self, finding: Finding) -> None:
         """Add a finding, which the next `drain` returns."""
@@ -126,7 +126,12 @@ def dump_index(
     findings, summary = Findings(file, name), Summary(file)
     yield FileItem(file, str(name.kind), len(data))
     if segment is None:
-        findings.report(_segment_missing(file, name.kind))
+        is_offset_index = name.kind is FileKind.OFFSET_INDEX
+        check = Check.OFFSET_INDEX if is_offset_index else Check.TIME_INDEX
+        expected = "a segment beside the index"
+        found = "none, so that its entries cannot be compared with batches"
+        find = Finder(check, findings.report).find
+        find(Damage.SEGMENT_MISSING, file, 0, None, expected, found)
         # No entry is compared with a segment that is damaged from the start.
         segment = SegmentColumns(name.base_offset, file)
         segment.damage_at(0)
@@ -203,25 +208,7 @@ def _text_rows(text: str, file: str, kind: FileKind, findings: Findings) -> list
     ]
 
 
-def foreign_file(file: str) -> Finding:
-    """Return the finding for a segment or index whose name is not an offset."""
-    return Finding(
-        check=Check.CHECKPOINTS,
-        damage=Damage.FOREIGN_FILE,
-        file=file,
-        position=0,
-        expected="an offset of 20 digits as the name",
-        found="a file name that no broker uses",
-    )
-
-
-def _segment_missing(file: str, kind: FileKind) -> Finding:
-    is_offset_index = kind is FileKind.OFFSET_INDEX
-    return Finding(
-        check=Check.OFFSET_INDEX if is_offset_index else Check.TIME_INDEX,
-        damage=Damage.SEGMENT_MISSING,
-        file=file,
-        position=0,
-        expected="a segment beside the index",
-        found="none, so that its entries cannot be compared with batches",
-    )
+def report_foreign_file(file: str, report: Report) -> None:
+    """Report a segment or index whose name is not an offset."""
+    expected, found = "an offset of 20 digits as the name", "a file name that no broker uses"
+    Finder(Check.CHECKPOINTS, report).find(Damage.FOREIGN_FILE, file, 0, None, expected, found)

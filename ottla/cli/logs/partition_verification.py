@@ -16,7 +16,7 @@ from logcheck.batch_digest import BatchDigest
 from logcheck.checkpoint_check import check_checkpoints
 from logcheck.epoch_check import EpochCheckpoint
 from logcheck.file_name import EPOCH_CHECKPOINT, parse_offset_file, parse_partition_directory
-from logcheck.finding import Check, Damage, Finding, Severity
+from logcheck.finding import Check, Damage, Finder, Finding, Severity
 from logcheck.index_files import IndexFiles
 from logcheck.log_scan import LogScan
 from logcheck.log_view import Observer
@@ -24,7 +24,7 @@ from logcheck.offset_index_check import PER_APPEND
 from logcheck.producer_snapshot_bytes import read_producer_snapshot
 from logcheck.replica_files import Checkpoints, replica_files
 from ottla.cli.logs.cleaned_part import CleanedPart, CleanerTraces, is_gap
-from ottla.cli.logs.dump import foreign_file
+from ottla.cli.logs.dump import report_foreign_file
 from ottla.cli.logs.file_source import FileSource, list_directory, read_bytes
 from ottla.cli.logs.partition_result import ComparedReplica, PartitionResult
 
@@ -64,7 +64,7 @@ def verify_partition(
     entries = list_directory(directory) if directory.exists() else []
     for entry in entries:
         if entry.name.endswith(".log") and parse_offset_file(entry.name) is None:
-            report(foreign_file(entry.path))
+            report_foreign_file(entry.path, report)
     files = replica_files(partition, str(directory.parent), str(directory), entries, checkpoints)
     epochs = EpochCheckpoint(str(directory / EPOCH_CHECKPOINT), _read_existing, report)
     scan = LogScan(files, report, FileSource, with_records=options.with_records, allows_gaps=False)
@@ -124,21 +124,14 @@ def _count(
     result.log_end_offset = scan.log_end_offset
     result.index_shapes = Counter(indexes.shapes.values())
     if options.strict_indexes:
-        old = [file for file, shape in indexes.shapes.items() if shape == PER_APPEND]
-        result.reported += map(_old_shape, old)
+        find = Finder(Check.OFFSET_INDEX, result.reported.append).find
+        expected = "entries that name the last offset of the batch at their position"
+        found = "one entry per append, as Kafka up to 3.9.0 writes them"
+        for file, shape in indexes.shapes.items():
+            if shape == PER_APPEND:
+                find(Damage.OLD_INDEX_SHAPE, file, 0, None, expected, found)
 
 
 def _read_existing(file: str) -> bytes:
     """Return the contents of a small file, none of them if there is no such file."""
     return read_bytes(file) if Path(file).exists() else b""
-
-
-def _old_shape(file: str) -> Finding:
-    return Finding(
-        check=Check.OFFSET_INDEX,
-        damage=Damage.OLD_INDEX_SHAPE,
-        file=file,
-        position=0,
-        expected="entries that name the last offset of the batch at their position",
-        found="one entry per append, as Kafka up to 3.9.0 writes them",
-    )

@@ -27,6 +27,11 @@ WRITE_LOW_WATER_BYTES: Final = 256 * 1024
 TURN_REQUESTS: Final = 256
 TURN_OUTPUT_BYTES: Final = 1024 * 1024
 TURN_S: Final = 0.005
+# Bound once, because member lookup in an enum runs Python code.
+_FRESH: Final = ConnectionState.FRESH
+_OPEN: Final = ConnectionState.OPEN
+_ENDING: Final = ConnectionState.ENDING
+_CLOSED: Final = ConnectionState.CLOSED
 
 
 class Owner(Protocol):
@@ -108,7 +113,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Admit the peer and notify the server (asyncio calls this)."""
-        self._move_to(ConnectionState.FRESH)
+        self._move_to(_FRESH)
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(
             high=WRITE_HIGH_WATER_BYTES, low=WRITE_LOW_WATER_BYTES
@@ -124,7 +129,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, _exc: Exception | None) -> None:
         """Drop pending requests and outputs, and notify the server (asyncio calls this)."""
-        by_peer = self._move_to(ConnectionState.CLOSED)
+        by_peer = self._move_to(_CLOSED)
         self._inbox.clear()
         self._outputs = Outputs()
         self._server.on_disconnected(self, by_peer=by_peer)
@@ -146,9 +151,9 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Split bytes into requests and run them (asyncio calls this)."""
-        if self._state is ConnectionState.CLOSED:
+        if self._state is _CLOSED:
             return
-        if self._state is ConnectionState.FRESH:
+        if self._state is _FRESH:
             data = self._first_bytes(data)
         self._take_turn(data)
 
@@ -157,7 +162,7 @@ class Connection(asyncio.Protocol):
         self._head += data
         if len(self._head) < _COMMAND_BYTES:
             return b""
-        self._move_to(ConnectionState.OPEN)
+        self._move_to(_OPEN)
         head, self._head = self._head, b""
         if head[:_COMMAND_BYTES] not in COMMANDS:
             return head
@@ -210,9 +215,9 @@ class Connection(asyncio.Protocol):
         config, outputs = self._server.config, self._outputs
         return (
             self._is_writable
-            and self._state < ConnectionState.ENDING
+            and self._state < _ENDING
             and not self._server.is_stopping
-            and outputs.held_count < config.max_held_replies
+            and len(outputs.held) < config.max_held_replies
             and outputs.held_bytes < config.max_unsent_bytes
         )
 
@@ -235,15 +240,15 @@ class Connection(asyncio.Protocol):
     @property
     def held_count(self) -> int:
         """Number of outputs that wait for a sync."""
-        return self._outputs.held_count
+        return len(self._outputs.held)
 
     def deliver(self, packet: bytes | None, tag: int) -> None:
         """Send a packet once transaction `tag` is on disk; with None, end the outputs."""
         server = self._server
-        if self._state is ConnectionState.CLOSED:
+        if self._state is _CLOSED:
             return
         self._outputs.add(packet, tag, server.synced_zxid)
-        if not self._outputs.held_count:
+        if not self._outputs.held:
             server.ready[self] = None
         elif self not in server.holding:
             server.holding[self] = None
@@ -258,7 +263,7 @@ class Connection(asyncio.Protocol):
 
     def close_after_outputs(self, tag: int) -> None:
         """Close once all queued outputs are sent; run no further requests."""
-        self._move_to(ConnectionState.ENDING)
+        self._move_to(_ENDING)
         self._inbox.clear()
         self.deliver(None, tag)
         if self._outputs.is_ended:
@@ -307,7 +312,7 @@ class Connection(asyncio.Protocol):
     def close(self) -> None:
         """Send the sendable outputs, then close."""
         self.flush()
-        if not self._move_to(ConnectionState.CLOSED):
+        if not self._move_to(_CLOSED):
             return
         self._inbox.clear()
         self._outputs = Outputs()
@@ -315,6 +320,6 @@ class Connection(asyncio.Protocol):
 
     def abort(self) -> None:
         """Close at once."""
-        self._move_to(ConnectionState.CLOSED)
+        self._move_to(_CLOSED)
         self._outputs = Outputs()
         self._transport.abort()

@@ -50,7 +50,7 @@ def test_outputs_leave_in_order_after_their_sync_and_none_after_the_end() -> Non
             held = [packet or b"" for _, packet in added[len(left) + is_ended :]]
             assert outputs.is_ended == is_ended
             assert outputs.ready_bytes == sum(map(len, ready))
-            assert (outputs.held_count, outputs.held_bytes) == (len(held), sum(map(len, held)))
+            assert (len(outputs.held), outputs.held_bytes) == (len(held), sum(map(len, held)))
         assert taken + outputs.take() == left
 
 

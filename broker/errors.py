@@ -5,7 +5,8 @@
     Exception
       StartupError         the broker cannot start: exit code 1
 
-Clients receive a `kafkawire.errors.ApiError`; `as_api_error` makes one from a storage failure.
+Clients receive a `kafkawire.errors.ApiError`; `as_api_error` makes one from a storage failure, and
+`storage_failure` also logs it.
 """
 
 from __future__ import annotations
@@ -13,16 +14,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+import structlog
+
 from kafkawire.errors import ApiError, ErrorCode
+from kafkawire.ids import TopicPartition
 from storage.errors import (
     BatchTooLargeError,
     CorruptLogError,
     InvalidProducerEpochError,
     InvalidTransactionStateError,
+    LogDirFullError,
+    LogDirOfflineError,
     OffsetOutOfRangeError,
     OutOfOrderSequenceError,
     StorageError,
 )
+
+ALREADY_REPORTED: Final = (LogDirFullError, LogDirOfflineError)
+"""Errors that are logged once, when the state begins, and not for each failed request."""
+
+log = structlog.get_logger(__name__)
 
 _CODES: Final[Mapping[type[StorageError], ErrorCode]] = {
     OffsetOutOfRangeError: ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -53,3 +64,12 @@ def as_api_error(error: Exception) -> ApiError:
     """Return the error for a client after a storage failure (StorageError or OSError)."""
     code = next((code for kind, code in _CODES.items() if isinstance(error, kind)), None)
     return ApiError(code or ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+
+
+def storage_failure(partition: tuple[str, int], error: Exception) -> ApiError:
+    """Return the error for a client whose request failed in storage; log it if the disk failed."""
+    reported = as_api_error(error)
+    is_disk = reported.code is ErrorCode.KAFKA_STORAGE_ERROR
+    if is_disk and not isinstance(error, ALREADY_REPORTED):
+        log.error("log.failed", partition=str(TopicPartition(*partition)), error=str(error))
+    return reported

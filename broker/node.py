@@ -47,6 +47,7 @@ from broker.logs.mover import LogMover
 from broker.logs.tasks import log_tasks
 from broker.network.limits import network_limits_of
 from broker.network.router import Router
+from broker.replication.control_fence import ControlFence
 from broker.replication.isr.alter_partition_recorder import make_isr_recorder
 from broker.replication.replica_manager import ReplicaManager
 from broker.scheduler import Scheduler
@@ -87,6 +88,7 @@ class Node:
         self._running = AsyncExitStack()
         self._running.callback(self._executor.shutdown)
         self._metadata = MetadataCache()
+        self._fence = ControlFence()
         self._serving = Serving(self._metadata, loop)
         self._broker_logs = BrokerLogs(
             config.logs,
@@ -128,7 +130,7 @@ class Node:
         log.info(
             "broker.started",
             bound_addresses=self._serving.bound_addresses,
-            partition_count=self._replicas.partition_count,
+            partition_count=len(self._replicas.table),
             duration_ms=round((self._loop.time() - began_s) * 1000),
             compiled=is_enabled(),
         )
@@ -246,14 +248,12 @@ class Node:
 
     def _make_replicas(self, logs: Logs) -> ReplicaManager:
         member = self._member
-        recorder = make_isr_recorder(
-            member, self._controller, self._known_controller_epoch, self._running
-        )
+        recorder = make_isr_recorder(member, self._controller, self._fence, self._running)
         replicas = self._replicas = ReplicaManager(
             broker_id=member.identity.broker_id,
             logs=logs,
             metadata=self._metadata,
-            purgatory=self._serving.purgatory,
+            fence=self._fence,
             loop=self._loop,
             now_ms=now_ms,
             log_config_of=self._configs.topics.log_config,
@@ -262,13 +262,10 @@ class Node:
             config=self._configs.current.replication,
             is_in_touch=lambda: not member.session.is_in_doubt,
         )
+        replicas.events.on_change(self._serving.purgatory.on_change)
         self._broker_logs.attach(replicas)
         self._running.push_async_callback(replicas.stop)
         return replicas
-
-    def _known_controller_epoch(self) -> int:
-        assert self._replicas is not None, "made before anything is recorded"
-        return self._replicas.roles.fence.controller_epoch
 
     def _make_router(
         self,
@@ -282,7 +279,7 @@ class Node:
         self._running.push_async_callback(peers.stop)
         proof = ControlProof(
             lambda: member.session.run(read_evidence(member.identity.broker_id)),
-            replicas.roles.fence,
+            self._fence,
             peers,
         )
         self._running.push_async_callback(proof.stop)
@@ -303,6 +300,7 @@ class Node:
             configs=self._configs,
             controller=member.controller,
             features=features,
+            fence=self._fence,
             groups=self._make_groups(replicas),
             identity=member.identity,
             logs=logs,
@@ -332,7 +330,7 @@ class Node:
             executor=self._executor,
             now_ms=now_ms,
         )
-        replicas.add_leadership_listener(groups)
+        replicas.events.on_leadership(groups)
         return groups
 
     async def _listen(self, router: Router) -> Mapping[str, Endpoint]:

@@ -44,8 +44,10 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
         "replication.batch_rules",
         "replication.fetch_session",
         "replication.leadership",
+        "replication.partition_events",
         "replication.replica",
         "replication.replica_manager",
+        "replication.replica_table",
     ),
 }
 """By package: the modules on the path of Produce and Fetch requests; each speeds up the others."""

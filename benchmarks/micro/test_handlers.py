@@ -26,6 +26,7 @@ from broker.network.request import ConnectionQueue, Request, ServedConnection
 from broker.network.request_tasks import RequestTasks
 from broker.network.router import Router
 from broker.purgatory import Purgatory
+from broker.replication.control_fence import ControlFence
 from broker.replication.replica_manager import ReplicaManager
 from kafkawire.apis import ApiKey
 from kafkawire.headers import RequestHeader
@@ -65,11 +66,12 @@ class Bench:
             broker_id=BrokerId(1),
             logs=logs,
             metadata=metadata,
-            purgatory=purgatory,
+            fence=ControlFence(),
             loop=loop,
             now_ms=lambda: NOW_MS,
             log_config_of=lambda _topic: LogConfig(),
         )
+        self.replicas.events.on_change(purgatory.on_change)
         topic_id = uuid.uuid4()
         log = logs.create(PARTITION, LogConfig(), topic_id, now_ms=NOW_MS)
         lead_alone(self.replicas, log)

@@ -17,7 +17,7 @@ from broker.network.reply import Reply
 from broker.network.request_channel import Request
 from broker.replication.control_fence import ControlFence
 from broker.replication.control_orders import is_legal, role_changes
-from broker.replication.replica_manager import ReplicaManager
+from broker.replication.replica_roles import ReplicaRoles
 from coordination.errors import SessionExpiredError
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
@@ -30,16 +30,16 @@ from storage.directory.logs import Logs
 APIS: Final[Apis] = {
     ApiKey.LEADER_AND_ISR: lambda parts: from_controller(
         parts,
-        LeaderAndIsrHandler(parts.replicas, parts.logs, parts.configs.topics.refresh).handle,
+        LeaderAndIsrHandler(parts.replicas.roles, parts.logs, parts.configs.topics.refresh).handle,
         LeaderAndIsrResponse,
     ),
     ApiKey.STOP_REPLICA: lambda parts: from_controller(
-        parts, StopReplicaHandler(parts.replicas).handle, StopReplicaResponse
+        parts, StopReplicaHandler(parts.replicas.roles).handle, StopReplicaResponse
     ),
     ApiKey.UPDATE_METADATA: lambda parts: from_controller(
         parts,
         UpdateMetadataHandler(
-            parts.metadata, parts.replicas.roles.fence, parts.groups.commits.on_partitions_deleted
+            parts.metadata, parts.fence, parts.groups.commits.on_partitions_deleted
         ).handle,
         UpdateMetadataResponse,
     ),
@@ -51,19 +51,19 @@ class LeaderAndIsrHandler:
 
     def __init__(
         self,
-        replicas: ReplicaManager,
+        roles: ReplicaRoles,
         logs: Logs,
         learn_configs: Callable[[Set[str]], Awaitable[None]],
     ) -> None:
         """Call `learn_configs` to read the configs of topics before their logs are created."""
-        self._replicas = replicas
+        self._roles = roles
         self._logs = logs
         self._learn_configs = learn_configs
 
     def handle(self, request: Request, message: LeaderAndIsrRequest) -> Reply:
         """Respond when the request is done; control requests run in order of arrival."""
         work = partial(self._apply, message, request.header.api_version, request.connection.number)
-        return self._replicas.control_queue.run(work)
+        return self._roles.queue.run(work)
 
     async def _apply(
         self, message: LeaderAndIsrRequest, version: int, connection: int
@@ -75,7 +75,7 @@ class LeaderAndIsrHandler:
             except SessionExpiredError:
                 # The registration that the controller addresses ended with the session.
                 return LeaderAndIsrResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
-        return await self._replicas.become_leader_or_follower(message, version, connection)
+        return await self._roles.become_leader_or_follower(message, version, connection)
 
     def _new_topics(self, message: LeaderAndIsrRequest) -> set[str]:
         """Return the topics of the logs to be created."""
@@ -86,18 +86,13 @@ class LeaderAndIsrHandler:
 class StopReplicaHandler:
     """Handles one request after the other."""
 
-    def __init__(self, replicas: ReplicaManager) -> None:
-        self._replicas = replicas
+    def __init__(self, roles: ReplicaRoles) -> None:
+        self._roles = roles
 
     def handle(self, request: Request, message: StopReplicaRequest) -> Reply:
         """Respond when the request is done; control requests run in order of arrival."""
-        work = partial(
-            self._replicas.stop_replicas,
-            message,
-            request.header.api_version,
-            request.connection.number,
-        )
-        return self._replicas.control_queue.run(work)
+        work = partial(self._roles.stop_replicas, message, request.connection.number)
+        return self._roles.queue.run(work)
 
 
 class UpdateMetadataHandler:

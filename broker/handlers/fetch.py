@@ -134,7 +134,7 @@ class FetchReader:
             (
                 topic.topic
                 if version < FIRST_VERSION_WITH_TOPIC_IDS
-                else replicas.topic_name(topic.topic_id),
+                else replicas.table.topic_name(topic.topic_id),
                 topic,
             )
             for topic in message.topics

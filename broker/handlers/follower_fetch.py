@@ -64,7 +64,7 @@ class FollowerFetchHandler:
         self._touch_interval_ms = min(
             replicas.config.replica_lag_time_max_ms // TOUCHES_PER_LAG_LIMIT, MAX_TOUCH_INTERVAL_MS
         )
-        replicas.add_change_listener(self.sessions.on_change)
+        replicas.events.on_change(self.sessions.on_change)
 
     def handle(self, request: Request, message: FetchRequest, follower: Follower) -> Reply:
         """Return a reply that is complete unless the fetch must wait for records."""
@@ -99,13 +99,13 @@ class FollowerFetchHandler:
         """Apply the changes in a request to its session; refuse partitions without a replica."""
         has_ids = version >= FIRST_VERSION_WITH_TOPIC_IDS
         for topic in message.topics:
-            name = self.replicas.topic_name(topic.topic_id) if has_ids else topic.topic
+            name = self.replicas.table.topic_name(topic.topic_id) if has_ids else topic.topic
             if name is None:
                 fetch.refuse_unknown(topic)
                 continue
             for wanted in topic.partitions:
                 key = (name, wanted.partition)
-                if self.replicas.holds(key):
+                if key in self.replicas.table:
                     self.sessions.want(session, key, wanted, topic.topic_id)
                 else:
                     self.sessions.forget(session, key)
@@ -171,7 +171,7 @@ class FollowerFetch:
 
     def refuse(self, key: Key, topic_id: TopicId) -> None:
         """Respond with the error of a partition without a replica on this broker."""
-        failed = _failed(key[1], self._replicas.missing(key).code)
+        failed = _failed(key[1], self._replicas.table.missing(key).code)
         self._add_refused(
             FetchableTopicResponse(topic=key[0], topic_id=topic_id, partitions=[failed])
         )

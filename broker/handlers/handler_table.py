@@ -30,6 +30,7 @@ from broker.logs.mover import LogMover
 from broker.network.request_tasks import RequestTasks
 from broker.network.router import Handler
 from broker.purgatory import Purgatory
+from broker.replication.control_fence import ControlFence
 from broker.replication.replica_manager import ReplicaManager
 from kafkawire.apis import ApiKey
 from kafkawire.ids import TopicPartition
@@ -93,6 +94,7 @@ class Parts:
     configs: LiveConfigs
     controller: ControllerRole
     features: FinalizedFeatures
+    fence: ControlFence
     groups: GroupCoordinator
     identity: Identity
     logs: Logs

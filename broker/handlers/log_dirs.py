@@ -177,12 +177,12 @@ class AlterReplicaLogDirsHandler:
         if not can_be_copied(partition):
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, "the topic's name is too long")
         directory = self._find(path)
-        if self._replicas.is_offline(partition):
+        if self._replicas.table.is_offline(partition):
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "its log dir is offline")
         if self._logs.get(partition) is None:
             # If the log is created later, it goes to this directory.
             self._logs.placement.want_home(partition, directory)
-        if self._logs.get(partition) is None or not self._replicas.holds(partition):
+        if self._logs.get(partition) is None or partition not in self._replicas.table:
             # Like Kafka, not NOT_LEADER_OR_FOLLOWER, for compatibility with old clients.
             raise ApiError(ErrorCode.REPLICA_NOT_AVAILABLE)
         self._mover.move(partition, directory)

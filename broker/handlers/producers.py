@@ -105,7 +105,7 @@ class DescribeProducersHandler:
     def _describe(self, partition: TopicPartition) -> DescribeProducersPartition:
         index = partition.partition
         try:
-            log = self._replicas.replica(partition).log
+            log = self._replicas.table.replica(partition).log
         except ApiError as error:
             text = error.message or error.code.text
             return DescribeProducersPartition(

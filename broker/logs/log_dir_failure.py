@@ -51,7 +51,7 @@ class LogDirFailure:
         if self._watched is None:
             return
         logs, replicas = self._watched
-        replicas.on_directory_failed(path)
+        replicas.roles.on_directory_failed(path)
         if logs.table.online_directories:
             self._tasks.run(self._report)
         else:

@@ -25,7 +25,7 @@ class ControlFence:
 
     __slots__ = ("_connection", "broker_epoch", "controller_epoch")
 
-    def __init__(self, broker_epoch: int) -> None:
+    def __init__(self, broker_epoch: int = UNKNOWN_BROKER_EPOCH) -> None:
         self.broker_epoch = broker_epoch
         self.controller_epoch = 0
         self._connection = 0

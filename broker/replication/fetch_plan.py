@@ -10,10 +10,11 @@ it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from broker.config.replication_keys import ReplicationKeys
+from broker.replication.control_fence import ControlFence
 from broker.replication.fetch_session import INITIAL_EPOCH, MAX_EPOCH, NO_SESSION, Key
 from broker.replication.replica_table import TopicNames
 from kafkawire.errors import ErrorCode
@@ -101,12 +102,10 @@ class FollowedPartition:
 class FetchPlan:
     """The partitions that are copied from one leader, and their state in its fetch session."""
 
-    def __init__(
-        self, broker_id: BrokerId, config: ReplicationKeys, broker_epoch: Callable[[], int]
-    ) -> None:
-        """Fetch as the incarnation of this broker that `broker_epoch` returns."""
+    def __init__(self, broker_id: BrokerId, config: ReplicationKeys, fence: ControlFence) -> None:
+        """Fetch as the incarnation of this broker whose epoch is in `fence`."""
         self._broker_id = broker_id
-        self._broker_epoch = broker_epoch
+        self._fence = fence
         self._config = config
         self._partitions: dict[Key, FollowedPartition] = {}
         self._topic_names = TopicNames()
@@ -203,7 +202,7 @@ class FetchPlan:
         return FetchRequest(
             replica_id=NO_REPLICA if has_broker_epoch else self._broker_id,
             replica_state=ReplicaState(
-                replica_id=self._broker_id, replica_epoch=self._broker_epoch()
+                replica_id=self._broker_id, replica_epoch=self._fence.broker_epoch
             )
             if has_broker_epoch
             else ReplicaState(),

@@ -17,6 +17,7 @@ from typing import Final
 import structlog
 
 from broker.config.replication_keys import ReplicationKeys
+from broker.replication.control_fence import ControlFence
 from broker.replication.divergence import Divergence, out_of_range, truncation
 from broker.replication.fetch_plan import (
     FIRST_VERSION_WITH_TOPIC_IDS,
@@ -58,31 +59,27 @@ class Fetcher:
         broker_id: BrokerId,
         peer: Peer,
         *,
-        broker_epoch: Callable[[], int],
+        fence: ControlFence,
         logs: Logs,
         throttle: ReplicationThrottle,
         config: ReplicationKeys,
         loop: asyncio.AbstractEventLoop,
         now_ms: Callable[[], int],
-        on_failed: Callable[[], None],
     ) -> None:
-        """Call `on_failed` if a bug ends the task before `close`: copying has stopped then."""
         self.peer = peer
-        self._on_failed = on_failed
-        self._is_closed = False
         self._broker_id = broker_id
         self._logs = logs
         self._throttle = throttle
         self._config = config
         self._now_ms = now_ms
-        self._plan = FetchPlan(broker_id, config, broker_epoch)
+        self._plan = FetchPlan(broker_id, config, fence)
         self._wakeup = asyncio.Event()
         # Whether a fetch is pending, which the leader may delay until it has records.
         self._is_fetching = False
         # Whether the last response names topics by their ids.
         self._has_ids = False
-        self._task = loop.create_task(self._run(), name=f"fetcher-{peer.name}")
-        self._task.add_done_callback(self._on_end)
+        self.task = loop.create_task(self._run(), name=f"fetcher-{peer.name}")
+        """Ends after `close`, or when a bug stops the copying."""
 
     @property
     def is_idle(self) -> bool:
@@ -107,15 +104,8 @@ class Fetcher:
 
     def close(self) -> asyncio.Task[None]:
         """Stop copying; the returned task ends soon."""
-        self._is_closed = True
-        self._task.cancel()
-        return self._task
-
-    def _on_end(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("fetcher.failed", leader=self.peer.name, exc_info=error)
-            if not self._is_closed:
-                self._on_failed()
+        self.task.cancel()
+        return self.task
 
     async def _run(self) -> None:
         try:

@@ -6,47 +6,25 @@ change the in-sync set. Every method must be called in the event loop's thread.
 
 from __future__ import annotations
 
-from typing import Protocol
-
-from broker.replication.isr.isr_proposals import IsrProposals
-from broker.replication.replica import ReadResult, Replica
+from broker.errors import storage_failure
+from broker.replication.replica import ReadResult
 from broker.replication.replica_table import Key, ReplicaTable
 from broker.replication.throttle import leader_throttle
 from kafkawire.errors import ApiError, ErrorCode
-from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, Offset, TopicId, TopicPartition
+from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, Offset, TopicId
 from kafkawire.sentinels import NO_EPOCH
 from storage.errors import StorageError
-
-
-class ReplicaAccess(Protocol):
-    """The replica manager, as this module uses it."""
-
-    def leader(self, key: Key, epoch: int = NO_EPOCH, topic_id: TopicId = ZERO_TOPIC_ID) -> Replica:
-        """Return the replica that leads the partition in `epoch`; raises an ApiError."""
-
-    def failed(self, key: Key, error: Exception) -> ApiError:
-        """Log a storage failure, and return the error for the client."""
-
-    def changed(self, topic_partition: TopicPartition) -> None:
-        """Wake the requests that wait for a partition."""
 
 
 class FollowerService:
     """Serves followers."""
 
-    def __init__(
-        self,
-        broker_id: BrokerId,
-        access: ReplicaAccess,
-        *,
-        table: ReplicaTable,
-        isr_proposals: IsrProposals,
-    ) -> None:
+    def __init__(self, broker_id: BrokerId, table: ReplicaTable) -> None:
         self.throttle = leader_throttle(broker_id)
         """Limits the rate of partitions that an operator throttles."""
-        self._access = access
+        self._table = table
         self._by_key = table.by_key
-        self._isr_proposals = isr_proposals
+        self._events = table.events
 
     def read(
         self,
@@ -65,7 +43,7 @@ class FollowerService:
         Raises:
             ApiError: as for a consumer, or `follower` is no replica of the partition here (yet).
         """
-        replica = self._access.leader(key, leader_epoch, topic_id)
+        replica = self._table.leader(key, leader_epoch, topic_id)
         if replica.leadership is None or not replica.leadership.is_follower(follower):
             raise ApiError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -82,7 +60,7 @@ class FollowerService:
                 min_one_batch=min_one_batch,
             )
         except (StorageError, OSError) as error:
-            raise self._access.failed(key, error) from error
+            raise storage_failure(key, error) from error
 
     def is_held_back(self, key: Key, follower: BrokerId, now_ms: int) -> bool:
         """Whether the throttle withholds records from a follower outside the in-sync set."""
@@ -121,9 +99,9 @@ class FollowerService:
             follower, Offset(offset), now_ms, broker_epoch, Offset(log_start_offset)
         )
         if (leadership.high_watermark, Offset(log_start_offset)) != before:
-            self._access.changed(replica.topic_partition)
+            self._events.changed(replica.topic_partition)
         if wants_change:
-            self._isr_proposals.put(replica)
+            self._events.isr_proposed(replica.topic_partition)
         return leadership.high_watermark
 
     def end_offset_in(self, key: Key, leader_epoch: int) -> Offset | None:
@@ -147,5 +125,5 @@ class FollowerService:
         if replica is None or leadership is None:
             return None
         if leadership.on_idle_fetch(follower, now_ms, broker_epoch):
-            self._isr_proposals.put(replica)
+            self._events.isr_proposed(replica.topic_partition)
         return leadership.high_watermark, replica.log.log_start_offset

@@ -13,6 +13,7 @@ import structlog
 
 from broker.cluster.metadata_cache import Endpoint
 from broker.config.replication_keys import ReplicationKeys
+from broker.replication.control_fence import ControlFence
 from broker.replication.fetcher import Fetcher
 from broker.replication.peer import Peer
 from broker.replication.replica import Replica
@@ -38,7 +39,7 @@ class ReplicaFetchers:
         table: ReplicaTable,
         logs: Logs,
         endpoint_of: Callable[[BrokerId], Endpoint | None],
-        broker_epoch: Callable[[], int],
+        fence: ControlFence,
         throttle: ReplicationThrottle,
         config: ReplicationKeys,
         loop: asyncio.AbstractEventLoop,
@@ -48,7 +49,7 @@ class ReplicaFetchers:
         self._table = table
         self._logs = logs
         self._endpoint_of = endpoint_of
-        self._broker_epoch = broker_epoch
+        self._fence = fence
         self._throttle = throttle
         self._config = config
         self._loop = loop
@@ -132,19 +133,24 @@ class ReplicaFetchers:
             fetcher = self._fetchers[fetcher_id] = Fetcher(
                 self._broker_id,
                 peer,
-                broker_epoch=self._broker_epoch,
+                fence=self._fence,
                 logs=self._logs,
                 throttle=self._throttle,
                 config=self._config,
                 loop=self._loop,
                 now_ms=self._now_ms,
-                on_failed=partial(self._on_failed, fetcher_id),
             )
+            fetcher.task.add_done_callback(partial(self._on_end, fetcher_id, fetcher))
         return fetcher
 
-    def _on_failed(self, fetcher_id: FetcherId) -> None:
+    def _on_end(self, fetcher_id: FetcherId, fetcher: Fetcher, task: asyncio.Task[None]) -> None:
         """Replace a fetcher that a bug has ended, after a pause."""
-        self._fetchers.pop(fetcher_id, None)
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        log.error("fetcher.failed", leader=fetcher.peer.name, exc_info=error)
+        if self._fetchers.get(fetcher_id) is not fetcher:
+            return
+        del self._fetchers[fetcher_id]
         left = [key for key, home in self._home.items() if home == fetcher_id]
         for key in left:
             del self._home[key]

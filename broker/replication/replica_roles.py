@@ -11,13 +11,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Protocol
+from typing import Final
 
 import structlog
 
 from broker.cluster.metadata_cache import MetadataCache
 from broker.config.replication_keys import ReplicationKeys
 from broker.errors import as_api_error
+from broker.network.request_tasks import RequestTasks
 from broker.replication.control_fence import ControlFence, refuse_leadership, refuse_stop
 from broker.replication.control_orders import (
     ReplicaStop,
@@ -35,7 +36,7 @@ from broker.replication.replica_fetchers import ReplicaFetchers
 from broker.replication.replica_opening import ReplicaOpening
 from broker.replication.replica_table import ReplicaTable
 from kafkawire.errors import ErrorCode
-from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, LeaderEpoch, TopicPartition
+from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, TopicPartition
 from kafkawire.messages.leader_and_isr import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
@@ -50,14 +51,8 @@ from storage.errors import StorageError
 log = structlog.get_logger(__name__)
 
 
-class LeadershipListener(Protocol):
-    """A coordinator of groups or transactions, notified of the partitions led here."""
-
-    def on_become_leader(self, topic_partition: TopicPartition, leader_epoch: LeaderEpoch) -> None:
-        """Handle the start of a leadership here, in another epoch than before."""
-
-    def on_resign(self, topic_partition: TopicPartition) -> None:
-        """Handle the end of a leadership; also called for partitions that were not led here."""
+OPENING_RETRY_S: Final = 1.0
+"""Interval between checks whether log dirs have space again."""
 
 
 class ReplicaRoles:
@@ -68,50 +63,65 @@ class ReplicaRoles:
         broker_id: BrokerId,
         *,
         table: ReplicaTable,
+        fence: ControlFence,
         logs: Logs,
         metadata: MetadataCache,
         fetchers: ReplicaFetchers,
-        on_change: Callable[[TopicPartition], None],
         log_config_of: Callable[[str], LogConfig],
         config: ReplicationKeys,
         loop: asyncio.AbstractEventLoop,
         now_ms: Callable[[], int],
     ) -> None:
-        self.fence = ControlFence(UNKNOWN_BROKER_EPOCH)
-        """Newest epochs seen in controllers' requests; UpdateMetadata uses it, too."""
+        self.queue = RequestTasks(loop, max_running=1)
+        """Queue of the controllers' requests, which are handled one after the other."""
         self._broker_id = broker_id
+        self._fence = fence
         self._table = table
+        self._events = table.events
         self._logs = logs
         self._metadata = metadata
         self._fetchers = fetchers
-        self._on_change = on_change
         self._config = config
+        self._loop = loop
         self._now_ms = now_ms
         self._opening = ReplicaOpening(
             table, logs, log_config_of=log_config_of, loop=loop, now_ms=now_ms
         )
-        self._listeners: list[LeadershipListener] = []
+        self._retry_timer: asyncio.TimerHandle | None = None
         # Whether the next LeaderAndIsr is the first since a registration, so that it names every
         # partition.
         self._expects_all = False
         # Partitions on disk that the first LeaderAndIsr after the registration did not name.
         self._unclaimed: set[TopicPartition] = set()
 
-    def add_listener(self, listener: LeadershipListener) -> None:
-        """Notify `listener` of every leadership that begins or ends here."""
-        self._listeners.append(listener)
+    async def stop(self) -> None:
+        """Cancel the controllers' requests that are not done; keep all roles."""
+        if self._retry_timer is not None:
+            self._retry_timer.cancel()
+        await self.queue.stop()
 
     def on_registered(self, broker_epoch: int) -> None:
         """Adopt the epoch of a new registration, which fences earlier incarnations."""
-        self.fence.broker_epoch = broker_epoch
+        self._fence.broker_epoch = broker_epoch
         self._expects_all = True
         self._opening.forget_all()
 
     async def become_leader_or_follower(
+        self, request: LeaderAndIsrRequest, version: int, connection: int = 0
+    ) -> LeaderAndIsrResponse:
+        """Assign the roles in `request`; one bad partition does not fail the others.
+
+        Handlers call this through `queue`.
+        """
+        try:
+            return await self._assign(request, version, connection)
+        finally:
+            self._retry_later()
+
+    async def _assign(
         self, request: LeaderAndIsrRequest, version: int, connection: int
     ) -> LeaderAndIsrResponse:
-        """Assign the roles in `request`; one bad partition does not fail the others."""
-        refusal = self.fence.refuse(request.controller_epoch, request.broker_epoch, connection)
+        refusal = self._fence.refuse(request.controller_epoch, request.broker_epoch, connection)
         if refusal is not None:
             log.warning("leader_and_isr.refused", error=refusal.name)
             return LeaderAndIsrResponse(error_code=refusal)
@@ -131,11 +141,10 @@ class ReplicaRoles:
         return roles_response(request, codes, version)
 
     async def stop_replicas(
-        self, request: StopReplicaRequest, version: int, connection: int
+        self, request: StopReplicaRequest, connection: int = 0
     ) -> StopReplicaResponse:
-        """Stop the replicas in `request`, and delete them where requested."""
-        del version
-        refusal = self.fence.refuse(request.controller_epoch, request.broker_epoch, connection)
+        """Stop the replicas in `request`, and delete them where requested; see above."""
+        refusal = self._fence.refuse(request.controller_epoch, request.broker_epoch, connection)
         if refusal is not None:
             log.warning("stop_replica.refused", error=refusal.name)
             return StopReplicaResponse(error_code=refusal)
@@ -154,18 +163,14 @@ class ReplicaRoles:
         """Whether some role changes still wait for their logs."""
         return self._opening.is_waiting
 
-    async def open_waiting(self) -> None:
-        """Apply the waiting role changes whose logs can be created now."""
-        self._assume(await self._opening.open_waiting())
-
     def remove(self, topic_partition: TopicPartition) -> None:
-        """Stop serving a partition in any role; keep its log."""
+        """Stop serving a partition in any role, and keep its log; waiting requests fail."""
         self._opening.forget([topic_partition])
         self._fetchers.remove([topic_partition])
         replica = self._table.remove(topic_partition)
         if replica is not None:
             replica.resign()
-            self._resigned(topic_partition)
+            self._events.resigned(topic_partition)
 
     def is_unclaimed(self, topic_partition: TopicPartition) -> bool:
         """Whether a partition on disk was missing in the LeaderAndIsr after the registration."""
@@ -180,6 +185,22 @@ class ReplicaRoles:
         return lost
 
     # Inside
+
+    def _retry_later(self) -> None:
+        """Schedule a retry of role changes that wait for disk space or descriptors."""
+        if self.is_waiting and self._retry_timer is None:
+            self._retry_timer = self._loop.call_later(OPENING_RETRY_S, self._retry)
+
+    def _retry(self) -> None:
+        self._retry_timer = None
+        self.queue.run(self._open_waiting)
+
+    async def _open_waiting(self) -> None:
+        """Apply the waiting role changes whose logs can be created now."""
+        try:
+            self._assume(await self._opening.open_waiting())
+        finally:
+            self._retry_later()
 
     def _refuse(self, change: RoleChange) -> ErrorCode | None:
         if not is_legal(change.topic_partition):
@@ -218,7 +239,7 @@ class ReplicaRoles:
             else:
                 replica.follow(change.leader, change.leader_epoch)
                 followed.append(replica)
-                self._resigned(change.topic_partition)
+                self._events.resigned(change.topic_partition)
         self._fetchers.add(followed)
         log.info("roles.assumed", led_count=len(changes) - len(followed), followed=len(followed))
 
@@ -237,18 +258,11 @@ class ReplicaRoles:
             now_ms=self._now_ms(),
         )
         replica.lead(leadership)
-        self._on_change(replica.topic_partition)
-        for listener in self._listeners:
-            listener.on_become_leader(replica.topic_partition, recorded.leader_epoch)
-
-    def _resigned(self, partition: TopicPartition) -> None:
-        self._on_change(partition)
-        for listener in self._listeners:
-            listener.on_resign(partition)
+        self._events.became_leader(replica.topic_partition, recorded.leader_epoch)
 
     def _live_epoch(self, broker_id: BrokerId) -> int | None:
         if broker_id == self._broker_id:
-            return self.fence.broker_epoch
+            return self._fence.broker_epoch
         # UpdateMetadata does not carry the epochs of other brokers.
         return UNKNOWN_BROKER_EPOCH if broker_id in self._metadata.image.brokers else None
 
@@ -267,7 +281,7 @@ class ReplicaRoles:
         self._fetchers.remove([partition])
         if replica is not None:
             replica.resign()
-            self._resigned(partition)
+            self._events.resigned(partition)
         return ErrorCode.NONE
 
     def _delete(self, partitions: list[TopicPartition]) -> ErrorCode:

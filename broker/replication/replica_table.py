@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
-from kafkawire.ids import ZERO_TOPIC_ID, TopicId, TopicPartition
-
-if TYPE_CHECKING:
-    from broker.replication.replica import Replica
+from broker.cluster.metadata_cache import MetadataCache
+from broker.replication.partition_events import PartitionEvents
+from broker.replication.replica import Replica
+from kafkawire.errors import ApiError, ErrorCode
+from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, TopicId, TopicPartition
+from kafkawire.sentinels import NO_EPOCH
 
 # A TopicPartition or the equal plain tuple, which takes a quarter of the time to create.
 Key = tuple[str, int]
@@ -43,12 +44,16 @@ class TopicNames:
 class ReplicaTable:
     """Table of replicas. Invariant: a partition is held, offline or neither."""
 
-    def __init__(self) -> None:
+    def __init__(self, broker_id: BrokerId, metadata: MetadataCache) -> None:
         self.by_key: dict[Key, Replica] = {}
         """Anyone may read it; only the methods change it."""
         self.topic_names = TopicNames()
         """Names of the topics that a replica here belongs to. Anyone may read it, too."""
+        self.events = PartitionEvents()
+        """Changes of the replicas: each part that changes one publishes here."""
         self._offline: set[Key] = set()
+        self._broker_id = broker_id
+        self._metadata = metadata
 
     def __iter__(self) -> Iterator[Replica]:
         """Iterate over a copy; any thread may do this."""
@@ -56,6 +61,61 @@ class ReplicaTable:
 
     def __len__(self) -> int:
         return len(self.by_key)
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self.by_key
+
+    def replica(self, key: Key) -> Replica:
+        """Return the replica of a partition, as leader or follower.
+
+        Raises:
+            ApiError: unknown partition, no replica of it here, or a failed disk.
+        """
+        replica = self.by_key.get(key)
+        if replica is None:
+            raise self.missing(key)
+        return replica
+
+    def leader(self, key: Key, epoch: int = NO_EPOCH, topic_id: TopicId = ZERO_TOPIC_ID) -> Replica:
+        """Return the replica that leads the partition in `epoch` (NO_EPOCH: in any).
+
+        With `topic_id`, the replica must belong to that topic, not to another one of the same name.
+
+        Raises:
+            ApiError: unknown partition, another topic or epoch, or another broker leads it.
+        """
+        replica = self.by_key.get(key)
+        if replica is None:
+            raise self.missing(key)
+        if (
+            topic_id is not ZERO_TOPIC_ID
+            and topic_id != replica.topic_id
+            and replica.topic_id != ZERO_TOPIC_ID
+        ):
+            raise ApiError(ErrorCode.INCONSISTENT_TOPIC_ID)
+        if epoch != NO_EPOCH:
+            replica.check_leader_epoch(epoch)
+        if replica.leadership is None:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return replica
+
+    def missing(self, key: Key) -> ApiError:
+        """Return the error for a partition that has no replica here."""
+        if key in self._offline:
+            return ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
+        state = self._metadata.image.partition(TopicPartition(*key))
+        if state is None:
+            return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if self._broker_id in state.offline_replicas:
+            return ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
+        return ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def topic_name(self, topic_id: TopicId) -> str | None:
+        """Return the name of a topic that has a replica here or is in the metadata."""
+        if topic_id == ZERO_TOPIC_ID:
+            return None
+        name = self.topic_names.get(topic_id)
+        return self._metadata.image.topic_names.get(topic_id) if name is None else name
 
     def add(self, replica: Replica) -> None:
         """Serve `replica` from now on."""

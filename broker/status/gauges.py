@@ -57,7 +57,7 @@ def add_gauges(
 ) -> None:
     """Add the gauges of the broker's parts to `metrics`."""
     metrics.add_gauge("connections", lambda: server.connection_count)
-    metrics.add_gauge("partitions", lambda: replicas.partition_count)
+    metrics.add_gauge("partitions", lambda: len(replicas.table))
     metrics.add_gauge("waiting_requests", lambda: purgatory.waiting.operation_count)
     metrics.add_gauge("purgatory_size", lambda: purgatory.waiting.watcher_count)
     metrics.add_gauge("leader_count", lambda: sum(1 for _ in _led(replicas)))

@@ -28,6 +28,7 @@ from kafkawire.messages.alter_partition import (
 
 if TYPE_CHECKING:
     from broker.cluster.member import ClusterMember
+    from broker.replication.control_fence import ControlFence
 
 FIRST_VERSION_WITH_TOPIC_IDS = 2
 FIRST_VERSION_WITH_EPOCHS = 3
@@ -39,19 +40,19 @@ _Key = tuple[str | TopicId, int]
 def make_isr_recorder(
     member: ClusterMember,
     controller: ControllerLink,
-    controller_epoch: Callable[[], int],
+    fence: ControlFence,
     running: AsyncExitStack,
 ) -> IsrRecorder:
     """Return the recorder that asks the controller, or below 2.7 the one that writes nodes.
 
-    `controller_epoch` returns the newest epoch that the broker has seen; `running` closes it.
+    `running` closes it.
     """
     broker_id = member.identity.broker_id
     if member.has_alter_partition:
         return AlterPartitionRecorder(broker_id, controller, lambda: member.session.broker_epoch)
     from broker.replication.isr.znode_recorder import NodeIsrRecorder
 
-    recorder = NodeIsrRecorder(broker_id, member.session, controller_epoch)
+    recorder = NodeIsrRecorder(broker_id, member.session, fence)
     running.push_async_callback(recorder.close)
     return recorder
 

@@ -1,4 +1,4 @@
-"""Submits the ISR proposals of this broker's leaderships (edge).
+"""Checks for lagging followers, and submits the ISR proposals of this broker's leaderships (edge).
 
 One request is in flight; proposals that are made meanwhile go with the next one. A proposal is
 retried until it has a result or its leadership has ended, as a sent request proves nothing.
@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, Protocol
 
 import structlog
 
+from broker.config.replication_keys import ReplicationKeys
 from broker.replication.isr.isr_state import Proposal, Recorded
 from broker.replication.leadership import Leadership
 from broker.replication.replica import Replica
@@ -62,25 +63,33 @@ class IsrProposals:
         recorder: IsrRecorder | None,
         *,
         table: ReplicaTable,
-        on_high_watermark: Callable[[TopicPartition], None],
+        config: ReplicationKeys,
         loop: asyncio.AbstractEventLoop,
         now_ms: Callable[[], int],
     ) -> None:
         self._recorder = recorder
         self._table = table
-        self._on_change = on_high_watermark
+        self._events = table.events
+        self._config = config
         self._loop = loop
         self._now_ms = now_ms
         self._waiting: dict[TopicPartition, None] = {}
         self._task: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._may_retry = asyncio.Event()
         self._is_stopped = False
         self.shrink_count = 0
         self.expand_count = 0
 
-    def put(self, replica: Replica) -> None:
-        """Submit the proposal of a replica's leadership."""
-        self._waiting[replica.topic_partition] = None
+    def start(self) -> None:
+        """Start to check for lagging followers."""
+        # Half the limit, so that a follower leaves after 1 to 1.5 times the limit.
+        delay_s = self._config.replica_lag_time_max_ms / 2000
+        self._timer = self._loop.call_later(delay_s, self._tick)
+
+    def put(self, partition: TopicPartition) -> None:
+        """Submit the proposal of a partition's leadership."""
+        self._waiting[partition] = None
         if self._task is None and self._recorder is not None and not self._is_stopped:
             self._task = self._loop.create_task(self._run(self._recorder), name="isr-changes")
 
@@ -91,9 +100,27 @@ class IsrProposals:
     async def stop(self) -> None:
         """Submit no more proposals."""
         self._is_stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
+
+    def _tick(self) -> None:
+        """Let each leadership propose to remove its lagging followers."""
+        now_ms = self._now_ms()
+        for replica in self._table:
+            leadership = replica.leadership
+            if leadership is None:
+                continue
+            before = leadership.high_watermark
+            if leadership.on_tick(now_ms):
+                log.info("isr.lagging", partition=str(replica.topic_partition))
+            if leadership.high_watermark != before:
+                self._events.changed(replica.topic_partition)
+            if leadership.proposal_to_send is not None:
+                self.put(replica.topic_partition)
+        self.start()
 
     async def _run(self, recorder: IsrRecorder) -> None:
         try:
@@ -145,7 +172,7 @@ class IsrProposals:
         else:
             leadership.on_refused(submitted.proposal, result, self._now_ms())
             log.info("isr.refused", partition=str(partition), error=result.name)
-        self._on_change(partition)
+        self._events.changed(partition)
         return leadership.proposal_to_send is None
 
     async def _back_off(self) -> None:

@@ -9,12 +9,13 @@ Source: kafka.server.ZkAlterPartitionManager of Kafka 3.9.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import structlog
 
 from broker.cluster.coordinator_session import CoordinatorSession
+from broker.replication.control_fence import ControlFence
 from broker.replication.isr.isr_proposals import IsrProposal, ProposalResult
 from broker.replication.isr.isr_state import Recorded
 from clusterstate.isr_requests import change_isr
@@ -36,11 +37,12 @@ class NodeIsrRecorder:
     """Writes the nodes, and notifies the controller of several changes at once."""
 
     def __init__(
-        self, broker_id: BrokerId, session: CoordinatorSession, controller_epoch: Callable[[], int]
+        self, broker_id: BrokerId, session: CoordinatorSession, fence: ControlFence
     ) -> None:
+        """Write as the newest controller that `fence` has seen."""
         self._broker_id = broker_id
         self._session = session
-        self._controller_epoch = controller_epoch
+        self._fence = fence
         self._changed: set[TopicPartition] = set()
         self._last_change_s = 0.0
         self._last_notification_s = 0.0
@@ -72,7 +74,7 @@ class NodeIsrRecorder:
                 leader_epoch=proposal.leader_epoch,
                 isr=tuple(member for member, _ in proposal.isr),
                 version=proposal.partition_epoch,
-                controller_epoch=self._controller_epoch(),
+                controller_epoch=self._fence.controller_epoch,
             )
         )
         if version is None:

@@ -27,6 +27,7 @@ from broker.network.request_tasks import RequestTasks
 from broker.network.router import Handler, Router
 from broker.network.socket_server import SocketServer
 from broker.purgatory import Purgatory
+from broker.replication.control_fence import ControlFence
 from broker.replication.isr.isr_proposals import IsrProposal, ProposalResult
 from broker.replication.isr.isr_state import Recorded
 from broker.replication.peer import Peer
@@ -142,7 +143,7 @@ class RigBroker:
             broker_id=broker_id,
             logs=self.logs,
             metadata=self.metadata,
-            purgatory=self.purgatory,
+            fence=ControlFence(),
             loop=loop,
             now_ms=now_ms,
             log_config_of=lambda _topic: log_config,
@@ -150,6 +151,7 @@ class RigBroker:
             isr_recorder=self.recorder,
             config=keys,
         )
+        self.replicas.events.on_change(self.purgatory.on_change)
         self.router = Router(
             {
                 ApiKey.API_VERSIONS: lambda: ApiVersionsHandler(self.router.served).handle,
@@ -165,9 +167,9 @@ class RigBroker:
                     OffsetForLeaderEpochHandler(self.replicas).handle
                 ),
                 ApiKey.LEADER_AND_ISR: lambda: (
-                    LeaderAndIsrHandler(self.replicas, self.logs, learn_nothing).handle
+                    LeaderAndIsrHandler(self.replicas.roles, self.logs, learn_nothing).handle
                 ),
-                ApiKey.STOP_REPLICA: lambda: StopReplicaHandler(self.replicas).handle,
+                ApiKey.STOP_REPLICA: lambda: StopReplicaHandler(self.replicas.roles).handle,
             }
         )
         limits = NetworkLimits()

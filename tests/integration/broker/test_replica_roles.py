@@ -9,7 +9,7 @@ import pytest
 
 from broker.cluster.metadata_cache import PartitionState, TopicState
 from broker.config.replication_keys import ReplicationKeys
-from broker.replication import replica_manager
+from broker.replication import replica_roles
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
 from kafkawire.messages.leader_and_isr import LeaderAndIsrResponse
@@ -276,14 +276,14 @@ async def test_a_stop_with_an_older_epoch_is_refused_but_a_deletion_is_not(rig: 
 async def test_partitions_of_a_failed_log_dir_return_storage_errors(rig: Rig) -> None:
     await rig.set_leader(1, isr=[1], to=[1])
     broker = rig.brokers[1]
-    assert broker.replicas.on_directory_failed(broker.directory) == {PARTITION}
+    assert broker.replicas.roles.on_directory_failed(broker.directory) == {PARTITION}
     assert (await broker.produce(b"a"))[0] == ErrorCode.KAFKA_STORAGE_ERROR
     assert await rig.stop_replica(1, deletes=True) is ErrorCode.KAFKA_STORAGE_ERROR
 
 
 @pytest.fixture
 def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replica_manager, "OPENING_RETRY_S", 0.01)
+    monkeypatch.setattr(replica_roles, "OPENING_RETRY_S", 0.01)
 
 
 @pytest.mark.usefixtures("quick_retries")
@@ -351,7 +351,7 @@ class Listener:
 
 async def test_listeners_are_notified_of_leaderships(rig: Rig) -> None:
     listener = Listener()
-    rig.brokers[1].replicas.add_leadership_listener(listener)
+    rig.brokers[1].replicas.events.on_leadership(listener)
     await rig.set_leader(1, isr=[1, 2], replicas=[1, 2])
     await rig.set_leader(2, isr=[1, 2], replicas=[1, 2])
     await rig.set_leader(1, isr=[1, 2], replicas=[1, 2])

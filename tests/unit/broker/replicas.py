@@ -2,10 +2,12 @@
 
 import asyncio
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 
 from broker.cluster.metadata_cache import MetadataCache
 from broker.purgatory import Purgatory
+from broker.replication.control_fence import ControlFence
 from broker.replication.isr.isr_state import Recorded
 from broker.replication.leadership import Leadership, Limits
 from broker.replication.replica import Replica
@@ -24,18 +26,24 @@ E0 = LeaderEpoch(0)
 
 
 def make_manager(
-    logs: Logs, metadata: MetadataCache, purgatory: Purgatory[TopicPartition]
+    logs: Logs,
+    metadata: MetadataCache,
+    purgatory: Purgatory[TopicPartition],
+    is_in_touch: Callable[[], bool] = lambda: True,
 ) -> ReplicaManager:
     """Return the replica manager of broker 1, the only broker."""
-    return ReplicaManager(
+    replicas = ReplicaManager(
         broker_id=B1,
         logs=logs,
         metadata=metadata,
-        purgatory=purgatory,
+        fence=ControlFence(),
         loop=asyncio.get_running_loop(),
         now_ms=lambda: NOW_MS,
         log_config_of=lambda _topic: LogConfig(),
+        is_in_touch=is_in_touch,
     )
+    replicas.events.on_change(purgatory.on_change)
+    return replicas
 
 
 def lead_alone(replicas: ReplicaManager, local: Log, leader_epoch: LeaderEpoch = E0) -> Replica:

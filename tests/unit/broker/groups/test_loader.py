@@ -103,7 +103,7 @@ async def test_partition_that_is_led_elsewhere_is_not_loaded(world: World) -> No
         loading = Loading(world, executor, 1)
         loading.loader.put(7, E0)
         loading.loader.put(0, E0)
-        world.replicas.remove(KEY)
+        world.replicas.roles.remove(KEY)
         for _ in range(100):
             await asyncio.sleep(0)
         await loading.loader.stop()

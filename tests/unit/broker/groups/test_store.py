@@ -88,7 +88,7 @@ async def test_write_does_not_succeed_in_a_later_epoch(world: World) -> None:
     writes = Writes(world)
     world.replicate_to(B2)
     writes.append()
-    world.replicas.remove(KEY)
+    world.replicas.roles.remove(KEY)
     world.log.truncate_to(Offset(0))
     lead_alone(world.replicas, world.log, E1)
     later = Writes(world)

@@ -378,4 +378,4 @@ async def test_batches_are_refused_by_version_header_or_topic(broker: Broker) ->
     ]
     _, reply = broker.send_to([("__consumer_offsets", 0, batch(b"a"))])
     assert codes(reply) == [(ErrorCode.INVALID_TOPIC_EXCEPTION, -1)]
-    assert broker.world.replicas.holds(PARTITION)
+    assert PARTITION in broker.world.replicas.table

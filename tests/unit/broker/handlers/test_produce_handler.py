@@ -109,7 +109,7 @@ async def test_isr_shrunk_below_min_isr_after_the_append_is_reported(world: Worl
 async def test_the_end_of_a_leadership_is_reported(world: World) -> None:
     world.replicate_to(B2)
     reply = produce(world)
-    world.replicas.remove(PARTITION)
+    world.replicas.roles.remove(PARTITION)
     await turn()
     assert answer(reply) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)
 

@@ -3,6 +3,7 @@
 from typing import cast
 
 from broker.config.replication_keys import ReplicationKeys
+from broker.replication.control_fence import ControlFence
 from broker.replication.fetch_plan import FIRST_BACKOFF_MS, FetchPlan, FollowedPartition
 from broker.replication.fetch_session import MAX_EPOCH
 from broker.replication.replica import Replica
@@ -34,7 +35,7 @@ class FakeReplica:
 
 
 def plan_of(*partitions: TopicPartition, epoch: int = 11) -> FetchPlan:
-    plan = FetchPlan(B1, KEYS, lambda: epoch)
+    plan = FetchPlan(B1, KEYS, ControlFence(epoch))
     for partition in partitions:
         plan.add(cast(Replica, FakeReplica(partition)))
     return plan

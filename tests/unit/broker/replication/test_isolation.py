@@ -47,7 +47,7 @@ def append(world: World, batch: bytearray) -> None:
     info = write(world.log, batch)
     assert world.replica.leadership is not None
     world.replica.leadership.on_append(Offset(info.last_offset + 1), NOW_MS)
-    world.replicas.changed(PARTITION)
+    world.replicas.events.changed(PARTITION)
 
 
 def begin(world: World, producer_id: int = 7) -> None:

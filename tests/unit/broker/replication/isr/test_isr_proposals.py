@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from broker.config.replication_keys import ReplicationKeys
 from broker.replication.isr.alter_partition_recorder import alter_partition, results_of
 from broker.replication.isr.isr_proposals import IsrProposal, IsrProposals, ProposalResult
 from broker.replication.isr.isr_state import Proposal, Recorded
 from broker.replication.leadership import Leadership
-from broker.replication.replica_table import ReplicaTable
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from kafkawire.messages.alter_partition import (
@@ -53,18 +53,17 @@ class Submitting:
 
     def __init__(self, world: World, recorder: Recorder) -> None:
         self.leadership: Leadership = world.replicate_to()
-        self.table = ReplicaTable()
-        self.table.add(world.replica)
         self.changed: list[TopicPartition] = []
+        world.replicas.events.on_change(self.changed.append)
         self.changes = IsrProposals(
             recorder,
-            table=self.table,
-            on_high_watermark=self.changed.append,
+            table=world.replicas.table,
+            config=ReplicationKeys(),
             loop=asyncio.get_running_loop(),
             now_ms=lambda: NOW_MS,
         )
         assert self.leadership.on_fetch(B2, Offset(0), NOW_MS)
-        self.changes.put(world.replica)
+        self.changes.put(PARTITION)
 
     async def until_submitted(self, recorder: Recorder, count: int) -> None:
         async with asyncio.timeout(TIMEOUT_S):
@@ -121,7 +120,7 @@ async def test_no_proposal_is_submitted_after_stop(world: World) -> None:
     submitting = Submitting(world, recorder)
     await turn()
     await submitting.changes.stop()
-    submitting.changes.put(world.replica)
+    submitting.changes.put(PARTITION)
     await turn()
     assert len(recorder.submitted) == 1
 

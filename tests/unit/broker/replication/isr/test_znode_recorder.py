@@ -7,6 +7,7 @@ from typing import TypeVar, cast
 import pytest
 
 from broker.cluster.coordinator_session import CoordinatorSession
+from broker.replication.control_fence import ControlFence
 from broker.replication.isr import znode_recorder
 from broker.replication.isr.isr_proposals import IsrProposal
 from broker.replication.isr.isr_state import Proposal, Recorded
@@ -54,7 +55,9 @@ def proposal_at(version: int) -> IsrProposal:
 
 
 def recorder_of(session: FakeSession) -> NodeIsrRecorder:
-    return NodeIsrRecorder(B1, cast(CoordinatorSession, session), lambda: 1)
+    fence = ControlFence()
+    fence.controller_epoch = 1
+    return NodeIsrRecorder(B1, cast(CoordinatorSession, session), fence)
 
 
 async def test_write_is_recorded_unless_the_node_has_changed() -> None:

@@ -10,10 +10,11 @@ Source: kafka.cluster.Partition of Kafka 3.9; KIP-497, KIP-966 (no progress belo
 from collections.abc import Callable, Set
 from dataclasses import dataclass
 
-from broker.replication.isr.follower_lag import (
+from broker.replication.isr.isr_membership import (
     UNKNOWN,
     FollowerProgress,
     lagging_followers,
+    may_join,
 )
 from broker.replication.isr.isr_state import (
     Committed,
@@ -239,15 +240,14 @@ class Leadership:
             return False
         if follower not in self.replicas:
             return False
-        progress = self._followers[follower]
-        reached = progress.log_end_offset
-        # A new leader's high watermark may be lower than the one its predecessor had reached.
-        if reached < self.high_watermark or reached < self.epoch_start_offset:
-            return False
-        # Below min ISR the high watermark does not move, so reaching it proves little.
-        if not self.has_min_isr and not keeps_up:
-            return False
-        return self._is_eligible(follower)
+        has_enough = may_join(
+            self._followers[follower],
+            high_watermark=self.high_watermark,
+            epoch_start_offset=self.epoch_start_offset,
+            has_min_isr=self.has_min_isr,
+            keeps_up=keeps_up,
+        )
+        return has_enough and self._is_eligible(follower)
 
     def _is_eligible(self, follower: BrokerId) -> bool:
         """Whether the incarnation of `follower` that fetches is the live one."""

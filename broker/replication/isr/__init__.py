@@ -1,1 +1,1 @@
-"""The in-sync set of a partition: its states, lagging followers, proposals and their recorders."""
+"""The in-sync set of a partition: membership, states, proposals and their recorders."""

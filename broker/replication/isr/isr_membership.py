@@ -1,7 +1,11 @@
-"""Progress of followers, and the rule by which they leave the in-sync set (decision).
+"""Decides which followers leave and which may join the in-sync set (decision).
 
-A follower is caught up once it has everything the leader had at the follower's previous fetch.
-Under load it is never exactly at the log's end. Source: KIP-16; kafka.cluster.Replica of Kafka 3.9.
+`lagging_followers` leave: `isr_proposals` has each leadership check them twice per
+`replica.lag.time.max.ms`. A follower joins with a fetch after which it `may_join`. A follower is
+caught up once it has everything the leader had at the follower's previous fetch. Under load it is
+never exactly at the log's end.
+
+Source: KIP-16; kafka.cluster.Replica of Kafka 3.9.
 """
 
 from collections.abc import Mapping, Set
@@ -85,3 +89,23 @@ def lagging_followers(
         for broker_id, progress in followers.items()
         if broker_id in isr and not progress.is_caught_up(leader_end, now_ms, max_lag_ms)
     }
+
+
+def may_join(
+    progress: FollowerProgress,
+    *,
+    high_watermark: Offset,
+    epoch_start_offset: Offset,
+    has_min_isr: bool,
+    keeps_up: bool,
+) -> bool:
+    """Whether a follower outside the in-sync set has enough records to join it.
+
+    `keeps_up` is the result of its last `on_fetch`.
+    """
+    reached = progress.log_end_offset
+    # A new leader's high watermark may be lower than the one its predecessor had reached.
+    if reached < high_watermark or reached < epoch_start_offset:
+        return False
+    # Below min ISR the high watermark does not move, so reaching it proves little.
+    return has_min_isr or keeps_up

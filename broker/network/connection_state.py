@@ -13,7 +13,7 @@ from typing import Final
 from kafkawire.units import KIB
 
 # While other connections wait for memory, a large request must grow by `MIN_PROGRESS_BYTES` within
-# `MAX_STALL_S`, and a small one must be complete within `MAX_KEPT_S`.
+# `MAX_STALL_S`. A small one, and one behind a long request, must be complete within `MAX_KEPT_S`.
 MIN_PROGRESS_BYTES: Final = 16 * KIB
 MAX_STALL_S: Final = 2.0
 MAX_KEPT_S: Final = 30.0
@@ -60,8 +60,11 @@ class Pause(Enum):
 
 
 _P = Pause
-WAITS_FOR_BROKER: Final = frozenset({_P.MUTED, _P.MEMORY, _P.OPENING, _P.LONG_REQUEST, _P.CHANNEL})
-"""Reasons that the broker must end. A client that waits for them is not slow."""
+WAITS_FOR_BROKER: Final = frozenset({_P.MUTED, _P.MEMORY, _P.OPENING, _P.CHANNEL})
+"""Reasons that the broker must end. A client that waits for them is not slow.
+
+LONG_REQUEST is not among them: a client chooses for how long its JoinGroup waits.
+"""
 
 
 def reason_to_pause(
@@ -113,7 +116,8 @@ class Progress:
     ) -> str | None:
         """Return the reason to drop a connection that holds memory, or None.
 
-        `arrived_bytes` is 0 for a small request. Memory has been short since `since_s`.
+        `arrived_bytes` is 0 for a small request, and for one that is not read because it follows a
+        long one. Memory has been short since `since_s`.
         """
         if not arrived_bytes:
             if now_s - max(last_active_s, since_s) > MAX_KEPT_S:

@@ -248,12 +248,16 @@ class Processor(asyncio.BufferedProtocol):
         Called while other connections wait for memory, which they have done since `since_s`. A
         client that waits for the broker is not slow.
         """
-        receiver = self._receiver
-        if not receiver.holds_memory or self._reason_to_pause() in WAITS_FOR_BROKER:
+        receiver, pause = self._receiver, self._reason_to_pause()
+        if not receiver.holds_memory or pause in WAITS_FOR_BROKER:
             self._progress.reset()
-        elif reason := self._progress.check(
-            receiver.assembled_bytes, self._clock(), since_s, self._last_active_s
-        ):
+            return
+        arrived_bytes = receiver.assembled_bytes
+        if pause is Pause.LONG_REQUEST:
+            self._progress.reset()
+            arrived_bytes = 0
+        reason = self._progress.check(arrived_bytes, self._clock(), since_s, self._last_active_s)
+        if reason is not None:
             self.drop(reason)
 
     # Input.

@@ -54,7 +54,8 @@ def test_every_reason_to_pause_follows_from_the_state_and_the_facts() -> None:
             Pause.IN_FLIGHT: not room,
         }
         assert reason is next((each for each in applies if applies[each]), None)
-        waits = state is OPEN and (any(facts[:2]) or (not room and any(facts[2:4])))
+        waits_for_channel = not room and not is_blocked and is_channel_full
+        waits = state is OPEN and (needs_memory or is_early or waits_for_channel)
         assert (reason in WAITS_FOR_BROKER) == (waits or state is MUTED)
 
 

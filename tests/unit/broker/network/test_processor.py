@@ -574,6 +574,20 @@ def test_connection_that_waits_for_a_response_is_not_stalled() -> None:
     assert is_closed(client)
 
 
+def test_a_client_cannot_hold_memory_for_as_long_as_its_long_request_waits() -> None:
+    world = short_of_memory()
+    client, large = world.connect(), large_request()
+    client.send(large[: LARGE // 2])
+    client.processor._queue.blocking_reply = Reply()
+    since_s = world.loop.now_s
+    with capture_logs() as logs:
+        for _ in range(int(MAX_KEPT_S) + 1):
+            assert not is_closed(client)
+            check_stalled(world, [client], since_s, 1)
+    assert is_closed(client)
+    assert dropped(logs) == [f"incomplete request for {MAX_KEPT_S} s while memory is short"]
+
+
 def test_a_request_that_keeps_arriving_is_not_stalled() -> None:
     world = short_of_memory()
     slow, large = world.connect(), large_request()

@@ -12,15 +12,13 @@ from analytics.stream_progress import UNKNOWN, LogEnd
 from kafkawire.records import BatchHeader
 from logcheck.batch_check import BatchCheck
 from logcheck.batch_walk import Batch, Hole, Walk
-from logcheck.finding import Damage, Finding
+from logcheck.finding import Check, Damage, Finder, Finding, Report
 from logcheck.offset_index_check import ENTRY as INDEX_ENTRY
 from logcheck.replica_files import ReplicaFiles, SegmentFiles
 from logcheck.segment_columns import SegmentColumns
 from logcheck.time_index_check import ENTRY as TIME_ENTRY
 
 Row = tuple[str | int | None, ...]
-_Problem = tuple[str | None, str | None, str | None]
-"""The columns `finding`, `expected` and `found` of a row; all None for a sound batch."""
 
 
 def read_batches(
@@ -137,8 +135,10 @@ class _Follower:
                 continue
             findings.clear()
             is_sound = check.open(item) is not None
-            problem = _problem_of(findings[0]) if findings else self._problem(item)
-            if is_sound and problem[0] != Damage.OFFSET_OVERLAP:
+            if not findings:
+                self._check_order(walk.file, item, findings.append)
+            problem = findings[0] if findings else None
+            if is_sound and (problem is None or problem.damage is not Damage.OFFSET_OVERLAP):
                 columns.add(item.position, header)
             else:
                 columns.damage_at(item.position)
@@ -147,7 +147,7 @@ class _Follower:
             self._leader_epoch = max(self._leader_epoch, header.leader_epoch)
         columns.end_position = walk.end_position
 
-    def _row(self, file: str, item: Batch, problem: _Problem) -> Row:
+    def _row(self, file: str, item: Batch, problem: Finding | None) -> Row:
         header = item.header
         return (
             self._replica.topic,
@@ -160,28 +160,30 @@ class _Follower:
             header.record_count,
             header.size_bytes,
             header.max_timestamp_ms,
-            *problem,
+            *_columns_of(problem),
         )
 
-    def _problem(self, item: Batch) -> _Problem:
+    def _check_order(self, file: str, item: Batch, report: Report) -> None:
+        """Report a batch that goes back, leaves a gap, or has an older epoch."""
         header, wanted = item.header, self._next_offset
+        found, place = f"offset {header.base_offset}", (file, item.position, header.base_offset)
+        find = Finder(Check.OFFSETS, report).find
         if wanted != UNKNOWN and header.base_offset < wanted:
-            return (
-                Damage.OFFSET_OVERLAP.value,
-                f"offset {wanted} or more",
-                f"offset {header.base_offset}",
-            )
-        if header.base_offset > wanted >= self._cleaned_until:
-            return Damage.OFFSET_GAP.value, f"offset {wanted}", f"offset {header.base_offset}"
-        if header.leader_epoch < self._leader_epoch:
+            find(Damage.OFFSET_OVERLAP, *place, f"offset {wanted} or more", found)
+        elif header.base_offset > wanted >= self._cleaned_until:
+            find(Damage.OFFSET_GAP, *place, f"offset {wanted}", found)
+        elif header.leader_epoch < self._leader_epoch:
             expected = f"epoch {self._leader_epoch} or later"
-            return Damage.EPOCH_BACK.value, expected, f"epoch {header.leader_epoch}"
-        return None, None, None
+            found = f"epoch {header.leader_epoch}"
+            Finder(Check.EPOCHS, report).find(Damage.EPOCH_BACK, *place, expected, found)
 
     def _damage(self, finding: Finding) -> Row:
         place = self._replica.topic, self._replica.partition, finding.file, finding.position
-        return (*place, finding.offset, None, None, None, None, None, *_problem_of(finding))
+        return (*place, finding.offset, None, None, None, None, None, *_columns_of(finding))
 
 
-def _problem_of(finding: Finding) -> _Problem:
-    return finding.damage.value, finding.expected, finding.found
+def _columns_of(problem: Finding | None) -> tuple[str | None, str | None, str | None]:
+    """Return the columns `finding`, `expected` and `found` of a row."""
+    if problem is None:
+        return None, None, None
+    return problem.damage.value, problem.expected, problem.found

@@ -10,14 +10,12 @@ from dataclasses import dataclass
 from struct import Struct
 
 from kafkawire.records import BatchHeader
-from logcheck.finding import Check, Report
-from logcheck.index_entries import report_missing_index
+from logcheck.finding import Report
+from logcheck.index_files import IndexBytes, check_indexes, report_missing_indexes
 from logcheck.offset_index_check import ENTRY as INDEX_ENTRY
-from logcheck.offset_index_check import check_offset_index, read_offset_index
 from logcheck.replica_files import SegmentFiles
 from logcheck.segment_columns import SegmentColumns
 from logcheck.time_index_check import ENTRY as TIME_ENTRY
-from logcheck.time_index_check import check_time_index, read_time_index
 
 FindHeader = Callable[[int, int], BatchHeader | None]
 """A search from a position for the batch that contains an offset; returns its header.
@@ -77,28 +75,17 @@ class IndexShare:
         self, files: SegmentFiles, segment: SegmentColumns, report: Report, *, is_strict: bool
     ) -> None:
         """Report faulty new entries; `segment` contains the batches read from `start`."""
-        if files.index is None and self.is_sealed:
-            report_missing_index(files, Check.OFFSET_INDEX, report)
-        elif files.index is not None:
-            check_offset_index(
-                read_offset_index(self.index, files.index, report),
-                files.index,
-                segment,
-                report,
-                is_strict=is_strict,
-                first_slot=self.first_index,
-            )
-        if files.timeindex is None and self.is_sealed:
-            report_missing_index(files, Check.TIME_INDEX, report)
-        elif files.timeindex is not None:
-            check_time_index(
-                read_time_index(self.times, files.timeindex, report),
-                files.timeindex,
-                segment,
-                report,
-                is_active=not self.is_sealed,
-                first_slot=self.first_time,
-            )
+        if self.is_sealed:
+            report_missing_indexes(files, report)
+        check_indexes(
+            files,
+            IndexBytes(self.index, self.times),
+            segment,
+            report,
+            is_active=not self.is_sealed,
+            is_strict=is_strict,
+            first_slots=(self.first_index, self.first_time),
+        )
 
 
 def _whole(data: bytes, layout: Struct) -> bytes:

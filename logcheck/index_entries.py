@@ -2,9 +2,7 @@
 
 from struct import Struct
 
-from logcheck.file_name import beside
 from logcheck.finding import Check, Damage, Finder, Report
-from logcheck.replica_files import SegmentFiles
 
 
 def read_entries(
@@ -30,11 +28,3 @@ def read_entries(
             find(Damage.INDEX_HOLE, file, position, None, expected, found)
         return entries[:first_unused]
     return entries
-
-
-def report_missing_index(files: SegmentFiles, check: Check, report: Report) -> None:
-    """Report a segment without its offset index or time index, by the number of the `check`."""
-    file = beside(files.log, ".index" if check is Check.OFFSET_INDEX else ".timeindex")
-    found = "none; a broker rebuilds the index when it starts"
-    expected = "an index beside the segment"
-    Finder(check, report).find(Damage.INDEX_MISSING, file, None, None, expected, found)

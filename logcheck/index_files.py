@@ -6,8 +6,8 @@ If a broker writes meanwhile, the segment has only more records than the index k
 from collections.abc import Callable
 from typing import NamedTuple
 
-from logcheck.finding import Check, Report, unreadable
-from logcheck.index_entries import report_missing_index
+from logcheck.file_name import beside
+from logcheck.finding import Check, Damage, Finder, Report, unreadable
 from logcheck.offset_index_check import check_offset_index, read_offset_index
 from logcheck.replica_files import SegmentFiles
 from logcheck.segment_columns import SegmentColumns
@@ -48,16 +48,49 @@ class IndexFiles:
         self, files: SegmentFiles, data: IndexBytes, columns: SegmentColumns, *, is_active: bool
     ) -> None:
         """Compare the indexes of a segment with its batches."""
-        report = self._report
-        if files.index is None:
-            report_missing_index(files, Check.OFFSET_INDEX, report)
-        elif data.offsets is not None:
-            entries = read_offset_index(data.offsets, files.index, report)
-            self.shapes[files.index] = check_offset_index(
-                entries, files.index, columns, report, is_strict=self._is_strict
-            )
-        if files.timeindex is None:
-            report_missing_index(files, Check.TIME_INDEX, report)
-        elif data.times is not None:
-            entries = read_time_index(data.times, files.timeindex, report)
-            check_time_index(entries, files.timeindex, columns, report, is_active=is_active)
+        report_missing_indexes(files, self._report)
+        shape = check_indexes(
+            files, data, columns, self._report, is_active=is_active, is_strict=self._is_strict
+        )
+        if files.index is not None and data.offsets is not None:
+            self.shapes[files.index] = shape
+
+
+def check_indexes(
+    files: SegmentFiles,
+    data: IndexBytes,
+    columns: SegmentColumns,
+    report: Report,
+    *,
+    is_active: bool,
+    is_strict: bool,
+    first_slots: tuple[int, int] = (0, 0),
+) -> str:
+    """Report the faulty entries from `first_slots`; return the shape of the offset index."""
+    shape = ""
+    if files.index is not None and data.offsets is not None:
+        offsets = read_offset_index(data.offsets, files.index, report)
+        first = first_slots[0]
+        shape = check_offset_index(
+            offsets, files.index, columns, report, is_strict=is_strict, first_slot=first
+        )
+    if files.timeindex is not None and data.times is not None:
+        times = read_time_index(data.times, files.timeindex, report)
+        first = first_slots[1]
+        check_time_index(
+            times, files.timeindex, columns, report, is_active=is_active, first_slot=first
+        )
+    return shape
+
+
+def report_missing_indexes(files: SegmentFiles, report: Report) -> None:
+    """Report a segment without its offset index or time index."""
+    expected = "an index beside the segment"
+    found = "none; a broker rebuilds the index when it starts"
+    for file, suffix, check in (
+        (files.index, ".index", Check.OFFSET_INDEX),
+        (files.timeindex, ".timeindex", Check.TIME_INDEX),
+    ):
+        if file is None:
+            place = beside(files.log, suffix), None, None
+            Finder(check, report).find(Damage.INDEX_MISSING, *place, expected, found)

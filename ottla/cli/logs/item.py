@@ -1,7 +1,7 @@
 """Items of a dump, each with a text line and a JSON form. Decision: no I/O."""
 
 import struct
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Final, Protocol
 
 from kafkawire.errors import CorruptBatchError
@@ -44,12 +44,7 @@ class FileItem:
         return f"{self.file}: {self.kind}, {size_text(self.size_bytes)}"
 
     def to_json(self) -> dict[str, JsonValue]:
-        return {
-            "type": "file",
-            "file": self.file,
-            "kind": self.kind,
-            "size_bytes": self.size_bytes,
-        }
+        return {"type": "file", **asdict(self)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +71,7 @@ class BatchItem:
                 f"producer {header.producer_id} epoch {header.producer_epoch} "
                 f"from sequence {header.base_sequence}"
             )
-        parts += [word for word, is_so in _flags(header).items() if is_so]
+        parts += ["transactional"] * header.is_transactional + ["control"] * header.is_control
         if header.delete_horizon_ms is not None:
             parts.append(f"tombstones until {time_text(header.delete_horizon_ms)}")
         parts.append("checksum right" if self.is_intact else "checksum WRONG")
@@ -219,16 +214,7 @@ class Summary:
         return f"  = {', '.join(parts)}"
 
     def to_json(self) -> dict[str, JsonValue]:
-        return {
-            "type": "summary",
-            "file": self.file,
-            "counts": dict(self.counts),
-            "first_offset": self.first_offset,
-            "last_offset": self.last_offset,
-            "newest_timestamp_ms": self.newest_timestamp_ms,
-            "shape": self.shape,
-            "finding_count": self.finding_count,
-        }
+        return {"type": "summary", **asdict(self)}
 
 
 def codec_name(header: BatchHeader) -> str:
@@ -242,7 +228,3 @@ def codec_name(header: BatchHeader) -> str:
 def _timestamp_type(header: BatchHeader) -> str:
     is_create_time = header.timestamp_type is TimestampType.CREATE_TIME
     return "create time" if is_create_time else "append time"
-
-
-def _flags(header: BatchHeader) -> dict[str, bool]:
-    return {"transactional": header.is_transactional, "control": header.is_control}

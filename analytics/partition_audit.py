@@ -12,8 +12,7 @@ from analytics.checks.preservation import Bounds, PreservationCheck, ReferenceTa
 from analytics.file_store import OpenFile
 from analytics.finding_list import FindingList
 from analytics.reference import read_aborted
-from analytics.replica_audit import ReplicaAudit
-from analytics.summary import summarize
+from analytics.replica_audit import ReplicaAudit, summarize
 from analytics.task import MAX_OFFSET, AuditTask
 from kafkawire.native import KeyTable
 from logcheck.batch_digest import BatchDigest, IsDamaged, compare_digests
@@ -55,17 +54,12 @@ class _Replica:
         self.scan.run(observers)
 
     @property
-    def active_base_offset(self) -> int:
-        """Base offset of the active segment, which no cleaner touches."""
-        return self.files.segments[-1].base_offset if self.files.segments else 0
-
-    @property
     def cleaned_until(self) -> int:
         """The offset that a cleaner has reached, by its checkpoint or by the removed records.
 
         A cleaner writes its checkpoint last, so a copy may have a checkpoint older than its files.
         """
-        seen = min(self.digest.cleaned_until, self.active_base_offset)
+        seen = min(self.digest.cleaned_until, self.files.active_base_offset)
         return max(self.files.cleaner_point or 0, seen)
 
 
@@ -119,7 +113,7 @@ def _compare_keys(task: AuditTask, expected: _Replica, found: _Replica, end: int
         end=end,
         log_start=found.scan.first_offset,
         superseded_from=end,
-        superseded_until=found.active_base_offset,
+        superseded_until=found.files.active_base_offset,
         # Cleaners may leave different older records.
         stale_below=0,
         # One replica may have removed a tombstone already.

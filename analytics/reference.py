@@ -43,7 +43,7 @@ class Reference:
         bounds = Bounds(
             start=self.scan.first_offset,
             end=min(self.scan.log_end_offset, log.cleaner_point or 0),
-            log_start=max(first_base(log), log.log_start or 0),
+            log_start=max(log.first_base_offset, log.log_start or 0),
             tombstones_after_ms=self._rules.now_ms - self._rules.delete_retention_ms,
         )
         limit = self._rules.finding_limit
@@ -58,7 +58,10 @@ class Reference:
         Return whether a cleaner has passed the cleaner checkpoint of the log.
         """
         start = max(self._log.cleaner_point or 0, self.scan.first_offset, log.first_offset)
-        bound = max(start, uncleanable_from(self._log))
+        active, watermark = self._log.active_base_offset, self._log.high_watermark
+        # No cleaner rewrites the active segment, nor a batch above the high watermark.
+        uncleanable_from = active if watermark is None else min(active, watermark)
+        bound = max(start, uncleanable_from)
         end = min(self.scan.log_end_offset, log.log_end_offset)
 
         def is_damaged(offset: int) -> bool:
@@ -67,18 +70,6 @@ class Reference:
         place = self.digest, digest, is_damaged
         compare_digests(Check.UNCLEANABLE, Damage.REWRITTEN_BATCH, *place, bound, end, report)
         return compare_dirty(*place, start, min(bound, end), report)
-
-
-def uncleanable_from(log: ReplicaFiles) -> int:
-    """Return the first offset that no cleaner may rewrite: active segment or high watermark."""
-    active = log.segments[-1].base_offset if log.segments else 0
-    watermark = active if log.high_watermark is None else log.high_watermark
-    return min(active, watermark)
-
-
-def first_base(log: ReplicaFiles) -> int:
-    """Return the base offset of the first segment."""
-    return log.segments[0].base_offset if log.segments else 0
 
 
 def read_aborted(files: ReplicaFiles, report: Report) -> list[Aborted]:

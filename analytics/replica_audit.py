@@ -20,17 +20,15 @@ from analytics.finding_list import FindingList
 from analytics.place import child_of, parent_of
 from analytics.reference import Reference
 from analytics.snapshot import earlier_bounds, read_snapshot
-from analytics.summary import summarize
 from analytics.task import AuditTask
 from kafkawire.native import KeyTable
 from logcheck.batch_digest import BatchDigest
-from logcheck.checkpoint_check import check_checkpoints
 from logcheck.epoch_check import EpochCheckpoint
 from logcheck.finding import Check, Damage, Finder, Finding, unreadable
 from logcheck.index_files import IndexFiles
 from logcheck.log_scan import LogScan
 from logcheck.log_view import LogCheck, Observer
-from logcheck.replica_files import ReplicaFiles
+from logcheck.replica_files import ReplicaFiles, check_checkpoints
 
 
 class ReplicaAudit:
@@ -176,3 +174,30 @@ class ReplicaAudit:
         except OSError as error:
             self._findings.report(unreadable(file, error))
             return None
+
+
+def summarize(task: AuditTask, replica: ReplicaFiles, scan: LogScan) -> dict[str, Any]:
+    """Return the amounts of data read, the offsets, and the time range of each segment."""
+    return {
+        "topic": replica.topic,
+        "partition": replica.partition,
+        "replica": replica.replica,
+        "shard": task.shard,
+        "shard_count": task.shard_count,
+        "segments": len(scan.segments),
+        "batches": scan.batch_count,
+        "records": scan.record_count,
+        "bytes": replica.size_bytes,
+        "first_offset": scan.first_offset,
+        "log_end_offset": scan.log_end_offset,
+        "cleaner_point": replica.cleaner_point,
+        "timeline": [
+            {
+                "base_offset": files.base_offset,
+                "bytes": files.size_bytes,
+                "oldest_ms": columns.newest_so_far[0] if columns.newest_so_far else -1,
+                "newest_ms": columns.newest_timestamp_ms,
+            }
+            for files, columns in zip(replica.segments, scan.segments, strict=True)
+        ],
+    }

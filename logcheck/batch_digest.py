@@ -8,8 +8,8 @@ not defend against attackers.
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import replace
+from typing import Final, NamedTuple
 
 from kafkawire.columns_loops import SoundBatch
 from kafkawire.records import BatchHeader
@@ -18,8 +18,7 @@ from logcheck.finding import Check, Damage, Finding, Report, Severity
 _COLUMNS: Final = 6
 
 
-@dataclass(frozen=True, slots=True)
-class BatchId:
+class BatchId(NamedTuple):
     """The identity of one batch."""
 
     base_offset: int
@@ -28,7 +27,8 @@ class BatchId:
     crc: int
     size_bytes: int
     record_count: int
-    has_horizon: bool
+    has_horizon: int
+    """1 if a cleaner has given the batch a delete horizon, else 0."""
 
     def __str__(self) -> str:
         return (
@@ -85,16 +85,7 @@ class BatchDigest:
     def batch(self, slot: int) -> BatchId:
         """Return the batch at `slot`, in log order."""
         row = self._rows[_COLUMNS * slot : _COLUMNS * (slot + 1)]
-        last_offset, leader_epoch, crc, size_bytes, record_count, has_horizon = row
-        return BatchId(
-            self._base_offsets[slot],
-            last_offset,
-            leader_epoch,
-            crc,
-            size_bytes,
-            record_count,
-            bool(has_horizon),
-        )
+        return BatchId(self._base_offsets[slot], *row)
 
     def place(self, slot: int) -> tuple[str, int]:
         """Return the file and position of the batch at `slot`, or of the last batch."""
@@ -193,7 +184,7 @@ def compare_dirty(
 
 def _only_got_horizon(before: BatchId, after: BatchId) -> bool:
     return (
-        after.has_horizon
+        after.has_horizon == 1
         and after.last_offset == before.last_offset
         and after.record_count == before.record_count
     )

@@ -56,8 +56,7 @@ class LogScan:
     @property
     def first_offset(self) -> int:
         """The first offset of the log, by its files and its checkpoint."""
-        base = self.files.segments[0].base_offset if self.files.segments else 0
-        return max(base, self.files.log_start or 0)
+        return max(self.files.first_base_offset, self.files.log_start or 0)
 
     @property
     def log_end_offset(self) -> int:

@@ -1,5 +1,7 @@
 """Decision: the files of one replica of a partition, and its offsets in the checkpoints.
 
+S7: log start <= high watermark <= end, recovery point <= end, cleaner <= active segment.
+
 The caller lists the directories, and passes a function that reads a small file.
 """
 
@@ -19,7 +21,7 @@ from logcheck.file_name import (
     is_foreign,
     parse_offset_file,
 )
-from logcheck.finding import Check, Damage, Finding, Report, unreadable
+from logcheck.finding import Check, Damage, Finder, Finding, Report, unreadable
 
 ReadBytes = Callable[[str], bytes]
 """A function that returns the contents of a small file. It raises OSError if it cannot read it."""
@@ -69,6 +71,16 @@ class ReplicaFiles:
     foreign: tuple[str, ...] = ()
     snapshots: tuple[tuple[int, str], ...] = ()
     """Offset and file of each producer snapshot; a clean stop writes one at the log end."""
+
+    @property
+    def first_base_offset(self) -> int:
+        """Base offset of the first segment; 0 without segments."""
+        return self.segments[0].base_offset if self.segments else 0
+
+    @property
+    def active_base_offset(self) -> int:
+        """Base offset of the active segment, which no cleaner touches; 0 without segments."""
+        return self.segments[-1].base_offset if self.segments else 0
 
     @property
     def size_bytes(self) -> int:
@@ -161,3 +173,33 @@ def _segment(base_offset: int, kinds: Mapping[str, Entry]) -> SegmentFiles:
         timeindex=paths.get("timeindex"),
         txnindex=paths.get("txnindex"),
     )
+
+
+def check_checkpoints(
+    replica: ReplicaFiles, log_end: int, place_of: Callable[[str], str], report: Report
+) -> None:
+    """Report checkpoints of one replica that contradict its log or each other.
+
+    `place_of` returns the path of a checkpoint file.
+    """
+
+    finder = Finder(Check.CHECKPOINTS, report)
+
+    def find(file: str, offset: int, expected: str) -> None:
+        place = place_of(file), None, offset
+        finder.find(Damage.CHECKPOINT_BEYOND, *place, expected, str(offset))
+
+    for file, offset in (
+        (LOG_START, replica.log_start),
+        (RECOVERY_POINT, replica.recovery_point),
+        (HIGH_WATERMARK, replica.high_watermark),
+    ):
+        if offset is not None and offset > log_end:
+            find(file, offset, f"at most the log end offset {log_end}")
+    start, watermark = replica.log_start or 0, replica.high_watermark
+    if watermark is not None and watermark < min(start, log_end):
+        find(HIGH_WATERMARK, watermark, f"at least the log start offset {start}")
+    active_base = replica.segments[-1].base_offset if replica.segments else log_end
+    if replica.cleaner_point is not None and replica.cleaner_point > active_base:
+        expected = f"at most the active segment's base offset {active_base}"
+        find(CLEANER_POINT, replica.cleaner_point, expected)

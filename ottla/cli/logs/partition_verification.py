@@ -13,7 +13,6 @@ from typing import Final
 
 from kafkawire.columns_loops import SoundBatch
 from logcheck.batch_digest import BatchDigest
-from logcheck.checkpoint_check import check_checkpoints
 from logcheck.epoch_check import EpochCheckpoint
 from logcheck.file_name import EPOCH_CHECKPOINT, parse_offset_file, parse_partition_directory
 from logcheck.finding import Check, Damage, Finder, Finding, Severity
@@ -22,7 +21,7 @@ from logcheck.log_scan import LogScan
 from logcheck.log_view import Observer
 from logcheck.offset_index_check import PER_APPEND
 from logcheck.producer_snapshot_bytes import read_producer_snapshot
-from logcheck.replica_files import Checkpoints, replica_files
+from logcheck.replica_files import Checkpoints, check_checkpoints, replica_files
 from ottla.cli.logs.cleaned_part import CleanedPart, CleanerTraces, is_gap
 from ottla.cli.logs.dump import report_foreign_file
 from ottla.cli.logs.file_source import FileSource, list_directory, read_bytes

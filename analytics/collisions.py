@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from analytics.finding_list import FINDING_SCHEMA, arrow_schema, finding_row
+from analytics.task import Rules
 from logcheck.finding import Check, Damage, Finding
 
 HASH_BYTES: Final = 16
@@ -23,13 +24,18 @@ _CONTROL_BIT: Final = 0x20
 _GROUP: Final = ("topic", "partition", "prefix")
 
 
-def read_keys(session: Any, places: Sequence[str]) -> Any:
-    """Return the records of the log directories `places`, with the columns for `collisions`."""
+def find_collisions(session: Any, places: Sequence[str], rules: Rules) -> list[dict[str, Any]]:
+    """Return the findings of `collisions` in the log directories `places`."""
     from analytics.data_source import KafkaSegments
+    from analytics.spark_session import spark_errors_translated
 
     session.dataSource.register(KafkaSegments)
     source = session.read.format("kafka-segments").schema(COLUMNS)
-    return source.option("paths", ",".join(places)).load()
+    records = source.option("paths", ",".join(places)).load()
+    with spark_errors_translated():
+        found = collisions(records, rules.hash_bytes, rules.finding_limit).toArrow()
+    rows: list[dict[str, Any]] = found.to_pylist()
+    return rows
 
 
 def collisions(records: Any, hash_bytes: int = HASH_BYTES, limit: int = 200) -> Any:

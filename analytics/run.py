@@ -1,31 +1,25 @@
-"""Composition: one audit from directories to a verdict, on any Spark master.
-
-If the keys of a partition do not fit one table, its task is split into shards and run again.
-"""
+"""Composition: one audit from directories to a verdict, on any Spark master."""
 
 import json
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from analytics.collisions import collisions, read_keys
+from analytics.collisions import find_collisions
 from analytics.discovery import find_replicas, group_by_partition
 from analytics.errors import AuditError
 from analytics.file_store import is_file
 from analytics.finding_list import arrow_schema, finding_row
 from analytics.interrupt import InterruptGuard
-from analytics.plan import Audit, plan_tasks, split_task
+from analytics.plan import Audit, plan_tasks
 from analytics.shipping import ship_modules
-from analytics.snapshot import check_snapshot, convert_ledger, is_ledger, take_snapshot
-from analytics.spark_audit import audit
-from analytics.spark_progress import shown_progress
-from analytics.spark_session import get_session, spark_errors_translated, start_context
+from analytics.snapshot import open_snapshot, take_snapshot
+from analytics.spark_audit import run_shards
+from analytics.spark_session import get_session, start_context
 from analytics.task import AuditTask, Rules
 from analytics.verdict import Verdict, judge
-from kafkawire.ids import TopicPartition
 from logcheck.finding import Finding
 from logcheck.replica_files import ReplicaFiles
 
@@ -81,12 +75,13 @@ def plan(request: Request) -> tuple[list[AuditTask], list[Finding]]:
         raise AuditError(f"no partition was found in {names}; name a broker's log directory")
     against, snapshot = request.against, None
     if against is not None and is_file(against):
-        snapshot = _snapshot(against, request.rules.key_limit)
+        snapshot = open_snapshot(against, request.rules.key_limit)
         against = None
-    references = _references(against, found)
+    references = group_by_partition(_replicas([against] if against else [], found))
+    first = {partition: replicas[0] for partition, replicas in references.items()}
     now_ms = request.rules.now_ms or int(time.time() * 1000)
     rules = replace(request.rules, now_ms=now_ms)
-    return plan_tasks(request.audit, groups, references, rules, snapshot), found
+    return plan_tasks(request.audit, groups, first, rules, snapshot), found
 
 
 def snapshot_logs(directories: Sequence[str], file: Path, key_limit: int) -> int:
@@ -114,25 +109,6 @@ def _replicas(directories: Sequence[str], found: list[Finding]) -> list[ReplicaF
     return replicas
 
 
-def _snapshot(file: str, key_limit: int) -> str:
-    """Return the snapshot file to compare with; a ledger is converted to one."""
-    if not is_ledger(file):
-        check_snapshot(file)
-        return file
-    target = Path(tempfile.mkdtemp(prefix="ottla-ledger-")) / "ledger.parquet"
-    convert_ledger(file, target, key_limit)
-    return str(target)
-
-
-def _references(against: str | None, found: list[Finding]) -> dict[TopicPartition, ReplicaFiles]:
-    if against is None:
-        return {}
-    return {
-        partition: replicas[0]
-        for partition, replicas in group_by_partition(_replicas([against], found)).items()
-    }
-
-
 def _run_on_spark(
     request: Request, tasks: list[AuditTask]
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -143,39 +119,13 @@ def _run_on_spark(
         guard.renew()
         if not request.master.startswith("local["):
             ship_modules(context)
-        findings, summaries = _run(context, tasks)
+        findings, summaries = run_shards(context, tasks)
         if has_sql:
             places, rules = [*request.directories], request.rules
             if request.against is not None and not is_file(request.against):
                 places.append(request.against)
-            keys = read_keys(get_session(), places)
-            with spark_errors_translated():
-                found = collisions(keys, rules.hash_bytes, rules.finding_limit).toArrow()
-            findings += found.to_pylist()
+            findings += find_collisions(get_session(), places, rules)
     return findings, summaries
-
-
-def _run(context: Any, tasks: list[AuditTask]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    findings: list[dict[str, Any]] = []
-    summaries: list[dict[str, Any]] = []
-    while tasks:
-        tasks = sorted(tasks, key=lambda task: -task.size_bytes)
-        with shown_progress(context), spark_errors_translated():
-            outcomes = list(zip(tasks, audit(context, tasks), strict=True))
-        # If the keys of one shard do not fit, all shards of the replica are split again.
-        too_large = {_place_of(task): task for task, found in outcomes if found is None}
-        for task, found in outcomes:
-            if found is not None and _place_of(task) not in too_large:
-                for rows, summary in found:
-                    findings += rows
-                    summaries.append(summary)
-        tasks = [part for place in sorted(too_large) for part in split_task(too_large[place])]
-    return findings, summaries
-
-
-def _place_of(task: AuditTask) -> tuple[str, int, str]:
-    first = task.replicas[0]
-    return first.topic, first.partition, first.replica
 
 
 def write_result(result: Result, folder: Path) -> None:

@@ -10,6 +10,7 @@ A ledger is a producer's list of acknowledged records: JSON lines
 
 import base64
 import json
+import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -84,18 +85,23 @@ def take_snapshot(replicas: Sequence[ReplicaFiles], file: Path, key_limit: int) 
     return count
 
 
-def check_snapshot(file: str) -> None:
-    """Reject a file that is not a snapshot before any worker reads it.
+def open_snapshot(file: str, key_limit: int) -> str:
+    """Return the snapshot file to compare with; a ledger (`.jsonl`, `.ndjson`) is converted to one.
 
     Raises:
-        AuditError: the file is not a snapshot.
+        AuditError: the file is not a snapshot, or a line of the ledger is malformed.
     """
+    if file.endswith((".jsonl", ".ndjson")):
+        target = Path(tempfile.mkdtemp(prefix="ottla-ledger-")) / "ledger.parquet"
+        convert_ledger(file, target, key_limit)
+        return str(target)
     try:
         is_ours = parquet.read_schema(file).equals(SCHEMA)
     except (OSError, pa.ArrowException) as error:
         raise AuditError(f"{file} is not from `ottla audit snapshot`: {error}") from error
     if not is_ours:
         raise AuditError(f"{file} is not from `ottla audit snapshot`: its columns differ")
+    return file
 
 
 def read_snapshot(file: str, topic: str, partition: int) -> Snapshot | None:
@@ -129,11 +135,6 @@ def earlier_bounds(earlier: Snapshot, log_start: int, rules: Rules) -> Bounds:
         tombstones_after_ms=rules.now_ms - rules.delete_retention_ms,
         is_decided=rules.now_ms - earlier.taken_ms < rules.delete_retention_ms,
     )
-
-
-def is_ledger(file: str) -> bool:
-    """Whether `file` has the suffix of a ledger: `.jsonl` or `.ndjson`."""
-    return file.endswith((".jsonl", ".ndjson"))
 
 
 def convert_ledger(ledger: str, file: Path, key_limit: int) -> None:

@@ -6,7 +6,7 @@ sends the tasks as an RDD: the start of Spark SQL takes longer than all other st
 notebook or job that already uses Spark SQL calls `tasks_frame` and `findings_frame`.
 
 `run_tasks` and `find` run on the workers. They import modules in their bodies, because a worker
-must first adopt the compiled modules that were shipped to it.
+must first adopt the compiled modules that were shipped to it, and needs no module of the driver.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -33,6 +33,32 @@ def audit(context: Any, tasks: Sequence[AuditTask]) -> list[list[Outcome] | None
     found: list[list[Outcome] | None]
     found = context.parallelize(texts, slices).mapPartitions(run_tasks).collect()
     return found
+
+
+def run_shards(
+    context: Any, tasks: list[AuditTask]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return all findings and summaries.
+
+    A task whose keys do not fit one table is split into shards and run again.
+    """
+    from analytics.spark_session import shown_progress, spark_errors_translated
+
+    findings: list[dict[str, Any]] = []
+    summaries: list[dict[str, Any]] = []
+    while tasks:
+        tasks = sorted(tasks, key=lambda task: -task.size_bytes)
+        with shown_progress(context), spark_errors_translated():
+            outcomes = list(zip(tasks, audit(context, tasks), strict=True))
+        # If the keys of one shard do not fit, all shards of the replica are split again.
+        too_large = {task.place: task for task, found in outcomes if found is None}
+        for task, found in outcomes:
+            if found is not None and task.place not in too_large:
+                for rows, summary in found:
+                    findings += rows
+                    summaries.append(summary)
+        tasks = [part for place in sorted(too_large) for part in split_task(too_large[place])]
+    return findings, summaries
 
 
 def tasks_frame(session: Any, tasks: Sequence[AuditTask]) -> Any:

@@ -9,16 +9,17 @@ import hashlib
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 from analytics.errors import AuditError, SparkMissingError
-from analytics.spark_master import check_master
 
 MIN_JAVA: Final = 17
 CACHE: Final = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ottla" / "spark"
@@ -45,6 +46,10 @@ _LOG_NOISE: Final = ("Setting default log level", "To adjust logging level", "WA
 _FRAMES: Final = ("at ", "... ", "An error occurred while calling", "SQLSTATE: ")
 _CAUSE: Final = "Caused by: "
 YARN_MAX_WAIT_MS: Final = 20_000
+_PROGRESS_INTERVAL_S: Final = 0.2
+CONNECT_TIMEOUT_S: Final = 5.0
+DEFAULT_PORT: Final = 7077
+_STANDALONE: Final = "spark://"
 
 
 def find_java() -> str:
@@ -119,6 +124,36 @@ def start_context(
     return context
 
 
+def check_master(url: str) -> None:
+    """Return once a stand-alone master in `url` accepts a connection, or if `url` names none.
+
+    Spark itself retries for a minute and then reports little. YARN and Kubernetes are not checked.
+
+    Raises:
+        AuditError: no master accepts a connection; the message gives the reasons.
+    """
+    if not url.startswith(_STANDALONE):
+        return
+    places = url.removeprefix(_STANDALONE).split(",")
+    reasons = [reason for place in places if (reason := _refusal(place)) is not None]
+    if len(reasons) == len(places):
+        raise AuditError(
+            f"no Spark master answers at {url}: {'; '.join(reasons)}; "
+            "start one, or leave --master out to run here"
+        )
+
+
+def _refusal(place: str) -> str | None:
+    """Return the reason why `place` (host:port) is unreachable; None if it is reachable."""
+    host, mark, port = place.rpartition(":")
+    try:
+        address = (host, int(port)) if mark else (place, DEFAULT_PORT)
+        with socket.create_connection(address, CONNECT_TIMEOUT_S):
+            return None
+    except (OSError, ValueError, OverflowError) as error:
+        return f"{place}: {getattr(error, 'strerror', None) or error}"
+
+
 def spark_errors() -> tuple[type[Exception], ...]:
     """Return the error types of Spark itself; other errors are bugs of our code on the driver."""
     from py4j.protocol import Py4JError
@@ -136,6 +171,38 @@ def spark_errors_translated() -> Iterator[None]:
         # The first line is Spark's message, the last one that of the worker.
         lines = _messages(str(error))
         raise AuditError(f"Spark gave up: {lines[0][:200]} ... {lines[-1][:200]}") from error
+
+
+@contextmanager
+def shown_progress(context: Any) -> Iterator[None]:
+    """Show a progress bar on standard error while the block runs, if that is a terminal."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    done = threading.Event()
+    tracker = context.statusTracker()
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        bar = progress.add_task("partitions", total=None)
+
+        def watch() -> None:
+            while not done.wait(_PROGRESS_INTERVAL_S):
+                stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+                for stage in stages[-1:]:
+                    if stage is not None:
+                        progress.update(
+                            bar, total=stage.numTasks, completed=stage.numCompletedTasks
+                        )
+
+        watcher = threading.Thread(target=watch, daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            done.set()
+            watcher.join()
 
 
 def _settings(java: str, is_local: bool, is_long: bool) -> dict[str, str]:

@@ -20,8 +20,8 @@ def main(arguments: list[str]) -> int:
     """Run one audit on the master of spark-submit; return the exit code."""
     from analytics.errors import AuditError
     from analytics.plan import Audit
-    from analytics.rule_texts import parse_rules
     from analytics.run import Request, run_audit, write_result
+    from analytics.task import parse_rules
 
     parser = argparse.ArgumentParser(prog="submit.py", description="Audit logs on this cluster.")
     parser.add_argument("name", choices=list(Audit))

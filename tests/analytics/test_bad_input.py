@@ -7,9 +7,9 @@ import pytest
 from analytics.discovery import find_replicas
 from analytics.errors import AuditError
 from analytics.plan import Audit
-from analytics.rule_texts import parse_rules
 from analytics.run import Request, run_audit
 from analytics.spark_session import find_java
+from analytics.task import parse_rules
 from logcheck.finding import Finding
 from ottla.cli.app import make_app
 from tests.analytics.audited import RULES, findings_of

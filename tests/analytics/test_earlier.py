@@ -11,7 +11,7 @@ from pyarrow import parquet
 
 from analytics.errors import AuditError
 from analytics.run import snapshot_logs
-from analytics.snapshot import check_snapshot, convert_ledger, read_snapshot
+from analytics.snapshot import convert_ledger, open_snapshot, read_snapshot
 from analytics.task import DAY_MS, Rules
 from logcheck.finding import Severity
 from tests.analytics.audited import NOW_MS, RULES, findings_of
@@ -39,7 +39,7 @@ def test_a_log_passes_against_its_own_snapshot_and_after_compaction(tmp_path: Pa
     raw = make_log()
     file = tmp_path / "keys.parquet"
     assert snapshot_logs([str(log_of(tmp_path / "raw", raw))], file, LIMIT) == 40
-    check_snapshot(str(file))
+    open_snapshot(str(file), 100)
     rules = rules_at(file)
     log_of(tmp_path / "clean", compact(raw, horizon_ms=HORIZON_MS))
     for name in ("raw", "clean"):
@@ -118,9 +118,9 @@ def test_file_that_is_no_snapshot_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(AuditError, match="is not from `ottla audit snapshot`"):
         read_snapshot(str(tmp_path / "x"), "orders", 0)
     with pytest.raises(AuditError, match="is not from `ottla audit snapshot`"):
-        check_snapshot(str(tmp_path / "x"))
+        open_snapshot(str(tmp_path / "x"), 100)
     parquet.write_table(pyarrow.table({"a": [1]}), tmp_path / "z")
     with pytest.raises(AuditError, match="its columns differ"):
-        check_snapshot(str(tmp_path / "z"))
+        open_snapshot(str(tmp_path / "z"), 100)
     with pytest.raises(AuditError, match="No such file"):
         convert_ledger(str(tmp_path / "none.jsonl"), tmp_path / "y", LIMIT)

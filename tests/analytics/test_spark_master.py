@@ -6,7 +6,7 @@ import time
 import pytest
 
 from analytics.errors import AuditError
-from analytics.spark_master import CONNECT_TIMEOUT_S, check_master
+from analytics.spark_session import CONNECT_TIMEOUT_S, check_master
 
 
 def closed_port() -> int:

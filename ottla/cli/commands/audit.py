@@ -106,8 +106,8 @@ def audit(
 
 def _take_snapshot(directories: list[str], out: Path | None, rules: list[str]) -> None:
     from analytics.errors import AuditError
-    from analytics.rule_texts import parse_rules
     from analytics.run import snapshot_logs
+    from analytics.task import parse_rules
 
     if out is None:
         usage_error("a snapshot needs --out FILE")
@@ -129,8 +129,8 @@ def _audit(
 ) -> "Result":
     from analytics.errors import AuditError
     from analytics.plan import Audit
-    from analytics.rule_texts import parse_rules
     from analytics.run import Request, run_audit
+    from analytics.task import parse_rules
 
     if name not in set(Audit):
         usage_error(f"{name!r} is not an audit; choose from {', '.join(Audit)}, {SNAPSHOT}")

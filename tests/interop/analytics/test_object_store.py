@@ -96,7 +96,7 @@ def test_the_data_source_reads_uris(options: str, tmp_path: Path) -> None:
 
 def test_a_snapshot_may_be_in_the_store(options: str, tmp_path: Path) -> None:
     from analytics.discovery import find_replicas
-    from analytics.snapshot import check_snapshot, take_snapshot
+    from analytics.snapshot import open_snapshot, take_snapshot
 
     make_log().write(tmp_path / "log")
     folder = tmp_path / "snapshots"
@@ -104,7 +104,7 @@ def test_a_snapshot_may_be_in_the_store(options: str, tmp_path: Path) -> None:
     replicas = find_replicas(upload(tmp_path / "log", options), lambda _: None)
     take_snapshot(replicas, folder / "monday.parquet", RULES.key_limit)
     place = upload(folder, options).replace("?", "/monday.parquet?")
-    check_snapshot(place)
+    open_snapshot(place, 100)
     earlier = read_snapshot(place, "orders", 0)
     assert earlier is not None
     assert earlier.end_offset == 400

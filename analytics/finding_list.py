@@ -5,6 +5,7 @@ from dataclasses import asdict, replace
 from typing import Any, Final
 
 from logcheck.finding import Finding
+from logcheck.replica_files import ReplicaFiles
 
 FINDING_SCHEMA: Final = (
     "check string, what string, topic string, partition int, replica string, file string, "
@@ -29,10 +30,8 @@ def finding_row(finding: Finding) -> dict[str, str | int | None]:
 class FindingList:
     """A list of findings. Beyond `limit` of one kind they are only counted."""
 
-    def __init__(self, topic: str, partition: int, replica: str, limit: int) -> None:
-        self._topic = topic
-        self._partition = partition
-        self._replica = replica
+    def __init__(self, files: ReplicaFiles, limit: int) -> None:
+        self._files = files
         self._limit = limit
         self._counts: Counter[str] = Counter()
         self._rows: list[Finding] = []
@@ -41,14 +40,9 @@ class FindingList:
         """Add a finding, and fill in its place."""
         self._counts[finding.damage] += 1
         if self._counts[finding.damage] <= self._limit:
-            self._rows.append(
-                replace(
-                    finding,
-                    topic=self._topic,
-                    partition=self._partition,
-                    replica=finding.replica or self._replica,
-                )
-            )
+            topic, partition = self._files.topic, self._files.partition
+            replica = finding.replica or self._files.replica
+            self._rows.append(replace(finding, topic=topic, partition=partition, replica=replica))
 
     def rows(self) -> list[Finding]:
         """Return the findings by file and position, and a final row per kind with its excess."""

@@ -41,9 +41,8 @@ class _Replica:
     def __init__(self, task: AuditTask, files: ReplicaFiles, cleaned_until: int) -> None:
         """Read the log, and its keys below `cleaned_until` if that is above 0."""
         self.files = files
-        place = files.topic, files.partition, files.replica
-        self.findings = FindingList(*place, task.rules.finding_limit)
-        structure = self.findings if task.shard == 0 else FindingList(*place, 0)
+        self.findings = FindingList(files, task.rules.finding_limit)
+        structure = self.findings if task.shard == 0 else FindingList(files, 0)
         self.scan = LogScan(files, structure.report, OpenFile)
         self.digest = BatchDigest(0)
         self.table = KeyTable(task.rules.key_limit, task.shard, task.shard_count)

@@ -8,10 +8,10 @@ from analytics.finding_list import FindingList
 from analytics.task import AuditTask
 from kafkawire.native import KeyTable
 from logcheck.batch_digest import BatchDigest, compare_digests, compare_dirty
-from logcheck.finding import Check, Damage, Report, unreadable
+from logcheck.finding import Check, Damage, Report
 from logcheck.log_scan import LogScan
 from logcheck.log_view import LogView, Observer
-from logcheck.replica_files import ReplicaFiles
+from logcheck.replica_files import ReplicaFiles, read_reported
 
 
 class Reference:
@@ -22,7 +22,8 @@ class Reference:
         rules = task.rules
         self._rules = rules
         self._log = log
-        own = FindingList(log.topic, log.partition, files.replica, rules.finding_limit)
+        self._check: PreservationCheck | None = None
+        own = FindingList(files, rules.finding_limit)
         self.scan = LogScan(files, own.report, OpenFile)
         self.table = KeyTable(rules.key_limit, task.shard, task.shard_count)
         self.producers = ProducerReplay()
@@ -48,14 +49,15 @@ class Reference:
         )
         limit = self._rules.finding_limit
         read, is_damaged = self.scan.read_record, self.scan.is_damaged
-        return PreservationCheck(
+        self._check = PreservationCheck(
             self.table, bounds, limit, report, read, is_reference_damaged=is_damaged
         )
+        return self._check
 
-    def compare_uncleaned(self, digest: BatchDigest, log: LogView, report: Report) -> bool:
+    def compare_uncleaned(self, digest: BatchDigest, log: LogView, report: Report) -> None:
         """Compare the uncleaned part of the log with the reference, batch by batch.
 
-        Return whether a cleaner has passed the cleaner checkpoint of the log.
+        If a cleaner has passed the log's checkpoint, missing records become warnings.
         """
         start = max(self._log.cleaner_point or 0, self.scan.first_offset, log.first_offset)
         active, watermark = self._log.active_base_offset, self._log.high_watermark
@@ -69,7 +71,9 @@ class Reference:
 
         place = self.digest, digest, is_damaged
         compare_digests(Check.UNCLEANABLE, Damage.REWRITTEN_BATCH, *place, bound, end, report)
-        return compare_dirty(*place, start, min(bound, end), report)
+        is_cleaned_further = compare_dirty(*place, start, min(bound, end), report)
+        if is_cleaned_further and self._check is not None:
+            self._check.allow_further_cleaning()
 
 
 def read_aborted(files: ReplicaFiles, report: Report) -> list[Aborted]:
@@ -77,10 +81,7 @@ def read_aborted(files: ReplicaFiles, report: Report) -> list[Aborted]:
     aborted: list[Aborted] = []
     for segment in files.segments:
         if segment.txnindex is not None:
-            try:
-                data = read_bytes(segment.txnindex)
-            except OSError as error:
-                report(unreadable(segment.txnindex, error))
-                continue
-            aborted += [entry for _, entry in read_txnindex(data, segment.txnindex, report)]
+            data = read_reported(read_bytes, segment.txnindex, report)
+            if data is not None:
+                aborted += [entry for _, entry in read_txnindex(data, segment.txnindex, report)]
     return aborted

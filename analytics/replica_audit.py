@@ -24,11 +24,11 @@ from analytics.task import AuditTask
 from kafkawire.native import KeyTable
 from logcheck.batch_digest import BatchDigest
 from logcheck.epoch_check import EpochCheckpoint
-from logcheck.finding import Check, Damage, Finder, Finding, unreadable
+from logcheck.finding import Check, Damage, Finder, Finding
 from logcheck.index_files import IndexFiles
 from logcheck.log_scan import LogScan
-from logcheck.log_view import LogCheck, Observer
-from logcheck.replica_files import ReplicaFiles, check_checkpoints
+from logcheck.log_view import LogCheck
+from logcheck.replica_files import ReplicaFiles, check_checkpoints, read_reported
 
 
 class ReplicaAudit:
@@ -39,16 +39,16 @@ class ReplicaAudit:
         self._rules = task.rules
         self._replica = replica
         self._checks = {Check(check) for check in task.checks}
-        limit = task.rules.finding_limit
-        place = replica.topic, replica.partition, replica.replica
-        self._findings = FindingList(*place, limit)
+        self._findings = FindingList(replica, task.rules.finding_limit)
+        self._report = self._findings.report
+        self._until = replica.cleaner_point or 0
         # Only the first shard reports findings that do not depend on keys.
         self._is_first = task.shard == 0
-        structure = self._findings if self._is_first else FindingList(*place, 0)
+        structure = self._findings if self._is_first else FindingList(replica, 0)
         self._scan = LogScan(replica, structure.report, OpenFile)
         reads_epochs = Check.EPOCHS in self._checks and self._is_first
         file = replica.epoch_checkpoint if reads_epochs else None
-        self._epochs = EpochCheckpoint(file, read_bytes, self._findings.report)
+        self._epochs = EpochCheckpoint(file, read_bytes, self._report)
 
     def run(self) -> tuple[list[Finding], dict[str, Any]]:
         """Return the findings and the summary.
@@ -56,46 +56,33 @@ class ReplicaAudit:
         Raises:
             KeyLimitError: the keys do not fit one table.
         """
-        report = self._findings.report
-        is_strict = self._rules.is_strict
-        indexes = (
-            IndexFiles(report, read_bytes, is_strict=is_strict) if self._has_indexes() else None
-        )
-        reference = None
+        indexes = reference = None
+        if self._is_first and Check.OFFSET_INDEX in self._checks:
+            indexes = IndexFiles(self._report, read_bytes, is_strict=self._rules.is_strict)
         if self._task.reference is not None:
-            reference = Reference(self._task, self._task.reference, self._replica, report)
+            reference = Reference(self._task, self._task.reference, self._replica, self._report)
         checks = self._key_checks(reference)
         if self._is_first:
             checks += self._other_checks(reference)
-        digest = BatchDigest(self._replica.cleaner_point or 0)
-        observers: list[Observer] = [*checks]
-        if reference is not None:
-            observers.append(digest)
-        self._scan.run(observers, indexes)
+        digest = BatchDigest(self._until)
+        self._scan.run([*checks, digest] if reference is not None else checks, indexes)
         figures: dict[str, Any] = {}
         if indexes is not None:
             figures["index_shapes"] = sorted(set(indexes.shapes.values()))
         if self._is_first:
             self._check_whole()
             if reference is not None and Check.UNCLEANABLE in self._checks:
-                is_cleaned_further = reference.compare_uncleaned(digest, self._scan, report)
-                for check in checks:
-                    if is_cleaned_further and isinstance(check, PreservationCheck):
-                        check.allow_further_cleaning()
+                reference.compare_uncleaned(digest, self._scan, self._report)
         for check in checks:
             figures |= check.conclude(self._scan)
         return self._findings.rows(), summarize(self._task, self._replica, self._scan) | figures
-
-    def _has_indexes(self) -> bool:
-        return self._is_first and Check.OFFSET_INDEX in self._checks
 
     def _table(self) -> KeyTable:
         return KeyTable(self._rules.key_limit, self._task.shard, self._task.shard_count)
 
     def _key_checks(self, reference: Reference | None) -> list[LogCheck]:
         """Return the checks that each shard runs on its share of the keys."""
-        rules, report = self._rules, self._findings.report
-        until = self._replica.cleaner_point or 0
+        rules, report, until = self._rules, self._report, self._until
         checks: list[LogCheck] = []
         if Check.UNIQUENESS in self._checks:
             checks.append(UniquenessCheck(self._table(), until, rules.finding_limit, report))
@@ -117,16 +104,13 @@ class ReplicaAudit:
         table.load(earlier.keys)
         log_start = max(self._scan.first_offset, replica.log_start or 0)
         bounds = earlier_bounds(earlier, log_start, rules)
-        report = self._findings.report
+        limit = rules.finding_limit
         return [
-            PreservationCheck(
-                table, bounds, rules.finding_limit, report, lambda _: None, only_missing=True
-            )
+            PreservationCheck(table, bounds, limit, self._report, lambda _: None, only_missing=True)
         ]
 
     def _other_checks(self, reference: Reference | None) -> list[LogCheck]:
-        rules, report = self._rules, self._findings.report
-        until = self._replica.cleaner_point or 0
+        rules, report, until = self._rules, self._report, self._until
         checks: list[LogCheck] = []
         if Check.TOMBSTONES in self._checks:
             checks.append(TombstoneCheck(until, rules, report))
@@ -134,16 +118,16 @@ class ReplicaAudit:
             snapshots = [
                 (offset, file, data)
                 for offset, file in self._replica.snapshots
-                if (data := self._read(file)) is not None
+                if (data := read_reported(read_bytes, file, report)) is not None
             ]
             last = reference.producers if reference is not None else None
             checks.append(ProducerCheck(snapshots, rules.now_ms, report, last))
         if Check.TRANSACTIONS in self._checks:
             indexes = [
-                (segment.txnindex, data)
-                for segment in self._replica.segments
-                if segment.txnindex is not None
-                and (data := self._read(segment.txnindex)) is not None
+                (file, data)
+                for file in (segment.txnindex for segment in self._replica.segments)
+                if file is not None
+                and (data := read_reported(read_bytes, file, report)) is not None
             ]
             deadline_ms = rules.now_ms - rules.transaction_timeout_ms
             known = reference.transactions if reference is not None else None
@@ -151,7 +135,7 @@ class ReplicaAudit:
         return checks
 
     def _check_whole(self) -> None:
-        replica, report, scan = self._replica, self._findings.report, self._scan
+        replica, report, scan = self._replica, self._report, self._scan
         is_end_known = not scan.is_damaged(scan.log_end_offset)
         if Check.EPOCHS in self._checks:
             self._epochs.conclude(scan.epochs, scan.log_end_offset, is_end_known=is_end_known)
@@ -167,13 +151,6 @@ class ReplicaAudit:
                 find(Damage.FOREIGN_FILE, file, None, None, expected, found)
         if Check.RETENTION in self._checks:
             check_retention(replica, scan, self._rules, report)
-
-    def _read(self, file: str) -> bytes | None:
-        try:
-            return read_bytes(file)
-        except OSError as error:
-            self._findings.report(unreadable(file, error))
-            return None
 
 
 def summarize(task: AuditTask, replica: ReplicaFiles, scan: LogScan) -> dict[str, Any]:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from kafkawire.records import BatchHeader
 from logcheck.checkpoint_text import read_epoch_checkpoint
-from logcheck.finding import Check, Damage, Finder, Report, unreadable
-from logcheck.replica_files import ReadBytes
+from logcheck.finding import Check, Damage, Finder, Report
+from logcheck.replica_files import ReadBytes, read_reported
 
 
 @dataclass(slots=True)
@@ -105,9 +105,5 @@ class EpochCheckpoint:
     def _read(self, report: Report) -> list[tuple[int, int, int]]:
         if self._file is None:
             return []
-        try:
-            text = self._read_bytes(self._file).decode("utf-8", errors="replace")
-        except OSError as error:
-            report(unreadable(self._file, error))
-            return []
-        return read_epoch_checkpoint(text, self._file, report)
+        data = read_reported(self._read_bytes, self._file, report) or b""
+        return read_epoch_checkpoint(data.decode("utf-8", errors="replace"), self._file, report)

@@ -3,13 +3,12 @@
 If a broker writes meanwhile, the segment has only more records than the index knows, never fewer.
 """
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 from logcheck.file_name import beside
-from logcheck.finding import Check, Damage, Finder, Report, unreadable
+from logcheck.finding import Check, Damage, Finder, Report
 from logcheck.offset_index_check import check_offset_index, read_offset_index
-from logcheck.replica_files import SegmentFiles
+from logcheck.replica_files import ReadBytes, SegmentFiles, read_reported
 from logcheck.segment_columns import SegmentColumns
 from logcheck.time_index_check import check_time_index, read_time_index
 
@@ -24,9 +23,7 @@ class IndexBytes(NamedTuple):
 class IndexFiles:
     """The check of the indexes of one replica, segment by segment."""
 
-    def __init__(
-        self, report: Report, read_bytes: Callable[[str], bytes], *, is_strict: bool = False
-    ) -> None:
+    def __init__(self, report: Report, read_bytes: ReadBytes, *, is_strict: bool = False) -> None:
         self.shapes: dict[str, str] = {}
         """The shape of each offset index, by file."""
         self._report = report
@@ -38,11 +35,7 @@ class IndexFiles:
         return IndexBytes(self._read(files.index), self._read(files.timeindex))
 
     def _read(self, file: str | None) -> bytes | None:
-        try:
-            return None if file is None else self._read_bytes(file)
-        except OSError as error:
-            self._report(unreadable(file or "", error))
-            return None
+        return None if file is None else read_reported(self._read_bytes, file, self._report)
 
     def check(
         self, files: SegmentFiles, data: IndexBytes, columns: SegmentColumns, *, is_active: bool

@@ -88,6 +88,15 @@ class ReplicaFiles:
         return sum(segment.size_bytes for segment in self.segments)
 
 
+def read_reported(read_bytes: ReadBytes, file: str, report: Report) -> bytes | None:
+    """Return the contents of a small file; report it and return None if it cannot be read."""
+    try:
+        return read_bytes(file)
+    except OSError as error:
+        report(unreadable(file, error))
+        return None
+
+
 def read_checkpoints(
     entries: Iterable[Entry], read_bytes: ReadBytes, report: Report
 ) -> dict[str, dict[TopicPartition, int]]:
@@ -96,12 +105,10 @@ def read_checkpoints(
     checkpoints = {}
     for name in OFFSET_CHECKPOINTS:
         if (path := files.get(name)) is not None:
-            try:
-                text = read_bytes(path).decode("utf-8", errors="replace")
-            except OSError as error:
-                report(unreadable(path, error))
-                continue
-            checkpoints[name] = read_offset_checkpoint(text, path, report)
+            data = read_reported(read_bytes, path, report)
+            if data is not None:
+                text = data.decode("utf-8", errors="replace")
+                checkpoints[name] = read_offset_checkpoint(text, path, report)
     return checkpoints
 
 

@@ -96,7 +96,7 @@ def test_finding_prints_its_place() -> None:
 
 
 def test_finding_list_only_counts_findings_beyond_its_limit() -> None:
-    rows = FindingList("t", 0, "r", 2)
+    rows = FindingList(ReplicaFiles(topic="t", partition=0, replica="r", directory="t-0"), 2)
     for _ in range(5):
         rows.report(FINDING)
     assert [row.found for row in rows.rows()] == ["that", "that", "3 more of bad_crc"]

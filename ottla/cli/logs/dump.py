@@ -5,7 +5,7 @@ from typing import Final
 
 from kafkawire.records import read_records
 from logcheck.batch_check import BatchCheck
-from logcheck.batch_walk import Batch, Hole, Source, Walk
+from logcheck.batch_walk import Hole, Source, Walk
 from logcheck.checkpoint_text import (
     read_epoch_checkpoint,
     read_offset_checkpoint,
@@ -61,53 +61,30 @@ def dump_segment(
     """
     findings, summary = Findings(file, name), Summary(file)
     yield FileItem(file, str(FileKind.SEGMENT), source.size_bytes)
-    check = _SegmentCheck(file, name.base_offset, findings, with_records=with_records)
+    batches = BatchCheck(file, findings.report)
+    offsets, epochs = OffsetCheck(findings.report, None), EpochCheck(findings.report)
+    offsets.begin_segment(name.base_offset, file)
     for item in Walk(source, file, findings.report).items():
         batch = item.batch if isinstance(item, Hole) else item
         if batch is not None:
             summary.add_batch(batch.header)
             yield BatchItem(file, batch.position, batch.header, is_intact=batch is item)
         if isinstance(item, Hole):
-            check.skip()
-        elif check.accepts(item) and with_records:
+            offsets.skip_damage()
+            yield from findings.drain()
+            continue
+        if offsets.check(item.position, item.header):
+            epochs.add(file, item.position, item.header)
+        if not with_records:
+            batches.check_header(item)
+        elif batches.open(item) is not None:
             is_control = item.header.is_control
             yield from (RecordItem(file, each, is_control) for each in read_records(item.data))
         yield from findings.drain()
-    check.conclude()
+    epochs.conclude((), file, _MAX_OFFSET, begun=())
     yield from findings.drain()
     summary.finding_count = findings.count
     yield summary
-
-
-class _SegmentCheck:
-    """The checks of one segment by itself."""
-
-    def __init__(
-        self, file: str, base_offset: int, findings: Findings, *, with_records: bool
-    ) -> None:
-        self._file = file
-        self._with_records = with_records
-        self._batches = BatchCheck(file, findings.report)
-        self._offsets = OffsetCheck(findings.report, None)
-        self._epochs = EpochCheck(findings.report)
-        self._offsets.begin_segment(base_offset, file)
-
-    def accepts(self, batch: Batch) -> bool:
-        """Check a batch with a correct checksum; return whether its records can be read."""
-        if self._offsets.check(batch.position, batch.header):
-            self._epochs.add(self._file, batch.position, batch.header)
-        if self._with_records:
-            return self._batches.open(batch) is not None
-        self._batches.check_header(batch)
-        return True
-
-    def skip(self) -> None:
-        """Continue after damage."""
-        self._offsets.skip_damage()
-
-    def conclude(self) -> None:
-        """Check the order of the epochs."""
-        self._epochs.conclude((), self._file, _MAX_OFFSET, begun=())
 
 
 def dump_index(

@@ -20,6 +20,11 @@ from ottla.cli.text import (
 
 _MARKER_KEY: Final = struct.Struct(">hh")
 _MARKERS: Final = {0: "abort", 1: "commit"}
+_OFFSET_FIELDS: Final = ("size_bytes", "base_offset", "last_offset", "record_count", "leader_epoch")
+_OTHER_FIELDS: Final = (
+    *("base_timestamp_ms", "max_timestamp_ms", "delete_horizon_ms", "producer_id"),
+    *("producer_epoch", "base_sequence", "is_transactional", "is_control", "crc"),
+)
 
 
 class Item(Protocol):
@@ -83,22 +88,10 @@ class BatchItem:
             "type": "batch",
             "file": self.file,
             "position": self.position,
-            "size_bytes": header.size_bytes,
-            "base_offset": header.base_offset,
-            "last_offset": header.last_offset,
-            "record_count": header.record_count,
-            "leader_epoch": header.leader_epoch,
+            **{name: getattr(header, name) for name in _OFFSET_FIELDS},
             "codec": codec_name(header),
             "timestamp_type": _timestamp_type(header),
-            "base_timestamp_ms": header.base_timestamp_ms,
-            "max_timestamp_ms": header.max_timestamp_ms,
-            "delete_horizon_ms": header.delete_horizon_ms,
-            "producer_id": header.producer_id,
-            "producer_epoch": header.producer_epoch,
-            "base_sequence": header.base_sequence,
-            "is_transactional": header.is_transactional,
-            "is_control": header.is_control,
-            "crc": header.crc,
+            **{name: getattr(header, name) for name in _OTHER_FIELDS},
             "is_intact": self.is_intact,
         }
 
@@ -166,15 +159,8 @@ class FindingItem:
         return f"! {self.finding}"
 
     def to_json(self) -> dict[str, JsonValue]:
-        finding = self.finding
-        return {
-            "type": "finding",
-            "file": finding.file,
-            "damage": finding.damage.value,
-            "position": finding.position,
-            "offset": finding.offset,
-            "text": finding.text,
-        }
+        names = "file", "damage", "position", "offset", "text"
+        return {"type": "finding", **{name: getattr(self.finding, name) for name in names}}
 
 
 @dataclass(slots=True)

@@ -5,18 +5,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kafkawire.ids import TopicPartition
-from logcheck.batch_digest import BatchDigest, IsDamaged
+from logcheck.batch_digest import BatchDigest
 from logcheck.finding import Finding, Severity
-from logcheck.replica_files import ReplicaFiles
-
-
-@dataclass(frozen=True, slots=True)
-class ComparedReplica:
-    """A replica as read, for the comparison with other replicas."""
-
-    files: ReplicaFiles
-    digest: BatchDigest
-    is_damaged: IsDamaged
+from logcheck.log_scan import LogScan
 
 
 @dataclass(slots=True)
@@ -34,8 +25,8 @@ class PartitionResult:
     """Number of offset indexes by shape."""
     cleaned_end: int = 0
     """End of the part of the log that a cleaner may have changed."""
-    replica: ComparedReplica | None = None
-    """The batches, if other replicas are compared with them."""
+    replica: tuple[LogScan, BatchDigest] | None = None
+    """The log and its batches, if other replicas are compared with them."""
     reported: list[Finding] = field(default_factory=list)
 
     @property

@@ -25,7 +25,7 @@ from logcheck.replica_files import Checkpoints, check_checkpoints, replica_files
 from ottla.cli.logs.cleaned_part import CleanedPart, CleanerTraces, is_gap
 from ottla.cli.logs.dump import report_foreign_file
 from ottla.cli.logs.file_source import FileSource, list_directory, read_bytes
-from ottla.cli.logs.partition_result import ComparedReplica, PartitionResult
+from ottla.cli.logs.partition_result import PartitionResult
 
 TAILS: Final = (Damage.TORN_TAIL, Damage.ZERO_TAIL)
 
@@ -71,7 +71,7 @@ def verify_partition(
     observers: list[Observer] = [traces, _ProgressObserver(options.on_progress)]
     if is_compared:
         digest = BatchDigest(0)
-        result.replica = ComparedReplica(files, digest, scan.is_damaged)
+        result.replica = scan, digest
         observers.append(digest)
     scan.run(observers, indexes)
     for entry in entries:

@@ -14,12 +14,14 @@ from typing import Final
 from logcheck.batch_digest import compare_digests
 from logcheck.file_name import HIGH_WATERMARK, parse_partition_directory
 from logcheck.finding import Check, Damage, Finding, Severity
+from logcheck.log_scan import LogScan
 from logcheck.replica_files import missing_partitions, read_checkpoints
 from ottla.cli.logs.cleaned_part import is_gap
 from ottla.cli.logs.file_source import list_directory, read_bytes
-from ottla.cli.logs.partition_result import ComparedReplica, PartitionResult
+from ottla.cli.logs.partition_result import PartitionResult
 from ottla.cli.logs.partition_verification import VerifyOptions, verify_partition
 
+_MAX_OFFSET: Final = 2**63 - 1
 SEGMENTS: Final = "[0-9]*.log"
 DELETED_SUFFIX: Final = "-delete"
 DEFAULT_OPTIONS: Final = VerifyOptions()
@@ -110,31 +112,21 @@ def compare_replicas(results: Sequence[PartitionResult]) -> None:
     Below all high watermarks the replicas hold the same batches. The cleaned part is exempt,
     because each broker cleans its replica independently.
     """
-    compared = [(each, each.replica) for each in results if each.replica is not None]
-    ends = [
-        result.log_end_offset
-        if replica.files.high_watermark is None
-        else replica.files.high_watermark
-        for result, replica in compared
-    ]
-    starts = [
-        max(result.first_offset or 0, replica.files.log_start or 0, result.cleaned_end)
-        for result, replica in compared
-    ]
-    for (_, replica), (result, other) in pairwise(compared):
+    compared = [(each, *each.replica) for each in results if each.replica is not None]
+    start, end = 0, _MAX_OFFSET
+    for result, scan, _ in compared:
+        watermark = scan.files.high_watermark
+        end = min(end, scan.log_end_offset if watermark is None else watermark)
+        log_start = scan.files.log_start or 0
+        start = max(start, result.first_offset or 0, log_start, result.cleaned_end)
+    for (_, scan, digest), (result, other_scan, other_digest) in pairwise(compared):
         differences: list[Finding] = []
-        compare_digests(
-            Check.REPLICAS,
-            Damage.REPLICA_DIFFERS,
-            replica.digest,
-            other.digest,
-            partial(_is_damaged, (replica, other)),
-            max(starts),
-            min(ends),
-            differences.append,
-        )
+        is_damaged = partial(_is_damaged, (scan, other_scan))
+        pair = digest, other_digest, is_damaged
+        report = differences.append
+        compare_digests(Check.REPLICAS, Damage.REPLICA_DIFFERS, *pair, start, end, report)
         result.reported += differences[:1]
 
 
-def _is_damaged(replicas: Iterable[ComparedReplica], offset: int) -> bool:
-    return any(replica.is_damaged(offset) for replica in replicas)
+def _is_damaged(scans: Iterable[LogScan], offset: int) -> bool:
+    return any(scan.is_damaged(offset) for scan in scans)

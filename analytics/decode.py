@@ -6,6 +6,7 @@ the columns `finding`, `expected` and `found`, and its record columns are null.
 
 from array import array
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from typing import Any, Final
 
 import pyarrow as pa
@@ -170,17 +171,7 @@ class _Rows:
 
     def findings(self, findings: Sequence[Finding]) -> Any:
         place = {name: getattr(self._place, name) for name in _PLACE_COLUMNS}
-        rows = [
-            {
-                **place,
-                "position": each.position,
-                "offset": each.offset,
-                "finding": each.damage.value,
-                "expected": each.expected,
-                "found": each.found,
-            }
-            for each in findings
-        ]
         names = set(self._schema.names)
-        kept = [{name: row[name] for name in row if name in names} for row in rows]
+        rows = [asdict(each) | {"finding": each.damage.value} | place for each in findings]
+        kept = [{name: row[name] for name in names & row.keys()} for row in rows]
         return pa.RecordBatch.from_pylist(kept, schema=self._schema)

@@ -51,22 +51,15 @@ def check_offset_index(
         offset = segment.base_offset + relative
         if offset <= before_offset or position <= before_position:
             expected = f"beyond offset {before_offset} at byte {before_position}"
-            find(
-                Damage.INDEX_NOT_INCREASING,
-                slot,
-                offset,
-                expected,
-                f"offset {offset}, byte {position}",
-            )
+            found = f"offset {offset}, byte {position}"
+            find(Damage.INDEX_NOT_INCREASING, slot, offset, expected, found)
             continue
         before_offset, before_position = offset, position
         batch = segment.batch_at(position)
-        if batch is None and _is_excused(segment, position):
-            continue
         if batch is None:
-            find(
-                Damage.INDEX_POSITION, slot, offset, "the first byte of a batch", f"byte {position}"
-            )
+            if not _is_excused(segment, position):
+                expected, found = "the first byte of a batch", f"byte {position}"
+                find(Damage.INDEX_POSITION, slot, offset, expected, found)
             continue
         last_offset = segment.last_offsets[batch]
         if last_offset == offset:

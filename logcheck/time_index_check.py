@@ -46,9 +46,8 @@ def check_time_index(
         offset = segment.base_offset + relative
         if timestamp_ms <= before_ms or offset < before_offset:
             expected = f"beyond {before_ms} ms at offset {before_offset}"
-            find(
-                Damage.TIME_NOT_INCREASING, slot, offset, expected, f"{timestamp_ms} ms at {offset}"
-            )
+            found = f"{timestamp_ms} ms at {offset}"
+            find(Damage.TIME_NOT_INCREASING, slot, offset, expected, found)
             is_in_order = False
             continue
         before_ms, before_offset = timestamp_ms, offset
@@ -69,9 +68,8 @@ def check_time_index(
     newest = segment.newest_timestamp_ms
     if damaged_from is None and is_in_order and not is_active and before_ms < newest:
         found = f"{before_ms} ms" if entries else "no entry"
-        find(
-            Damage.TIME_LAST_ENTRY, len(entries), None, f"{newest} ms, the segment's maximum", found
-        )
+        expected = f"{newest} ms, the segment's maximum"
+        find(Damage.TIME_LAST_ENTRY, len(entries), None, expected, found)
 
 
 def _first_that_reaches(segment: SegmentColumns, timestamp_ms: int) -> int:

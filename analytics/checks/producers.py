@@ -100,32 +100,26 @@ class ProducerCheck(ProducerObserver):
             file, position = log.place_of(last.last_offset)
             expected = f"the last batch of producer {producer_id}, up to offset {last.last_offset}"
             found = "none" if own is None else f"its batch up to {own.last_offset}"
-            self._finder.find(
-                Damage.PRODUCER_LOST, file, position, last.last_offset, expected, found
-            )
+            place = file, position, last.last_offset
+            self._finder.find(Damage.PRODUCER_LOST, *place, expected, found)
 
     def _compare(self, offset: int, file: str, data: bytes) -> None:
-        damage: list[Finding] = []
+        damage, find = list[Finding](), self._finder.find
         entries = read_producer_snapshot(data, file, damage.append)
         for finding in damage:
             self._report(finding)
         for position, entry in [] if damage else entries:
             producer_id, epoch, last_sequence, last_offset = entry[:4]
             own = self._replay.last.get(producer_id)
+            found = str(last_offset)
             if last_offset >= offset:
                 expected = f"an offset below {offset}, by the file's name"
-                self._finder.find(
-                    Damage.SNAPSHOT_ENTRY, file, position, offset, expected, str(last_offset)
-                )
+                find(Damage.SNAPSHOT_ENTRY, file, position, offset, expected, found)
             elif own is not None and own.last_offset == last_offset:
                 if own.last_sequence != last_sequence or own.epoch > epoch:
                     expected = f"sequence {own.last_sequence} of epoch {own.epoch}, by the log"
                     found = f"sequence {last_sequence} of epoch {epoch}"
-                    self._finder.find(
-                        Damage.SNAPSHOT_ENTRY, file, position, last_offset, expected, found
-                    )
+                    find(Damage.SNAPSHOT_ENTRY, file, position, last_offset, expected, found)
             elif own is not None and own.last_offset > last_offset:
                 expected = f"offset {own.last_offset} of producer {producer_id}, by the log"
-                self._finder.find(
-                    Damage.SNAPSHOT_ENTRY, file, position, last_offset, expected, f"{last_offset}"
-                )
+                find(Damage.SNAPSHOT_ENTRY, file, position, last_offset, expected, found)

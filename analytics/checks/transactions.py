@@ -114,7 +114,7 @@ class TransactionCheck(ProducerObserver):
         self._indexes = [(file, read_txnindex(data, file, report)) for file, data in indexes]
         self._cleaned_until = cleaned_until
         self._deadline_ms = deadline_ms
-        self._finder = Finder(Check.TRANSACTIONS, report)
+        self._find = Finder(Check.TRANSACTIONS, report).find
         self._reference = reference
         self._replay = TransactionReplay()
 
@@ -139,12 +139,8 @@ class TransactionCheck(ProducerObserver):
             has_data = first < place[1]
             if place not in known and has_data and place[1] >= self._cleaned_until:
                 expected = f"an entry of the .txnindex for producer {place[0]}"
-                self._finder.find(
-                    Damage.TXNINDEX_MISSING, file, position, place[1], expected, "none"
-                )
-        self._check_aborted_data(
-            [*indexed, *(ended[0] for ended in self._replay.ended if ended[1])]
-        )
+                self._find(Damage.TXNINDEX_MISSING, file, position, place[1], expected, "none")
+        self._check_aborted_data([*indexed, *(ended[0] for ended in aborts.values())])
         if self._reference is not None:
             self._check_markers(self._reference.ended, log)
         return {"transactions": len(self._replay.ended)}
@@ -155,7 +151,7 @@ class TransactionCheck(ProducerObserver):
                 expected = f"a marker for the transaction of producer {producer_id}"
                 found = f"open since {start.timestamp_ms} ms"
                 place = start.file, start.position, start.offset
-                self._finder.find(Damage.HANGING_TRANSACTION, *place, expected, found)
+                self._find(Damage.HANGING_TRANSACTION, *place, expected, found)
 
     def _check_entry(
         self,
@@ -170,7 +166,7 @@ class TransactionCheck(ProducerObserver):
         if ended is None:
             if last >= self._cleaned_until and not log.is_damaged(last):
                 expected = f"an abort marker of producer {producer_id} at offset {last}"
-                self._finder.find(Damage.TXNINDEX_ENTRY, file, position, last, expected, "none")
+                self._find(Damage.TXNINDEX_ENTRY, file, position, last, expected, "none")
         elif (
             first != ended[0][1]
             and ended[0][1] >= self._cleaned_until
@@ -178,9 +174,7 @@ class TransactionCheck(ProducerObserver):
             and first >= log.first_offset
         ):
             expected = f"offset {ended[0][1]}, the start of the transaction"
-            self._finder.find(
-                Damage.TXNINDEX_RANGE, file, position, last, expected, f"offset {first}"
-            )
+            self._find(Damage.TXNINDEX_RANGE, file, position, last, expected, f"offset {first}")
 
     def _check_aborted_data(self, aborted: Sequence[Aborted]) -> None:
         for data in self._replay.data:
@@ -190,9 +184,8 @@ class TransactionCheck(ProducerObserver):
             ):
                 expected = "no record of an aborted transaction in the cleaned part"
                 found = f"records of producer {data.producer_id}"
-                self._finder.find(
-                    Damage.ABORTED_DATA, data.file, data.position, data.offset, expected, found
-                )
+                place = data.file, data.position, data.offset
+                self._find(Damage.ABORTED_DATA, *place, expected, found)
 
     def _check_markers(self, ended: Iterable[tuple[Aborted, bool, str, int]], log: LogView) -> None:
         own = {(transaction[0], transaction[2]) for transaction, _, _, _ in self._replay.ended}
@@ -206,4 +199,4 @@ class TransactionCheck(ProducerObserver):
                 file, position = log.place_of(last)
                 kind = "abort" if is_aborted else "commit"
                 expected = f"the {kind} marker of producer {producer_id}, whose data still exists"
-                self._finder.find(Damage.MARKER_LOST, file, position, last, expected, "none")
+                self._find(Damage.MARKER_LOST, file, position, last, expected, "none")

@@ -51,7 +51,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
 }
 """By package: the modules on the path of Produce and Fetch requests; each speeds up the others."""
-READ: Final = ("broker", "kafkawire", "storage")
+READ: Final = ("broker", "clusterstate", "kafkawire", "storage")
 """The compiler takes constants and types from all of these."""
 
 

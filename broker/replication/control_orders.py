@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from clusterstate.leader_and_isr import LeaderAndIsr
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import (
     ZERO_TOPIC_ID,
@@ -35,14 +36,11 @@ Codes = Mapping[TopicPartition, ErrorCode]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleChange:
-    """Lead or follow a partition. `isr` are its in-sync replicas, `replicas` all of them."""
+    """Lead or follow a partition; `replicas` are all replicas, in sync or not."""
 
     topic_partition: TopicPartition
     topic_id: TopicId
-    leader: BrokerId
-    leader_epoch: LeaderEpoch
-    partition_epoch: int
-    isr: frozenset[BrokerId]
+    state: LeaderAndIsr
     replicas: frozenset[BrokerId]
     is_new: bool
 
@@ -74,10 +72,14 @@ def _role_change(topic: str, topic_id: TopicId, state: LeaderAndIsrPartitionStat
     return RoleChange(
         topic_partition=TopicPartition(topic, state.partition_index),
         topic_id=topic_id,
-        leader=BrokerId(state.leader),
-        leader_epoch=LeaderEpoch(state.leader_epoch),
-        partition_epoch=state.partition_epoch,
-        isr=frozenset(map(BrokerId, state.isr)),
+        # Without the recovery state, which matters to the controller only.
+        state=LeaderAndIsr(
+            leader=BrokerId(state.leader),
+            isr=tuple(map(BrokerId, state.isr)),
+            controller_epoch=state.controller_epoch,
+            leader_epoch=LeaderEpoch(state.leader_epoch),
+            partition_epoch=state.partition_epoch,
+        ),
         replicas=frozenset(map(BrokerId, state.replicas)),
         is_new=state.is_new,
     )

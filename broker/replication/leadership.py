@@ -22,9 +22,9 @@ from broker.replication.isr.isr_state import (
     PendingExpand,
     PendingShrink,
     Proposal,
-    Recorded,
     on_refusal,
 )
+from clusterstate.leader_and_isr import LeaderAndIsr
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, Offset
 from kafkawire.sentinels import UNKNOWN_BROKER_EPOCH
@@ -47,7 +47,7 @@ class Leadership:
     def __init__(
         self,
         broker_id: BrokerId,
-        recorded: Recorded,
+        recorded: LeaderAndIsr,
         *,
         replicas: Set[BrokerId],
         log_end_offset: Offset,
@@ -57,7 +57,8 @@ class Leadership:
         now_ms: int,
     ) -> None:
         """Begin to lead at `log_end_offset`, with nothing known of the followers' logs."""
-        assert broker_id in recorded.isr, "a leader is in sync with itself"
+        isr = frozenset(recorded.isr)
+        assert broker_id in isr, "a leader is in sync with itself"
         self.broker_id = broker_id
         self.leader_epoch = recorded.leader_epoch
         self.partition_epoch = recorded.partition_epoch
@@ -74,11 +75,11 @@ class Leadership:
         # The last step of a reassignment leaves brokers in the in-sync set that are no longer
         # replicas. They count as long as they are recorded, because they could be elected.
         self._followers = {
-            one: FollowerProgress(caught_up_at_ms=now_ms if one in recorded.isr else 0)
-            for one in (self.replicas | recorded.isr) - {broker_id}
+            one: FollowerProgress(caught_up_at_ms=now_ms if one in isr else 0)
+            for one in (self.replicas | isr) - {broker_id}
         }
         self.state: IsrState
-        self._move_to(Committed(recorded.isr))
+        self._move_to(Committed(isr))
         self._advance(now_ms)
 
     @property
@@ -185,13 +186,13 @@ class Leadership:
             self._move_to(self.state.shrink(leaving))
         return bool(leaving)
 
-    def on_recorded(self, sent: Proposal, recorded: Recorded, now_ms: int) -> None:
+    def on_recorded(self, sent: Proposal, recorded: LeaderAndIsr, now_ms: int) -> None:
         """Adopt the recorded in-sync set. A response to an older proposal changes nothing."""
         if sent != self.proposal or recorded.leader_epoch != self.leader_epoch:
             return
         if recorded.partition_epoch < self.partition_epoch:
             return
-        self._move_to(Committed(recorded.isr))
+        self._move_to(Committed(frozenset(recorded.isr)))
         self.partition_epoch = recorded.partition_epoch
         self._advance(now_ms)
 

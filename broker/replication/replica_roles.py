@@ -29,7 +29,6 @@ from broker.replication.control_orders import (
     roles_response,
     stop_response,
 )
-from broker.replication.isr.isr_state import Recorded
 from broker.replication.leadership import Leadership, Limits
 from broker.replication.replica import Replica
 from broker.replication.replica_fetchers import ReplicaFetchers
@@ -205,20 +204,20 @@ class ReplicaRoles:
     def _refuse(self, change: RoleChange) -> ErrorCode | None:
         if not is_legal(change.topic_partition):
             return ErrorCode.INVALID_TOPIC_EXCEPTION
-        if change.leader_epoch < 0:
+        if change.state.leader_epoch < 0:
             return ErrorCode.INVALID_REQUEST
         replica = self._table.by_key.get(change.topic_partition)
         refusal = refuse_leadership(
             None if replica is None else replica.leader_epoch,
             None if replica is None else replica.topic_id,
-            change.leader_epoch,
+            change.state.leader_epoch,
             change.topic_id,
         )
         if refusal is not None:
             return refusal
         if self._broker_id not in change.replicas:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if change.leader == self._broker_id and self._broker_id not in change.isr:
+        if change.state.leader == self._broker_id and self._broker_id not in change.state.isr:
             return ErrorCode.INVALID_REQUEST
         return None
 
@@ -229,25 +228,20 @@ class ReplicaRoles:
         followed = []
         for change in changes:
             replica = self._table.by_key[change.topic_partition]
-            if change.leader == self._broker_id:
-                recorded = Recorded(
-                    isr=change.isr,
-                    leader_epoch=change.leader_epoch,
-                    partition_epoch=change.partition_epoch,
-                )
-                self._lead(replica, recorded, change.replicas)
+            if change.state.leader == self._broker_id:
+                self._lead(replica, change)
             else:
-                replica.follow(change.leader, change.leader_epoch)
+                replica.follow(change.state.leader, change.state.leader_epoch)
                 followed.append(replica)
                 self._events.resigned(change.topic_partition)
         self._fetchers.add(followed)
         log.info("roles.assumed", led_count=len(changes) - len(followed), followed=len(followed))
 
-    def _lead(self, replica: Replica, recorded: Recorded, replicas: frozenset[BrokerId]) -> None:
+    def _lead(self, replica: Replica, change: RoleChange) -> None:
         leadership = Leadership(
             self._broker_id,
-            recorded,
-            replicas=replicas,
+            change.state,
+            replicas=change.replicas,
             log_end_offset=replica.log.log_end_offset,
             high_watermark=replica.high_watermark,
             limits=Limits(
@@ -258,7 +252,7 @@ class ReplicaRoles:
             now_ms=self._now_ms(),
         )
         replica.lead(leadership)
-        self._events.became_leader(replica.topic_partition, recorded.leader_epoch)
+        self._events.became_leader(replica.topic_partition, change.state.leader_epoch)
 
     def _live_epoch(self, broker_id: BrokerId) -> int | None:
         if broker_id == self._broker_id:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from broker.cluster.controller_link import ControllerLink
 from broker.replication.isr.isr_proposals import IsrProposal, IsrRecorder, ProposalResult
-from broker.replication.isr.isr_state import Recorded
 from broker.replication.peer import PeerError
+from clusterstate.leader_and_isr import LeaderAndIsr
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, LeaderEpoch, TopicId
@@ -25,6 +25,7 @@ from kafkawire.messages.alter_partition import (
     RequestTopicData,
     ResponsePartitionData,
 )
+from kafkawire.sentinels import NO_EPOCH
 
 if TYPE_CHECKING:
     from broker.cluster.member import ClusterMember
@@ -150,8 +151,10 @@ def _result(data: ResponsePartitionData) -> ProposalResult:
             return ErrorCode(data.error_code)
         except ValueError:
             return ErrorCode.UNKNOWN_SERVER_ERROR
-    return Recorded(
-        isr=frozenset(map(BrokerId, data.isr)),
+    return LeaderAndIsr(
+        leader=BrokerId(data.leader_id),
+        isr=tuple(map(BrokerId, data.isr)),
+        controller_epoch=NO_EPOCH,
         leader_epoch=LeaderEpoch(data.leader_epoch),
         partition_epoch=data.partition_epoch,
     )

@@ -13,10 +13,11 @@ from typing import Final, NamedTuple, Protocol
 import structlog
 
 from broker.config.replication_keys import ReplicationKeys
-from broker.replication.isr.isr_state import Proposal, Recorded
+from broker.replication.isr.isr_state import Proposal
 from broker.replication.leadership import Leadership
 from broker.replication.replica import Replica
 from broker.replication.replica_table import ReplicaTable
+from clusterstate.leader_and_isr import LeaderAndIsr
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import TopicId, TopicPartition
 
@@ -34,14 +35,15 @@ class IsrProposal(NamedTuple):
     proposal: Proposal
 
 
-ProposalResult = Recorded | ErrorCode
+ProposalResult = LeaderAndIsr | ErrorCode
+"""The recorded state, or the refusal."""
 
 
 class IsrRecorder(Protocol):
     """Records in-sync sets, by AlterPartition or in the coordinator's nodes."""
 
     async def record(self, proposals: Sequence[IsrProposal]) -> Sequence[ProposalResult]:
-        """Return the recorded set, or the error code of the refusal, for each proposal in order.
+        """Return the recorded state, or the error code of the refusal, for each proposal in order.
 
         Raises:
             OSError: the result of every proposal is unknown; retry them all.
@@ -163,12 +165,12 @@ class IsrProposals:
         if replica.leadership is not leadership:
             return True
         partition = submitted.topic_partition
-        if isinstance(result, Recorded):
-            before = leadership.state.isr
-            self.shrink_count += result.isr < before
-            self.expand_count += result.isr > before
+        if isinstance(result, LeaderAndIsr):
+            before, isr = leadership.state.isr, set(result.isr)
+            self.shrink_count += isr < before
+            self.expand_count += isr > before
             leadership.on_recorded(submitted.proposal, result, self._now_ms())
-            log.info("isr.recorded", partition=str(partition), isr=sorted(result.isr))
+            log.info("isr.recorded", partition=str(partition), isr=sorted(isr))
         else:
             leadership.on_refused(submitted.proposal, result, self._now_ms())
             log.info("isr.refused", partition=str(partition), error=result.name)

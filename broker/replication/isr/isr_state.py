@@ -25,15 +25,6 @@ class Proposal:
     partition_epoch: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recorded:
-    """In-sync set that the controller has recorded."""
-
-    isr: frozenset[BrokerId]
-    leader_epoch: LeaderEpoch
-    partition_epoch: int
-
-
 @dataclass(frozen=True, slots=True)
 class Committed:
     """No proposal is open."""

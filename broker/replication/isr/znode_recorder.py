@@ -17,8 +17,8 @@ import structlog
 from broker.cluster.coordinator_session import CoordinatorSession
 from broker.replication.control_fence import ControlFence
 from broker.replication.isr.isr_proposals import IsrProposal, ProposalResult
-from broker.replication.isr.isr_state import Recorded
 from clusterstate.isr_requests import change_isr
+from clusterstate.leader_and_isr import LeaderAndIsr
 from clusterstate.notifications import notify_isr_changes
 from coordination.errors import SessionExpiredError
 from kafkawire.errors import ErrorCode
@@ -67,24 +67,18 @@ class NodeIsrRecorder:
 
     async def _record(self, submitted: IsrProposal) -> ProposalResult:
         proposal = submitted.proposal
-        version = await self._session.run(
-            change_isr(
-                submitted.topic_partition,
-                leader=self._broker_id,
-                leader_epoch=proposal.leader_epoch,
-                isr=tuple(member for member, _ in proposal.isr),
-                version=proposal.partition_epoch,
-                controller_epoch=self._fence.controller_epoch,
-            )
+        wanted = LeaderAndIsr(
+            leader=self._broker_id,
+            isr=tuple(member for member, _ in proposal.isr),
+            controller_epoch=self._fence.controller_epoch,
+            leader_epoch=proposal.leader_epoch,
+            partition_epoch=proposal.partition_epoch,
         )
-        if version is None:
+        recorded = await self._session.run(change_isr(submitted.topic_partition, wanted))
+        if recorded is None:
             return ErrorCode.INVALID_UPDATE_VERSION
         self._note(submitted.topic_partition)
-        return Recorded(
-            isr=frozenset(member for member, _ in proposal.isr),
-            leader_epoch=proposal.leader_epoch,
-            partition_epoch=version,
-        )
+        return recorded
 
     def _note(self, partition: TopicPartition) -> None:
         self._changed.add(partition)

@@ -29,10 +29,10 @@ from broker.network.socket_server import SocketServer
 from broker.purgatory import Purgatory
 from broker.replication.control_fence import ControlFence
 from broker.replication.isr.isr_proposals import IsrProposal, ProposalResult
-from broker.replication.isr.isr_state import Recorded
 from broker.replication.peer import Peer
 from broker.replication.replica import Replica
 from broker.replication.replica_manager import ReplicaManager
+from clusterstate.leader_and_isr import LeaderAndIsr
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
@@ -107,8 +107,10 @@ class Recorder:
                 raise refusal
             return [refusal for _ in proposals]
         return [
-            Recorded(
-                isr=frozenset(one for one, _ in each.proposal.isr),
+            LeaderAndIsr(
+                leader=BrokerId(1),
+                isr=tuple(one for one, _ in each.proposal.isr),
+                controller_epoch=1,
                 leader_epoch=each.proposal.leader_epoch,
                 partition_epoch=each.proposal.partition_epoch + 1,
             )

@@ -11,9 +11,10 @@ from typing import Any, Protocol
 from broker.cluster.metadata_cache import ClusterImage
 from broker.cluster.metadata_update import updated
 from broker.replication.control_fence import ControlFence, refuse_stop
-from broker.replication.isr.isr_state import Proposal, Recorded
+from broker.replication.isr.isr_state import Proposal
 from broker.replication.leadership import Limits
 from clusterstate.broker_registration import Registered, Sessions, create_top_nodes, register
+from clusterstate.leader_and_isr import LeaderAndIsr
 from clusterstate.plans import Answer, ListChildren, Read, Write
 from clusterstate.znodes.registration import Endpoint, Registration
 from controller import events as e
@@ -55,6 +56,7 @@ from kafkawire.messages.stop_replica import (
     StopReplicaResponse,
 )
 from kafkawire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from kafkawire.sentinels import NO_EPOCH
 from tests.simulation.cluster.coordinator import Coordinator, Fired, SessionExpiredError
 from tests.simulation.cluster.fake_log import FakeLog
 from tests.simulation.cluster.network import Clock, Network
@@ -597,8 +599,10 @@ class Process:
         if data.error_code != ErrorCode.NONE:
             leadership.on_refused(proposal, ErrorCode(data.error_code), self.world.clock.now_ms)
         else:
-            recorded = Recorded(
-                isr=frozenset(BrokerId(one) for one in data.isr),
+            recorded = LeaderAndIsr(
+                leader=BrokerId(data.leader_id),
+                isr=tuple(BrokerId(one) for one in data.isr),
+                controller_epoch=NO_EPOCH,
                 leader_epoch=LeaderEpoch(data.leader_epoch),
                 partition_epoch=data.partition_epoch,
             )

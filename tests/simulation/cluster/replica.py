@@ -5,8 +5,9 @@ from typing import NamedTuple
 
 from broker.replication.control_fence import refuse_leadership
 from broker.replication.divergence import Divergence, divergence, out_of_range, truncation
-from broker.replication.isr.isr_state import Proposal, Recorded
+from broker.replication.isr.isr_state import Proposal
 from broker.replication.leadership import Leadership, Limits, LiveEpoch
+from clusterstate.leader_and_isr import LeaderAndIsr
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from kafkawire.messages.leader_and_isr import LeaderAndIsrPartitionState
@@ -67,8 +68,10 @@ class Replica:
             self.log.begin_epoch(self.leader_epoch)
             self.leadership = Leadership(
                 broker_id,
-                Recorded(
-                    isr=frozenset(BrokerId(one) for one in state.isr),
+                LeaderAndIsr(
+                    leader=broker_id,
+                    isr=tuple(BrokerId(one) for one in state.isr),
+                    controller_epoch=state.controller_epoch,
                     leader_epoch=self.leader_epoch,
                     partition_epoch=state.partition_epoch,
                 ),

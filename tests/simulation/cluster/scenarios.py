@@ -1,6 +1,5 @@
 """Small scenarios of the decisions without time; a planted bug breaks each of them."""
 
-from broker.replication.isr.isr_state import Recorded
 from broker.replication.leadership import Leadership, Limits
 from clusterstate.leader_and_isr import LeaderAndIsr
 from clusterstate.znodes import paths
@@ -28,7 +27,13 @@ def leadership(
     """Return broker 1's leadership of three replicas."""
     return Leadership(
         B1,
-        Recorded(isr=frozenset(map(BrokerId, isr)), leader_epoch=LeaderEpoch(4), partition_epoch=9),
+        LeaderAndIsr(
+            leader=B1,
+            isr=tuple(map(BrokerId, isr)),
+            controller_epoch=1,
+            leader_epoch=LeaderEpoch(4),
+            partition_epoch=9,
+        ),
         replicas={BrokerId(number) for number in range(1, replicas + 1)},
         log_end_offset=Offset(end),
         high_watermark=Offset(mark),

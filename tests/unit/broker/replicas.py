@@ -8,10 +8,10 @@ from pathlib import Path
 from broker.cluster.metadata_cache import MetadataCache
 from broker.purgatory import Purgatory
 from broker.replication.control_fence import ControlFence
-from broker.replication.isr.isr_state import Recorded
 from broker.replication.leadership import Leadership, Limits
 from broker.replication.replica import Replica
 from broker.replication.replica_manager import ReplicaManager
+from clusterstate.leader_and_isr import LeaderAndIsr
 from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
 from kafkawire.records import BatchBuilder
 from storage.config.log_config import LogConfig
@@ -54,7 +54,7 @@ def lead_alone(replicas: ReplicaManager, local: Log, leader_epoch: LeaderEpoch =
     replica.lead(
         Leadership(
             B1,
-            Recorded(isr=frozenset({B1}), leader_epoch=leader_epoch, partition_epoch=0),
+            LeaderAndIsr(leader=B1, isr=(B1,), controller_epoch=1, leader_epoch=leader_epoch),
             replicas={B1},
             log_end_offset=local.log_end_offset,
             high_watermark=Offset(0),
@@ -84,7 +84,7 @@ class World:
         """Give the partition three replicas, of which B1 and `isr` are in sync."""
         leadership = Leadership(
             B1,
-            Recorded(isr=frozenset({B1, *isr}), leader_epoch=LeaderEpoch(0), partition_epoch=0),
+            LeaderAndIsr(leader=B1, isr=(B1, *isr), controller_epoch=1),
             replicas={B1, B2, B3},
             log_end_offset=self.log.log_end_offset,
             high_watermark=Offset(0),

@@ -14,6 +14,7 @@ from clusterstate.config_requests import (
     take_config_changes,
 )
 from clusterstate.isr_requests import change_isr
+from clusterstate.leader_and_isr import LeaderAndIsr
 from clusterstate.notifications import notify_isr_changes, notify_log_dir_failure
 from clusterstate.plans import Answer, ListChildren, Outcome, Outcomes, Plan, Read, Refusal, Write
 from clusterstate.replica_assignment import ReplicaAssignment, Replicas
@@ -330,14 +331,17 @@ def test_brokers_notify_the_controller_of_failures_and_in_sync_sets() -> None:
     assert partitions == (TopicPartition("orders", 0),)
 
 
-def isr_change(version: int, *isr: BrokerId) -> Plan[int | None]:
-    return change_isr(
-        TopicPartition("orders", 0),
+def isr_change(version: int, *isr: BrokerId) -> Plan[LeaderAndIsr | None]:
+    return change_isr(TopicPartition("orders", 0), state_of(version, *isr))
+
+
+def state_of(version: int, *isr: BrokerId) -> LeaderAndIsr:
+    return LeaderAndIsr(
         leader=B1,
-        leader_epoch=LeaderEpoch(2),
         isr=isr,
-        version=version,
         controller_epoch=1,
+        leader_epoch=LeaderEpoch(2),
+        partition_epoch=version,
     )
 
 
@@ -346,8 +350,8 @@ def test_a_leader_writes_its_in_sync_set_once(repeats: bool) -> None:
     driver = empty_cluster(1, 2, repeats=repeats)
     path = paths.partition_state(TopicPartition("orders", 0))
     driver.coordinator.put(path, b"anything")
-    assert driver.run(isr_change(0, B1, B2)) == 1
-    assert driver.run(isr_change(1, B1)) == 2
+    assert driver.run(isr_change(0, B1, B2)) == state_of(1, B1, B2)
+    assert driver.run(isr_change(1, B1)) == state_of(2, B1)
     node = driver.coordinator.read(path)
     assert node is not None
     found = decode_partition_state(node.data, node.version)

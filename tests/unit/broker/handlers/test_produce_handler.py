@@ -8,10 +8,10 @@ import pytest
 from broker.handlers.produce import ProduceHandler
 from broker.network.reply import EncodedMessage, Reply
 from broker.network.request_tasks import RequestTasks
-from broker.replication.isr.isr_state import Recorded
+from clusterstate.leader_and_isr import LeaderAndIsr
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
-from kafkawire.ids import LeaderEpoch, Offset
+from kafkawire.ids import Offset
 from kafkawire.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -100,7 +100,7 @@ async def test_isr_shrunk_below_min_isr_after_the_append_is_reported(world: Worl
     assert leadership.on_tick(NOW_MS + MAX_LAG_MS + 1)
     asked = leadership.proposal_to_send
     assert asked is not None
-    alone = Recorded(isr=frozenset({B1}), leader_epoch=LeaderEpoch(0), partition_epoch=1)
+    alone = LeaderAndIsr(leader=B1, isr=(B1,), controller_epoch=1, partition_epoch=1)
     leadership.on_recorded(asked, alone, NOW_MS)
     await turn()
     assert answer(reply) == (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, 0)

@@ -11,6 +11,7 @@ from broker.replication.control_orders import (
     roles_response,
     stop_response,
 )
+from clusterstate.leader_and_isr import LeaderAndIsr
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, LeaderEpoch, TopicId, TopicPartition
 from kafkawire.messages.leader_and_isr import (
@@ -36,6 +37,7 @@ def role_request(version: int) -> LeaderAndIsrRequest:
     state = LeaderAndIsrPartitionState(
         topic_name="t" if version < 2 else "",
         partition_index=0,
+        controller_epoch=7,
         leader=1,
         leader_epoch=3,
         isr=[1, 2],
@@ -58,10 +60,13 @@ def test_every_version_of_leader_and_isr_decodes_to_the_same_change(version: int
         RoleChange(
             topic_partition=T0,
             topic_id=ID if version >= 5 else ZERO_TOPIC_ID,
-            leader=BrokerId(1),
-            leader_epoch=LeaderEpoch(3),
-            partition_epoch=8,
-            isr=frozenset({BrokerId(1), BrokerId(2)}),
+            state=LeaderAndIsr(
+                leader=BrokerId(1),
+                isr=(BrokerId(1), BrokerId(2)),
+                controller_epoch=7,
+                leader_epoch=LeaderEpoch(3),
+                partition_epoch=8,
+            ),
             replicas=frozenset({BrokerId(1), BrokerId(2), BrokerId(3)}),
             is_new=version >= 1,
         )

@@ -6,10 +6,10 @@ from broker.replication.isr.isr_state import (
     Committed,
     PendingExpand,
     PendingShrink,
-    Recorded,
     on_refusal,
 )
 from broker.replication.leadership import Leadership, Limits
+from clusterstate.leader_and_isr import LeaderAndIsr
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch, Offset
 
@@ -18,9 +18,11 @@ LIMITS = Limits(min_insync_replicas=2, max_lag_ms=1000)
 EPOCH = LeaderEpoch(4)
 
 
-def recorded(*isr: int, epoch: int = 9, leader_epoch: int = 4) -> Recorded:
-    return Recorded(
-        isr=frozenset(map(BrokerId, isr)),
+def recorded(*isr: int, epoch: int = 9, leader_epoch: int = 4) -> LeaderAndIsr:
+    return LeaderAndIsr(
+        leader=B1,
+        isr=tuple(map(BrokerId, isr)),
+        controller_epoch=1,
         leader_epoch=LeaderEpoch(leader_epoch),
         partition_epoch=epoch,
     )

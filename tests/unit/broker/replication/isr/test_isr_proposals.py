@@ -9,8 +9,9 @@ import pytest
 from broker.config.replication_keys import ReplicationKeys
 from broker.replication.isr.alter_partition_recorder import alter_partition, results_of
 from broker.replication.isr.isr_proposals import IsrProposal, IsrProposals, ProposalResult
-from broker.replication.isr.isr_state import Proposal, Recorded
+from broker.replication.isr.isr_state import Proposal
 from broker.replication.leadership import Leadership
+from clusterstate.leader_and_isr import LeaderAndIsr
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from kafkawire.messages.alter_partition import (
@@ -20,6 +21,7 @@ from kafkawire.messages.alter_partition import (
     ResponseTopicData,
 )
 from kafkawire.schema import decode, encode
+from kafkawire.sentinels import NO_EPOCH
 from tests.unit.broker.replicas import B1, B2, NOW_MS, PARTITION, World, turn
 
 TIMEOUT_S = 5.0
@@ -40,9 +42,11 @@ class Recorder:
         return [recorded(each.proposal) if result is None else result for each in proposals]
 
 
-def recorded(proposal: Proposal) -> Recorded:
-    return Recorded(
-        isr=frozenset(one for one, _ in proposal.isr),
+def recorded(proposal: Proposal) -> LeaderAndIsr:
+    return LeaderAndIsr(
+        leader=B1,
+        isr=tuple(one for one, _ in proposal.isr),
+        controller_epoch=NO_EPOCH,
         leader_epoch=proposal.leader_epoch,
         partition_epoch=proposal.partition_epoch + 1,
     )
@@ -155,7 +159,9 @@ def test_every_version_of_alter_partition_carries_the_same_proposal(version: int
 def test_every_proposal_gets_its_result(version: int) -> None:
     results = [
         ResponsePartitionData(partition_index=1, error_code=ErrorCode.INELIGIBLE_REPLICA),
-        ResponsePartitionData(partition_index=0, isr=[1, 2], leader_epoch=3, partition_epoch=9),
+        ResponsePartitionData(
+            partition_index=0, leader_id=1, isr=[1, 2], leader_epoch=3, partition_epoch=9
+        ),
     ]
     topics = [ResponseTopicData(topic_name="t", topic_id=ID, partitions=results)]
     response = AlterPartitionResponse(topics=topics)

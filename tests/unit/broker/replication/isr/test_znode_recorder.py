@@ -10,8 +10,9 @@ from broker.cluster.coordinator_session import CoordinatorSession
 from broker.replication.control_fence import ControlFence
 from broker.replication.isr import znode_recorder
 from broker.replication.isr.isr_proposals import IsrProposal
-from broker.replication.isr.isr_state import Proposal, Recorded
+from broker.replication.isr.isr_state import Proposal
 from broker.replication.isr.znode_recorder import NodeIsrRecorder
+from clusterstate.leader_and_isr import LeaderAndIsr
 from clusterstate.plans import Plan
 from clusterstate.znodes import paths
 from clusterstate.znodes.notification import decode_partitions
@@ -63,7 +64,7 @@ def recorder_of(session: FakeSession) -> NodeIsrRecorder:
 async def test_write_is_recorded_unless_the_node_has_changed() -> None:
     session = FakeSession()
     recorder = recorder_of(session)
-    recorded = Recorded(isr=frozenset({B1, B2}), leader_epoch=LeaderEpoch(0), partition_epoch=1)
+    recorded = LeaderAndIsr(leader=B1, isr=(B1, B2), controller_epoch=1, partition_epoch=1)
     assert await recorder.record([proposal_at(0)]) == [recorded]
     session.driver.coordinator.put(paths.partition_state(T0), b"of another")
     assert await recorder.record([proposal_at(0)]) == [ErrorCode.INVALID_UPDATE_VERSION]

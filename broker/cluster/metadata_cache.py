@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from clusterstate.leader_and_isr import LeaderAndIsr
+from clusterstate.replica_assignment import Replicas
 from kafkawire.errors import ApiError, ErrorCode
-from kafkawire.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition, validate_topic_name
+from kafkawire.ids import BrokerId, TopicId, TopicPartition, validate_topic_name
 from kafkawire.sentinels import NO_LEADER
 
 UNKNOWN_EPOCH: Final = -1
@@ -39,20 +40,15 @@ class LiveBroker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionState:
-    """Replicas and leader of a partition; `leader` is NO_LEADER while there is none.
+    """Leader, in-sync set and replicas of a partition, as the controller sent them.
 
-    `partition_epoch` is the version of the state's node, `controller_epoch` that of the controller
-    that wrote it.
+    The leader is NO_LEADER while there is none. The recovery state is not sent.
     """
 
     index: int
-    leader: BrokerId
-    leader_epoch: LeaderEpoch
-    replicas: tuple[BrokerId, ...]
-    isr: tuple[BrokerId, ...]
-    offline_replicas: tuple[BrokerId, ...] = ()
-    controller_epoch: int = UNKNOWN_EPOCH
-    partition_epoch: int = UNKNOWN_EPOCH
+    leader_and_isr: LeaderAndIsr
+    replicas: Replicas
+    offline_replicas: Replicas = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,15 +87,9 @@ class ClusterImage:
         if known is None or known.topic_id != topic_id:
             return {}
         return {
-            state.index: LeaderAndIsr(
-                leader=state.leader,
-                isr=state.isr,
-                controller_epoch=state.controller_epoch,
-                leader_epoch=state.leader_epoch,
-                partition_epoch=state.partition_epoch,
-            )
-            for state in known.partitions.values()
-            if state.partition_epoch != UNKNOWN_EPOCH
+            index: partition.leader_and_isr
+            for index, partition in known.partitions.items()
+            if partition.leader_and_isr.partition_epoch != UNKNOWN_EPOCH
         }
 
     def check_topic(self, name: str) -> None:

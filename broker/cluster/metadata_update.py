@@ -23,6 +23,7 @@ from broker.cluster.metadata_cache import (
     PartitionState,
     TopicState,
 )
+from clusterstate.leader_and_isr import LeaderAndIsr
 from kafkawire.ids import (
     ZERO_TOPIC_ID,
     BrokerId,
@@ -94,13 +95,15 @@ def _updated_topic(known: TopicState | None, state: UpdateMetadataTopicState) ->
 def _partition(state: UpdateMetadataPartitionState) -> PartitionState:
     return PartitionState(
         index=state.partition_index,
-        leader=BrokerId(state.leader),
-        leader_epoch=LeaderEpoch(state.leader_epoch),
+        leader_and_isr=LeaderAndIsr(
+            leader=BrokerId(state.leader),
+            isr=_ids(state.isr),
+            controller_epoch=state.controller_epoch,
+            leader_epoch=LeaderEpoch(state.leader_epoch),
+            partition_epoch=state.zk_version,
+        ),
         replicas=_ids(state.replicas),
-        isr=_ids(state.isr),
         offline_replicas=_ids(state.offline_replicas),
-        controller_epoch=state.controller_epoch,
-        partition_epoch=state.zk_version,
     )
 
 

@@ -67,4 +67,6 @@ def has_leaders(image: ClusterImage, topic: str, partition_count: int) -> bool:
     if state is None or len(state.partitions) < partition_count:
         return False
     found = (state.partitions.get(index) for index in range(partition_count))
-    return all(partition is not None and partition.leader >= 0 for partition in found)
+    return all(
+        partition is not None and partition.leader_and_isr.leader >= 0 for partition in found
+    )

@@ -78,7 +78,8 @@ class ElectLeadersHandler:
             state = image.partition(partition)
             if state is None:
                 return False
-            return state.leader >= 0 if is_unclean else state.leader == state.replicas[0]
+            leader = state.leader_and_isr.leader
+            return leader >= 0 if is_unclean else leader == state.replicas[0]
 
         def all_seen(image: ClusterImage) -> bool:
             return all(is_seen(image, partition) for partition in elected)

@@ -133,7 +133,7 @@ class FindCoordinatorHandler:
             number = partition_for(key, len(topic.partitions))
             partition = TopicPartition(TRANSACTIONS_TOPIC, number)
             state = image.partition(partition)
-            if state is not None and state.leader != self._broker_id:
+            if state is not None and state.leader_and_isr.leader != self._broker_id:
                 return self._leader(request, partition, key, "this transactional id")
         text = "this broker does not coordinate transactions yet"
         # The only code that every client treats as final. Java and Python clients treat others as
@@ -145,13 +145,17 @@ class FindCoordinatorHandler:
     ) -> Coordinator:
         image = self._watch.image
         state = image.partition(partition)
-        endpoint = None if state is None else image.endpoint(state.leader, request.listener_name)
+        endpoint = (
+            None
+            if state is None
+            else image.endpoint(state.leader_and_isr.leader, request.listener_name)
+        )
         if state is None or endpoint is None:
             text = f"{partition.topic} has no leader for {subject} at the moment"
             return _none(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
         return Coordinator(
             key=key,
-            node_id=state.leader,
+            node_id=state.leader_and_isr.leader,
             host=endpoint.host,
             port=endpoint.port,
             error_message="",

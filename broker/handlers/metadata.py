@@ -212,7 +212,7 @@ def _partition_answer(
     image: ClusterImage, state: PartitionState, request: Request
 ) -> MetadataResponsePartition:
     listener_name, version = request.listener_name, request.header.api_version
-    code, leader = ErrorCode.NONE, state.leader
+    code, leader = ErrorCode.NONE, state.leader_and_isr.leader
     if image.endpoint(leader, listener_name) is None:
         is_dead = leader not in image.brokers or version < FIRST_VERSION_WITH_LISTENER_NOT_FOUND
         code = ErrorCode.LEADER_NOT_AVAILABLE if is_dead else ErrorCode.LISTENER_NOT_FOUND
@@ -223,9 +223,9 @@ def _partition_answer(
         error_code=code,
         partition_index=state.index,
         leader_id=leader,
-        leader_epoch=state.leader_epoch,
+        leader_epoch=state.leader_and_isr.leader_epoch,
         replica_nodes=state.replicas,
-        isr_nodes=state.isr,
+        isr_nodes=state.leader_and_isr.isr,
         offline_replicas=state.offline_replicas,
     )
 

@@ -11,14 +11,14 @@ from broker.cluster.metadata_cache import PartitionState, TopicState
 from broker.config.replication_keys import ReplicationKeys
 from broker.replication import replica_roles
 from kafkawire.errors import ErrorCode
-from kafkawire.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
+from kafkawire.ids import LeaderEpoch, TopicId, TopicPartition
 from kafkawire.messages.leader_and_isr import LeaderAndIsrResponse
 from kafkawire.update_type import UpdateType
 from storage.errors import OutOfFilesError
 from storage.log.log import Log
 from storage.segment.log_file import LogFile
 from tests.integration.broker.replica_rig import PARTITION, TOPIC, TOPIC_ID, Rig
-from tests.unit.broker.metadata import put_topics
+from tests.unit.broker.metadata import partition_state, put_topics
 from tests.waiting import until
 
 KEYS = ReplicationKeys(replica_lag_time_max_ms=500, replica_fetch_wait_max_ms=100)
@@ -136,13 +136,7 @@ async def test_after_a_restart_the_records_of_a_former_topic_are_set_aside(rig: 
 
 
 def assigned(*replicas: int) -> PartitionState:
-    return PartitionState(
-        index=0,
-        leader=BrokerId(replicas[0]),
-        leader_epoch=LeaderEpoch(1),
-        replicas=tuple(map(BrokerId, replicas)),
-        isr=tuple(map(BrokerId, replicas)),
-    )
+    return partition_state(0, replicas[0], *replicas, leader_epoch=1)
 
 
 def held(rig: Rig) -> set[int]:

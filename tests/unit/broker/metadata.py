@@ -3,8 +3,34 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from broker.cluster.metadata_cache import LiveBroker, MetadataCache, TopicState
-from kafkawire.ids import BrokerId
+from broker.cluster.metadata_cache import (
+    UNKNOWN_EPOCH,
+    LiveBroker,
+    MetadataCache,
+    PartitionState,
+    TopicState,
+)
+from clusterstate.leader_and_isr import LeaderAndIsr
+from kafkawire.ids import BrokerId, LeaderEpoch
+
+
+def partition_state(
+    index: int, leader: int, *replicas: int, leader_epoch: int = 0, offline: Iterable[int] = ()
+) -> PartitionState:
+    """Return a partition whose replicas are all in sync, with an unknown partition epoch."""
+    members = tuple(map(BrokerId, replicas))
+    return PartitionState(
+        index=index,
+        leader_and_isr=LeaderAndIsr(
+            leader=BrokerId(leader),
+            isr=members,
+            controller_epoch=UNKNOWN_EPOCH,
+            leader_epoch=LeaderEpoch(leader_epoch),
+            partition_epoch=UNKNOWN_EPOCH,
+        ),
+        replicas=members,
+        offline_replicas=tuple(map(BrokerId, offline)),
+    )
 
 
 def set_brokers(

@@ -9,7 +9,6 @@ from broker.cluster.metadata_cache import (
     Endpoint,
     LiveBroker,
     MetadataCache,
-    PartitionState,
     TopicState,
 )
 from broker.cluster.metadata_update import updated
@@ -21,12 +20,10 @@ from kafkawire.messages.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
-from tests.unit.broker.metadata import put_topics, remove_topics, set_brokers
+from tests.unit.broker.metadata import partition_state, put_topics, remove_topics, set_brokers
 
 B1, B2 = BrokerId(1), BrokerId(2)
-PARTITION = PartitionState(
-    index=0, leader=B1, leader_epoch=LeaderEpoch(3), replicas=(B1,), isr=(B1,)
-)
+PARTITION = partition_state(0, B1, B1, leader_epoch=3)
 
 
 def topic(name: str) -> TopicState:
@@ -129,8 +126,5 @@ def test_other_topic_has_no_known_states() -> None:
 
 
 def test_known_state_without_partition_epoch_is_skipped() -> None:
-    state = PartitionState(
-        index=0, leader=B1, leader_epoch=LeaderEpoch(0), replicas=(B1,), isr=(B1,)
-    )
-    known = TopicState(name="t", topic_id=T_ID, partitions={0: state})
+    known = TopicState(name="t", topic_id=T_ID, partitions={0: PARTITION})
     assert ClusterImage(topics={"t": known}).known_states("t", T_ID) == {}

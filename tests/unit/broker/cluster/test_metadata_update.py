@@ -62,7 +62,11 @@ def after_update(
 
 def leaders(image: ClusterImage, name: str = "t") -> dict[int, int]:
     found = image.topics.get(name)
-    return {index: state.leader for index, state in found.partitions.items()} if found else {}
+    return (
+        {index: state.leader_and_isr.leader for index, state in found.partitions.items()}
+        if found
+        else {}
+    )
 
 
 def test_update_replaces_brokers_and_controller() -> None:
@@ -81,7 +85,12 @@ def test_update_of_some_partitions_keeps_the_others() -> None:
     assert leaders(image, "u") == {0: 1}
     assert image.topic_names == {T_ID: "t", OTHER_ID: "u"}
     state = image.topics["t"].partitions[0]
-    assert (state.leader_epoch, state.isr, state.replicas, state.offline_replicas) == (
+    assert (
+        state.leader_and_isr.leader_epoch,
+        state.leader_and_isr.isr,
+        state.replicas,
+        state.offline_replicas,
+    ) == (
         5,
         (1,),
         (1, 2),

@@ -4,10 +4,10 @@ import asyncio
 import uuid
 from dataclasses import replace
 
-from broker.cluster.metadata_cache import ClusterImage, MetadataCache, PartitionState, TopicState
+from broker.cluster.metadata_cache import ClusterImage, MetadataCache, TopicState
 from broker.cluster.metadata_watch import LONGEST_WAIT_MS, MetadataWatch, has_leaders
-from kafkawire.ids import BrokerId, LeaderEpoch
-from tests.unit.broker.metadata import put_topics
+from kafkawire.ids import BrokerId
+from tests.unit.broker.metadata import partition_state, put_topics
 
 TIMEOUT_S = 10
 
@@ -17,14 +17,7 @@ def topic(*leaders: int) -> TopicState:
         name="t",
         topic_id=uuid.UUID(int=1),
         partitions={
-            index: PartitionState(
-                index=index,
-                leader=BrokerId(leader),
-                leader_epoch=LeaderEpoch(0),
-                replicas=(BrokerId(1),),
-                isr=(BrokerId(1),),
-            )
-            for index, leader in enumerate(leaders)
+            index: partition_state(index, leader, 1) for index, leader in enumerate(leaders)
         },
     )
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from broker.cluster.metadata_cache import ClusterImage, LiveBroker, PartitionState, TopicState
+from broker.cluster.metadata_cache import ClusterImage, LiveBroker, TopicState
 from broker.cluster.topic_plan import (
     MAX_PARTITIONS,
     TopicDefaults,
@@ -20,8 +20,9 @@ from broker.config.server_keys import ServerKeys
 from clusterstate.assignment import RandomStart
 from clusterstate.replica_assignment import ReplicaAssignment
 from kafkawire.errors import ApiError, ErrorCode
-from kafkawire.ids import BrokerId, LeaderEpoch
+from kafkawire.ids import BrokerId
 from storage.config.log_config import LogConfig
+from tests.unit.broker.metadata import partition_state
 
 B1, B2 = BrokerId(1), BrokerId(2)
 DEFAULTS = TopicDefaults(partition_count=3, replication_factor=1, log_config=LogConfig())
@@ -33,16 +34,7 @@ def image(*brokers: BrokerId, topics: Mapping[str, int] | None = None) -> Cluste
         name: TopicState(
             name=name,
             topic_id=uuid.uuid4(),
-            partitions={
-                index: PartitionState(
-                    index=index,
-                    leader=B1,
-                    leader_epoch=LeaderEpoch(0),
-                    replicas=(B1,),
-                    isr=(B1,),
-                )
-                for index in range(count)
-            },
+            partitions={index: partition_state(index, B1, B1) for index in range(count)},
         )
         for name, count in (topics or {}).items()
     }

@@ -26,14 +26,14 @@ from broker.network.request_tasks import RequestTasks
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
 from kafkawire.group_records import partition_for
-from kafkawire.ids import BrokerId, LeaderEpoch
+from kafkawire.ids import BrokerId
 from kafkawire.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
 from kafkawire.sentinels import NO_LEADER
-from tests.unit.broker.metadata import put_topics, set_brokers
+from tests.unit.broker.metadata import partition_state, put_topics, set_brokers
 from tests.unit.broker.requests import request
 
 US, THEM = BrokerId(1), BrokerId(7)
@@ -43,9 +43,7 @@ REFUSED = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
 def state(index: int, leader: BrokerId) -> PartitionState:
-    return PartitionState(
-        index=index, leader=leader, leader_epoch=LeaderEpoch(0), replicas=(THEM,), isr=(THEM,)
-    )
+    return partition_state(index, leader, THEM)
 
 
 async def find(leader: BrokerId | None) -> Coordinator:

@@ -11,7 +11,7 @@ from broker.handlers.offset_lookup import Bound, ListOffsetsHandler, find_offset
 from kafkawire.apis import ApiKey
 from kafkawire.compression import Codec
 from kafkawire.errors import ApiError, ErrorCode
-from kafkawire.ids import LeaderEpoch, Offset, TopicPartition
+from kafkawire.ids import Offset, TopicPartition
 from kafkawire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -26,7 +26,7 @@ from storage.errors import (
     LogDirOfflineError,
     OffsetOutOfRangeError,
 )
-from tests.unit.broker.metadata import put_topics
+from tests.unit.broker.metadata import partition_state, put_topics
 from tests.unit.broker.replicas import B1, B2, NOW_MS, PARTITION, World, batch
 from tests.unit.broker.requests import request
 from tests.unit.kafkawire.batches import batch_of, with_section
@@ -105,14 +105,9 @@ async def test_old_client_gets_an_error_code_of_its_version(
 
 
 def state(*, is_offline: bool) -> PartitionState:
-    return PartitionState(
-        index=1,
-        leader=NO_LEADER if is_offline else B2,
-        leader_epoch=LeaderEpoch(0),
-        replicas=(B1,) if is_offline else (B2,),
-        isr=(B1,),
-        offline_replicas=(B1,) if is_offline else (),
-    )
+    if is_offline:
+        return partition_state(1, NO_LEADER, B1, offline=[B1])
+    return partition_state(1, B2, B2)
 
 
 @pytest.mark.parametrize(

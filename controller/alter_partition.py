@@ -21,6 +21,8 @@ from controller.request_batch import RequestBatch
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, LeaderEpoch, TopicPartition
 from kafkawire.messages.alter_partition import (
+    BROKER_EPOCHS_SINCE,
+    TOPIC_IDS_SINCE,
     AlterPartitionRequest,
     AlterPartitionResponse,
     RequestPartitionData,
@@ -29,9 +31,6 @@ from kafkawire.messages.alter_partition import (
     ResponseTopicData,
 )
 from kafkawire.sentinels import UNKNOWN_BROKER_EPOCH
-
-TOPIC_IDS_SINCE = 2
-BROKER_EPOCHS_SINCE = 3
 
 
 @dataclass(frozen=True, slots=True)

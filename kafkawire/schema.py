@@ -60,6 +60,7 @@ __all__ = [
     "field",
     "flexible_from",
     "message",
+    "since",
     "source_of",
     "struct",
     "versions_of",
@@ -146,6 +147,11 @@ def versions_of(message_type: type) -> tuple[int, int]:
 def flexible_from(message_type: type) -> int | None:
     """Return the first flexible version of a message, or None without one."""
     return layout_of(message_type).flexible
+
+
+def since(message_type: type, field_name: str) -> int:
+    """Return the first version in which a message or struct has the field."""
+    return next(each.since for each in layout_of(message_type).fields if each.name == field_name)
 
 
 def source_of(message_type: type, version: int) -> str:

@@ -14,13 +14,12 @@ from clusterstate.znodes.cluster import Features
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.api_versions import (
+    SOFTWARE_SINCE,
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
     FinalizedFeatureKey,
 )
-
-FIRST_VERSION_WITH_SOFTWARE: Final = 3
 
 # Source: KIP-511, "Validation".
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -51,7 +50,7 @@ class ApiVersionsHandler:
         """
         if message is None:
             return Reply(_describe(self._served, ErrorCode.UNSUPPORTED_VERSION))
-        if request.header.api_version >= FIRST_VERSION_WITH_SOFTWARE and not (
+        if request.header.api_version >= SOFTWARE_SINCE and not (
             _SOFTWARE.fullmatch(message.client_software_name)
             and _SOFTWARE.fullmatch(message.client_software_version)
         ):

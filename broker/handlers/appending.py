@@ -10,13 +10,12 @@ from broker.network.request import Request
 from kafkawire.compression import Codec
 from kafkawire.errors import ApiError, CorruptBatchError, ErrorCode
 from kafkawire.ids import Offset, TopicPartition
-from kafkawire.messages.produce import PartitionProduceData, ProduceRequest
+from kafkawire.messages.produce import ZSTD_SINCE, PartitionProduceData, ProduceRequest
 from kafkawire.plain_codecs import Accepted
 from kafkawire.records import read_header
 from kafkawire.sentinels import ACKS_ALL
 from storage.log.log import AppendInfo
 
-FIRST_VERSION_WITH_ZSTD: Final = 7
 ADMIN_CLIENT_ID: Final = "__admin_client"
 # Limit of the decompressed bytes of one request whose batches are validated in a thread.
 MAX_REQUEST_DECOMPRESSED_BYTES: Final = 2 << 30
@@ -133,8 +132,8 @@ def batch_of(request: Request, topic: str, data: PartitionProduceData) -> memory
     if batch is None:
         raise ApiError(ErrorCode.INVALID_RECORD, "there is no record batch")
     assert isinstance(batch, memoryview), "decoded records are views of the request"
-    if header.api_version < FIRST_VERSION_WITH_ZSTD and _codec(batch) is Codec.ZSTD:
-        text = f"zstd needs version {FIRST_VERSION_WITH_ZSTD} of Produce"
+    if header.api_version < ZSTD_SINCE and _codec(batch) is Codec.ZSTD:
+        text = f"zstd needs version {ZSTD_SINCE} of Produce"
         raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, text)
     return batch
 

@@ -26,6 +26,7 @@ from kafkawire.apis import ApiKey
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import BrokerId
 from kafkawire.messages.describe_configs import (
+    CONFIG_SOURCE_SINCE,
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
@@ -33,8 +34,6 @@ from kafkawire.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-
-FIRST_VERSION_WITH_SOURCE: Final = 1
 
 APIS: Final[Apis] = {
     ApiKey.DESCRIBE_CONFIGS: lambda parts: (
@@ -116,7 +115,7 @@ class DescribeConfigsHandler:
 def _answer(
     entry: ConfigEntry, message: DescribeConfigsRequest, version: int
 ) -> DescribeConfigsResourceResult:
-    has_source = version >= FIRST_VERSION_WITH_SOURCE
+    has_source = version >= CONFIG_SOURCE_SINCE
     return DescribeConfigsResourceResult(
         name=entry.name,
         value=entry.value,

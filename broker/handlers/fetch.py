@@ -24,6 +24,9 @@ from kafkawire.apis import ApiKey
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import TopicId, TopicPartition
 from kafkawire.messages.fetch import (
+    STORAGE_ERROR_SINCE,
+    TOPIC_IDS_SINCE,
+    ZSTD_SINCE,
     AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
@@ -40,9 +43,6 @@ Charge = Callable[[int], int]
 READ_COMMITTED: Final = 1
 # Epochs of a fetch session (KIP-227) for a full fetch: to create a session, or without a session.
 FULL_FETCH_EPOCHS: Final = frozenset({0, -1})
-FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
-FIRST_VERSION_WITH_ZSTD: Final = 10
-FIRST_VERSION_WITH_STORAGE_ERROR: Final = 6
 NO_RECORDS: Final = b""
 MAX_HELD_PARTITIONS: Final = 200_000
 """Limit for all waiting requests together, some 100 MB. Beyond it, fetches do not wait."""
@@ -133,7 +133,7 @@ class FetchReader:
         self.topics: list[tuple[str | None, FetchTopic]] = [
             (
                 topic.topic
-                if version < FIRST_VERSION_WITH_TOPIC_IDS
+                if version < TOPIC_IDS_SINCE
                 else replicas.table.topic_name(topic.topic_id),
                 topic,
             )
@@ -234,17 +234,14 @@ class FetchReader:
 
     def _check_codec(self, partition: Key) -> None:
         """Refuse requests of versions without the topic's codec."""
-        if self._version < FIRST_VERSION_WITH_ZSTD:
+        if self._version < ZSTD_SINCE:
             replica = self._replicas.leader(partition)
             if replica.log.config.compression_type == "zstd":
                 raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
 
     def _failed(self, wanted: FetchPartition, error: ApiError) -> PartitionData:
         code = error.code
-        if (
-            code is ErrorCode.KAFKA_STORAGE_ERROR
-            and self._version < FIRST_VERSION_WITH_STORAGE_ERROR
-        ):
+        if code is ErrorCode.KAFKA_STORAGE_ERROR and self._version < STORAGE_ERROR_SINCE:
             # An older client would treat the unknown code as final.
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         return PartitionData(

@@ -21,12 +21,12 @@ from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.group_records import OFFSETS_TOPIC, partition_for
 from kafkawire.ids import BrokerId, TopicPartition
 from kafkawire.messages.find_coordinator import (
+    KEYS_SINCE,
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
 
-FIRST_VERSION_WITH_KEYS: Final = 4
 NO_NODE: Final = -1
 TRANSACTIONS_TOPIC: Final = "__transaction_state"
 LEADERS_WAIT_MS: Final = 1000
@@ -100,7 +100,7 @@ class FindCoordinatorHandler:
         return self._answer(request, message)
 
     def _answer(self, request: Request, message: FindCoordinatorRequest) -> FindCoordinatorResponse:
-        has_keys = request.header.api_version >= FIRST_VERSION_WITH_KEYS
+        has_keys = request.header.api_version >= KEYS_SINCE
         keys = message.coordinator_keys if has_keys else [message.key]
         found = [self._find(request, message.key_type, key) for key in keys]
         if has_keys:

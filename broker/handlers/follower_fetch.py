@@ -19,6 +19,7 @@ from broker.replication.replica_manager import ReplicaManager
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, TopicId, TopicPartition
 from kafkawire.messages.fetch import (
+    TOPIC_IDS_SINCE,
     EpochEndOffset,
     FetchableTopicResponse,
     FetchPartition,
@@ -29,7 +30,6 @@ from kafkawire.messages.fetch import (
 )
 
 NO_RECORDS: Final = b""
-FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
 # Caught-up followers are recorded as such this many times per replica.lag.time.max.ms, after which
 # they would leave the in-sync set.
 TOUCHES_PER_LAG_LIMIT: Final = 20
@@ -97,7 +97,7 @@ class FollowerFetchHandler:
         self, fetch: FollowerFetch, session: FollowerSession, message: FetchRequest, version: int
     ) -> None:
         """Apply the changes in a request to its session; refuse partitions without a replica."""
-        has_ids = version >= FIRST_VERSION_WITH_TOPIC_IDS
+        has_ids = version >= TOPIC_IDS_SINCE
         for topic in message.topics:
             name = self.replicas.table.topic_name(topic.topic_id) if has_ids else topic.topic
             if name is None:

@@ -31,6 +31,9 @@ from kafkawire.apis import ApiKey
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, validate_topic_name
 from kafkawire.messages.metadata import (
+    LISTENER_NOT_FOUND_SINCE,
+    NULL_FOR_ALL_SINCE,
+    TOPIC_IDS_SINCE,
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
@@ -40,9 +43,6 @@ from kafkawire.messages.metadata import (
 )
 from kafkawire.sentinels import NO_LEADER
 
-FIRST_VERSION_WITH_NULL_FOR_ALL: Final = 1
-FIRST_VERSION_WITH_LISTENER_NOT_FOUND: Final = 6
-FIRST_VERSION_WITH_TOPIC_IDS: Final = 12
 # Another request has just created the topic, or this one may have.
 _CREATED: Final = (ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT)
 
@@ -120,7 +120,7 @@ class MetadataHandler:
         image = self._metadata.image
         wanted = message.topics
         version = request.header.api_version
-        if wanted is None or (not wanted and version < FIRST_VERSION_WITH_NULL_FOR_ALL):
+        if wanted is None or (not wanted and version < NULL_FOR_ALL_SINCE):
             found = [self._topic_answer(topic, request) for topic in image.topics.values()]
         else:
             found = [self._find(topic, request, failures) for topic in _distinct(wanted)]
@@ -143,7 +143,7 @@ class MetadataHandler:
         request: Request,
         failures: Mapping[str, ErrorCode],
     ) -> MetadataResponseTopic:
-        if request.header.api_version < FIRST_VERSION_WITH_TOPIC_IDS and (
+        if request.header.api_version < TOPIC_IDS_SINCE and (
             wanted.name is None or wanted.topic_id != ZERO_TOPIC_ID
         ):
             code = ErrorCode.INVALID_REQUEST
@@ -177,7 +177,7 @@ class MetadataHandler:
             self._image = self._metadata.image
             self._answers.clear()
         # Later versions differ only in their encoding.
-        version = min(request.header.api_version, FIRST_VERSION_WITH_LISTENER_NOT_FOUND)
+        version = min(request.header.api_version, LISTENER_NOT_FOUND_SINCE)
         key = (topic.name, request.listener_name, version)
         answer = self._answers.get(key)
         if answer is None:
@@ -214,7 +214,7 @@ def _partition_answer(
     listener_name, version = request.listener_name, request.header.api_version
     code, leader = ErrorCode.NONE, state.leader_and_isr.leader
     if image.endpoint(leader, listener_name) is None:
-        is_dead = leader not in image.brokers or version < FIRST_VERSION_WITH_LISTENER_NOT_FOUND
+        is_dead = leader not in image.brokers or version < LISTENER_NOT_FOUND_SINCE
         code = ErrorCode.LEADER_NOT_AVAILABLE if is_dead else ErrorCode.LISTENER_NOT_FOUND
         leader = NO_LEADER
     elif version == 0 and not _are_alive(image, state.replicas, listener_name):

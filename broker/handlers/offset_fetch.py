@@ -15,6 +15,8 @@ from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.group_records import CommittedOffset
 from kafkawire.ids import TopicPartition, by_topic
 from kafkawire.messages.group_offsets import (
+    ERROR_CODE_SINCE,
+    GROUPS_SINCE,
     OffsetFetchRequest,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
@@ -26,9 +28,6 @@ from kafkawire.messages.group_offsets import (
     OffsetFetchResponseTopics,
 )
 from kafkawire.sentinels import NO_EPOCH, NO_OFFSET
-
-FIRST_VERSION_WITH_ERROR: Final = 2
-FIRST_VERSION_WITH_GROUPS: Final = 8
 
 NOTHING: Final = CommittedOffset(NO_OFFSET, NO_EPOCH, "", NO_OFFSET)
 
@@ -49,7 +48,7 @@ class OffsetFetchHandler:
     def handle(self, request: Request, message: OffsetFetchRequest) -> Reply:
         """Respond for one group, or several from version 8 on; -1 means no committed offset."""
         version, must_be_stable = request.header.api_version, message.require_stable
-        if version >= FIRST_VERSION_WITH_GROUPS:
+        if version >= GROUPS_SINCE:
             groups = [
                 self._group(each.group_id, _named(each.topics), must_be_stable)
                 for each in message.groups
@@ -57,7 +56,7 @@ class OffsetFetchHandler:
             return Reply(OffsetFetchResponse(groups=groups))
         wanted = _named(message.topics)
         code, found = self._find(message.group_id, wanted, must_be_stable)
-        if code is not ErrorCode.NONE and version < FIRST_VERSION_WITH_ERROR:
+        if code is not ErrorCode.NONE and version < ERROR_CODE_SINCE:
             found = dict.fromkeys(wanted or (), (NOTHING, code))
         topics = [
             OffsetFetchResponseTopic(

@@ -17,6 +17,8 @@ from kafkawire.apis import ApiKey
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import TopicPartition
 from kafkawire.messages.list_offsets import (
+    LEADER_EPOCHS_SINCE,
+    OFFSET_NOT_AVAILABLE_SINCE,
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
@@ -50,8 +52,6 @@ FIRST_VERSIONS: Final[Mapping[int, int]] = {
     EARLIEST_LOCAL: 8,
     LATEST_TIERED: 9,
 }
-FIRST_VERSION_WITH_EPOCH: Final = 4
-FIRST_VERSION_WITH_NOT_AVAILABLE: Final = 5
 READ_COMMITTED: Final = 1
 
 APIS: Final[Apis] = {
@@ -189,7 +189,7 @@ def _answer(
         partition_index=wanted.partition_index,
         timestamp=found.timestamp_ms,
         offset=found.offset,
-        leader_epoch=found.leader_epoch if version >= FIRST_VERSION_WITH_EPOCH else -1,
+        leader_epoch=found.leader_epoch if version >= LEADER_EPOCHS_SINCE else -1,
     )
 
 
@@ -197,7 +197,7 @@ def _failed(
     wanted: ListOffsetsPartition, error: ApiError, version: int
 ) -> ListOffsetsPartitionResponse:
     code = error.code
-    if code is ErrorCode.OFFSET_NOT_AVAILABLE and version < FIRST_VERSION_WITH_NOT_AVAILABLE:
+    if code is ErrorCode.OFFSET_NOT_AVAILABLE and version < OFFSET_NOT_AVAILABLE_SINCE:
         code = ErrorCode.LEADER_NOT_AVAILABLE
     return ListOffsetsPartitionResponse(partition_index=wanted.partition_index, error_code=code)
 

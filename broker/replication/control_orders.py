@@ -16,6 +16,7 @@ from kafkawire.ids import (
     validate_topic_name,
 )
 from kafkawire.messages.leader_and_isr import (
+    TOPIC_IDS_SINCE,
     LeaderAndIsrPartitionError,
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
@@ -28,8 +29,6 @@ from kafkawire.messages.stop_replica import (
     StopReplicaResponse,
 )
 from kafkawire.sentinels import NO_EPOCH
-
-FIRST_VERSION_WITH_TOPIC_IDS = 5
 
 Codes = Mapping[TopicPartition, ErrorCode]
 
@@ -89,7 +88,7 @@ def roles_response(
     request: LeaderAndIsrRequest, codes: Codes, version: int
 ) -> LeaderAndIsrResponse:
     """Return the response with `codes`; older versions name topics, newer ones their ids."""
-    if version >= FIRST_VERSION_WITH_TOPIC_IDS:
+    if version >= TOPIC_IDS_SINCE:
         topics = [
             LeaderAndIsrTopicError(
                 topic_id=topic.topic_id,

@@ -20,6 +20,8 @@ from broker.replication.replica_table import TopicNames
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, LeaderEpoch, Offset, TopicId
 from kafkawire.messages.fetch import (
+    BROKER_EPOCHS_SINCE,
+    TOPIC_IDS_SINCE,
     FetchPartition,
     FetchRequest,
     FetchResponse,
@@ -33,8 +35,6 @@ if TYPE_CHECKING:
 
 FIRST_BACKOFF_MS: Final = 10
 NO_REPLICA: Final = -1
-FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
-FIRST_VERSION_WITH_BROKER_EPOCH: Final = 15
 SESSION_ENDED: Final = frozenset(
     {
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -198,7 +198,7 @@ class FetchPlan:
             self._to_forget.clear()
             self._changed = dict.fromkeys(self._partitions)
         topics, forgotten = self._take_changed(version), self._take_gone()
-        has_broker_epoch = version >= FIRST_VERSION_WITH_BROKER_EPOCH
+        has_broker_epoch = version >= BROKER_EPOCHS_SINCE
         return FetchRequest(
             replica_id=NO_REPLICA if has_broker_epoch else self._broker_id,
             replica_state=ReplicaState(
@@ -256,7 +256,7 @@ class FetchPlan:
             if followed is None or key in self._paused:
                 continue
             name, topic_id = key[0], followed.topic_id
-            if version >= FIRST_VERSION_WITH_TOPIC_IDS and self._in_session.get(key) != topic_id:
+            if version >= TOPIC_IDS_SINCE and self._in_session.get(key) != topic_id:
                 # Removes an earlier topic of that name from the session, if there was one.
                 self._forget(key)
             self._in_session[key] = topic_id

@@ -20,7 +20,6 @@ from broker.config.replication_keys import ReplicationKeys
 from broker.replication.control_fence import ControlFence
 from broker.replication.divergence import Divergence, out_of_range, truncation
 from broker.replication.fetch_plan import (
-    FIRST_VERSION_WITH_TOPIC_IDS,
     SESSION_ENDED,
     FetchPlan,
     FollowedPartition,
@@ -32,7 +31,13 @@ from broker.replication.throttle import ReplicationThrottle
 from kafkawire.apis import ApiKey
 from kafkawire.errors import CorruptBatchError, ErrorCode, name_of
 from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
-from kafkawire.messages.fetch import FetchRequest, FetchResponse, PartitionData
+from kafkawire.messages.fetch import (
+    DIVERGING_EPOCHS_SINCE,
+    TOPIC_IDS_SINCE,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
 from kafkawire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -43,9 +48,6 @@ from kafkawire.sentinels import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from storage.directory.logs import Logs
 from storage.errors import StorageError, UnexpectedOffsetError
 
-FETCH_VERSION: Final = 17
-OLDEST_FETCH_VERSION: Final = 12
-"""First version whose response reports diverging logs."""
 LIST_OFFSETS_VERSION: Final = 7
 
 log = structlog.get_logger(__name__)
@@ -160,7 +162,7 @@ class Fetcher:
         finally:
             self._is_fetching = False
         self._plan.on_response(response)
-        self._has_ids = version >= FIRST_VERSION_WITH_TOPIC_IDS
+        self._has_ids = version >= TOPIC_IDS_SINCE
         if response.error_code in SESSION_ENDED:
             return
         if response.error_code != ErrorCode.NONE:
@@ -169,14 +171,12 @@ class Fetcher:
 
     async def _choose_version(self) -> int:
         """Return the newest version of Fetch that the leader and all copied topics support."""
-        newest = FETCH_VERSION
-        if self._plan.has_topic_without_id:
-            newest = FIRST_VERSION_WITH_TOPIC_IDS - 1
+        newest = TOPIC_IDS_SINCE - 1 if self._plan.has_topic_without_id else None
         version = await self.peer.choose_version(ApiKey.FETCH, newest)
-        if version < OLDEST_FETCH_VERSION:
+        if version < DIVERGING_EPOCHS_SINCE:
             raise PeerError(
                 f"{self.peer.name} serves Fetch up to version {version}, "
-                f"{OLDEST_FETCH_VERSION} is needed"
+                f"{DIVERGING_EPOCHS_SINCE} is needed"
             )
         return version
 

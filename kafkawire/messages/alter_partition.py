@@ -5,8 +5,21 @@ Kafka's request and response both have a TopicData and a PartitionData; here the
 
 import uuid
 from collections.abc import Sequence
+from typing import Final
 
-from kafkawire.schema import INT8, INT16, INT32, INT64, STRING, UUID, array, field, message, struct
+from kafkawire.schema import (
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    STRING,
+    UUID,
+    array,
+    field,
+    message,
+    since,
+    struct,
+)
 
 
 @struct
@@ -30,6 +43,10 @@ class RequestTopicData:
     topic_name: str = field(STRING, until=1, ignorable=True)
     topic_id: uuid.UUID = field(UUID, since=2, ignorable=True)
     partitions: Sequence[RequestPartitionData] = field(array(RequestPartitionData))
+
+
+BROKER_EPOCHS_SINCE: Final = since(RequestPartitionData, "new_isr_with_epochs")
+TOPIC_IDS_SINCE: Final = since(RequestTopicData, "topic_id")
 
 
 @message(versions=(0, 3), flexible=0)

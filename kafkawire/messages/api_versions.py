@@ -1,8 +1,9 @@
 """Decision: declares ApiVersions, which lists the APIs and versions that a broker serves."""
 
 from collections.abc import Sequence
+from typing import Final
 
-from kafkawire.schema import BOOL, INT16, INT32, INT64, STRING, array, field, message, struct
+from kafkawire.schema import BOOL, INT16, INT32, INT64, STRING, array, field, message, since, struct
 
 
 @message(versions=(0, 4), flexible=3)
@@ -11,6 +12,9 @@ class ApiVersionsRequest:
 
     client_software_name: str = field(STRING, since=3, ignorable=True)
     client_software_version: str = field(STRING, since=3, ignorable=True)
+
+
+SOFTWARE_SINCE: Final = since(ApiVersionsRequest, "client_software_name")
 
 
 @struct

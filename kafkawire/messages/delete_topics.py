@@ -2,8 +2,9 @@
 
 import uuid
 from collections.abc import Sequence
+from typing import Final
 
-from kafkawire.schema import INT16, INT32, STRING, UUID, array, field, message, struct
+from kafkawire.schema import INT16, INT32, STRING, UUID, array, field, message, since, struct
 
 
 @struct
@@ -19,6 +20,9 @@ class DeleteTopicsRequest:
     topics: Sequence[DeleteTopicState] = field(array(DeleteTopicState), since=6)
     topic_names: Sequence[str] = field(array(STRING), until=5, ignorable=True)
     timeout_ms: int = field(INT32)
+
+
+TOPICS_SINCE: Final = since(DeleteTopicsRequest, "topics")
 
 
 @struct

@@ -1,8 +1,9 @@
 """Decision: declares DescribeConfigs."""
 
 from collections.abc import Sequence
+from typing import Final
 
-from kafkawire.schema import BOOL, INT8, INT16, INT32, STRING, array, field, message, struct
+from kafkawire.schema import BOOL, INT8, INT16, INT32, STRING, array, field, message, since, struct
 
 
 @struct
@@ -41,6 +42,9 @@ class DescribeConfigsResourceResult:
     )
     config_type: int = field(INT8, since=3, ignorable=True)
     documentation: str | None = field(STRING, since=3, nullable=0, ignorable=True)
+
+
+CONFIG_SOURCE_SINCE: Final = since(DescribeConfigsResourceResult, "config_source")
 
 
 @struct

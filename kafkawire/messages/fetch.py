@@ -6,6 +6,7 @@ read. The hot path uses `kafkawire.native`.
 
 import uuid
 from collections.abc import Sequence
+from typing import Final
 
 from kafkawire.schema import (
     INT8,
@@ -19,6 +20,7 @@ from kafkawire.schema import (
     array,
     field,
     message,
+    since,
     struct,
 )
 
@@ -45,6 +47,12 @@ class FetchTopic:
     topic: str = field(STRING, until=12, ignorable=True)
     topic_id: uuid.UUID = field(UUID, since=13, ignorable=True)
     partitions: Sequence[FetchPartition] = field(array(FetchPartition))
+
+
+TOPIC_IDS_SINCE: Final = since(FetchTopic, "topic_id")
+ZSTD_SINCE: Final = 10
+STORAGE_ERROR_SINCE: Final = 6
+"""First version whose clients know KAFKA_STORAGE_ERROR."""
 
 
 @struct
@@ -75,6 +83,9 @@ class FetchRequest:
     topics: Sequence[FetchTopic] = field(array(FetchTopic))
     forgotten_topics_data: Sequence[ForgottenTopic] = field(array(ForgottenTopic), since=7)
     rack_id: str = field(STRING, since=11, ignorable=True)
+
+
+BROKER_EPOCHS_SINCE: Final = since(FetchRequest, "replica_state")
 
 
 @struct
@@ -116,6 +127,9 @@ class PartitionData:
     )
     preferred_read_replica: int = field(INT32, since=11, default=-1)
     records: Records | None = field(RECORDS)
+
+
+DIVERGING_EPOCHS_SINCE: Final = since(PartitionData, "diverging_epoch")
 
 
 @struct

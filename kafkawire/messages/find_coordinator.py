@@ -1,8 +1,9 @@
 """Decision: declares FindCoordinator, for the coordinator of a group or a transactional id."""
 
 from collections.abc import Sequence
+from typing import Final
 
-from kafkawire.schema import INT8, INT16, INT32, STRING, array, field, message, struct
+from kafkawire.schema import INT8, INT16, INT32, STRING, array, field, message, since, struct
 
 
 @message(versions=(0, 6), flexible=3)
@@ -12,6 +13,9 @@ class FindCoordinatorRequest:
     key: str = field(STRING, until=3)
     key_type: int = field(INT8, since=1)
     coordinator_keys: Sequence[str] = field(array(STRING), since=4)
+
+
+KEYS_SINCE: Final = since(FindCoordinatorRequest, "coordinator_keys")
 
 
 @struct

@@ -1,8 +1,9 @@
 """Decision: declares the messages of group membership: join, sync, heartbeat, leave."""
 
 from collections.abc import Sequence
+from typing import Final
 
-from kafkawire.schema import BOOL, BYTES, INT16, INT32, STRING, array, field, message, struct
+from kafkawire.schema import BOOL, BYTES, INT16, INT32, STRING, array, field, message, since, struct
 
 
 @struct
@@ -109,6 +110,9 @@ class LeaveGroupRequest:
     group_id: str = field(STRING)
     member_id: str = field(STRING, until=2)
     members: Sequence[MemberIdentity] = field(array(MemberIdentity), since=3)
+
+
+MEMBERS_SINCE: Final = since(LeaveGroupRequest, "members")
 
 
 @struct

@@ -1,8 +1,9 @@
 """Decision: declares OffsetCommit, OffsetFetch and OffsetDelete, for a group's progress."""
 
 from collections.abc import Sequence
+from typing import Final
 
-from kafkawire.schema import BOOL, INT16, INT32, INT64, STRING, array, field, message, struct
+from kafkawire.schema import BOOL, INT16, INT32, INT64, STRING, array, field, message, since, struct
 
 
 @struct
@@ -88,6 +89,10 @@ class OffsetFetchRequest:
     require_stable: bool = field(BOOL, since=7)
 
 
+GROUPS_SINCE: Final = since(OffsetFetchRequest, "groups")
+STABLE_SINCE: Final = since(OffsetFetchRequest, "require_stable")
+
+
 @struct
 class OffsetFetchResponsePartition:
     partition_index: int = field(INT32)
@@ -135,6 +140,9 @@ class OffsetFetchResponse:
     topics: Sequence[OffsetFetchResponseTopic] = field(array(OffsetFetchResponseTopic), until=7)
     error_code: int = field(INT16, since=2, until=7, ignorable=True)
     groups: Sequence[OffsetFetchResponseGroup] = field(array(OffsetFetchResponseGroup), since=8)
+
+
+ERROR_CODE_SINCE: Final = since(OffsetFetchResponse, "error_code")
 
 
 @struct

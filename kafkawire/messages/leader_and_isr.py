@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Sequence
+from typing import Final
 
 from kafkawire.schema import (
     BOOL,
@@ -14,6 +15,7 @@ from kafkawire.schema import (
     array,
     field,
     message,
+    since,
     struct,
 )
 
@@ -41,6 +43,9 @@ class LeaderAndIsrTopicState:
     partition_states: Sequence[LeaderAndIsrPartitionState] = field(
         array(LeaderAndIsrPartitionState)
     )
+
+
+TOPIC_IDS_SINCE: Final = since(LeaderAndIsrTopicState, "topic_id")
 
 
 @struct

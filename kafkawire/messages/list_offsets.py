@@ -1,8 +1,9 @@
 """Decision: declares ListOffsets, which finds offsets by time, and the ends of a log."""
 
 from collections.abc import Sequence
+from typing import Final
 
-from kafkawire.schema import INT8, INT16, INT32, INT64, STRING, array, field, message, struct
+from kafkawire.schema import INT8, INT16, INT32, INT64, STRING, array, field, message, since, struct
 
 
 @struct
@@ -37,6 +38,11 @@ class ListOffsetsPartitionResponse:
     timestamp: int = field(INT64, since=1, default=-1)
     offset: int = field(INT64, since=1, default=-1)
     leader_epoch: int = field(INT32, since=4, default=-1)
+
+
+LEADER_EPOCHS_SINCE: Final = since(ListOffsetsPartitionResponse, "leader_epoch")
+OFFSET_NOT_AVAILABLE_SINCE: Final = 5
+"""First version whose clients know OFFSET_NOT_AVAILABLE."""
 
 
 @struct

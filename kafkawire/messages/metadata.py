@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Sequence
+from typing import Final
 
 from kafkawire.schema import BOOL, INT16, INT32, STRING, UUID, array, field, message, struct
 
@@ -23,6 +24,13 @@ class MetadataRequest:
     allow_auto_topic_creation: bool = field(BOOL, since=4, default=True)
     include_cluster_authorized_operations: bool = field(BOOL, since=8, until=10)
     include_topic_authorized_operations: bool = field(BOOL, since=8)
+
+
+NULL_FOR_ALL_SINCE: Final = 1
+LISTENER_NOT_FOUND_SINCE: Final = 6
+"""First version whose clients know LISTENER_NOT_FOUND."""
+TOPIC_IDS_SINCE: Final = 12
+"""First version that may name topics by id; in versions 10 and 11 ids are in responses only."""
 
 
 @struct

@@ -5,6 +5,7 @@ hot path uses `kafkawire.native`.
 """
 
 from collections.abc import Sequence
+from typing import Final
 
 from kafkawire.schema import (
     INT16,
@@ -45,6 +46,9 @@ class ProduceRequest:
     acks: int = field(INT16)
     timeout_ms: int = field(INT32)
     topic_data: Sequence[TopicProduceData] = field(array(TopicProduceData))
+
+
+ZSTD_SINCE: Final = 7
 
 
 @struct

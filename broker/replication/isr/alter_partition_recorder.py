@@ -18,6 +18,8 @@ from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, LeaderEpoch, TopicId
 from kafkawire.messages.alter_partition import (
+    BROKER_EPOCHS_SINCE,
+    TOPIC_IDS_SINCE,
     AlterPartitionRequest,
     AlterPartitionResponse,
     BrokerState,
@@ -31,9 +33,6 @@ if TYPE_CHECKING:
     from broker.cluster.member import ClusterMember
     from broker.replication.control_fence import ControlFence
 
-FIRST_VERSION_WITH_TOPIC_IDS = 2
-FIRST_VERSION_WITH_EPOCHS = 3
-LAST_VERSION = 3
 
 _Key = tuple[str | TopicId, int]
 
@@ -75,9 +74,9 @@ class AlterPartitionRecorder:
             OSError: the controller did not respond, is unknown, or has been replaced.
         """
         async with self._controller.peer() as peer:
-            version = await peer.choose_version(ApiKey.ALTER_PARTITION, LAST_VERSION)
+            version = await peer.choose_version(ApiKey.ALTER_PARTITION)
             if any(proposal.topic_id == ZERO_TOPIC_ID for proposal in proposals):
-                version = min(version, FIRST_VERSION_WITH_TOPIC_IDS - 1)
+                version = min(version, TOPIC_IDS_SINCE - 1)
             request = alter_partition(self._broker_id, self._broker_epoch(), proposals, version)
             response = await peer.ask(request, AlterPartitionResponse, version=version)
         if response.error_code != ErrorCode.NONE:
@@ -110,7 +109,7 @@ def _partition(submitted: IsrProposal, version: int) -> RequestPartitionData:
         leader_epoch=proposal.leader_epoch,
         partition_epoch=proposal.partition_epoch,
     )
-    if version >= FIRST_VERSION_WITH_EPOCHS:
+    if version >= BROKER_EPOCHS_SINCE:
         data.new_isr_with_epochs = [
             BrokerState(broker_id=one, broker_epoch=epoch) for one, epoch in proposal.isr
         ]
@@ -127,7 +126,7 @@ def results_of(
     A proposal without a result in the response counts as failed with an unknown error, and is
     retried.
     """
-    has_ids = version >= FIRST_VERSION_WITH_TOPIC_IDS
+    has_ids = version >= TOPIC_IDS_SINCE
     found: Mapping[_Key, ProposalResult] = {
         (topic.topic_id if has_ids else topic.topic_name, data.partition_index): _result(data)
         for topic in response.topics

@@ -17,6 +17,7 @@ from kafkawire.messages.group_admin import (
     ListGroupsResponse,
 )
 from kafkawire.messages.group_offsets import (
+    GROUPS_SINCE,
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchResponse,
@@ -32,7 +33,7 @@ from ottla.client.errors import (
 )
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.group_coordinator import GroupCoordinator
-from ottla.client.network.offset_store import FIRST_VERSION_WITH_GROUPS, OffsetStore
+from ottla.client.network.offset_store import OffsetStore
 from ottla.client.offset import CommittedOffset, Identity
 from ottla.client.retry import retry
 
@@ -96,7 +97,7 @@ async def list_group_offsets(
     coordinator = GroupCoordinator(cluster, group_id)
 
     def request(version: int) -> OffsetFetchRequest:
-        if version < FIRST_VERSION_WITH_GROUPS:
+        if version < GROUPS_SINCE:
             return OffsetFetchRequest(group_id=group_id, topics=None)
         return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group_id, topics=None)])
 

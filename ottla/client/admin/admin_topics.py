@@ -17,6 +17,7 @@ from kafkawire.messages.create_topics import (
     CreateTopicsResponse,
 )
 from kafkawire.messages.delete_topics import (
+    TOPICS_SINCE,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
     DeleteTopicState,
@@ -28,7 +29,6 @@ from ottla.client.cluster_metadata import ClusterMetadata, TopicMetadata, merge
 from ottla.client.network.cluster import Cluster
 
 NUMBERS_FROM_ASSIGNMENT: Final = -1
-FIRST_VERSION_WITH_IDS: Final = 6
 
 
 async def create_topics(
@@ -63,7 +63,7 @@ async def delete_topics(cluster: Cluster, names: Sequence[str], timeout_ms: int)
     """
 
     def request(version: int) -> DeleteTopicsRequest:
-        if version < FIRST_VERSION_WITH_IDS:
+        if version < TOPICS_SINCE:
             return DeleteTopicsRequest(topic_names=names, timeout_ms=timeout_ms)
         states = [DeleteTopicState(name=name) for name in names]
         return DeleteTopicsRequest(topics=states, timeout_ms=timeout_ms)

@@ -11,6 +11,7 @@ from typing import Final, Protocol, TypeVar
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId
 from kafkawire.messages.find_coordinator import (
+    KEYS_SINCE,
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
@@ -22,7 +23,6 @@ from ottla.client.network.cluster import Cluster
 from ottla.client.network.connection_pool import Purpose
 
 GROUP_KEY_TYPE: Final = 0
-FIRST_VERSION_WITH_KEYS: Final = 4
 
 R = TypeVar("R")
 
@@ -99,7 +99,7 @@ class GroupCoordinator:
 
     async def _find(self) -> tuple[BrokerId, Address]:
         def request(version: int) -> FindCoordinatorRequest:
-            if version < FIRST_VERSION_WITH_KEYS:
+            if version < KEYS_SINCE:
                 return FindCoordinatorRequest(key=self.group_id, key_type=GROUP_KEY_TYPE)
             return FindCoordinatorRequest(coordinator_keys=[self.group_id], key_type=GROUP_KEY_TYPE)
 

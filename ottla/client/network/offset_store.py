@@ -1,11 +1,13 @@
 """Commits and fetches the offsets of a group. Edge: sends requests to the coordinator."""
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import LeaderEpoch, Offset, TopicPartition, by_topic
 from kafkawire.messages.group_offsets import (
+    GROUPS_SINCE,
+    STABLE_SINCE,
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
@@ -22,9 +24,6 @@ from ottla.client.errors import CommitFailedError, OttlaError
 from ottla.client.network.group_coordinator import GroupCoordinator, Verdict, judge
 from ottla.client.offset import CommittedOffset, Identity
 from ottla.client.retry import Backoff, retry
-
-FIRST_VERSION_WITH_GROUPS: Final = 8
-FIRST_VERSION_WITH_STABLE: Final = 7
 
 Author: TypeAlias = Callable[[], Identity]
 """Function that returns the identity for a commit; called when the request is sent.
@@ -157,9 +156,9 @@ class OffsetStore:
         self, partitions: Collection[TopicPartition], version: int
     ) -> OffsetFetchRequest:
         # Before version 7 the request cannot wait for the offsets of open transactions.
-        stable = self._requires_stable and version >= FIRST_VERSION_WITH_STABLE
+        stable = self._requires_stable and version >= STABLE_SINCE
         group_id, topics = self._coordinator.group_id, by_topic(sorted(partitions))
-        if version < FIRST_VERSION_WITH_GROUPS:
+        if version < GROUPS_SINCE:
             rows = [
                 OffsetFetchRequestTopic(name=topic, partition_indexes=indexes)
                 for topic, indexes in topics.items()

@@ -16,6 +16,7 @@ from kafkawire.compression import Codec
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import Offset, ProducerId, TopicPartition
 from kafkawire.messages.produce import (
+    ZSTD_SINCE,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -46,7 +47,6 @@ from ottla.client.producer.topic_queues import PartitionQueue
 
 log = logging.getLogger(__name__)
 
-ZSTD_PRODUCE_VERSION: Final = 7
 REQUEST_OVERHEAD_BYTES: Final = 512
 
 
@@ -175,7 +175,7 @@ class Sender:
 
     def _check_codec(self, connection: Connection) -> None:
         version = connection.choose_version(ApiKey.PRODUCE)
-        if self._config.codec is Codec.ZSTD and version < ZSTD_PRODUCE_VERSION:
+        if self._config.codec is Codec.ZSTD and version < ZSTD_SINCE:
             raise UnsupportedVersionError(
                 f"the broker at {connection.address} is too old for zstd: use lz4"
             )

@@ -7,7 +7,7 @@ from kafkawire.declaration import layout_of
 from kafkawire.messages.fetch import FetchRequest, FetchTopic, ReplicaState
 from kafkawire.messages.metadata import MetadataRequest, MetadataResponse
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest
-from kafkawire.schema import INT32, STRING, array, field, message, struct
+from kafkawire.schema import INT32, STRING, array, field, message, since, struct
 
 
 @struct
@@ -83,3 +83,8 @@ def test_only_declared_classes_have_a_layout() -> None:
         layout_of(int)
     with pytest.raises(KeyError):
         array(int)
+
+
+def test_the_first_version_with_a_field_is_known() -> None:
+    assert since(FetchTopic, "topic_id") == 13
+    assert since(FetchTopic, "partitions") == 0

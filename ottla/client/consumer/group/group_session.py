@@ -16,6 +16,7 @@ from typing import Final
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import TopicPartition
 from kafkawire.messages.group_membership import (
+    MEMBERS_SINCE,
     HeartbeatRequest,
     HeartbeatResponse,
     LeaveGroupRequest,
@@ -33,7 +34,6 @@ from ottla.client.network.group_coordinator import GroupCoordinator, Verdict, ju
 from ottla.client.retry import Backoff
 
 LEAVE_TIMEOUT_S: Final = 5.0
-FIRST_VERSION_WITH_MEMBERS: Final = 3
 
 log = logging.getLogger(__name__)
 
@@ -262,7 +262,7 @@ class GroupSession:
             return
 
         def request(version: int) -> LeaveGroupRequest:
-            if version < FIRST_VERSION_WITH_MEMBERS:
+            if version < MEMBERS_SINCE:
                 return LeaveGroupRequest(group_id=config.group_id, member_id=member.member_id)
             leaving = MemberIdentity(member_id=member.member_id, reason=reason)
             return LeaveGroupRequest(group_id=config.group_id, members=[leaving])

@@ -25,6 +25,7 @@ from typing import Final
 
 import structlog
 
+from broker.cluster.control_fence import ControlFence
 from broker.cluster.control_proof import ControlProof
 from broker.cluster.controlled_shutdown import hand_over
 from broker.cluster.controller_link import ControllerLink
@@ -47,7 +48,6 @@ from broker.logs.mover import LogMover
 from broker.logs.tasks import log_tasks
 from broker.network.limits import network_limits_of
 from broker.network.router import Router
-from broker.replication.control_fence import ControlFence
 from broker.replication.isr.alter_partition_recorder import make_isr_recorder
 from broker.replication.replica_manager import ReplicaManager
 from broker.scheduler import Scheduler

@@ -17,6 +17,7 @@ from typing import Final, cast
 
 import structlog
 
+from broker.cluster.control_fence import ControlFence
 from broker.cluster.metadata_cache import MetadataCache
 from broker.handlers.fetch import FetchHandler
 from broker.handlers.follower_fetch import FollowerFetchHandler
@@ -26,7 +27,6 @@ from broker.network.request import ConnectionQueue, Request, ServedConnection
 from broker.network.request_tasks import RequestTasks
 from broker.network.router import Router
 from broker.purgatory import Purgatory
-from broker.replication.control_fence import ControlFence
 from broker.replication.replica_manager import ReplicaManager
 from kafkawire.apis import ApiKey
 from kafkawire.headers import RequestHeader

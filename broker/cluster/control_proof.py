@@ -14,8 +14,8 @@ from typing import Final, NamedTuple, Protocol
 
 import structlog
 
+from broker.cluster.control_fence import ControlFence
 from broker.cluster.peer_addresses import PeerAddresses
-from broker.replication.control_fence import ControlFence
 from clusterstate.control_claim import Claim, Evidence, is_ahead, refuse
 from coordination.errors import SessionExpiredError
 from kafkawire.errors import ErrorCode

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from broker.cluster.metadata_cache import Endpoint
-from broker.replication.peer import Peer, PeerError
+from broker.cluster.peer import Peer, PeerError
 
 R = TypeVar("R")
 

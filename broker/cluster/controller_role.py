@@ -14,8 +14,8 @@ from typing import Final, TypeVar
 import structlog
 
 from broker.cluster.metadata_cache import MetadataCache
+from broker.cluster.peer import Peer
 from broker.config.broker_config import BrokerConfig
-from broker.replication.peer import Peer
 from clusterstate.replica_assignment import ReplicaAssignment
 from clusterstate.znodes.cluster import ProducerIdBlock
 from clusterstate.znodes.registration import Registration

@@ -25,10 +25,10 @@ from broker.cluster.identity import (
     recall,
 )
 from broker.cluster.metadata_cache import Endpoint, MetadataCache
+from broker.cluster.peer import Peer
 from broker.cluster.registration import dialled_endpoint, registration_of
 from broker.config.broker_config import BrokerConfig
 from broker.errors import StartupError
-from broker.replication.peer import Peer
 from clusterstate.broker_registration import (
     check_endpoints,
     cluster_id,

@@ -14,6 +14,7 @@ from functools import partial
 from importlib import import_module
 from typing import Final
 
+from broker.cluster.control_fence import ControlFence
 from broker.cluster.control_proof import ControlProof
 from broker.cluster.controller_role import ControllerRole
 from broker.cluster.finalized_features import FinalizedFeatures
@@ -30,7 +31,6 @@ from broker.logs.mover import LogMover
 from broker.network.request_tasks import RequestTasks
 from broker.network.router import Handler
 from broker.purgatory import Purgatory
-from broker.replication.control_fence import ControlFence
 from broker.replication.replica_manager import ReplicaManager
 from kafkawire.apis import ApiKey
 from kafkawire.ids import TopicPartition

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from broker.cluster.control_fence import ControlFence
 from broker.config.replication_keys import ReplicationKeys
-from broker.replication.control_fence import ControlFence
 from broker.replication.fetch_session import INITIAL_EPOCH, MAX_EPOCH, NO_SESSION, Key
 from broker.replication.replica_table import TopicNames
 from kafkawire.errors import ErrorCode

@@ -16,15 +16,15 @@ from typing import Final
 
 import structlog
 
+from broker.cluster.control_fence import ControlFence
+from broker.cluster.peer import Peer, PeerError
 from broker.config.replication_keys import ReplicationKeys
-from broker.replication.control_fence import ControlFence
 from broker.replication.divergence import Divergence, out_of_range, truncation
 from broker.replication.fetch_plan import (
     SESSION_ENDED,
     FetchPlan,
     FollowedPartition,
 )
-from broker.replication.peer import Peer, PeerError
 from broker.replication.replica import Replica
 from broker.replication.replica_table import Key
 from broker.replication.throttle import ReplicationThrottle

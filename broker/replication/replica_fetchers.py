@@ -11,11 +11,11 @@ from functools import partial
 
 import structlog
 
+from broker.cluster.control_fence import ControlFence
 from broker.cluster.metadata_cache import Endpoint
+from broker.cluster.peer import Peer
 from broker.config.replication_keys import ReplicationKeys
-from broker.replication.control_fence import ControlFence
 from broker.replication.fetcher import Fetcher
-from broker.replication.peer import Peer
 from broker.replication.replica import Replica
 from broker.replication.replica_table import Key, ReplicaTable
 from broker.replication.throttle import ReplicationThrottle

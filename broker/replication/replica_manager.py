@@ -12,11 +12,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 
+from broker.cluster.control_fence import ControlFence
 from broker.cluster.metadata_cache import Endpoint, MetadataCache
 from broker.config.replication_keys import ReplicationKeys
 from broker.errors import storage_failure
 from broker.replication.batch_rules import BatchRules
-from broker.replication.control_fence import ControlFence
 from broker.replication.follower_service import FollowerService
 from broker.replication.isr.isr_proposals import IsrProposals, IsrRecorder
 from broker.replication.leadership import Limits

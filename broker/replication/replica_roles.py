@@ -15,11 +15,11 @@ from typing import Final
 
 import structlog
 
+from broker.cluster.control_fence import ControlFence, refuse_leadership, refuse_stop
 from broker.cluster.metadata_cache import MetadataCache
 from broker.config.replication_keys import ReplicationKeys
 from broker.errors import as_api_error
 from broker.network.request_tasks import RequestTasks
-from broker.replication.control_fence import ControlFence, refuse_leadership, refuse_stop
 from broker.replication.control_orders import (
     ReplicaStop,
     RoleChange,

@@ -11,8 +11,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from broker.cluster.controller_link import ControllerLink
+from broker.cluster.peer import PeerError
 from broker.replication.isr.isr_proposals import IsrProposal, IsrRecorder, ProposalResult
-from broker.replication.peer import PeerError
 from clusterstate.leader_and_isr import LeaderAndIsr
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
@@ -30,8 +30,8 @@ from kafkawire.messages.alter_partition import (
 from kafkawire.sentinels import NO_EPOCH
 
 if TYPE_CHECKING:
+    from broker.cluster.control_fence import ControlFence
     from broker.cluster.member import ClusterMember
-    from broker.replication.control_fence import ControlFence
 
 
 _Key = tuple[str | TopicId, int]

@@ -14,8 +14,8 @@ from typing import Final
 
 import structlog
 
+from broker.cluster.control_fence import ControlFence
 from broker.cluster.coordinator_session import CoordinatorSession
-from broker.replication.control_fence import ControlFence
 from broker.replication.isr.isr_proposals import IsrProposal, ProposalResult
 from clusterstate.isr_requests import change_isr
 from clusterstate.leader_and_isr import LeaderAndIsr

@@ -11,7 +11,9 @@ from collections.abc import Sequence, Set
 from pathlib import Path
 from typing import Final
 
+from broker.cluster.control_fence import ControlFence
 from broker.cluster.metadata_cache import Endpoint, LiveBroker, MetadataCache
+from broker.cluster.peer import Peer
 from broker.config.listener import Listener
 from broker.config.replication_keys import ReplicationKeys
 from broker.handlers.api_versions import ApiVersionsHandler
@@ -27,9 +29,7 @@ from broker.network.request_tasks import RequestTasks
 from broker.network.router import Handler, Router
 from broker.network.socket_server import SocketServer
 from broker.purgatory import Purgatory
-from broker.replication.control_fence import ControlFence
 from broker.replication.isr.isr_proposals import IsrProposal, ProposalResult
-from broker.replication.peer import Peer
 from broker.replication.replica import Replica
 from broker.replication.replica_manager import ReplicaManager
 from clusterstate.leader_and_isr import LeaderAndIsr

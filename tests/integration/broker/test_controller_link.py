@@ -8,7 +8,7 @@ import pytest
 
 from broker.cluster.controller_link import ControllerLink
 from broker.cluster.metadata_cache import Endpoint
-from broker.replication.peer import Peer, PeerError
+from broker.cluster.peer import Peer, PeerError
 from kafkawire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from tests.integration.broker.test_peer import answer, greet
 

@@ -1,4 +1,4 @@
-"""Connections to a slow, dead or invalid broker: `broker.replication.peer`."""
+"""Connections to a slow, dead or invalid broker: `broker.cluster.peer`."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -8,7 +8,7 @@ from struct import Struct
 import pytest
 
 from broker.cluster.metadata_cache import Endpoint
-from broker.replication.peer import Peer, PeerError
+from broker.cluster.peer import Peer, PeerError
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
 from kafkawire.headers import decode_request_header, encode_response

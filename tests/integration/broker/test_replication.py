@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from broker.cluster.peer import Peer
 from broker.config.replication_keys import ReplicationKeys
 from broker.replication.fetcher import Fetcher
-from broker.replication.peer import Peer
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, Offset, TopicId
 from kafkawire.messages.fetch import (

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from broker.replication.control_fence import ControlFence
+from broker.cluster.control_fence import ControlFence
 from broker.replication.divergence import Divergence, EpochHistory, Truncation
 from broker.replication.isr import isr_state
 from broker.replication.isr.isr_state import (

@@ -8,9 +8,9 @@ import uuid
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from broker.cluster.control_fence import ControlFence, refuse_stop
 from broker.cluster.metadata_cache import ClusterImage
 from broker.cluster.metadata_update import updated
-from broker.replication.control_fence import ControlFence, refuse_stop
 from broker.replication.isr.isr_state import Proposal
 from broker.replication.leadership import Limits
 from clusterstate.broker_registration import Registered, Sessions, create_top_nodes, register

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from broker.replication.control_fence import refuse_leadership
+from broker.cluster.control_fence import refuse_leadership
 from broker.replication.divergence import Divergence, divergence, out_of_range, truncation
 from broker.replication.isr.isr_state import Proposal
 from broker.replication.leadership import Leadership, Limits, LiveEpoch

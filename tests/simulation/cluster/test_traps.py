@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.replication.control_fence import ControlFence, refuse_leadership, refuse_stop
+from broker.cluster.control_fence import ControlFence, refuse_leadership, refuse_stop
 from broker.replication.divergence import divergence, truncation
 from broker.replication.leadership import Limits
 from clusterstate.broker_registration import Registered, Sessions, Taken, register

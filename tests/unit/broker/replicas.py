@@ -5,9 +5,9 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 
+from broker.cluster.control_fence import ControlFence
 from broker.cluster.metadata_cache import MetadataCache
 from broker.purgatory import Purgatory
-from broker.replication.control_fence import ControlFence
 from broker.replication.leadership import Leadership, Limits
 from broker.replication.replica import Replica
 from broker.replication.replica_manager import ReplicaManager

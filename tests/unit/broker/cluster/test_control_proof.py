@@ -7,10 +7,10 @@ from typing import NamedTuple
 import pytest
 
 from broker.cluster import control_proof
+from broker.cluster.control_fence import ControlFence
 from broker.cluster.control_proof import LOOK_COUNT, ControlProof
 from broker.cluster.metadata_cache import MetadataCache
 from broker.cluster.peer_addresses import PeerAddresses
-from broker.replication.control_fence import ControlFence
 from clusterstate.control_claim import Evidence
 from coordination import errors
 from coordination.errors import SessionExpiredError

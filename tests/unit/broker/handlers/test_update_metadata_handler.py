@@ -2,10 +2,10 @@
 
 from typing import cast
 
+from broker.cluster.control_fence import ControlFence
 from broker.cluster.metadata_cache import MetadataCache
 from broker.handlers.control_requests import UpdateMetadataHandler
 from broker.network.request_channel import Request
-from broker.replication.control_fence import ControlFence
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.update_metadata import (
     UpdateMetadataBroker,

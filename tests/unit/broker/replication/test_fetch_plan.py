@@ -2,8 +2,8 @@
 
 from typing import cast
 
+from broker.cluster.control_fence import ControlFence
 from broker.config.replication_keys import ReplicationKeys
-from broker.replication.control_fence import ControlFence
 from broker.replication.fetch_plan import FIRST_BACKOFF_MS, FetchPlan, FollowedPartition
 from broker.replication.fetch_session import MAX_EPOCH
 from broker.replication.replica import Replica

@@ -6,8 +6,8 @@ from typing import TypeVar, cast
 
 import pytest
 
+from broker.cluster.control_fence import ControlFence
 from broker.cluster.coordinator_session import CoordinatorSession
-from broker.replication.control_fence import ControlFence
 from broker.replication.isr import znode_recorder
 from broker.replication.isr.isr_proposals import IsrProposal
 from broker.replication.isr.isr_state import Proposal

@@ -1,6 +1,6 @@
-"""Fencing of controllers' requests: `broker.replication.control_fence`."""
+"""Fencing of controllers' requests: `broker.cluster.control_fence`."""
 
-from broker.replication.control_fence import ControlFence, refuse_leadership, refuse_stop
+from broker.cluster.control_fence import ControlFence, refuse_leadership, refuse_stop
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import ZERO_TOPIC_ID, LeaderEpoch, TopicId
 

@@ -74,6 +74,8 @@ class StoredEpochs:
         with self._lock:
             entries = self.history.entries
             if entries != self._stored or (is_durable and not self._is_durable):
+                # If the write fails, the file may hold a part of it.
+                self._is_durable = False
                 write = write_entries if is_durable else overwrite_entries
                 write(directory / LEADER_EPOCH_CHECKPOINT, _lines(entries))
                 self._stored, self._is_durable = entries, is_durable

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from kafkawire.ids import LeaderEpoch
+from storage.errors import LogDirFullError
+from storage.log.local_log import LocalLog
 from storage.log.log import Log
 from tests.unit.storage.logs import NOW_MS, append, fill, open_log, replicated
 
@@ -75,3 +77,28 @@ def test_append_succeeds_even_if_its_epoch_cannot_be_stored(log: Log, number: in
     assert stored(log) == ["1 0"]
     log.upkeep.flush()
     assert stored(log) == ["1 0", "2 1"]
+
+
+def test_a_file_that_a_full_disk_has_torn_is_written_again(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log.append_as_follower(memoryview(replicated(0, 3, epoch=1)), NOW_MS)
+    log.upkeep.flush()
+    real = os.pwrite
+
+    def fill_up(descriptor: int, data: bytes, position: int) -> int:
+        if len(data) < 2:
+            raise OSError(errno.ENOSPC, "full")
+        return real(descriptor, data[: len(data) // 2], position)
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", fill_up)
+        patch.setattr(LocalLog, "append_all", refuse)
+        with pytest.raises(LogDirFullError):
+            log.append_as_follower(memoryview(replicated(3, epoch=10)), NOW_MS)
+    assert log.leader_epochs.latest == 1
+    log.upkeep.flush()
+    assert stored(log) == ["1 0"]

@@ -26,6 +26,7 @@ from clusterstate.znodes.registration import Endpoint, Registration
 from clusterstate.znodes.topic import decode_topic
 from controller import election
 from controller import events as e
+from controller.cluster import Cluster
 from controller.config import ControllerConfig
 from controller.effects import Elected, Enqueue, Note, Pause, Send
 from controller.errors import ControllerMovedError
@@ -74,12 +75,18 @@ class Harness:
 
     def __init__(self, *replicas: tuple[int, ...], delete_topic_enable: bool = True) -> None:
         self.driver = empty_cluster(1)
-        self.sessions = {broker: join(self.driver.coordinator, broker) for broker in (B2, B3)}
-        put_topic(self.driver.coordinator, *(replicas or ((1, 2, 3),)))
+        self.coordinator = self.driver.coordinator
+        self.sessions = {broker: join(self.coordinator, broker) for broker in (B2, B3)}
+        put_topic(self.coordinator, *(replicas or ((1, 2, 3),)))
         config = ControllerConfig(broker_id=B1, delete_topic_enable=delete_topic_enable)
         self.planner = Planner(config, lambda: NEW_ID)
         self.do(e.Reelect())
         self.driver.effects.clear()
+
+    @property
+    def cluster(self) -> Cluster:
+        assert self.planner.cluster is not None
+        return self.planner.cluster
 
     def do(self, event: e.Event) -> object:
         return self.driver.run(self.planner.plan(event, 0))
@@ -93,17 +100,17 @@ class Harness:
         return {partition: answer.code for partition, answer in answers.items()}
 
     def state(self, partition: TopicPartition = T0) -> LeaderAndIsr:
-        node = self.driver.coordinator.nodes[paths.partition_state(partition)]
+        node = self.coordinator.nodes[paths.partition_state(partition)]
         return decode_partition_state(node.data, node.version)
 
     def end(self, broker: BrokerId) -> None:
-        self.driver.coordinator.end_session(self.sessions[broker].session)
+        self.coordinator.end_session(self.sessions[broker].session)
 
     def succeed(self, last_known: LastKnown = nothing_known) -> Driver:
         """Let broker 1 die and broker 2 become controller; return the driver of broker 2."""
         for path in (paths.broker(B1), paths.CONTROLLER):
-            self.driver.coordinator.remove(path)
-        driver = Driver(self.driver.coordinator)
+            self.coordinator.remove(path)
+        driver = Driver(self.coordinator)
         planner = Planner(ControllerConfig(broker_id=B2), lambda: NEW_ID, last_known)
         driver.run(planner.plan(e.Reelect(), 0))
         return driver
@@ -117,7 +124,7 @@ class Harness:
         ]
 
     def epoch(self, broker: BrokerId) -> int:
-        return self.driver.coordinator.nodes[paths.broker(broker)].czxid
+        return self.coordinator.nodes[paths.broker(broker)].czxid
 
     def propose(self, isr: list[int], version: int = 3, **fields: int) -> ErrorCode:
         """Propose an in-sync set as broker 1, and return the partition's error code."""
@@ -159,7 +166,7 @@ def test_the_first_controller_of_a_cluster_writes_epoch_1() -> None:
 
 def test_a_deposed_controller_resigns_on_its_first_rejected_write() -> None:
     harness = Harness()
-    harness.driver.coordinator.put(paths.CONTROLLER_EPOCH, encode_controller_epoch(9))
+    harness.coordinator.put(paths.CONTROLLER_EPOCH, encode_controller_epoch(9))
     assert harness.do(e.ElectLeadersRequested([T0])) == {T0: ErrorCode.ELECTION_NOT_NEEDED}
     harness.end(B2)
     assert harness.do(e.BrokerChange()) is ErrorCode.NOT_CONTROLLER
@@ -170,13 +177,13 @@ def test_a_deposed_controller_resigns_on_its_first_rejected_write() -> None:
 def test_a_controller_that_gives_up_deletes_its_znode() -> None:
     harness = Harness()
     harness.driver.run(harness.planner.give_up())
-    assert paths.CONTROLLER not in harness.driver.coordinator.nodes
+    assert paths.CONTROLLER not in harness.coordinator.nodes
     assert not harness.planner.is_active
 
 
 def test_a_controller_resigns_when_another_is_elected() -> None:
     harness = Harness()
-    harness.driver.coordinator.put(paths.CONTROLLER, encode_controller(B2, 0))
+    harness.coordinator.put(paths.CONTROLLER, encode_controller(B2, 0))
     harness.do(e.ControllerChange())
     assert (harness.planner.is_active, harness.planner.controller_id) == (False, B2)
     assert [one.event for one in harness.driver.take(Note)] == ["controller.resigned"]
@@ -186,8 +193,7 @@ def test_a_leftover_controller_znode_of_this_broker_is_deleted() -> None:
     harness = Harness()
     harness.do(e.Expire())
     harness.do(e.Reelect())
-    assert harness.planner.cluster is not None
-    assert harness.planner.cluster.epoch == 3
+    assert harness.cluster.epoch == 3
 
 
 def test_a_dead_leader_is_replaced_in_one_write() -> None:
@@ -306,7 +312,7 @@ def test_a_failover_reads_states_that_are_unusable_from_memory(flaw: str) -> Non
 def test_a_failover_elects_no_leader_for_a_topic_under_deletion() -> None:
     harness = Harness()
     memory = Memory(harness.state())
-    harness.driver.coordinator.put(f"{paths.DELETE_TOPICS}/orders", b"")
+    harness.coordinator.put(f"{paths.DELETE_TOPICS}/orders", b"")
     assert _uses(harness.succeed(memory), T0) == [Read]
 
 
@@ -317,10 +323,9 @@ def test_a_failover_without_dead_leaders_does_not_pause() -> None:
 
 def test_a_write_after_another_election_raises_controller_moved() -> None:
     harness = Harness()
-    assert harness.planner.cluster is not None
-    harness.driver.coordinator.put(paths.CONTROLLER_EPOCH, encode_controller_epoch(5))
+    harness.coordinator.put(paths.CONTROLLER_EPOCH, encode_controller_epoch(5))
     with pytest.raises(ControllerMovedError):
-        harness.driver.run(write_fenced(harness.planner.cluster, [(), ()]))
+        harness.driver.run(write_fenced(harness.cluster, [(), ()]))
 
 
 def test_valid_in_sync_sets_are_recorded() -> None:
@@ -364,13 +369,12 @@ def test_in_sync_sets_written_by_leaders_are_adopted() -> None:
     harness = Harness()
     path = paths.partition_state(T0)
     shrunk = LeaderAndIsr(leader=B1, isr=(B1, B2), controller_epoch=1)
-    harness.driver.coordinator.put(path, encode_partition_state(shrunk, 1))
-    harness.driver.coordinator.put(f"{paths.ISR_CHANGE_PREFIX}1", encode_partitions([T0]))
-    harness.driver.coordinator.put(f"{paths.ISR_CHANGE_PREFIX}2", b"nonsense")
+    harness.coordinator.put(path, encode_partition_state(shrunk, 1))
+    harness.coordinator.put(f"{paths.ISR_CHANGE_PREFIX}1", encode_partitions([T0]))
+    harness.coordinator.put(f"{paths.ISR_CHANGE_PREFIX}2", b"nonsense")
     harness.do(e.IsrChange())
-    assert harness.planner.cluster is not None
-    assert harness.planner.cluster.leaderships[T0].isr == (1, 2)
-    assert harness.driver.coordinator.children(paths.ISR_CHANGES) == []
+    assert harness.cluster.leaderships[T0].isr == (1, 2)
+    assert harness.coordinator.children(paths.ISR_CHANGES) == []
     assert len(harness.sent(UpdateMetadataRequest)) == 3
 
 
@@ -416,7 +420,7 @@ def test_blocks_of_producer_ids_do_not_overlap() -> None:
     assert harness.do(e.ProducerIdsRequested(B2, 0)) is ErrorCode.STALE_BROKER_EPOCH
     unknown = e.ProducerIdsRequested(BrokerId(9), 0)
     assert harness.do(unknown) is ErrorCode.BROKER_ID_NOT_REGISTERED
-    harness.driver.coordinator.put(paths.PRODUCER_ID_BLOCK, b"nonsense")
+    harness.coordinator.put(paths.PRODUCER_ID_BLOCK, b"nonsense")
     request = e.ProducerIdsRequested(B2, harness.epoch(B2))
     assert harness.do(request) is ErrorCode.UNKNOWN_SERVER_ERROR
 
@@ -441,7 +445,7 @@ def test_invalid_reassignments_are_refused() -> None:
 
 
 def assignment(harness: Harness) -> ReplicaAssignment:
-    return decode_topic(harness.driver.coordinator.nodes[paths.topic("orders")].data).partitions[0]
+    return decode_topic(harness.coordinator.nodes[paths.topic("orders")].data).partitions[0]
 
 
 def test_a_reassignment_completes_once_its_target_is_in_sync() -> None:
@@ -483,8 +487,8 @@ def test_a_refused_reassignment_names_the_missing_brokers() -> None:
 
 def both_are_in_sync(harness: Harness) -> None:
     state = harness.state()._replace(isr=(B2, B3))
-    harness.driver.coordinator.put(paths.partition_state(T0), encode_partition_state(state, 1))
-    harness.driver.coordinator.put(f"{paths.ISR_CHANGE_PREFIX}1", encode_partitions([T0]))
+    harness.coordinator.put(paths.partition_state(T0), encode_partition_state(state, 1))
+    harness.coordinator.put(f"{paths.ISR_CHANGE_PREFIX}1", encode_partitions([T0]))
     harness.do(e.IsrChange())
 
 
@@ -493,7 +497,7 @@ def only_the_target_is_in_sync(*, allows_unclean: bool) -> Harness:
     harness = Harness((2,))
     if allows_unclean:
         config = encode_config({"unclean.leader.election.enable": "true"})
-        harness.driver.coordinator.put(paths.config("topics/orders"), config)
+        harness.coordinator.put(paths.config("topics/orders"), config)
     harness.move({T0: (B3, B1)})
     both_are_in_sync(harness)
     harness.end(B2)
@@ -518,7 +522,7 @@ def test_a_reassignment_is_kept_while_only_its_adding_replicas_are_in_sync(
 def test_an_unclean_cancellation_needs_another_online_replica() -> None:
     harness = only_the_target_is_in_sync(allows_unclean=True)
     assert harness.move({T0: None}) == {T0: ErrorCode.INVALID_REPLICA_ASSIGNMENT}, "2 is dead"
-    join(harness.driver.coordinator, B2)
+    join(harness.coordinator, B2)
     harness.do(e.BrokerChange())
     assert harness.move({T0: None}) == {T0: ErrorCode.NONE}
     assert (harness.state().leader, harness.state().isr) == (2, (2,))
@@ -535,7 +539,7 @@ def test_a_replica_that_becomes_the_only_in_sync_one_is_not_deleted() -> None:
     def others_leave() -> None:
         if paths.partition_state(T0) in str(harness.driver.requests[-1]):
             harness.driver.before_write = lambda: None
-            harness.driver.coordinator.put(paths.partition_state(T0), shrunk)
+            harness.coordinator.put(paths.partition_state(T0), shrunk)
 
     harness.driver.before_write = others_leave
     assert harness.move({T0: None}) == {T0: ErrorCode.UNKNOWN_SERVER_ERROR}
@@ -552,13 +556,13 @@ def test_a_replica_that_becomes_the_only_in_sync_one_is_not_deleted() -> None:
 def test_a_reassignment_requested_by_a_tool_is_performed() -> None:
     harness = Harness((1, 2), (2, 1))
     targets = {T0: (B2, B1), TopicPartition("gone", 0): (B1,)}
-    harness.driver.coordinator.put(paths.REASSIGN_PARTITIONS, encode_reassignment(targets))
+    harness.coordinator.put(paths.REASSIGN_PARTITIONS, encode_reassignment(targets))
     harness.do(e.ReassignmentNode())
     assert assignment(harness).replicas == (2, 1)
-    assert paths.REASSIGN_PARTITIONS not in harness.driver.coordinator.nodes
-    harness.driver.coordinator.put(paths.REASSIGN_PARTITIONS, b"nonsense")
+    assert paths.REASSIGN_PARTITIONS not in harness.coordinator.nodes
+    harness.coordinator.put(paths.REASSIGN_PARTITIONS, b"nonsense")
     harness.do(e.ReassignmentNode())
-    assert paths.REASSIGN_PARTITIONS not in harness.driver.coordinator.nodes
+    assert paths.REASSIGN_PARTITIONS not in harness.coordinator.nodes
 
 
 def test_requested_elections_return_a_code_per_partition() -> None:
@@ -580,7 +584,7 @@ def test_an_operator_can_request_an_unclean_election() -> None:
     harness = Harness((2, 3))
     path = paths.partition_state(T0)
     alone = LeaderAndIsr(leader=B2, isr=(B2,), controller_epoch=1)
-    harness.driver.coordinator.put(path, encode_partition_state(alone, 1))
+    harness.coordinator.put(path, encode_partition_state(alone, 1))
     harness.end(B2)
     harness.do(e.BrokerChange())
     assert harness.state().leader == -1
@@ -593,7 +597,7 @@ def test_a_rebalance_restores_preferred_leaders() -> None:
     harness.end(B2)
     harness.do(e.BrokerChange())
     assert harness.state().leader == 1
-    harness.sessions[B2] = join(harness.driver.coordinator, B2)
+    harness.sessions[B2] = join(harness.coordinator, B2)
     harness.do(e.BrokerChange())
     assert harness.propose([1, 2]) is ErrorCode.NONE
     harness.driver.effects.clear()
@@ -605,15 +609,15 @@ def test_a_rebalance_restores_preferred_leaders() -> None:
 def test_the_request_of_a_tool_for_preferred_elections_is_deleted() -> None:
     harness = Harness((2, 1))
     for data in (encode_partitions([T0]), b"nonsense"):
-        harness.driver.coordinator.put(paths.PREFERRED_ELECTION, data)
+        harness.coordinator.put(paths.PREFERRED_ELECTION, data)
         harness.do(e.PreferredElectionNode())
-        assert paths.PREFERRED_ELECTION not in harness.driver.coordinator.nodes
+        assert paths.PREFERRED_ELECTION not in harness.coordinator.nodes
 
 
 def test_a_failed_disk_moves_its_leaderships() -> None:
     harness = Harness((2, 3, 1))
     event = encode_log_dir_event(B2)
-    harness.driver.coordinator.put(f"{paths.LOG_DIR_EVENT_PREFIX}1", event)
+    harness.coordinator.put(f"{paths.LOG_DIR_EVENT_PREFIX}1", event)
     harness.do(e.LogDirEvent())
     assert [broker for broker, _ in harness.sent(LeaderAndIsrRequest)] == [B2]
     errors = [LeaderAndIsrPartitionError(error_code=ErrorCode.KAFKA_STORAGE_ERROR)]
@@ -659,8 +663,7 @@ def test_a_deletion_resumes_when_the_failed_disk_works_again() -> None:
     answer = LeaderAndIsrResponse(topics=[topic])
     harness.do(e.LeaderAndIsrResponseReceived(B2, harness.epoch(B2), answer))
     delete(harness)
-    assert harness.planner.cluster is not None
-    assert harness.planner.cluster.deletions.halted == {"orders"}
+    assert harness.cluster.deletions.halted == {"orders"}
     harness.do(e.StopReplicaResponseReceived(B1, harness.epoch(B1), StopReplicaResponse(), [T0]))
     harness.driver.effects.clear()
     state.error_code = ErrorCode.NONE
@@ -678,9 +681,8 @@ def test_a_deletion_waits_for_a_reassignment_even_if_a_disk_works_again() -> Non
     delete(harness)
     state.error_code = ErrorCode.NONE
     harness.do(e.LeaderAndIsrResponseReceived(B2, harness.epoch(B2), answer))
-    assert harness.planner.cluster is not None
-    assert harness.planner.cluster.deletions.halted == {"orders"}
-    assert harness.planner.cluster.partition_state(T0) is PartitionState.ONLINE
+    assert harness.cluster.deletions.halted == {"orders"}
+    assert harness.cluster.partition_state(T0) is PartitionState.ONLINE
 
 
 def notes(harness: Harness) -> list[tuple[str, object]]:
@@ -699,7 +701,7 @@ def test_the_log_names_left_brokers_and_elected_leaders_with_the_reason() -> Non
     assert notes(harness) == [
         ("broker.left", 2), ("leaders.elected", lost), ("partitions.went_offline", lost),
     ]  # fmt: skip
-    join(harness.driver.coordinator, B2)
+    join(harness.coordinator, B2)
     harness.do(e.BrokerChange())
     assert notes(harness) == [("broker.joined", 2), ("leaders.elected", lost)]
     harness.do(e.ElectLeadersRequested([T0]))
@@ -733,39 +735,38 @@ def test_changed_endpoints_of_a_broker_are_announced() -> None:
 
 def test_added_partitions_get_leaders_and_existing_ones_are_kept() -> None:
     harness = Harness((1, 2))
-    node = harness.driver.coordinator.nodes[paths.topic("orders")]
+    node = harness.coordinator.nodes[paths.topic("orders")]
     topic = decode_topic(node.data)
     before = harness.state()
-    put_topic(harness.driver.coordinator, (1, 2), (3, 1))
+    put_topic(harness.coordinator, (1, 2), (3, 1))
     harness.do(e.PartitionModification("orders"))
     assert harness.state(TopicPartition("orders", 1)).leader == 3
     assert harness.state() == before
     assert topic.topic_id == ORDERS_ID
     harness.do(e.PartitionModification("unknown"))
-    harness.driver.coordinator.put(paths.topic("orders"), b"nonsense")
+    harness.coordinator.put(paths.topic("orders"), b"nonsense")
     harness.do(e.PartitionModification("orders"))
     assert harness.state() == before
 
 
 def test_a_topic_created_by_an_old_tool_gets_an_id() -> None:
     harness = Harness()
-    harness.driver.coordinator.put(paths.topic("old"), b'{"version":1,"partitions":{"0":[1]}}')
-    harness.driver.coordinator.put(paths.topic("bad"), b"nonsense")
+    harness.coordinator.put(paths.topic("old"), b'{"version":1,"partitions":{"0":[1]}}')
+    harness.coordinator.put(paths.topic("bad"), b"nonsense")
     harness.do(e.TopicChange())
-    node = harness.driver.coordinator.nodes[paths.topic("old")]
+    node = harness.coordinator.nodes[paths.topic("old")]
     assert decode_topic(node.data).topic_id == NEW_ID
     assert harness.state(TopicPartition("old", 0)).leader == 1
-    harness.driver.coordinator.remove(paths.partition_state(TopicPartition("old", 0)))
-    harness.driver.coordinator.remove(paths.partition(TopicPartition("old", 0)))
-    harness.driver.coordinator.remove(paths.partitions("old"))
-    harness.driver.coordinator.remove(paths.topic("old"))
+    harness.coordinator.remove(paths.partition_state(TopicPartition("old", 0)))
+    harness.coordinator.remove(paths.partition(TopicPartition("old", 0)))
+    harness.coordinator.remove(paths.partitions("old"))
+    harness.coordinator.remove(paths.topic("old"))
     harness.do(e.TopicChange())
-    assert harness.planner.cluster is not None
-    assert "old" not in harness.planner.cluster.topics
+    assert "old" not in harness.cluster.topics
 
 
 def delete(harness: Harness) -> None:
-    harness.driver.coordinator.put(paths.topic_deletion("orders"))
+    harness.coordinator.put(paths.topic_deletion("orders"))
     harness.do(e.TopicDeletion())
 
 
@@ -782,13 +783,13 @@ def test_a_topic_is_deleted_once_every_broker_has_deleted_its_replicas() -> None
     ]
     assert kinds == [(1, [False]), (2, [False]), (1, [True]), (2, [True])]
     for broker in (B1, B2):
-        assert paths.topic("orders") in harness.driver.coordinator.nodes
+        assert paths.topic("orders") in harness.coordinator.nodes
         answer = e.StopReplicaResponseReceived(
             broker, harness.epoch(broker), StopReplicaResponse(), [T0]
         )
         harness.do(answer)
-    assert paths.topic("orders") not in harness.driver.coordinator.nodes
-    assert paths.topic_deletion("orders") not in harness.driver.coordinator.nodes
+    assert paths.topic("orders") not in harness.coordinator.nodes
+    assert paths.topic_deletion("orders") not in harness.coordinator.nodes
 
 
 def test_a_deletion_that_a_broker_refuses_is_halted() -> None:
@@ -800,32 +801,31 @@ def test_a_deletion_that_a_broker_refuses_is_halted() -> None:
     harness.do(e.StopReplicaResponseReceived(B2, harness.epoch(B2), failed, [T0]))
     refused = StopReplicaResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
     harness.do(e.StopReplicaResponseReceived(B1, harness.epoch(B1), refused, [T0]))
-    assert paths.topic("orders") in harness.driver.coordinator.nodes
-    assert harness.planner.cluster is not None
-    assert harness.planner.cluster.deletions.halted == {"orders"}
+    assert paths.topic("orders") in harness.coordinator.nodes
+    assert harness.cluster.deletions.halted == {"orders"}
 
 
 def test_partitions_cannot_be_added_to_a_topic_under_deletion() -> None:
     harness = Harness((1, 2))
     delete(harness)
-    put_topic(harness.driver.coordinator, (1, 2), (3, 1))
+    put_topic(harness.coordinator, (1, 2), (3, 1))
     harness.do(e.PartitionModification("orders"))
-    topic = decode_topic(harness.driver.coordinator.nodes[paths.topic("orders")].data)
+    topic = decode_topic(harness.coordinator.nodes[paths.topic("orders")].data)
     assert list(topic.partitions) == [0]
 
 
 def test_deletions_can_be_disabled() -> None:
     harness = Harness((1, 2), delete_topic_enable=False)
     delete(harness)
-    assert harness.driver.coordinator.children(paths.DELETE_TOPICS) == []
-    assert paths.topic("orders") in harness.driver.coordinator.nodes
+    assert harness.coordinator.children(paths.DELETE_TOPICS) == []
+    assert paths.topic("orders") in harness.coordinator.nodes
 
 
 def test_a_state_written_by_a_later_controller_is_kept() -> None:
     harness = Harness((2, 1))
     later = LeaderAndIsr(leader=B1, leader_epoch=LeaderEpoch(8), isr=(B1,), controller_epoch=50)
     path = paths.partition_state(T0)
-    harness.driver.coordinator.put(path, encode_partition_state(later, 50))
+    harness.coordinator.put(path, encode_partition_state(later, 50))
     harness.end(B2)
     harness.do(e.BrokerChange())
     assert harness.state().controller_epoch == 50
@@ -836,9 +836,9 @@ def test_a_missing_or_malformed_state_fails_only_its_partition(is_readable: bool
     harness = Harness((2, 1), (2, 1))
     path = paths.partition_state(T0)
     if is_readable:
-        harness.driver.coordinator.remove(path)
+        harness.coordinator.remove(path)
     else:
-        harness.driver.coordinator.put(path, b"nonsense")
+        harness.coordinator.put(path, b"nonsense")
     harness.end(B2)
     harness.do(e.BrokerChange())
     assert harness.state(TopicPartition("orders", 1)).leader == 1
@@ -867,8 +867,8 @@ def test_a_constantly_changing_state_fails_only_its_partition() -> None:
     path = paths.partition_state(T0)
 
     def change() -> None:
-        node = harness.driver.coordinator.nodes[path]
-        harness.driver.coordinator.put(path, node.data)
+        node = harness.coordinator.nodes[path]
+        harness.coordinator.put(path, node.data)
 
     harness.end(B2)
     harness.driver.before_write = change
@@ -883,8 +883,8 @@ def test_an_existing_state_of_a_new_partition_is_adopted_and_sent() -> None:
     harness = Harness()
     made = LeaderAndIsr(leader=B2, leader_epoch=LeaderEpoch(3), isr=(B2,), controller_epoch=1)
     new = TopicPartition("made", 0)
-    harness.driver.coordinator.put(paths.partition_state(new), encode_partition_state(made, 1))
-    put_topic(harness.driver.coordinator, (1, 2), name="made")
+    harness.coordinator.put(paths.partition_state(new), encode_partition_state(made, 1))
+    put_topic(harness.coordinator, (1, 2), name="made")
     # The put of the state created the topic's znode first, without data.
     harness.do(e.TopicChange())
     receivers = [broker for broker, _ in harness.sent(LeaderAndIsrRequest)]
@@ -894,14 +894,14 @@ def test_an_existing_state_of_a_new_partition_is_adopted_and_sent() -> None:
 
 def test_a_new_partition_without_a_live_replica_waits_for_one() -> None:
     harness = Harness()
-    put_topic(harness.driver.coordinator, (9,), name="lonely")
+    put_topic(harness.coordinator, (9,), name="lonely")
     harness.do(e.TopicChange())
     lonely = TopicPartition("lonely", 0)
-    assert paths.partition_state(lonely) not in harness.driver.coordinator.nodes
+    assert paths.partition_state(lonely) not in harness.coordinator.nodes
     assert harness.do(e.ElectLeadersRequested([lonely])) == {
         lonely: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     }
-    join(harness.driver.coordinator, BrokerId(9))
+    join(harness.coordinator, BrokerId(9))
     harness.do(e.BrokerChange())
     assert harness.state(lonely).leader == 9
 
@@ -963,7 +963,7 @@ def test_no_broker_wins_while_the_epoch_znode_is_missing() -> None:
 
 def test_no_producer_ids_are_allocated_while_the_znode_is_missing() -> None:
     harness = Harness()
-    once(harness, lambda: harness.driver.coordinator.remove(paths.PRODUCER_ID_BLOCK))
+    once(harness, lambda: harness.coordinator.remove(paths.PRODUCER_ID_BLOCK))
     request = e.ProducerIdsRequested(B2, harness.epoch(B2))
     assert harness.do(request) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert isinstance(harness.do(request), ProducerIdBlock)
@@ -972,42 +972,41 @@ def test_no_producer_ids_are_allocated_while_the_znode_is_missing() -> None:
 def test_a_reassignment_of_a_malformed_topic_fails() -> None:
     harness = Harness((1, 2), (1, 2))
     target: dict[TopicPartition, Sequence[BrokerId] | None] = {T0: (B3, B1)}
-    good = harness.driver.coordinator.nodes[paths.topic("orders")].data
-    harness.driver.coordinator.put(paths.topic("orders"), b"nonsense")
+    good = harness.coordinator.nodes[paths.topic("orders")].data
+    harness.coordinator.put(paths.topic("orders"), b"nonsense")
     assert harness.move(target) == {T0: ErrorCode.UNKNOWN_SERVER_ERROR}
-    assert harness.planner.cluster is not None
-    assert not harness.planner.cluster.assignment(T0).is_moving, "it is not written"
-    harness.driver.coordinator.put(paths.topic("orders"), good)
+    assert not harness.cluster.assignment(T0).is_moving, "it is not written"
+    harness.coordinator.put(paths.topic("orders"), good)
     targets = {TopicPartition("orders", 1): (B2, B1)}
-    harness.driver.coordinator.put(paths.REASSIGN_PARTITIONS, encode_reassignment(targets))
-    once(harness, lambda: harness.driver.coordinator.put(paths.topic("orders"), b"nonsense"))
+    harness.coordinator.put(paths.REASSIGN_PARTITIONS, encode_reassignment(targets))
+    once(harness, lambda: harness.coordinator.put(paths.topic("orders"), b"nonsense"))
     harness.do(e.ReassignmentNode())
-    assert paths.REASSIGN_PARTITIONS not in harness.driver.coordinator.nodes
+    assert paths.REASSIGN_PARTITIONS not in harness.coordinator.nodes
 
 
 def test_a_reassignment_without_a_state_is_retried_later() -> None:
     harness = Harness((1, 2))
     harness.do(e.ReassignmentRequested({T0: (B3, B1)}))
-    harness.driver.coordinator.remove(paths.partition_state(T0))
+    harness.coordinator.remove(paths.partition_state(T0))
     harness.end(B3)
     harness.do(e.BrokerChange())
-    join(harness.driver.coordinator, B3)
+    join(harness.coordinator, B3)
     harness.driver.effects.clear()
     harness.do(e.BrokerChange())
     assert "reassignment.failed" in {one.event for one in harness.driver.take(Note)}
 
 
 def grow(harness: Harness) -> None:
-    put_topic(harness.driver.coordinator, (1, 2), (2, 3))
+    put_topic(harness.coordinator, (1, 2), (2, 3))
 
 
 def test_a_reassignment_keeps_concurrently_added_partitions() -> None:
     harness = Harness((1, 2))
     once(harness, lambda: grow(harness))
     harness.do(e.ReassignmentRequested({T0: (B3, B1)}))
-    node = harness.driver.coordinator.nodes[paths.topic("orders")]
+    node = harness.coordinator.nodes[paths.topic("orders")]
     assert list(decode_topic(node.data).partitions) == [0, 1]
-    harness.driver.coordinator.put(paths.REASSIGN_PARTITIONS, b"nonsense")
+    harness.coordinator.put(paths.REASSIGN_PARTITIONS, b"nonsense")
     assert harness.move({T0: None}) == {T0: ErrorCode.NONE}
 
 
@@ -1015,10 +1014,10 @@ def test_a_reassignment_that_removes_the_leader_elects_one_in_the_target() -> No
     harness = Harness((1, 2))
     harness.do(e.ReassignmentRequested({T0: (B3,)}))
     targets = {T0: (B3,), TopicPartition("orders", 9): (B1,)}
-    harness.driver.coordinator.put(paths.REASSIGN_PARTITIONS, encode_reassignment(targets))
+    harness.coordinator.put(paths.REASSIGN_PARTITIONS, encode_reassignment(targets))
     assert harness.propose([1, 2, 3]) is ErrorCode.NONE
     assert (harness.state().leader, harness.state().isr) == (3, (3,))
-    left = decode_reassignment(harness.driver.coordinator.nodes[paths.REASSIGN_PARTITIONS].data)
+    left = decode_reassignment(harness.coordinator.nodes[paths.REASSIGN_PARTITIONS].data)
     assert list(left) == [TopicPartition("orders", 9)]
 
 
@@ -1026,9 +1025,8 @@ def test_a_partition_without_a_leader_starts_on_the_target_of_its_reassignment()
     harness = Harness((4,))
     assert harness.move({T0: [B1]}) == {T0: ErrorCode.NONE}
     assert (harness.state().leader, harness.state().isr) == (1, (1,))
-    assert harness.planner.cluster is not None
-    assert harness.planner.cluster.moving == set()
-    harness.driver.coordinator.put(paths.topic_deletion("orders"))
+    assert harness.cluster.moving == set()
+    harness.coordinator.put(paths.topic_deletion("orders"))
     harness.do(e.TopicDeletion())
     stopped = [broker for broker, _ in harness.sent(StopReplicaRequest)]
     assert stopped == [B1, B1], "the deletion stops and then deletes the replica"
@@ -1037,12 +1035,11 @@ def test_a_partition_without_a_leader_starts_on_the_target_of_its_reassignment()
 def test_a_reassignment_of_a_leaderless_partition_waits_for_an_online_replica() -> None:
     harness = Harness((4,))
     assert harness.move({T0: [BrokerId(4)]}) == {T0: ErrorCode.NONE}
-    assert paths.partition_state(T0) not in harness.driver.coordinator.nodes
-    join(harness.driver.coordinator, BrokerId(4))
+    assert paths.partition_state(T0) not in harness.coordinator.nodes
+    join(harness.coordinator, BrokerId(4))
     harness.do(e.BrokerChange())
     assert harness.state().leader == 4
-    assert harness.planner.cluster is not None
-    assert harness.planner.cluster.moving == set()
+    assert harness.cluster.moving == set()
 
 
 def test_the_next_controller_resumes_a_reassignment() -> None:
@@ -1057,15 +1054,14 @@ def test_the_next_controller_resumes_a_reassignment() -> None:
 def test_a_malformed_config_allows_no_unclean_election() -> None:
     harness = Harness((2, 3))
     alone = LeaderAndIsr(leader=B2, isr=(B2,), controller_epoch=1)
-    harness.driver.coordinator.put(paths.partition_state(T0), encode_partition_state(alone, 1))
+    harness.coordinator.put(paths.partition_state(T0), encode_partition_state(alone, 1))
     harness.end(B2)
     harness.do(e.BrokerChange())
-    harness.driver.coordinator.put(paths.config("topics/orders"), b"nonsense")
+    harness.coordinator.put(paths.config("topics/orders"), b"nonsense")
     harness.do(e.UncleanElectionEnabled("orders"))
     assert harness.state().leader == -1
-    assert harness.planner.cluster is not None
-    batch = RequestBatch(harness.planner.cluster)
-    changes = harness.driver.run(elect(harness.planner.cluster, batch, [T0], Strategy.OFFLINE))
+    batch = RequestBatch(harness.cluster)
+    changes = harness.driver.run(elect(harness.cluster, batch, [T0], Strategy.OFFLINE))
     assert list(changes.failed) == [T0]
     assert harness.do(e.ElectLeadersRequested([T0], is_unclean=True)) == {T0: ErrorCode.NONE}
 
@@ -1083,8 +1079,7 @@ def test_znodes_deleted_between_list_and_read_are_skipped() -> None:
     harness = Harness()
     harness.do(e.BrokerModification(BrokerId(9)))
     harness.do(e.PartitionModification("never"))
-    assert harness.planner.cluster is not None
-    assert harness.driver.run(adopt_topics(harness.planner.cluster, ["no"], lambda: NEW_ID)) == []
+    assert harness.driver.run(adopt_topics(harness.cluster, ["no"], lambda: NEW_ID)) == []
     plan = read_brokers()
     plan.send(None)
     plan.send(Children(("7", "not-a-number")))
@@ -1095,7 +1090,7 @@ def test_znodes_deleted_between_list_and_read_are_skipped() -> None:
 
 def test_a_partition_modification_may_come_before_the_topic_change() -> None:
     harness = Harness()
-    put_topic(harness.driver.coordinator, (2, 1), name="early")
+    put_topic(harness.coordinator, (2, 1), name="early")
     harness.do(e.PartitionModification("early"))
     assert harness.state(TopicPartition("early", 0)).leader == 2
     harness.do(e.PartitionModification("early"))
@@ -1108,7 +1103,7 @@ def test_a_leader_without_the_listener_is_named_by_its_first_endpoint() -> None:
     harness.driver.run(update(B2, other.encode(timestamp_ms=0)))
     harness.do(e.BrokerModification(B2))
     harness.driver.effects.clear()
-    harness.driver.coordinator.put(f"{paths.LOG_DIR_EVENT_PREFIX}1", encode_log_dir_event(B1))
+    harness.coordinator.put(f"{paths.LOG_DIR_EVENT_PREFIX}1", encode_log_dir_event(B1))
     harness.do(e.LogDirEvent())
     [(_, message)] = harness.sent(LeaderAndIsrRequest)
     assert isinstance(message, LeaderAndIsrRequest)
@@ -1152,8 +1147,7 @@ def test_an_election_whose_response_was_lost_is_recognised() -> None:
 
 def test_an_event_of_another_kind_is_a_bug() -> None:
     harness = Harness()
-    assert harness.planner.cluster is not None
-    plan = harness.planner._on_change(harness.planner.cluster, e.Expire())
+    plan = harness.planner._on_change(harness.cluster, e.Expire())
     with pytest.raises(AssertionError):
         harness.driver.run(plan)
 
@@ -1163,7 +1157,7 @@ def test_a_reassignment_of_a_deleted_topic_fails(is_late: bool) -> None:
     harness = Harness((1, 2))
 
     def vanish() -> None:
-        del harness.driver.coordinator.nodes[paths.topic("orders")]
+        del harness.coordinator.nodes[paths.topic("orders")]
 
     if is_late:
         once(harness, vanish)
@@ -1176,9 +1170,9 @@ def test_a_reassignment_of_a_deleted_topic_fails(is_late: bool) -> None:
 def test_a_reassignment_of_a_client_keeps_other_requests_of_a_tool() -> None:
     harness = Harness((1, 2), (1, 2))
     other = {TopicPartition("orders", 1): (B2, B1)}
-    harness.driver.coordinator.put(paths.REASSIGN_PARTITIONS, encode_reassignment(other))
+    harness.coordinator.put(paths.REASSIGN_PARTITIONS, encode_reassignment(other))
     harness.do(e.ReassignmentRequested({T0: (B3, B1)}))
-    assert paths.REASSIGN_PARTITIONS in harness.driver.coordinator.nodes
+    assert paths.REASSIGN_PARTITIONS in harness.coordinator.nodes
 
 
 def test_a_topic_under_reassignment_is_deleted_afterwards() -> None:
@@ -1200,10 +1194,9 @@ def test_a_topic_under_reassignment_is_deleted_afterwards() -> None:
 
 def test_a_controller_uses_the_latest_config() -> None:
     harness = Harness()
-    assert harness.planner.cluster is not None
     changed = ControllerConfig(broker_id=B1, delete_topic_enable=False)
     harness.planner.reconfigure(changed)
-    assert harness.planner.cluster.config is changed
+    assert harness.cluster.config is changed
 
 
 def kinds_of_leader_and_isr(driver: Driver) -> set[int]:
@@ -1217,47 +1210,42 @@ def kinds_of_leader_and_isr(driver: Driver) -> set[int]:
 
 def test_leader_and_isr_is_incremental_while_a_topic_is_malformed() -> None:
     harness = Harness((1, 2, 3))
-    coordinator = harness.driver.coordinator
-    put_topic(coordinator, (1, 2, 3), name="broken")
-    good = coordinator.nodes[paths.topic("broken")].data
-    coordinator.put(paths.topic("broken"), b"{oops")
+    put_topic(harness.coordinator, (1, 2, 3), name="broken")
+    good = harness.coordinator.nodes[paths.topic("broken")].data
+    harness.coordinator.put(paths.topic("broken"), b"{oops")
     harness.driver.run(harness.planner.give_up())
     harness.do(e.Reelect())
     assert kinds_of_leader_and_isr(harness.driver) == {UpdateType.INCREMENTAL}
-    coordinator.put(paths.topic("broken"), good)
+    harness.coordinator.put(paths.topic("broken"), good)
     harness.do(e.PartitionModification("broken"))
     assert kinds_of_leader_and_isr(harness.driver) == {UpdateType.UNKNOWN}
 
 
 def test_a_malformed_topic_is_logged_once_and_forgotten_with_its_znode() -> None:
     harness = Harness()
-    harness.driver.coordinator.put(paths.topic("broken"), b"{oops")
+    harness.coordinator.put(paths.topic("broken"), b"{oops")
     harness.do(e.TopicChange())
     assert [one.fields["topic"] for one in harness.driver.take(Note)] == ["broken"]
-    cluster = harness.planner.cluster
-    assert cluster is not None
-    assert cluster.unread_topics == {"broken"}
-    harness.driver.coordinator.remove(paths.topic("broken"))
+    assert harness.cluster.unread_topics == {"broken"}
+    harness.coordinator.remove(paths.topic("broken"))
     harness.do(e.TopicChange())
-    assert cluster.unread_topics == set()
+    assert harness.cluster.unread_topics == set()
 
 
 def test_the_deletion_of_a_malformed_topic_waits_until_it_is_repaired() -> None:
     harness = Harness()
-    coordinator = harness.driver.coordinator
-    put_topic(coordinator, (1,), name="broken")
-    good = coordinator.nodes[paths.topic("broken")].data
-    coordinator.put(paths.topic("broken"), b"{oops")
-    coordinator.put(paths.topic_deletion("broken"))
+    put_topic(harness.coordinator, (1,), name="broken")
+    good = harness.coordinator.nodes[paths.topic("broken")].data
+    harness.coordinator.put(paths.topic("broken"), b"{oops")
+    harness.coordinator.put(paths.topic_deletion("broken"))
     harness.do(e.TopicChange())
     harness.do(e.TopicDeletion())
     harness.driver.run(harness.planner.give_up())
     harness.do(e.Reelect())
-    assert coordinator.children(paths.DELETE_TOPICS) == ["broken"]
-    coordinator.put(paths.topic("broken"), good)
+    assert harness.coordinator.children(paths.DELETE_TOPICS) == ["broken"]
+    harness.coordinator.put(paths.topic("broken"), good)
     harness.driver.effects.clear()
     harness.do(e.PartitionModification("broken"))
     assert [one.event for one in harness.driver.take(Enqueue)] == [e.TopicDeletion()]
     harness.do(e.TopicDeletion())
-    assert harness.planner.cluster is not None
-    assert harness.planner.cluster.is_being_deleted("broken")
+    assert harness.cluster.is_being_deleted("broken")

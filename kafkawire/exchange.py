@@ -10,19 +10,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import inf
 from types import MappingProxyType
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from kafkawire.apis import APIS, Api, ApiKey, api_of
 from kafkawire.errors import DecodeError, EncodeError, ErrorCode, VersionError
-from kafkawire.frame_receiver import FrameReceiver
 from kafkawire.headers import decode_response_header, encode_request_parts
 from kafkawire.messages.api_versions import ApiVersionsResponse
+from kafkawire.response_receiver import ResponseReceiver
 from kafkawire.schema import Parts, decode
 
 E = TypeVar("E", bound=Exception)
 """The errors that requests fail with."""
 R = TypeVar("R")
 """The message type of a response."""
+C = TypeVar("C", contravariant=True)
+"""The message type that a future accepts."""
 
 MAX_CORRELATION_ID: Final = 2**31 - 1
 NO_CEILINGS: Final[Mapping[ApiKey, int]] = MappingProxyType({})
@@ -62,7 +64,7 @@ class Exchange(Generic[E]):
         self._client_id = client_id
         self._ceilings = ceilings
         self._reuses_memory = reuses_memory
-        self._receiver = FrameReceiver(max_response_bytes)
+        self._receiver = ResponseReceiver(max_response_bytes)
         self._last_frame: memoryview | None = None
         self._served: dict[int, tuple[int, int]] = {}
         self._next_correlation_id = 0
@@ -170,6 +172,28 @@ class Exchange(Generic[E]):
                 f"this side speaks {oldest}..{newest}: upgrade the older of the two"
             )
         return version
+
+
+class _Settable(Protocol[C]):
+    """A future, as asyncio has it."""
+
+    def done(self) -> bool: ...
+    def set_result(self, result: C, /) -> None: ...
+    def set_exception(self, exception: Exception, /) -> None: ...
+
+
+def callbacks_of(future: _Settable[C]) -> tuple[Callable[[C], None], Callable[[Exception], None]]:
+    """Return the two callbacks of a request that settle `future`, unless it was cancelled."""
+
+    def on_response(response: C) -> None:
+        if not future.done():
+            future.set_result(response)
+
+    def on_failure(error: Exception) -> None:
+        if not future.done():
+            future.set_exception(error)
+
+    return on_response, on_failure
 
 
 def _decode_response(api: Api, body: memoryview, version: int) -> Any:

@@ -22,6 +22,7 @@ from kafkawire.schema import UNLIMITED_ITEMS, Parts, decode, encode
 
 __all__ = [
     "Accepted",
+    "accepted_response",
     "decode_fetch",
     "decode_produce",
     "decode_request_header",
@@ -83,20 +84,22 @@ def encode_accepted(topics: Sequence[tuple[str, Sequence[Accepted]]], version: i
     """Return the body of a ProduceResponse of version 3 or newer without any error."""
     responses = [
         TopicProduceResponse(
-            name=name,
-            partition_responses=[
-                PartitionProduceResponse(
-                    index=partition,
-                    base_offset=base_offset,
-                    log_append_time_ms=time_ms,
-                    log_start_offset=start_offset,
-                )
-                for partition, base_offset, time_ms, start_offset in rows
-            ],
+            name=name, partition_responses=[accepted_response(row) for row in rows]
         )
         for name, rows in topics
     ]
     return encode(ProduceResponse(responses=responses), version)
+
+
+def accepted_response(row: Accepted) -> PartitionProduceResponse:
+    """Return the part of a ProduceResponse that reports one accepted batch."""
+    partition, base_offset, time_ms, start_offset = row
+    return PartitionProduceResponse(
+        index=partition,
+        base_offset=base_offset,
+        log_append_time_ms=time_ms,
+        log_start_offset=start_offset,
+    )
 
 
 def decode_fetch(body: Buffer, version: int, max_items: int = UNLIMITED_ITEMS) -> FetchRequest:

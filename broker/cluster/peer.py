@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar, cast
 from broker.cluster.metadata_cache import Endpoint
 from kafkawire.apis import APIS, ApiKey, api_of
 from kafkawire.errors import ErrorCode, WireError
-from kafkawire.exchange import Exchange
+from kafkawire.exchange import Exchange, callbacks_of
 from kafkawire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 R = TypeVar("R")
@@ -165,17 +165,8 @@ class _Link(asyncio.BufferedProtocol):
         """Send a request and return its response."""
         assert self._transport is not None, "asyncio calls connection_made first"
         future: asyncio.Future[R] = self._loop.create_future()
-
-        def on_failure(error: Exception) -> None:
-            if not future.done():
-                future.set_exception(error)
-
-        def on_response(response: R) -> None:
-            if not future.done():
-                future.set_result(response)
-
         parts: list[Any] = self.exchange.request(
-            message, response_type, on_response, on_failure, version=version
+            message, response_type, *callbacks_of(future), version=version
         )
         self._transport.write(b"".join(parts))
         return await future

@@ -40,6 +40,7 @@ from kafkawire.messages.produce import (
     TopicProduceResponse,
 )
 from kafkawire.native import encode_accepted
+from kafkawire.plain_codecs import accepted_response
 from kafkawire.records import Budget, BudgetSpentError, Codec, RecordsRejectedError, read_header
 from kafkawire.sentinels import ACKS_ALL, ACKS_LEADER, ACKS_NONE
 from kafkawire.units import KIB
@@ -223,15 +224,7 @@ def _answers(accepted: list[TopicAccepted], refused: Refused) -> list[TopicProdu
     return [
         TopicProduceResponse(
             name=name,
-            partition_responses=[
-                PartitionProduceResponse(
-                    index=partition,
-                    base_offset=base_offset,
-                    log_append_time_ms=time_ms,
-                    log_start_offset=start_offset,
-                )
-                for partition, base_offset, time_ms, start_offset in rows
-            ]
+            partition_responses=[accepted_response(row) for row in rows]
             + [_rejected(error, partition, left) for partition, error in refused.get(place, ())],
         )
         for place, (name, rows) in enumerate(accepted)

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar, cast
 
 from kafkawire.apis import ApiKey
 from kafkawire.errors import VersionError, WireError
-from kafkawire.exchange import Exchange
+from kafkawire.exchange import Exchange, callbacks_of
 from ottla.client.background import Alarm
 from ottla.client.client_config import Address, ClientConfig
 from ottla.client.errors import (
@@ -86,15 +86,7 @@ class Connection(asyncio.BufferedProtocol):
         Cancelling the future does not cancel the request: its response is read and dropped.
         """
         future: asyncio.Future[R] = self._loop.create_future()
-
-        def on_response(response: R) -> None:
-            if not future.done():
-                future.set_result(response)
-
-        def on_failure(error: OttlaError) -> None:
-            if not future.done():
-                future.set_exception(error)
-
+        on_response, on_failure = callbacks_of(future)
         self.send(
             message, response_type, on_response, on_failure, timeout_s=timeout_s, version=version
         )

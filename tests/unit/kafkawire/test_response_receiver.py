@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kafkawire.errors import DecodeError
-from kafkawire.frame_receiver import MAX_KEPT_BYTES, SCRATCH_BYTES, FrameReceiver
+from kafkawire.response_receiver import MAX_KEPT_BYTES, SCRATCH_BYTES, ResponseReceiver
 
 
 def frame(body: bytes) -> bytes:
@@ -18,7 +18,7 @@ class Receiver:
 
     def __init__(self, max_frame_bytes: int = 1_000_000) -> None:
         self.views: list[memoryview] = []
-        self.receiver = FrameReceiver(max_frame_bytes)
+        self.receiver = ResponseReceiver(max_frame_bytes)
 
     def feed(self, data: bytes) -> None:
         while data:

@@ -25,7 +25,7 @@ A larger one is kept after a large frame, as more of them are to be expected.
 """
 
 
-class FrameReceiver:
+class ResponseReceiver:
     """The input of one connection."""
 
     def __init__(self, max_frame_bytes: int) -> None:

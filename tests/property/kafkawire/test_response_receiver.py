@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkawire.frame_receiver import SCRATCH_BYTES, FrameReceiver
+from kafkawire.response_receiver import SCRATCH_BYTES, ResponseReceiver
 
 SIZES = st.lists(
     st.integers(0, 20)
@@ -20,7 +20,7 @@ class Feed:
     """Passes bytes to a receiver, in pieces of the given sizes."""
 
     def __init__(self, cuts: list[int]) -> None:
-        self.receiver = FrameReceiver(10 * SCRATCH_BYTES)
+        self.receiver = ResponseReceiver(10 * SCRATCH_BYTES)
         self._cuts = cuts
         self._turn = 0
 

@@ -21,7 +21,8 @@ from benchmarks.loads.process import HOST
 from broker.config.listener import Listener
 from broker.network.limits import NetworkLimits
 from broker.network.reply import EncodedMessage, Reply
-from broker.network.request_channel import Request, RequestChannel
+from broker.network.request import Request
+from broker.network.request_channel import RequestChannel
 from broker.network.socket_server import SocketServer
 from kafkawire.apis import ApiKey
 from kafkawire.messages.fetch import (

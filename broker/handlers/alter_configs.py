@@ -21,7 +21,7 @@ from broker.config.dynamic_config import DynamicConfig
 from broker.handlers.handler_table import Apis, Parts
 from broker.live_configs.config_nodes import ConfigNodes
 from broker.network.reply import Reply
-from broker.network.request_channel import Request
+from broker.network.request import Request
 from broker.network.request_tasks import RequestTasks, in_turns
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ApiError, ErrorCode

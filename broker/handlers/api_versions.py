@@ -8,7 +8,7 @@ from typing import Final
 
 from broker.handlers.handler_table import MODULES, Apis
 from broker.network.reply import Reply
-from broker.network.request_channel import Request
+from broker.network.request import Request
 from broker.network.router import Served, advertised
 from clusterstate.znodes.cluster import Features
 from kafkawire.apis import ApiKey

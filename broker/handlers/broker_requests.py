@@ -9,7 +9,7 @@ from broker.cluster.controller_role import ControllerRole
 from broker.handlers.from_brokers import from_broker
 from broker.handlers.handler_table import Apis, Parts
 from broker.network.reply import Reply
-from broker.network.request_channel import Request
+from broker.network.request import Request
 from broker.network.request_tasks import RequestTasks
 from clusterstate.znodes.cluster import ProducerIdBlock
 from kafkawire.apis import ApiKey

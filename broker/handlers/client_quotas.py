@@ -12,7 +12,7 @@ from broker.handlers.handler_table import Apis, Parts
 from broker.live_configs.config_nodes import ConfigNodes
 from broker.live_configs.quota_configs import QuotaConfigs
 from broker.network.reply import Reply
-from broker.network.request_channel import Request
+from broker.network.request import Request
 from broker.network.request_tasks import RequestTasks
 from broker.quotas.entity import QuotaEntity, altered
 from broker.quotas.quota_filter import Component, QuotaFilter

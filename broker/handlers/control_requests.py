@@ -15,7 +15,7 @@ from broker.cluster.metadata_update import deleted_partitions, updated
 from broker.handlers.from_brokers import from_controller
 from broker.handlers.handler_table import Apis
 from broker.network.reply import Reply
-from broker.network.request_channel import Request
+from broker.network.request import Request
 from broker.replication.control_orders import is_legal, role_changes
 from broker.replication.replica_roles import ReplicaRoles
 from coordination.errors import SessionExpiredError

@@ -10,7 +10,7 @@ from typing import Final
 from broker.handlers.delayed_partitions import DelayedPartitions
 from broker.handlers.handler_table import Apis
 from broker.network.reply import Reply
-from broker.network.request_channel import Request
+from broker.network.request import Request
 from broker.purgatory import Purgatory
 from broker.replication.replica_manager import ReplicaManager
 from kafkawire.apis import ApiKey

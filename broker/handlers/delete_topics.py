@@ -13,7 +13,7 @@ from broker.cluster.metadata_watch import MetadataWatch
 from broker.cluster.topic_plan import TopicSource
 from broker.handlers.handler_table import Apis
 from broker.network.reply import Reply
-from broker.network.request_channel import Request
+from broker.network.request import Request
 from broker.network.request_tasks import RequestTasks
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ApiError, ErrorCode

@@ -8,7 +8,7 @@ from broker.cluster.metadata_cache import MetadataCache
 from broker.handlers.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED_FOR
 from broker.handlers.handler_table import Apis
 from broker.network.reply import Reply
-from broker.network.request_channel import Request
+from broker.network.request import Request
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.describe_cluster import (

@@ -20,7 +20,7 @@ from broker.config.dynamic_config import DynamicConfig
 from broker.handlers.handler_table import Apis
 from broker.live_configs.topic_configs import TopicConfigs
 from broker.network.reply import Reply
-from broker.network.request_channel import Request
+from broker.network.request import Request
 from broker.network.request_tasks import RequestTasks
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ApiError, ErrorCode

@@ -12,7 +12,7 @@ from broker.cluster.metadata_cache import ClusterImage
 from broker.cluster.metadata_watch import MetadataWatch
 from broker.handlers.handler_table import Apis
 from broker.network.reply import Reply
-from broker.network.request_channel import Request
+from broker.network.request import Request
 from broker.network.request_tasks import RequestTasks
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode

@@ -13,7 +13,7 @@ from typing import Final
 from broker.handlers.follower_fetch import FollowerFetchHandler
 from broker.handlers.handler_table import Apis, Parts
 from broker.network.reply import Reply
-from broker.network.request_channel import Request
+from broker.network.request import Request
 from broker.purgatory import Purgatory
 from broker.quotas.entity import CONSUMER_BYTE_RATE
 from broker.quotas.throttle import Throttle

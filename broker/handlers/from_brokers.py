@@ -11,7 +11,7 @@ from broker.cluster.control_proof import ControlProof, ControlRequest
 from broker.cluster.peer_addresses import PeerAddresses
 from broker.handlers.handler_table import Parts
 from broker.network.reply import Reply
-from broker.network.request_channel import Request
+from broker.network.request import Request
 from broker.network.request_tasks import CloseConnection, RequestTasks
 from broker.network.router import Handler
 from kafkawire.errors import ErrorCode

@@ -12,7 +12,7 @@ from broker.groups.state import DEAD, STABLE
 from broker.handlers.authorized_operations import GROUP_OPERATIONS, NOT_ASKED_FOR
 from broker.handlers.handler_table import Apis, Parts
 from broker.network.reply import Reply
-from broker.network.request_channel import Request
+from broker.network.request import Request
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.messages.group_admin import (

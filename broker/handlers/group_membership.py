@@ -8,7 +8,7 @@ from broker.groups.coordinator import GroupCoordinator
 from broker.groups.effects import Joining, JoinResult, Syncing, SyncResult
 from broker.handlers.handler_table import Apis
 from broker.network.reply import Reply
-from broker.network.request_channel import Request
+from broker.network.request import Request
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.messages.group_membership import (

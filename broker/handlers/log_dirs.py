@@ -14,7 +14,7 @@ from broker.errors import as_api_error
 from broker.handlers.handler_table import Apis
 from broker.logs.mover import LogMover
 from broker.network.reply import Reply
-from broker.network.request_channel import Request
+from broker.network.request import Request
 from broker.replication.replica_manager import ReplicaManager
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ApiError, ErrorCode

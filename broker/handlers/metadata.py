@@ -25,7 +25,7 @@ from broker.handlers.authorized_operations import (
 )
 from broker.handlers.handler_table import Apis
 from broker.network.reply import Reply
-from broker.network.request_channel import Request
+from broker.network.request import Request
 from broker.network.request_tasks import RequestTasks
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ApiError, ErrorCode

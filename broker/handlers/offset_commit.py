@@ -9,7 +9,7 @@ from broker.cluster.metadata_cache import MetadataCache
 from broker.groups.commits import GroupCommits
 from broker.handlers.handler_table import Apis, Parts
 from broker.network.reply import Reply
-from broker.network.request_channel import Request
+from broker.network.request import Request
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.group_records import MAX_TIMESTAMP_MS, CommittedOffset

@@ -9,7 +9,7 @@ from broker.groups.commits import GroupCommits
 from broker.groups.group import Group
 from broker.handlers.handler_table import Apis
 from broker.network.reply import Reply
-from broker.network.request_channel import Request
+from broker.network.request import Request
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.group_records import CommittedOffset

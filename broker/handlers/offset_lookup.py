@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, assert_never
 from broker.errors import as_api_error
 from broker.handlers.handler_table import Apis
 from broker.network.reply import Reply
-from broker.network.request_channel import Request
+from broker.network.request import Request
 from broker.replication.replica import Replica
 from broker.replication.replica_manager import ReplicaManager
 from kafkawire.apis import ApiKey

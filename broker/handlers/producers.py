@@ -7,7 +7,7 @@ from typing import Final
 from broker.cluster.producer_ids import ProducerIds
 from broker.handlers.handler_table import Apis
 from broker.network.reply import Reply
-from broker.network.request_channel import Request
+from broker.network.request import Request
 from broker.network.request_tasks import RequestTasks
 from broker.replication.replica_manager import ReplicaManager
 from kafkawire.apis import ApiKey

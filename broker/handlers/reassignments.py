@@ -10,7 +10,7 @@ from typing import Final
 from broker.cluster.controller_role import ControllerRole
 from broker.handlers.handler_table import Apis
 from broker.network.reply import Reply
-from broker.network.request_channel import Request
+from broker.network.request import Request
 from broker.network.request_tasks import RequestTasks
 from clusterstate.replica_assignment import ReplicaAssignment
 from kafkawire.apis import ApiKey

@@ -31,8 +31,6 @@ from broker.network.request import NOT_HANDLED, ConnectionQueue, Request, Served
 from kafkawire.apis import ApiKey
 from kafkawire.units import KIB, MIB
 
-__all__ = ["Request", "RequestChannel"]
-
 # APIs served before the broker is ready: the controller's, and the handshake before them.
 EARLY_APIS: Final = CONTROL_PLANE_APIS | {ApiKey.API_VERSIONS}
 # Request bytes handled, and response bytes sent, in one turn of the loop: a few milliseconds of

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from broker.network.limits import BROKER_APIS
 from broker.network.reply import Reply
-from broker.network.request_channel import Request
+from broker.network.request import Request
 from kafkawire.apis import APIS, ApiKey
 from kafkawire.errors import DecodeError, TrailingBytesError
 from kafkawire.schema import decode

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker.network.request_channel import Request
+from broker.network.request import Request
 from broker.quotas.client_quotas import ClientQuotas
 
 

@@ -16,7 +16,8 @@ import uvloop
 from broker.config.listener import Listener
 from broker.network.limits import NetworkLimits
 from broker.network.reply import EncodedMessage, Reply
-from broker.network.request_channel import Request, RequestChannel
+from broker.network.request import Request
+from broker.network.request_channel import RequestChannel
 from broker.network.socket_server import SocketServer
 from tests.unit.broker.network_fakes import request_frame
 

@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 
 from broker.network.limits import NetworkLimits
 from broker.network.reply import EncodedMessage, Reply
-from broker.network.request_channel import Request
+from broker.network.request import Request
 from kafkawire.apis import ApiKey
 from tests.integration.broker.network_support import (
     Client,

@@ -12,7 +12,7 @@ from typing import Final
 
 from broker.network.processor import Processor
 from broker.network.reply import Reply
-from broker.network.request_channel import Request
+from broker.network.request import Request
 from tests.integration.broker.network_support import (
     HOST,
     Served,

@@ -20,7 +20,8 @@ from broker.network.acceptor import KEEPALIVE_IDLE_S
 from broker.network.file_range import FileRange
 from broker.network.limits import NetworkLimits
 from broker.network.reply import EncodedMessage, Reply
-from broker.network.request_channel import Request, RequestChannel
+from broker.network.request import Request
+from broker.network.request_channel import RequestChannel
 from broker.network.socket_server import SocketServer
 from kafkawire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from storage.config.config_key import INT_MAX

@@ -15,7 +15,8 @@ from broker.network.limits import NetworkLimits
 from broker.network.processor import Network, Processor
 from broker.network.receive_memory import ReceiveMemory
 from broker.network.reply import EncodedMessage, Reply
-from broker.network.request_channel import Request, RequestChannel
+from broker.network.request import Request
+from broker.network.request_channel import RequestChannel
 from kafkawire.apis import ApiKey
 from kafkawire.headers import RequestHeader
 

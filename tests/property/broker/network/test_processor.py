@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from broker.network.limits import NetworkLimits
 from broker.network.reply import EncodedMessage, Reply
-from broker.network.request_channel import Request
+from broker.network.request import Request
 from kafkawire.apis import ApiKey
 from tests.unit.broker.network_fakes import Client, World, request_frame
 

@@ -7,7 +7,7 @@ from broker.cluster.control_proof import ControlProof
 from broker.cluster.peer_addresses import PeerAddresses
 from broker.handlers.from_brokers import FromBroker, FromController
 from broker.network.reply import Reply, ReplyState
-from broker.network.request_channel import Request
+from broker.network.request import Request
 from broker.network.request_tasks import RequestTasks
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode

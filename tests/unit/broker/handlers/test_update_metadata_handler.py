@@ -5,7 +5,7 @@ from typing import cast
 from broker.cluster.control_fence import ControlFence
 from broker.cluster.metadata_cache import MetadataCache
 from broker.handlers.control_requests import UpdateMetadataHandler
-from broker.network.request_channel import Request
+from broker.network.request import Request
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.update_metadata import (
     UpdateMetadataBroker,

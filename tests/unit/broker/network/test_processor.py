@@ -14,7 +14,7 @@ from broker.network.limits import NetworkLimits
 from broker.network.processor import MAX_IN_FLIGHT_BYTES
 from broker.network.receive_memory import SMALL_FRAME_BYTES
 from broker.network.reply import EncodedMessage, Reply
-from broker.network.request_channel import Request
+from broker.network.request import Request
 from broker.network.response import BATCH_BYTES
 from kafkawire.apis import ApiKey
 from tests.unit.broker.network_fakes import Client, World, nothing_left, request_frame

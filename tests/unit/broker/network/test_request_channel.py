@@ -9,13 +9,12 @@ from structlog.testing import capture_logs
 
 from broker.network.limits import NetworkLimits
 from broker.network.reply import Reply
-from broker.network.request import ANONYMOUS
+from broker.network.request import ANONYMOUS, Request
 from broker.network.request_channel import (
     BATCH_BYTES,
     LONG_REQUEST_BYTES,
     LONG_REQUESTS_S,
     SEND_BYTES,
-    Request,
     RequestChannel,
 )
 from kafkawire.apis import ApiKey

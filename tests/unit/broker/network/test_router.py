@@ -8,7 +8,7 @@ from broker.handlers.api_versions import ApiVersionsHandler
 from broker.network import router as router_module
 from broker.network.limits import BROKER_APIS
 from broker.network.reply import Reply, ReplyState
-from broker.network.request_channel import Request
+from broker.network.request import Request
 from broker.network.router import (
     MAX_BROKER_ITEMS,
     MAX_FETCH_ITEMS,

@@ -23,7 +23,7 @@ from broker.handlers.fetch import FetchHandler
 from broker.handlers.follower_fetch import FollowerFetchHandler
 from broker.handlers.produce import ProduceHandler
 from broker.network.reply import EncodedMessage, Reply
-from broker.network.request import ConnectionQueue, Request, ServedConnection
+from broker.network.request import Connection, ConnectionQueue, Request
 from broker.network.request_tasks import RequestTasks
 from broker.network.router import Router
 from broker.purgatory import Purgatory
@@ -145,7 +145,7 @@ def _fetch(max_bytes: int) -> FetchRequest:
 def _request(key: ApiKey, version: int, message: object) -> Request:
     body = memoryview(bytearray(encode(message, version)))
     header = RequestHeader(key, version, 1, "bench")
-    return Request(ConnectionQueue(cast(ServedConnection, object())), header, body, 0.0)
+    return Request(ConnectionQueue(cast(Connection, object())), header, body, 0.0)
 
 
 def _us_per_call(call: Callable[[], object]) -> float:

@@ -21,7 +21,7 @@ from broker.handlers.appending import (
     expands_too_far,
 )
 from broker.network.reply import Reply
-from broker.network.request import ServedConnection
+from broker.network.request import Connection
 from broker.network.request_tasks import RequestTasks
 from broker.replication.replica_manager import ReplicaManager
 from kafkawire.errors import ApiError
@@ -52,7 +52,7 @@ class LongProduces:
     ) -> None:
         self.budget = Budget(TURN_BYTES)
         """Bytes of batches left for this turn."""
-        self.running: dict[ServedConnection, asyncio.Future[None]] = {}
+        self.running: dict[Connection, asyncio.Future[None]] = {}
         """By connection, a future that is done when its last request is."""
         self._replicas = replicas
         self._tasks = tasks

@@ -16,7 +16,7 @@ NO_BODY: Final = memoryview(b"")
 
 
 class Connection(Protocol):
-    """The connection of a request, as seen by handlers."""
+    """The connection of a request, as seen by handlers and the request channel."""
 
     @property
     def listener_name(self) -> str:
@@ -37,9 +37,7 @@ class Connection(Protocol):
     def mute(self, delay_s: float) -> None:
         """Stop reading for `delay_s`. Requests already read are still answered."""
 
-
-class ServedConnection(Connection, Protocol):
-    """A connection, as seen by the request channel."""
+    # For the request channel only.
 
     def send_ready(self) -> None:
         """Send the complete responses, in request order."""
@@ -57,7 +55,7 @@ class ConnectionQueue:
     The connection gets it from the channel, and passes it with each call and in each request.
     """
 
-    def __init__(self, connection: ServedConnection, *, is_control_plane: bool = False) -> None:
+    def __init__(self, connection: Connection, *, is_control_plane: bool = False) -> None:
         self.connection = connection
         self.is_control_plane = is_control_plane
         # Requests that wait because they, or one before them, are long.
@@ -109,7 +107,7 @@ class Request:
             self.release()
 
     @property
-    def connection(self) -> ServedConnection:
+    def connection(self) -> Connection:
         """The connection that the client has sent it on."""
         return self.queue.connection
 

@@ -27,7 +27,7 @@ import structlog
 from broker.network.limits import CONTROL_PLANE_APIS, NetworkLimits
 from broker.network.metrics import NetworkMetrics
 from broker.network.reply import Reply
-from broker.network.request import NOT_HANDLED, ConnectionQueue, Request, ServedConnection
+from broker.network.request import NOT_HANDLED, Connection, ConnectionQueue, Request
 from kafkawire.apis import ApiKey
 from kafkawire.units import KIB, MIB
 
@@ -93,9 +93,7 @@ class RequestChannel:
         self._early.clear()
         self._schedule()
 
-    def connect(
-        self, connection: ServedConnection, *, is_control_plane: bool = False
-    ) -> ConnectionQueue:
+    def connect(self, connection: Connection, *, is_control_plane: bool = False) -> ConnectionQueue:
         """Return a place for `connection`, which it passes with each call until `close`."""
         queue = ConnectionQueue(connection, is_control_plane=is_control_plane)
         queue.wake = partial(self.mark_ready, queue)

@@ -2,7 +2,7 @@
 
 from typing import cast
 
-from broker.network.request import ConnectionQueue, Request, ServedConnection
+from broker.network.request import Connection, ConnectionQueue, Request
 from kafkawire.apis import ApiKey
 from kafkawire.headers import RequestHeader
 from kafkawire.schema import encode
@@ -29,6 +29,6 @@ def request(
     body = message if isinstance(message, bytes) else encode(message, version)
     connection = NoConnection()
     connection.listener_name = listener_name
-    queue = ConnectionQueue(cast(ServedConnection, connection))
+    queue = ConnectionQueue(cast(Connection, connection))
     header = RequestHeader(api_key, version, 1, client_id)
     return Request(queue, header, memoryview(bytearray(body)), 0.0)

@@ -11,7 +11,7 @@ import pytest
 
 from broker.network.metrics import NetworkMetrics
 from broker.network.reply import EncodedMessage, Reply
-from broker.network.request import ConnectionQueue, Request, ServedConnection
+from broker.network.request import Connection, ConnectionQueue, Request
 from broker.network.response import ResponseBatch, bytes_in_memory, encode_reply
 from kafkawire.apis import ApiKey
 from kafkawire.headers import RequestHeader, encode_response
@@ -21,7 +21,7 @@ from kafkawire.schema import encode
 from tests.unit.broker.network_fakes import make_request
 
 ANSWER = EncodedMessage(b"answer")
-NO_QUEUE = ConnectionQueue(cast(ServedConnection, None))
+NO_QUEUE = ConnectionQueue(cast(Connection, None))
 
 
 class NoFile:

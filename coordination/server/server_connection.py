@@ -1,18 +1,16 @@
-"""Server side of one connection (edge): parses requests and sends outputs in order.
-
-`connection_state` holds its states and the order of its outputs.
-"""
+"""Server side of one connection (edge): parses requests and sends outputs in order."""
 
 import asyncio
 import struct
 from collections import deque
 from collections.abc import Sequence
+from enum import IntEnum
 from typing import Final, Protocol, cast
 
 from coordination.errors import JuteError
 from coordination.protocol import frames
 from coordination.protocol.frames import FrameSplitter
-from coordination.server.connection_state import ConnectionState, Outputs
+from coordination.server.connection_outputs import Outputs
 from coordination.server.coordinator_config import CoordinatorConfig
 from coordination.server.four_letter import COMMANDS, Metrics
 from coordination.server.state.acl import Identity
@@ -27,6 +25,21 @@ WRITE_LOW_WATER_BYTES: Final = 256 * 1024
 TURN_REQUESTS: Final = 256
 TURN_OUTPUT_BYTES: Final = 1024 * 1024
 TURN_S: Final = 0.005
+
+
+class ConnectionState(IntEnum):
+    """State of a connection, which only moves forward; requests run in FRESH and OPEN."""
+
+    NEW = 0
+    """Accepted; its TLS handshake may be incomplete."""
+    FRESH = 1
+    """The first bytes, which may be a four-letter word, are incomplete."""
+    OPEN = 2
+    ENDING = 3
+    """Runs no further requests; closes once its outputs are sent."""
+    CLOSED = 4
+
+
 # Bound once, because member lookup in an enum runs Python code.
 _FRESH: Final = ConnectionState.FRESH
 _OPEN: Final = ConnectionState.OPEN

@@ -18,7 +18,7 @@ from coordination.errors import (
     SessionExpiredError,
 )
 from coordination.protocol.messages import EventType
-from coordination.server.connection_state import Outputs
+from coordination.server.connection_outputs import Outputs
 from coordination.server.coordinator_config import Address, CoordinatorConfig
 from coordination.server.server import Server
 from coordination.server.state.service import Service

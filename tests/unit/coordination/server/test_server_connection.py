@@ -1,7 +1,7 @@
-"""One connection of the server: the limit of unsent bytes, and the limits of a turn."""
+"""One connection of the server: its states, the limit of unsent bytes, the limits of a turn."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
@@ -18,12 +18,13 @@ from coordination.protocol.messages import (
 from coordination.server import server_connection as connections
 from coordination.server.coordinator_config import CoordinatorConfig
 from coordination.server.server import Server
-from coordination.server.server_connection import Connection
+from coordination.server.server_connection import Connection, ConnectionState
 from coordination.server.state.sessions import Passwords
 from coordination.server.state.txns import Entry
 from tests.unit.coordination.fakes import WALL_MS, service
 
 LIMIT_BYTES = 1_000
+NEW, FRESH, OPEN, ENDING, CLOSED = ConnectionState
 
 
 class InstantLog:
@@ -125,3 +126,53 @@ async def test_the_turn_of_a_connection_is_limited_in_time(monkeypatch: pytest.M
     for _ in range(3):
         await asyncio.sleep(0)
     assert len(transport.written) - before == 3 * one
+
+
+def close_session(connection: Connection) -> None:
+    connection.data_received(frames.encode_request(1, OpCode.CLOSE_SESSION))
+
+
+def ask_exists(connection: Connection) -> None:
+    ask(connection, OpCode.EXISTS, ReadRequest("/", False))
+
+
+EVENTS: Mapping[str, Callable[[Connection], None]] = {
+    "request": ask_exists,
+    "bad frame": lambda connection: connection.data_received(b"\xff" * 4),
+    "close session": close_session,
+    "end": lambda connection: connection.close_after_outputs(1 << 40),
+    "close": Connection.close,
+    "abort": Connection.abort,
+    "lost": lambda connection: connection.connection_lost(None),
+}
+PATHS = {OPEN: [], ENDING: ["end"], CLOSED: ["close"]}
+CLOSES = {"bad frame", "close session", "close", "abort", "lost"}
+
+
+@pytest.mark.parametrize("event", EVENTS)
+@pytest.mark.parametrize("state", PATHS, ids=lambda state: state.name)
+async def test_a_connection_only_moves_forward(state: ConnectionState, event: str) -> None:
+    connection, transport = await connected()
+    for step in PATHS[state]:
+        EVENTS[step](connection)
+    assert connection._state is state
+    written = len(transport.written)
+    EVENTS[event](connection)
+    # A connection that ends runs no more requests.
+    is_inert = state is ENDING and event == "close session"
+    after = CLOSED if event in CLOSES and not is_inert else ENDING if event == "end" else OPEN
+    assert connection._state is max(state, after)
+    is_answered = state is OPEN and event in ("request", "close session")
+    assert (len(transport.written) > written) == is_answered
+
+
+async def test_a_connection_is_fresh_until_four_bytes_have_arrived() -> None:
+    opened, _ = await connected()
+    connection = Connection(opened._server)
+    assert not connection.is_made
+    connection.connection_made(MemoryTransport())
+    states = []
+    for byte in b"ruok":
+        states.append(connection._state)
+        connection.data_received(bytes([byte]))
+    assert (states, connection._state) == ([FRESH] * 4, CLOSED)

@@ -1,20 +1,6 @@
-"""States of a connection, and the order of its outputs (decision)."""
+"""The outputs of a connection, in order, until they may be sent (decision)."""
 
 from collections import deque
-from enum import IntEnum
-
-
-class ConnectionState(IntEnum):
-    """State of a connection, which only moves forward; requests run in FRESH and OPEN."""
-
-    NEW = 0
-    """Accepted; its TLS handshake may be incomplete."""
-    FRESH = 1
-    """The first bytes, which may be a four-letter word, are incomplete."""
-    OPEN = 2
-    ENDING = 3
-    """Runs no further requests; closes once its outputs are sent."""
-    CLOSED = 4
 
 
 class Outputs:

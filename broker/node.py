@@ -358,13 +358,13 @@ class Node:
         """
         assert self._logs is not None, "opened before"
         assert self._replicas is not None, "made before"
-        roles = self._replicas.roles
+        strays = self._replicas.roles.strays
         return (
             image.is_complete
             and self._member.identity.broker_id in image.brokers
             and all(
                 image.partition(each.topic_partition) is not None
-                or roles.is_unclaimed(each.topic_partition)
+                or strays.is_unclaimed(each.topic_partition)
                 for each in self._logs
             )
         )

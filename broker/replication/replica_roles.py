@@ -34,8 +34,9 @@ from broker.replication.replica import Replica
 from broker.replication.replica_fetchers import ReplicaFetchers
 from broker.replication.replica_opening import ReplicaOpening
 from broker.replication.replica_table import ReplicaTable
+from broker.replication.stray_logs import StrayLogs
 from kafkawire.errors import ErrorCode
-from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, TopicPartition
+from kafkawire.ids import BrokerId, TopicPartition
 from kafkawire.messages.leader_and_isr import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
@@ -47,11 +48,10 @@ from storage.config.log_config import LogConfig
 from storage.directory.logs import Logs
 from storage.errors import StorageError
 
-log = structlog.get_logger(__name__)
-
-
 OPENING_RETRY_S: Final = 1.0
 """Interval between checks whether log dirs have space again."""
+
+log = structlog.get_logger(__name__)
 
 
 class ReplicaRoles:
@@ -87,11 +87,7 @@ class ReplicaRoles:
             table, logs, log_config_of=log_config_of, loop=loop, now_ms=now_ms
         )
         self._retry_timer: asyncio.TimerHandle | None = None
-        # Whether the next LeaderAndIsr is the first since a registration, so that it names every
-        # partition.
-        self._expects_all = False
-        # Partitions on disk that the first LeaderAndIsr after the registration did not name.
-        self._unclaimed: set[TopicPartition] = set()
+        self.strays = StrayLogs(broker_id, table=table, logs=logs, metadata=metadata)
 
     async def stop(self) -> None:
         """Cancel the controllers' requests that are not done; keep all roles."""
@@ -102,7 +98,7 @@ class ReplicaRoles:
     def on_registered(self, broker_epoch: int) -> None:
         """Adopt the epoch of a new registration, which fences earlier incarnations."""
         self._fence.broker_epoch = broker_epoch
-        self._expects_all = True
+        self.strays.on_registered()
         self._opening.forget_all()
 
     async def become_leader_or_follower(
@@ -125,13 +121,9 @@ class ReplicaRoles:
             log.warning("leader_and_isr.refused", error=refusal.name)
             return LeaderAndIsrResponse(error_code=refusal)
         changes = {change.topic_partition: change for change in role_changes(request)}
-        if self._expects_all and request.type != UpdateType.INCREMENTAL:
-            self._expects_all = False
-            self._unclaimed = {each.topic_partition for each in self._logs}
-        self._unclaimed.difference_update(changes)
-        self._set_strays_aside()
-        for change in changes.values():
-            self._set_former_aside(change)
+        is_incremental = request.type == UpdateType.INCREMENTAL
+        for partition in self.strays.find(changes, is_incremental=is_incremental):
+            self._set_aside(partition)
         codes = {key: self._refuse(change) or ErrorCode.NONE for key, change in changes.items()}
         wanted = [change for key, change in changes.items() if codes[key] is ErrorCode.NONE]
         codes.update(await self._opening.open_all(wanted))
@@ -142,7 +134,10 @@ class ReplicaRoles:
     async def stop_replicas(
         self, request: StopReplicaRequest, connection: int = 0
     ) -> StopReplicaResponse:
-        """Stop the replicas in `request`, and delete them where requested; see above."""
+        """Stop the replicas in `request`, and delete them where requested.
+
+        Handlers call this through `queue`.
+        """
         refusal = self._fence.refuse(request.controller_epoch, request.broker_epoch, connection)
         if refusal is not None:
             log.warning("stop_replica.refused", error=refusal.name)
@@ -170,10 +165,6 @@ class ReplicaRoles:
         if replica is not None:
             replica.resign()
             self._events.resigned(topic_partition)
-
-    def is_unclaimed(self, topic_partition: TopicPartition) -> bool:
-        """Whether a partition on disk was missing in the LeaderAndIsr after the registration."""
-        return topic_partition in self._unclaimed
 
     def on_directory_failed(self, path: Path) -> set[TopicPartition]:
         """Stop serving the partitions in the log dir at `path`, and return them."""
@@ -287,50 +278,6 @@ class ReplicaRoles:
             log.error("log.not_deleted", partitions=len(partitions), error=str(error))
             return as_api_error(error).code
         return ErrorCode.NONE
-
-    def _set_strays_aside(self) -> None:
-        """Set aside unclaimed partitions that, by the metadata, no longer belong to this broker.
-
-        A partition that is missing in the metadata stays: its nodes may be unreadable for a while,
-        or its deletion may have waited for this broker and be requested next. If a topic of that
-        name is created again, its new id sets the old log aside.
-        """
-        for partition in sorted(self._unclaimed):
-            if self._logs.get(partition) is None:
-                self._unclaimed.discard(partition)
-            elif self._is_stray(partition):
-                self._unclaimed.discard(partition)
-                self._set_aside(partition)
-
-    def _is_stray(self, partition: TopicPartition) -> bool:
-        topic = self._metadata.image.topics.get(partition.topic)
-        if topic is None:
-            return False
-        local = self._logs.get(partition)
-        if (
-            local is not None
-            and local.topic_id is not None
-            and topic.topic_id not in (ZERO_TOPIC_ID, local.topic_id)
-        ):
-            return True
-        state = topic.partitions.get(partition.partition)
-        return state is not None and self._broker_id not in state.replicas
-
-    def _set_former_aside(self, change: RoleChange) -> None:
-        """Set aside the log of a deleted topic if a new topic has taken its name.
-
-        A controller may die after it has moved a replica away and before it has had the replica
-        deleted, and no other node knows of that replica. Kafka refuses the new one until the broker
-        restarts. The old topic is kept as long as it is in the metadata.
-        """
-        partition = change.topic_partition
-        replica = self._table.by_key.get(partition)
-        if replica is None or ZERO_TOPIC_ID in (replica.topic_id, change.topic_id):
-            return
-        current = self._metadata.image.topics.get(partition.topic)
-        is_current = current is not None and current.topic_id == replica.topic_id
-        if replica.topic_id != change.topic_id and not is_current:
-            self._set_aside(partition)
 
     def _set_aside(self, partition: TopicPartition) -> None:
         self.remove(partition)

@@ -171,7 +171,7 @@ async def test_a_partition_of_a_topic_missing_in_the_metadata_is_kept(
     await rig.start(1)
     rig.brokers[1].replicas.on_registered(50)
     await rig.set_leader(1, isr=[1], to=[1], partitions=[0], broker_epoch=50)
-    assert rig.brokers[1].replicas.roles.is_unclaimed(TopicPartition(TOPIC, 1))
+    assert rig.brokers[1].replicas.roles.strays.is_unclaimed(TopicPartition(TOPIC, 1))
     # The topic's node can be read again.
     assert codes(await rig.set_leader(1, isr=[1], to=[1], partitions=[1], broker_epoch=50)) == [0]
     assert rig.brokers[1].replica_of(1).log.log_end_offset == 1

@@ -34,13 +34,6 @@ class Divergence(NamedTuple):
     end_offset: Offset
 
 
-class Truncation(NamedTuple):
-    """Offset to truncate to. If it is not final, the follower must compare again after that."""
-
-    offset: Offset
-    is_final: bool
-
-
 def divergence(
     leader: EpochHistory, leader_end: Offset, *, last_epoch: int, fetch_offset: Offset
 ) -> Divergence | None:
@@ -57,21 +50,20 @@ def divergence(
     return None
 
 
-def truncation(
+def truncation_offset(
     follower: EpochHistory, follower_end: Offset, high_watermark: Offset, found: Divergence
-) -> Truncation:
-    """Return how far a follower truncates its log after its leader has found a divergence."""
+) -> Offset:
+    """Return where a follower truncates its log after its leader has found a divergence."""
     if found.end_offset < 0:
         # The leader has no epochs to compare: only committed records are known to be the same.
-        return Truncation(min(high_watermark, follower_end), is_final=True)
-    if found.epoch == UNDEFINED:
-        return Truncation(min(found.end_offset, follower_end), is_final=True)
+        return min(high_watermark, follower_end)
     epoch, end_offset = follower.end_offset_for(found.epoch, follower_end)
     if epoch == UNDEFINED:
-        return Truncation(min(found.end_offset, follower_end), is_final=True)
+        return min(found.end_offset, follower_end)
     if epoch != found.epoch:
-        return Truncation(min(end_offset, follower_end), is_final=False)
-    return Truncation(min(end_offset, found.end_offset, follower_end), is_final=True)
+        # Not final: the next fetch compares the smaller epoch.
+        return min(end_offset, follower_end)
+    return min(end_offset, found.end_offset, follower_end)
 
 
 def out_of_range(

@@ -19,7 +19,7 @@ import structlog
 from broker.cluster.control_fence import ControlFence
 from broker.cluster.peer import Peer, PeerError
 from broker.config.replication_keys import ReplicationKeys
-from broker.replication.divergence import Divergence, out_of_range, truncation
+from broker.replication.divergence import Divergence, out_of_range, truncation_offset
 from broker.replication.fetch_plan import (
     SESSION_ENDED,
     FetchPlan,
@@ -225,10 +225,9 @@ class Fetcher:
                 LeaderEpoch(data.diverging_epoch.epoch), Offset(data.diverging_epoch.end_offset)
             )
             local = replica.log
-            cut = truncation(
+            cuts[replica.topic_partition] = truncation_offset(
                 local.leader_epochs, local.log_end_offset, replica.high_watermark, found
             )
-            cuts[replica.topic_partition] = cut.offset
             return
         try:
             if _append(replica, data, now_ms):

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from broker.cluster.control_fence import ControlFence
-from broker.replication.divergence import Divergence, EpochHistory, Truncation
+from broker.replication.divergence import Divergence, EpochHistory
 from broker.replication.isr import isr_state
 from broker.replication.isr.isr_state import (
     Committed,
@@ -159,10 +159,10 @@ def cut_at_the_watermark(patch: pytest.MonkeyPatch) -> None:
 def never_cut(patch: pytest.MonkeyPatch) -> None:
     """A follower keeps records that its leader does not have (T2)."""
 
-    def keep(_: EpochHistory, end: Offset, __: Offset, ___: Divergence) -> Truncation:
-        return Truncation(end, is_final=True)
+    def keep(_: EpochHistory, end: Offset, __: Offset, ___: Divergence) -> Offset:
+        return end
 
-    patch.setattr(sim, "truncation", keep)
+    patch.setattr(sim, "truncation_offset", keep)
 
 
 def unchecked_history(patch: pytest.MonkeyPatch) -> None:

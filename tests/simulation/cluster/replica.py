@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from broker.cluster.control_fence import refuse_leadership
-from broker.replication.divergence import Divergence, divergence, out_of_range, truncation
+from broker.replication.divergence import Divergence, divergence, out_of_range, truncation_offset
 from broker.replication.isr.isr_state import Proposal
 from broker.replication.leadership import Leadership, Limits, LiveEpoch
 from clusterstate.leader_and_isr import LeaderAndIsr
@@ -134,8 +134,11 @@ class Replica:
             return
         if answer.diverging is not None:
             # Truncated before adopting the leader's watermark, which may be beyond the kept part.
-            cut = truncation(self.log.epochs, self.log.end, self.high_watermark, answer.diverging)
-            self.truncate(cut.offset)
+            self.truncate(
+                truncation_offset(
+                    self.log.epochs, self.log.end, self.high_watermark, answer.diverging
+                )
+            )
         elif answer.error is ErrorCode.OFFSET_OUT_OF_RANGE:
             cut_at, _ = out_of_range(self.log.end, Offset(0), answer.log_end)
             self.truncate(cut_at)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from broker.cluster.control_fence import ControlFence, refuse_leadership, refuse_stop
-from broker.replication.divergence import divergence, truncation
+from broker.replication.divergence import divergence, truncation_offset
 from broker.replication.leadership import Limits
 from clusterstate.broker_registration import Registered, Sessions, Taken, register
 from clusterstate.znodes import paths
@@ -102,7 +102,7 @@ def follow(log: FakeLog, leader: FakeLog) -> None:
             leader.epochs, leader.end, last_epoch=log.epochs.latest, fetch_offset=log.end
         )
         if found is not None:
-            log.truncate(truncation(log.epochs, log.end, Offset(0), found).offset)
+            log.truncate(truncation_offset(log.epochs, log.end, Offset(0), found))
         elif log.end < leader.end:
             log.append(leader.records[log.end])
         else:

@@ -4,10 +4,9 @@ import pytest
 
 from broker.replication.divergence import (
     Divergence,
-    Truncation,
     divergence,
     out_of_range,
-    truncation,
+    truncation_offset,
 )
 from kafkawire.ids import LeaderEpoch, Offset
 from storage.log.leader_epochs import EpochEntry, LeaderEpochs
@@ -46,25 +45,20 @@ def test_leader_finds_the_divergence(
 @pytest.mark.parametrize(
     ("found", "expected"),
     [
+        pytest.param(diverging(2, 20), 20, id="a known epoch that is longer in the follower's log"),
         pytest.param(
-            diverging(2, 20), (20, True), id="a known epoch that is longer in the follower's log"
+            diverging(2, 99), 22, id="a known epoch that is shorter in the follower's log"
         ),
-        pytest.param(
-            diverging(2, 99), (22, True), id="a known epoch that is shorter in the follower's log"
-        ),
-        pytest.param(diverging(1, 9), (8, False), id="an unknown epoch: compare again"),
-        pytest.param(diverging(-1, 15), (15, True), id="an offset without an epoch"),
-        pytest.param(diverging(-1, -1), (5, True), id="no epoch to compare: the high watermark"),
-        pytest.param(diverging(2, -7), (5, True), id="no offset: the high watermark"),
-        pytest.param(diverging(9, 15), (15, True), id="an epoch newer than the follower's"),
+        pytest.param(diverging(1, 9), 8, id="an unknown epoch: compare again"),
+        pytest.param(diverging(-1, 15), 15, id="an offset without an epoch"),
+        pytest.param(diverging(-1, -1), 5, id="no epoch to compare: the high watermark"),
+        pytest.param(diverging(2, -7), 5, id="no offset: the high watermark"),
+        pytest.param(diverging(9, 15), 15, id="an epoch newer than the follower's"),
     ],
 )
-def test_follower_truncates_at_the_divergence(
-    found: Divergence, expected: tuple[int, bool]
-) -> None:
+def test_follower_truncates_at_the_divergence(found: Divergence, expected: int) -> None:
     follower = history((0, 0), (2, 8), (3, 22))
-    cut = truncation(follower, Offset(25), Offset(5), found)
-    assert cut == Truncation(Offset(expected[0]), expected[1])
+    assert truncation_offset(follower, Offset(25), Offset(5), found) == expected
 
 
 def test_out_of_range_follower_truncates_or_starts_over() -> None:

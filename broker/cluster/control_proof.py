@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, Protocol
 import structlog
 
 from broker.cluster.control_fence import ControlFence
-from broker.cluster.peer_addresses import PeerAddresses
+from broker.cluster.peer_addresses import PeerAddresses, Sender
 from clusterstate.control_claim import Claim, Evidence, is_ahead, refuse
 from coordination.errors import SessionExpiredError
 from kafkawire.errors import ErrorCode
@@ -35,18 +35,6 @@ class ControlRequest(Protocol):
     controller_id: int
     controller_epoch: int
     broker_epoch: int
-
-
-class Sender(Protocol):
-    """Origin of a request."""
-
-    @property
-    def listener_name(self) -> str:
-        """Name of the listener that accepted the connection."""
-
-    @property
-    def client_host(self) -> str:
-        """Address of the client that sent it."""
 
 
 class _Known(NamedTuple):

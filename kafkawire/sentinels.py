@@ -25,6 +25,17 @@ LATEST_TIMESTAMP: Final = -1
 """Timestamp in ListOffsets that requests the log end offset."""
 EARLIEST_TIMESTAMP: Final = -2
 """Timestamp in ListOffsets that requests the log start offset."""
+MAX_TIMESTAMP: Final = -3
+"""Timestamp in ListOffsets that requests the record with the largest timestamp."""
+EARLIEST_LOCAL_TIMESTAMP: Final = -4
+"""Timestamp in ListOffsets that requests the first offset outside tiered storage."""
+LATEST_TIERED_TIMESTAMP: Final = -5
+"""Timestamp in ListOffsets that requests the last offset in tiered storage."""
+
+READ_UNCOMMITTED: Final = 0
+"""Isolation level of consumers that read up to the high watermark."""
+READ_COMMITTED: Final = 1
+"""Isolation level of consumers that read up to the last stable offset."""
 
 ACKS_ALL: Final = -1
 ACKS_NONE: Final = 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from enum import Enum, auto
 from typing import Final, NamedTuple, assert_never
 
@@ -19,6 +18,7 @@ from kafkawire.ids import TopicPartition
 from kafkawire.messages.list_offsets import (
     LEADER_EPOCHS_SINCE,
     OFFSET_NOT_AVAILABLE_SINCE,
+    TIMESTAMPS_SINCE,
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
@@ -34,25 +34,15 @@ from kafkawire.messages.offset_for_leader_epoch import (
 )
 from kafkawire.sentinels import (
     CONSUMER_REPLICA_ID,
+    EARLIEST_LOCAL_TIMESTAMP,
     EARLIEST_TIMESTAMP,
+    LATEST_TIERED_TIMESTAMP,
     LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
     NO_TIMESTAMP,
+    READ_COMMITTED,
 )
 from storage.errors import StorageError
-
-MAX_TIMESTAMP: Final = -3
-# Values for tiered storage, which is not served: all records are local.
-EARLIEST_LOCAL: Final = -4
-LATEST_TIERED: Final = -5
-# First version with each of these values.
-FIRST_VERSIONS: Final[Mapping[int, int]] = {
-    LATEST_TIMESTAMP: 1,
-    EARLIEST_TIMESTAMP: 1,
-    MAX_TIMESTAMP: 7,
-    EARLIEST_LOCAL: 8,
-    LATEST_TIERED: 9,
-}
-READ_COMMITTED: Final = 1
 
 APIS: Final[Apis] = {
     ApiKey.LIST_OFFSETS: lambda parts: ListOffsetsHandler(parts.replicas).handle,
@@ -123,7 +113,7 @@ class ListOffsetsHandler:
         bound: Bound,
     ) -> Found:
         timestamp = wanted.timestamp
-        if timestamp < 0 and version < FIRST_VERSIONS.get(timestamp, version + 1):
+        if timestamp < 0 and version < TIMESTAMPS_SINCE.get(timestamp, version + 1):
             text = f"timestamp {timestamp} is not defined in version {version}"
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, text)
         replica = self._replicas.leader(partition, wanted.current_leader_epoch)
@@ -142,7 +132,8 @@ def find_offset(replica: Replica, timestamp: int, bound: Bound) -> Found:
         ApiError: OFFSET_NOT_AVAILABLE, until the high watermark reaches the leader epoch's start.
     """
     log = replica.log
-    if timestamp == LATEST_TIERED:
+    # Tiered storage is not served: all records are local.
+    if timestamp == LATEST_TIERED_TIMESTAMP:
         return Found()
     match bound:
         case Bound.LOG_END:
@@ -153,7 +144,7 @@ def find_offset(replica: Replica, timestamp: int, bound: Bound) -> Found:
             end_offset = replica.last_stable_offset
         case _ as unreachable:
             assert_never(unreachable)
-    if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL):
+    if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
         start = log.log_start_offset
         return Found(NO_TIMESTAMP, start, log.leader_epochs.epoch_for(start))
     is_lagging = bound is not Bound.LOG_END and (

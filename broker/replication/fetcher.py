@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Final
 
 import structlog
 
@@ -47,8 +46,6 @@ from kafkawire.messages.list_offsets import (
 from kafkawire.sentinels import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from storage.directory.logs import Logs
 from storage.errors import StorageError, UnexpectedOffsetError
-
-LIST_OFFSETS_VERSION: Final = 7
 
 log = structlog.get_logger(__name__)
 
@@ -332,8 +329,7 @@ class Fetcher:
             replica_id=self._broker_id,
             topics=[ListOffsetsTopic(name=name, partitions=each) for name, each in topics.items()],
         )
-        version = await self.peer.choose_version(ApiKey.LIST_OFFSETS, LIST_OFFSETS_VERSION)
-        response = await self.peer.ask(request, ListOffsetsResponse, version=version)
+        response = await self.peer.ask(request, ListOffsetsResponse)
         return {
             TopicPartition(topic.name, data.partition_index): Offset(data.offset)
             for topic in response.topics

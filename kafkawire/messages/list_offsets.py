@@ -1,9 +1,25 @@
 """Decision: declares ListOffsets, which finds offsets by time, and the ends of a log."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from kafkawire.schema import INT8, INT16, INT32, INT64, STRING, array, field, message, since, struct
+from kafkawire.sentinels import (
+    EARLIEST_LOCAL_TIMESTAMP,
+    EARLIEST_TIMESTAMP,
+    LATEST_TIERED_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
+)
+
+TIMESTAMPS_SINCE: Final[Mapping[int, int]] = {
+    LATEST_TIMESTAMP: 1,
+    EARLIEST_TIMESTAMP: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL_TIMESTAMP: 8,
+    LATEST_TIERED_TIMESTAMP: 9,
+}
+"""First version with each timestamp that requests an end of the log or a special record."""
 
 
 @struct

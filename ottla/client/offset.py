@@ -6,10 +6,6 @@ from typing import Final, NamedTuple
 
 from kafkawire.ids import LeaderEpoch, Offset, TopicPartition
 
-READ_UNCOMMITTED: Final = 0
-READ_COMMITTED: Final = 1
-"""Isolation levels."""
-
 MemberId = str
 
 NO_MEMBER_ID: Final[MemberId] = ""

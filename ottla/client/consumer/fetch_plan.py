@@ -13,11 +13,10 @@ from typing import Final
 
 from kafkawire.ids import BrokerId
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from kafkawire.sentinels import NO_EPOCH
+from kafkawire.sentinels import NO_EPOCH, READ_COMMITTED, READ_UNCOMMITTED
 from ottla.client.client_config import ConsumerConfig
 from ottla.client.cluster_metadata import ClusterMetadata
 from ottla.client.consumer.partition_state import PartitionState
-from ottla.client.offset import READ_COMMITTED, READ_UNCOMMITTED
 
 LANE_COUNT: Final = 2
 

@@ -21,7 +21,13 @@ from typing import Final
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch, TopicPartition
 from kafkawire.messages.fetch import FetchRequest, FetchResponse, PartitionData
-from kafkawire.sentinels import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, NO_EPOCH
+from kafkawire.sentinels import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    NO_EPOCH,
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+)
 from ottla.client.background import Alarm, TaskSet
 from ottla.client.client_config import ConsumerConfig
 from ottla.client.cluster_metadata import needs_metadata
@@ -41,7 +47,7 @@ from ottla.client.network.broker_connection import Connection
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.connection_pool import Purpose
 from ottla.client.network.offset_lookup import ask_leaders
-from ottla.client.offset import READ_COMMITTED, READ_UNCOMMITTED, CommittedOffset
+from ottla.client.offset import CommittedOffset
 
 log = logging.getLogger(__name__)
 

@@ -7,11 +7,16 @@ its last stable offset.
 from collections.abc import Iterable, Mapping
 
 from kafkawire.ids import Offset, TopicPartition
-from kafkawire.sentinels import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from kafkawire.sentinels import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+)
 from ottla.client.client_config import IsolationLevel
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.offset_lookup import list_offsets
-from ottla.client.offset import READ_COMMITTED, READ_UNCOMMITTED, OffsetAndTimestamp
+from ottla.client.offset import OffsetAndTimestamp
 
 
 class LogOffsets:

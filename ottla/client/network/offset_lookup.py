@@ -15,10 +15,10 @@ from kafkawire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from kafkawire.sentinels import CONSUMER_REPLICA_ID, NO_EPOCH
+from kafkawire.sentinels import CONSUMER_REPLICA_ID, NO_EPOCH, READ_UNCOMMITTED
 from ottla.client.errors import OttlaError, UnknownPartitionError, broker_error
 from ottla.client.network.cluster import Cluster
-from ottla.client.offset import READ_UNCOMMITTED, OffsetAndTimestamp
+from ottla.client.offset import OffsetAndTimestamp
 from ottla.client.retry import retry
 
 Results = dict[TopicPartition, OffsetAndTimestamp | OttlaError]

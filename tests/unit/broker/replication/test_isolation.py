@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.handlers.fetch import READ_COMMITTED, FetchHandler
+from broker.handlers.fetch import FetchHandler
 from broker.handlers.follower_fetch import FollowerFetchHandler
-from broker.handlers.offset_lookup import MAX_TIMESTAMP, ListOffsetsHandler
+from broker.handlers.offset_lookup import ListOffsetsHandler
 from broker.network.reply import Reply
 from kafkawire.apis import ApiKey
 from kafkawire.ids import Offset
@@ -26,7 +26,7 @@ from kafkawire.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from kafkawire.records import ControlType
-from kafkawire.sentinels import LATEST_TIMESTAMP
+from kafkawire.sentinels import LATEST_TIMESTAMP, MAX_TIMESTAMP, READ_COMMITTED
 from storage.segment.segment import FileRegion
 from tests.unit.broker.replicas import B2, NOW_MS, PARTITION, World, turn
 from tests.unit.broker.requests import request

@@ -26,6 +26,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
         "handlers.appending",
         "handlers.fetch",
         "handlers.follower_fetch",
+        "handlers.partition_data",
         "handlers.produce",
         "network.buffer_pool",
         "network.connection_state",

@@ -12,6 +12,7 @@ from typing import Final
 
 from broker.handlers.follower_fetch import FollowerFetchHandler
 from broker.handlers.handler_table import Apis, Parts
+from broker.handlers.partition_data import NO_RECORDS, failed_partition, read_partition
 from broker.network.reply import Reply
 from broker.network.request import Request
 from broker.purgatory import Purgatory
@@ -19,7 +20,8 @@ from broker.quotas.entity import CONSUMER_BYTE_RATE
 from broker.quotas.throttle import Throttle
 from broker.replication.fetch_session import follower_of
 from broker.replication.replica import ReadResult
-from broker.replication.replica_manager import Key, ReplicaManager
+from broker.replication.replica_manager import ReplicaManager
+from broker.replication.replica_table import Key
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import TopicId, TopicPartition
@@ -28,7 +30,6 @@ from kafkawire.messages.fetch import (
     TOPIC_IDS_SINCE,
     ZSTD_SINCE,
     AbortedTransaction,
-    EpochEndOffset,
     FetchableTopicResponse,
     FetchPartition,
     FetchRequest,
@@ -36,14 +37,13 @@ from kafkawire.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
+from kafkawire.sentinels import READ_COMMITTED
 
 Charge = Callable[[int], int]
 """Charges a number of bytes to the client; returns its throttle time in milliseconds."""
 
-READ_COMMITTED: Final = 1
 # Epochs of a fetch session (KIP-227) for a full fetch: to create a session, or without a session.
 FULL_FETCH_EPOCHS: Final = frozenset({0, -1})
-NO_RECORDS: Final = b""
 MAX_HELD_PARTITIONS: Final = 200_000
 """Limit for all waiting requests together, some 100 MB. Beyond it, fetches do not wait."""
 
@@ -218,7 +218,7 @@ class FetchReader:
             return self._failed(wanted, error)
         if result.diverging is not None:
             self._must_answer = True
-            return _diverging(wanted, result)
+            return read_partition(wanted.partition, result, result.high_watermark)
         records = result.records
         if records is not None:
             self.sizes[partition] = records.size_bytes
@@ -244,13 +244,7 @@ class FetchReader:
         if code is ErrorCode.KAFKA_STORAGE_ERROR and self._version < STORAGE_ERROR_SINCE:
             # An older client would treat the unknown code as final.
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        return PartitionData(
-            partition_index=wanted.partition,
-            error_code=code,
-            high_watermark=-1,
-            aborted_transactions=None,
-            records=NO_RECORDS,
-        )
+        return failed_partition(wanted.partition, code)
 
 
 class DelayedFetch:
@@ -304,22 +298,6 @@ def _aborted(result: ReadResult) -> list[AbortedTransaction]:
         AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
         for each in result.aborted
     ]
-
-
-def _diverging(wanted: FetchPartition, result: ReadResult) -> PartitionData:
-    """Return the epoch and offset at which the client's log diverges, without records."""
-    assert result.diverging is not None
-    return PartitionData(
-        partition_index=wanted.partition,
-        high_watermark=result.high_watermark,
-        last_stable_offset=result.last_stable_offset,
-        log_start_offset=result.log_start_offset,
-        diverging_epoch=EpochEndOffset(
-            epoch=result.diverging.epoch, end_offset=result.diverging.end_offset
-        ),
-        aborted_transactions=None,
-        records=NO_RECORDS,
-    )
 
 
 def _handler(parts: Parts) -> FetchHandler:

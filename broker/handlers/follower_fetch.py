@@ -10,17 +10,17 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+from broker.handlers.partition_data import failed_partition, read_partition
 from broker.network.reply import Reply
 from broker.network.request import Request
 from broker.purgatory import Purgatory
-from broker.replication.fetch_session import FetchSessions, Follower, FollowerSession, Key
-from broker.replication.replica import ReadResult
+from broker.replication.fetch_session import FetchSessions, Follower, FollowerSession
 from broker.replication.replica_manager import ReplicaManager
+from broker.replication.replica_table import Key
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, TopicId, TopicPartition
 from kafkawire.messages.fetch import (
     TOPIC_IDS_SINCE,
-    EpochEndOffset,
     FetchableTopicResponse,
     FetchPartition,
     FetchRequest,
@@ -29,7 +29,6 @@ from kafkawire.messages.fetch import (
     PartitionData,
 )
 
-NO_RECORDS: Final = b""
 # Caught-up followers are recorded as such this many times per replica.lag.time.max.ms, after which
 # they would leave the in-sync set.
 TOUCHES_PER_LAG_LIMIT: Final = 20
@@ -166,12 +165,15 @@ class FollowerFetch:
 
     def refuse_unknown(self, topic: FetchTopic) -> None:
         """Respond that the id of `topic` is unknown."""
-        failed = [_failed(each.partition, ErrorCode.UNKNOWN_TOPIC_ID) for each in topic.partitions]
+        failed = [
+            failed_partition(each.partition, ErrorCode.UNKNOWN_TOPIC_ID)
+            for each in topic.partitions
+        ]
         self._add_refused(FetchableTopicResponse(topic_id=topic.topic_id, partitions=failed))
 
     def refuse(self, key: Key, topic_id: TopicId) -> None:
         """Respond with the error of a partition without a replica on this broker."""
-        failed = _failed(key[1], self._replicas.table.missing(key).code)
+        failed = failed_partition(key[1], self._replicas.table.missing(key).code)
         self._add_refused(
             FetchableTopicResponse(topic=key[0], topic_id=topic_id, partitions=[failed])
         )
@@ -310,10 +312,10 @@ class FollowerFetch:
             )
         except ApiError as error:
             self._must_answer = True
-            return _failed(wanted.partition, error.code), False
+            return failed_partition(wanted.partition, error.code), False
         if result.diverging is not None:
             self._must_answer = True
-            return _answered(wanted, result, result.high_watermark), False
+            return read_partition(wanted.partition, result, result.high_watermark), False
         high_watermark = result.high_watermark
         if now_ms is not None:
             high_watermark = self._replicas.followers.on_fetch(
@@ -330,7 +332,7 @@ class FollowerFetch:
         self._sizes[key] = size_bytes
         self._size_bytes += size_bytes
         is_complete = wanted.fetch_offset >= result.log_end_offset
-        return _answered(wanted, result, high_watermark), is_complete
+        return read_partition(wanted.partition, result, high_watermark), is_complete
 
     def _is_held_back(self, key: Key) -> bool:
         follower = self._session.follower.broker_id
@@ -339,29 +341,3 @@ class FollowerFetch:
     def _is_empty(self, key: Key) -> bool:
         """Whether the last read of a partition found neither records nor an error."""
         return self._sizes.get(key) == 0
-
-
-def _answered(wanted: FetchPartition, result: ReadResult, high_watermark: int) -> PartitionData:
-    data = PartitionData(
-        partition_index=wanted.partition,
-        high_watermark=high_watermark,
-        last_stable_offset=result.last_stable_offset,
-        log_start_offset=result.log_start_offset,
-        aborted_transactions=None,
-        records=NO_RECORDS if result.records is None else result.records,
-    )
-    if result.diverging is not None:
-        data.diverging_epoch = EpochEndOffset(
-            epoch=result.diverging.epoch, end_offset=result.diverging.end_offset
-        )
-    return data
-
-
-def _failed(index: int, code: ErrorCode) -> PartitionData:
-    return PartitionData(
-        partition_index=index,
-        error_code=code,
-        high_watermark=-1,
-        aborted_transactions=None,
-        records=NO_RECORDS,
-    )

@@ -11,12 +11,13 @@ it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from broker.cluster.control_fence import ControlFence
 from broker.config.replication_keys import ReplicationKeys
-from broker.replication.fetch_session import INITIAL_EPOCH, MAX_EPOCH, NO_SESSION, Key
-from broker.replication.replica_table import TopicNames
+from broker.replication.fetch_session import INITIAL_EPOCH, MAX_EPOCH, NO_SESSION
+from broker.replication.replica import Replica
+from broker.replication.replica_table import Key, TopicNames
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, LeaderEpoch, Offset, TopicId
 from kafkawire.messages.fetch import (
@@ -30,11 +31,7 @@ from kafkawire.messages.fetch import (
     ReplicaState,
 )
 
-if TYPE_CHECKING:
-    from broker.replication.replica import Replica
-
 FIRST_BACKOFF_MS: Final = 10
-NO_REPLICA: Final = -1
 SESSION_ENDED: Final = frozenset(
     {
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -198,14 +195,7 @@ class FetchPlan:
             self._to_forget.clear()
             self._changed = dict.fromkeys(self._partitions)
         topics, forgotten = self._take_changed(version), self._take_gone()
-        has_broker_epoch = version >= BROKER_EPOCHS_SINCE
-        return FetchRequest(
-            replica_id=NO_REPLICA if has_broker_epoch else self._broker_id,
-            replica_state=ReplicaState(
-                replica_id=self._broker_id, replica_epoch=self._fence.broker_epoch
-            )
-            if has_broker_epoch
-            else ReplicaState(),
+        request = FetchRequest(
             max_wait_ms=max_wait_ms if resume_in_ms is None else min(max_wait_ms, resume_in_ms),
             min_bytes=config.replica_fetch_min_bytes,
             max_bytes=config.replica_fetch_response_max_bytes,
@@ -214,6 +204,13 @@ class FetchPlan:
             topics=topics,
             forgotten_topics_data=forgotten,
         )
+        if version >= BROKER_EPOCHS_SINCE:
+            request.replica_state = ReplicaState(
+                replica_id=self._broker_id, replica_epoch=self._fence.broker_epoch
+            )
+        else:
+            request.replica_id = self._broker_id
+        return request
 
     def on_response(self, response: FetchResponse) -> None:
         """Continue the leader's session, if it keeps one."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple, Protocol
 
+from broker.replication.replica_table import Key
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, TopicId
 from kafkawire.messages.fetch import FetchPartition, FetchRequest
@@ -30,7 +31,6 @@ MAX_SESSIONS_PER_BROKER: Final = 16
 IDLE_LIMIT_MS: Final = 120_000
 """Idle time after which a session may be evicted for another one."""
 
-Key = tuple[str, int]
 Marks = tuple[int, int]
 """High watermark and log start offset, as sent to the follower."""
 

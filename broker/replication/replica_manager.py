@@ -34,8 +34,6 @@ from storage.directory.logs import Logs
 from storage.errors import OutOfOrderSequenceError, StorageError
 from storage.log.log import AppendInfo, Log
 
-__all__ = ["Key", "ReplicaManager"]
-
 
 class ReplicaManager:
     """Leads and follows partitions. `start` and `stop` it once each, in the event loop."""

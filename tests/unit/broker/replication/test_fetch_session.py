@@ -9,9 +9,9 @@ from broker.replication.fetch_session import (
     FetchSessions,
     Follower,
     FollowerSession,
-    Key,
     follower_of,
 )
+from broker.replication.replica_table import Key
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, TopicId
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, ReplicaState

@@ -10,7 +10,12 @@ from threading import Lock
 import structlog
 
 from kafkawire.ids import LeaderEpoch, Offset
-from storage.disk.checkpoint import overwrite_entries, read_entries, write_entries
+from storage.disk.checkpoint import (
+    may_overwrite,
+    overwrite_entries,
+    read_entries,
+    write_entries,
+)
 from storage.disk.directory_health import PASSING_ERRORS
 from storage.disk.layout import LEADER_EPOCH_CHECKPOINT
 from storage.errors import CorruptCheckpointError
@@ -23,8 +28,8 @@ class StoredEpochs:
     """The history of a log, with the file that is rewritten when it differs from the history.
 
     The file is written when a leadership begins, for tools that read the files of a running broker.
-    It is replaced and synced only when durability matters. Otherwise it is overwritten in place,
-    because a failover may do so for thousands of partitions at once.
+    It is synced only when durability matters. Otherwise another epoch is added in place, because a
+    failover may do so for thousands of partitions at once.
     """
 
     def __init__(self, history: LeaderEpochs, stored: tuple[EpochEntry, ...]) -> None:
@@ -33,6 +38,8 @@ class StoredEpochs:
         """The newest epoch that was stored when it began; every append compares with it."""
         self._stored = stored
         self._is_durable = True
+        # Whether the file may hold a part of a failed overwrite.
+        self._is_torn = False
         # The owner of the log may store the epochs, and so may a thread that flushes the log.
         self._lock = Lock()
 
@@ -74,11 +81,18 @@ class StoredEpochs:
         with self._lock:
             entries = self.history.entries
             if entries != self._stored or (is_durable and not self._is_durable):
-                # If the write fails, the file may hold a part of it.
-                self._is_durable = False
-                write = write_entries if is_durable else overwrite_entries
-                write(directory / LEADER_EPOCH_CHECKPOINT, _lines(entries))
+                self._write(directory / LEADER_EPOCH_CHECKPOINT, entries, is_durable=is_durable)
                 self._stored, self._is_durable = entries, is_durable
+
+    def _write(self, path: Path, entries: tuple[EpochEntry, ...], *, is_durable: bool) -> None:
+        self._is_durable = False
+        lines = _lines(entries)
+        if is_durable or self._is_torn or not may_overwrite(_lines(self._stored), lines):
+            write_entries(path, lines, is_durable=is_durable)
+        else:
+            self._is_torn = True
+            overwrite_entries(path, lines)
+        self._is_torn = False
 
 
 def write_epochs(path: Path, entries: Iterable[EpochEntry]) -> None:
@@ -86,8 +100,8 @@ def write_epochs(path: Path, entries: Iterable[EpochEntry]) -> None:
     write_entries(path, _lines(entries))
 
 
-def _lines(entries: Iterable[EpochEntry]) -> Iterable[str]:
-    return (f"{entry.epoch} {entry.start_offset}" for entry in entries)
+def _lines(entries: Iterable[EpochEntry]) -> list[str]:
+    return [f"{entry.epoch} {entry.start_offset}" for entry in entries]
 
 
 def read_epochs(path: Path) -> LeaderEpochs:

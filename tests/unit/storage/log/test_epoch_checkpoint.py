@@ -2,12 +2,17 @@
 
 import errno
 import os
+from collections.abc import Iterable, Iterator
+from itertools import product
 from pathlib import Path
 
 import pytest
 
-from kafkawire.ids import LeaderEpoch
+from kafkawire.ids import LeaderEpoch, Offset
+from storage.disk.checkpoint import SECTOR_BYTES
 from storage.errors import LogDirFullError
+from storage.log.epoch_checkpoint import StoredEpochs, read_epochs, write_epochs
+from storage.log.leader_epochs import EpochEntry, LeaderEpochs
 from storage.log.local_log import LocalLog
 from storage.log.log import Log
 from tests.unit.storage.logs import NOW_MS, append, fill, open_log, replicated
@@ -102,3 +107,99 @@ def test_a_file_that_a_full_disk_has_torn_is_written_again(
     assert log.leader_epochs.latest == 1
     log.upkeep.flush()
     assert stored(log) == ["1 0"]
+
+
+def epochs_of(directory: Path, count: int) -> StoredEpochs:
+    """Return a history of `count` leaderships that is on disk."""
+    entries = [EpochEntry(LeaderEpoch(10 + n), Offset(1_000_000 + n * 111)) for n in range(count)]
+    write_epochs(directory / "leader-epoch-checkpoint", entries)
+    return StoredEpochs(LeaderEpochs(entries), tuple(entries))
+
+
+def begin_next(epochs: StoredEpochs, directory: Path) -> None:
+    latest = epochs.history.entries[-1]
+    epochs.begin(directory, LeaderEpoch(latest.epoch + 1), Offset(latest.start_offset + 111))
+
+
+def mixtures(versions: list[bytes]) -> Iterator[bytes]:
+    """Yield the contents that a power loss may leave of one file with these versions."""
+    longest = max(len(version) for version in versions)
+    sectors = [
+        {version.ljust(longest, b"\0")[start : start + SECTOR_BYTES] for version in versions}
+        for start in range(0, longest, SECTOR_BYTES)
+    ]
+    for mixture in product(*sectors):
+        for version in versions:
+            yield b"".join(mixture)[: len(version)]
+
+
+def accepted(path: Path, contents: Iterable[bytes]) -> set[tuple[EpochEntry, ...]]:
+    histories = set()
+    for content in set(contents):
+        path.write_bytes(content)
+        histories.add(read_epochs(path).entries)
+    return histories - {()}
+
+
+@pytest.mark.parametrize(
+    ("change", "count"),
+    [
+        ("another", 90),
+        ("another", 9),
+        ("another", 99),
+        ("retention", 90),
+        ("retention", 20),
+        ("torn", 90),
+    ],
+)
+def test_after_a_power_loss_the_file_holds_a_history_that_was_stored_or_is_rejected(
+    tmp_path: Path, change: str, count: int
+) -> None:
+    path = tmp_path / "leader-epoch-checkpoint"
+    epochs = epochs_of(tmp_path, count)
+    versions, number = [path.read_bytes()], path.stat().st_ino
+    histories = {epochs.history.entries}
+    for _ in range(2):
+        if change == "retention":
+            # As many entries as before, and each in another place.
+            epochs.history.truncate_from_start(epochs.history.entries[1].start_offset)
+        if change == "torn":
+            tear_overwrite(epochs, tmp_path)
+            versions.append(path.read_bytes())
+        begin_next(epochs, tmp_path)
+        if path.stat().st_ino != number:
+            # A replaced file; the system writes its name only after its content was begun.
+            versions, number = [b""], path.stat().st_ino
+        versions.append(path.read_bytes())
+        histories.add(epochs.history.entries)
+    assert accepted(tmp_path / "after", mixtures(versions)) <= histories
+
+
+def tear_overwrite(epochs: StoredEpochs, directory: Path) -> None:
+    """Store an epoch that no batch follows, on a disk that is full behind the first sector."""
+    real = os.pwrite
+
+    def fill_up(descriptor: int, data: bytes, position: int) -> int:
+        if position:
+            raise OSError(errno.ENOSPC, "full")
+        return real(descriptor, data[: 4 * SECTOR_BYTES], 0)
+
+    latest = epochs.history.entries[-1]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "pwrite", fill_up)
+        epochs.begin(directory, LeaderEpoch(latest.epoch + 5), Offset(latest.start_offset + 7))
+    epochs.forget_beyond(Offset(latest.start_offset + 1))
+
+
+def test_a_failover_adds_its_epoch_to_the_file_in_place(tmp_path: Path) -> None:
+    path = tmp_path / "leader-epoch-checkpoint"
+    epochs = epochs_of(tmp_path, 1)
+    replaced, number = [], path.stat().st_ino
+    for count in range(2, 121):
+        begin_next(epochs, tmp_path)
+        assert read_epochs(path).entries == epochs.history.entries
+        if path.stat().st_ino != number:
+            replaced.append(count)
+            number = path.stat().st_ino
+    # The count in the second line needs another digit, which moves all entries of several sectors.
+    assert replaced == [100]

@@ -13,10 +13,10 @@ from logcheck.finding import Check, Damage, Finder, Report
 VERSION: Final = "0"
 
 
-def read_offset_checkpoint(text: str, file: str, report: Report) -> dict[TopicPartition, int]:
+def read_offset_checkpoint(data: bytes, file: str, report: Report) -> dict[TopicPartition, int]:
     """Return the offset of each partition; report lines that break the format."""
     offsets: dict[TopicPartition, int] = {}
-    for number, fields in _lines(text, file, 3, report):
+    for number, fields in _rows(data, file, 3, report):
         partition = TopicPartition(fields[0], int(fields[1]))
         if partition in offsets:
             _find(report, file, number, "each partition once", f"{partition} again")
@@ -24,10 +24,10 @@ def read_offset_checkpoint(text: str, file: str, report: Report) -> dict[TopicPa
     return offsets
 
 
-def read_epoch_checkpoint(text: str, file: str, report: Report) -> list[tuple[int, int, int]]:
+def read_epoch_checkpoint(data: bytes, file: str, report: Report) -> list[tuple[int, int, int]]:
     """Return (line number, epoch, start offset) of each entry; report entries that go back."""
     epochs: list[tuple[int, int, int]] = []
-    for number, fields in _lines(text, file, 2, report):
+    for number, fields in _rows(data, file, 2, report):
         epoch, offset = int(fields[0]), int(fields[1])
         if epochs and (epoch <= epochs[-1][1] or offset < epochs[-1][2]):
             expected = f"beyond epoch {epochs[-1][1]} from {epochs[-1][2]}"
@@ -37,10 +37,10 @@ def read_epoch_checkpoint(text: str, file: str, report: Report) -> list[tuple[in
     return epochs
 
 
-def read_properties(text: str, file: str, report: Report) -> dict[str, str]:
+def read_properties(data: bytes, file: str, report: Report) -> dict[str, str]:
     """Return the keys and values; report any line that is neither a pair nor a comment."""
     properties: dict[str, str] = {}
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(_lines(data), start=1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         key, found, value = line.partition("=" if "=" in line else ":")
@@ -51,8 +51,8 @@ def read_properties(text: str, file: str, report: Report) -> dict[str, str]:
     return properties
 
 
-def _lines(text: str, file: str, width: int, report: Report) -> list[tuple[int, list[str]]]:
-    lines = text.splitlines()
+def _rows(data: bytes, file: str, width: int, report: Report) -> list[tuple[int, list[str]]]:
+    lines = _lines(data)
     if not lines:
         # Kafka creates the file with the partition and leaves it empty until the first entry.
         return []
@@ -70,6 +70,10 @@ def _lines(text: str, file: str, width: int, report: Report) -> list[tuple[int, 
         else:
             _find(report, file, number, f"{width} fields", repr(" ".join(fields)[:80]))
     return good
+
+
+def _lines(data: bytes) -> list[str]:
+    return data.decode("utf-8", errors="replace").splitlines()
 
 
 def _find(

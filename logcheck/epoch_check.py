@@ -106,4 +106,4 @@ class EpochCheckpoint:
         if self._file is None:
             return []
         data = read_reported(self._read_bytes, self._file, report) or b""
-        return read_epoch_checkpoint(data.decode("utf-8", errors="replace"), self._file, report)
+        return read_epoch_checkpoint(data, self._file, report)

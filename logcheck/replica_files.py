@@ -107,8 +107,7 @@ def read_checkpoints(
         if (path := files.get(name)) is not None:
             data = read_reported(read_bytes, path, report)
             if data is not None:
-                text = data.decode("utf-8", errors="replace")
-                checkpoints[name] = read_offset_checkpoint(text, path, report)
+                checkpoints[name] = read_offset_checkpoint(data, path, report)
     return checkpoints
 
 

@@ -86,7 +86,7 @@ def test_walk_skips_a_batch_inside_a_damaged_record() -> None:
 
 def test_duplicate_partition_in_a_checkpoint_is_reported() -> None:
     found: list[Finding] = []
-    offsets = read_offset_checkpoint("0\n2\na 0 1\na 0 2\n", "f", found.append)
+    offsets = read_offset_checkpoint(b"0\n2\na 0 1\na 0 2\n", "f", found.append)
     assert list(offsets.values()) == [2]
     assert [each.damage for each in found] == ["bad_checkpoint_line"]
 

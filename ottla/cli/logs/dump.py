@@ -144,11 +144,11 @@ def dump_snapshot(data: bytes, file: str, name: FileName) -> Iterator[Item]:
     yield from _end(rows, "producer", findings, Summary(file))
 
 
-def dump_text_file(text: str, file: str, name: FileName) -> Iterator[Item]:
+def dump_text_file(data: bytes, file: str, name: FileName) -> Iterator[Item]:
     """Yield the items of a checkpoint or a properties file."""
     findings = Findings(file, name)
-    yield FileItem(file, str(name.kind), len(text.encode()))
-    rows = _text_rows(text, file, name.kind, findings)
+    yield FileItem(file, str(name.kind), len(data))
+    rows = _text_rows(data, file, name.kind, findings)
     yield from _end(rows, "line", findings, Summary(file))
 
 
@@ -160,7 +160,7 @@ def _end(rows: list[RowItem], noun: str, findings: Findings, summary: Summary) -
     yield summary
 
 
-def _text_rows(text: str, file: str, kind: FileKind, findings: Findings) -> list[RowItem]:
+def _text_rows(data: bytes, file: str, kind: FileKind, findings: Findings) -> list[RowItem]:
     if kind is FileKind.OFFSET_CHECKPOINT:
         return [
             RowItem(
@@ -172,14 +172,14 @@ def _text_rows(text: str, file: str, kind: FileKind, findings: Findings) -> list
                     "offset": offset,
                 },
             )
-            for partition, offset in read_offset_checkpoint(text, file, findings.report).items()
+            for partition, offset in read_offset_checkpoint(data, file, findings.report).items()
         ]
     if kind is FileKind.EPOCH_CHECKPOINT:
         return [
             RowItem(file, "epoch_entry", {"leader_epoch": epoch, "start_offset": offset})
-            for _line, epoch, offset in read_epoch_checkpoint(text, file, findings.report)
+            for _line, epoch, offset in read_epoch_checkpoint(data, file, findings.report)
         ]
-    properties = read_properties(text, file, findings.report)
+    properties = read_properties(data, file, findings.report)
     return [
         RowItem(file, "property", {"key": key, "value": value}) for key, value in properties.items()
     ]

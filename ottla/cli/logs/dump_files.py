@@ -11,7 +11,7 @@ from logcheck.batch_walk import Batch, Walk
 from logcheck.file_name import FileKind, FileName, parse_file_name
 from logcheck.segment_columns import SegmentColumns
 from ottla.cli.logs.dump import dump_index, dump_segment, dump_snapshot, dump_text_file
-from ottla.cli.logs.file_source import FileSource, read_text
+from ottla.cli.logs.file_source import FileSource
 from ottla.cli.logs.item import Item
 
 
@@ -26,7 +26,7 @@ def dump_file(path: Path, *, with_records: bool) -> Iterator[Item] | None:
         return _dump_index(path, name)
     if name.kind is FileKind.PRODUCER_SNAPSHOT:
         return dump_snapshot(path.read_bytes(), str(path), name)
-    return dump_text_file(read_text(path), str(path), name)
+    return dump_text_file(path.read_bytes(), str(path), name)
 
 
 def read_columns(segment: Path, base_offset: int) -> SegmentColumns:

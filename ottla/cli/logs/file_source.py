@@ -58,8 +58,3 @@ def read_bytes(file: str) -> bytes:
         OSError: the file does not exist or cannot be read.
     """
     return Path(file).read_bytes()
-
-
-def read_text(path: Path) -> str:
-    """Return the text of a small file, with replacements for invalid bytes."""
-    return path.read_bytes().decode("utf-8", errors="replace")

@@ -18,7 +18,7 @@ from ottla.cli.logs.file_source import FileSource
 from ottla.cli.logs.partition_result import PartitionResult
 from ottla.cli.logs.verify import verify_directories, verify_directory
 from tests.integration.cli.conftest import RunOttla
-from tests.unit.cli.logs.partition_bytes import (
+from tests.unit.logcheck.partition_bytes import (
     FIRST_TIMESTAMP_MS,
     RECORDS_PER_BATCH,
     build_batch,

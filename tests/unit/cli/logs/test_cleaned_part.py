@@ -8,7 +8,7 @@ from logcheck.finding import Damage, Finding, Severity
 from logcheck.offset_check import OffsetCheck
 from logcheck.segment_columns import SegmentColumns
 from ottla.cli.logs.cleaned_part import CleanedPart, CleanerTraces
-from tests.unit.cli.logs.partition_bytes import Reported, build_batch, header_of
+from tests.unit.logcheck.partition_bytes import Reported, build_batch, header_of
 
 
 @dataclass

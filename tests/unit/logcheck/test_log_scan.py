@@ -2,23 +2,24 @@
 
 import struct
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 
 import pytest
 
-from kafkawire.compression import Codec
-from logcheck.file_name import FileName, parse_file_name
 from logcheck.finding import Damage, Finding
-from ottla.cli.logs.dump import dump_segment
-from ottla.cli.logs.item import BatchItem, FindingItem, RecordItem, Summary
-from tests.unit.cli.logs.partition_bytes import (
+from logcheck.log_scan import LogScan
+from logcheck.replica_files import ReplicaFiles, SegmentFiles
+from tests.unit.logcheck.partition_bytes import (
     ATTRIBUTES_POSITION,
     BASE_OFFSET,
     FILE,
+    FIRST_TIMESTAMP_MS,
     LAST_OFFSET_DELTA_POSITION,
     MAX_TIMESTAMP_POSITION,
     RECORD_COUNT_POSITION,
     RECORDS_PER_BATCH,
     BytesSource,
+    Reported,
     build_batch,
     build_batches,
     join,
@@ -29,31 +30,42 @@ from tests.unit.cli.logs.partition_bytes import (
 SECOND = BASE_OFFSET + RECORDS_PER_BATCH
 
 
-def dump(data: bytearray, file: str = FILE, *, with_records: bool = True) -> list[object]:
-    name = parse_file_name(file)
-    assert isinstance(name, FileName)
-    return list(dump_segment(BytesSource(data), file, name, with_records=with_records))
+def scan(
+    data: bytes | bytearray,
+    base_offset: int = BASE_OFFSET,
+    *,
+    with_records: bool = True,
+    appended_bytes: int = 0,
+) -> tuple[LogScan, Reported]:
+    """Return a scan of one segment and its findings, those about epochs included."""
+    segment = SegmentFiles(base_offset=base_offset, log=FILE, size_bytes=len(data))
+    files = ReplicaFiles(topic="t", partition=0, replica="", directory="", segments=(segment,))
+    reported = Reported()
+    source = BytesSource(data, appended_bytes)
+    scan = LogScan(files, reported, lambda _: nullcontext(source), with_records=with_records)
+    scan.run([])
+    scan.epochs.conclude((), "", scan.log_end_offset, begun=())
+    return scan, reported
 
 
-def findings_of(data: bytearray, file: str = FILE) -> list[Finding]:
-    return [item.finding for item in dump(data, file) if isinstance(item, FindingItem)]
+def findings_of(data: bytes | bytearray) -> list[Finding]:
+    return scan(data)[1].findings
 
 
-def test_dump_of_a_healthy_segment_is_complete_and_has_no_findings() -> None:
-    items = dump(join(build_batches(5)))
-    summary = items[-1]
-    assert isinstance(summary, Summary)
-    assert summary.finding_count == 0
-    assert summary.counts == {"batch": 5, "record": 5 * RECORDS_PER_BATCH}
-    assert (summary.first_offset, summary.last_offset) == (BASE_OFFSET, BASE_OFFSET + 14)
-    offsets = [item.record.offset for item in items if isinstance(item, RecordItem)]
-    assert offsets == list(range(BASE_OFFSET, BASE_OFFSET + 15))
+def damages_of(data: bytes | bytearray) -> list[Damage]:
+    return scan(data)[1].damages
 
 
-def test_records_are_omitted_by_default() -> None:
-    items = dump(join(build_batches()), with_records=False)
-    assert any(isinstance(item, BatchItem) for item in items)
-    assert not any(isinstance(item, RecordItem) for item in items)
+@pytest.mark.parametrize("with_records", [True, False])
+@pytest.mark.parametrize("appended_bytes", [0, 5])
+def test_scan_of_a_healthy_segment_is_complete_and_has_no_findings(
+    with_records: bool, appended_bytes: int
+) -> None:
+    data = join(build_batches(5))
+    healthy, reported = scan(data, with_records=with_records, appended_bytes=appended_bytes)
+    assert reported.findings == []
+    assert (healthy.batch_count, healthy.record_count) == (5, 5 * RECORDS_PER_BATCH)
+    assert (healthy.first_offset, healthy.log_end_offset) == (BASE_OFFSET, BASE_OFFSET + 15)
 
 
 def test_gaps_and_empty_batches_of_compaction_are_no_damage() -> None:
@@ -152,20 +164,14 @@ def test_damage_to_the_second_batch_is_reported_at_its_position(
     assert str(findings[0].position) in str(findings[0])
 
 
-@pytest.mark.parametrize(
-    ("damage", "expected"),
-    [
-        pytest.param(swap_first_two, Damage.OFFSET_OVERLAP, id="swapped"),
-        pytest.param(repeat_second, Damage.OFFSET_OVERLAP, id="written twice"),
-    ],
-)
-def test_batches_out_of_order_are_reported(damage: Damager, expected: Damage) -> None:
-    assert [finding.damage for finding in findings_of(damage(build_batches(3)))] == [expected]
+@pytest.mark.parametrize("damage", [swap_first_two, repeat_second])
+def test_batches_out_of_order_are_reported(damage: Damager) -> None:
+    assert damages_of(damage(build_batches(3))) == [Damage.OFFSET_OVERLAP]
 
 
 def test_decreasing_leader_epoch_is_reported() -> None:
     data = join([build_batch(BASE_OFFSET, leader_epoch=5), build_batch(SECOND, leader_epoch=4)])
-    assert [finding.damage for finding in findings_of(data)] == [Damage.EPOCH_BACK]
+    assert damages_of(data) == [Damage.EPOCH_BACK]
 
 
 def every_cut() -> Iterator[int]:
@@ -197,8 +203,7 @@ def test_zero_tail_is_reported(zero_count: int) -> None:
 
 
 def test_zeros_followed_by_data_are_not_a_zero_tail() -> None:
-    findings = findings_of(join(build_batches(1)) + bytes(200) + b"x")
-    assert [finding.damage for finding in findings] == [Damage.OLD_FORMAT]
+    assert damages_of(join(build_batches(1)) + bytes(200) + b"x") == [Damage.OLD_FORMAT]
 
 
 def test_bad_checksum_does_not_hide_later_damage() -> None:
@@ -213,36 +218,31 @@ def test_bad_checksum_does_not_hide_later_damage() -> None:
     ]
 
 
-@pytest.mark.parametrize("file", ["1000.log", "0000000000000000100x.log", "copy.log"])
-def test_segment_with_a_malformed_name_is_reported(file: str) -> None:
-    assert [f.damage for f in findings_of(join(build_batches(2)), file)] == [Damage.FOREIGN_FILE]
-
-
 def test_segment_named_after_a_later_offset_is_reported() -> None:
-    findings = findings_of(join(build_batches(1)), "00000000000000001001.log")
-    assert findings[0].damage is Damage.OFFSET_BELOW_SEGMENT
-    assert "1000" in findings[0].text
-    assert "1001" in findings[0].text
+    finding = scan(build_batch(BASE_OFFSET), BASE_OFFSET + 1)[1].findings[0]
+    assert finding.damage is Damage.OFFSET_BELOW_SEGMENT
+    assert finding.text == "expected 1001 or more, by the file's name, found 1000"
 
 
-def test_record_that_repeats_an_offset_is_reported() -> None:
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        # After the header: length, attributes, timestamp delta, offset delta (zigzag), a byte each.
+        pytest.param(put(">b", 61 + 3, 2), Damage.RECORD_OFFSET, id="an offset twice"),
+        pytest.param(
+            put(">q", MAX_TIMESTAMP_POSITION, FIRST_TIMESTAMP_MS),
+            Damage.RECORD_TIMESTAMP,
+            id="newer than the batch's maximum",
+        ),
+    ],
+)
+def test_record_that_contradicts_its_header_is_reported(
+    change: Callable[[bytearray], object], expected: Damage
+) -> None:
     batch = build_batch(BASE_OFFSET)
-    # After the header: length, attributes, timestamp delta, offset delta (zigzag), a byte each.
-    batch[61 + 3] = 2
-    findings = findings_of(seal(batch))
-    assert [(finding.damage, finding.offset) for finding in findings] == [
-        (Damage.RECORD_OFFSET, BASE_OFFSET)
-    ]
-
-
-def test_record_newer_than_the_batch_maximum_is_reported() -> None:
-    batch = build_batch(BASE_OFFSET, codec=Codec.NONE)
-    first_timestamp_ms = struct.unpack_from(">q", batch, MAX_TIMESTAMP_POSITION - 8)[0]
-    struct.pack_into(">q", batch, MAX_TIMESTAMP_POSITION, first_timestamp_ms)
-    findings = findings_of(seal(batch))
-    assert [(finding.damage, finding.offset) for finding in findings] == [
-        (Damage.RECORD_TIMESTAMP, BASE_OFFSET)
-    ]
+    change(batch)
+    (finding,) = findings_of(seal(batch))
+    assert (finding.damage, finding.offset) == (expected, BASE_OFFSET)
 
 
 @pytest.mark.parametrize(
@@ -255,17 +255,5 @@ def test_record_newer_than_the_batch_maximum_is_reported() -> None:
 def test_damage_in_a_header_is_reported_without_reading_records(
     change: Callable[[bytearray], object], expected: Damage
 ) -> None:
-    items = dump(with_second(change)(build_batches(3)), with_records=False)
-    assert [item.finding.damage for item in items if isinstance(item, FindingItem)] == [expected]
-
-
-def test_batch_that_grows_complete_during_the_dump_is_read() -> None:
-    data = join(build_batches(3))
-    growing = BytesSource(data)
-    growing.size_bytes -= 5
-    growing.has_grown_to = lambda size_bytes: size_bytes <= len(data)  # type: ignore[method-assign]
-    name = parse_file_name(FILE)
-    assert isinstance(name, FileName)
-    items = list(dump_segment(growing, FILE, name, with_records=True))
-    assert not any(isinstance(item, FindingItem) for item in items)
-    assert sum(isinstance(item, BatchItem) for item in items) == 3
+    data = with_second(change)(build_batches(3))
+    assert scan(data, with_records=False)[1].damages == [expected]

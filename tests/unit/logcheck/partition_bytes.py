@@ -89,19 +89,19 @@ def segment_columns(batches: list[bytearray]) -> SegmentColumns:
 
 
 class BytesSource:
-    """A source of bytes that never grow."""
+    """A source of bytes, of which a writer appends the last `appended_bytes` during the walk."""
 
     chunk_bytes = 1 << 20
 
-    def __init__(self, data: bytes | bytearray) -> None:
+    def __init__(self, data: bytes | bytearray, appended_bytes: int = 0) -> None:
         self._data = memoryview(data)
-        self.size_bytes = len(data)
+        self.size_bytes = len(data) - appended_bytes
 
     def read_at(self, position: int, size: int) -> memoryview:
         return self._data[position : position + size]
 
     def has_grown_to(self, size_bytes: int) -> bool:
-        return size_bytes <= self.size_bytes
+        return size_bytes <= len(self._data)
 
 
 def positions_of(batches: list[bytearray]) -> list[int]:

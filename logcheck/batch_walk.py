@@ -30,7 +30,7 @@ RESYNC_BYTES: Final = 4 * 1024 * 1024
 _PREFIX: Final = Struct(">qiib")
 _MAGIC_POSITION: Final = 16
 # The checksum covers all bytes from here to the end of the batch.
-CRC_END: Final = 21
+_CRC_END: Final = 21
 _CODEC_MASK: Final = 0b111
 _CODEC_COUNT: Final = len(Codec)
 _OLD_MAGICS: Final = (0, 1)
@@ -133,7 +133,7 @@ class Walk:
                     position = self.end_position = last.position + len(last.data)
                     continue
             batch = self._batch_at(window, position, limit)
-            if batch is not None and crc32c(batch.data[CRC_END:]) == batch.header.crc:
+            if batch is not None and _is_sound(batch):
                 yield batch
                 position = self.end_position = position + len(batch.data)
                 continue
@@ -171,13 +171,12 @@ class Walk:
         if batch is not None:
             # If only the checksum is wrong, the length leads to the next batch.
             following = position + len(batch.data)
-            if following == limit or self._is_sound(self._batch_at(window, following, limit)):
+            if following == limit:
+                return following
+            next_batch = self._batch_at(window, following, limit)
+            if next_batch is not None and _is_sound(next_batch):
                 return following
         return self._resync(window, position, limit)
-
-    @staticmethod
-    def _is_sound(batch: Batch | None) -> bool:
-        return batch is not None and crc32c(batch.data[CRC_END:]) == batch.header.crc
 
     def _resync(self, window: _Window, position: int, limit: int) -> int:
         """Return the position of the next sound batch; `limit` if there is none in range."""
@@ -185,7 +184,7 @@ class Walk:
         at = data.find(MAGIC, _MAGIC_POSITION + 1)
         while at >= 0:
             batch = self._batch_at(window, position + at - _MAGIC_POSITION, limit)
-            if batch is not None and self._is_sound(batch):
+            if batch is not None and _is_sound(batch):
                 return batch.position
             at = data.find(MAGIC, at + 1)
         return limit
@@ -197,9 +196,7 @@ class Walk:
         severity = Severity.NOTE if self.is_tail_allowed else Severity.ERROR
         if self._is_zero_from(position):
             found = f"{left} zero bytes"
-            self._finder.find(
-                Damage.ZERO_TAIL, self.file, position, None, "batches", found, severity
-            )
+            self._find(Damage.ZERO_TAIL, position, None, "batches", found, severity)
             return True
         if len(prefix) == _PREFIX.size:
             offset, length, _, magic = _PREFIX.unpack(prefix)
@@ -209,67 +206,57 @@ class Walk:
             expected = f"a batch of {size} bytes from offset {offset}"
         else:
             expected = "a complete batch"
-        self._finder.find(
-            Damage.TORN_TAIL, self.file, position, None, expected, f"{left} bytes", severity
-        )
+        self._find(Damage.TORN_TAIL, position, None, expected, f"{left} bytes", severity)
         return True
 
     def _report_damage(self, window: _Window, position: int, batch: Batch | None) -> None:
+        prefix = window.at(position, BATCH_HEADER_BYTES)
         if batch is not None:
             offset, crc = batch.header.base_offset, batch.header.crc
             expected = f"bytes with the checksum {crc:#010x}"
-            self._finder.find(
-                Damage.BAD_CRC, self.file, position, offset, expected, "another checksum"
-            )
-            return
-        prefix = window.at(position, BATCH_HEADER_BYTES)
-        if len(prefix) < BATCH_HEADER_BYTES:
-            self._finder.find(
-                Damage.BAD_HEADER,
-                self.file,
-                position,
-                None,
-                "a complete header",
-                f"{len(prefix)} bytes",
-            )
-            return
+            self._find(Damage.BAD_CRC, position, offset, expected, "another checksum")
+        elif len(prefix) < BATCH_HEADER_BYTES:
+            found = f"{len(prefix)} bytes"
+            self._find(Damage.BAD_HEADER, position, None, "a complete header", found)
+        else:
+            self._report_header(prefix, position)
+
+    def _report_header(self, prefix: memoryview, position: int) -> None:
+        """Report the first reason why no batch begins with the header `prefix`."""
         offset, length, _, magic = _PREFIX.unpack_from(prefix)
         if magic != MAGIC:
             damage = Damage.OLD_FORMAT if magic in _OLD_MAGICS else Damage.BAD_MAGIC
-            self._finder.find(
-                damage, self.file, position, offset, f"magic {MAGIC}", f"magic {magic}"
-            )
+            self._find(damage, position, offset, f"magic {MAGIC}", f"magic {magic}")
             return
         least = BATCH_HEADER_BYTES - LOG_OVERHEAD_BYTES
         left = self.source.size_bytes - position - LOG_OVERHEAD_BYTES
         if not least <= length <= left:
-            self._finder.find(
-                Damage.BAD_LENGTH,
-                self.file,
-                position,
-                offset,
-                f"{least} to {left} bytes",
-                str(length),
-            )
+            expected = f"{least} to {left} bytes"
+            self._find(Damage.BAD_LENGTH, position, offset, expected, str(length))
             return
         try:
-            header = read_header(prefix)
+            codec = read_header(prefix).attributes & _CODEC_MASK
         except CorruptBatchError as error:
-            self._finder.find(
-                Damage.BAD_HEADER, self.file, position, offset, "valid header fields", str(error)
-            )
+            self._find(Damage.BAD_HEADER, position, offset, "valid header fields", str(error))
             return
-        codec = header.attributes & _CODEC_MASK
-        if codec < _CODEC_COUNT:
-            expected, severity = f"{length} bytes after the length field", Severity.WARNING
-            found = "a file that became shorter while it was read"
-            self._finder.find(
-                Damage.FILE_SHORTENED, self.file, position, offset, expected, found, severity
-            )
+        if codec >= _CODEC_COUNT:
+            expected = f"codec 0 to {_CODEC_COUNT - 1}"
+            self._find(Damage.UNKNOWN_CODEC, position, offset, expected, f"codec {codec}")
             return
-        self._finder.find(
-            Damage.UNKNOWN_CODEC, self.file, position, offset, "codec 0 to 4", f"codec {codec}"
-        )
+        expected = f"{length} bytes after the length field"
+        found = "a file that became shorter while it was read"
+        self._find(Damage.FILE_SHORTENED, position, offset, expected, found, Severity.WARNING)
+
+    def _find(
+        self,
+        damage: Damage,
+        position: int,
+        offset: int | None,
+        expected: str,
+        found: str,
+        severity: Severity = Severity.ERROR,
+    ) -> None:
+        self._finder.find(damage, self.file, position, offset, expected, found, severity)
 
     def _is_zero_from(self, position: int) -> bool:
         limit = self.source.size_bytes
@@ -280,3 +267,7 @@ class Walk:
                 return False
             position += len(block)
         return True
+
+
+def _is_sound(batch: Batch) -> bool:
+    return crc32c(batch.data[_CRC_END:]) == batch.header.crc

@@ -8,7 +8,6 @@ not defend against attackers.
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Final, NamedTuple
 
 from kafkawire.columns_loops import SoundBatch
@@ -100,10 +99,59 @@ class BatchDigest:
         return bisect_left(self._base_offsets, offset)
 
 
-Difference = tuple[int | None, int | None]
-"""Slots of a batch in the expected and in the found digest; None if the digest lacks it."""
-
 IsDamaged = Callable[[int], bool]
+
+
+class Difference(NamedTuple):
+    """One batch that differs between two digests; None in a digest that lacks it."""
+
+    before: BatchId | None
+    after: BatchId | None
+    file: str
+    position: int
+
+    @property
+    def offset(self) -> int:
+        """The base offset of the batch."""
+        batch = self.after or self.before
+        assert batch is not None
+        return batch.base_offset
+
+    @property
+    def is_new_horizon(self) -> bool:
+        """Whether a cleaner has merely given the batch a delete horizon."""
+        before, after = self.before, self.after
+        return (
+            before is not None
+            and after is not None
+            and after.has_horizon == 1
+            and after.last_offset == before.last_offset
+            and after.record_count == before.record_count
+        )
+
+    @property
+    def is_removal(self) -> bool:
+        """Whether records of the batch are missing, perhaps all, and none was added."""
+        before, after = self.before, self.after
+        return before is not None and (
+            after is None
+            or (
+                after.last_offset == before.last_offset and after.record_count < before.record_count
+            )
+        )
+
+    def finding(self, check: Check, damage: Damage, severity: Severity = Severity.ERROR) -> Finding:
+        """Return the difference as a finding."""
+        return Finding(
+            check=check,
+            damage=damage,
+            file=self.file,
+            position=self.position,
+            offset=self.offset,
+            expected="no batch here" if self.before is None else f"batch {self.before}",
+            found="none" if self.after is None else f"batch {self.after}",
+            severity=severity,
+        )
 
 
 def find_differences(
@@ -113,18 +161,18 @@ def find_differences(
     first, second = expected.slot_from(start_offset), found.slot_from(start_offset)
     first_end, second_end = expected.slot_from(end_offset), found.slot_from(end_offset)
     while first < first_end or second < second_end:
-        one = expected.batch(first) if first < first_end else None
-        two = found.batch(second) if second < second_end else None
-        if one is not None and two is not None and one.base_offset == two.base_offset:
-            if one != two:
-                yield first, second
-            first, second = first + 1, second + 1
-        elif two is None or (one is not None and one.base_offset < two.base_offset):
-            yield first, None
+        before = expected.batch(first) if first < first_end else None
+        after = found.batch(second) if second < second_end else None
+        if after is None or (before is not None and before.base_offset < after.base_offset):
+            yield Difference(before, None, *found.place(second))
             first += 1
-        else:
-            yield None, second
+        elif before is None or after.base_offset < before.base_offset:
+            yield Difference(None, after, *found.place(second))
             second += 1
+        else:
+            if before != after:
+                yield Difference(before, after, *found.place(second))
+            first, second = first + 1, second + 1
 
 
 def compare_digests(
@@ -138,10 +186,9 @@ def compare_digests(
     report: Report,
 ) -> None:
     """Report each batch of the range that differs and does not lie in a damaged part."""
-    for one, two in find_differences(expected, found, start_offset, end_offset):
-        finding = _difference(check, damage, expected, found, one, two)
-        if not is_damaged(finding.offset or 0):
-            report(finding)
+    for difference in find_differences(expected, found, start_offset, end_offset):
+        if not is_damaged(difference.offset):
+            report(difference.finding(check, damage))
 
 
 def compare_dirty(
@@ -159,55 +206,13 @@ def compare_dirty(
     new delete horizon lies in a partly cleaned segment. Return whether there was a warning.
     """
     is_cleaned_further = False
-    for one, two in find_differences(expected, found, start_offset, end_offset):
-        before = expected.batch(one) if one is not None else None
-        after = found.batch(two) if two is not None else None
-        is_same_range = before is not None and (
-            after is None or after.last_offset == before.last_offset
-        )
-        if after is not None and before is not None and _only_got_horizon(before, after):
+    for difference in find_differences(expected, found, start_offset, end_offset):
+        if difference.is_new_horizon or is_damaged(difference.offset):
             continue
-        lacks = after is None or (before is not None and after.record_count < before.record_count)
-        damage = (
-            Damage.CLEANED_BEYOND_CHECKPOINT if lacks and is_same_range else Damage.REWRITTEN_BATCH
-        )
-        finding = _difference(Check.UNCLEANABLE, damage, expected, found, one, two)
-        if is_damaged(finding.offset or 0):
-            continue
-        if damage is Damage.REWRITTEN_BATCH:
-            report(finding)
-        else:
+        if difference.is_removal:
             is_cleaned_further = True
-            report(replace(finding, severity=Severity.WARNING))
+            damage, severity = Damage.CLEANED_BEYOND_CHECKPOINT, Severity.WARNING
+        else:
+            damage, severity = Damage.REWRITTEN_BATCH, Severity.ERROR
+        report(difference.finding(Check.UNCLEANABLE, damage, severity))
     return is_cleaned_further
-
-
-def _only_got_horizon(before: BatchId, after: BatchId) -> bool:
-    return (
-        after.has_horizon == 1
-        and after.last_offset == before.last_offset
-        and after.record_count == before.record_count
-    )
-
-
-def _difference(
-    check: Check,
-    damage: Damage,
-    expected: BatchDigest,
-    found: BatchDigest,
-    one: int | None,
-    two: int | None,
-) -> Finding:
-    before = expected.batch(one) if one is not None else None
-    after = found.batch(two) if two is not None else None
-    offset = after.base_offset if after is not None else before.base_offset if before else 0
-    file, position = found.place(two if two is not None else found.slot_from(offset))
-    return Finding(
-        check=check,
-        damage=damage,
-        file=file,
-        position=position,
-        offset=offset,
-        expected="no batch here" if before is None else f"batch {before}",
-        found="none" if after is None else f"batch {after}",
-    )

@@ -45,7 +45,7 @@ class IndexFiles:
         shape = check_indexes(
             files, data, columns, self._report, is_active=is_active, is_strict=self._is_strict
         )
-        if files.index is not None and data.offsets is not None:
+        if files.index is not None and shape:
             self.shapes[files.index] = shape
 
 
@@ -59,20 +59,16 @@ def check_indexes(
     is_strict: bool,
     first_slots: tuple[int, int] = (0, 0),
 ) -> str:
-    """Report the faulty entries from `first_slots`; return the shape of the offset index."""
-    shape = ""
-    if files.index is not None and data.offsets is not None:
-        offsets = read_offset_index(data.offsets, files.index, report)
-        first = first_slots[0]
+    """Report the faulty entries from `first_slots`; return the offset index's shape, if any."""
+    shape, (first_offset, first_time) = "", first_slots
+    if (file := files.index) is not None and data.offsets is not None:
+        offsets = read_offset_index(data.offsets, file, report)
         shape = check_offset_index(
-            offsets, files.index, columns, report, is_strict=is_strict, first_slot=first
+            offsets, file, columns, report, is_strict=is_strict, first_slot=first_offset
         )
-    if files.timeindex is not None and data.times is not None:
-        times = read_time_index(data.times, files.timeindex, report)
-        first = first_slots[1]
-        check_time_index(
-            times, files.timeindex, columns, report, is_active=is_active, first_slot=first
-        )
+    if (file := files.timeindex) is not None and data.times is not None:
+        times = read_time_index(data.times, file, report)
+        check_time_index(times, file, columns, report, is_active=is_active, first_slot=first_time)
     return shape
 
 

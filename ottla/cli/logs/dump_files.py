@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from logcheck.batch_walk import Batch, Walk
-from logcheck.file_name import FileKind, FileName, parse_file_name
+from logcheck.file_name import FileKind, FileName, parse_file_name, parse_offset_file
 from logcheck.segment_columns import SegmentColumns
 from ottla.cli.logs.dump import dump_index, dump_segment, dump_snapshot, dump_text_file
 from ottla.cli.logs.file_source import FileSource
@@ -29,7 +29,24 @@ def dump_file(path: Path, *, with_records: bool) -> Iterator[Item] | None:
     return dump_text_file(path.read_bytes(), str(path), name)
 
 
-def read_columns(segment: Path, base_offset: int) -> SegmentColumns:
+def _dump_segment(path: Path, name: FileName, *, with_records: bool) -> Iterator[Item]:
+    with FileSource(path) as source:
+        yield from dump_segment(source, str(path), name, with_records=with_records)
+
+
+def _dump_index(path: Path, name: FileName) -> Iterator[Item]:
+    # Listed before the index is read: a roll completes the time index before it creates the next
+    # segment.
+    others = [parse_offset_file(segment.name) for segment in path.parent.glob("*.log")]
+    is_active = all(each is None or each.base_offset <= name.base_offset for each in others)
+    data = path.read_bytes()
+    suffix = ".index" if name.kind is FileKind.OFFSET_INDEX else ".timeindex"
+    segment = path.with_name(path.name.replace(suffix, ".log"))
+    columns = _read_columns(segment, name.base_offset) if segment.exists() else None
+    yield from dump_index(data, str(path), name, columns, is_active=is_active)
+
+
+def _read_columns(segment: Path, base_offset: int) -> SegmentColumns:
     """Return the sound batches of a segment; its damage only excuses entries of an index."""
     columns = SegmentColumns(base_offset, str(segment))
     with FileSource(segment) as source:
@@ -41,30 +58,6 @@ def read_columns(segment: Path, base_offset: int) -> SegmentColumns:
                 columns.damage_at(item.position)
         columns.end_position = walk.end_position
     return columns
-
-
-def is_active(segment: Path) -> bool:
-    """Whether `segment` is the last segment of its directory, to which a broker would append."""
-    names = (parse_file_name(path.name) for path in segment.parent.glob("*.log"))
-    bases = [name.base_offset for name in names if name is not None]
-    own = parse_file_name(segment.name)
-    return own is None or not bases or (own.base_offset) >= max(bases)
-
-
-def _dump_segment(path: Path, name: FileName, *, with_records: bool) -> Iterator[Item]:
-    with FileSource(path) as source:
-        yield from dump_segment(source, str(path), name, with_records=with_records)
-
-
-def _dump_index(path: Path, name: FileName) -> Iterator[Item]:
-    # Evaluated before the index is read: a roll completes the time index before it creates the
-    # next segment.
-    suffix = ".index" if name.kind is FileKind.OFFSET_INDEX else ".timeindex"
-    segment = path.with_name(path.name.replace(suffix, ".log"))
-    may_grow = is_active(segment)
-    data = path.read_bytes()
-    columns = read_columns(segment, name.base_offset) if segment.exists() else None
-    yield from dump_index(data, str(path), name, columns, is_active=may_grow)
 
 
 def _ignore(_finding: object) -> None:

@@ -99,13 +99,14 @@ def _start(clean: Path) -> Iterator[Figure]:
 
 
 def _audit(chosen: Path, count: int, seconds: float, codec: Codec = Codec.NONE) -> Figure:
-    from ottla.cli.logs.verify import verify_directory
+    from ottla.cli.logs.partition_verification import VerifyOptions
+    from ottla.cli.logs.verify import verify_directories
 
     records = RECORDS * count
     plain_s = _timed(lambda: _read_all(chosen))
     # One process on one core has the same rate for each partition, so one is enough.
     one = chosen / "raw" / "orders-0"
-    verify_s = _timed(lambda: verify_directory(one, with_records=True))
+    verify_s = _timed(lambda: verify_directories([one], VerifyOptions(with_records=True)))
     kind = "" if codec is Codec.NONE else f", {codec.name.lower()}"
     return Figure(
         name=f"audit compaction, {records / 1e6:g} M records in {count} partitions{kind}",

@@ -5,7 +5,7 @@ later files longer, never shorter.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,13 +15,13 @@ from kafkawire.columns_loops import SoundBatch
 from logcheck.batch_digest import BatchDigest
 from logcheck.epoch_check import EpochCheckpoint
 from logcheck.file_name import EPOCH_CHECKPOINT, parse_offset_file, parse_partition_directory
-from logcheck.finding import Check, Damage, Finder, Finding, Severity
+from logcheck.finding import Check, Damage, Finder, Finding, Report, Severity
 from logcheck.index_files import IndexFiles
 from logcheck.log_scan import LogScan
 from logcheck.log_view import Observer
 from logcheck.offset_index_check import PER_APPEND
 from logcheck.producer_snapshot_bytes import read_producer_snapshot
-from logcheck.replica_files import Checkpoints, check_checkpoints, replica_files
+from logcheck.replica_files import Checkpoints, Entry, check_checkpoints, replica_files
 from ottla.cli.logs.cleaned_part import CleanedPart, CleanerTraces, is_gap
 from ottla.cli.logs.dump import report_foreign_file
 from ottla.cli.logs.file_source import FileSource, list_directory, read_bytes
@@ -74,11 +74,7 @@ def verify_partition(
         result.replica = scan, digest
         observers.append(digest)
     scan.run(observers, indexes)
-    for entry in entries:
-        if entry.name.endswith(".snapshot"):
-            # A broker deletes old snapshots meanwhile.
-            with suppress(FileNotFoundError):
-                read_producer_snapshot(read_bytes(entry.path), entry.path, report)
+    _check_snapshots(entries, report)
     end = scan.log_end_offset
     is_end_known = not scan.is_damaged(end)
     if scan.segments and is_end_known:
@@ -86,20 +82,30 @@ def verify_partition(
     epochs.conclude(scan.epochs, end, is_end_known=is_end_known)
     cleaned = CleanedPart(files.cleaner_point, scan.segments, traces)
     result.cleaned_end = cleaned.end([each for each in reported if is_gap(each)])
-    judged = [cleaned.judge_gap(each) if is_gap(each) else each for each in reported]
-    may_be_torn = (files.recovery_point or 0) <= scan.log_end_offset
-    result.reported = [
-        each if may_be_torn or each.damage not in TAILS else replace(each, severity=Severity.ERROR)
-        for each in judged
-        if each is not None and not _was_created_meanwhile(each)
-    ]
+    may_be_torn = (files.recovery_point or 0) <= end
+    judged = (_judge(each, cleaned, may_be_torn=may_be_torn) for each in reported)
+    result.reported = [each for each in judged if each is not None]
     _count(result, scan, indexes, options)
     return result
 
 
-def _was_created_meanwhile(finding: Finding) -> bool:
-    """Whether the finding is an index that a broker created after the directory was listed."""
-    return finding.damage is Damage.INDEX_MISSING and Path(finding.file).exists()
+def _check_snapshots(entries: Iterable[Entry], report: Report) -> None:
+    for entry in entries:
+        if entry.name.endswith(".snapshot"):
+            # A broker deletes old snapshots meanwhile.
+            with suppress(FileNotFoundError):
+                read_producer_snapshot(read_bytes(entry.path), entry.path, report)
+
+
+def _judge(finding: Finding, cleaned: CleanedPart, *, may_be_torn: bool) -> Finding | None:
+    """Return the finding with its severity; None if a cleaner or a live broker explains it."""
+    if is_gap(finding):
+        return cleaned.judge_gap(finding)
+    if finding.damage in TAILS and not may_be_torn:
+        return replace(finding, severity=Severity.ERROR)
+    # A broker may have created the index after the directory was listed.
+    is_new = finding.damage is Damage.INDEX_MISSING and Path(finding.file).exists()
+    return None if is_new else finding
 
 
 class _ProgressObserver:

@@ -30,7 +30,10 @@ DEFAULT_OPTIONS: Final = VerifyOptions()
 def verify_directories(
     directories: Iterable[Path], options: VerifyOptions = DEFAULT_OPTIONS
 ) -> list[PartitionResult]:
-    """Return a result per partition of all directories; compare replicas of one partition."""
+    """Return a result per partition of all directories; compare replicas of one partition.
+
+    Damage to the checkpoints of a directory is in a result of its own.
+    """
     directories = list(directories)
     names = [path.name for each in directories for path in partition_directories(each)]
     shared = {name for name in names if names.count(name) > 1}
@@ -40,11 +43,6 @@ def verify_directories(
     for name in sorted(shared):
         compare_replicas([result for result in results if result.name == name])
     return [result.without_batches() for result in results]
-
-
-def verify_directory(directory: Path, *, with_records: bool) -> list[PartitionResult]:
-    """Return a result per partition, and one for the checkpoints if they have findings."""
-    return verify_directories([directory], VerifyOptions(with_records=with_records))
 
 
 def _verify_directory(

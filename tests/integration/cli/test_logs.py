@@ -16,7 +16,8 @@ from ottla.cli.logs import partition_verification
 from ottla.cli.logs import verify as verify_module
 from ottla.cli.logs.file_source import FileSource
 from ottla.cli.logs.partition_result import PartitionResult
-from ottla.cli.logs.verify import verify_directories, verify_directory
+from ottla.cli.logs.partition_verification import VerifyOptions
+from ottla.cli.logs.verify import verify_directories
 from tests.integration.cli.conftest import RunOttla
 from tests.unit.logcheck.partition_bytes import (
     FIRST_TIMESTAMP_MS,
@@ -93,7 +94,7 @@ def damages(results: list[PartitionResult]) -> list[Damage]:
 
 
 def verify(directory: Path) -> list[Damage]:
-    return damages(verify_directory(directory, with_records=True))
+    return damages(verify_directories([directory], VerifyOptions(with_records=True)))
 
 
 def test_healthy_directory_verifies_clean(run_ottla: RunOttla, log_directory: Path) -> None:
@@ -108,7 +109,7 @@ def test_healthy_directory_verifies_clean(run_ottla: RunOttla, log_directory: Pa
 
 
 def test_single_partition_can_be_verified(log_directory: Path) -> None:
-    [result] = verify_directory(log_directory / "orders-0", with_records=False)
+    [result] = verify_directories([log_directory / "orders-0"])
     assert (result.findings, result.segment_count) == ([], SEGMENT_COUNT)
 
 
@@ -200,7 +201,7 @@ def test_overlapping_segments_are_reported(log_directory: Path) -> None:
 def test_torn_tail_is_a_finding_except_at_the_end_of_the_log(log_directory: Path) -> None:
     with segment(log_directory, 2).open("ab") as file:
         file.write(build_batch(LOG_END_OFFSET)[:-5])
-    [result] = verify_directory(log_directory, with_records=False)
+    [result] = verify_directories([log_directory])
     assert result.findings == []
     assert [note.damage for note in result.notes] == [Damage.TORN_TAIL]
     with segment(log_directory, 0).open("ab") as file:
@@ -220,7 +221,7 @@ def test_torn_tail_of_a_crashed_log_is_printed_as_a_note(
 
 def test_partition_directory_with_any_name_can_be_verified(log_directory: Path) -> None:
     copy = (log_directory / "orders-0").rename(log_directory / "copy of orders")
-    [result] = verify_directory(copy, with_records=True)
+    [result] = verify_directories([copy], VerifyOptions(with_records=True))
     assert (result.findings, result.name) == ([], "copy of orders")
 
 
@@ -311,7 +312,7 @@ def test_partitions_pending_deletion_are_not_verified(log_directory: Path) -> No
     (log_directory / "orders-0").rename(log_directory / f"orders-0.{'0' * 32}-delete")
     for path in log_directory.glob("*-checkpoint"):
         path.write_text("0\n0\n")
-    assert verify_directory(log_directory, with_records=False) == []
+    assert verify_directories([log_directory]) == []
 
 
 def test_checkpoint_of_a_missing_partition_is_reported(log_directory: Path) -> None:
@@ -323,7 +324,7 @@ def test_checkpoint_of_a_missing_partition_is_reported(log_directory: Path) -> N
         path.unlink() if before is None else path.write_text(before)
     # High watermarks are written periodically: the file may still list a deleted partition.
     (log_directory / "replication-offset-checkpoint").write_text("0\n1\ngone 3 7\n")
-    results = verify_directory(log_directory, with_records=False)
+    results = verify_directories([log_directory])
     assert damages(results) == []
     assert [note.damage for each in results for note in each.notes] == [Damage.PARTITION_MISSING]
 
@@ -495,5 +496,5 @@ def test_invalid_records_are_reported_with_deep_only(log_directory: Path) -> Non
     last = data[-size:]
     last[BATCH_HEADER_BYTES] = 2
     path.write_bytes(bytes(data[:-size]) + bytes(seal(last)))
-    assert damages(verify_directory(log_directory, with_records=False)) == []
+    assert damages(verify_directories([log_directory])) == []
     assert verify(log_directory) == [Damage.BAD_RECORDS]

@@ -17,7 +17,8 @@ from logcheck.offset_index_check import PER_BATCH
 from ottla.cli.logs.dump_files import dump_file
 from ottla.cli.logs.item import FindingItem, Summary
 from ottla.cli.logs.partition_result import PartitionResult
-from ottla.cli.logs.verify import verify_directory
+from ottla.cli.logs.partition_verification import VerifyOptions
+from ottla.cli.logs.verify import verify_directories
 from tests.conftest import StartBroker
 from tests.integration.coordination.process import Coordinator, wait_until
 from tests.interop.kafka_broker import KafkaBroker
@@ -120,7 +121,7 @@ def test_our_tools_find_kafkas_files_healthy(kafka: list[KafkaBroker], tmp_path:
     live = [
         result
         for directory in directories
-        for result in verify_directory(directory, with_records=True)
+        for result in verify_directories([directory], VerifyOptions(with_records=True))
     ]
     assert findings_of(live) == []
     for broker in kafka:
@@ -128,7 +129,7 @@ def test_our_tools_find_kafkas_files_healthy(kafka: list[KafkaBroker], tmp_path:
     stopped = [
         result
         for directory in directories
-        for result in verify_directory(directory, with_records=True)
+        for result in verify_directories([directory], VerifyOptions(with_records=True))
     ]
     assert findings_of(stopped) == []
     assert sum(result.record_count for result in stopped) > 3 * len(CODECS) * RECORDS

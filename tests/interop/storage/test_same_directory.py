@@ -12,7 +12,8 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from kazoo.client import KazooClient  # type: ignore[import-untyped]
 
-from ottla.cli.logs.verify import verify_directory
+from ottla.cli.logs.partition_verification import VerifyOptions
+from ottla.cli.logs.verify import verify_directories
 from tests.conftest import StartBroker
 from tests.integration.coordination.process import Coordinator, wait_until
 from tests.interop.kafka_broker import KafkaBroker, kafka_jars_or_skip
@@ -138,7 +139,9 @@ def test_each_broker_opens_the_directory_of_the_other(
         assert ours.stop() == 0
         found = [
             finding
-            for result in verify_directory(kafka.log_directory, with_records=True)
+            for result in verify_directories(
+                [kafka.log_directory], VerifyOptions(with_records=True)
+            )
             for finding in result.findings
         ]
         assert found == []

@@ -13,7 +13,8 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 import ottla
-from ottla.cli.logs.verify import verify_directory
+from ottla.cli.logs.partition_verification import VerifyOptions
+from ottla.cli.logs.verify import verify_directories
 from storage.segment.transaction_index import read_aborted
 from tests.conftest import StartBroker
 from tests.harness.cluster import ClusterProcesses
@@ -225,7 +226,7 @@ def test_a_log_directory_of_kafka_reads_the_same_from_our_broker(
     assert ours.stop() == 0
     found = [
         finding
-        for result in verify_directory(directory, with_records=True)
+        for result in verify_directories([directory], VerifyOptions(with_records=True))
         for finding in result.findings
     ]
     assert found == []

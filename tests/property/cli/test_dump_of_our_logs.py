@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from kafkawire.compression import Codec
 from kafkawire.ids import LeaderEpoch, Offset, TopicPartition
 from kafkawire.records import BatchBuilder, read_header
-from ottla.cli.logs.verify import verify_directory
+from ottla.cli.logs.partition_verification import VerifyOptions
+from ottla.cli.logs.verify import verify_directories
 from storage.config.log_config import LogConfig
 from storage.log.log import Log
 
@@ -83,10 +84,10 @@ def test_our_own_logs_are_found_healthy(steps: list[tuple[object, ...]]) -> None
         writer = Writer(directory)
         for step in steps:
             writer.run(step)
-        [open_result] = verify_directory(directory, with_records=True)
+        [open_result] = verify_directories([directory], VerifyOptions(with_records=True))
         assert open_result.findings == []
         writer.log.upkeep.close()
-        [closed_result] = verify_directory(directory, with_records=True)
+        [closed_result] = verify_directories([directory], VerifyOptions(with_records=True))
         assert closed_result.findings == []
         assert closed_result.log_end_offset == writer.log.log_end_offset
         assert closed_result.notes == []

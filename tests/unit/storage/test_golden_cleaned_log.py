@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.logs.verify import verify_directory
+from ottla.cli.logs.partition_verification import VerifyOptions
+from ottla.cli.logs.verify import verify_directories
 from tests.unit.storage.compacting import COMPACTED, clean, records_of
 from tests.unit.storage.logs import check_files, open_log
 
@@ -60,7 +61,7 @@ def test_our_cleaner_writes_the_same_bytes_as_kafkas(tmp_path: Path, number: int
 def test_log_cleaned_by_kafka_passes_our_checks(tmp_path: Path, number: int) -> None:
     golden = ROUNDS[number]
     directory = write(golden.after, tmp_path / "orders-0")
-    (result,) = verify_directory(tmp_path, with_records=True)
+    (result,) = verify_directories([tmp_path], VerifyOptions(with_records=True))
     assert result.findings == []
     log = open_log(directory, COMPACTED)
     assert log.log_end_offset == golden.end_offset

@@ -11,7 +11,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from kafkawire.ids import Offset, TopicPartition
-from ottla.cli.logs.verify import verify_directory
+from ottla.cli.logs.partition_verification import VerifyOptions
+from ottla.cli.logs.verify import verify_directories
 from storage.config.log_config import LogConfig
 from storage.directory.logs import Logs
 from storage.errors import InconsistentMetadataError
@@ -98,7 +99,7 @@ def test_another_broker_or_cluster_does_not_open_it(directory: Path) -> None:
 
 
 def test_the_offline_check_finds_nothing_wrong(directory: Path) -> None:
-    results = verify_directory(directory, with_records=True)
+    results = verify_directories([directory], VerifyOptions(with_records=True))
     assert sum(result.record_count for result in results) > sum(
         end - start for start, end in BOUNDS.values()
     )
@@ -117,6 +118,6 @@ def test_our_appends_continue_the_log_of_kafka(directory: Path) -> None:
     logs.close()
     assert [
         finding
-        for result in verify_directory(directory, with_records=True)
+        for result in verify_directories([directory], VerifyOptions(with_records=True))
         for finding in result.findings
     ] == []

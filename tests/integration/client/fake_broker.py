@@ -219,6 +219,12 @@ class FakeCluster:
         """Make the next requests of this kind fail, one after the other."""
         self._faults[api_key] += faults
 
+    def hold(self, api_key: ApiKey) -> asyncio.Event:
+        """Hold the next request of this kind until the returned event is set."""
+        released = asyncio.Event()
+        self.script(api_key, Hold(released))
+        return released
+
     def heal(self, api_key: ApiKey) -> None:
         """Drop the scripted faults that did not occur yet."""
         self._faults[api_key].clear()

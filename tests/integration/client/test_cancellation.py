@@ -15,7 +15,7 @@ from ottla.client.producer import producer as producer_module
 from ottla.client.producer.producer_batch import Delivery
 from tests.integration.client.client_support import cancel_after
 from tests.integration.client.fake_broker import FakeCluster
-from tests.integration.client.fake_fault import Hold, Never
+from tests.integration.client.fake_fault import Never
 from tests.waiting import until
 
 LONG_ENOUGH = 1_000_000
@@ -88,8 +88,7 @@ async def test_a_cancelled_block_is_not_held_up_by_a_silent_broker(
 
 async def test_a_cancelled_send_withdraws_its_claim_to_memory(cluster: FakeCluster) -> None:
     (log,) = cluster.create("t")
-    release = asyncio.Event()
-    cluster.script(ApiKey.PRODUCE, Hold(release))
+    release = cluster.hold(ApiKey.PRODUCE)
     async with Producer(
         cluster.bootstrap, batch_size_bytes=100, buffer_memory_bytes=300
     ) as producer:

@@ -27,7 +27,7 @@ from ottla.client.network.handshake import open_connection
 from ottla.client.retry import Backoff
 from tests.integration.client.client_support import FAST, other_tasks
 from tests.integration.client.fake_broker import FakeCluster
-from tests.integration.client.fake_fault import Garbage, HangUp, Hold, Never, Omit, Refuse
+from tests.integration.client.fake_fault import Garbage, HangUp, Never, Omit, Refuse
 from tests.waiting import until
 
 NOWHERE = "127.0.0.1:1"
@@ -121,8 +121,7 @@ async def test_requests_are_pipelined_and_responses_arrive_in_order(cluster: Fak
     for name in ("a", "b", "c"):
         cluster.create(name)
     connection = await connect(cluster)
-    release = asyncio.Event()
-    cluster.script(ApiKey.METADATA, Hold(release))
+    release = cluster.hold(ApiKey.METADATA)
     responses = [
         connection.request(MetadataRequest(topics=None), MetadataResponse) for _ in range(3)
     ]
@@ -199,8 +198,7 @@ async def test_simultaneous_refreshes_share_requests(cluster: FakeCluster) -> No
 async def test_a_refresh_survives_the_cancellation_of_its_caller(cluster: FakeCluster) -> None:
     opened = Cluster(config(cluster))
     await opened.start()
-    release = asyncio.Event()
-    cluster.script(ApiKey.METADATA, Hold(release))
+    release = cluster.hold(ApiKey.METADATA)
     first = asyncio.ensure_future(opened.refresh())
     await cluster.wait_for(ApiKey.METADATA, 2)
     second = asyncio.ensure_future(opened.refresh())

@@ -284,16 +284,6 @@ async def test_a_seek_does_not_wait_for_a_fetch_in_flight(cluster: FakeCluster) 
         assert await values(consumer, 2) == [b"0", b"1"]
 
 
-async def test_reading_starts_within_a_batch_at_the_position(
-    cluster: FakeCluster,
-) -> None:
-    (log,) = cluster.create("t")
-    log.append_values(b"0", b"1", b"2", b"3")
-    async with reading(cluster) as consumer:
-        consumer.seek(T0, 2)
-        assert await values(consumer, 2) == [b"2", b"3"]
-
-
 # Assignment and pausing
 
 
@@ -414,24 +404,20 @@ def transactions(log: FakePartition) -> None:
     log.aborted.append(AbortedTransaction(producer_id=1, first_offset=start))
 
 
-async def test_markers_are_never_handed_over(cluster: FakeCluster) -> None:
+@pytest.mark.parametrize(
+    ("isolation_level", "expected"),
+    [
+        ("read_uncommitted", [b"aborted", b"committed", b"aborted too", b"second try", b"plain"]),
+        ("read_committed", [b"committed", b"second try", b"plain"]),
+    ],
+)
+async def test_the_isolation_level_decides_about_aborted_records_and_hides_markers(
+    cluster: FakeCluster, isolation_level: str, expected: list[bytes]
+) -> None:
     (log,) = cluster.create("t")
     transactions(log)
-    async with reading(cluster) as consumer:
-        assert await values(consumer, 5) == [
-            b"aborted",
-            b"committed",
-            b"aborted too",
-            b"second try",
-            b"plain",
-        ]
-
-
-async def test_read_committed_omits_aborted_transactions(cluster: FakeCluster) -> None:
-    (log,) = cluster.create("t")
-    transactions(log)
-    async with reading(cluster, isolation_level="read_committed") as consumer:
-        assert await values(consumer, 3) == [b"committed", b"second try", b"plain"]
+    async with reading(cluster, isolation_level=isolation_level) as consumer:
+        assert await values(consumer, len(expected)) == expected
         assert consumer.position(T0) == log.next_offset
 
 
@@ -638,24 +624,22 @@ async def test_a_truncated_log_is_reported_without_a_reset_policy(pair: FakeClus
         assert await values(consumer, 2) == [b"one", b"two"]
 
 
-async def test_a_refusal_is_raised_and_the_next_read_retries(cluster: FakeCluster) -> None:
-    (log,) = cluster.create("t")
-    log.append_values(b"0")
-    cluster.script(ApiKey.FETCH, Refuse(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
-    async with reading(cluster) as consumer:
-        with pytest.raises(BrokerError, match="right to use"):
-            await take(consumer, 1)
-        assert await values(consumer, 1) == [b"0"]
-
-
-async def test_a_garbled_response_is_raised_and_the_next_read_retries(
-    cluster: FakeCluster,
+@pytest.mark.parametrize(
+    ("fault", "error", "message"),
+    [
+        (Refuse(ErrorCode.TOPIC_AUTHORIZATION_FAILED), BrokerError, "right to use"),
+        (Garbage(b"??"), ProtocolError, "no valid Kafka response"),
+    ],
+    ids=str,
+)
+async def test_a_permanent_fault_is_raised_and_the_next_read_retries(
+    cluster: FakeCluster, fault: Fault, error: type[Exception], message: str
 ) -> None:
     (log,) = cluster.create("t")
     log.append_values(b"0")
-    cluster.script(ApiKey.FETCH, Garbage(b"??"))
+    cluster.script(ApiKey.FETCH, fault)
     async with reading(cluster) as consumer:
-        with pytest.raises(ProtocolError, match="no valid Kafka response"):
+        with pytest.raises(error, match=message):
             await take(consumer, 1)
         assert await values(consumer, 1) == [b"0"]
 

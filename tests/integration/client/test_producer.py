@@ -31,7 +31,6 @@ from tests.integration.client.fake_fault import (
     Fault,
     Garbage,
     HangUp,
-    Hold,
     LoseResponse,
     Never,
     Omit,
@@ -123,8 +122,7 @@ async def test_a_waiting_batch_grows_instead_of_queueing_behind_small_ones(
     cluster: FakeCluster,
 ) -> None:
     (log,) = cluster.create("t")
-    release = asyncio.Event()
-    cluster.script(ApiKey.PRODUCE, Hold(release))
+    release = cluster.hold(ApiKey.PRODUCE)
     async with Producer(cluster.bootstrap, batch_size_bytes=1_000) as producer:
         await producer.send("t", b"first")
         await cluster.wait_for(ApiKey.PRODUCE)
@@ -235,8 +233,7 @@ async def test_a_broker_that_reads_nothing_holds_up_even_unacknowledged_records(
     cluster: FakeCluster,
 ) -> None:
     (log,) = cluster.create("t")
-    release = asyncio.Event()
-    cluster.script(ApiKey.PRODUCE, Hold(release))
+    release = cluster.hold(ApiKey.PRODUCE)
     count = 400
     async with Producer(cluster.bootstrap, acks=0, buffer_memory_bytes=1_000_000) as producer:
         sent = 0
@@ -270,8 +267,7 @@ async def test_a_broker_that_reads_nothing_does_not_hold_up_close(
 ) -> None:
     monkeypatch.setattr(broker_connection, "CLOSE_TIMEOUT_S", 0.05)
     cluster.create("t")
-    release = asyncio.Event()
-    cluster.script(ApiKey.PRODUCE, Hold(release))
+    release = cluster.hold(ApiKey.PRODUCE)
     producer = Producer(cluster.bootstrap, acks=0)
     await producer.start()
     for _ in range(300):
@@ -444,8 +440,7 @@ async def test_the_producer_finds_an_added_partition(cluster: FakeCluster) -> No
 
 async def test_send_nowait_accepts_records_while_there_is_room(cluster: FakeCluster) -> None:
     (log,) = cluster.create("t")
-    release = asyncio.Event()
-    cluster.script(ApiKey.PRODUCE, Hold(release))
+    release = cluster.hold(ApiKey.PRODUCE)
     async with Producer(
         cluster.bootstrap, batch_size_bytes=100, buffer_memory_bytes=300
     ) as producer:
@@ -467,8 +462,7 @@ async def test_send_nowait_accepts_records_while_there_is_room(cluster: FakeClus
 
 async def test_send_waits_while_the_buffer_is_full(cluster: FakeCluster) -> None:
     (log,) = cluster.create("t")
-    release = asyncio.Event()
-    cluster.script(ApiKey.PRODUCE, Hold(release))
+    release = cluster.hold(ApiKey.PRODUCE)
     async with Producer(
         cluster.bootstrap, batch_size_bytes=100, buffer_memory_bytes=300
     ) as producer:
@@ -491,8 +485,7 @@ async def test_send_waits_while_the_buffer_is_full(cluster: FakeCluster) -> None
 
 async def test_a_buffer_that_stays_full_is_reported(cluster: FakeCluster) -> None:
     cluster.create("t")
-    release = asyncio.Event()
-    cluster.script(ApiKey.PRODUCE, Hold(release))
+    release = cluster.hold(ApiKey.PRODUCE)
     async with Producer(
         cluster.bootstrap, batch_size_bytes=100, buffer_memory_bytes=300, max_block_ms=30
     ) as producer:
@@ -552,8 +545,7 @@ async def test_a_send_that_gets_memory_during_close_fails(
     cluster: FakeCluster,
 ) -> None:
     cluster.create("t")
-    release = asyncio.Event()
-    cluster.script(ApiKey.PRODUCE, Hold(release))
+    release = cluster.hold(ApiKey.PRODUCE)
     producer = Producer(cluster.bootstrap, batch_size_bytes=200, buffer_memory_bytes=200)
     await producer.start()
     await producer.send("t", b"x" * 60)

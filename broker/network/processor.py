@@ -33,9 +33,8 @@ from broker.network.frame_receiver import FrameReceiver
 from broker.network.limits import NetworkLimits
 from broker.network.metrics import NetworkMetrics
 from broker.network.receive_memory import ReceiveMemory
-from broker.network.request import ANONYMOUS, NOT_HANDLED, Request
+from broker.network.request import ANONYMOUS, Request
 from broker.network.request_channel import EARLY_APIS, RequestChannel
-from broker.network.response import ResponseBatch
 from broker.network.response_sender import ReadAhead, ResponseSender
 from kafkawire.errors import DecodeError
 from kafkawire.native import decode_request_header
@@ -125,7 +124,11 @@ class Processor(asyncio.BufferedProtocol):
         self.number = self._metrics.connections_accepted
         self._metrics.connections_open += 1
         self._sender = ResponseSender(
-            self._transport, self._metrics, self._network.read_ahead, self._queue.wake
+            self._transport,
+            self._in_flight,
+            self._metrics,
+            self._network.read_ahead,
+            self._queue.wake,
         )
         self._sender.start()
 
@@ -160,7 +163,7 @@ class Processor(asyncio.BufferedProtocol):
         self._drop_input()
         self._sender.close()
         self._channel.close(self._queue)
-        self._channel.attempt(self._queue, self._abandon_in_flight)
+        self._channel.attempt(self._queue, self._sender.abandon_in_flight)
         self._owner.on_closed(self)
 
     def _move_to(self, state: ConnectionState) -> bool:
@@ -176,16 +179,21 @@ class Processor(asyncio.BufferedProtocol):
         """Send complete responses, as far as the socket takes them, and resume reading."""
         if self._state is _CLOSED:
             return
+        sender = self._sender
         try:
-            if self._sender.parts:
-                self._sender.advance()
-            if not self._sender.parts and not self._sender.is_blocked:
-                self._send_done()
+            if sender.parts:
+                sender.advance()
+            if not sender.parts and not sender.is_blocked:
+                now_s = self._last_active_s = self._clock()
+                close_reason = sender.send_done(now_s)
+                if close_reason is not None:
+                    self._refuse_input(close_reason)
+                    self._channel.attempt(self._queue, sender.abandon_in_flight)
         except ConnectionError:
             self._transport.abort()
         except (TruncatedRegionError, OSError) as error:
             self.drop(str(error))
-        if self._pause is not None or self._sender.parts:
+        if self._pause is not None or sender.parts:
             self._after_send()
 
     def on_room(self) -> None:
@@ -369,22 +377,6 @@ class Processor(asyncio.BufferedProtocol):
 
     # Output.
 
-    def _send_done(self) -> None:
-        """Send the next batch of complete responses."""
-        now_s = self._last_active_s = self._clock()
-        batch = ResponseBatch(self._in_flight, self._metrics, now_s)
-        if batch.close_reason is not None:
-            self._refuse_input(batch.close_reason)
-            self._channel.attempt(self._queue, self._abandon_in_flight)
-        if batch.has_regions:
-            self._sender.send(batch.parts)
-        elif batch.parts:
-            # The common case: the transport holds no unsent bytes.
-            self._metrics.bytes_out += batch.size_bytes
-            self._transport.write(b"".join(batch.parts))  # type: ignore[arg-type]
-        if batch.is_full:
-            self._channel.mark_ready(self._queue)
-
     def _after_send(self) -> None:
         if self._sender.parts:
             if not self._sender.is_blocked:
@@ -392,13 +384,6 @@ class Processor(asyncio.BufferedProtocol):
         elif self._pause is Pause.ENDING and not self._in_flight:
             self._transport.close()
         self.on_room()
-
-    def _abandon_in_flight(self) -> None:
-        """Cancel the replies to all requests in flight."""
-        while self._in_flight:
-            reply = self._in_flight.popleft().reply
-            if reply is not NOT_HANDLED:
-                reply.cancel()
 
     def _note_dropped(self, reason: str, *, is_expected: bool = False) -> None:
         if not self._move_to(ConnectionState.DROPPED):

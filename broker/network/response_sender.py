@@ -1,4 +1,4 @@
-"""Writes responses to one transport: bytes coalesced, file regions without a copy (edge).
+"""Sends the responses of one connection: bytes coalesced, file regions without a copy (edge).
 
 Owns the encoded parts not yet handed to the system. Invariants: bytes are sent in order; a
 transport with unsent bytes gets no more, and files are read in batches, so that a client that does
@@ -19,7 +19,8 @@ from typing import Final
 
 from broker.network.file_range import FileRange
 from broker.network.metrics import NetworkMetrics
-from broker.network.response import DATA_TYPES, Data, Part
+from broker.network.request import NOT_HANDLED, Request
+from broker.network.response import DATA_TYPES, Data, Part, ResponseBatch
 from kafkawire.units import KIB, MIB
 
 # For smaller regions, one write of header and data is cheaper than a write and a sendfile
@@ -42,15 +43,20 @@ class ResponseSender:
     def __init__(
         self,
         transport: asyncio.Transport,
+        in_flight: deque[Request],
         metrics: NetworkMetrics,
         read_ahead: ReadAhead,
-        on_warm: Callable[[], None],
+        wake: Callable[[], None],
     ) -> None:
-        """Send to `transport`; call `on_warm` after each read ahead."""
+        """Send the responses to `in_flight`, the connection's requests in their order.
+
+        `wake` gives the connection another turn to send.
+        """
         self._transport = transport
+        self._in_flight = in_flight
         self._metrics = metrics
         self._read_ahead = read_ahead
-        self._on_warm = on_warm
+        self._wake = wake
         # Parts not yet given to the transport.
         self.parts: deque[Data | FileRange] = deque()
         self._socket_descriptor = _plain_socket_descriptor(transport)
@@ -81,6 +87,24 @@ class ResponseSender:
         """Record that the transport has sent all bytes (resume_writing)."""
         self._is_full = False
 
+    def send_done(self, now_s: float) -> str | None:
+        """Send the next batch of complete responses.
+
+        Returns the reason to close the connection after them, None if there is none.
+
+        Raises: as `send`.
+        """
+        batch = ResponseBatch(self._in_flight, self._metrics, now_s)
+        if batch.has_regions:
+            self.send(batch.parts)
+        elif batch.parts:
+            # The common case: the transport holds no unsent bytes.
+            self._metrics.bytes_out += batch.size_bytes
+            self._transport.write(b"".join(batch.parts))  # type: ignore[arg-type]
+        if batch.is_full:
+            self._wake()
+        return batch.close_reason
+
     def send(self, parts: Iterable[Part]) -> None:
         """Send the parts of responses, as far as the socket takes them; `advance` continues.
 
@@ -106,6 +130,13 @@ class ResponseSender:
                 bytes_left -= self._send_file(head, bytes_left)
             else:
                 bytes_left -= self._write_batch()
+
+    def abandon_in_flight(self) -> None:
+        """Cancel the replies to all requests in flight."""
+        while self._in_flight:
+            reply = self._in_flight.popleft().reply
+            if reply is not NOT_HANDLED:
+                reply.cancel()
 
     def close(self) -> None:
         """Drop the unsent parts and release their files."""
@@ -160,7 +191,7 @@ class ResponseSender:
 
     def _on_warmed_up(self) -> None:
         self._is_warming = False
-        self._on_warm()
+        self._wake()
 
     def _write(self, data: Data) -> None:
         self._metrics.bytes_out += len(data)

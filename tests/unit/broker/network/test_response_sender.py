@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from io import BufferedReader
@@ -93,7 +94,11 @@ class Output:
         self.reading_ahead: list[tuple[Callable[[], None], Callable[[], None]]] = []
         self.warm_count = 0
         self.sender = ResponseSender(
-            cast(asyncio.Transport, self.transport), self.metrics, self.read_ahead, self.on_warm
+            cast(asyncio.Transport, self.transport),
+            deque(),
+            self.metrics,
+            self.read_ahead,
+            self.on_warm,
         )
         self.transport.on_full = self.sender.on_full
         self.sender.start()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
 from broker.cluster.metadata_cache import ClusterImage
 from broker.config.broker_config import BrokerConfig
@@ -17,7 +17,7 @@ from broker.config.config_change import check_configs
 from clusterstate.assignment import Racks, RandomStart, assign_replicas, grow_assignment
 from clusterstate.replica_assignment import ReplicaAssignment, Replicas
 from kafkawire.errors import ApiError, ErrorCode
-from kafkawire.ids import BrokerId, TopicId, validate_topic_name
+from kafkawire.ids import BrokerId, validate_topic_name
 from storage.config.log_config import LogConfig
 
 DEFAULT: Final = -1
@@ -48,35 +48,6 @@ class TopicPlan:
     name: str
     assignments: tuple[tuple[BrokerId, ...], ...]
     configs: Mapping[str, str]
-
-
-class TopicSource(Protocol):
-    """Requests changes of topics; see `broker.cluster.topics.ClusterTopics`.
-
-    When a method returns, the request is stored in the coordinator. Its result appears in the
-    metadata cache after the controller has carried it out.
-
-    Every method raises an ApiError on failure. REQUEST_TIMED_OUT means that the result is unknown.
-    """
-
-    def plan(self, spec: TopicSpec) -> TopicPlan:
-        """Return the topic that `spec` would create; requests nothing."""
-
-    async def create(self, plan: TopicPlan) -> TopicId:
-        """Create a topic and return its id."""
-
-    async def add_partitions(
-        self,
-        name: str,
-        partition_count: int,
-        chosen: Sequence[Sequence[int]] | None,
-        *,
-        validate_only: bool,
-    ) -> int:
-        """Add partitions up to `partition_count`, on the `chosen` brokers; return the new count."""
-
-    async def delete(self, name: str) -> None:
-        """Delete a topic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

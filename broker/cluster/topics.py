@@ -1,4 +1,4 @@
-"""Requests changes of topics by writing the coordinator's nodes (edge).
+"""Changes topics by writing the coordinator's nodes (edge).
 
 Any broker may write them. The nodes' versions guard the writes, and the controller carries out the
 changes.
@@ -49,7 +49,13 @@ log = structlog.get_logger(__name__)
 
 
 class ClusterTopics:
-    """Implements `broker.cluster.topic_plan.TopicSource`."""
+    """Requests changes of topics for clients.
+
+    When a method returns, the request is stored in the coordinator. Its result appears in the
+    metadata cache after the controller has carried it out.
+
+    Every method raises an ApiError on failure. REQUEST_TIMED_OUT means that the result is unknown.
+    """
 
     def __init__(
         self,
@@ -67,11 +73,11 @@ class ClusterTopics:
         self._roll = roll
 
     def plan(self, spec: TopicSpec) -> TopicPlan:
-        """Return the topic that `spec` would create; see `TopicSource`."""
+        """Return the topic that `spec` would create; request nothing."""
         return plan_topic(spec, self._metadata.image, self._defaults(), self._roll)
 
     async def create(self, plan: TopicPlan) -> TopicId:
-        """Create a topic; see `TopicSource`."""
+        """Create a topic and return its id."""
         topic_id = self._new_topic_id()
         partitions = dict(enumerate(plan.assignments))
         await self._create(NewTopic(plan.name, topic_id, partitions, plan.configs))
@@ -106,7 +112,7 @@ class ClusterTopics:
         *,
         validate_only: bool,
     ) -> int:
-        """Add partitions; see `TopicSource`."""
+        """Add partitions up to `partition_count`, on the `chosen` brokers; return the new count."""
 
         def growth(existing: Assignments) -> dict[int, Replicas]:
             added = plan_growth(partition_count, chosen, existing, self._metadata.image)
@@ -119,7 +125,7 @@ class ClusterTopics:
         return reached
 
     async def delete(self, name: str) -> None:
-        """Delete a topic; see `TopicSource`."""
+        """Delete a topic."""
         with _translating_errors():
             await self._session.run(request_deletion(name))
         log.info("topic.deletion_requested", topic=name)

@@ -13,7 +13,7 @@ from typing import Final
 from broker.cluster.controller_role import ControllerRole
 from broker.cluster.metadata_cache import ClusterImage
 from broker.cluster.metadata_watch import MetadataWatch, has_leaders
-from broker.cluster.topic_plan import TopicSource
+from broker.cluster.topics import ClusterTopics
 from broker.handlers.handler_table import Apis
 from broker.network.reply import Reply
 from broker.network.request import Request
@@ -41,7 +41,7 @@ class CreatePartitionsHandler:
         self,
         tasks: RequestTasks,
         watch: MetadataWatch,
-        topics: TopicSource,
+        topics: ClusterTopics,
         controller: ControllerRole,
     ) -> None:
         self._tasks = tasks

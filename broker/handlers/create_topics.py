@@ -15,7 +15,8 @@ import structlog
 from broker.cluster.controller_role import ControllerRole
 from broker.cluster.metadata_cache import ClusterImage
 from broker.cluster.metadata_watch import MetadataWatch, has_leaders
-from broker.cluster.topic_plan import TopicSource, TopicSpec
+from broker.cluster.topic_plan import TopicSpec
+from broker.cluster.topics import ClusterTopics
 from broker.config.config_entry import topic_entries
 from broker.config.dynamic_config import DynamicConfig
 from broker.handlers.handler_table import Apis
@@ -54,7 +55,7 @@ class CreateTopicsHandler:
         self,
         tasks: RequestTasks,
         watch: MetadataWatch,
-        topics: TopicSource,
+        topics: ClusterTopics,
         controller: ControllerRole,
         config: DynamicConfig,
     ) -> None:

@@ -10,7 +10,7 @@ from typing import Final
 from broker.cluster.controller_role import ControllerRole
 from broker.cluster.metadata_cache import ClusterImage
 from broker.cluster.metadata_watch import MetadataWatch
-from broker.cluster.topic_plan import TopicSource
+from broker.cluster.topics import ClusterTopics
 from broker.handlers.handler_table import Apis
 from broker.network.reply import Reply
 from broker.network.request import Request
@@ -48,7 +48,7 @@ class DeleteTopicsHandler:
         self,
         tasks: RequestTasks,
         watch: MetadataWatch,
-        topics: TopicSource,
+        topics: ClusterTopics,
         controller: ControllerRole,
         *,
         is_enabled: bool,

@@ -10,7 +10,8 @@ from typing import Final
 import structlog
 
 from broker.cluster.metadata_watch import MetadataWatch, has_leaders
-from broker.cluster.topic_plan import TopicSource, TopicSpec
+from broker.cluster.topic_plan import TopicSpec
+from broker.cluster.topics import ClusterTopics
 from broker.config.broker_config import BrokerConfig
 from broker.handlers.handler_table import Apis
 from broker.network.reply import Reply
@@ -62,7 +63,7 @@ class FindCoordinatorHandler:
         self,
         tasks: RequestTasks,
         watch: MetadataWatch,
-        topics: TopicSource,
+        topics: ClusterTopics,
         config: BrokerConfig,
         *,
         broker_id: BrokerId,

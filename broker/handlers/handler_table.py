@@ -23,7 +23,7 @@ from broker.cluster.metadata_cache import MetadataCache
 from broker.cluster.metadata_watch import MetadataWatch
 from broker.cluster.peer_addresses import PeerAddresses
 from broker.cluster.producer_ids import ProducerIds
-from broker.cluster.topic_plan import TopicSource
+from broker.cluster.topics import ClusterTopics
 from broker.config.broker_config import BrokerConfig
 from broker.groups.coordinator import GroupCoordinator
 from broker.live_configs.live_configs import LiveConfigs
@@ -108,7 +108,7 @@ class Parts:
     purgatory: Purgatory[TopicPartition]
     replicas: ReplicaManager
     tasks: RequestTasks
-    topics: TopicSource
+    topics: ClusterTopics
     watch: MetadataWatch
 
 

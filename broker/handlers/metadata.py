@@ -17,7 +17,8 @@ from broker.cluster.metadata_cache import (
     PartitionState,
     TopicState,
 )
-from broker.cluster.topic_plan import TopicSource, TopicSpec
+from broker.cluster.topic_plan import TopicSpec
+from broker.cluster.topics import ClusterTopics
 from broker.handlers.authorized_operations import (
     CLUSTER_OPERATIONS,
     NOT_ASKED_FOR,
@@ -66,7 +67,7 @@ class MetadataHandler:
         self,
         tasks: RequestTasks,
         metadata: MetadataCache,
-        topics: TopicSource,
+        topics: ClusterTopics,
         cluster_id: str,
         *,
         may_create: bool,

@@ -14,7 +14,7 @@ from broker.cluster.metadata_cache import (
     TopicState,
 )
 from broker.cluster.metadata_watch import MetadataWatch
-from broker.cluster.topic_plan import TopicSource
+from broker.cluster.topics import ClusterTopics
 from broker.config.broker_config import BrokerConfig
 from broker.handlers.find_coordinator import (
     TRANSACTIONS_TOPIC,
@@ -58,7 +58,7 @@ async def find(leader: BrokerId | None) -> Coordinator:
     handler = FindCoordinatorHandler(
         RequestTasks(asyncio.get_running_loop()),
         MetadataWatch(cache),
-        cast(TopicSource, object()),
+        cast(ClusterTopics, object()),
         BrokerConfig(),
         broker_id=US,
         partition_of=lambda _group: 0,

@@ -4,7 +4,7 @@ import asyncio
 from typing import cast
 
 from broker.cluster.metadata_cache import MetadataCache
-from broker.cluster.topic_plan import TopicSource
+from broker.cluster.topics import ClusterTopics
 from broker.handlers.metadata import MetadataHandler
 from broker.network.request_tasks import RequestTasks
 from kafkawire.apis import ApiKey
@@ -15,7 +15,7 @@ from tests.unit.broker.requests import request
 
 async def test_a_topic_cannot_be_created_yet_and_the_client_must_retry() -> None:
     loop = asyncio.get_running_loop()
-    unused = cast(TopicSource, object())
+    unused = cast(ClusterTopics, object())
     handler = MetadataHandler(RequestTasks(loop), MetadataCache(), unused, "c", may_create=True)
     message = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
     reply = handler.handle(request(ApiKey.METADATA, 12, message), message)

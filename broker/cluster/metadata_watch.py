@@ -6,14 +6,15 @@ Invariant: every wait ends, when its condition holds or its timeout expires.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Collection
+from typing import Final, TypeVar
 
 from broker.cluster.metadata_cache import ClusterImage, MetadataCache
 
 LONGEST_WAIT_MS: Final = 24 * 3_600_000
 """Longest timer: event loops cannot represent every timeout that clients may request."""
 
+T = TypeVar("T")
 Condition = Callable[[ClusterImage], bool]
 
 
@@ -46,6 +47,13 @@ class MetadataWatch:
             self._waiting.pop(future, None)
         # Not simply True: the wait may have been closed.
         return condition(self._metadata.image)
+
+    async def wait_for_each(
+        self, items: Collection[T], is_met: Callable[[ClusterImage, T], bool], timeout_ms: float
+    ) -> list[T]:
+        """Wait until `is_met` holds for every item; return the late ones after `timeout_ms`."""
+        await self.wait_for(lambda image: all(is_met(image, each) for each in items), timeout_ms)
+        return [each for each in items if not is_met(self.image, each)]
 
     def close(self) -> None:
         """End every wait now, and later ones at once."""

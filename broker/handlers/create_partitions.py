@@ -89,14 +89,12 @@ class CreatePartitionsHandler:
         counts: Mapping[str, int],
         timeout_ms: int,
     ) -> None:
-        def all_led(image: ClusterImage) -> bool:
-            return all(has_leaders(image, name, count) for name, count in counts.items())
+        def is_led(image: ClusterImage, name: str) -> bool:
+            return has_leaders(image, name, counts[name])
 
-        if await self._watch.wait_for(all_led, timeout_ms):
-            return
+        late = set(await self._watch.wait_for_each(counts, is_led, timeout_ms))
         for result in results:
-            count = counts.get(result.name)
-            if count is not None and not has_leaders(self._watch.image, result.name, count):
+            if result.name in late:
                 result.error_code = ErrorCode.REQUEST_TIMED_OUT
                 result.error_message = f"not every partition has a leader after {timeout_ms} ms"
 

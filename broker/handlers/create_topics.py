@@ -78,9 +78,7 @@ class CreateTopicsHandler:
         ]
         _log_rejected(results)
         if not message.validate_only:
-            created = {
-                result.name: result for result in results if result.error_code == ErrorCode.NONE
-            }
+            created = [result for result in results if result.error_code == ErrorCode.NONE]
             await self._wait_for_leaders(created, message.timeout_ms)
         return CreateTopicsResponse(topics=results)
 
@@ -106,23 +104,17 @@ class CreateTopicsHandler:
         )
 
     async def _wait_for_leaders(
-        self, created: Mapping[str, CreatableTopicResult], timeout_ms: int
+        self, created: Sequence[CreatableTopicResult], timeout_ms: int
     ) -> None:
         """Wait for a leader of every partition; mark topics without one as timed out."""
 
         def is_led(image: ClusterImage, result: CreatableTopicResult) -> bool:
             return has_leaders(image, result.name, result.num_partitions)
 
-        def all_led(image: ClusterImage) -> bool:
-            return all(is_led(image, result) for result in created.values())
-
-        if await self._watch.wait_for(all_led, timeout_ms):
-            return
-        for result in created.values():
-            if not is_led(self._watch.image, result):
-                text = f"created, but not every partition has a leader after {timeout_ms} ms"
-                result.error_code = ErrorCode.REQUEST_TIMED_OUT
-                result.error_message = text
+        for result in await self._watch.wait_for_each(created, is_led, timeout_ms):
+            text = f"created, but not every partition has a leader after {timeout_ms} ms"
+            result.error_code = ErrorCode.REQUEST_TIMED_OUT
+            result.error_message = text
 
     def _configs(self, configs: Mapping[str, str]) -> Iterable[CreatableTopicConfigs]:
         for entry in topic_entries(configs, self._config):

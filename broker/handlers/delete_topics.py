@@ -19,14 +19,13 @@ from kafkawire.apis import ApiKey
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import ZERO_TOPIC_ID
 from kafkawire.messages.delete_topics import (
+    DELETION_DISABLED_SINCE,
+    TOPICS_SINCE,
     DeletableTopicResult,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-
-FIRST_DELETE_BY_ID: Final = 6
-FIRST_DELETE_WITH_DISABLED: Final = 3
 
 APIS: Final[Apis] = {
     ApiKey.DELETE_TOPICS: lambda parts: (
@@ -65,7 +64,7 @@ class DeleteTopicsHandler:
 
     async def _delete_all(self, message: DeleteTopicsRequest, version: int) -> DeleteTopicsResponse:
         wanted: Sequence[DeleteTopicState] = message.topics
-        if version < FIRST_DELETE_BY_ID:
+        if version < TOPICS_SINCE:
             wanted = [DeleteTopicState(name=name) for name in message.topic_names]
         times = Counter((topic.name, topic.topic_id) for topic in wanted)
         results = [
@@ -108,21 +107,15 @@ class DeleteTopicsHandler:
         def is_gone(image: ClusterImage, result: DeletableTopicResult) -> bool:
             return result.topic_id not in image.topic_names
 
-        def all_gone(image: ClusterImage) -> bool:
-            return all(is_gone(image, result) for result in deleted)
-
-        if await self._watch.wait_for(all_gone, timeout_ms):
-            return
-        for result in deleted:
-            if not is_gone(self._watch.image, result):
-                result.error_code = ErrorCode.REQUEST_TIMED_OUT
-                result.error_message = f"not yet deleted after {timeout_ms} ms; deletion continues"
+        for result in await self._watch.wait_for_each(deleted, is_gone, timeout_ms):
+            result.error_code = ErrorCode.REQUEST_TIMED_OUT
+            result.error_message = f"not yet deleted after {timeout_ms} ms; deletion continues"
 
     def _check(self, wanted: DeleteTopicState, times: int, version: int) -> None:
         if not self._controller.is_active:
             raise ApiError(ErrorCode.NOT_CONTROLLER)
         if not self._is_enabled:
-            knows_code = version >= FIRST_DELETE_WITH_DISABLED
+            knows_code = version >= DELETION_DISABLED_SINCE
             raise ApiError(
                 ErrorCode.TOPIC_DELETION_DISABLED if knows_code else ErrorCode.INVALID_REQUEST
             )

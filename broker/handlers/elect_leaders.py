@@ -81,12 +81,7 @@ class ElectLeadersHandler:
             leader = state.leader_and_isr.leader
             return leader >= 0 if is_unclean else leader == state.replicas[0]
 
-        def all_seen(image: ClusterImage) -> bool:
-            return all(is_seen(image, partition) for partition in elected)
-
-        if await self._watch.wait_for(all_seen, timeout_ms):
-            return codes
-        late = {each for each in elected if not is_seen(self._watch.image, each)}
+        late = set(await self._watch.wait_for_each(elected, is_seen, timeout_ms))
         return {
             partition: ErrorCode.REQUEST_TIMED_OUT if partition in late else code
             for partition, code in codes.items()

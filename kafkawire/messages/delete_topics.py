@@ -23,6 +23,8 @@ class DeleteTopicsRequest:
 
 
 TOPICS_SINCE: Final = since(DeleteTopicsRequest, "topics")
+DELETION_DISABLED_SINCE: Final = 3
+"""First version whose clients know TOPIC_DELETION_DISABLED."""
 
 
 @struct

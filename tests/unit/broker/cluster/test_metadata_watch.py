@@ -50,6 +50,18 @@ async def test_wait_ends_at_its_timeout_or_when_the_watch_is_closed() -> None:
     assert not await watch.wait_for(has_topic, LONGEST_WAIT_MS)
 
 
+async def test_wait_for_each_returns_the_late_items() -> None:
+    cache = MetadataCache()
+    put_topics(cache, [topic(1, -1)])
+    watch = MetadataWatch(cache)
+
+    def has_count(image: ClusterImage, count: int) -> bool:
+        return has_leaders(image, "t", count)
+
+    assert await watch.wait_for_each([1], has_count, LONGEST_WAIT_MS) == []
+    assert await watch.wait_for_each([1, 2], has_count, 1) == [2]
+
+
 def test_has_leaders_needs_a_leader_of_every_partition() -> None:
     image = ClusterImage(topics={"t": topic(1, 1, -1)})
     assert has_leaders(image, "t", 2)

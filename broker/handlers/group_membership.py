@@ -12,6 +12,12 @@ from broker.network.request import Request
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.messages.group_membership import (
+    MEMBER_ID_REQUIRED_SINCE,
+    MEMBERS_SINCE,
+    NULL_PROTOCOL_SINCE,
+    REBALANCE_TIMEOUT_SINCE,
+    SKIP_ASSIGNMENT_SINCE,
+    SYNC_PROTOCOL_SINCE,
     HeartbeatRequest,
     HeartbeatResponse,
     JoinGroupRequest,
@@ -24,13 +30,6 @@ from kafkawire.messages.group_membership import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-
-FIRST_JOIN_WITH_REBALANCE_TIMEOUT: Final = 1
-FIRST_JOIN_WITH_MEMBER_ID_REQUIRED: Final = 4
-FIRST_JOIN_WITH_NULL_PROTOCOL: Final = 7
-FIRST_JOIN_WITH_SKIP_ASSIGNMENT: Final = 9
-FIRST_SYNC_WITH_PROTOCOL: Final = 5
-FIRST_LEAVE_WITH_MEMBERS: Final = 3
 
 APIS: Final[Apis] = {
     ApiKey.JOIN_GROUP: lambda parts: GroupMembershipHandler(parts.groups).join,
@@ -59,7 +58,7 @@ class GroupMembershipHandler:
     def sync(self, request: Request, message: SyncGroupRequest) -> Reply:
         """Respond when the group leader has sent the assignments."""
         is_named = message.protocol_type is not None and message.protocol_name is not None
-        if request.header.api_version >= FIRST_SYNC_WITH_PROTOCOL and not is_named:
+        if request.header.api_version >= SYNC_PROTOCOL_SINCE and not is_named:
             return Reply(SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
         reply = Reply()
 
@@ -86,7 +85,7 @@ class GroupMembershipHandler:
 
     def leave(self, request: Request, message: LeaveGroupRequest) -> Reply:
         """Remove members; before version 3 a request has one, and reports its error."""
-        has_members = request.header.api_version >= FIRST_LEAVE_WITH_MEMBERS
+        has_members = request.header.api_version >= MEMBERS_SINCE
         leaving = message.members if has_members else [MemberIdentity(member_id=message.member_id)]
         pairs = [(each.member_id, each.group_instance_id) for each in leaving]
         try:
@@ -109,7 +108,7 @@ class GroupMembershipHandler:
     def _joining(self, request: Request, message: JoinGroupRequest) -> Joining:
         version, instance_id = request.header.api_version, message.group_instance_id
         client_id = request.header.client_id or ""
-        has_timeout = version >= FIRST_JOIN_WITH_REBALANCE_TIMEOUT
+        has_timeout = version >= REBALANCE_TIMEOUT_SINCE
         return Joining(
             member_id=message.member_id,
             instance_id=instance_id,
@@ -125,10 +124,8 @@ class GroupMembershipHandler:
             fresh_member_id=self._coordinator.fresh_member_id(
                 client_id if instance_id is None else instance_id
             ),
-            requires_known_id=(
-                version >= FIRST_JOIN_WITH_MEMBER_ID_REQUIRED and instance_id is None
-            ),
-            can_skip_assignment=version >= FIRST_JOIN_WITH_SKIP_ASSIGNMENT,
+            requires_known_id=(version >= MEMBER_ID_REQUIRED_SINCE and instance_id is None),
+            can_skip_assignment=version >= SKIP_ASSIGNMENT_SINCE,
         )
 
 
@@ -145,7 +142,7 @@ def _syncing(message: SyncGroupRequest) -> Syncing:
 
 def _join_response(result: JoinResult, version: int) -> JoinGroupResponse:
     protocol_name = result.protocol_name
-    if protocol_name is None and version < FIRST_JOIN_WITH_NULL_PROTOCOL:
+    if protocol_name is None and version < NULL_PROTOCOL_SINCE:
         protocol_name = ""
     return JoinGroupResponse(
         error_code=result.error,

@@ -26,6 +26,11 @@ class JoinGroupRequest:
     reason: str | None = field(STRING, since=8, nullable=8, default=None, ignorable=True)
 
 
+REBALANCE_TIMEOUT_SINCE: Final = since(JoinGroupRequest, "rebalance_timeout_ms")
+MEMBER_ID_REQUIRED_SINCE: Final = 4
+"""First version whose clients know MEMBER_ID_REQUIRED."""
+
+
 @struct
 class JoinGroupResponseMember:
     member_id: str = field(STRING)
@@ -48,6 +53,11 @@ class JoinGroupResponse:
     members: Sequence[JoinGroupResponseMember] = field(array(JoinGroupResponseMember))
 
 
+NULL_PROTOCOL_SINCE: Final = 7
+"""First version in which a response may have no protocol name."""
+SKIP_ASSIGNMENT_SINCE: Final = since(JoinGroupResponse, "skip_assignment")
+
+
 @struct
 class SyncGroupRequestAssignment:
     member_id: str = field(STRING)
@@ -65,6 +75,9 @@ class SyncGroupRequest:
     protocol_type: str | None = field(STRING, since=5, nullable=5, default=None, ignorable=True)
     protocol_name: str | None = field(STRING, since=5, nullable=5, default=None, ignorable=True)
     assignments: Sequence[SyncGroupRequestAssignment] = field(array(SyncGroupRequestAssignment))
+
+
+SYNC_PROTOCOL_SINCE: Final = since(SyncGroupRequest, "protocol_name")
 
 
 @message(versions=(0, 5), flexible=4)

@@ -260,7 +260,7 @@ class Node:
             endpoint_of=member.endpoint_of,
             isr_recorder=recorder,
             config=self._configs.current.replication,
-            is_in_touch=lambda: not member.session.is_in_doubt,
+            is_in_doubt=lambda: member.session.is_in_doubt,
         )
         replicas.events.on_change(self._serving.purgatory.on_change)
         self._broker_logs.attach(replicas)

@@ -15,19 +15,13 @@ from clusterstate.plans import Create, Outcome, Refusal, Transaction, read
 from clusterstate.znodes import paths
 from clusterstate.znodes.config import decode_config
 from clusterstate.znodes.partition_state import encode_partition_state
-from controller import elections
+from controller import leader_elections
 from controller.cluster import Cluster
 from controller.effects import Note, Pause, Plan, Send
 from controller.errors import StateChangeFailedError
-from controller.fenced_writes import (
-    CHANGES_PER_TRANSACTION,
-    Changes,
-    Decide,
-    change_states,
-    read_states,
-    write_fenced,
-)
+from controller.fenced_writes import CHANGES_PER_TRANSACTION, write_fenced
 from controller.partition_state import PartitionState
+from controller.partition_state_writes import Changes, Decide, change_states, read_states
 from controller.request_batch import RequestBatch
 from kafkawire.ids import BrokerId, TopicPartition
 from kafkawire.sentinels import NO_LEADER
@@ -65,7 +59,7 @@ def create_partitions(
         assert cluster.partition_state(partition) is PartitionState.NEW
         replicas = cluster.assignment(partition).replicas
         try:
-            states[partition] = elections.initial_state(
+            states[partition] = leader_elections.initial_state(
                 replicas, cluster.online(partition), cluster.epoch
             )
         except StateChangeFailedError:
@@ -143,16 +137,16 @@ def _decide(cluster: Cluster, strategy: Strategy, unclean: set[str]) -> Decide:
         assignment, online = cluster.assignment(partition), cluster.online(partition)
         match strategy:
             case Strategy.PREFERRED:
-                return elections.elect_preferred(assignment.replicas, state, online)
+                return leader_elections.elect_preferred(assignment.replicas, state, online)
             case Strategy.REASSIGNED:
-                return elections.elect_reassigned(assignment.target, state, online)
+                return leader_elections.elect_reassigned(assignment.target, state, online)
             case Strategy.SHUTDOWN:
                 online = cluster.online(partition, include_shutting_down=True)
-                return elections.elect_for_shutdown(
+                return leader_elections.elect_for_shutdown(
                     assignment.replicas, state, online, cluster.shutting_down
                 )
             case Strategy.OFFLINE | Strategy.UNCLEAN:
-                return elections.elect_offline(
+                return leader_elections.elect_offline(
                     assignment.replicas, state, online, allow_unclean=partition.topic in unclean
                 )
 
@@ -172,7 +166,7 @@ def repair_partitions(
     unclean = yield from topics_allowing_unclean(cluster, hopeless, Strategy.OFFLINE)
 
     def decide(partition: TopicPartition, state: LeaderAndIsr) -> LeaderAndIsr | None:
-        return elections.repair(
+        return leader_elections.repair(
             cluster.assignment(partition).replicas,
             state,
             cluster.online(partition),

@@ -14,8 +14,8 @@ from controller import (
     alter_partition,
     answers,
     controlled_shutdown,
+    controller_election,
     deletion,
-    election,
     live_brokers,
     producer_ids,
     reassignment,
@@ -108,10 +108,10 @@ class Planner:
         cluster = self.cluster
         yield from self._resign()
         if cluster is not None:
-            yield from election.abdicate(cluster)
+            yield from controller_election.abdicate(cluster)
 
     def _read_controller(self) -> Plan[None]:
-        self.controller_id = yield from election.current_controller()
+        self.controller_id = yield from controller_election.current_controller()
         if self.controller_id is not None:
             yield Elected()
         if self.is_active and self.controller_id != self._config.broker_id:
@@ -119,11 +119,11 @@ class Planner:
 
     def _elect(self, now_ms: int) -> Plan[None]:
         if self.controller_id == self._config.broker_id and not self.is_active:
-            yield from election.clear_own(self._config.broker_id)
+            yield from controller_election.clear_own(self._config.broker_id)
             yield from self._read_controller()
         if self.controller_id is not None:
             return
-        won = yield from election.elect(self._config.broker_id, now_ms)
+        won = yield from controller_election.elect(self._config.broker_id, now_ms)
         if won is None:
             # Another broker won, and may have left already.
             yield from self._read_controller()

@@ -28,13 +28,14 @@ from controller import deletion
 from controller.cluster import Cluster
 from controller.effects import Note, Plan
 from controller.errors import StateChangeFailedError
-from controller.fenced_writes import MAX_ATTEMPTS, change_states, write_fenced
+from controller.fenced_writes import write_fenced
 from controller.partition_moves import (
     Strategy,
     create_partitions,
     elect,
     topics_allowing_unclean,
 )
+from controller.partition_state_writes import MAX_ATTEMPTS, change_states
 from controller.reassignment_node import forget_requests, requests
 from controller.replica_moves import mark, to_deletion_started, to_offline, to_online
 from controller.replica_state import PartitionReplica, ReplicaState

@@ -7,10 +7,10 @@ sends the batch.
 from collections.abc import Iterable
 
 from clusterstate.leader_and_isr import LeaderAndIsr
-from controller import elections
+from controller import leader_elections
 from controller.cluster import Cluster
 from controller.effects import Plan
-from controller.fenced_writes import change_states
+from controller.partition_state_writes import change_states
 from controller.replica_state import PartitionReplica, ReplicaState
 from controller.request_batch import RequestBatch
 from kafkawire.ids import BrokerId, TopicPartition
@@ -47,7 +47,7 @@ def to_offline(
             gone.setdefault(replica.partition, set()).add(replica.broker)
 
     def decide(partition: TopicPartition, state: LeaderAndIsr) -> LeaderAndIsr | None:
-        return elections.without_replicas(state, gone[partition])
+        return leader_elections.without_replicas(state, gone[partition])
 
     known = [partition for partition in gone if partition in cluster.leaderships]
     changes = yield from change_states(cluster, known, decide)

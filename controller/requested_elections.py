@@ -10,7 +10,7 @@ from clusterstate.errors import MalformedZnodeError
 from clusterstate.plans import Delete, read
 from clusterstate.znodes import paths
 from clusterstate.znodes.notification import decode_partitions
-from controller import elections
+from controller import leader_elections
 from controller.cluster import Cluster
 from controller.effects import Enqueue, Plan
 from controller.events import PreferredElectionNode
@@ -89,7 +89,7 @@ def on_rebalance(cluster: Cluster) -> Plan[None]:
 
 
 def _may_return(cluster: Cluster, partition: TopicPartition) -> bool:
-    return elections.may_lead_as_preferred(
+    return leader_elections.may_lead_as_preferred(
         cluster.assignment(partition).replicas,
         cluster.leaderships[partition],
         cluster.online(partition),

@@ -4,6 +4,9 @@ To add an API: declare its request and response in `messages/`, and add a row he
 follows from the declarations. `advertised` is the range that ApiVersions promises to clients, and
 stays None until a handler serves it. A message module is imported when one of its messages is first
 requested, so that importing this table costs nothing.
+
+To add a version: raise `versions` of both messages, declare the new fields with `since`, and raise
+`advertised` once the handler serves it. `_produce.pyx` and `_fetch.pyx` name their last version.
 """
 
 import enum

@@ -1,5 +1,8 @@
 """Decision: validation of a batch that a client has sent.
 
+The common form of a batch, checksum included, is checked in one pass by `read_plain_batch`. Any
+other form, and any error, takes the way through this module.
+
 Every refusal has the same code as in Kafka (`records_refusal`). If Kafka has no proper code, or
 accepts damage, Ottla differs:
 

@@ -3,7 +3,8 @@
 The registration is an ephemeral node, which ends with the session. The number of the transaction
 that created it is the broker epoch. When a session expires while this broker lives, it begins
 another one and registers again, with a larger epoch. Invariant: no work of the controller component
-from before an expiry continues after it, and every watcher is notified to read again.
+from before an expiry continues after it, and every watcher is notified to read again. Partitions
+keep their leaders: a deposed leader cannot commit, because its changes of in-sync sets are refused.
 
 The session's id and password are kept in a file (`coordination.client.session_file`) of a log dir
 that this process has locked. Its supervisor, or its next start, can end the session as soon as the

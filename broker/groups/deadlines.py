@@ -2,7 +2,8 @@
 
 Moving a deadline later, as each heartbeat does, costs one assignment: `next_ms` is a lower bound,
 corrected only when that time has come. Everything else takes time logarithmic in the number of
-deadlines.
+deadlines. `members` sets the deadlines of sessions and syncs, `rebalance` the deadlines of
+rebalances, and `group` acts when one has passed.
 """
 
 from __future__ import annotations

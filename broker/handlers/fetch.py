@@ -1,6 +1,7 @@
 """Fetch: send batches as stored on disk, now or once enough bytes are available.
 
-The handler is an edge (it reads); `DelayedFetch` decides when a waiting fetch has enough bytes.
+The handler is an edge (it reads); `DelayedFetch` decides when a waiting fetch has enough bytes,
+and the purgatory asks it after each event of its partitions (`partition_events`).
 Record bytes are never touched: a response holds regions of files.
 """
 

@@ -188,7 +188,11 @@ class ProduceHandler:
     def _is_committed(
         self, partition: TopicPartition, last_offset: Offset, answer: PartitionProduceResponse
     ) -> bool:
-        """Whether acks=all is fulfilled, or has become impossible."""
+        """Return whether all in-sync replicas have the batch; set the error if too few are in sync.
+
+        While the in-sync set is below min.insync.replicas, the high watermark does not move: the
+        request waits until it recovers, or times out.
+        """
         replica = self._replicas.leader(partition)
         assert replica.leadership is not None, "a leader has a leadership"
         if replica.high_watermark <= last_offset:

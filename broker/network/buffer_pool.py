@@ -1,4 +1,6 @@
-"""The receive memory shared by all connections of one loop (decision).
+"""The buffers into which all connections of one loop receive (decision).
+
+`receive_memory` limits how much they may hold.
 
 Small frames are read into arenas: each connection reads behind the bytes of the previous one. Once
 no request waits, `recycle` empties all arenas. Thus many connections share one hot buffer, and an

@@ -5,7 +5,8 @@ in steps as its bytes arrive, regardless of its announced size. Small frames may
 of this budget than large ones, and frames of the control plane all of it, so that no large frame
 keeps them out. The oldest reservation may always grow, so that two frames never wait for each
 other. The second budget is for kept bytes, which were read but cannot be handled yet. A connection
-that exceeds it must be closed.
+that exceeds it must be closed. `limits.receive_memory_bytes` sets the size; `processor` pauses and
+closes connections.
 
 Invariant: `reserved_bytes` exceeds the limit by one frame at most, `kept_bytes` never.
 """
@@ -72,7 +73,7 @@ class ReceiveMemory:
         )
 
     def try_grow(self, reservation: Reservation, size_bytes: int) -> bool:
-        """Grow a reservation to `size_bytes`; return False if they do not fit."""
+        """Grow a reservation to `size_bytes`; return False if the budget does not allow it."""
         if not self._fits(reservation, size_bytes):
             return False
         self._reservations[reservation] = None

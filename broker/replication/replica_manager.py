@@ -51,20 +51,20 @@ class ReplicaManager:
         endpoint_of: Callable[[BrokerId], Endpoint | None] = lambda _broker_id: None,
         isr_recorder: IsrRecorder | None = None,
         config: ReplicationKeys | None = None,
-        is_in_touch: Callable[[], bool] = lambda: True,
+        is_in_doubt: Callable[[], bool] = lambda: False,
     ) -> None:
         """Serve no partition until the controller assigns one.
 
         `fence` holds the newest epochs of controllers' requests, and this broker's own epoch.
         `endpoint_of` returns the address where another broker accepts requests of brokers,
         `log_config_of` the configs of a topic's logs. `isr_recorder` sends ISR proposals to the
-        controller; a standalone broker needs none. `is_in_touch` returns whether this broker's
-        session is alive, as far as it knows.
+        controller; a standalone broker needs none. `is_in_doubt` returns whether this broker's
+        session may have expired.
         """
         self.config = config or ReplicationKeys()
         self._metadata = metadata
         self._now_ms = now_ms
-        self._is_in_touch = is_in_touch
+        self._is_in_doubt = is_in_doubt
         self.table = ReplicaTable(broker_id, metadata)
         self.events = self.table.events
         """Changes of partitions, for all parts of the broker that wait for them."""
@@ -292,7 +292,7 @@ class ReplicaManager:
                 self.events.changed(replica.topic_partition)
 
     def _append_failure(self, key: Key, error: Exception) -> ApiError:
-        if isinstance(error, OutOfOrderSequenceError) and not self._is_in_touch():
+        if isinstance(error, OutOfOrderSequenceError) and self._is_in_doubt():
             # Another leader may have the missing records. Some producers give up at once on
             # OUT_OF_ORDER_SEQUENCE_NUMBER; after this error they look for the leader and retry.
             return ApiError(

@@ -4,7 +4,7 @@
 """
 
 from coordination.client.client import Client
-from coordination.client.session_clock import SessionState
+from coordination.client.session_expiry import SessionState
 from coordination.client.watch_registry import WatchEvent
 
 __all__ = ["Client", "SessionState", "WatchEvent"]

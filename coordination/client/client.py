@@ -17,7 +17,7 @@ from coordination.client import ops as operations
 from coordination.client.client_session import ClientSession
 from coordination.client.connector import Connector
 from coordination.client.hosts import Rotation, parse_connect_string
-from coordination.client.session_clock import SessionState
+from coordination.client.session_expiry import SessionState
 from coordination.client.watch_registry import Callback, Kind
 from coordination.errors import ConnectionLossError, ErrorCode, MultiError, OperationError
 from coordination.protocol import frames, jute, multi

@@ -16,7 +16,7 @@ from coordination.client.connector import Connector
 from coordination.client.heartbeat import PING_PACKET, Heartbeat
 from coordination.client.hosts import ConnectString
 from coordination.client.request_queue import Pending, RequestQueue
-from coordination.client.session_clock import Due, SessionClock, SessionState
+from coordination.client.session_expiry import Due, SessionExpiry, SessionState
 from coordination.client.session_file import SavedSession
 from coordination.client.session_timer import SessionTimer
 from coordination.client.watch_registry import WatchEvent, WatchRegistry
@@ -77,7 +77,7 @@ class ClientSession:
         self._listeners: list[Callable[[SessionState], None]] = []
         self._requests = RequestQueue()
         self._connection: ClientConnection | None = None
-        self._clock: SessionClock
+        self._expiry: SessionExpiry
         self._timer: SessionTimer | None = None
         self._keeper: asyncio.Task[None] | None = None
         self._heartbeat: Heartbeat | None = None
@@ -111,7 +111,7 @@ class ClientSession:
         self.watches.clear()
         self._settled.clear()
         self._lost.clear()
-        self._clock = SessionClock(self._wanted_timeout_ms, self._now_ms())
+        self._expiry = SessionExpiry(self._wanted_timeout_ms, self._now_ms())
         self._timer = SessionTimer(self._loop, self._on_due)
         self._set_state(SessionState.DISCONNECTED)
 
@@ -203,7 +203,7 @@ class ClientSession:
         self._connection = connection
         self._lost.clear()
         self.negotiated_timeout_ms = timeout_ms
-        self._clock = SessionClock(timeout_ms, self._now_ms())
+        self._expiry = SessionExpiry(timeout_ms, self._now_ms())
         self._connector.on_connected()
         self._attach_heartbeat()
         self._rearm()
@@ -226,10 +226,10 @@ class ClientSession:
 
     def _schedule(self) -> None:
         assert self._timer is not None, "made with the session"
-        self._timer.set(self._clock.wait_ms(self.state, self._now_ms()))
+        self._timer.set(self._expiry.wait_ms(self.state, self._now_ms()))
 
     def _on_due(self) -> None:
-        match self._clock.due(self.state, self._now_ms()):
+        match self._expiry.due(self.state, self._now_ms()):
             case Due.PING:
                 self._write(PING_PACKET)
             case Due.DROP if self._connection is not None:
@@ -268,14 +268,14 @@ class ClientSession:
 
     def _write(self, packet: bytes) -> None:
         assert self._connection is not None, "only while connected"
-        self._clock.sent_ms = self._now_ms()
+        self._expiry.sent_ms = self._now_ms()
         self._connection.send(packet)
         if self._heartbeat is not None:
             self._heartbeat.on_sent()
 
     def on_reply(self, xid: int, zxid: int, err: int, payload: bytes) -> None:
         """Handle a packet; called by the connection in the order of arrival."""
-        self._clock.received_ms = self._now_ms()
+        self._expiry.received_ms = self._now_ms()
         if zxid > self._last_zxid:
             self._last_zxid = zxid
         if xid == XID_NOTIFICATION:

@@ -81,7 +81,7 @@ def filter_batch(batch: memoryview, header: BatchHeader, context: FilterContext)
         header.base_timestamp_ms,
         _append_timestamp_ms(header),
         _EMPTY_MAP if header.is_control else context.offsets,
-        is_past_horizon,
+        is_past_horizon,  # Then the tombstones go.
     )
     if not choice.kept_count:
         return _emptied(header, context)._replace(without_key_count=choice.without_key_count)

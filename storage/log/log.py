@@ -27,11 +27,11 @@ from storage.errors import (
 )
 from storage.log import partition_metadata, time_search
 from storage.log.epoch_checkpoint import StoredEpochs
+from storage.log.follower_append_check import check_replicated
 from storage.log.leader_epochs import UNDEFINED_EPOCH
 from storage.log.loading import LoadedLog, load_log
 from storage.log.local_log import LocalLog
 from storage.log.log_upkeep import LogUpkeep
-from storage.log.replicated import check_replicated
 from storage.log.time_search import TimestampOffset
 from storage.producers.producer_entry import WrittenBatch
 from storage.segment.segment import FileRegion, Segment

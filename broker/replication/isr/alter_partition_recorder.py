@@ -50,9 +50,9 @@ def make_isr_recorder(
     broker_id = member.identity.broker_id
     if member.has_alter_partition:
         return AlterPartitionRecorder(broker_id, controller, lambda: member.session.broker_epoch)
-    from broker.replication.isr.znode_recorder import NodeIsrRecorder
+    from broker.replication.isr.legacy_isr_recorder import LegacyIsrRecorder
 
-    recorder = NodeIsrRecorder(broker_id, member.session, fence)
+    recorder = LegacyIsrRecorder(broker_id, member.session, fence)
     running.push_async_callback(recorder.close)
     return recorder
 

@@ -3,7 +3,8 @@
 There is no task. A pass (`run`) sends all due batches. It runs again when something changed (a
 batch became full, a response arrived, a connection opened, metadata changed) or a timer rang.
 Invariant: a batch taken from the accumulator is in exactly one request, and the response or the
-failure of that request puts the batch back or settles it.
+failure of that request puts the batch back or settles it. The accumulator keeps the order of a
+partition's batches when one is put back.
 """
 
 import asyncio

@@ -19,7 +19,7 @@ from clusterstate.znodes.controller_node import decode_controller_epoch
 from clusterstate.znodes.partition_state import decode_partition_state
 from clusterstate.znodes.registration import Endpoint, Registration
 from clusterstate.znodes.topic import TopicAssignment
-from controller import controller, election, requested_elections
+from controller import controller, controller_election, requested_elections
 from controller import events as e
 from controller.channel import ControlResponse
 from controller.config import ControllerConfig
@@ -313,7 +313,7 @@ async def test_a_failed_controller_that_cannot_resign_is_elected_again(
         await until(lambda: len(active(nodes)) == 1)
         [failing] = active(nodes)
         with monkeypatch.context() as patch:
-            patch.setattr(election, "abdicate", fail)
+            patch.setattr(controller_election, "abdicate", fail)
             patch.setattr(requested_elections, "on_request", fail)
             answer = await failing.controller.put(e.ElectLeadersRequested(None))
         assert answer is ErrorCode.NOT_CONTROLLER

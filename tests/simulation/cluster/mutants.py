@@ -19,7 +19,14 @@ from broker.replication.leadership import Leadership
 from clusterstate.leader_and_isr import LeaderAndIsr
 from clusterstate.plans import Check, SetData
 from clusterstate.replica_assignment import Replicas
-from controller import elections, failover, fenced_writes, last_told, live_brokers
+from controller import (
+    failover,
+    fenced_writes,
+    last_told,
+    leader_elections,
+    live_brokers,
+    partition_state_writes,
+)
 from controller.channel import Channel
 from controller.cluster import Cluster
 from controller.effects import Connect, Disconnect, Plan
@@ -43,13 +50,13 @@ def no_fence(patch: pytest.MonkeyPatch) -> None:
 
 def any_version(patch: pytest.MonkeyPatch) -> None:
     """The controller overwrites states that it has not read (C7, T8)."""
-    real = fenced_writes._set_states
+    real = partition_state_writes._set_states
 
     def careless(*args: Any) -> Any:
         ops = [op for [op] in real(*args)]
         return [(op._replace(version=-1),) for op in ops if isinstance(op, SetData)]
 
-    patch.setattr(fenced_writes, "_set_states", careless)
+    patch.setattr(partition_state_writes, "_set_states", careless)
 
 
 def blind_memory(patch: pytest.MonkeyPatch) -> None:
@@ -107,12 +114,12 @@ def any_live_leader(patch: pytest.MonkeyPatch) -> None:
             raise StateChangeFailedError("no replica is alive")
         return state.led_by(alive[0], alive)
 
-    patch.setattr(elections, "elect_offline", elect)
+    patch.setattr(leader_elections, "elect_offline", elect)
 
 
 def last_member_leaves(patch: pytest.MonkeyPatch) -> None:
     """A dead replica leaves the in-sync set even as its last member (C6)."""
-    real = elections.repair
+    real = leader_elections.repair
 
     def repair(
         replicas: Replicas, state: LeaderAndIsr, online: Any, **options: bool
@@ -122,7 +129,7 @@ def last_member_leaves(patch: pytest.MonkeyPatch) -> None:
             return after._replace(isr=())
         return after
 
-    patch.setattr(elections, "repair", repair)
+    patch.setattr(leader_elections, "repair", repair)
 
 
 def unseen_bounces(patch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,8 @@ from clusterstate.znodes.partition_state import decode_partition_state, encode_p
 from controller.channel import Channel
 from controller.effects import BrokerRequest
 from controller.failover import take_over
-from controller.fenced_writes import change_states
 from controller.last_told import nothing_known
+from controller.partition_state_writes import change_states
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
 from kafkawire.messages.leader_and_isr import LeaderAndIsrPartitionState

@@ -29,7 +29,7 @@ def make_manager(
     logs: Logs,
     metadata: MetadataCache,
     purgatory: Purgatory[TopicPartition],
-    is_in_touch: Callable[[], bool] = lambda: True,
+    is_in_doubt: Callable[[], bool] = lambda: False,
 ) -> ReplicaManager:
     """Return the replica manager of broker 1, the only broker."""
     replicas = ReplicaManager(
@@ -40,7 +40,7 @@ def make_manager(
         loop=asyncio.get_running_loop(),
         now_ms=lambda: NOW_MS,
         log_config_of=lambda _topic: LogConfig(),
-        is_in_touch=is_in_touch,
+        is_in_doubt=is_in_doubt,
     )
     replicas.events.on_change(purgatory.on_change)
     return replicas

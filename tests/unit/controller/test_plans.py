@@ -24,7 +24,7 @@ from clusterstate.znodes.notification import encode_log_dir_event, encode_partit
 from clusterstate.znodes.partition_state import decode_partition_state, encode_partition_state
 from clusterstate.znodes.registration import Endpoint, Registration
 from clusterstate.znodes.topic import decode_topic
-from controller import election
+from controller import controller_election
 from controller import events as e
 from controller.cluster import Cluster
 from controller.config import ControllerConfig
@@ -945,20 +945,20 @@ def test_a_malformed_controller_znode_counts_as_a_controller() -> None:
     planner = Planner(ControllerConfig(broker_id=B1), lambda: NEW_ID)
     driver.run(planner.plan(e.Reelect(), 0))
     assert (planner.controller_id, planner.is_active) == (-1, False)
-    driver.run(election.clear_own(B1))
+    driver.run(controller_election.clear_own(B1))
     assert paths.CONTROLLER in driver.coordinator.nodes
-    assert driver.run(election.elect(B1, 0)) is None
+    assert driver.run(controller_election.elect(B1, 0)) is None
     driver.coordinator.remove(paths.CONTROLLER)
-    driver.run(election.clear_own(B1))
+    driver.run(controller_election.clear_own(B1))
 
 
 def test_no_broker_wins_while_the_epoch_znode_is_missing() -> None:
     driver = Driver()
     # The creation of the epoch fails, because the root znode is missing for a moment.
     root = driver.coordinator.nodes.pop("/")
-    assert driver.run(election.elect(B1, 0)) is None
+    assert driver.run(controller_election.elect(B1, 0)) is None
     driver.coordinator.nodes["/"] = root
-    assert driver.run(election.elect(B1, 0)) == election.ControllerEpoch(1, 1)
+    assert driver.run(controller_election.elect(B1, 0)) == controller_election.ControllerEpoch(1, 1)
 
 
 def test_no_producer_ids_are_allocated_while_the_znode_is_missing() -> None:

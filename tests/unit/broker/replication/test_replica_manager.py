@@ -19,10 +19,10 @@ from tests.unit.storage.produced_batches import produced
 async def test_leader_that_may_have_been_deposed_does_not_report_a_sequence_gap(
     tmp_path: Path,
 ) -> None:
-    is_in_touch = True
+    is_in_doubt = False
     logs = Logs.open([tmp_path], config_of=lambda _topic: LogConfig(), now_ms=NOW_MS)
     purgatory = Purgatory[TopicPartition](asyncio.get_running_loop())
-    replicas = make_manager(logs, MetadataCache(), purgatory, lambda: is_in_touch)
+    replicas = make_manager(logs, MetadataCache(), purgatory, lambda: is_in_doubt)
     lead_alone(replicas, logs.create(PARTITION, LogConfig(), uuid.uuid4(), now_ms=NOW_MS))
 
     def append(base_sequence: int, *, epoch: int = 1) -> ApiError:
@@ -33,7 +33,7 @@ async def test_leader_that_may_have_been_deposed_does_not_report_a_sequence_gap(
 
     replicas.append(PARTITION, memoryview(produced(7, 0, epoch=1)), 1, NOW_MS)
     assert append(5).code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    is_in_touch = False
+    is_in_doubt = True
     reported = append(5)
     assert reported.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert "sequence 5" in str(reported)

@@ -1,4 +1,4 @@
-"""In-sync sets below protocol 2.7: `broker.replication.isr.znode_recorder`."""
+"""In-sync sets below protocol 2.7: `broker.replication.isr.legacy_isr_recorder`."""
 
 import asyncio
 import uuid
@@ -8,10 +8,10 @@ import pytest
 
 from broker.cluster.control_fence import ControlFence
 from broker.cluster.coordinator_session import CoordinatorSession
-from broker.replication.isr import znode_recorder
+from broker.replication.isr import legacy_isr_recorder
 from broker.replication.isr.isr_proposals import IsrProposal
 from broker.replication.isr.isr_state import Proposal
-from broker.replication.isr.znode_recorder import NodeIsrRecorder
+from broker.replication.isr.legacy_isr_recorder import LegacyIsrRecorder
 from clusterstate.leader_and_isr import LeaderAndIsr
 from clusterstate.plans import Plan
 from clusterstate.znodes import paths
@@ -55,10 +55,10 @@ def proposal_at(version: int) -> IsrProposal:
     return IsrProposal(T0, uuid.UUID(int=1), proposal)
 
 
-def recorder_of(session: FakeSession) -> NodeIsrRecorder:
+def recorder_of(session: FakeSession) -> LegacyIsrRecorder:
     fence = ControlFence()
     fence.controller_epoch = 1
-    return NodeIsrRecorder(B1, cast(CoordinatorSession, session), fence)
+    return LegacyIsrRecorder(B1, cast(CoordinatorSession, session), fence)
 
 
 async def test_write_is_recorded_unless_the_node_has_changed() -> None:
@@ -77,8 +77,8 @@ async def test_write_is_recorded_unless_the_node_has_changed() -> None:
 async def test_controller_is_notified_once_changes_have_stopped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(znode_recorder, "CHECK_INTERVAL_S", 0.001)
-    monkeypatch.setattr(znode_recorder, "LINGER_S", 0.0)
+    monkeypatch.setattr(legacy_isr_recorder, "CHECK_INTERVAL_S", 0.001)
+    monkeypatch.setattr(legacy_isr_recorder, "LINGER_S", 0.0)
     session = FakeSession()
     recorder = recorder_of(session)
     await recorder.record([proposal_at(0)])

@@ -1,10 +1,10 @@
-"""Leader elections, for every reason to elect: `controller.elections`."""
+"""Leader elections, for every reason to elect: `controller.leader_elections`."""
 
 import pytest
 
 from clusterstate.leader_and_isr import LeaderAndIsr, LeaderRecoveryState
 from clusterstate.replica_assignment import Replicas
-from controller import elections
+from controller import leader_elections
 from controller.errors import StateChangeFailedError
 from kafkawire.ids import BrokerId, LeaderEpoch
 from kafkawire.sentinels import NO_LEADER
@@ -43,40 +43,40 @@ def test_an_offline_partition_elects_an_eligible_leader(
     before = state(-1, *isr)
     if expected is None:
         with pytest.raises(StateChangeFailedError):
-            elections.elect_offline(ALL, before, online, allow_unclean=unclean)
+            leader_elections.elect_offline(ALL, before, online, allow_unclean=unclean)
         return
-    after = elections.elect_offline(ALL, before, online, allow_unclean=unclean)
+    after = leader_elections.elect_offline(ALL, before, online, allow_unclean=unclean)
     assert (after.leader, after.isr, after.leader_epoch) == (*expected, 8)
     is_lossy = expected[0] not in isr
     assert (after.recovery_state is LeaderRecoveryState.RECOVERING) is is_lossy
 
 
 def test_all_online_replicas_of_a_new_partition_are_in_sync() -> None:
-    first = elections.initial_state(ALL, ids(2, 3), controller_epoch=4)
+    first = leader_elections.initial_state(ALL, ids(2, 3), controller_epoch=4)
     assert (first.leader, first.isr, first.leader_epoch) == (2, ids(2, 3), 0)
     with pytest.raises(StateChangeFailedError):
-        elections.initial_state(ALL, (), controller_epoch=4)
+        leader_elections.initial_state(ALL, (), controller_epoch=4)
 
 
 def test_a_reassigned_partition_is_led_from_its_target() -> None:
-    after = elections.elect_reassigned(ids(3, 2), state(1, 1, 2, 3), ids(1, 2, 3))
+    after = leader_elections.elect_reassigned(ids(3, 2), state(1, 1, 2, 3), ids(1, 2, 3))
     assert (after.leader, after.isr) == (3, ids(1, 2, 3))
     with pytest.raises(StateChangeFailedError):
-        elections.elect_reassigned(ids(3), state(1, 1, 2), ids(1, 2, 3))
+        leader_elections.elect_reassigned(ids(3), state(1, 1, 2), ids(1, 2, 3))
 
 
 def test_the_preferred_replica_leads_only_if_it_is_alive_and_in_sync() -> None:
-    assert elections.elect_preferred(ALL, state(2, 1, 2), ALL).leader == 1
+    assert leader_elections.elect_preferred(ALL, state(2, 1, 2), ALL).leader == 1
     for isr, online in ((ids(2), ALL), (ids(1, 2), ids(2, 3))):
         with pytest.raises(StateChangeFailedError):
-            elections.elect_preferred(ALL, state(2, *isr), online)
+            leader_elections.elect_preferred(ALL, state(2, *isr), online)
 
 
 def test_a_stopping_broker_leaves_leadership_and_in_sync_set() -> None:
-    after = elections.elect_for_shutdown(ALL, state(1, 1, 2, 3), ALL, {BrokerId(1)})
+    after = leader_elections.elect_for_shutdown(ALL, state(1, 1, 2, 3), ALL, {BrokerId(1)})
     assert (after.leader, after.isr) == (2, ids(2, 3))
     with pytest.raises(StateChangeFailedError):
-        elections.elect_for_shutdown(ALL, state(1, 1), ALL, {BrokerId(1)})
+        leader_elections.elect_for_shutdown(ALL, state(1, 1), ALL, {BrokerId(1)})
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_a_stopping_broker_leaves_leadership_and_in_sync_set() -> None:
 def test_lost_replicas_leave_the_in_sync_set(
     before: LeaderAndIsr, gone: Replicas, expected: tuple[int, Replicas] | None
 ) -> None:
-    after = elections.without_replicas(before, gone)
+    after = leader_elections.without_replicas(before, gone)
     assert (after and (after.leader, after.isr)) == expected
 
 
@@ -110,6 +110,6 @@ def test_lost_replicas_leave_the_in_sync_set(
 def test_repair_is_one_change(
     before: LeaderAndIsr, online: Replicas, expected: tuple[int, Replicas] | None
 ) -> None:
-    after = elections.repair(ALL, before, online)
+    after = leader_elections.repair(ALL, before, online)
     assert (after and (after.leader, after.isr)) == expected
     assert after is None or after.leader_epoch == 8

@@ -2,7 +2,7 @@
 
 import pytest
 
-from coordination.client.session_clock import Due, SessionClock, SessionState
+from coordination.client.session_expiry import Due, SessionExpiry, SessionState
 
 TIMEOUT_MS = 3000
 CONNECTED, SUSPENDED = SessionState.CONNECTED, SessionState.SUSPENDED
@@ -27,14 +27,14 @@ SUSPECT, CLOSED = SessionState.SUSPECT, SessionState.CLOSED
 def test_the_due_action_follows_from_state_and_times(
     state: SessionState, silence_ms: int, sent_ms_ago: int, due: Due
 ) -> None:
-    clock = SessionClock(TIMEOUT_MS, 0)
+    clock = SessionExpiry(TIMEOUT_MS, 0)
     clock.received_ms, clock.sent_ms = 10_000 - silence_ms, 10_000 - sent_ms_ago
     assert clock.due(state, 10_000) is due
 
 
 @pytest.mark.parametrize("state", [CONNECTED, SUSPENDED, SUSPECT])
 def test_an_action_is_due_exactly_after_the_wait(state: SessionState) -> None:
-    clock = SessionClock(TIMEOUT_MS, 500)
+    clock = SessionExpiry(TIMEOUT_MS, 500)
     wait_ms = clock.wait_ms(state, 500)
     assert clock.due(state, 500 + wait_ms - 1) is Due.NOTHING
     assert clock.due(state, 500 + wait_ms) is not Due.NOTHING

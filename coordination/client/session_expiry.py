@@ -36,7 +36,7 @@ SUSPECT_PART: Final = 1.0
 EXPIRED_PART: Final = 4 / 3
 
 
-class SessionClock:
+class SessionExpiry:
     """Times of the last packets received and sent, against the negotiated timeout."""
 
     def __init__(self, timeout_ms: float, now_ms: float) -> None:

@@ -1,4 +1,4 @@
-"""Checks of a follower before it appends replicated batches (decision module, no I/O)."""
+"""Checks of a follower before it appends replicated batches (decision)."""
 
 from kafkawire.errors import CorruptBatchError
 from kafkawire.ids import Offset

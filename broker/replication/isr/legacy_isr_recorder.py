@@ -33,7 +33,7 @@ MAX_DELAY_S: Final = 60.0
 log = structlog.get_logger(__name__)
 
 
-class NodeIsrRecorder:
+class LegacyIsrRecorder:
     """Writes the nodes, and notifies the controller of several changes at once."""
 
     def __init__(

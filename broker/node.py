@@ -25,20 +25,20 @@ from typing import Final
 
 import structlog
 
+from broker.cluster.cluster_topics import ClusterTopics, roll
 from broker.cluster.control_fence import ControlFence
 from broker.cluster.control_proof import ControlProof
-from broker.cluster.controlled_shutdown import hand_over
 from broker.cluster.controller_link import ControllerLink
 from broker.cluster.finalized_features import FinalizedFeatures
+from broker.cluster.handover import hand_over
 from broker.cluster.member import ClusterMember
 from broker.cluster.metadata_cache import ClusterImage, Endpoint, MetadataCache
 from broker.cluster.peer_addresses import PeerAddresses
 from broker.cluster.producer_ids import ProducerIds
 from broker.cluster.topic_plan import topic_defaults_of
-from broker.cluster.topics import ClusterTopics, roll
 from broker.config.broker_config import BrokerConfig
 from broker.errors import StartupError
-from broker.groups.coordinator import GroupCoordinator
+from broker.groups.group_coordinator import GroupCoordinator
 from broker.handlers.handler_table import Parts, makers
 from broker.live_configs.live_configs import LiveConfigs
 from broker.live_configs.reconfiguration import Reconfiguration

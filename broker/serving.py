@@ -13,7 +13,7 @@ from broker.cluster.metadata_cache import Endpoint, MetadataCache
 from broker.cluster.metadata_watch import MetadataWatch
 from broker.config.listener import Listener
 from broker.config.network_keys import NetworkKeys
-from broker.groups.coordinator import GroupCoordinator
+from broker.groups.group_coordinator import GroupCoordinator
 from broker.network.limits import NetworkLimits, network_limits_of
 from broker.network.metrics import NetworkMetrics
 from broker.network.reply import Reply

@@ -23,7 +23,11 @@ from clusterstate.plans import (
     write,
 )
 from clusterstate.znodes import paths
-from clusterstate.znodes.cluster import decode_cluster_id, encode_cluster_id, generated_broker_id
+from clusterstate.znodes.cluster_node import (
+    decode_cluster_id,
+    encode_cluster_id,
+    generated_broker_id,
+)
 from clusterstate.znodes.registration import Registration, decode_registration
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import BrokerId

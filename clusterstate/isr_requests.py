@@ -7,7 +7,7 @@ from clusterstate.errors import MalformedZnodeError
 from clusterstate.leader_and_isr import LeaderAndIsr
 from clusterstate.plans import Plan, SetData, read, write
 from clusterstate.znodes import paths
-from clusterstate.znodes.partition_state import decode_partition_state, encode_partition_state
+from clusterstate.znodes.partition_node import decode_partition_state, encode_partition_state
 from kafkawire.ids import TopicPartition
 
 

@@ -15,8 +15,8 @@ from controller import reassignment
 from controller.cluster import Cluster
 from controller.effects import Plan
 from controller.errors import StateChangeFailedError
-from controller.notifications import take_isr_changes
 from controller.partition_state_writes import change_states, read_states
+from controller.received_notifications import take_isr_changes
 from controller.request_batch import RequestBatch
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, LeaderEpoch, TopicPartition

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from clusterstate.leader_and_isr import LeaderAndIsr
 from clusterstate.replica_assignment import ReplicaAssignment
 from clusterstate.znodes.registration import Registration
-from controller.config import ControllerConfig
+from controller.controller_config import ControllerConfig
 from controller.errors import InvalidTransition
 from controller.partition_state import PartitionState
 from controller.partition_state import check_move as check_partition_move

@@ -18,7 +18,7 @@ from clusterstate.znodes.registration import Registration
 from controller import events as e
 from controller.channel import Channel
 from controller.channel_task import BrokerConnection, ChannelTask
-from controller.config import ControllerConfig
+from controller.controller_config import ControllerConfig
 from controller.controller_state import ControllerState, state_during
 from controller.effects import (
     Connect,

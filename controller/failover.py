@@ -14,7 +14,7 @@ from typing import Final
 
 from clusterstate.plans import Create, list_children, read
 from clusterstate.znodes import paths
-from clusterstate.znodes.cluster import encode_features
+from clusterstate.znodes.cluster_node import encode_features
 from controller import deletion, reassignment, requested_elections
 from controller.cluster import Cluster
 from controller.effects import Connect, Disconnect, Enqueue, Note, Plan
@@ -22,10 +22,10 @@ from controller.events import RebalanceDue
 from controller.fenced_writes import write_fenced
 from controller.last_told import LastKnown, remember_leaderless
 from controller.live_brokers import read_brokers
-from controller.notifications import take_isr_changes, take_log_dir_events
 from controller.partition_moves import bring_online, elect_first, repair_in_steps
 from controller.partition_state import PartitionState
 from controller.partition_state_writes import read_states
+from controller.received_notifications import take_isr_changes, take_log_dir_events
 from controller.replica_state import ReplicaState
 from controller.request_batch import RequestBatch
 from controller.topics import NewTopicId, adopt_topics

@@ -14,7 +14,7 @@ from clusterstate.leader_and_isr import LeaderAndIsr
 from clusterstate.plans import Create, Outcome, Refusal, Transaction, read
 from clusterstate.znodes import paths
 from clusterstate.znodes.config import decode_config
-from clusterstate.znodes.partition_state import encode_partition_state
+from clusterstate.znodes.partition_node import encode_partition_state
 from controller import leader_elections
 from controller.cluster import Cluster
 from controller.effects import Note, Pause, Plan, Send

@@ -12,7 +12,7 @@ from clusterstate.errors import MalformedZnodeError
 from clusterstate.leader_and_isr import LeaderAndIsr
 from clusterstate.plans import Node, Refusal, SetData, Transaction, read
 from clusterstate.znodes import paths
-from clusterstate.znodes.partition_state import decode_partition_state, encode_partition_state
+from clusterstate.znodes.partition_node import decode_partition_state, encode_partition_state
 from controller.cluster import Cluster
 from controller.effects import Plan
 from controller.errors import StateChangeFailedError

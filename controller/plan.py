@@ -9,7 +9,7 @@ from typing import TypeAlias
 from clusterstate.plans import list_children
 from clusterstate.replica_assignment import ReplicaAssignment
 from clusterstate.znodes import paths
-from clusterstate.znodes.cluster import ProducerIdBlock
+from clusterstate.znodes.cluster_node import ProducerIdBlock
 from controller import (
     alter_partition,
     answers,
@@ -17,14 +17,14 @@ from controller import (
     controller_election,
     deletion,
     live_brokers,
-    producer_ids,
+    producer_id_blocks,
     reassignment,
     requested_elections,
     topics,
 )
 from controller import events as e
 from controller.cluster import Cluster
-from controller.config import ControllerConfig
+from controller.controller_config import ControllerConfig
 from controller.effects import Disconnect, Elected, Enqueue, Note, Plan
 from controller.errors import ControllerMovedError
 from controller.failover import take_over
@@ -160,7 +160,7 @@ class Planner:
                 wanted = cluster.moving if partitions is None else set(partitions) & cluster.moving
                 return {one: cluster.assignment(one) for one in sorted(wanted)}
             case e.ProducerIdsRequested(broker_id, epoch):
-                return (yield from producer_ids.on_request(cluster, broker_id, epoch))
+                return (yield from producer_id_blocks.on_request(cluster, broker_id, epoch))
             case _:
                 yield from self._on_change(cluster, event)
                 return None

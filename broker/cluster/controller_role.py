@@ -17,11 +17,11 @@ from broker.cluster.metadata_cache import MetadataCache
 from broker.cluster.peer import Peer
 from broker.config.broker_config import BrokerConfig
 from clusterstate.replica_assignment import ReplicaAssignment
-from clusterstate.znodes.cluster import ProducerIdBlock
+from clusterstate.znodes.cluster_node import ProducerIdBlock
 from clusterstate.znodes.registration import Registration
 from controller import events
-from controller.config import ControllerConfig
 from controller.controller import Controller
+from controller.controller_config import ControllerConfig
 from coordination.client import Client
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, TopicPartition

@@ -12,7 +12,7 @@ from broker.cluster.node_watch import NodeWatch
 from clusterstate.errors import MalformedZnodeError
 from clusterstate.plans import Plan, read
 from clusterstate.znodes import paths
-from clusterstate.znodes.cluster import Features, decode_features
+from clusterstate.znodes.cluster_node import Features, decode_features
 
 log = structlog.get_logger(__name__)
 

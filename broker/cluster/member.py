@@ -25,8 +25,8 @@ from broker.cluster.identity import (
     recall,
 )
 from broker.cluster.metadata_cache import Endpoint, MetadataCache
+from broker.cluster.own_registration import dialled_endpoint, registration_of
 from broker.cluster.peer import Peer
-from broker.cluster.registration import dialled_endpoint, registration_of
 from broker.config.broker_config import BrokerConfig
 from broker.errors import StartupError
 from clusterstate.broker_registration import (

@@ -12,7 +12,7 @@ from __future__ import annotations
 from functools import partial
 
 from broker.groups.deadlines import Deadlines, Timer
-from broker.groups.effects import (
+from broker.groups.group_effects import (
     UNKNOWN_MEMBER,
     Effect,
     Joining,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from broker.groups.effects import (
+from broker.groups.group_effects import (
     UNKNOWN_MEMBER,
     Effect,
     Joining,

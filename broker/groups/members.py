@@ -12,7 +12,7 @@ from collections.abc import Iterator, KeysView
 from typing import Final
 
 from broker.groups.deadlines import SYNC, Deadlines, Due, Timer
-from broker.groups.effects import (
+from broker.groups.group_effects import (
     Effect,
     JoinedMember,
     JoinResult,

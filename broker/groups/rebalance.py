@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from broker.groups.deadlines import REBALANCE, Deadlines
-from broker.groups.effects import (
+from broker.groups.group_effects import (
     NO_GENERATION,
     UNKNOWN_MEMBER,
     Effect,

@@ -10,7 +10,7 @@ from broker.handlers.handler_table import MODULES, Apis
 from broker.network.reply import Reply
 from broker.network.request import Request
 from broker.network.router import Served, advertised
-from clusterstate.znodes.cluster import Features
+from clusterstate.znodes.cluster_node import Features
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.api_versions import (

@@ -11,7 +11,7 @@ from broker.handlers.handler_table import Apis, Parts
 from broker.network.reply import Reply
 from broker.network.request import Request
 from broker.network.request_tasks import RequestTasks
-from clusterstate.znodes.cluster import ProducerIdBlock
+from clusterstate.znodes.cluster_node import ProducerIdBlock
 from kafkawire.apis import ApiKey
 from kafkawire.ids import BrokerId
 from kafkawire.messages.allocate_producer_ids import (

@@ -12,11 +12,11 @@ from typing import Final
 
 import structlog
 
+from broker.cluster.cluster_topics import ClusterTopics
 from broker.cluster.controller_role import ControllerRole
 from broker.cluster.metadata_cache import ClusterImage
 from broker.cluster.metadata_watch import MetadataWatch, has_leaders
 from broker.cluster.topic_plan import TopicSpec
-from broker.cluster.topics import ClusterTopics
 from broker.config.config_entry import topic_entries
 from broker.config.dynamic_config import DynamicConfig
 from broker.handlers.handler_table import Apis

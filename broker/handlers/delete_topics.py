@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Final
 
+from broker.cluster.cluster_topics import ClusterTopics
 from broker.cluster.controller_role import ControllerRole
 from broker.cluster.metadata_cache import ClusterImage
 from broker.cluster.metadata_watch import MetadataWatch
-from broker.cluster.topics import ClusterTopics
 from broker.handlers.handler_table import Apis
 from broker.network.reply import Reply
 from broker.network.request import Request

@@ -9,9 +9,9 @@ from typing import Final
 
 import structlog
 
+from broker.cluster.cluster_topics import ClusterTopics
 from broker.cluster.metadata_watch import MetadataWatch, has_leaders
 from broker.cluster.topic_plan import TopicSpec
-from broker.cluster.topics import ClusterTopics
 from broker.config.broker_config import BrokerConfig
 from broker.handlers.handler_table import Apis
 from broker.network.reply import Reply

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.groups.coordinator import GroupCoordinator
-from broker.groups.effects import Joining, JoinResult, Syncing, SyncResult
+from broker.groups.group_coordinator import GroupCoordinator
+from broker.groups.group_effects import Joining, JoinResult, Syncing, SyncResult
 from broker.handlers.handler_table import Apis
 from broker.network.reply import Reply
 from broker.network.request import Request

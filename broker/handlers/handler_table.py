@@ -14,6 +14,7 @@ from functools import partial
 from importlib import import_module
 from typing import Final
 
+from broker.cluster.cluster_topics import ClusterTopics
 from broker.cluster.control_fence import ControlFence
 from broker.cluster.control_proof import ControlProof
 from broker.cluster.controller_role import ControllerRole
@@ -23,9 +24,8 @@ from broker.cluster.metadata_cache import MetadataCache
 from broker.cluster.metadata_watch import MetadataWatch
 from broker.cluster.peer_addresses import PeerAddresses
 from broker.cluster.producer_ids import ProducerIds
-from broker.cluster.topics import ClusterTopics
 from broker.config.broker_config import BrokerConfig
-from broker.groups.coordinator import GroupCoordinator
+from broker.groups.group_coordinator import GroupCoordinator
 from broker.live_configs.live_configs import LiveConfigs
 from broker.logs.mover import LogMover
 from broker.network.request_tasks import RequestTasks

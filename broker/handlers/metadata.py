@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
+from broker.cluster.cluster_topics import ClusterTopics
 from broker.cluster.metadata_cache import (
     INTERNAL_TOPICS,
     ClusterImage,
@@ -18,7 +19,6 @@ from broker.cluster.metadata_cache import (
     TopicState,
 )
 from broker.cluster.topic_plan import TopicSpec
-from broker.cluster.topics import ClusterTopics
 from broker.handlers.authorized_operations import (
     CLUSTER_OPERATIONS,
     NOT_ASKED_FOR,

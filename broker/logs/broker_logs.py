@@ -11,10 +11,10 @@ from pathlib import Path
 import structlog
 
 from broker.config.log_keys import LogKeys
-from broker.logs.cleaner import LogCleaner, cleaner_settings
 from broker.logs.cleaner_process import CleanerProcess
+from broker.logs.log_cleaner import LogCleaner, cleaner_settings
 from broker.logs.mover import LogMover
-from broker.logs.retention import delete_expired_logs
+from broker.logs.retention_run import delete_expired_logs
 from broker.replication.replica_manager import ReplicaManager
 from broker.status.gauges import Metrics, add_log_gauges
 from kafkawire.ids import Offset, TopicPartition

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from broker.config.dynamic_config import DynamicConfig
-from broker.logs.retention import delete_expired_logs
+from broker.logs.retention_run import delete_expired_logs
 from broker.replication.replica_manager import ReplicaManager
 from broker.scheduler import PeriodicTask
 from storage.directory.logs import Logs

@@ -26,7 +26,7 @@ from broker.replication.fetch_plan import (
 )
 from broker.replication.replica import Replica
 from broker.replication.replica_table import Key
-from broker.replication.throttle import ReplicationThrottle
+from broker.replication.replication_throttle import ReplicationThrottle
 from kafkawire.apis import ApiKey
 from kafkawire.errors import CorruptBatchError, ErrorCode, name_of
 from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicPartition

@@ -9,7 +9,7 @@ from __future__ import annotations
 from broker.errors import storage_failure
 from broker.replication.replica import ReadResult
 from broker.replication.replica_table import Key, ReplicaTable
-from broker.replication.throttle import leader_throttle
+from broker.replication.replication_throttle import leader_throttle
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, Offset, TopicId
 from kafkawire.sentinels import NO_EPOCH

@@ -18,7 +18,7 @@ from broker.config.replication_keys import ReplicationKeys
 from broker.replication.fetcher import Fetcher
 from broker.replication.replica import Replica
 from broker.replication.replica_table import Key, ReplicaTable
-from broker.replication.throttle import ReplicationThrottle
+from broker.replication.replication_throttle import ReplicationThrottle
 from kafkawire.ids import BrokerId
 from kafkawire.sentinels import NO_LEADER
 from storage.directory.logs import Logs

@@ -24,7 +24,7 @@ from broker.replication.replica import ReadResult, Replica
 from broker.replication.replica_fetchers import ReplicaFetchers
 from broker.replication.replica_roles import ReplicaRoles
 from broker.replication.replica_table import Key, ReplicaTable
-from broker.replication.throttle import follower_throttle
+from broker.replication.replication_throttle import follower_throttle
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, Offset, TopicId, TopicPartition
 from kafkawire.records import BatchHeader, Budget

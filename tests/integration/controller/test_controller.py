@@ -16,14 +16,14 @@ from clusterstate.plans import ListChildren, Read, Write, read
 from clusterstate.replica_assignment import ReplicaAssignment
 from clusterstate.znodes import paths
 from clusterstate.znodes.controller_node import decode_controller_epoch
-from clusterstate.znodes.partition_state import decode_partition_state
+from clusterstate.znodes.partition_node import decode_partition_state
 from clusterstate.znodes.registration import Endpoint, Registration
 from clusterstate.znodes.topic import TopicAssignment
 from controller import controller, controller_election, requested_elections
 from controller import events as e
 from controller.channel import ControlResponse
-from controller.config import ControllerConfig
 from controller.controller import Controller
+from controller.controller_config import ControllerConfig
 from controller.effects import ControlRequest, Plan
 from coordination.client import Client
 from coordination.errors import ConnectionLossError, NoAuthError, NoNodeError

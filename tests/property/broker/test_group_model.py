@@ -14,7 +14,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from broker.groups.effects import JoinResult, SyncResult
+from broker.groups.group_effects import JoinResult, SyncResult
 from broker.groups.members import NEW_MEMBER_TIMEOUT_MS
 from broker.groups.state import COMPLETING, DEAD, EMPTY, PREPARING, STABLE
 from kafkawire.errors import ErrorCode

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from clusterstate.leader_and_isr import LeaderAndIsr, LeaderRecoveryState
 from clusterstate.znodes import paths
 from clusterstate.znodes.controller_node import decode_controller_epoch
-from clusterstate.znodes.partition_state import decode_partition_state
+from clusterstate.znodes.partition_node import decode_partition_state
 from clusterstate.znodes.topic import decode_topic
 from kafkawire.ids import BrokerId, TopicPartition
 from kafkawire.sentinels import NO_LEADER

@@ -11,7 +11,7 @@ from clusterstate.znodes.controller_node import encode_controller_epoch
 from clusterstate.znodes.registration import Endpoint, Registration
 from clusterstate.znodes.topic import TopicAssignment
 from controller.cluster import Cluster
-from controller.config import ControllerConfig
+from controller.controller_config import ControllerConfig
 from controller.effects import Effect, Plan
 from kafkawire.ids import BrokerId, TopicId, TopicPartition
 from tests.simulation.cluster.coordinator import Coordinator

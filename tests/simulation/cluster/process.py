@@ -19,7 +19,7 @@ from clusterstate.plans import Answer, ListChildren, Read, Write
 from clusterstate.znodes.registration import Endpoint, Registration
 from controller import events as e
 from controller.channel import RETRY_BACKOFF_MS, Channel, ControlResponse
-from controller.config import ControllerConfig
+from controller.controller_config import ControllerConfig
 from controller.effects import (
     BrokerRequest,
     Connect,

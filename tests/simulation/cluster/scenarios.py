@@ -3,7 +3,7 @@
 from broker.replication.leadership import Leadership, Limits
 from clusterstate.leader_and_isr import LeaderAndIsr
 from clusterstate.znodes import paths
-from clusterstate.znodes.partition_state import decode_partition_state, encode_partition_state
+from clusterstate.znodes.partition_node import decode_partition_state, encode_partition_state
 from controller.channel import Channel
 from controller.effects import BrokerRequest
 from controller.failover import take_over

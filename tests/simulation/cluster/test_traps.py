@@ -11,11 +11,11 @@ from broker.replication.leadership import Limits
 from clusterstate.broker_registration import Registered, Sessions, Taken, register
 from clusterstate.znodes import paths
 from clusterstate.znodes.config import encode_config
-from clusterstate.znodes.partition_state import decode_partition_state
+from clusterstate.znodes.partition_node import decode_partition_state
 from clusterstate.znodes.registration import Endpoint, Registration
 from controller import events as e
 from controller.cluster import Cluster
-from controller.config import ControllerConfig
+from controller.controller_config import ControllerConfig
 from controller.effects import Send
 from controller.failover import take_over
 from controller.last_told import nothing_known

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from clusterstate.assignment import RandomStart, assign_replicas
 from clusterstate.replica_assignment import ReplicaAssignment
 from clusterstate.znodes import paths
-from clusterstate.znodes.partition_state import decode_partition_state
+from clusterstate.znodes.partition_node import decode_partition_state
 from clusterstate.znodes.topic import TopicAssignment, decode_topic
 from kafkawire.ids import BrokerId, TopicPartition
 from tests.simulation.cluster.process import COORDINATOR

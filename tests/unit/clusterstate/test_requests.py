@@ -26,10 +26,10 @@ from clusterstate.topic_requests import (
     request_deletion,
 )
 from clusterstate.znodes import paths
-from clusterstate.znodes.cluster import decode_features, encode_cluster_id, encode_features
+from clusterstate.znodes.cluster_node import decode_features, encode_cluster_id, encode_features
 from clusterstate.znodes.config import CHANGE_EXPIRY_MS, decode_config, encode_config_change
 from clusterstate.znodes.notification import decode_log_dir_event, decode_partitions
-from clusterstate.znodes.partition_state import decode_partition_state
+from clusterstate.znodes.partition_node import decode_partition_state
 from clusterstate.znodes.registration import Endpoint, Registration
 from clusterstate.znodes.topic import TopicAssignment, decode_topic
 from kafkawire.errors import ApiError, ErrorCode

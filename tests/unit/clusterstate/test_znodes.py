@@ -9,7 +9,7 @@ from clusterstate.leader_and_isr import LeaderAndIsr, LeaderRecoveryState
 from clusterstate.replica_assignment import ReplicaAssignment
 from clusterstate.znodes import paths
 from clusterstate.znodes.admin import decode_reassignment, encode_reassignment
-from clusterstate.znodes.cluster import (
+from clusterstate.znodes.cluster_node import (
     MAX_PRODUCER_ID,
     ProducerIdBlock,
     decode_cluster_id,
@@ -38,7 +38,7 @@ from clusterstate.znodes.notification import (
     encode_log_dir_event,
     encode_partitions,
 )
-from clusterstate.znodes.partition_state import decode_partition_state, encode_partition_state
+from clusterstate.znodes.partition_node import decode_partition_state, encode_partition_state
 from clusterstate.znodes.registration import Endpoint, Registration, decode_registration
 from clusterstate.znodes.topic import TopicAssignment, decode_topic
 from kafkawire.ids import BrokerId, LeaderEpoch, ProducerId, TopicPartition

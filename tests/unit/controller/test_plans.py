@@ -17,17 +17,17 @@ from clusterstate.plans import Children, Create, Nodes, Read, Write
 from clusterstate.replica_assignment import ReplicaAssignment
 from clusterstate.znodes import paths
 from clusterstate.znodes.admin import decode_reassignment, encode_reassignment
-from clusterstate.znodes.cluster import ProducerIdBlock
+from clusterstate.znodes.cluster_node import ProducerIdBlock
 from clusterstate.znodes.config import encode_config
 from clusterstate.znodes.controller_node import encode_controller, encode_controller_epoch
 from clusterstate.znodes.notification import encode_log_dir_event, encode_partitions
-from clusterstate.znodes.partition_state import decode_partition_state, encode_partition_state
+from clusterstate.znodes.partition_node import decode_partition_state, encode_partition_state
 from clusterstate.znodes.registration import Endpoint, Registration
 from clusterstate.znodes.topic import decode_topic
 from controller import controller_election
 from controller import events as e
 from controller.cluster import Cluster
-from controller.config import ControllerConfig
+from controller.controller_config import ControllerConfig
 from controller.effects import Elected, Enqueue, Note, Pause, Send
 from controller.errors import ControllerMovedError
 from controller.fenced_writes import write_fenced

@@ -7,7 +7,7 @@ import pytest
 from clusterstate.replica_assignment import ReplicaAssignment
 from clusterstate.znodes.registration import Registration
 from controller.cluster import Cluster, LiveBroker
-from controller.config import ControllerConfig
+from controller.controller_config import ControllerConfig
 from controller.errors import InvalidTransition
 from controller.partition_state import PREDECESSORS as PARTITION_PREDECESSORS
 from controller.partition_state import PartitionState

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 
-from broker.groups.effects import (
+from broker.groups.group import Group
+from broker.groups.group_effects import (
     Joining,
     JoinResult,
     Protocols,
@@ -12,7 +13,6 @@ from broker.groups.effects import (
     Syncing,
     SyncResult,
 )
-from broker.groups.group import Group
 from broker.groups.rebalance import GroupLimits
 from broker.groups.state import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, GroupState
 from kafkawire.errors import ErrorCode

@@ -3,7 +3,7 @@
 import pytest
 
 from broker.groups import joins
-from broker.groups.effects import JoinedMember, StoreReason
+from broker.groups.group_effects import JoinedMember, StoreReason
 from broker.groups.members import Member
 from broker.groups.state import COMPLETING, DEAD, EMPTY, PREPARING, STABLE
 from kafkawire.errors import ErrorCode

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.groups.effects import NO_GENERATION, UNKNOWN_MEMBER
+from broker.groups.group_effects import NO_GENERATION, UNKNOWN_MEMBER
 from broker.groups.state import (
     COMPLETING,
     DEAD,

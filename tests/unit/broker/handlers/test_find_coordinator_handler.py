@@ -6,6 +6,7 @@ from typing import cast
 
 import pytest
 
+from broker.cluster.cluster_topics import ClusterTopics
 from broker.cluster.metadata_cache import (
     Endpoint,
     LiveBroker,
@@ -14,7 +15,6 @@ from broker.cluster.metadata_cache import (
     TopicState,
 )
 from broker.cluster.metadata_watch import MetadataWatch
-from broker.cluster.topics import ClusterTopics
 from broker.config.broker_config import BrokerConfig
 from broker.handlers.find_coordinator import (
     TRANSACTIONS_TOPIC,

@@ -3,8 +3,8 @@
 import asyncio
 from typing import cast
 
+from broker.cluster.cluster_topics import ClusterTopics
 from broker.cluster.metadata_cache import MetadataCache
-from broker.cluster.topics import ClusterTopics
 from broker.handlers.metadata import MetadataHandler
 from broker.network.request_tasks import RequestTasks
 from kafkawire.apis import ApiKey

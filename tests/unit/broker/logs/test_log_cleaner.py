@@ -1,4 +1,4 @@
-"""Cleaners and their child processes, with fake processes: `broker.logs.cleaner`."""
+"""Cleaners and their child processes, with fake processes: `broker.logs.log_cleaner`."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from broker.config.broker_config import BrokerConfig
 from broker.config.log_keys import LogKeys
-from broker.logs.cleaner import LogCleaner, cleaner_settings
+from broker.logs.log_cleaner import LogCleaner, cleaner_settings
 from kafkawire.ids import Offset, TopicPartition
 from storage.compaction.cleaner import Cleaner
 from storage.compaction.job import CleaningFailed, CleaningJob, Report

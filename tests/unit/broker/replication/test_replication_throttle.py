@@ -1,10 +1,10 @@
-"""Replication throttling: `broker.replication.throttle`."""
+"""Replication throttling: `broker.replication.replication_throttle`."""
 
 from dataclasses import dataclass
 
 import pytest
 
-from broker.replication.throttle import (
+from broker.replication.replication_throttle import (
     LONGEST_PAUSE_MS,
     ReplicationThrottle,
     follower_throttle,

@@ -18,7 +18,8 @@ import structlog
 from broker.cluster.metadata_cache import MetadataCache
 from broker.config.group_keys import GroupKeys
 from broker.groups.commits import GroupCommits
-from broker.groups.effects import (
+from broker.groups.group import Group
+from broker.groups.group_effects import (
     UNKNOWN_MEMBER,
     Effect,
     Joining,
@@ -31,7 +32,6 @@ from broker.groups.effects import (
     SyncResult,
     SyncWaiter,
 )
-from broker.groups.group import Group
 from broker.groups.loader import GroupLoader
 from broker.groups.rebalance import GroupLimits
 from broker.groups.registry import GroupRegistry

@@ -5,7 +5,7 @@ from typing import Final
 from clusterstate.errors import MalformedZnodeError
 from clusterstate.plans import Create, Refusal, SetData, read
 from clusterstate.znodes import paths
-from clusterstate.znodes.cluster import (
+from clusterstate.znodes.cluster_node import (
     ProducerIdBlock,
     decode_producer_id_block,
     next_producer_id_block,

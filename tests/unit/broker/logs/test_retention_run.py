@@ -1,11 +1,11 @@
-"""A run of retention over all logs: `broker.logs.retention`."""
+"""A run of retention over all logs: `broker.logs.retention_run`."""
 
 from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
 
-from broker.logs.retention import SEGMENTS_PER_TURN, delete_expired_logs
+from broker.logs.retention_run import SEGMENTS_PER_TURN, delete_expired_logs
 from kafkawire.ids import Offset, TopicPartition
 from storage.config.log_config import LogConfig
 from storage.directory.logs import Logs

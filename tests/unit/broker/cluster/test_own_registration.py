@@ -1,11 +1,11 @@
-"""A broker's registration: `broker.cluster.registration`."""
+"""A broker's registration: `broker.cluster.own_registration`."""
 
 from dataclasses import replace
 
 import pytest
 
 from broker.cluster.metadata_cache import Endpoint
-from broker.cluster.registration import dialled_endpoint, registration_of
+from broker.cluster.own_registration import dialled_endpoint, registration_of
 from broker.config.broker_config import BrokerConfig
 from clusterstate.znodes.registration import Endpoint as RegisteredEndpoint
 from clusterstate.znodes.registration import Registration

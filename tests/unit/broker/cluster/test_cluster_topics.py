@@ -1,11 +1,11 @@
-"""Error codes for a topic that cannot be created now: `broker.cluster.topics`."""
+"""Error codes for a topic that cannot be created now: `broker.cluster.cluster_topics`."""
 
 import asyncio
 from typing import cast
 
 import pytest
 
-from broker.cluster import topics
+from broker.cluster import cluster_topics
 from broker.cluster.coordinator_session import CoordinatorSession
 from broker.cluster.metadata_cache import MetadataCache
 from broker.cluster.topic_plan import TopicDefaults, TopicPlan
@@ -42,8 +42,8 @@ class AbsentCoordinator:
 async def test_topic_exists_only_if_the_deletion_of_a_same_named_one_was_seen(
     monkeypatch: pytest.MonkeyPatch, response_count: int, code: ErrorCode
 ) -> None:
-    monkeypatch.setattr(topics, "CREATION_WAIT_S", 0.05)
-    creating = topics.ClusterTopics(
+    monkeypatch.setattr(cluster_topics, "CREATION_WAIT_S", 0.05)
+    creating = cluster_topics.ClusterTopics(
         cast(CoordinatorSession, AbsentCoordinator(response_count)),
         MetadataCache(),
         lambda: DEFAULTS,

@@ -1,12 +1,12 @@
-"""Controlled shutdown: `broker.cluster.controlled_shutdown`."""
+"""Controlled shutdown: `broker.cluster.handover`."""
 
 import asyncio
 from typing import TypeVar, cast
 
 import pytest
 
-from broker.cluster.controlled_shutdown import hand_over
 from broker.cluster.controller_link import ControllerLink
+from broker.cluster.handover import hand_over
 from broker.cluster.metadata_cache import LiveBroker, MetadataCache
 from broker.cluster.metadata_watch import MetadataWatch
 from broker.config.server_keys import ServerKeys

@@ -13,7 +13,7 @@ from typing import Final
 from kafkawire.units import KIB
 
 # While other connections wait for memory, a large request must grow by `MIN_PROGRESS_BYTES` within
-# `MAX_STALL_S`. A small one, and one behind a long request, must be complete within `MAX_KEPT_S`.
+# `MAX_STALL_S`. A small one, and requests behind a long one, may hold memory for `MAX_KEPT_S`.
 MIN_PROGRESS_BYTES: Final = 16 * KIB
 MAX_STALL_S: Final = 2.0
 MAX_KEPT_S: Final = 30.0
@@ -116,12 +116,12 @@ class Progress:
     ) -> str | None:
         """Return the reason to drop a connection that holds memory, or None.
 
-        `arrived_bytes` is 0 for a small request, and for one that is not read because it follows a
-        long one. Memory has been short since `since_s`.
+        `arrived_bytes` is 0 for a small request, and for requests behind a long one. Memory has
+        been short since `since_s`.
         """
         if not arrived_bytes:
             if now_s - max(last_active_s, since_s) > MAX_KEPT_S:
-                return f"incomplete request for {MAX_KEPT_S} s while memory is short"
+                return f"input kept for {MAX_KEPT_S} s while memory is short"
             return None
         progress_bytes = arrived_bytes - self._arrived_bytes
         if self._at_s < since_s or not 0 <= progress_bytes < MIN_PROGRESS_BYTES:

@@ -32,7 +32,7 @@ from broker.network.file_range import TruncatedRegionError
 from broker.network.frame_receiver import FrameReceiver
 from broker.network.limits import NetworkLimits
 from broker.network.metrics import NetworkMetrics
-from broker.network.receive_memory import ReceiveMemory
+from broker.network.receive_memory import BLOCKED_REQUESTS_SHARE, ReceiveMemory
 from broker.network.request import ANONYMOUS, Request
 from broker.network.request_channel import EARLY_APIS, RequestChannel
 from broker.network.response_sender import ReadAhead, ResponseSender
@@ -187,7 +187,7 @@ class Processor(asyncio.BufferedProtocol):
                 now_s = self._last_active_s = self._clock()
                 close_reason = sender.send_done(now_s)
                 if close_reason is not None:
-                    self._refuse_input(close_reason)
+                    self.refuse_input(close_reason)
                     self._channel.attempt(self._queue, sender.abandon_in_flight)
         except ConnectionError:
             self._transport.abort()
@@ -206,6 +206,22 @@ class Processor(asyncio.BufferedProtocol):
             self._submit(self._receiver.take(room), room)
         else:
             self._submit_early()
+
+    def keep(self, request: Request) -> None:
+        """Copy the body of `request` out of the arena, and charge for it until it is given back.
+
+        Raises:
+            ReceiveMemoryExhaustedError: the copy does not fit; the request must be refused.
+        """
+        memory, size_bytes = self._network.memory, len(request.body)
+        memory.keep(size_bytes, BLOCKED_REQUESTS_SHARE)
+        request.body = memoryview(bytearray(request.body))
+        request.release = lambda: memory.drop(size_bytes)
+
+    def refuse_input(self, reason: str) -> None:
+        """Close after the responses to earlier requests; ignore all later input."""
+        self._note_dropped(reason)
+        self._stop_reading()
 
     def drop(self, reason: str, *, is_expected: bool = False) -> None:
         """Close at once; unsent responses are lost."""
@@ -251,13 +267,14 @@ class Processor(asyncio.BufferedProtocol):
             self.drop(f"idle for {idle_s:.3f} s", is_expected=True)
 
     def drop_if_stalled(self, since_s: float) -> None:
-        """Close if an incomplete request holds memory without progress.
+        """Close if a request that is incomplete or waits for a long one holds memory for too long.
 
         Called while other connections wait for memory, which they have done since `since_s`. A
         client that waits for the broker is not slow.
         """
         receiver, pause = self._receiver, self._reason_to_pause()
-        if not receiver.holds_memory or pause in WAITS_FOR_BROKER:
+        holds_memory = receiver.holds_memory or self._queue.holds_memory
+        if not holds_memory or pause in WAITS_FOR_BROKER:
             self._progress.reset()
             return
         arrived_bytes = receiver.assembled_bytes
@@ -288,9 +305,9 @@ class Processor(asyncio.BufferedProtocol):
             self._in_flight.extend(requests)
             self._channel.submit(requests)
             if failure:
-                self._refuse_input(failure)
+                self.refuse_input(failure)
         if receiver.failure:
-            self._refuse_input(receiver.failure)
+            self.refuse_input(receiver.failure)
         if self._pause is not None or len(frames) >= room or receiver.wanted_bytes:
             self._set_reading()
 
@@ -326,11 +343,6 @@ class Processor(asyncio.BufferedProtocol):
             return 0
         own = self._max_in_flight - len(in_flight)
         return own if self._queue.is_control_plane else min(own, self._channel.free_count)
-
-    def _refuse_input(self, reason: str) -> None:
-        """Close after the responses to earlier requests; ignore all later input."""
-        self._note_dropped(reason)
-        self._stop_reading()
 
     def _reason_to_pause(self) -> Pause | None:
         return reason_to_pause(

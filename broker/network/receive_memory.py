@@ -5,8 +5,9 @@ in steps as its bytes arrive, regardless of its announced size. Small frames may
 of this budget than large ones, and frames of the control plane all of it, so that no large frame
 keeps them out. The oldest reservation may always grow, so that two frames never wait for each
 other. The second budget is for kept bytes, which were read but cannot be handled yet. A connection
-that exceeds it must be closed. `limits.receive_memory_bytes` sets the size; `processor` pauses and
-closes connections.
+that exceeds it must be closed. Requests that wait for the long request of their own connection may
+use a share of it, so that they do not close other connections. `limits.receive_memory_bytes` sets
+the size; `processor` pauses and closes connections.
 
 Invariant: `reserved_bytes` exceeds the limit by one frame at most, `kept_bytes` never.
 """
@@ -23,6 +24,8 @@ SMALL_FRAME_BYTES: Final = 1 * MIB
 # Shares of the budget for large and for small frames; the remainder is for the control plane.
 LARGE_FRAMES_SHARE: Final = 0.5
 SMALL_FRAMES_SHARE: Final = 0.75
+# Share of the second budget for requests behind a long one; the remainder is for partial frames.
+BLOCKED_REQUESTS_SHARE: Final = 0.75
 
 
 class ReceiveMemoryExhaustedError(Exception):
@@ -88,15 +91,16 @@ class ReceiveMemory:
         if self._waiters and self._on_wakeable is not None:
             self._on_wakeable()
 
-    def keep(self, size_bytes: int) -> None:
-        """Charge `size_bytes` of kept input.
+    def keep(self, size_bytes: int, share: float = 1.0) -> None:
+        """Charge `size_bytes` of kept input, which may use `share` of the budget.
 
         Raises:
             ReceiveMemoryExhaustedError: they do not fit; nothing is charged.
         """
-        if self.kept_bytes + size_bytes > self.limit_bytes:
+        limit_bytes = int(self.limit_bytes * share)
+        if self.kept_bytes + size_bytes > limit_bytes:
             raise ReceiveMemoryExhaustedError(
-                f"{size_bytes} bytes in addition to {self.kept_bytes} exceed {self.limit_bytes}"
+                f"{size_bytes} bytes in addition to {self.kept_bytes} exceed {limit_bytes}"
             )
         self.kept_bytes += size_bytes
 

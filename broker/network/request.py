@@ -45,6 +45,16 @@ class Connection(Protocol):
     def on_room(self) -> None:
         """Resume submitting, which the channel had refused."""
 
+    def keep(self, request: Request) -> None:
+        """Copy the body of `request` out of the arena, and charge for it until it is given back.
+
+        Raises:
+            ReceiveMemoryExhaustedError: the copy does not fit; the request must be refused.
+        """
+
+    def refuse_input(self, reason: str) -> None:
+        """Close after the responses to earlier requests; ignore all later input."""
+
     def drop(self, reason: str) -> None:
         """Close at once because of an error."""
 
@@ -67,6 +77,11 @@ class ConnectionQueue:
         self.is_closed = False
         # Gives the connection a turn to send.
         self.wake: Callable[[], None]
+
+    @property
+    def holds_memory(self) -> bool:
+        """Whether requests wait for the response to the long request of the connection."""
+        return self.blocking_reply is not None and bool(self.long_requests)
 
 
 class Request:

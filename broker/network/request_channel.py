@@ -26,6 +26,7 @@ import structlog
 
 from broker.network.limits import CONTROL_PLANE_APIS, NetworkLimits
 from broker.network.metrics import NetworkMetrics
+from broker.network.receive_memory import ReceiveMemoryExhaustedError
 from broker.network.reply import Reply
 from broker.network.request import NOT_HANDLED, Connection, ConnectionQueue, Request
 from kafkawire.apis import ApiKey
@@ -272,14 +273,27 @@ class RequestChannel:
 
         The objects of a decoded request take some hundred times its size. With thousands of waiting
         requests, each run of the garbage collector would stop the loop for a second. Blocked
-        requests do not count against the limit of the queue.
+        requests do not count against the limit of the queue. Other connections reuse the arena
+        meanwhile, so their bodies are kept outside it, or refused if there is no memory for them.
         """
         queue.blocking_reply = reply
         self.free_count += len(queue.long_requests)
-        for request in queue.long_requests:
+        for position, request in enumerate(queue.long_requests):
             if request.release is None:
-                # Other connections reuse the arena meanwhile.
-                request.body = memoryview(bytearray(request.body))
+                try:
+                    queue.connection.keep(request)
+                except ReceiveMemoryExhaustedError as error:
+                    self._refuse(queue, position, str(error))
+                    break
+
+    def _refuse(self, queue: ConnectionQueue, position: int, reason: str) -> None:
+        """Drop the blocked requests from `position` on; close after the responses to the others."""
+        refused = queue.long_requests[position:]
+        del queue.long_requests[position:]
+        for request in refused:
+            request.give_back()
+        refused[0].reply = Reply.close(reason)
+        queue.connection.refuse_input(reason)
 
     def _unblock(self, queue: ConnectionQueue) -> None:
         queue.blocking_reply = None

@@ -12,9 +12,10 @@ from broker.network.connection_state import MAX_KEPT_S, MIN_PROGRESS_BYTES
 from broker.network.frame_receiver import LARGE_FRAME_BYTES
 from broker.network.limits import NetworkLimits
 from broker.network.processor import MAX_IN_FLIGHT_BYTES
-from broker.network.receive_memory import SMALL_FRAME_BYTES
+from broker.network.receive_memory import BLOCKED_REQUESTS_SHARE, SMALL_FRAME_BYTES
 from broker.network.reply import EncodedMessage, Reply
 from broker.network.request import Request
+from broker.network.request_channel import LONG_REQUEST_BYTES
 from broker.network.response import BATCH_BYTES
 from kafkawire.apis import ApiKey
 from tests.unit.broker.network_fakes import Client, World, nothing_left, request_frame
@@ -585,7 +586,92 @@ def test_a_client_cannot_hold_memory_for_as_long_as_its_long_request_waits() -> 
             assert not is_closed(client)
             check_stalled(world, [client], since_s, 1)
     assert is_closed(client)
-    assert dropped(logs) == [f"incomplete request for {MAX_KEPT_S} s while memory is short"]
+    assert dropped(logs) == [f"input kept for {MAX_KEPT_S} s while memory is short"]
+
+
+def long_frames(count: int, body_bytes: int = 2 * LONG_REQUEST_BYTES) -> bytes:
+    """Return requests of which each waits for the response to the previous one."""
+    key = ApiKey.CREATE_TOPICS
+    return b"".join(request_frame(number, bytes(body_bytes), key) for number in range(count))
+
+
+@pytest.mark.parametrize("end", ["response", "disconnect", "handler error"])
+def test_requests_behind_a_long_one_are_charged_until_the_end(end: str) -> None:
+    world = Parking()
+    client = world.connect()
+    with nothing_left(world), capture_logs():
+        client.send(long_frames(3))
+        world.loop.run()
+        charged = world.memory.kept_bytes
+        assert charged > 3 * LONG_REQUEST_BYTES
+        if end == "handler error":
+            world._handle = lambda _request: 1 // 0  # type: ignore[assignment, return-value]
+        if end != "disconnect":
+            world.parked[0].complete(answer())
+            world.loop.run()
+        if end == "response":
+            assert 0 < world.memory.kept_bytes < charged, "the second request blocks the third"
+            world.parked[1].complete(answer())
+            world.loop.run()
+        assert (world.memory.kept_bytes == 0) == (end != "disconnect")
+        client.transport.abort()
+
+
+def test_requests_behind_a_long_one_are_refused_without_memory_for_them() -> None:
+    limits = NetworkLimits(socket_request_max_bytes=100_000, queued_max_request_bytes=100_000)
+    world = Parking(limits)
+    client, half = world.connect(), world.connect()
+    with nothing_left(world):
+        half.send(request_frame(1, bytes(20_000))[:10_000])
+        client.send(long_frames(8, 20_000))
+        with capture_logs() as logs:
+            world.loop.run()
+        share_bytes = int(100_000 * BLOCKED_REQUESTS_SHARE)
+        assert world.memory.kept_bytes <= share_bytes
+        assert [str(reason).partition(" bytes")[2] for reason in dropped(logs)] == [
+            f" in addition to {world.memory.kept_bytes} exceed {share_bytes}"
+        ]
+        assert not is_read(client)
+        other = world.connect()
+        other.send(request_frame(1)[:10])
+        for number in range(4):
+            assert not is_closed(client), "its earlier requests are answered"
+            world.parked[number].complete(answer())
+            world.loop.run()
+        assert (ids(client), is_closed(client)) == ([0, 1, 2, 3], True)
+        assert not is_closed(half)
+        assert not is_closed(other)
+        half.transport.abort()
+        other.transport.abort()
+
+
+def test_refused_requests_give_back_their_buffers() -> None:
+    limits = NetworkLimits(socket_request_max_bytes=400_000, queued_max_request_bytes=400_000)
+    world = Parking(limits)
+    client = world.connect()
+    with nothing_left(world), capture_logs():
+        client.send(request_frame(0, bytes(2 * LONG_REQUEST_BYTES), ApiKey.CREATE_TOPICS))
+        for number in range(1, 9):
+            size_bytes = 4 * LARGE_FRAME_BYTES // 5 if number < 8 else 2 * LARGE_FRAME_BYTES
+            client.send(request_frame(number, bytes(size_bytes), ApiKey.CREATE_TOPICS), 30_000)
+        assert world.memory.reserved_bytes > 0
+        world.loop.run()
+        assert world.memory.reserved_bytes == 0
+        client.transport.abort()
+
+
+def test_a_client_cannot_hold_requests_for_as_long_as_its_long_request_waits() -> None:
+    world = Parking()
+    client = world.connect()
+    client.send(long_frames(3))
+    world.loop.run()
+    since_s = world.loop.now_s
+    with nothing_left(world), capture_logs() as logs:
+        for _ in range(int(MAX_KEPT_S) + 1):
+            assert not is_closed(client)
+            check_stalled(world, [client], since_s, 1)
+        world.loop.run()
+    assert dropped(logs) == [f"input kept for {MAX_KEPT_S} s while memory is short"]
 
 
 def test_a_request_that_keeps_arriving_is_not_stalled() -> None:

@@ -46,6 +46,12 @@ class FakeConnection:
     def mute(self, delay_s: float) -> None:
         raise AssertionError(f"the channel must not mute a connection ({delay_s} s)")
 
+    def keep(self, request: Request) -> None:
+        request.body = memoryview(bytearray(request.body))
+
+    def refuse_input(self, reason: str) -> None:
+        raise AssertionError(f"everything can be kept ({reason})")
+
     def drop(self, reason: str) -> None:
         self.dropped.append(reason)
 

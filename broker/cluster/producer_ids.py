@@ -29,6 +29,8 @@ RETRY_BACKOFF_S: Final = 0.05
 MAX_WAIT_S: Final = 5.0
 """Longest wait of a producer for an id before it gets a retriable error."""
 
+MAX_PRODUCER_ID: Final = 2**63 - 1
+
 log = structlog.get_logger(__name__)
 
 
@@ -101,16 +103,36 @@ class ProducerIds:
         except OSError as error:
             self._log_failure(str(error))
             return None
-        if response.error_code != ErrorCode.NONE or response.producer_id_len <= 0:
+        if response.error_code != ErrorCode.NONE:
             self._log_failure(name_of(response.error_code))
             return None
-        self._last_failure = ""
         first = response.producer_id_start
+        block = range(first, first + response.producer_id_len)
+        refusal = reason_to_refuse(block, self._block.stop)
+        if refusal is not None:
+            self._log_failure(f"the block of {response.producer_id_len} ids from {first} {refusal}")
+            return None
+        self._last_failure = ""
         log.info("producer_ids.allocated", first=first, count=response.producer_id_len)
-        return range(first, first + response.producer_id_len)
+        return block
 
     def _log_failure(self, error: str) -> None:
         """Log a failure once, not at each of twenty retries per second."""
         if error != self._last_failure:
             self._last_failure = error
             log.info("producer_ids.not_allocated", error=error)
+
+
+def reason_to_refuse(block: range, end_id: int) -> str | None:
+    """Return the reason not to use `block` after earlier ids, all below `end_id`; None if it fits.
+
+    Two producers with one id would lose records: a broker takes the batches of one for duplicates
+    of the other's.
+    """
+    if not block:
+        return "is empty"
+    if block.start < end_id:
+        return f"begins below {end_id}"
+    if block[-1] > MAX_PRODUCER_ID:
+        return f"ends above {MAX_PRODUCER_ID}"
+    return None

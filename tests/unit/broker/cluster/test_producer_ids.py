@@ -20,9 +20,9 @@ R = TypeVar("R")
 
 
 class FakeController:
-    """Allocates blocks of ten, after the given failures."""
+    """Allocates blocks of ten, after the given failures and invalid blocks."""
 
-    def __init__(self, *failures: OSError | ErrorCode) -> None:
+    def __init__(self, *failures: OSError | ErrorCode | tuple[int, int]) -> None:
         self.failures = list(failures)
         self.requests: list[AllocateProducerIdsRequest] = []
         self.may_respond = asyncio.Event()
@@ -42,6 +42,9 @@ class FakeController:
             failure = self.failures.pop(0)
             if isinstance(failure, OSError):
                 raise failure
+            if isinstance(failure, tuple):
+                first, count = failure
+                return AllocateProducerIdsResponse(producer_id_start=first, producer_id_len=count)
             return AllocateProducerIdsResponse(error_code=failure)
         first, self._next = self._next, self._next + 10
         return AllocateProducerIdsResponse(producer_id_start=first, producer_id_len=10)
@@ -124,4 +127,37 @@ async def test_producer_without_an_id_gets_a_retriable_error(
     with pytest.raises(ApiError) as caught:
         await ids.allocate()
     assert caught.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    await ids.stop()
+
+
+@pytest.mark.parametrize(
+    ("first", "count", "reason"),
+    [
+        (10, 0, "is empty"),
+        (10, -5, "is empty"),
+        (-5, 10, "begins below 10"),
+        (9, 10, "begins below 10"),
+        (0, 10, "begins below 10"),
+        (2**63 - 5, 6, f"ends above {2**63 - 1}"),
+    ],
+)
+async def test_an_invalid_block_is_refused_and_requested_again(
+    first: int, count: int, reason: str
+) -> None:
+    controller = FakeController()
+    ids = ids_of(controller)
+    given = [await ids.allocate()]
+    controller.failures = [(first, count)] * 2
+    with structlog.testing.capture_logs() as logs:
+        given += [await ids.allocate() for _ in range(19)]
+        await ids.stop()
+    assert given == list(range(20))
+    refused = [each["error"] for each in logs if each["event"] == "producer_ids.not_allocated"]
+    assert refused == [f"the block of {count} ids from {first} {reason}"]
+
+
+async def test_the_last_possible_ids_are_used() -> None:
+    controller = FakeController((2**63 - 2, 2))
+    ids = ids_of(controller)
+    assert [await ids.allocate() for _ in range(2)] == [2**63 - 2, 2**63 - 1]
     await ids.stop()

@@ -65,7 +65,9 @@ class ResponseReceiver:
             self._kept = memoryview(frame.obj)
         elif self._kept is not None and len(self._kept) > MAX_KEPT_BYTES:
             self._kept = None
-        if self._kept is not None and not self._filled:
+        # An unsolicited large frame has a buffer of its own, even before its first byte.
+        is_idle = self._buffer is self._scratch and not self._filled
+        if self._kept is not None and is_idle:
             self._buffer = self._kept
 
     def _split(self) -> Iterator[memoryview]:

@@ -107,3 +107,15 @@ def test_a_large_frame_is_received_in_the_memory_that_its_owner_has_given_back()
     receiver.receiver.reuse(receiver.views[-1])
     receiver.feed(frame(b"x" * SCRATCH_BYTES))
     assert receiver.views[-1].obj is receiver.views[-3].obj
+
+
+def test_an_unsolicited_frame_keeps_its_own_memory() -> None:
+    receiver = Receiver()
+    first, second = frame(b"1" * (SCRATCH_BYTES + 100)), frame(b"2" * SCRATCH_BYTES)
+    # Its size arrives, and none of its bytes, before the memory of the first one is given back.
+    receiver.feed(first[:SCRATCH_BYTES])
+    receiver.feed(first[SCRATCH_BYTES:])
+    receiver.feed(second[:4])
+    receiver.receiver.reuse(receiver.views[0])
+    receiver.feed(second[4:] + frame(b"third"))
+    assert receiver.frames[1:] == [second[4:], b"third"]

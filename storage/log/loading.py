@@ -4,6 +4,7 @@ After a clean shutdown only the end of the last segment is read. After a crash t
 recovery point on are recovered. Source: Kafka's LogLoader.
 """
 
+from collections.abc import Container
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from storage.disk.layout import LEADER_EPOCH_CHECKPOINT
 from storage.errors import CorruptLogError
 from storage.log import epoch_checkpoint, leftover, recovery
 from storage.log.leader_epochs import EpochEntry, LeaderEpochs
-from storage.log.leftover import FoundSegment
+from storage.log.leftover import Found
 from storage.log.segment_list import SegmentList
 from storage.log.segment_split import split_overflowed
 from storage.producers import producer_replay, producer_snapshots
@@ -66,79 +67,160 @@ def load_log(
     found = leftover.tidy(directory)
     if split_overflowed(directory, found.segments, config):
         found = leftover.tidy(directory)
-    segments = [
-        Segment(directory, each.base_offset, each.size_bytes, config, now_ms)
-        for each in found.segments
-    ]
-    if was_clean:
-        damage = _check_indexes(
-            [segments[n] for n, each in enumerate(found.segments) if not each.has_indexes]
-        )
-    else:
-        below = segments[: _first_to_recover(segments, recovery_point)]
-        damage = _check_indexes(below, sample=True)
-    epochs = epoch_checkpoint.read_epochs(directory / LEADER_EPOCH_CHECKPOINT)
-    stored_epochs = epochs.entries
-    discarded: list[Path] = []
-    # The transaction index is rebuilt with the others, as in Kafka: a missing one may have had
-    # entries.
-    reindexed = {each.base_offset for each in found.segments if not each.has_indexes}
-    reindexed |= _open_transactions(segments, found.segments)
-    is_whole = was_clean and _resume_last(segments)
-    snapshots = found.snapshot_offsets
+    load = _Load(directory, config, found, recovery_point, now_ms)
+    damage = load.check_indexes(was_clean=was_clean)
+    load.open_transactions()
+    is_whole = was_clean and load.resume_last()
     if not is_whole:
-        # Later snapshots are rebuilt: a truncation or their removal may not be on disk.
-        trusted = (
-            segments[_first_to_recover(segments, recovery_point)].base_offset if segments else 0
-        )
-        producer_snapshots.remove(directory, (each for each in snapshots if each > trusted))
-        snapshots = [each for each in snapshots if each <= trusted]
-        reindexed |= {each.base_offset for each in segments if each.base_offset >= trusted}
-        discarded += _recover(segments, epochs, recovery_point)
-    if segments and segments[-1].next_offset < log_start_offset:
-        discarded += _discard(segments, 0, f"ends below the log start offset {log_start_offset}")
-        epochs.clear()
-        # The producers' batches are gone, and a snapshot may have the name of the new segment.
-        producer_snapshots.remove(directory, snapshots)
-        snapshots = []
-    if not stored_epochs and recovery.have_epochs(segments):
-        # The recovery above has added only the epochs above the recovery point.
-        epochs = recovery.read_epochs(segments)
-    if not segments:
-        segments.append(Segment.create(directory, log_start_offset, config, now_ms))
-    start = Offset(max(log_start_offset, segments[0].base_offset))
-    end = segments[-1].next_offset
-    epochs.truncate_from_end(end)
-    epochs.truncate_from_start(start)
-    bases = [segment.base_offset for segment in segments]
-    snapshots = producer_snapshots.remove_stray(directory, snapshots, bases, end)
-    reindexed &= set(bases)
-    producers = ProducerState()
-    # A clean shutdown leaves a snapshot. Without one, no producer with state has written.
-    if snapshots or reindexed or not is_whole:
-        usable = [each for each in snapshots if each <= min(reindexed, default=end)]
-        producer_replay.rebuild(producers, directory, segments, usable, end, reindexed)
-    if (
-        high_watermark is not None
-        and any(not entry.has_only_batches for entry in producers)
-        and producer_replay.has_markers(
-            SegmentList(segments).from_offset(high_watermark), high_watermark
-        )
-    ):
-        usable = [each for each in snapshots if each <= high_watermark]
-        producer_replay.rebuild(producers, directory, segments, usable, end)
+        load.recover()
+    load.discard_below(log_start_offset)
+    load.restore_epochs()
+    start, end = load.set_bounds(log_start_offset, config, now_ms)
+    producers = load.rebuild_producers(end, high_watermark, is_whole=is_whole)
     return LoadedLog(
-        segments=SegmentList(segments),
-        epochs=epochs,
-        stored_epochs=stored_epochs,
+        segments=SegmentList(load.segments),
+        epochs=load.epochs,
+        stored_epochs=load.stored_epochs,
         producers=producers,
-        snapshot_offset=max(snapshots, default=Offset(0)),
-        discarded=discarded,
+        snapshot_offset=max(load.snapshots, default=Offset(0)),
+        discarded=load.discarded,
         damage=damage,
         log_start_offset=start,
         log_end_offset=end,
         recovery_point=end if is_whole else Offset(min(recovery_point, end)),
     )
+
+
+class _Load:
+    """The steps of one load, in the order of their calls."""
+
+    def __init__(
+        self,
+        directory: Path,
+        config: LogConfig,
+        found: Found,
+        recovery_point: Offset,
+        now_ms: int,
+    ) -> None:
+        self.segments = [
+            Segment(directory, each.base_offset, each.size_bytes, config, now_ms)
+            for each in found.segments
+        ]
+        self.snapshots = found.snapshot_offsets
+        self.epochs = epoch_checkpoint.read_epochs(directory / LEADER_EPOCH_CHECKPOINT)
+        self.stored_epochs = self.epochs.entries
+        self.discarded: list[Path] = []
+        self._directory = directory
+        self._found = found.segments
+        self._recovery_point = recovery_point
+        # Base offsets of the segments whose transaction indexes are rebuilt: with the others, as in
+        # Kafka, since a missing one may have had entries.
+        self._reindexed = {each.base_offset for each in self._found if not each.has_indexes}
+
+    def check_indexes(self, *, was_clean: bool) -> list[CorruptLogError]:
+        """Rebuild missing indexes and, after a crash, wrong ones; return the damage found."""
+        if was_clean:
+            incomplete = [n for n, each in enumerate(self._found) if not each.has_indexes]
+            return _check_indexes([self.segments[n] for n in incomplete])
+        below = self.segments[: _first_to_recover(self.segments, self._recovery_point)]
+        return _check_indexes(below, sample=True)
+
+    def open_transactions(self) -> None:
+        """Open the transaction indexes; damaged ones are rebuilt later."""
+        for segment, each in zip(self.segments, self._found, strict=True):
+            try:
+                if each.has_aborted:
+                    segment.transactions.open()
+            except CorruptLogError as error:
+                self._reindexed.add(segment.base_offset)
+                log.warning("index.damaged", path=str(error.path), error=str(error))
+
+    def resume_last(self) -> bool:
+        """Find the end of the log; return False if it does not look like after a clean shutdown."""
+        try:
+            if self.segments:
+                self.segments[-1].resume()
+        except CorruptLogError as error:
+            # Recovery truncates the log there.
+            log.error("log.damaged", path=str(error.path), error=str(error))
+            return False
+        return True
+
+    def recover(self) -> None:
+        """Recover the segments from the recovery point on."""
+        first = _first_to_recover(self.segments, self._recovery_point)
+        trusted = self.segments[first].base_offset if self.segments else Offset(0)
+        # Later snapshots are rebuilt: a truncation or their removal may not be on disk.
+        self._keep_snapshots(trusted)
+        self._reindexed |= {each.base_offset for each in self.segments[first:]}
+        self.discarded += _recover(self.segments, self.epochs, first)
+
+    def discard_below(self, log_start_offset: Offset) -> None:
+        """Discard all segments if the log ends below its start."""
+        if not self.segments or self.segments[-1].next_offset >= log_start_offset:
+            return
+        reason = f"ends below the log start offset {log_start_offset}"
+        self.discarded += _discard(self.segments, 0, reason)
+        self.epochs.clear()
+        # The producers' batches are gone, and a snapshot may have the name of the new segment.
+        producer_snapshots.remove(self._directory, self.snapshots)
+        self.snapshots = []
+
+    def restore_epochs(self) -> None:
+        """Rebuild a lost history of leader epochs."""
+        if not self.stored_epochs and recovery.have_epochs(self.segments):
+            # Recovery has added only the epochs above the recovery point.
+            self.epochs = recovery.read_epochs(self.segments)
+
+    def set_bounds(
+        self, log_start_offset: Offset, config: LogConfig, now_ms: int
+    ) -> tuple[Offset, Offset]:
+        """Return the start and the end of the log; drop epochs and snapshots outside."""
+        if not self.segments:
+            new = Segment.create(self._directory, log_start_offset, config, now_ms)
+            self.segments.append(new)
+        bases = [segment.base_offset for segment in self.segments]
+        start, end = Offset(max(log_start_offset, bases[0])), self.segments[-1].next_offset
+        self.epochs.truncate_from_end(end)
+        self.epochs.truncate_from_start(start)
+        self.snapshots = producer_snapshots.remove_stray(
+            self._directory, self.snapshots, bases, end
+        )
+        self._reindexed &= set(bases)
+        return start, end
+
+    def rebuild_producers(
+        self, end: Offset, high_watermark: Offset | None, *, is_whole: bool
+    ) -> ProducerState:
+        """Return the producers' state, from the newest usable snapshot and the batches behind it.
+
+        Transactions that ended above `high_watermark`, if that is known, count as open.
+        """
+        producers = ProducerState()
+        # A clean shutdown leaves a snapshot. Without one, no producer with state has written.
+        if self.snapshots or self._reindexed or not is_whole:
+            limit = min(self._reindexed, default=end)
+            self._replay(producers, limit, end, self._reindexed)
+        if (
+            high_watermark is not None
+            and any(not entry.has_only_batches for entry in producers)
+            and producer_replay.has_markers(
+                SegmentList(self.segments).from_offset(high_watermark), high_watermark
+            )
+        ):
+            self._replay(producers, high_watermark, end)
+        return producers
+
+    def _keep_snapshots(self, last: Offset) -> None:
+        producer_snapshots.remove(self._directory, (each for each in self.snapshots if each > last))
+        self.snapshots = [each for each in self.snapshots if each <= last]
+
+    def _replay(
+        self, producers: ProducerState, last: Offset, end: Offset, reindexed: Container[Offset] = ()
+    ) -> None:
+        """Rebuild `producers` up to `end` from a snapshot at `last` or before."""
+        usable = [each for each in self.snapshots if each <= last]
+        producer_replay.rebuild(producers, self._directory, self.segments, usable, end, reindexed)
 
 
 def _first_to_recover(segments: list[Segment], recovery_point: Offset) -> int:
@@ -149,19 +231,6 @@ def _first_to_recover(segments: list[Segment], recovery_point: Offset) -> int:
     """
     slots = [slot for slot, each in enumerate(segments) if each.base_offset < recovery_point]
     return slots[-1] if slots else 0
-
-
-def _open_transactions(segments: list[Segment], found: list[FoundSegment]) -> set[Offset]:
-    """Open the transaction indexes; return the base offsets of segments with a damaged index."""
-    damaged = set()
-    for segment, each in zip(segments, found, strict=True):
-        try:
-            if each.has_aborted:
-                segment.transactions.open()
-        except CorruptLogError as error:
-            damaged.add(segment.base_offset)
-            log.warning("index.damaged", path=str(error.path), error=str(error))
-    return damaged
 
 
 def _check_indexes(segments: list[Segment], *, sample: bool = False) -> list[CorruptLogError]:
@@ -183,21 +252,9 @@ def _check_indexes(segments: list[Segment], *, sample: bool = False) -> list[Cor
     return damage
 
 
-def _resume_last(segments: list[Segment]) -> bool:
-    """Find the end of the log; return False if it does not look like after a clean shutdown."""
-    try:
-        if segments:
-            segments[-1].resume()
-    except CorruptLogError as error:
-        # Recovery truncates the log there.
-        log.error("log.damaged", path=str(error.path), error=str(error))
-        return False
-    return True
-
-
-def _recover(segments: list[Segment], epochs: LeaderEpochs, recovery_point: Offset) -> list[Path]:
-    """Recover the log above the recovery point; drop the segments behind the first bad byte."""
-    for slot in range(_first_to_recover(segments, recovery_point), len(segments)):
+def _recover(segments: list[Segment], epochs: LeaderEpochs, first: int) -> list[Path]:
+    """Recover the segments from slot `first` on; discard those behind the first bad byte."""
+    for slot in range(first, len(segments)):
         segment = segments[slot]
         is_last = slot == len(segments) - 1
         limit = None if is_last else segments[slot + 1].base_offset

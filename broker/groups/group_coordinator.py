@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor
 from functools import partial
-from typing import Protocol
 from uuid import uuid4
 
 import structlog
@@ -37,29 +36,16 @@ from broker.groups.rebalance import GroupLimits
 from broker.groups.registry import GroupRegistry
 from broker.groups.replay import group_metadata
 from broker.groups.state import DEAD
-from broker.groups.store import GroupStore, KeyValue, rebalance_error
+from broker.groups.store import GroupStore, KeyValue, Replicas, rebalance_error
 from broker.purgatory import Purgatory
-from broker.replication.replica import Replica
 from broker.scheduler import PeriodicTask
 from kafkawire.compression import Codec
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.group_records import OFFSETS_TOPIC, group_key, group_value
 from kafkawire.ids import LeaderEpoch, TopicPartition
 from kafkawire.primitives import MAX_STRING_BYTES
-from kafkawire.sentinels import NO_EPOCH
-from storage.log.log import AppendInfo
 
 log = structlog.get_logger(__name__)
-
-
-class Replicas(Protocol):
-    """The replica manager, as the coordinator uses it."""
-
-    def append(self, key: tuple[str, int], batch: memoryview, acks: int, now_ms: int) -> AppendInfo:
-        """Append to the local leader; see `ReplicaManager.append`."""
-
-    def leader(self, key: tuple[str, int], epoch: int = NO_EPOCH) -> Replica:
-        """Return the leading replica; raises as `ReplicaManager.leader`."""
 
 
 class GroupCoordinator:

@@ -11,14 +11,14 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 
 from broker.groups.group import Group
 from broker.groups.rebalance import GroupLimits
 from broker.groups.replay import OffsetsReplay
-from broker.replication.replica import Replica
+from broker.groups.store import Replicas
 from kafkawire.errors import ApiError, CorruptBatchError
 from kafkawire.group_records import OFFSETS_TOPIC
 from kafkawire.ids import LeaderEpoch, Offset
@@ -36,13 +36,6 @@ A damaged log stays damaged, and its error is logged again each time.
 """
 
 log = structlog.get_logger(__name__)
-
-
-class Replicas(Protocol):
-    """The replica manager, as this module uses it."""
-
-    def leader(self, key: tuple[str, int]) -> Replica:
-        """Return the leading replica; raises as `ReplicaManager.leader`."""
 
 
 class GroupLoader:

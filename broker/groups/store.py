@@ -17,7 +17,7 @@ from kafkawire.errors import ApiError, EncodeError, ErrorCode
 from kafkawire.group_records import OFFSETS_TOPIC
 from kafkawire.ids import LeaderEpoch, Offset, TopicPartition
 from kafkawire.records import BatchBuilder
-from kafkawire.sentinels import ACKS_ALL, NO_OFFSET
+from kafkawire.sentinels import ACKS_ALL, NO_EPOCH, NO_OFFSET
 from storage.log.log import AppendInfo
 
 KeyValue: TypeAlias = tuple[bytes, bytes | None]
@@ -26,12 +26,12 @@ OnStored: TypeAlias = Callable[[ErrorCode, int], None]
 
 
 class Replicas(Protocol):
-    """The replica manager, as this module uses it."""
+    """The replica manager, as the group coordinator and its parts use it."""
 
     def append(self, key: tuple[str, int], batch: memoryview, acks: int, now_ms: int) -> AppendInfo:
         """Append to the local leader; see `ReplicaManager.append`."""
 
-    def leader(self, key: tuple[str, int], epoch: int) -> Replica:
+    def leader(self, key: tuple[str, int], epoch: int = NO_EPOCH) -> Replica:
         """Return the leading replica; raises as `ReplicaManager.leader`."""
 
 

@@ -106,9 +106,9 @@ class Node:
         self._directory_failure = LogDirFailure(self._member, self._serving.tasks, loop, self._fail)
         self._configs: LiveConfigs
         self._producer_ids: ProducerIds
-        self._groups: GroupCoordinator | None = None
-        self._logs: Logs | None = None
-        self._replicas: ReplicaManager | None = None
+        self._groups: GroupCoordinator
+        self._logs: Logs
+        self._replicas: ReplicaManager
 
     async def start(self) -> None:
         """Start the broker; it serves clients when this returns.
@@ -126,7 +126,6 @@ class Node:
                 raise StartupError(str(error)) from error
             raise
         self.metrics.state = BrokerState.RUNNING
-        assert self._replicas is not None, "made by `_start`"
         log.info(
             "broker.started",
             bound_addresses=self._serving.bound_addresses,
@@ -338,9 +337,7 @@ class Node:
         config, serving = self._config.network, self._serving
         limits = network_limits_of(self._configs.current.network)
         await serving.listen(router.handle, config, limits, self._status.network_metrics)
-        assert self._groups is not None, "made before"
         self._running.push_async_callback(serving.stop, self._groups)
-        assert self._replicas is not None, "made before"
         add_gauges(
             self.metrics,
             serving.server,
@@ -356,8 +353,6 @@ class Node:
         Logs that the controller has not claimed, once it has named this broker's replicas, do not
         count.
         """
-        assert self._logs is not None, "opened before"
-        assert self._replicas is not None, "made before"
         strays = self._replicas.roles.strays
         return (
             image.is_complete
@@ -370,7 +365,6 @@ class Node:
         )
 
     def _schedule(self, logs: Logs, replicas: ReplicaManager) -> None:
-        assert self._groups is not None, "made before"
         scheduler = self._scheduler
         for task in log_tasks(
             self._configs.broker, logs, replicas, now_ms=now_ms, clock_ms=self._clock_ms

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 from broker.cluster.metadata_cache import MetadataCache
 from broker.groups.commits import GroupCommits
@@ -29,6 +29,7 @@ from kafkawire.sentinels import NO_TIMESTAMP
 
 DEFAULT_RETENTION: Final = -1
 
+T = TypeVar("T")
 Answers = dict[TopicPartition, ErrorCode]
 
 APIS: Final[Apis] = {
@@ -80,7 +81,8 @@ class OffsetCommitHandler:
             answers |= self._commits.delete_offsets(message.group_id, known)
         except ApiError as error:
             return Reply(OffsetDeleteResponse(error_code=error.code))
-        return Reply(_delete_response(answers))
+        topics = _topics(OffsetDeleteResponseTopic, OffsetDeleteResponsePartition, answers)
+        return Reply(OffsetDeleteResponse(topics=topics))
 
     def _sort_out(
         self, message: OffsetCommitRequest
@@ -130,38 +132,27 @@ def _with_result(refusals: Answers, code: ErrorCode) -> Answers:
     }
 
 
-def _commit_response(answers: Mapping[TopicPartition, ErrorCode]) -> OffsetCommitResponse:
-    return OffsetCommitResponse(
-        topics=[
-            OffsetCommitResponseTopic(
-                name=topic,
-                partitions=[
-                    OffsetCommitResponsePartition(
-                        partition_index=index, error_code=answers[TopicPartition(topic, index)]
-                    )
-                    for index in indexes
-                ],
-            )
-            for topic, indexes in by_topic(answers).items()
-        ]
-    )
+def _commit_response(answers: Answers) -> OffsetCommitResponse:
+    topics = _topics(OffsetCommitResponseTopic, OffsetCommitResponsePartition, answers)
+    return OffsetCommitResponse(topics=topics)
 
 
-def _delete_response(answers: Mapping[TopicPartition, ErrorCode]) -> OffsetDeleteResponse:
-    return OffsetDeleteResponse(
-        topics=[
-            OffsetDeleteResponseTopic(
-                name=topic,
-                partitions=[
-                    OffsetDeleteResponsePartition(
-                        partition_index=index, error_code=answers[TopicPartition(topic, index)]
-                    )
-                    for index in indexes
-                ],
-            )
-            for topic, indexes in by_topic(answers).items()
-        ]
-    )
+def _topics(
+    topic_type: Callable[..., T], partition_type: Callable[..., object], answers: Answers
+) -> list[T]:
+    """Return `answers` by topic, in the message types of a response."""
+    return [
+        topic_type(
+            name=topic,
+            partitions=[
+                partition_type(
+                    partition_index=index, error_code=answers[TopicPartition(topic, index)]
+                )
+                for index in indexes
+            ],
+        )
+        for topic, indexes in by_topic(answers).items()
+    ]
 
 
 def _handler(parts: Parts) -> OffsetCommitHandler:

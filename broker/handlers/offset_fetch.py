@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeVar
 
 from broker.groups.commits import GroupCommits
@@ -32,6 +32,7 @@ from kafkawire.sentinels import NO_EPOCH, NO_OFFSET
 NOTHING: Final = CommittedOffset(NO_OFFSET, NO_EPOCH, "", NO_OFFSET)
 
 Found = dict[TopicPartition, tuple[CommittedOffset, ErrorCode]]
+T = TypeVar("T")
 P = TypeVar("P", OffsetFetchResponsePartition, OffsetFetchResponsePartitions)
 
 APIS: Final[Apis] = {
@@ -58,32 +59,14 @@ class OffsetFetchHandler:
         code, found = self._find(message.group_id, wanted, must_be_stable)
         if code is not ErrorCode.NONE and version < ERROR_CODE_SINCE:
             found = dict.fromkeys(wanted or (), (NOTHING, code))
-        topics = [
-            OffsetFetchResponseTopic(
-                name=topic,
-                partitions=[
-                    _partition(OffsetFetchResponsePartition, topic, index, found)
-                    for index in indexes
-                ],
-            )
-            for topic, indexes in by_topic(found).items()
-        ]
+        topics = _topics(OffsetFetchResponseTopic, OffsetFetchResponsePartition, found)
         return Reply(OffsetFetchResponse(error_code=code, topics=topics))
 
     def _group(
         self, group_id: str, wanted: list[TopicPartition] | None, must_be_stable: bool
     ) -> OffsetFetchResponseGroup:
         code, found = self._find(group_id, wanted, must_be_stable)
-        topics = [
-            OffsetFetchResponseTopics(
-                name=topic,
-                partitions=[
-                    _partition(OffsetFetchResponsePartitions, topic, index, found)
-                    for index in indexes
-                ],
-            )
-            for topic, indexes in by_topic(found).items()
-        ]
+        topics = _topics(OffsetFetchResponseTopics, OffsetFetchResponsePartitions, found)
         return OffsetFetchResponseGroup(group_id=group_id, error_code=code, topics=topics)
 
     def _find(
@@ -118,9 +101,24 @@ def _offset_of(
     return group.offsets.get(partition) or NOTHING, ErrorCode.NONE
 
 
-def _partition(kind: type[P], topic: str, index: int, found: Found) -> P:
-    committed, code = found[TopicPartition(topic, index)]
-    return kind(
+def _topics(topic_type: Callable[..., T], partition_type: type[P], found: Found) -> list[T]:
+    """Return `found` by topic, in the message types for one group or for several."""
+    return [
+        topic_type(
+            name=topic,
+            partitions=[
+                _partition(partition_type, index, *found[TopicPartition(topic, index)])
+                for index in indexes
+            ],
+        )
+        for topic, indexes in by_topic(found).items()
+    ]
+
+
+def _partition(
+    partition_type: type[P], index: int, committed: CommittedOffset, code: ErrorCode
+) -> P:
+    return partition_type(
         partition_index=index,
         committed_offset=committed.offset,
         committed_leader_epoch=committed.leader_epoch,

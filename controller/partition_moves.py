@@ -4,7 +4,7 @@ Each function changes the image and the znodes, and adds the requests to brokers
 caller sends the batch; only `elect_first` sends it itself.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum, auto
 from itertools import islice
 from typing import Final
@@ -120,19 +120,35 @@ def elect(
     strategy: Strategy,
 ) -> Plan[Changes]:
     """Elect a leader for each partition that has a state, by `strategy`."""
-    listed = list(partitions)
-    hopeless = _without_online_isr(cluster, listed)
+
+    def decide_with(unclean: set[str]) -> Decide:
+        return _by_strategy(cluster, strategy, unclean)
+
+    reason = strategy.name.lower()
+    return (yield from _change(cluster, batch, list(partitions), strategy, decide_with, reason))
+
+
+def _change(
+    cluster: Cluster,
+    batch: RequestBatch,
+    partitions: Sequence[TopicPartition],
+    strategy: Strategy,
+    decide_with: Callable[[set[str]], Decide],
+    reason: str,
+) -> Plan[Changes]:
+    """Change the states of partitions; `decide_with` gets the topics allowing unclean elections."""
+    hopeless = _without_online_isr(cluster, partitions)
     unclean = yield from topics_allowing_unclean(cluster, hopeless, strategy)
-    before = _leaders(cluster, listed)
-    changes = yield from change_states(cluster, listed, _decide(cluster, strategy, unclean))
+    before = _leaders(cluster, partitions)
+    changes = yield from change_states(cluster, partitions, decide_with(unclean))
     for partition, state in changes.changed.items():
         _lead(cluster, batch, partition, state)
     _count_unclean(cluster, hopeless, changes)
-    yield from _log_leaders(strategy.name.lower(), before, changes.changed)
+    yield from _log_leaders(reason, before, changes.changed)
     return changes
 
 
-def _decide(cluster: Cluster, strategy: Strategy, unclean: set[str]) -> Decide:
+def _by_strategy(cluster: Cluster, strategy: Strategy, unclean: set[str]) -> Decide:
     def decide(partition: TopicPartition, state: LeaderAndIsr) -> LeaderAndIsr:
         assignment, online = cluster.assignment(partition), cluster.online(partition)
         match strategy:
@@ -162,29 +178,24 @@ def repair_partitions(
     leader becomes OFFLINE.
     """
     listed = [one for one in partitions if one in cluster.leaderships]
-    hopeless = _without_online_isr(cluster, listed)
-    unclean = yield from topics_allowing_unclean(cluster, hopeless, Strategy.OFFLINE)
 
-    def decide(partition: TopicPartition, state: LeaderAndIsr) -> LeaderAndIsr | None:
-        return leader_elections.repair(
+    def decide_with(unclean: set[str]) -> Decide:
+        return lambda partition, state: leader_elections.repair(
             cluster.assignment(partition).replicas,
             state,
             cluster.online(partition),
             allow_unclean=partition.topic in unclean,
         )
 
-    before = _leaders(cluster, listed)
-    changes = yield from change_states(cluster, listed, decide)
-    for partition, state in changes.changed.items():
-        _lead(cluster, batch, partition, state)
-    _count_unclean(cluster, hopeless, changes)
-    yield from _log_leaders("replicas lost or found", before, changes.changed)
+    changes = yield from _change(
+        cluster, batch, listed, Strategy.OFFLINE, decide_with, "replicas lost or found"
+    )
     for partition, state in changes.unchanged.items():
         if state.leader == NO_LEADER:
-            _go_offline(cluster, partition)
+            cluster.move_partition(partition, PartitionState.OFFLINE)
     for partition in changes.failed:
         if cluster.leaderships[partition].leader not in cluster.online(partition):
-            _go_offline(cluster, partition)
+            cluster.move_partition(partition, PartitionState.OFFLINE)
     return changes
 
 
@@ -268,16 +279,10 @@ def _lead(
     is_new: bool = False,
 ) -> None:
     cluster.leaderships[partition] = state
-    if state.leader == NO_LEADER:
-        _go_offline(cluster, partition)
-    else:
-        cluster.move_partition(partition, PartitionState.ONLINE)
+    is_led = state.leader != NO_LEADER
+    cluster.move_partition(partition, PartitionState.ONLINE if is_led else PartitionState.OFFLINE)
     receivers = cluster.online(partition, include_shutting_down=True)
     batch.add_leader_and_isr(sorted(receivers), partition, is_new=is_new)
-
-
-def _go_offline(cluster: Cluster, partition: TopicPartition) -> None:
-    cluster.move_partition(partition, PartitionState.OFFLINE)
 
 
 def topics_allowing_unclean(

@@ -99,10 +99,10 @@ def proceed(cluster: Cluster) -> Plan[None]:
 
 def _start(cluster: Cluster, topics: Sequence[str]) -> Plan[None]:
     partitions = [one for topic in topics for one in cluster.partitions_of(topic)]
-    for partition in partitions:
-        if partition.topic not in cluster.deletions.started:
-            _end_partition(cluster, partition.topic)
-            cluster.deletions.started.add(partition.topic)
+    for topic in topics:
+        if topic not in cluster.deletions.started:
+            _end_partitions(cluster, topic)
+            cluster.deletions.started.add(topic)
     batch = RequestBatch(cluster)
     batch.add_update_metadata(cluster.brokers, partitions)
     yield from batch.send()
@@ -122,7 +122,7 @@ def _start(cluster: Cluster, topics: Sequence[str]) -> Plan[None]:
     yield from batch.send()
 
 
-def _end_partition(cluster: Cluster, topic: str) -> None:
+def _end_partitions(cluster: Cluster, topic: str) -> None:
     for partition in cluster.partitions_of(topic):
         if cluster.partition_state(partition) is not PartitionState.NON_EXISTENT:
             cluster.move_partition(partition, PartitionState.OFFLINE)

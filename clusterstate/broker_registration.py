@@ -8,10 +8,11 @@ KAFKA-7165.
 """
 
 from collections.abc import Set
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from clusterstate.errors import MalformedZnodeError
 from clusterstate.plans import (
+    MAX_ATTEMPTS,
     Check,
     Create,
     Delete,
@@ -31,8 +32,6 @@ from clusterstate.znodes.cluster_node import (
 from clusterstate.znodes.registration import Registration, decode_registration
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import BrokerId
-
-MAX_ATTEMPTS: Final = 16
 
 
 class Sessions(NamedTuple):

@@ -10,7 +10,17 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from clusterstate.errors import MalformedZnodeError
-from clusterstate.plans import Create, Delete, Plan, Refusal, SetData, list_children, read, write
+from clusterstate.plans import (
+    MAX_ATTEMPTS,
+    Create,
+    Delete,
+    Plan,
+    Refusal,
+    SetData,
+    list_children,
+    read,
+    write,
+)
 from clusterstate.znodes import paths
 from clusterstate.znodes.config import (
     CHANGE_EXPIRY_MS,
@@ -21,8 +31,6 @@ from clusterstate.znodes.config import (
 )
 from kafkawire.errors import ApiError, ErrorCode
 
-MAX_ATTEMPTS: Final = 16
-"""Attempts to change a config that other brokers change at the same time."""
 NO_CHANGE: Final = -1
 USERS: Final = "users"
 CLIENTS: Final = "clients"

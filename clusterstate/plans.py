@@ -9,7 +9,10 @@ have further effects (`controller.effects`) and include the plans of this packag
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import Final, NamedTuple, TypeAlias, TypeVar
+
+MAX_ATTEMPTS: Final = 16
+"""Attempts of a plan to change a znode that others change at the same time."""
 
 
 class Node(NamedTuple):

@@ -7,10 +7,11 @@ Source: kafka.zk.AdminZkClient of Kafka 3.9.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from clusterstate.errors import MalformedZnodeError
 from clusterstate.plans import (
+    MAX_ATTEMPTS,
     Create,
     Delete,
     Node,
@@ -27,9 +28,6 @@ from clusterstate.znodes.config import encode_config
 from clusterstate.znodes.topic import TopicAssignment, decode_topic
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import TopicId
-
-MAX_ATTEMPTS: Final = 16
-"""Attempts to change a topic's znode that others change at the same time."""
 
 Assignments = Mapping[int, ReplicaAssignment]
 Growth = Callable[[Assignments], Mapping[int, Replicas]]
@@ -73,8 +71,7 @@ def create_topic(topic: NewTopic) -> Plan[bool]:
         if outcome.refusal is Refusal.TOO_LARGE:
             config_bytes = len(encode_config(topic.configs))
             raise _too_large(topic.name, data, config_bytes)
-    text = f"topic {topic.name} was changed concurrently in {MAX_ATTEMPTS} attempts"
-    raise ApiError(ErrorCode.REQUEST_TIMED_OUT, text)
+    raise _conflict(topic.name)
 
 
 def _topic_id(data: bytes | None) -> TopicId | None:
@@ -135,8 +132,12 @@ def grow_topic(name: str, growth: Growth) -> Plan[int]:
             return len(grown.partitions)
         if outcome.refusal is Refusal.TOO_LARGE:
             raise _too_large(name, data)
+    raise _conflict(name)
+
+
+def _conflict(name: str) -> ApiError:
     text = f"topic {name} was changed concurrently in {MAX_ATTEMPTS} attempts"
-    raise ApiError(ErrorCode.REQUEST_TIMED_OUT, text)
+    return ApiError(ErrorCode.REQUEST_TIMED_OUT, text)
 
 
 def _too_large(name: str, data: bytes, config_bytes: int = 0) -> ApiError:

@@ -6,11 +6,11 @@ the controller epoch.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from clusterstate.errors import MalformedZnodeError
 from clusterstate.leader_and_isr import LeaderAndIsr
-from clusterstate.plans import Node, Refusal, SetData, Transaction, read
+from clusterstate.plans import MAX_ATTEMPTS, Node, Refusal, SetData, Transaction, read
 from clusterstate.znodes import paths
 from clusterstate.znodes.partition_node import decode_partition_state, encode_partition_state
 from controller.cluster import Cluster
@@ -18,9 +18,6 @@ from controller.effects import Plan
 from controller.errors import StateChangeFailedError
 from controller.fenced_writes import write_fenced
 from kafkawire.ids import TopicPartition
-
-MAX_ATTEMPTS: Final = 16
-"""Attempts to change a znode that others change at the same time."""
 
 Decide: TypeAlias = Callable[[TopicPartition, LeaderAndIsr], LeaderAndIsr | None]
 """Returns a partition's next state, or None to keep it; raises StateChangeFailedError."""

@@ -1,9 +1,7 @@
 """Blocks of producer ids for brokers (decision): no id is allocated twice."""
 
-from typing import Final
-
 from clusterstate.errors import MalformedZnodeError
-from clusterstate.plans import Create, Refusal, SetData, read
+from clusterstate.plans import MAX_ATTEMPTS, Create, Refusal, SetData, read
 from clusterstate.znodes import paths
 from clusterstate.znodes.cluster_node import (
     ProducerIdBlock,
@@ -15,8 +13,6 @@ from controller.effects import Plan
 from controller.fenced_writes import write_fenced
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId
-
-MAX_ATTEMPTS: Final = 16
 
 
 def on_request(

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 from clusterstate.errors import MalformedZnodeError
 from clusterstate.leader_and_isr import LeaderAndIsr
-from clusterstate.plans import Refusal, SetData, read
+from clusterstate.plans import MAX_ATTEMPTS, Refusal, SetData, read
 from clusterstate.replica_assignment import ReplicaAssignment
 from clusterstate.znodes import paths
 from clusterstate.znodes.topic import TopicAssignment, decode_topic
@@ -35,7 +35,7 @@ from controller.partition_moves import (
     elect,
     topics_allowing_unclean,
 )
-from controller.partition_state_writes import MAX_ATTEMPTS, change_states
+from controller.partition_state_writes import change_states
 from controller.reassignment_node import forget_requests, requests
 from controller.replica_moves import mark, to_deletion_started, to_offline, to_online
 from controller.replica_state import PartitionReplica, ReplicaState

@@ -188,10 +188,8 @@ class RequestBatch:
         leader, leader_epoch = state.leader, state.leader_epoch
         if self._cluster.is_being_deleted(partition.topic):
             leader, leader_epoch = LEADER_DURING_DELETE, EPOCH_DURING_DELETE
-        replicas, online = (
-            self._cluster.assignment(partition).replicas,
-            self._cluster.online(partition),
-        )
+        replicas = self._cluster.assignment(partition).replicas
+        online = self._cluster.online(partition)
         return UpdateMetadataPartitionState(
             topic_name=partition.topic,
             partition_index=partition.partition,

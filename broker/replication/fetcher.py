@@ -280,10 +280,8 @@ class Fetcher:
         """Find the offsets where partitions continue that are out of range at the leader."""
         if not lost:
             return
-        starts, ends = (
-            await self._list(lost, EARLIEST_TIMESTAMP),
-            await self._list(lost, LATEST_TIMESTAMP),
-        )
+        starts = await self._list(lost, EARLIEST_TIMESTAMP)
+        ends = await self._list(lost, LATEST_TIMESTAMP)
         now_ms = self._now_ms()
         for followed in lost:
             partition = followed.replica.topic_partition

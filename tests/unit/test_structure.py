@@ -1,7 +1,7 @@
 """The structure of the product: imports, inheritance and prose."""
 
 import ast
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -14,6 +14,7 @@ MODULES = {
     for package in PACKAGES
     for path in (ROOT / package).rglob("*.py")
 }
+SERVER = {"broker", "controller", "clusterstate", "coordination", "storage"}
 # PySpark looks for the method that only the subclass has.
 INHERITED_ONCE = {"analytics.data_source.SegmentReader"}
 TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in MODULES.items()}
@@ -109,6 +110,19 @@ def test_no_class_is_inherited_by_a_single_other_one() -> None:
     }
     assert len(heirs) > 20, "hardly any class was found"
     assert once.keys() == INHERITED_ONCE, once
+
+
+def test_modules_of_the_server_have_names_of_their_own() -> None:
+    names = Counter(
+        name.rpartition(".")[2]
+        for name, path in MODULES.items()
+        # A handler has the name of its messages.
+        if name.partition(".")[0] in SERVER
+        and path.parent.name != "handlers"
+        and path.name != "__init__.py"
+    )
+    shared = {name for name, count in names.items() if count > 1}
+    assert shared <= {"__main__", "daemon", "errors"}
 
 
 def test_prose_follows_the_rules() -> None:

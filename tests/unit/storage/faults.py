@@ -1,8 +1,10 @@
-"""Simulated death of a process at its n-th change of the file system."""
+"""Calls of the file system that fail, and the death of a process at its n-th change."""
 
+import errno
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +13,38 @@ CHANGES = (
     "rename", "replace", "unlink", "pwrite", "ftruncate", "truncate", "utime", "rmdir", "mkdir",
 )  # fmt: skip
 SYNCS = ("fsync", "fdatasync")
+
+
+@contextmanager
+def failing(
+    call: str,
+    number: int = errno.EIO,
+    *,
+    at: Callable[[Path], bool] = lambda _path: True,
+    turn: Callable[[int], bool] = lambda _turn: True,
+) -> Iterator[list[int]]:
+    """Make a call of `os` fail with error `number`, on files and in turns that are accepted.
+
+    Yield the list of all turns so far.
+    """
+    real = getattr(os, call)
+    turns: list[int] = []
+
+    def fake(target: object, *arguments: object, **more: object) -> object:
+        turns.append(len(turns))
+        if at(path_of(target)) and turn(turns[-1]):
+            raise OSError(number, os.strerror(number))
+        return real(target, *arguments, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, call, fake)
+        yield turns
+
+
+def path_of(target: object) -> Path:
+    """Return the path that a call of `os` gets, perhaps as a descriptor."""
+    link = Path(f"/proc/self/fd/{target}")
+    return link.readlink() if isinstance(target, int) else Path(str(target))
 
 
 class Died(BaseException):
@@ -25,13 +59,14 @@ class Faults:
         self.count = 0
 
     def step(self) -> None:
-        if self.count == self.dies_at:
+        # A dead process makes no further change, not even while its exception propagates.
+        if self.dies_at is not None and self.count >= self.dies_at:
             raise Died
         self.count += 1
 
 
 @contextmanager
-def faulty(dies_at: int | None = None) -> Iterator[Faults]:
+def faulty(dies_at: int | None = None, changes: tuple[str, ...] = CHANGES) -> Iterator[Faults]:
     """Count changes within the block, and die before the change number `dies_at`."""
     faults = Faults(dies_at)
 
@@ -43,7 +78,7 @@ def faulty(dies_at: int | None = None) -> Iterator[Faults]:
         return call
 
     with pytest.MonkeyPatch.context() as patch:
-        for name in CHANGES:
+        for name in changes:
             patch.setattr(os, name, counted(getattr(os, name)))
         for name in SYNCS:
             # No test depends on durability, and real syncs would be slow.

@@ -4,17 +4,19 @@ import gc
 import struct
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from crc32c import crc32c
 
 from kafkawire.compression import Codec
-from kafkawire.ids import LeaderEpoch, Offset, TopicPartition
+from kafkawire.ids import LeaderEpoch, Offset, TopicId, TopicPartition
 from kafkawire.records import BatchBuilder, assign_offsets, read_header, read_records
 from storage.config.log_config import LogConfig
+from storage.directory.logs import Logs
 from storage.log.log import AppendInfo, Log
 
 PARTITION = TopicPartition("orders", 0)
+TOPIC_ID = TopicId(int=5)
 NOW_MS = 1_700_000_000_000
 # A roll after a few batches, an index entry every few hundred bytes.
 SMALL = LogConfig(segment_bytes=2_000, index_interval_bytes=200)
@@ -59,6 +61,36 @@ def open_log(
         was_clean=was_clean,
         now_ms=NOW_MS,
     )
+
+
+def open_logs(*paths: Path, config: LogConfig = SMALL, **settings: Any) -> Logs:
+    """Open the logs in the log dirs at `paths`; all topics have the same config."""
+    return Logs.open(paths, config_of=lambda _topic: config, now_ms=NOW_MS, **settings)
+
+
+def create(
+    logs: Logs,
+    partition: TopicPartition = PARTITION,
+    topic_id: TopicId | None = TOPIC_ID,
+    *,
+    config: LogConfig = SMALL,
+    is_new: bool = True,
+) -> Log:
+    """Return the log of `partition`, which is created if it is missing."""
+    return logs.create(partition, config, topic_id, now_ms=NOW_MS, is_new=is_new)
+
+
+def log_of(logs: Logs, partition: TopicPartition = PARTITION) -> Log:
+    """Return the log of `partition`, which must exist."""
+    log = logs.get(partition)
+    assert log is not None
+    return log
+
+
+def crash(logs: Logs) -> None:
+    """Release the locks as the death of the process does, without closing anything."""
+    for directory in logs.table.directories:
+        directory.unlock()
 
 
 def append(

@@ -14,6 +14,7 @@ from kafkawire.records import read_header
 from storage.disk.checkpoint import read_offsets, write_atomically, write_offsets
 from storage.errors import LogDirOfflineError
 from storage.log.log import Log
+from tests.unit.storage.faults import dies_within, failing, path_of
 from tests.unit.storage.logs import (
     NOW_MS,
     PARTITION,
@@ -84,15 +85,9 @@ def test_device_that_accepts_no_byte_is_a_failure(log: Log) -> None:
 
 def test_a_failing_index_write_takes_the_log_dir_offline(log: Log) -> None:
     fill(log, 6)
-    real = os.pwrite
-
-    def refuse_small(descriptor: int, data: memoryview, position: int) -> int:
-        return real(descriptor, data, position) if len(data) > 60 else 0
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "pwrite", refuse_small)
-        with pytest.raises(LogDirOfflineError, match="no byte written"):
-            log.upkeep.roll(NOW_MS)
+    in_index = failing("pwrite", at=lambda path: path.suffix.endswith("index"))
+    with in_index, pytest.raises(LogDirOfflineError, match="Input/output"):
+        log.upkeep.roll(NOW_MS)
     assert log.health.failure is not None
 
 
@@ -104,11 +99,7 @@ def use(log: Log) -> None:
 
 @pytest.mark.parametrize("call", ["pread", "fdatasync", "ftruncate"])
 def test_a_disk_that_fails_takes_the_log_dir_offline_once(log: Log, call: str) -> None:
-    def fail(*_: object) -> None:
-        raise OSError(errno.EIO, "Input/output error")
-
-    with pytest.MonkeyPatch.context() as patch, capture_logs() as captured:
-        patch.setattr(os, call, fail)
+    with failing(call), capture_logs() as captured:
         for _ in range(2):
             with pytest.raises(LogDirOfflineError):
                 use(log)
@@ -116,11 +107,7 @@ def test_a_disk_that_fails_takes_the_log_dir_offline_once(log: Log, call: str) -
 
 
 def test_a_failing_epoch_checkpoint_fails_the_flush(log: Log) -> None:
-    def fail(*_: object) -> None:
-        raise OSError(errno.EIO, "Input/output error")
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "fsync", fail)
+    with failing("fsync"):
         append(log, epoch=1)
         recovery_point = log.recovery_point
         with pytest.raises(LogDirOfflineError):
@@ -128,35 +115,19 @@ def test_a_failing_epoch_checkpoint_fails_the_flush(log: Log) -> None:
     assert log.recovery_point == recovery_point < log.log_end_offset
 
 
-class Killed(BaseException):
-    """The simulated process is killed."""
-
-
 OFFSETS = {PARTITION: Offset(1)}
 NEWER = {PARTITION: Offset(2)}
 
 
-@pytest.mark.parametrize("call", ["fsync", "rename", "open"])
-def test_a_crash_while_a_checkpoint_is_written_leaves_the_old_one(
-    tmp_path: Path, call: str
-) -> None:
-    path = tmp_path / "checkpoint"
-    write_offsets(path, OFFSETS)
-
-    def kill(*_: object, **__: object) -> None:
-        raise Killed
-
-    with pytest.MonkeyPatch.context() as patch:
-        if call == "rename":
-            patch.setattr(Path, "replace", kill)
-        else:
-            patch.setattr(os, call, kill)
-        with pytest.raises(Killed):
-            write_offsets(path, NEWER)
-    # `open` opens the directory after the rename: the new content is there, but maybe not durable.
-    assert read_offsets(path) == (NEWER if call == "open" else OFFSETS)
-    write_offsets(path, NEWER)
-    assert read_offsets(path) == NEWER
+def test_a_crash_while_a_checkpoint_is_written_leaves_the_old_one(tmp_path: Path) -> None:
+    path, found = tmp_path / "checkpoint", []
+    for number in range(3):
+        write_offsets(path, OFFSETS)
+        assert dies_within(number, lambda: write_offsets(path, NEWER))
+        found.append(read_offsets(path))
+    # The last change makes the rename durable: the new content is there already.
+    assert found == [OFFSETS, OFFSETS, NEWER]
+    assert not dies_within(3, lambda: write_offsets(path, NEWER))
 
 
 def test_a_checkpoint_is_synced_before_and_after_its_rename(tmp_path: Path) -> None:
@@ -164,7 +135,7 @@ def test_a_checkpoint_is_synced_before_and_after_its_rename(tmp_path: Path) -> N
     real_fsync, real_replace = os.fsync, Path.replace
 
     def fsync(descriptor: int) -> None:
-        steps.append("sync " + Path(f"/proc/self/fd/{descriptor}").readlink().name)
+        steps.append("sync " + path_of(descriptor).name)
         real_fsync(descriptor)
 
     def replace(path: Path, target: Path) -> Path:
@@ -189,7 +160,7 @@ def test_a_flush_syncs_files_then_the_directory(tmp_path: Path) -> None:
     real_sync, real_fdatasync = os.fsync, os.fdatasync
 
     def noted(descriptor: int) -> int:
-        synced.append(Path(f"/proc/self/fd/{descriptor}").readlink().name)
+        synced.append(path_of(descriptor).name)
         return descriptor
 
     with pytest.MonkeyPatch.context() as patch:

@@ -2,8 +2,6 @@
 
 import errno
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,44 +9,29 @@ import pytest
 from structlog.testing import capture_logs
 
 from kafkawire.ids import LeaderEpoch, Offset, TopicPartition
-from storage.directory.logs import Logs
 from storage.disk import space_reserve
 from storage.disk.space_reserve import FILE_NAME, LEAST_FREE_BYTES, SpaceReserve
 from storage.errors import LogDirFullError, LogDirOfflineError, OutOfFilesError
 from storage.log.log import Log
+from tests.unit.storage.faults import failing
 from tests.unit.storage.logs import (
     NOW_MS,
     PARTITION,
-    SMALL,
     append,
     check_files,
+    crash,
+    create,
     fill,
+    log_of,
     offsets_in,
     open_log,
+    open_logs,
     read_all,
     replicated,
 )
 
-FULL = OSError(errno.ENOSPC, "No space left on device")
 RESERVE_BYTES = 3 * LEAST_FREE_BYTES
-SMALLEST_BATCH_BYTES = 61
-
-
-@contextmanager
-def refused(call: str, which: Callable[[int], bool] = lambda _number: True) -> Iterator[list[int]]:
-    """Make calls of `os` fail for lack of space if `which` accepts their number."""
-    real = getattr(os, call)
-    numbers: list[int] = []
-
-    def fake(*arguments: object, **more: object) -> object:
-        numbers.append(len(numbers))
-        if which(numbers[-1]):
-            raise OSError(FULL.errno, FULL.strerror)
-        return real(*arguments, **more)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, call, fake)
-        yield numbers
+OTHER = TopicPartition("orders", 1)
 
 
 @pytest.fixture
@@ -59,7 +42,7 @@ def log(tmp_path: Path) -> Log:
 
 
 def test_full_disk_refuses_only_appends(log: Log) -> None:
-    with capture_logs() as captured, refused("pwrite"):
+    with capture_logs() as captured, failing("pwrite", errno.ENOSPC):
         for _ in range(3):
             with pytest.raises(LogDirFullError, match="No space left"):
                 append(log)
@@ -81,7 +64,7 @@ def test_log_continues_once_a_full_disk_has_space_again(tmp_path: Path, call: st
     """Each call of a load of appends, rolls and new epochs fails once, in turn."""
     for number in range(1_000):
         log = open_log(tmp_path / f"{call}-{number}")
-        with refused(call, number.__eq__) as numbers:
+        with failing(call, errno.ENOSPC, turn=number.__eq__) as numbers:
             count, refusals = _append_with_patience(log)
         assert refusals <= 1
         assert offsets_in(read_all(log)) == list(range(count))
@@ -111,15 +94,7 @@ def _append_with_patience(log: Log) -> tuple[int, int]:
 
 
 def test_index_entry_without_space_is_written_later(log: Log) -> None:
-    real = os.pwrite
-
-    def pwrite(descriptor: int, data: memoryview, position: int) -> int:
-        if len(data) < SMALLEST_BATCH_BYTES:
-            raise FULL
-        return real(descriptor, data, position)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "pwrite", pwrite)
+    with failing("pwrite", errno.ENOSPC, at=lambda path: path.suffix.endswith("index")):
         fill(log, 10)
     assert not log.health.is_full
     log.upkeep.close()
@@ -127,7 +102,10 @@ def test_index_entry_without_space_is_written_later(log: Log) -> None:
 
 
 def test_failed_sync_takes_the_log_dir_offline(log: Log) -> None:
-    with refused("fdatasync"), pytest.raises(LogDirOfflineError, match="not known to be on disk"):
+    with (
+        failing("fdatasync", errno.ENOSPC),
+        pytest.raises(LogDirOfflineError, match="not known to be on disk"),
+    ):
         log.upkeep.flush()
 
 
@@ -135,12 +113,7 @@ def test_failed_sync_takes_the_log_dir_offline(log: Log) -> None:
 def test_too_many_open_files_do_not_take_the_log_dir_offline(log: Log, number: int) -> None:
     fill(log, 60)
     log.upkeep.release_closed()
-
-    def fail(*_: object, **__: object) -> int:
-        raise OSError(number, "Too many open files")
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "open", fail)
+    with failing("open", number):
         with pytest.raises(OutOfFilesError, match="LimitNOFILE"):
             read_all(log)
         with pytest.raises(OutOfFilesError):
@@ -191,7 +164,7 @@ def test_without_a_reserve_appends_need_a_minimum_of_free_space(
 
 def test_reserve_without_space_is_not_held(tmp_path: Path) -> None:
     reserve = SpaceReserve(tmp_path, RESERVE_BYTES)
-    with refused("posix_fallocate"):
+    with failing("posix_fallocate", errno.ENOSPC):
         assert not reserve.hold()
     assert not reserve.is_held
 
@@ -203,29 +176,19 @@ def test_free_space_counts_only_blocks_available_to_the_process(
     assert space_reserve.free_bytes(tmp_path) == 7 * 4096
 
 
-def open_logs(*paths: Path) -> Logs:
-    return Logs.open(
-        paths, config_of=lambda _topic: SMALL, now_ms=NOW_MS, reserve_bytes=RESERVE_BYTES
-    )
-
-
-def create(logs: Logs, number: int = 0) -> Log:
-    return logs.create(TopicPartition("orders", number), SMALL, None, now_ms=NOW_MS)
-
-
 def test_full_log_dir_releases_its_reserve_and_restores_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    logs = open_logs(tmp_path)
+    logs = open_logs(tmp_path, reserve_bytes=RESERVE_BYTES)
     reserve = tmp_path / FILE_NAME
     log = create(logs)
     assert reserve.exists()
-    with refused("pwrite"), pytest.raises(LogDirFullError):
+    with failing("pwrite", errno.ENOSPC), pytest.raises(LogDirFullError):
         append(log)
     assert not reserve.exists()
     assert list(logs.table.full_paths) == [tmp_path]
     with pytest.raises(LogDirFullError):
-        create(logs, 1)
+        create(logs, OTHER)
     free(monkeypatch, 2 * RESERVE_BYTES - 1)
     logs.check_space()
     assert list(logs.table.full_paths) == [tmp_path]
@@ -234,34 +197,33 @@ def test_full_log_dir_releases_its_reserve_and_restores_it(
     assert list(logs.table.full_paths) == []
     assert reserve.exists()
     append(log)
-    create(logs, 1)
+    create(logs, OTHER)
     logs.close()
 
 
-def test_new_partition_goes_to_a_log_dir_with_space(tmp_path: Path) -> None:
-    logs = open_logs(tmp_path / "one", tmp_path / "two")
+def test_new_partition_goes_to_a_log_dir_with_space(one: Path, two: Path) -> None:
+    logs = open_logs(one, two, reserve_bytes=RESERVE_BYTES)
     full = create(logs)
-    with refused("pwrite"), pytest.raises(LogDirFullError):
+    with failing("pwrite", errno.ENOSPC), pytest.raises(LogDirFullError):
         append(full)
-    other = tmp_path / "two" if full.directory.parent.name == "one" else tmp_path / "one"
-    assert {create(logs, number).directory.parent for number in (1, 2, 3)} == {other}
+    other = two if full.directory.parent == one else one
+    partitions = [TopicPartition("orders", number) for number in (1, 2, 3)]
+    assert {create(logs, each).directory.parent for each in partitions} == {other}
     logs.close()
 
 
 def test_log_dir_that_is_full_at_the_start_serves_reads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    logs = open_logs(tmp_path)
+    logs = open_logs(tmp_path, reserve_bytes=RESERVE_BYTES)
     fill(create(logs), 30)
-    for directory in logs.table.directories:
-        directory.unlock()
+    crash(logs)
     free(monkeypatch, 0)
-    logs = open_logs(tmp_path)
+    logs = open_logs(tmp_path, reserve_bytes=RESERVE_BYTES)
     # The reserve has been released for the recovery.
     assert not (tmp_path / FILE_NAME).exists()
     logs.check_space()
-    log = logs.get(PARTITION)
-    assert log is not None
+    log = log_of(logs)
     assert offsets_in(read_all(log)) == list(range(30))
     with pytest.raises(LogDirFullError, match="free space is smaller than the reserve"):
         append(log)
@@ -269,23 +231,13 @@ def test_log_dir_that_is_full_at_the_start_serves_reads(
     assert (tmp_path / ".kafka_cleanshutdown").exists()
 
 
-def test_log_dir_without_space_for_loading_does_not_stop_others(tmp_path: Path) -> None:
-    one, two = tmp_path / "one", tmp_path / "two"
-    logs = open_logs(one, two)
-    for number in range(2):
-        fill(create(logs, number), 3)
-    for directory in logs.table.directories:
-        directory.unlock()
-    real = os.ftruncate
-
-    def ftruncate(descriptor: int, size: int) -> None:
-        if one in Path(f"/proc/self/fd/{descriptor}").readlink().parents:
-            raise FULL
-        real(descriptor, size)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "ftruncate", ftruncate)
-        logs = open_logs(one, two)
+def test_log_dir_without_space_for_loading_does_not_stop_others(one: Path, two: Path) -> None:
+    logs = open_logs(one, two, reserve_bytes=RESERVE_BYTES)
+    for partition in (PARTITION, OTHER):
+        fill(create(logs, partition), 3)
+    crash(logs)
+    with failing("ftruncate", errno.ENOSPC, at=lambda path: one in path.parents):
+        logs = open_logs(one, two, reserve_bytes=RESERVE_BYTES)
     assert logs.table.offline_paths == (one,)
     assert [each.directory.parent for each in logs] == [two]
     logs.close()
@@ -293,8 +245,8 @@ def test_log_dir_without_space_for_loading_does_not_stop_others(tmp_path: Path) 
 
 
 def test_deleted_files_are_removed_at_once_from_a_full_disk(tmp_path: Path) -> None:
-    logs = open_logs(tmp_path)
-    log, other = create(logs), create(logs, 1)
+    logs = open_logs(tmp_path, reserve_bytes=RESERVE_BYTES)
+    log, other = create(logs), create(logs, OTHER)
     fill(log, 60)
     log.advance_log_start(Offset(50))
     logs.delete(other.topic_partition)
@@ -309,7 +261,7 @@ def test_deleted_files_are_removed_at_once_from_a_full_disk(tmp_path: Path) -> N
 
 def test_epoch_that_could_not_be_stored_is_stored_later(log: Log) -> None:
     append(log, epoch=1)
-    with refused("fsync", lambda number: number == 0), pytest.raises(LogDirFullError):
+    with failing("fsync", errno.ENOSPC, turn=(0).__eq__), pytest.raises(LogDirFullError):
         log.upkeep.flush()
     log.health.note_space()
     log.upkeep.flush()

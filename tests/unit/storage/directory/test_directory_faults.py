@@ -1,9 +1,7 @@
 """A failure of one log dir, or of one log in it, affects no other and can be repaired later."""
 
 import errno
-import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,47 +12,29 @@ from storage.directory.logs import Logs
 from storage.disk.checkpoint import read_offsets
 from storage.disk.deleted_files import DeletedFiles
 from storage.errors import LogDirFullError, OutOfFilesError, StorageError
-from storage.log.log import Log
-from tests.unit.storage.logs import NOW_MS, SMALL, append, fill, offsets_in, read_all
+from tests.unit.storage.faults import failing
+from tests.unit.storage.logs import (
+    NOW_MS,
+    PARTITION,
+    SMALL,
+    append,
+    crash,
+    create,
+    fill,
+    log_of,
+    offsets_in,
+    open_logs,
+    read_all,
+)
 
-OLD, NEW = TopicId(int=1), TopicId(int=2)
-A, B = TopicPartition("a", 0), TopicPartition("b", 0)
+NEW = TopicId(int=2)
+A, B = PARTITION, TopicPartition("other", 0)
 FLUSHED_SOON = replace(SMALL, flush_ms=1)
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 
 
-def open_logs(*paths: Path) -> Logs:
-    return Logs.open(paths, config_of=lambda _topic: FLUSHED_SOON, now_ms=NOW_MS)
-
-
-def create(logs: Logs, partition: TopicPartition = A, topic_id: TopicId = OLD) -> Log:
-    return logs.create(partition, FLUSHED_SOON, topic_id, now_ms=NOW_MS)
-
-
-def crash(logs: Logs) -> None:
-    for directory in logs.table.directories:
-        directory.unlock()
-
-
 def names(path: Path, pattern: str) -> list[str]:
     return sorted(each.name for each in path.glob(pattern))
-
-
-@contextmanager
-def failing(call: str, number: int, is_meant: Callable[[Path], bool]) -> Iterator[None]:
-    """Make a call of `os` fail if `is_meant` accepts its path, or the path of its descriptor."""
-    real = getattr(os, call)
-
-    def fake(target: object, *arguments: object, **more: object) -> object:
-        link = Path(f"/proc/self/fd/{target}")
-        path = link.readlink() if isinstance(target, int) else Path(str(target))
-        if is_meant(path):
-            raise OSError(number, os.strerror(number))
-        return real(target, *arguments, **more)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, call, fake)
-        yield
 
 
 def test_failed_deletion_can_be_retried(tmp_path: Path) -> None:
@@ -62,32 +42,30 @@ def test_failed_deletion_can_be_retried(tmp_path: Path) -> None:
     fill(create(logs), 7)
     fill(create(logs, B), 3)
     for call, number in (("open", errno.EMFILE), ("fsync", errno.ENOSPC), ("rename", errno.ENOSPC)):
-        with failing(call, number, lambda _path: True), pytest.raises(StorageError):
+        with failing(call, number), pytest.raises(StorageError):
             logs.delete(A)
         logs.check_space()
         logs.table.directories[0].health.note_space()
-        kept = logs.get(A)
-        assert kept is not None
+        kept = log_of(logs)
         assert not kept.is_closed
         assert offsets_in(read_all(kept)) == list(range(7))
         assert read_offsets(tmp_path / "recovery-point-offset-checkpoint").keys() <= {A, B}
     logs.delete(A)
-    assert names(tmp_path, "a-0*")[0].endswith("-delete")
+    assert names(tmp_path, "orders-0*")[0].endswith("-delete")
     new = create(logs, topic_id=NEW)
     assert (new.topic_id, new.log_end_offset) == (NEW, 0)
     logs.close()
 
 
-def test_deletion_that_fails_in_one_log_dir_succeeds_in_the_others(tmp_path: Path) -> None:
-    one, two = tmp_path / "one", tmp_path / "two"
+def test_deletion_that_fails_in_one_log_dir_succeeds_in_the_others(one: Path, two: Path) -> None:
     logs = open_logs(one, two)
     create(logs)
     create(logs, B)
-    in_one = failing("rename", errno.ENOSPC, lambda path: one in path.parents)
+    in_one = failing("rename", errno.ENOSPC, at=lambda path: one in path.parents)
     with in_one, pytest.raises(LogDirFullError):
         logs.delete(A, B)
     assert [each.topic_partition for each in logs] == [A]
-    assert names(two, "b-0") == []
+    assert names(two, "other-0") == []
     logs.close()
 
 
@@ -95,16 +73,16 @@ def test_unopened_log_can_be_deleted(tmp_path: Path) -> None:
     logs = open_logs(tmp_path)
     fill(create(logs), 7)
     logs.close()
-    metadata = tmp_path / "a-0" / "partition.metadata"
+    metadata = tmp_path / "orders-0" / "partition.metadata"
     stored = metadata.read_text()
     metadata.write_text("nonsense")
     logs = open_logs(tmp_path)
     assert logs.get(A) is None
     metadata.write_text(stored)
     logs.delete(A)
-    assert names(tmp_path, "a-0") == []
+    assert names(tmp_path, "orders-0") == []
     logs.remove_deleted(0, delay_ms=0)
-    assert names(tmp_path, "a-0*") == []
+    assert names(tmp_path, "orders-0*") == []
     logs.close()
 
 
@@ -112,23 +90,22 @@ def test_records_of_another_topic_do_not_get_into_a_new_log(tmp_path: Path) -> N
     logs = open_logs(tmp_path)
     fill(create(logs), 7)
     logs.close()
-    (tmp_path / "a-0").rename(tmp_path / "hidden")
+    (tmp_path / "orders-0").rename(tmp_path / "hidden")
     logs = open_logs(tmp_path)
-    (tmp_path / "hidden").rename(tmp_path / "a-0")
+    (tmp_path / "hidden").rename(tmp_path / "orders-0")
     new = create(logs, topic_id=NEW)
     assert (new.topic_id, new.log_end_offset) == (NEW, 0)
-    [stray] = tmp_path.glob("a-0.*-stray")
+    [stray] = tmp_path.glob("orders-0.*-stray")
     assert (stray / f"{0:020d}.log").stat().st_size > 0
     logs.close()
 
 
-def test_log_that_could_not_be_opened_is_not_recreated(tmp_path: Path) -> None:
-    one, two = tmp_path / "one", tmp_path / "two"
+def test_log_that_could_not_be_opened_is_not_recreated(one: Path, two: Path) -> None:
     logs = open_logs(one, two)
     fill(create(logs), 7)
     create(logs, B)
     logs.close()
-    metadata = one / "a-0" / "partition.metadata"
+    metadata = one / "orders-0" / "partition.metadata"
     metadata.write_text("nonsense")
     logs = open_logs(one, two)
     with pytest.raises(StorageError, match="no topic id"):
@@ -137,11 +114,10 @@ def test_log_that_could_not_be_opened_is_not_recreated(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="could not be opened"):
         create(logs)
     # The other log dir must not get it either, or the partition would lie in two log dirs.
-    assert names(two, "a-0") == []
+    assert names(two, "orders-0") == []
     crash(logs)
     logs = open_logs(one, two)
-    kept = logs.get(A)
-    assert kept is not None
+    kept = log_of(logs)
     assert offsets_in(read_all(kept)) == list(range(7))
     logs.close()
 
@@ -152,9 +128,9 @@ def test_creation_that_failed_halfway_is_resumed(tmp_path: Path) -> None:
     def is_index(path: Path) -> bool:
         return path.suffix == ".index"
 
-    with failing("open", errno.EMFILE, is_index), pytest.raises(OutOfFilesError):
+    with failing("open", errno.EMFILE, at=is_index), pytest.raises(OutOfFilesError):
         create(logs)
-    assert names(tmp_path, "a-0/*.log") == [f"{0:020d}.log"]
+    assert names(tmp_path, "orders-0/*.log") == [f"{0:020d}.log"]
     append(create(logs))
     logs.close()
 
@@ -192,17 +168,15 @@ UPKEEP: dict[str, Callable[[Logs], None]] = {
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE])
 @pytest.mark.parametrize("work", UPKEEP.values(), ids=UPKEEP.keys())
 def test_a_full_log_dir_does_not_stop_the_upkeep_of_others(
-    tmp_path: Path, number: int, work: Callable[[Logs], None]
+    one: Path, two: Path, number: int, work: Callable[[Logs], None]
 ) -> None:
-    one, two = tmp_path / "one", tmp_path / "two"
-    logs = open_logs(one, two)
+    logs = open_logs(one, two, config=FLUSHED_SOON)
     for partition in (A, B):
-        fill(create(logs, partition), 40)
-    b = logs.get(B)
-    assert b is not None
+        fill(create(logs, partition, config=FLUSHED_SOON), 40)
+    b = log_of(logs, B)
     b.advance_log_start(Offset(3))
     call = "open" if number == errno.EMFILE else "fsync"
-    in_one = failing(call, number, lambda path: one in (path, *path.parents))
+    in_one = failing(call, number, at=lambda path: one in (path, *path.parents))
     with in_one, pytest.raises((LogDirFullError, OutOfFilesError)):
         work(logs)
     written = {path.name for path in two.glob("*-checkpoint")}
@@ -210,13 +184,12 @@ def test_a_full_log_dir_does_not_stop_the_upkeep_of_others(
     crash(logs)
 
 
-def test_log_that_cannot_be_closed_does_not_keep_others_open(tmp_path: Path) -> None:
-    one, two = tmp_path / "one", tmp_path / "two"
+def test_log_that_cannot_be_closed_does_not_keep_others_open(one: Path, two: Path) -> None:
     logs = open_logs(one, two)
-    partitions = [TopicPartition("a", number) for number in range(4)]
+    partitions = [TopicPartition("orders", number) for number in range(4)]
     for partition in partitions:
         fill(create(logs, partition), 5)
-    with failing("ftruncate", errno.ENOSPC, lambda path: one / "a-0" in path.parents):
+    with failing("ftruncate", errno.ENOSPC, at=lambda path: one / "orders-0" in path.parents):
         logs.close()
     assert names(one, ".kafka_cleanshutdown") == []
     assert names(two, ".kafka_cleanshutdown") == [".kafka_cleanshutdown"]
@@ -232,7 +205,7 @@ def test_failed_removal_is_retried_and_delays_no_other(tmp_path: Path) -> None:
         path.touch()
     files = DeletedFiles([stubborn, other])
     with (
-        failing("unlink", errno.EIO, stubborn.__eq__),
+        failing("unlink", errno.EIO, at=stubborn.__eq__),
         pytest.raises(OSError, match="Input/output"),
     ):
         files.remove_due(0, delay_ms=0)

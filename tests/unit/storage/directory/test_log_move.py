@@ -1,53 +1,41 @@
 """The move of a log to another log dir: the copy, the swap, and crashes at each step."""
 
-from collections.abc import Callable
+import itertools
+from functools import partial
 from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
 
-from kafkawire.ids import LeaderEpoch, Offset, TopicId, TopicPartition
+from kafkawire.ids import LeaderEpoch, Offset, TopicPartition
 from storage.directory import log_placement
 from storage.directory.logs import Logs
 from storage.errors import LogDirFullError, LogDirOfflineError, StorageError
 from storage.log.log import Log
 from storage.log.log_copying import CHUNK_BYTES, align, append_chunk, missing_chunk
+from tests.unit.storage.faults import dies_within, failing
 from tests.unit.storage.logs import (
     NOW_MS,
+    PARTITION,
     SMALL,
+    TOPIC_ID,
     append,
     check_files,
+    crash,
+    create,
     fill,
+    log_of,
     offsets_in,
     open_log,
+    open_logs,
     read_all,
     replicated,
 )
 
-PARTITION = TopicPartition("orders", 0)
-TOPIC_ID = TopicId(int=5)
-
-
-def open_logs(tmp_path: Path) -> Logs:
-    paths = [tmp_path / "one", tmp_path / "two"]
-    return Logs.open(paths, config_of=lambda _topic: SMALL, now_ms=NOW_MS)
-
-
-def crash(logs: Logs) -> None:
-    for directory in logs.table.directories:
-        directory.unlock()
-
-
-def log_of(logs: Logs) -> Log:
-    log = logs.get(PARTITION)
-    assert log is not None
-    return log
-
 
 def begin(logs: Logs, batch_count: int = 60) -> Log:
     """Create a log in the first log dir, and an empty copy of it in the second."""
-    log = logs.create(PARTITION, SMALL, TOPIC_ID, now_ms=NOW_MS)
-    fill(log, batch_count)
+    fill(create(logs), batch_count)
     assert logs.placement.begin_move(PARTITION, logs.table.directories[1], NOW_MS)
     copy = logs.futures.get(PARTITION)
     assert copy is not None
@@ -66,8 +54,8 @@ def homes(tmp_path: Path) -> list[str]:
     )
 
 
-def test_copy_replaces_its_original(tmp_path: Path) -> None:
-    logs = open_logs(tmp_path)
+def test_copy_replaces_its_original(one: Path, two: Path, tmp_path: Path) -> None:
+    logs = open_logs(one, two)
     copy, original = begin(logs), log_of(logs)
     append(original, epoch=7)
     original.leader_epochs.assign(LeaderEpoch(9), original.log_end_offset)
@@ -76,7 +64,7 @@ def test_copy_replaces_its_original(tmp_path: Path) -> None:
     catch_up(copy, original)
     moved = logs.end_move(PARTITION, NOW_MS)
     assert log_of(logs) is moved
-    assert moved.directory == tmp_path / "two" / "orders-0"
+    assert moved.directory == two / "orders-0"
     assert read_all(moved) == stored
     assert moved.leader_epochs.entries == original.leader_epochs.entries
     assert (moved.topic_id, moved.recovery_point) == (TOPIC_ID, 61)
@@ -87,14 +75,14 @@ def test_copy_replaces_its_original(tmp_path: Path) -> None:
     assert homes(tmp_path) == ["two/0"]
     append(moved, epoch=9)
     logs.close()
-    check_files(tmp_path / "two" / "orders-0")
-    logs = open_logs(tmp_path)
+    check_files(two / "orders-0")
+    logs = open_logs(one, two)
     assert log_of(logs).log_end_offset == 62
     logs.close()
 
 
-def test_log_already_in_the_log_dir_does_not_move(tmp_path: Path) -> None:
-    logs = open_logs(tmp_path)
+def test_log_already_in_the_log_dir_does_not_move(one: Path, two: Path, tmp_path: Path) -> None:
+    logs = open_logs(one, two)
     begin(logs)
     assert not logs.placement.begin_move(PARTITION, logs.table.directories[1], NOW_MS), (
         "it is on its way"
@@ -108,19 +96,18 @@ def test_log_already_in_the_log_dir_does_not_move(tmp_path: Path) -> None:
     logs.close()
 
 
-def test_no_move_begins_while_a_log_dir_is_offline(tmp_path: Path) -> None:
-    paths = [tmp_path / name for name in ("one", "two", "three")]
-    logs = Logs.open(paths, config_of=lambda _topic: SMALL, now_ms=NOW_MS)
-    logs.create(PARTITION, SMALL, TOPIC_ID, now_ms=NOW_MS)
+def test_no_move_begins_while_a_log_dir_is_offline(one: Path, two: Path, tmp_path: Path) -> None:
+    logs = open_logs(one, two, tmp_path / "three")
+    create(logs)
     logs.table.directories[2].health.give_up("broken")
     with pytest.raises(LogDirOfflineError, match="may hold a copy"):
         logs.placement.begin_move(PARTITION, logs.table.directories[1], NOW_MS)
     logs.close()
 
 
-def test_no_move_begins_to_a_full_disk(tmp_path: Path) -> None:
-    logs = open_logs(tmp_path)
-    log = logs.create(PARTITION, SMALL, TOPIC_ID, now_ms=NOW_MS)
+def test_no_move_begins_to_a_full_disk(one: Path, two: Path) -> None:
+    logs = open_logs(one, two)
+    log = create(logs)
     logs.table.directories[1].health.note_full("no space")
     with pytest.raises(LogDirFullError):
         logs.placement.begin_move(PARTITION, logs.table.directories[1], NOW_MS)
@@ -128,32 +115,32 @@ def test_no_move_begins_to_a_full_disk(tmp_path: Path) -> None:
     logs.close()
 
 
-def test_partition_is_created_in_the_requested_log_dir(tmp_path: Path) -> None:
-    logs = open_logs(tmp_path)
+def test_partition_is_created_in_the_requested_log_dir(one: Path, two: Path) -> None:
+    logs = open_logs(one, two)
     logs.placement.want_home(PARTITION, logs.table.directories[1])
-    logs.create(PARTITION, SMALL, TOPIC_ID, now_ms=NOW_MS)
+    create(logs)
     assert logs.table.directory_of(PARTITION) is logs.table.directories[1]
     other = TopicPartition("orders", 1)
     logs.placement.want_home(other, logs.table.directories[1])
     logs.table.directories[1].health.give_up("broken")
-    logs.create(other, SMALL, TOPIC_ID, now_ms=NOW_MS)
+    create(logs, other)
     assert logs.table.directory_of(other) is logs.table.directories[0]
     logs.close()
 
 
 def test_oldest_requested_log_dirs_are_dropped_beyond_the_limit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    one: Path, two: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_placement, "MAX_WANTED_HOMES", 2)
-    logs = open_logs(tmp_path)
+    logs = open_logs(one, two)
     for index in range(3):
         logs.placement.want_home(TopicPartition("orders", index), logs.table.directories[1])
     assert [each.partition for each in logs.placement._wanted_home] == [1, 2]
     logs.close()
 
 
-def test_deleting_a_partition_deletes_its_copy(tmp_path: Path) -> None:
-    logs = open_logs(tmp_path)
+def test_deleting_a_partition_deletes_its_copy(one: Path, two: Path, tmp_path: Path) -> None:
+    logs = open_logs(one, two)
     begin(logs)
     logs.delete(PARTITION)
     assert homes(tmp_path) == ["one/delete", "two/delete"]
@@ -163,8 +150,8 @@ def test_deleting_a_partition_deletes_its_copy(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_orderly", [True, False])
-def test_start_resumes_an_interrupted_move(tmp_path: Path, is_orderly: bool) -> None:
-    logs = open_logs(tmp_path)
+def test_start_resumes_an_interrupted_move(one: Path, two: Path, is_orderly: bool) -> None:
+    logs = open_logs(one, two)
     copy, original = begin(logs), log_of(logs)
     append_chunk(copy, missing_chunk(copy, original), NOW_MS)
     copied = copy.log_end_offset
@@ -173,7 +160,7 @@ def test_start_resumes_an_interrupted_move(tmp_path: Path, is_orderly: bool) -> 
         logs.close()
     else:
         crash(logs)
-    logs = open_logs(tmp_path)
+    logs = open_logs(one, two)
     again, original = logs.futures.get(PARTITION), log_of(logs)
     assert again is not None
     assert again.log_end_offset == copied
@@ -183,40 +170,16 @@ def test_start_resumes_an_interrupted_move(tmp_path: Path, is_orderly: bool) -> 
     logs.close()
 
 
-class Killed(BaseException):
-    """The simulated process is killed."""
-
-
-def kill_at(patch: pytest.MonkeyPatch, owner: type, name: str, number: int) -> None:
-    """Kill the simulated process at call number `number` of `owner.name`."""
-    real: Callable[..., object] = getattr(owner, name)
-    calls = iter(range(1_000))
-
-    def fake(*arguments: object, **more: object) -> object:
-        if next(calls) == number:
-            raise Killed
-        return real(*arguments, **more)
-
-    patch.setattr(owner, name, fake)
-
-
-@pytest.mark.parametrize("call", ["rename", "touch", "unlink", "replace"])
-def test_a_crash_at_any_step_of_the_swap_loses_nothing(tmp_path: Path, call: str) -> None:
-    for number in range(20):
-        root = tmp_path / f"{call}-{number}"
-        logs = open_logs(root)
+def test_a_crash_at_any_step_of_the_swap_loses_nothing(tmp_path: Path) -> None:
+    for number in itertools.count():
+        root = tmp_path / str(number)
+        logs = open_logs(root / "one", root / "two")
         copy, original = begin(logs), log_of(logs)
         stored = read_all(original)
         catch_up(copy, original)
-        was_killed = False
-        with pytest.MonkeyPatch.context() as patch:
-            kill_at(patch, Path, call, number)
-            try:
-                logs.end_move(PARTITION, NOW_MS)
-            except Killed:
-                was_killed = True
+        was_killed = dies_within(number, partial(logs.end_move, PARTITION, NOW_MS))
         crash(logs)
-        logs = open_logs(root)
+        logs = open_logs(root / "one", root / "two")
         assert read_all(log_of(logs)) == stored
         append(log_of(logs))
         logs.remove_deleted(NOW_MS, delay_ms=0)
@@ -226,63 +189,59 @@ def test_a_crash_at_any_step_of_the_swap_loses_nothing(tmp_path: Path, call: str
         logs.close()
         if not was_killed:
             break
-    assert number > 0, "nothing was interrupted"
+    assert number > 20, "hardly any step was interrupted"
 
 
 def test_copy_without_its_original_is_not_served(
+    one: Path,
+    two: Path,
     tmp_path: Path,
 ) -> None:
-    logs = open_logs(tmp_path)
+    logs = open_logs(one, two)
     begin(logs)
     logs.close()
     # The original's disk is gone: the copy is kept, but not served.
     (tmp_path / "one").rename(tmp_path / "away")
     (tmp_path / "one").write_text("a file where a directory should be")
-    logs = open_logs(tmp_path)
+    logs = open_logs(one, two)
     assert logs.get(PARTITION) is None
     assert logs.futures.get(PARTITION) is not None
     logs.close()
     assert [home for home in homes(tmp_path) if home.startswith("two")] == ["two/future"]
 
 
-def test_duplicate_logs_without_a_move_are_refused(tmp_path: Path) -> None:
+def test_duplicate_logs_without_a_move_are_refused(one: Path, two: Path, tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name / "orders-0").mkdir(parents=True)
     with pytest.raises(StorageError, match="remove the outdated copy"):
-        open_logs(tmp_path)
+        open_logs(one, two)
 
 
 @pytest.mark.parametrize("first", ["one", "two"])
-def test_moved_copy_replaces_the_outdated_log(tmp_path: Path, first: str) -> None:
+def test_moved_copy_replaces_the_outdated_log(
+    one: Path, two: Path, tmp_path: Path, first: str
+) -> None:
     other = "two" if first == "one" else "one"
     logs = {}
     for name, count in ((first, 5), (other, 3)):
         logs[name] = open_log(tmp_path / name / "orders-0")
         fill(logs[name], count)
     (tmp_path / first / "orders-0" / "moved-here").touch()
-    both = open_logs(tmp_path)
+    both = open_logs(tmp_path / "one", tmp_path / "two")
     assert log_of(both).log_end_offset == 5
     assert homes(tmp_path) == sorted([f"{first}/0", f"{other}/delete"])
     both.close()
 
 
-def test_failure_at_the_target_leaves_the_original_unchanged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    logs = open_logs(tmp_path)
+def test_failure_at_the_target_leaves_the_original_unchanged(one: Path, two: Path) -> None:
+    logs = open_logs(one, two)
     copy, original = begin(logs), log_of(logs)
     catch_up(copy, original)
-
-    def fail(*_: object) -> None:
-        raise OSError(5, "Input/output error")
-
-    with capture_logs(), monkeypatch.context() as patch:
-        patch.setattr(Path, "touch", fail)
-        with pytest.raises(LogDirOfflineError):
-            logs.end_move(PARTITION, NOW_MS)
+    with capture_logs(), failing("rename"), pytest.raises(LogDirOfflineError):
+        logs.end_move(PARTITION, NOW_MS)
     assert log_of(logs) is original
     append(original)
-    assert logs.table.offline_paths == (tmp_path / "two",)
+    assert logs.table.offline_paths == (two,)
     logs.close()
 
 

@@ -1,10 +1,8 @@
 """All logs of a broker over several log dirs: locks, markers, checkpoints, failures, deletion."""
 
-import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,45 +21,27 @@ from storage.errors import (
     LogDirOfflineError,
     StorageError,
 )
-from storage.log.log import Log
-from tests.unit.storage.logs import NOW_MS, SMALL, append, fill, offsets_in, read_all
+from tests.unit.storage.faults import failing
+from tests.unit.storage.logs import (
+    NOW_MS,
+    PARTITION,
+    SMALL,
+    TOPIC_ID,
+    append,
+    crash,
+    create,
+    fill,
+    log_of,
+    offsets_in,
+    open_logs,
+    read_all,
+)
 
-TOPIC_ID, OTHER = TopicId(int=5), TopicId(int=6)
-ORDERS = TopicPartition("orders", 0)
-
-
-def open_logs(*paths: Path, on_offline: Callable[[Path], None] = lambda _path: None) -> Logs:
-    return Logs.open(paths, config_of=lambda _topic: SMALL, now_ms=NOW_MS, on_offline=on_offline)
-
-
-def create(
-    logs: Logs,
-    partition: TopicPartition = ORDERS,
-    *,
-    topic_id: TopicId = TOPIC_ID,
-    is_new: bool = True,
-) -> Log:
-    return logs.create(partition, SMALL, topic_id, now_ms=NOW_MS, is_new=is_new)
-
-
-def crash(logs: Logs) -> None:
-    """Release the locks as the death of the process does, without closing anything."""
-    for directory in logs.table.directories:
-        directory.unlock()
+OTHER = TopicId(int=6)
 
 
 def names(path: Path) -> set[str]:
     return {each.name for each in path.iterdir()}
-
-
-@pytest.fixture
-def one(tmp_path: Path) -> Path:
-    return tmp_path / "one"
-
-
-@pytest.fixture
-def two(tmp_path: Path) -> Path:
-    return tmp_path / "two"
 
 
 def test_log_dirs_are_made_and_locked(one: Path, two: Path) -> None:
@@ -119,12 +99,12 @@ def test_a_partition_exists_once(one: Path, two: Path) -> None:
     create(logs)
     create(logs)
     assert len(logs) == 1
-    assert logs.get(ORDERS) in list(logs)
-    home = logs.table.directory_of(ORDERS)
+    assert logs.get(PARTITION) in list(logs)
+    home = logs.table.directory_of(PARTITION)
     assert home is not None
     assert home.path == one
     with pytest.raises(InconsistentTopicIdError):
-        logs.create(ORDERS, SMALL, TopicId(int=6), now_ms=NOW_MS)
+        create(logs, topic_id=OTHER)
     logs.close()
 
 
@@ -170,7 +150,7 @@ def test_log_dir_that_was_not_fully_loaded_gets_no_marker(one: Path) -> None:
     with capture_logs() as captured:
         logs = open_logs(one)
     assert "log.not_loaded" in [each["event"] for each in captured]
-    assert logs.get(ORDERS) is None
+    assert logs.get(PARTITION) is None
     logs.close()
     assert not (one / ".kafka_cleanshutdown").exists()
 
@@ -181,14 +161,12 @@ def test_logs_are_unchanged_after_a_clean_shutdown(one: Path, two: Path) -> None
         create(logs, TopicPartition("orders", number))
     for each in logs:
         fill(each, 40 + each.topic_partition.partition)
-    first = logs.get(ORDERS)
-    assert first is not None
+    first = log_of(logs)
     first.advance_log_start(Offset(30))
     logs.close()
     logs = open_logs(one, two)
     assert sorted(each.log_end_offset for each in logs) == [40, 41, 42, 43]
-    first = logs.get(ORDERS)
-    assert first is not None
+    first = log_of(logs)
     assert (first.log_start_offset, first.topic_id) == (30, TOPIC_ID)
     assert first.recovery_point == 40
     logs.close()
@@ -198,8 +176,7 @@ def test_checkpoints_have_kafkas_format(one: Path) -> None:
     logs = open_logs(one)
     for name in ("b.c-d", "a"):
         create(logs, TopicPartition(name, 1))
-    log = logs.get(TopicPartition("a", 1))
-    assert log is not None
+    log = log_of(logs, TopicPartition("a", 1))
     fill(log, 9)
     log.upkeep.flush()
     log.advance_log_start(Offset(4))
@@ -256,8 +233,7 @@ def test_high_watermarks_lie_within_the_log(one: Path, two: Path) -> None:
         create(logs, partition)
     for each in logs:
         fill(each, 10)
-    log = logs.get(partitions[3])
-    assert log is not None
+    log = log_of(logs, partitions[3])
     log.advance_log_start(Offset(8))
     stored = dict(zip(partitions, map(Offset, (5, 99, 0, 3)), strict=True))
     logs.checkpoints.write_high_watermarks(stored)
@@ -280,10 +256,9 @@ def test_high_watermarks_lie_within_the_log(one: Path, two: Path) -> None:
 )
 def test_an_unreadable_checkpoint_counts_as_absent(one: Path, name: str, content: str) -> None:
     logs = open_logs(one)
-    create(logs)
-    for each in logs:
-        fill(each, 40)
-        each.upkeep.flush()
+    log = create(logs)
+    fill(log, 40)
+    log.upkeep.flush()
     logs.checkpoints.write_bounds()
     crash(logs)
     (one / name).write_bytes(content.encode("latin-1"))
@@ -291,55 +266,49 @@ def test_an_unreadable_checkpoint_counts_as_absent(one: Path, name: str, content
         logs = open_logs(one)
     ignored = [each for each in captured if each["event"] == "checkpoint.ignored"]
     assert len(ignored) == bool(content)
-    log = logs.get(ORDERS)
-    assert log is not None
+    log = log_of(logs)
     assert (log.log_start_offset, log.log_end_offset) == (0, 40)
     assert log.recovery_point == (0 if name.startswith("recovery") else 40)
-    assert logs.checkpoints.high_watermark(ORDERS) == 0
+    assert logs.checkpoints.high_watermark(PARTITION) == 0
     logs.close()
 
 
 def test_a_crashed_log_is_recovered_and_then_flushed(one: Path) -> None:
     logs = open_logs(one)
-    create(logs)
-    for each in logs:
-        fill(each, 50)
+    fill(create(logs), 50)
     crash(logs)
     with (one / "orders-0" / f"{42:020d}.log").open("ab") as file:
         file.write(b"torn")
     logs = open_logs(one)
-    log = logs.get(ORDERS)
-    assert log is not None
+    log = log_of(logs)
     assert offsets_in(read_all(log)) == list(range(50))
     logs.close()
 
 
 def clean_up_to(logs: Logs, offset: int) -> None:
-    logs.checkpoints.note_cleaner_offset(ORDERS, Offset(offset))
+    logs.checkpoints.note_cleaner_offset(PARTITION, Offset(offset))
     logs.checkpoints.write_cleaner_offsets()
 
 
 def cleaner_offset_on_disk(path: Path) -> Offset | None:
-    return read_offsets(path / "cleaner-offset-checkpoint").get(ORDERS)
+    return read_offsets(path / "cleaner-offset-checkpoint").get(PARTITION)
 
 
 def test_truncation_lowers_the_cleaner_offset(one: Path) -> None:
     logs = open_logs(one)
-    create(logs)
-    local = logs.get(ORDERS)
-    assert local is not None
+    local = create(logs)
     for _ in range(3):
         fill(local, 4)
         local.upkeep.roll(NOW_MS)
     fill(local, 4)
     clean_up_to(logs, 12)
-    logs.truncate_to({ORDERS: Offset(14)})
+    logs.truncate_to({PARTITION: Offset(14)})
     assert cleaner_offset_on_disk(one) == 12
-    logs.truncate_to({ORDERS: Offset(6)})
-    assert cleaner_offset_on_disk(one) == logs.checkpoints.cleaner_offset(ORDERS) == 6
-    logs.truncate_fully_and_start_at(ORDERS, Offset(50))
+    logs.truncate_to({PARTITION: Offset(6)})
+    assert cleaner_offset_on_disk(one) == logs.checkpoints.cleaner_offset(PARTITION) == 6
+    logs.truncate_fully_and_start_at(PARTITION, Offset(50))
     assert cleaner_offset_on_disk(one) == 0
-    logs.delete(ORDERS)
+    logs.delete(PARTITION)
     assert cleaner_offset_on_disk(one) is None
     logs.close()
 
@@ -350,43 +319,37 @@ def test_cleaner_offset_survives_a_restart(one: Path) -> None:
     clean_up_to(logs, 7)
     logs.close()
     logs = open_logs(one)
-    assert logs.checkpoints.cleaner_offset(ORDERS) == 7
+    assert logs.checkpoints.cleaner_offset(PARTITION) == 7
     logs.close()
 
 
 def test_truncation_lowers_the_recovery_point_on_disk(one: Path) -> None:
     logs = open_logs(one)
-    create(logs)
-    log = logs.get(ORDERS)
-    assert log is not None
+    log = create(logs)
     fill(log, 50)
     log.upkeep.flush()
     logs.checkpoints.write_bounds()
-    logs.truncate_to({ORDERS: Offset(20), TopicPartition("unknown", 0): Offset(3)})
+    logs.truncate_to({PARTITION: Offset(20), TopicPartition("unknown", 0): Offset(3)})
     path = one / "recovery-point-offset-checkpoint"
     assert path.read_text() == "0\n1\norders 0 20\n"
     log.upkeep.flush()
-    logs.truncate_fully_and_start_at(ORDERS, Offset(7))
+    logs.truncate_fully_and_start_at(PARTITION, Offset(7))
     assert path.read_text() == "0\n1\norders 0 7\n"
     logs.close()
 
 
 def test_records_appended_after_a_truncation_survive_a_crash(one: Path) -> None:
     logs = open_logs(one)
-    create(logs)
-    log = logs.get(ORDERS)
-    assert log is not None
+    log = create(logs)
     fill(log, 5)
     log.advance_log_start(Offset(3))
     logs.checkpoints.write_bounds()
-    logs.truncate_to({ORDERS: Offset(0)})
+    logs.truncate_to({PARTITION: Offset(0)})
     fill(log, 5)
     kept = read_all(log)
-    for directory in logs.table.directories:
-        directory.unlock()
+    crash(logs)
     logs = open_logs(one)
-    again = logs.get(ORDERS)
-    assert again is not None
+    again = log_of(logs)
     assert (again.log_start_offset, read_all(again)) == (0, kept)
     logs.close()
 
@@ -395,12 +358,11 @@ def test_a_deleted_partition_leaves_checkpoints_first_and_its_files_later(one: P
     logs = open_logs(one)
     create(logs)
     create(logs, TopicPartition("orders", 1))
-    log = logs.get(ORDERS)
-    assert log is not None
+    log = log_of(logs)
     fill(log, 5)
-    logs.delete(ORDERS)
-    logs.delete(ORDERS)
-    assert logs.get(ORDERS) is None
+    logs.delete(PARTITION)
+    logs.delete(PARTITION)
+    assert logs.get(PARTITION) is None
     text = (one / "recovery-point-offset-checkpoint").read_text()
     assert text == "0\n1\norders 1 0\n"
     [directory] = [name for name in names(one) if name.endswith("-delete")]
@@ -417,7 +379,7 @@ def test_a_deleted_partition_leaves_checkpoints_first_and_its_files_later(one: P
 def test_start_completes_an_interrupted_deletion(one: Path) -> None:
     logs = open_logs(one)
     create(logs)
-    logs.delete(ORDERS)
+    logs.delete(PARTITION)
     logs.close()
     logs = open_logs(one)
     assert len(logs) == 0
@@ -440,9 +402,9 @@ def test_the_longest_topic_name_can_be_deleted(one: Path) -> None:
 def test_a_stray_partition_is_kept_aside(one: Path) -> None:
     logs = open_logs(one)
     create(logs)
-    path = logs.set_aside_as_stray(ORDERS)
+    path = logs.set_aside_as_stray(PARTITION)
     assert path is not None
-    assert logs.set_aside_as_stray(ORDERS) is None
+    assert logs.set_aside_as_stray(PARTITION) is None
     logs.remove_deleted(NOW_MS, delay_ms=0)
     logs.close()
     logs = open_logs(one)
@@ -458,7 +420,7 @@ def test_creating_a_log_takes_back_the_stray_of_the_same_topic(
 ) -> None:
     logs = open_logs(one, two)
     fill(create(logs), 2)
-    path = logs.set_aside_as_stray(ORDERS)
+    path = logs.set_aside_as_stray(PARTITION)
     assert path is not None
     if is_restarted:
         logs.close()
@@ -466,7 +428,7 @@ def test_creating_a_log_takes_back_the_stray_of_the_same_topic(
     for number in range(2):
         create(logs, TopicPartition("other", number), topic_id=OTHER)
     assert create(logs).log_end_offset == 2
-    assert [each.topic_partition for each in logs.table.in_directory(path.parent)][-1] == ORDERS
+    assert [each.topic_partition for each in logs.table.in_directory(path.parent)][-1] == PARTITION
     assert not path.exists()
     logs.close()
 
@@ -494,22 +456,15 @@ def test_directories_that_are_not_partitions_are_ignored(one: Path) -> None:
     assert (one / "lost+found").is_dir()
 
 
-def test_failing_log_dir_takes_down_only_its_own_logs(
-    one: Path, two: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failing_log_dir_takes_down_only_its_own_logs(one: Path, two: Path) -> None:
     offline: list[Path] = []
     logs = open_logs(one, two, on_offline=offline.append)
     for number in range(4):
         create(logs, TopicPartition("orders", number))
     bad, good = (logs.table.in_directory(path)[0] for path in (one, two))
-
-    def refuse(*_: object) -> int:
-        raise OSError(5, "Input/output error")
-
-    with monkeypatch.context() as patch, capture_logs() as captured:
-        patch.setattr(os, "pwrite", refuse)
-        with pytest.raises(LogDirOfflineError, match="Input/output error"):
-            append(bad)
+    is_offline = pytest.raises(LogDirOfflineError, match="Input/output error")
+    with capture_logs() as captured, failing("pwrite"), is_offline:
+        append(bad)
     assert [each["event"] for each in captured] == ["log_dir.offline"]
     assert offline == [one]
     assert logs.table.offline_paths == (one,)
@@ -525,7 +480,7 @@ def test_failing_log_dir_takes_down_only_its_own_logs(
     create(logs, TopicPartition("orders", 9))
     assert len(logs.table.in_directory(two)) == 3
     logs.checkpoints.write_bounds()
-    logs.checkpoints.write_high_watermarks({ORDERS: Offset(0)})
+    logs.checkpoints.write_high_watermarks({PARTITION: Offset(0)})
     logs.flush_due(NOW_MS)
     logs.remove_deleted(NOW_MS, delay_ms=0)
     logs.close()
@@ -543,22 +498,12 @@ def test_a_log_dir_that_cannot_be_opened_does_not_stop_the_others(one: Path, two
     logs.close()
 
 
-def test_a_log_dir_that_fails_while_loading_gets_no_marker(
-    one: Path, two: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_log_dir_that_fails_while_loading_gets_no_marker(one: Path, two: Path) -> None:
     logs = open_logs(one, two)
     for number in range(4):
         create(logs, TopicPartition("orders", number))
     logs.close()
-    real = os.open
-
-    def refuse(path: Path, flags: int, mode: int = 0o777) -> int:
-        if str(path).endswith("one/orders-2/00000000000000000000.log"):
-            raise OSError(5, "Input/output error")
-        return real(path, flags, mode)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "open", refuse)
+    with failing("open", at=(one / "orders-2" / f"{0:020d}.log").__eq__):
         logs = open_logs(one, two)
     assert logs.table.offline_paths == (one,)
     assert len(logs.table.in_directory(two)) == 2
@@ -572,18 +517,10 @@ def test_start_fails_without_a_usable_log_dir(one: Path) -> None:
         open_logs(one)
 
 
-def test_no_log_can_be_created_when_all_log_dirs_have_failed(
-    one: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_log_can_be_created_when_all_log_dirs_have_failed(one: Path) -> None:
     logs = open_logs(one)
-
-    def refuse(*_: object, **__: object) -> None:
-        raise OSError(5, "broken disk on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "mkdir", refuse)
-        with pytest.raises(LogDirOfflineError, match="broken disk"):
-            create(logs)
+    with failing("mkdir"), pytest.raises(LogDirOfflineError, match="Input/output error"):
+        create(logs)
     with pytest.raises(LogDirOfflineError, match="no log dir"):
         create(logs)
     logs.close()
@@ -637,12 +574,10 @@ def test_malformed_meta_properties_is_refused(one: Path, text: str) -> None:
 
 
 def test_due_flushes_cover_every_log(one: Path) -> None:
-    logs = Logs.open([one], config_of=lambda _topic: LogConfig(flush_ms=1_000), now_ms=NOW_MS)
+    logs = open_logs(one)
     for number in range(2):
         partition = TopicPartition("orders", number)
-        logs.create(partition, LogConfig(flush_ms=1_000), TOPIC_ID, now_ms=NOW_MS)
-    for each in logs:
-        fill(each, 5)
+        fill(create(logs, partition, config=LogConfig(flush_ms=1_000)), 5)
     logs.flush_due(NOW_MS + 1_000)
     assert [each.recovery_point for each in logs] == [5, 5]
     logs.close()
@@ -650,17 +585,16 @@ def test_due_flushes_cover_every_log(one: Path) -> None:
 
 def test_topic_id_can_be_assigned_later(one: Path) -> None:
     logs = open_logs(one)
-    logs.create(ORDERS, SMALL, None, now_ms=NOW_MS)
-    assert logs.create(ORDERS, SMALL, TOPIC_ID, now_ms=NOW_MS).topic_id == TOPIC_ID
+    create(logs, topic_id=None)
+    assert create(logs).topic_id == TOPIC_ID
     logs.close()
 
 
 def test_damage_below_the_recovery_point_is_counted_at_the_start(one: Path) -> None:
     logs = open_logs(one)
-    create(logs)
-    for each in logs:
-        fill(each, 60)
-        each.upkeep.flush()
+    log = create(logs)
+    fill(log, 60)
+    log.upkeep.flush()
     logs.checkpoints.write_bounds()
     crash(logs)
     first = min((one / "orders-0").glob("*.log"))
@@ -672,7 +606,6 @@ def test_damage_below_the_recovery_point_is_counted_at_the_start(one: Path) -> N
         logs = open_logs(one)
     assert logs.table.damage_count == 1
     assert str(first) in [each.get("path") for each in captured if each["event"] == "log.damaged"]
-    log = logs.get(ORDERS)
-    assert log is not None
+    log = log_of(logs)
     assert log.log_end_offset == 60
     logs.close()

@@ -12,10 +12,17 @@ from kafkawire.ids import Offset, TopicPartition
 from storage.config.log_config import LogConfig
 from storage.directory.logs import Logs
 from storage.log.log import Log
-from tests.unit.storage.logs import NOW_MS, append, check_files, read_all, split
+from tests.unit.storage.logs import (
+    NOW_MS,
+    PARTITION,
+    append,
+    check_files,
+    open_logs,
+    read_all,
+    split,
+)
 
 CONFIG = LogConfig(segment_bytes=4_000, index_interval_bytes=200)
-PARTITION = TopicPartition("orders", 0)
 STEPS = 1_500
 
 
@@ -66,7 +73,7 @@ def step(logs: Logs, log: Log, dice: random.Random) -> None:
 @pytest.mark.fresh_seeds(2)
 def test_concurrent_flushes_do_not_disturb_the_log(tmp_path: Path, seed: int) -> None:
     dice = random.Random(seed)
-    logs = Logs.open([tmp_path], config_of=lambda _topic: CONFIG, now_ms=NOW_MS)
+    logs = open_logs(tmp_path, config=CONFIG)
     log = logs.create(PARTITION, CONFIG, None, now_ms=NOW_MS)
     calls = (log.upkeep.flush, logs.checkpoints.write_bounds, lambda: logs.flush_due(NOW_MS))
     with capture_logs(), Background(*calls) as background:
@@ -86,7 +93,7 @@ def test_concurrent_flushes_do_not_disturb_the_log(tmp_path: Path, seed: int) ->
 
 
 def test_a_log_is_deleted_while_another_thread_flushes(tmp_path: Path) -> None:
-    logs = Logs.open([tmp_path], config_of=lambda _topic: CONFIG, now_ms=NOW_MS)
+    logs = open_logs(tmp_path, config=CONFIG)
     with capture_logs():
         with Background(
             lambda: logs.flush_due(NOW_MS), logs.checkpoints.write_bounds
@@ -107,7 +114,7 @@ def test_a_log_is_deleted_while_another_thread_flushes(tmp_path: Path) -> None:
 def test_logs_are_closed_while_another_thread_flushes(tmp_path: Path) -> None:
     for number in range(10):
         path = tmp_path / str(number)
-        logs = Logs.open([path], config_of=lambda _topic: CONFIG, now_ms=NOW_MS)
+        logs = open_logs(path, config=CONFIG)
         with capture_logs():
             for partition in range(5):
                 log = logs.create(TopicPartition("a", partition), CONFIG, None, now_ms=NOW_MS)

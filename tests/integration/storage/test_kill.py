@@ -13,7 +13,7 @@ from kafkawire.ids import Offset
 from kafkawire.records import crc_matches, iterate_batches, read_records
 from storage.log.log import Log
 from tests.integration.storage.appender import CONFIG, PARTITION, open_logs, value_of
-from tests.unit.storage.logs import check_files, read_all
+from tests.unit.storage.logs import check_files, crash, log_of, read_all
 
 KILLS = 10
 
@@ -61,8 +61,7 @@ def test_ten_kills_lose_no_appended_record(tmp_path: Path) -> None:
         appended = told["appended"]
         logs = open_logs(path)
         assert not logs.table.directories[0].last_shutdown.was_clean
-        log = logs.get(PARTITION)
-        assert log is not None
+        log = log_of(logs, PARTITION)
         assert log.log_end_offset >= appended
         assert log.recovery_point >= min(told.get("flushed", 0), log.log_end_offset)
         check_records(log)
@@ -72,8 +71,7 @@ def test_ten_kills_lose_no_appended_record(tmp_path: Path) -> None:
         if seed % 2:
             logs.close()
             check_files(log.directory, CONFIG.index_interval_bytes)
-        for directory in logs.table.directories:
-            directory.unlock()
+        crash(logs)
     assert rolled > 5, "hardly any segment was rolled, so the run proved little"
 
 

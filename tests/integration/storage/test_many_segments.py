@@ -7,11 +7,10 @@ from structlog.testing import capture_logs
 
 from kafkawire.ids import LeaderEpoch, Offset
 from storage.config.log_config import LogConfig
-from storage.directory.logs import Logs
 from storage.disk.layout import LEADER_EPOCH_CHECKPOINT, segment_file
 from storage.log.epoch_checkpoint import write_epochs
 from storage.log.leader_epochs import EpochEntry
-from tests.unit.storage.logs import NOW_MS, replicated
+from tests.unit.storage.logs import NOW_MS, open_logs, replicated
 
 SEGMENT_COUNT = 10_000
 BATCH_BYTES = len(replicated(0))
@@ -43,7 +42,7 @@ def test_start_reads_only_the_last_of_ten_thousand_segments(
     (tmp_path / ".kafka_cleanshutdown").touch()
     before = bytes_read()
     with capture_logs() as captured:
-        logs = Logs.open([tmp_path], config_of=lambda _topic: CONFIG, now_ms=NOW_MS)
+        logs = open_logs(tmp_path, config=CONFIG)
     read = bytes_read() - before
     assert sum(len(each.segments) for each in logs) == SEGMENT_COUNT
     assert {each.log_end_offset for each in logs} == {SEGMENT_COUNT // partition_count}

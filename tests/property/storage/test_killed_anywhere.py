@@ -1,62 +1,41 @@
 """A process that is killed at any system call loses no acknowledged record.
 
-The fault layer counts the calls that change the disk, and kills the process before one of them.
+The process dies before one of the calls that change the disk, or that open a file.
 Data that the kernel has received survives; `test_torn_write` covers a power loss.
 """
 
-import os
 import random
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
 
-from kafkawire.ids import LeaderEpoch, Offset, TopicPartition
+from kafkawire.ids import LeaderEpoch, Offset
 from kafkawire.records import read_header
 from storage.config.log_config import LogConfig
-from storage.directory.logs import Logs
 from storage.log.expiry import delete_expired
 from storage.log.log import Log
-from tests.unit.storage.logs import NOW_MS, Batch, batch_of, check_files, read_all, split
+from tests.unit.storage.faults import CHANGES, Died, faulty
+from tests.unit.storage.logs import (
+    NOW_MS,
+    PARTITION,
+    Batch,
+    batch_of,
+    check_files,
+    crash,
+    create,
+    open_logs,
+    read_all,
+    split,
+)
 
-CALLS = (
-    "open", "pwrite", "ftruncate", "rename", "replace", "unlink", "fsync", "fdatasync",
-)  # fmt: skip
-PARTITION = TopicPartition("orders", 0)
 INTERVAL = 200
 CONFIG = LogConfig(segment_bytes=700, index_interval_bytes=INTERVAL, file_delete_delay_ms=0)
 LIVES = 4
 OPERATIONS_PER_LIFE = 60
 LONGEST_LIFE = 120
 SEEDS = 16
-
-
-class Killed(BaseException):
-    """The simulated process is killed."""
-
-
-@contextmanager
-def dies_before_call(number: int) -> Iterator[None]:
-    """Kill the simulated process before call number `number`; it makes no further calls."""
-    calls = 0
-
-    def wrapped(real: Callable[..., object]) -> Callable[..., object]:
-        def fake(*arguments: object, **more: object) -> object:
-            nonlocal calls
-            calls += 1
-            if calls >= number:
-                raise Killed
-            return real(*arguments, **more)
-
-        return fake
-
-    with pytest.MonkeyPatch.context() as patch:
-        for name in CALLS:
-            patch.setattr(os, name, wrapped(getattr(os, name)))
-        yield
 
 
 class Broker:
@@ -78,11 +57,8 @@ class Broker:
         self.open()
 
     def open(self) -> None:
-        self.logs = Logs.open(
-            [self.directory], config_of=lambda _topic: CONFIG, now_ms=NOW_MS, reserve_bytes=0
-        )
-        found = self.logs.get(PARTITION)
-        self.log: Log = found or self.logs.create(PARTITION, CONFIG, None, now_ms=NOW_MS)
+        self.logs = open_logs(self.directory, config=CONFIG)
+        self.log = create(self.logs, topic_id=None, config=CONFIG)
 
     @property
     def end(self) -> int:
@@ -94,10 +70,10 @@ class Broker:
             self.flush, self.checkpoint, self.truncate, self.advance, self.expire, self.remove,
         ]  # fmt: skip
         try:
-            with dies_before_call(self.dice.randrange(1, LONGEST_LIFE)):
+            with faulty(self.dice.randrange(LONGEST_LIFE), (*CHANGES, "open")):
                 for _ in range(OPERATIONS_PER_LIFE):
                     self.dice.choice(operations)()
-        except Killed:
+        except Died:
             self.deaths += 1
 
     def append(self) -> None:
@@ -154,8 +130,7 @@ class Broker:
 
     def come_back(self) -> None:
         """Start again, and check that nothing is missing."""
-        for directory in self.logs.table.directories:
-            directory.unlock()
+        crash(self.logs)
         self.open()
         first = self.log.segments[0].base_offset
         start, end = self.log.log_start_offset, self.log.log_end_offset

@@ -42,7 +42,7 @@ from tests.unit.storage.compacting import (
 )
 from tests.unit.storage.compacting import settings as cleaner_settings
 from tests.unit.storage.faults import dies_within, faulty
-from tests.unit.storage.logs import NOW_MS, PARTITION
+from tests.unit.storage.logs import NOW_MS, PARTITION, crash, log_of
 
 KEYS = st.sampled_from([b"a", b"b", b"c", b"d", b"e"])
 VALUES = st.sampled_from([None, b"", b"1", b"2" * 90])
@@ -88,16 +88,13 @@ class LifeOfALogDir(RuleBasedStateMachine):
 
     def start_again(self) -> None:
         # A dead process holds no lock, even if it died right after taking it.
-        for directory in self.logs.table.directories:
-            directory.unlock()
+        crash(self.logs)
         (self.root / ".lock").unlink(missing_ok=True)
         self.logs = self.opened()
 
     @property
     def log(self) -> Log:
-        log = self.logs.get(PARTITION)
-        assert log is not None
-        return log
+        return log_of(self.logs)
 
     def is_done(self, dies_at: int | None, work: Callable[[], object]) -> bool:
         """Do `work` and return True; or die within it, start again, and return False."""

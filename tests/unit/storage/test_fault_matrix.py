@@ -34,8 +34,10 @@ from tests.unit.storage.logs import (
     NOW_MS,
     SMALL,
     append,
+    crash,
     fill,
     offsets_in,
+    open_logs,
     read_all,
     replicated,
     split,
@@ -60,7 +62,7 @@ class World:
         self.logs = self.start()
 
     def start(self) -> Logs:
-        self.logs = Logs.open([self.one, self.two], config_of=lambda _topic: CONFIG, now_ms=NOW_MS)
+        self.logs = open_logs(self.one, self.two, config=CONFIG)
         return self.logs
 
     def create(self, partition: TopicPartition, topic_id: TopicId | None = None) -> Log:
@@ -85,8 +87,7 @@ class World:
         return self.of(A)
 
     def kill(self) -> None:
-        for directory in self.logs.table.directories:
-            directory.unlock()
+        crash(self.logs)
 
     def note_space(self) -> None:
         for directory in self.logs.table.online_directories:

@@ -16,8 +16,7 @@ from ottla.cli.logs.verify import verify_directories
 from storage.config.log_config import LogConfig
 from storage.directory.logs import Logs
 from storage.errors import InconsistentMetadataError
-from storage.log.log import Log
-from tests.unit.storage.logs import NOW_MS, append, offsets_in, read, read_all, split
+from tests.unit.storage.logs import NOW_MS, append, log_of, offsets_in, read, read_all, split
 
 GOLDEN = json.loads(Path(__file__).with_name("golden_log_dir.json").read_text(encoding="utf-8"))
 CONFIGS = {"orders": LogConfig(segment_bytes=4_000, index_interval_bytes=500)}
@@ -39,12 +38,6 @@ def open_logs(directory: Path) -> Logs:
     return Logs.open(
         [directory], config_of=lambda topic: CONFIGS.get(topic, LogConfig()), now_ms=NOW_MS
     )
-
-
-def log_of(logs: Logs, partition: TopicPartition) -> Log:
-    log = logs.get(partition)
-    assert log is not None
-    return log
 
 
 def stored(name: str) -> bytes:

@@ -16,10 +16,9 @@ from kafkawire.ids import Offset, TopicPartition
 from storage.compaction.cleaner import Cleaner
 from storage.compaction.job import CleaningFailed, CleaningJob, Report
 from storage.compaction.manager import CleanerManager
-from storage.directory.logs import Logs
 from storage.disk.checkpoint import read_offsets
 from tests.unit.storage.compacting import COMPACTED, SEED, put, records_of
-from tests.unit.storage.logs import NOW_MS, PARTITION
+from tests.unit.storage.logs import NOW_MS, PARTITION, open_logs
 
 OTHER = TopicPartition("other", 0)
 
@@ -50,7 +49,7 @@ class Rig:
     """A cleaner over two dirty logs."""
 
     def __init__(self, directory: Path) -> None:
-        self.logs = Logs.open([directory], config_of=lambda _: COMPACTED, now_ms=NOW_MS)
+        self.logs = open_logs(directory, config=COMPACTED)
         self.processes: list[FakeProcess] = []
         self.retention_runs = 0
         self.gate: Callable[[Report], Report | None] = lambda report: report

@@ -11,14 +11,21 @@ from structlog.testing import capture_logs
 from broker.logs.mover import LITTLE_BYTES, LogMover
 from kafkawire.ids import Offset, TopicPartition
 from storage.config.log_config import LogConfig
-from storage.directory.logs import Logs
 from storage.log.log import Log
 from storage.log.log_copying import CHUNK_BYTES
 from tests.unit.broker.replicas import turn
-from tests.unit.storage.logs import NOW_MS, append, fill, offsets_in, read_all
+from tests.unit.storage.logs import (
+    NOW_MS,
+    PARTITION,
+    append,
+    fill,
+    log_of,
+    offsets_in,
+    open_logs,
+    read_all,
+)
 
 CONFIG = LogConfig(segment_bytes=2 * CHUNK_BYTES)
-PARTITION = TopicPartition("orders", 0)
 TIMEOUT_S = 20
 CHUNKS = 4
 MAX_LAG = 1_000
@@ -28,9 +35,7 @@ class Place:
     """Two log dirs, a log in the first one, and a mover."""
 
     def __init__(self, tmp_path: Path, executor: ThreadPoolExecutor) -> None:
-        self.logs = Logs.open(
-            [tmp_path / "one", tmp_path / "two"], config_of=lambda _topic: CONFIG, now_ms=NOW_MS
-        )
+        self.logs = open_logs(tmp_path / "one", tmp_path / "two", config=CONFIG)
         self.moved: list[Log] = []
         self.ended = asyncio.Event()
         self.mover = LogMover(
@@ -48,9 +53,7 @@ class Place:
 
     @property
     def log(self) -> Log:
-        log = self.logs.get(PARTITION)
-        assert log is not None
-        return log
+        return log_of(self.logs)
 
     def create(self, partition: TopicPartition = PARTITION, chunk_count: int = CHUNKS) -> Log:
         log = self.logs.create(partition, CONFIG, None, now_ms=NOW_MS)

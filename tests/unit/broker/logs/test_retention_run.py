@@ -10,7 +10,7 @@ from kafkawire.ids import Offset, TopicPartition
 from storage.config.log_config import LogConfig
 from storage.directory.logs import Logs
 from storage.log.log import Log
-from tests.unit.storage.logs import NOW_MS, append, fill
+from tests.unit.storage.logs import NOW_MS, append, fill, open_logs
 
 OLD = LogConfig(segment_bytes=100, retention_ms=1_000)
 COMPACTED = LogConfig(
@@ -21,8 +21,7 @@ LATER_MS = NOW_MS + 5_000
 
 @pytest.fixture
 def logs(tmp_path: Path) -> Logs:
-    paths = [tmp_path / "one", tmp_path / "two"]
-    return Logs.open(paths, config_of=lambda _topic: OLD, now_ms=NOW_MS)
+    return open_logs(tmp_path / "one", tmp_path / "two", config=OLD)
 
 
 def create(logs: Logs, number: int, config: LogConfig = OLD) -> Log:

@@ -7,17 +7,14 @@ from broker.config.broker_config import BrokerConfig
 from broker.config.dynamic_config import DynamicConfig
 from broker.logs.tasks import log_tasks
 from broker.replication.replica_manager import ReplicaManager
-from kafkawire.ids import TopicPartition
-from storage.directory.logs import Logs
-from tests.unit.storage.logs import NOW_MS, SMALL
+from tests.unit.storage.logs import NOW_MS, PARTITION, SMALL, open_logs
 
-PARTITION = TopicPartition("orders", 0)
 DAY_MS = 86_400_000
 
 
 def test_deleted_partitions_wait_by_a_monotonic_clock(tmp_path: Path) -> None:
     config = BrokerConfig.from_properties({"log.dirs": str(tmp_path)})
-    logs = Logs.open([tmp_path], config_of=lambda _topic: SMALL, now_ms=NOW_MS)
+    logs = open_logs(tmp_path)
     wall_ms, clock_ms = NOW_MS + DAY_MS, 0
     tasks = log_tasks(
         DynamicConfig(config),

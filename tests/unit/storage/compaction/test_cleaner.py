@@ -14,6 +14,7 @@ from storage.compaction import worker
 from storage.compaction.cleaner import Cleaner
 from storage.compaction.job import CleaningDone, CleaningFailed, GroupCleaned, read_report
 from storage.errors import CorruptLogError, StorageError
+from storage.log.log import Log
 from storage.segment.cleaned_segment import remove_all_cleaned
 from tests.unit.kafkawire.batches import with_section
 from tests.unit.storage.compacting import (
@@ -34,8 +35,12 @@ from tests.unit.storage.compacting import (
 from tests.unit.storage.logs import NOW_MS, check_files, open_log
 
 
-def test_the_last_record_of_each_key_stays_where_it_was(tmp_path: Path) -> None:
-    log = open_log(tmp_path / "orders-0", COMPACTED)
+@pytest.fixture
+def log(tmp_path: Path) -> Log:
+    return open_log(tmp_path / "orders-0", COMPACTED)
+
+
+def test_the_last_record_of_each_key_stays_where_it_was(log: Log) -> None:
     put(log, (b"a", b"1"), (b"b", b"1"), (b"a", b"2"))
     put(log, (b"c", b"1"), (b"b", b"2"))
     log.upkeep.roll(NOW_MS)
@@ -53,9 +58,8 @@ def test_the_last_record_of_each_key_stays_where_it_was(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("codec", list(Codec))
 def test_kept_records_keep_codec_timestamps_and_offset_range_of_their_batch(
-    tmp_path: Path, codec: Codec
+    log: Log, codec: Codec
 ) -> None:
-    log = open_log(tmp_path / "orders-0", COMPACTED)
     times = [NOW_MS + 50, NOW_MS + 7, NOW_MS - 3, NOW_MS + 20]
     values = [(b"a", b"1"), (b"b", b"1" * 300), (b"c", b"1" * 300), (b"d", b"1")]
     append_batch(log, keyed_batch(values, times_ms=times, codec=codec), epoch=3)
@@ -69,8 +73,7 @@ def test_kept_records_keep_codec_timestamps_and_offset_range_of_their_batch(
     assert (first.base_timestamp_ms, first.max_timestamp_ms) == (NOW_MS + 7, NOW_MS + 7)
 
 
-def test_records_with_the_brokers_time_keep_it(tmp_path: Path) -> None:
-    log = open_log(tmp_path / "orders-0", COMPACTED)
+def test_records_with_the_brokers_time_keep_it(log: Log) -> None:
     append_time = TimestampType.LOG_APPEND_TIME
     values = [(b"a", b"1"), (b"b", b"1"), (b"c", None)]
     batch = keyed_batch(values, times_ms=[9, 5, 7], timestamp_type=append_time)
@@ -82,8 +85,7 @@ def test_records_with_the_brokers_time_keep_it(tmp_path: Path) -> None:
     assert headers_of(log)[0].timestamp_type is append_time
 
 
-def test_cleaning_stops_before_the_first_undecided_segment(tmp_path: Path) -> None:
-    log = open_log(tmp_path / "orders-0", COMPACTED)
+def test_cleaning_stops_before_the_first_undecided_segment(log: Log) -> None:
     for number in range(6):
         put(log, (b"a", b"%d" % number))
         log.upkeep.roll(NOW_MS)
@@ -95,16 +97,14 @@ def test_cleaning_stops_before_the_first_undecided_segment(tmp_path: Path) -> No
         assert (log.directory / name).read_bytes() == before[name]
 
 
-def test_cleaning_drops_records_without_a_key(tmp_path: Path) -> None:
-    log = open_log(tmp_path / "orders-0", COMPACTED)
+def test_cleaning_drops_records_without_a_key(log: Log) -> None:
     put(log, (None, b"written before the topic was compacted"), (b"a", b"1"))
     log.upkeep.roll(NOW_MS)
     clean(log)
     assert [each.offset for each in records_of(log)] == [1]
 
 
-def test_cleaning_merges_small_segments(tmp_path: Path) -> None:
-    log = open_log(tmp_path / "orders-0", COMPACTED)
+def test_cleaning_merges_small_segments(log: Log) -> None:
     for number in range(10):
         put(log, (b"%d" % number, b"v"))
         log.upkeep.roll(NOW_MS)
@@ -113,8 +113,7 @@ def test_cleaning_merges_small_segments(tmp_path: Path) -> None:
     assert [each.offset for each in records_of(log)] == list(range(10))
 
 
-def test_a_map_that_is_too_small_takes_several_rounds(tmp_path: Path) -> None:
-    log = open_log(tmp_path / "orders-0", COMPACTED)
+def test_a_map_that_is_too_small_takes_several_rounds(log: Log) -> None:
     for number in range(60):
         put(log, (b"%d" % (number % 25), b"%d" % number), (b"x", b"%d" % number))
     log.upkeep.roll(NOW_MS)
@@ -130,14 +129,12 @@ def test_a_map_that_is_too_small_takes_several_rounds(tmp_path: Path) -> None:
     assert len(keys) == len(set(keys)) == 26
 
 
-def test_a_map_without_room_for_a_key_is_refused(tmp_path: Path) -> None:
-    log = open_log(tmp_path / "orders-0", COMPACTED)
+def test_a_map_without_room_for_a_key_is_refused(log: Log) -> None:
     with pytest.raises(StorageError, match=r"log\.cleaner\.dedupe\.buffer\.size"):
         run(job_of(log, chosen=settings(slot_count=0)))
 
 
-def test_batch_larger_than_the_buffer_is_cleaned(tmp_path: Path) -> None:
-    log = open_log(tmp_path / "orders-0", COMPACTED)
+def test_batch_larger_than_the_buffer_is_cleaned(log: Log) -> None:
     for number in range(3):
         append_at(log, keyed_batch([(b"a", b"x" * 9_000), (b"b", b"%d" % number)]), number * 2)
     log.upkeep.roll(NOW_MS)
@@ -145,8 +142,7 @@ def test_batch_larger_than_the_buffer_is_cleaned(tmp_path: Path) -> None:
     assert [each.offset for each in records_of(log)] == [4, 5]
 
 
-def test_a_flipped_bit_stops_the_cleaning_and_changes_nothing(tmp_path: Path) -> None:
-    log = open_log(tmp_path / "orders-0", COMPACTED)
+def test_a_flipped_bit_stops_the_cleaning_and_changes_nothing(log: Log) -> None:
     put(log, (b"a", b"1"), (b"b", b"1"))
     log.upkeep.roll(NOW_MS)
     log.upkeep.close()
@@ -159,8 +155,7 @@ def test_a_flipped_bit_stops_the_cleaning_and_changes_nothing(tmp_path: Path) ->
     assert path.read_bytes() == data
 
 
-def test_round_over_gaps_only_ends_at_its_bound(tmp_path: Path) -> None:
-    log = open_log(tmp_path / "orders-0", COMPACTED)
+def test_round_over_gaps_only_ends_at_its_bound(log: Log) -> None:
     put(log, (b"a", b"1"))
     append_at(log, keyed_batch([(b"a", b"2")]), 5_000)
     log.upkeep.roll(NOW_MS)
@@ -171,9 +166,8 @@ def test_round_over_gaps_only_ends_at_its_bound(tmp_path: Path) -> None:
     assert clean(log, dirty_from=9_001) in (0, 9_001)
 
 
-def test_last_batch_of_a_round_is_kept_even_without_records(tmp_path: Path) -> None:
+def test_last_batch_of_a_round_is_kept_even_without_records(log: Log) -> None:
     """Otherwise a follower that copies the log would never reach its end (KAFKA-17076)."""
-    log = open_log(tmp_path / "orders-0", COMPACTED)
     put(log, (b"a", b"1"))
     put(log, (None, b"no key"))
     log.upkeep.roll(NOW_MS)
@@ -185,8 +179,7 @@ def test_last_batch_of_a_round_is_kept_even_without_records(tmp_path: Path) -> N
     assert [each.last_offset for each in headers_of(log)] == [0, 2]
 
 
-def test_last_batch_of_a_producer_is_kept_without_records(tmp_path: Path) -> None:
-    log = open_log(tmp_path / "orders-0", COMPACTED)
+def test_last_batch_of_a_producer_is_kept_without_records(log: Log) -> None:
     append_batch(log, keyed_batch([(b"a", b"1"), (b"b", b"1")], producer=(7, 2, 40)))
     append_batch(log, keyed_batch([(b"a", b"2"), (b"b", b"2")], producer=(8, 0, 0)))
     append_batch(log, keyed_batch([(b"a", b"3"), (b"b", b"3")], producer=(8, 0, 2)))
@@ -198,8 +191,7 @@ def test_last_batch_of_a_producer_is_kept_without_records(tmp_path: Path) -> Non
     assert (empty.producer_epoch, empty.last_sequence, empty.last_offset) == (2, 41, 1)
 
 
-def test_producer_in_the_active_segment_needs_no_older_batch(tmp_path: Path) -> None:
-    log = open_log(tmp_path / "orders-0", COMPACTED)
+def test_producer_in_the_active_segment_needs_no_older_batch(log: Log) -> None:
     append_batch(log, keyed_batch([(b"a", b"1")], producer=(7, 0, 0)))
     append_batch(log, keyed_batch([(b"a", b"2")]))
     log.upkeep.roll(NOW_MS)
@@ -208,8 +200,7 @@ def test_producer_in_the_active_segment_needs_no_older_batch(tmp_path: Path) -> 
     assert [each.base_offset for each in headers_of(log)] == [1, 2]
 
 
-def test_cleaning_drops_the_last_batch_of_an_expired_producer(tmp_path: Path) -> None:
-    log = open_log(tmp_path / "orders-0", COMPACTED)
+def test_cleaning_drops_the_last_batch_of_an_expired_producer(log: Log) -> None:
     append_batch(log, keyed_batch([(b"a", b"1")], producer=(7, 0, 0)))
     put(log, (b"a", b"2"))
     log.upkeep.roll(NOW_MS)
@@ -218,8 +209,7 @@ def test_cleaning_drops_the_last_batch_of_an_expired_producer(tmp_path: Path) ->
     assert [each.base_offset for each in headers_of(log)] == [1]
 
 
-def test_a_tombstone_stays_from_its_first_cleaning_until_its_horizon(tmp_path: Path) -> None:
-    log = open_log(tmp_path / "orders-0", COMPACTED)
+def test_a_tombstone_stays_from_its_first_cleaning_until_its_horizon(log: Log) -> None:
     put(log, (b"a", b"1"), (b"b", b"1"))
     put(log, (b"a", None), (b"c", b"1"))
     put(log, (b"z", b"1"))
@@ -240,9 +230,8 @@ def test_a_tombstone_stays_from_its_first_cleaning_until_its_horizon(tmp_path: P
 
 
 def test_cleaned_segment_has_the_newest_modification_time_of_the_replaced_ones(
-    tmp_path: Path,
+    log: Log,
 ) -> None:
-    log = open_log(tmp_path / "orders-0", COMPACTED)
     put(log, (b"a", b"1"))
     log.upkeep.roll(NOW_MS)
     path = log.directory / "00000000000000000000.log"
@@ -251,8 +240,7 @@ def test_cleaned_segment_has_the_newest_modification_time_of_the_replaced_ones(
     assert path.stat().st_mtime_ns == modified_ns
 
 
-def test_filtered_batch_is_a_valid_batch(tmp_path: Path) -> None:
-    log = open_log(tmp_path / "orders-0", COMPACTED)
+def test_filtered_batch_is_a_valid_batch(log: Log) -> None:
     put(log, (b"a", b"1"), (b"b", None))
     put(log, (b"a", b"2"))
     log.upkeep.roll(NOW_MS)
@@ -263,8 +251,7 @@ def test_filtered_batch_is_a_valid_batch(tmp_path: Path) -> None:
     assert read_header(region.read()).record_count == 1
 
 
-def test_invalid_header_stops_the_cleaning(tmp_path: Path) -> None:
-    log = open_log(tmp_path / "orders-0", COMPACTED)
+def test_invalid_header_stops_the_cleaning(log: Log) -> None:
     put(log, (b"a", b"1"))
     put(log, (b"a", b"2"))
     log.upkeep.roll(NOW_MS)
@@ -280,8 +267,7 @@ def test_invalid_header_stops_the_cleaning(tmp_path: Path) -> None:
         run(job)
 
 
-def test_records_that_cannot_be_read_stop_the_cleaning(tmp_path: Path) -> None:
-    log = open_log(tmp_path / "orders-0", COMPACTED)
+def test_records_that_cannot_be_read_stop_the_cleaning(log: Log) -> None:
     batch = keyed_batch([(b"a", b"1")])
     damaged = with_section(batch, b"\xff" * 20, 1)
     append_at(log, damaged, 0)
@@ -295,8 +281,7 @@ def test_records_that_cannot_be_read_stop_the_cleaning(tmp_path: Path) -> None:
             run(job)
 
 
-def test_a_damaged_transaction_index_stops_the_cleaning(tmp_path: Path) -> None:
-    log = open_log(tmp_path / "orders-0", COMPACTED)
+def test_a_damaged_transaction_index_stops_the_cleaning(log: Log) -> None:
     put(log, (b"a", b"1"))
     log.upkeep.roll(NOW_MS)
     (log.directory / "00000000000000000000.txnindex").write_bytes(b"\1" * 34)
@@ -304,8 +289,7 @@ def test_a_damaged_transaction_index_stops_the_cleaning(tmp_path: Path) -> None:
         run(job_of(log))
 
 
-def test_a_missing_index_does_not_stop_the_cleaning(tmp_path: Path) -> None:
-    log = open_log(tmp_path / "orders-0", COMPACTED)
+def test_a_missing_index_does_not_stop_the_cleaning(log: Log) -> None:
     put(log, (b"a", b"1"), (b"a", b"2"))
     log.upkeep.roll(NOW_MS)
     job = job_of(log)
@@ -315,8 +299,7 @@ def test_a_missing_index_does_not_stop_the_cleaning(tmp_path: Path) -> None:
     assert groups == [GroupCleaned(replaced=(0,), size_bytes=groups[0].size_bytes)]
 
 
-def test_cleaner_sleeps_to_keep_its_rate_limit(tmp_path: Path) -> None:
-    log = open_log(tmp_path / "orders-0", COMPACTED)
+def test_cleaner_sleeps_to_keep_its_rate_limit(log: Log) -> None:
     for number in range(50):
         put(log, (b"%d" % number, b"v" * 100))
     log.upkeep.roll(NOW_MS)
@@ -339,8 +322,7 @@ def test_cleaner_sleeps_to_keep_its_rate_limit(tmp_path: Path) -> None:
     assert moved / 1_000 * 0.9 < now_s < moved / 1_000 * 1.5
 
 
-def test_worker_reports_each_group_and_the_end(tmp_path: Path) -> None:
-    log = open_log(tmp_path / "orders-0", COMPACTED)
+def test_worker_reports_each_group_and_the_end(log: Log) -> None:
     put(log, (b"a", b"1"), (b"a", b"2"))
     log.upkeep.roll(NOW_MS)
     sink = io.StringIO()
@@ -352,8 +334,7 @@ def test_worker_reports_each_group_and_the_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_damage", [False, True])
-def test_worker_distinguishes_damage_from_temporary_errors(tmp_path: Path, is_damage: bool) -> None:
-    log = open_log(tmp_path / "orders-0", COMPACTED)
+def test_worker_distinguishes_damage_from_temporary_errors(log: Log, is_damage: bool) -> None:
     put(log, (b"a", b"1"), (b"a", b"2"))
     log.upkeep.roll(NOW_MS)
     line = job_of(log).to_line()
@@ -370,8 +351,7 @@ def test_worker_distinguishes_damage_from_temporary_errors(tmp_path: Path, is_da
     assert report.is_damage is is_damage
 
 
-def test_worker_without_memory_reports_no_damage(tmp_path: Path) -> None:
-    log = open_log(tmp_path / "orders-0", COMPACTED)
+def test_worker_without_memory_reports_no_damage(log: Log) -> None:
     put(log, (b"a", b"1"), (b"a", b"2"))
     log.upkeep.roll(NOW_MS)
     sink = io.StringIO()
@@ -382,9 +362,8 @@ def test_worker_without_memory_reports_no_damage(tmp_path: Path) -> None:
 
 
 def test_a_worker_without_a_parent_writes_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log = open_log(tmp_path / "orders-0", COMPACTED)
     put(log, (b"a", b"1"), (b"a", b"2"))
     log.upkeep.roll(NOW_MS)
     parents = iter([5, 5, 1])
@@ -394,8 +373,7 @@ def test_a_worker_without_a_parent_writes_nothing(
     assert not list(log.directory.glob("*.cleaned"))
 
 
-def test_swap_of_changed_files_is_refused(tmp_path: Path) -> None:
-    log = open_log(tmp_path / "orders-0", COMPACTED)
+def test_swap_of_changed_files_is_refused(log: Log) -> None:
     put(log, (b"a", b"1"), (b"a", b"2"))
     log.upkeep.roll(NOW_MS)
     (group,), _ = run(job_of(log))
@@ -407,8 +385,7 @@ def test_swap_of_changed_files_is_refused(tmp_path: Path) -> None:
     assert [each.offset for each in records_of(log)] == [0, 1]
 
 
-def test_truncation_cancels_a_pending_swap(tmp_path: Path) -> None:
-    log = open_log(tmp_path / "orders-0", COMPACTED)
+def test_truncation_cancels_a_pending_swap(log: Log) -> None:
     put(log, (b"a", b"1"))
     put(log, (b"a", b"2"))
     log.upkeep.roll(NOW_MS)
@@ -420,8 +397,7 @@ def test_truncation_cancels_a_pending_swap(tmp_path: Path) -> None:
     assert not list(log.directory.glob("*.swap"))
 
 
-def test_reader_of_a_replaced_segment_can_finish(tmp_path: Path) -> None:
-    log = open_log(tmp_path / "orders-0", COMPACTED)
+def test_reader_of_a_replaced_segment_can_finish(log: Log) -> None:
     for number in range(8):
         put(log, (b"a", b"%d" % number))
     log.upkeep.roll(NOW_MS)

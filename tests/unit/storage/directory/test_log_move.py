@@ -218,9 +218,7 @@ def test_duplicate_logs_without_a_move_are_refused(one: Path, two: Path, tmp_pat
 
 
 @pytest.mark.parametrize("first", ["one", "two"])
-def test_moved_copy_replaces_the_outdated_log(
-    one: Path, two: Path, tmp_path: Path, first: str
-) -> None:
+def test_moved_copy_replaces_the_outdated_log(tmp_path: Path, first: str) -> None:
     other = "two" if first == "one" else "one"
     logs = {}
     for name, count in ((first, 5), (other, 3)):

@@ -35,6 +35,11 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path / "orders-0"
 
 
+@pytest.fixture
+def log(directory: Path) -> Log:
+    return open_log(directory)
+
+
 def begin(log: Log, producer_id: int = 7, sequence: int = 0) -> None:
     write(log, produced(producer_id, sequence, is_transactional=True))
 
@@ -84,8 +89,7 @@ def test_leader_and_follower_write_the_same_entry_for_an_aborted_transaction(
         assert found_by(log) == index_of(log)
 
 
-def test_a_committed_transaction_leaves_no_index(directory: Path) -> None:
-    log = open_log(directory)
+def test_a_committed_transaction_leaves_no_index(log: Log) -> None:
     begin(log)
     end(log, COMMIT)
     end(log, ABORT)
@@ -94,8 +98,7 @@ def test_a_committed_transaction_leaves_no_index(directory: Path) -> None:
     assert found_by(log) == []
 
 
-def test_truncation_drops_the_entries_of_its_markers(directory: Path) -> None:
-    log = open_log(directory)
+def test_truncation_drops_the_entries_of_its_markers(log: Log) -> None:
     begin(log)
     end(log, ABORT)
     begin(log, sequence=1)
@@ -111,10 +114,7 @@ def test_truncation_drops_the_entries_of_its_markers(directory: Path) -> None:
 
 
 @pytest.mark.parametrize("is_left", [True, False], ids=["left", "gone"])
-def test_recovery_indexes_transactions_from_earlier_segments(
-    directory: Path, is_left: bool
-) -> None:
-    log = open_log(directory)
+def test_recovery_indexes_transactions_from_earlier_segments(log: Log, is_left: bool) -> None:
     begin(log)
     log.upkeep.roll(NOW_MS)
     begin(log, 8)
@@ -129,8 +129,7 @@ def test_recovery_indexes_transactions_from_earlier_segments(
     assert log.last_stable_offset(log.log_end_offset) == 1
 
 
-def test_entry_of_a_lost_marker_is_dropped(directory: Path) -> None:
-    log = open_log(directory)
+def test_entry_of_a_lost_marker_is_dropped(log: Log, directory: Path) -> None:
     begin(log)
     size = log.segments[0].size_bytes
     end(log, ABORT)
@@ -152,9 +151,8 @@ def test_entry_of_a_lost_marker_is_dropped(directory: Path) -> None:
     ],
 )
 def test_damaged_transaction_index_is_rebuilt_after_a_clean_shutdown(
-    directory: Path, damage: object
+    log: Log, directory: Path, damage: object
 ) -> None:
-    log = open_log(directory)
     begin(log)
     end(log, ABORT)
     log.upkeep.roll(NOW_MS)
@@ -166,8 +164,7 @@ def test_damaged_transaction_index_is_rebuilt_after_a_clean_shutdown(
     assert found_by(log) == index_of(log) == [aborted(7, 0, 1, 2)]
 
 
-def test_transaction_index_of_a_closed_log_is_read_on_demand(directory: Path) -> None:
-    log = open_log(directory)
+def test_transaction_index_of_a_closed_log_is_read_on_demand(log: Log, directory: Path) -> None:
     begin(log)
     end(log, ABORT)
     log.upkeep.roll(NOW_MS)
@@ -181,9 +178,8 @@ def test_transaction_index_of_a_closed_log_is_read_on_demand(directory: Path) ->
 
 
 def test_entry_without_space_is_written_by_the_next_flush(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
+    log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log = open_log(directory)
     begin(log)
     opened = os.open
 
@@ -238,8 +234,7 @@ def test_transaction_index_is_deleted_with_its_segment(directory: Path) -> None:
     assert not list(directory.glob("*.txnindex*"))
 
 
-def test_open_transaction_limits_the_last_stable_offset(directory: Path) -> None:
-    log = open_log(directory)
+def test_open_transaction_limits_the_last_stable_offset(log: Log) -> None:
     begin(log, 7)
     begin(log, 8)
     end(log, COMMIT, 7)
@@ -249,8 +244,7 @@ def test_open_transaction_limits_the_last_stable_offset(directory: Path) -> None
     assert [log.last_stable_offset(Offset(mark)) for mark in (3, 4)] == [1, 4]
 
 
-def test_open_transaction_with_deleted_start_limits_the_last_stable_offset(directory: Path) -> None:
-    log = open_log(directory)
+def test_open_transaction_with_deleted_start_limits_the_last_stable_offset(log: Log) -> None:
     for sequence in range(3):
         begin(log, sequence=sequence)
     log.advance_log_start(Offset(2))
@@ -261,9 +255,9 @@ def test_open_transaction_with_deleted_start_limits_the_last_stable_offset(direc
 
 
 def test_marker_above_the_high_watermark_is_not_committed_after_a_start(
+    log: Log,
     directory: Path,
 ) -> None:
-    log = open_log(directory)
     begin(log)
     begin(log, sequence=1)
     end(log, COMMIT)
@@ -281,8 +275,7 @@ def test_marker_above_the_high_watermark_is_not_committed_after_a_start(
     assert [opened.last_stable_offset(Offset(mark)) for mark in (2, 3)] == [0, 3]
 
 
-def test_truncation_keeps_the_remaining_ended_transactions(directory: Path) -> None:
-    log = open_log(directory)
+def test_truncation_keeps_the_remaining_ended_transactions(log: Log) -> None:
     begin(log)
     end(log, COMMIT)
     log.upkeep.roll(NOW_MS)
@@ -302,8 +295,7 @@ def test_a_copy_in_another_log_dir_has_its_own_index(directory: Path, tmp_path: 
     assert copy.last_stable_offset(Offset(1)) == 0
 
 
-def test_read_finds_transactions_that_end_in_later_segments(directory: Path) -> None:
-    log = open_log(directory)
+def test_read_finds_transactions_that_end_in_later_segments(log: Log) -> None:
     for number in range(3):
         begin(log, number)
         log.upkeep.roll(NOW_MS)

@@ -5,7 +5,6 @@ truncated mapping would kill the process. Every failure is an OSError that names
 """
 
 from functools import lru_cache
-from types import TracebackType
 from typing import Final, Self
 
 from pyarrow import fs
@@ -76,12 +75,7 @@ class OpenFile:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._file.close()
 
 

@@ -113,14 +113,14 @@ def _run_on_spark(
     request: Request, tasks: list[AuditTask]
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Start Spark or reuse its session, run the tasks, and return findings and summaries."""
-    has_sql = request.audit is Audit.COLLISIONS
+    uses_sql = request.audit is Audit.COLLISIONS
     with InterruptGuard() as guard:
-        context = start_context(request.master, request.settings, is_long=has_sql)
+        context = start_context(request.master, request.settings, uses_sql=uses_sql)
         guard.renew()
         if not request.master.startswith("local["):
             ship_modules(context)
         findings, summaries = run_shards(context, tasks)
-        if has_sql:
+        if uses_sql:
             places, rules = [*request.directories], request.rules
             if request.against is not None and not is_file(request.against):
                 places.append(request.against)

@@ -74,10 +74,10 @@ def find_java() -> str:
 
 
 def start_session(
-    master: str, settings: Mapping[str, str] | None = None, *, is_long: bool = False
+    master: str, settings: Mapping[str, str] | None = None, *, uses_sql: bool = False
 ) -> Any:
     """Start Spark on `master` and return its session; see `start_context`."""
-    start_context(master, settings, is_long=is_long)
+    start_context(master, settings, uses_sql=uses_sql)
     return get_session()
 
 
@@ -89,12 +89,12 @@ def get_session() -> Any:
 
 
 def start_context(
-    master: str, settings: Mapping[str, str] | None = None, *, is_long: bool = False
+    master: str, settings: Mapping[str, str] | None = None, *, uses_sql: bool = False
 ) -> Any:
     """Start Spark on `master`, or on the master of spark-submit if `master` is empty.
 
-    A context that already runs in this process is reused unchanged. `is_long` is for work that
-    Spark itself does, such as SQL: it enables all of Java's compilers.
+    A context that already runs in this process is reused unchanged. `uses_sql` is for work that
+    Spark itself does: it enables all of Java's compilers.
 
     Raises:
         SparkMissingError: pyspark or Java is missing.
@@ -113,7 +113,7 @@ def start_context(
     conf = SparkConf().setAppName("ottla audit")
     if master:
         conf.setMaster(master)
-    conf.setAll([*_settings(java, is_local, is_long).items(), *(settings or {}).items()])
+    conf.setAll([*_settings(java, is_local, uses_sql).items(), *(settings or {}).items()])
     with _captured_output() as log:
         try:
             context = SparkContext.getOrCreate(conf)
@@ -205,13 +205,13 @@ def shown_progress(context: Any) -> Iterator[None]:
             watcher.join()
 
 
-def _settings(java: str, is_local: bool, is_long: bool) -> dict[str, str]:
+def _settings(java: str, is_local: bool, uses_sql: bool) -> dict[str, str]:
     CACHE.mkdir(parents=True, exist_ok=True)
     log4j = CACHE / "log4j2.properties"
     if not log4j.exists():
         log4j.write_text(LOG4J, encoding="utf-8")
-    compilers = _ALL_COMPILERS if is_long else _QUICK
-    archive = _archive(java, is_long)
+    compilers = _ALL_COMPILERS if uses_sql else _QUICK
+    archive = _archive(java, uses_sql)
     options = f"-Dlog4j2.configurationFile={log4j.as_uri()} {_QUIET} {compilers} {archive}"
     settings = {
         "spark.ui.enabled": "false",
@@ -223,7 +223,7 @@ def _settings(java: str, is_local: bool, is_long: bool) -> dict[str, str]:
         # The default is a quarter of an hour.
         "spark.hadoop.yarn.resourcemanager.connect.max-wait.ms": str(YARN_MAX_WAIT_MS),
     }
-    if is_long:
+    if uses_sql:
         # The small map before the large one helps only with few keys. Without it the independent
         # audit in SQL reads 0.83 M records/s instead of 0.65.
         settings["spark.sql.codegen.aggregate.map.twolevel.enabled"] = "false"
@@ -234,7 +234,7 @@ def _settings(java: str, is_local: bool, is_long: bool) -> dict[str, str]:
     return settings
 
 
-def _archive(java: str, is_long: bool) -> str:
+def _archive(java: str, uses_sql: bool) -> str:
     """Return the option to use the class archive, or to write it when this session ends."""
     import pyspark
 
@@ -245,7 +245,7 @@ def _archive(java: str, is_long: bool) -> str:
     # Java ignores an archive whose jars have moved or were reinstalled.
     stamp = f"{pyspark.__version__} {jars} {jars.stat().st_mtime_ns} {java} {Path(java).resolve()}"
     # SQL loads twice as many classes.
-    kind = "sql" if is_long else "classes"
+    kind = "sql" if uses_sql else "classes"
     archive = CACHE / f"{kind}-{hashlib.sha256(stamp.encode()).hexdigest()[:16]}.jsa"
     if _is_whole(archive):
         return f"-XX:SharedArchiveFile={archive}"

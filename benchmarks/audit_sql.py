@@ -23,7 +23,7 @@ def main(clean: str, raw: str, cleaned_until: int) -> dict[str, float]:
     from tests.analytics.sql_audit import changed_keys, read_log
 
     os.sched_setaffinity(0, range(os.cpu_count() or 1))
-    session = start_session(MASTER, {"spark.driver.memory": HEAP}, is_long=True)
+    session = start_session(MASTER, {"spark.driver.memory": HEAP}, uses_sql=True)
     session.dataSource.register(KafkaSegments)
     seconds = 0.0
     for _ in range(2):

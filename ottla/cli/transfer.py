@@ -2,7 +2,6 @@
 
 import sys
 import time
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from ottla.cli.text import JsonValue, rate_text
@@ -30,12 +29,7 @@ class Transfer:
             self._draw(self._total_bytes)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         # Never zero, so that even the smallest transfer has a rate.
         self.seconds = max(time.perf_counter() - self._started_s, 1e-6)
         if self._progress is not None:

@@ -29,9 +29,9 @@ def test_each_kind_of_work_and_jar_directory_has_its_own_archive(
     for place in (tmp_path / "one", tmp_path / "other"):
         (place / "jars").mkdir(parents=True)
         monkeypatch.setattr(pyspark, "__file__", str(place / "__init__.py"))
-        for is_long in (False, True):
-            options.add(_archive("java", is_long))
-            assert _archive("java", is_long) in options
+        for uses_sql in (False, True):
+            options.add(_archive("java", uses_sql))
+            assert _archive("java", uses_sql) in options
     assert len(options) == 4
 
 
@@ -39,7 +39,7 @@ def test_pyspark_without_jars_gets_no_archive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pyspark, "__file__", str(tmp_path / "pyspark.zip" / "__init__.py"))
-    assert _archive("java", is_long=False) == ""
+    assert _archive("java", uses_sql=False) == ""
 
 
 def test_failed_job_is_reported_by_its_first_and_last_line() -> None:

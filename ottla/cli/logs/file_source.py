@@ -6,7 +6,6 @@ meanwhile.
 
 import os
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from logcheck.replica_files import Entry
@@ -28,12 +27,7 @@ class FileSource:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._file.close()
 
     def read_at(self, position: int, size: int) -> memoryview:

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from types import TracebackType
 from typing import Final, Self
 
 from kafkawire.ids import Offset, TopicPartition
@@ -204,14 +203,9 @@ class Consumer:
         await self.start()
         return self
 
-    async def __aexit__(
-        self,
-        exception_type: type[BaseException] | None,
-        _exception: BaseException | None,
-        _traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         # A body that raised did not process the records that it had in hand.
-        await self._close(is_processed=exception_type is None)
+        await self._close(is_processed=kind is None)
 
     async def close(self, timeout_ms: float = DEFAULT_CLOSE_TIMEOUT_MS) -> None:
         """Commit, leave the group, stop fetching and disconnect. `async with` calls this.
@@ -256,7 +250,9 @@ class Consumer:
         Raises:
             NotInGroupError: the consumer is subscribed; await `unsubscribe` first.
         """
-        self._refuse_members("assign")
+        if self.subscription():
+            text = "assign() and subscribe() exclude each other: await unsubscribe() first"
+            raise NotInGroupError(text)
         self._reading.assign(topic_partitions, wants_committed=self._group_config is not None)
 
     async def assign_topics(self, *topics: str) -> list[TopicPartition]:
@@ -572,11 +568,6 @@ class Consumer:
         if self._group is None:
             raise NotInGroupError(f"{method}() is for members of a group: set group_id")
         return self._group
-
-    def _refuse_members(self, method: str) -> None:
-        if self.subscription():
-            text = f"{method}() and subscribe() exclude each other: await unsubscribe() first"
-            raise NotInGroupError(text)
 
     def _on_change(self) -> None:
         """Wake the fetcher and the group: the metadata or a connection has changed."""

@@ -20,7 +20,6 @@ from kafkawire.key_table_loops import KeyLimitError
 from kafkawire.records import BATCH_HEADER_BYTES, BatchBuilder
 from logcheck.batch_digest import BatchDigest, compare_dirty
 from logcheck.batch_walk import Batch, Hole, Walk
-from logcheck.checkpoint_text import read_offset_checkpoint
 from logcheck.finding import Check, Damage, Finding, Severity
 from logcheck.log_scan import LogScan, read_record
 from logcheck.log_view import LogView
@@ -30,29 +29,14 @@ from tests.analytics.audited import RULES, findings_of
 from tests.analytics.compaction_violations import cleaned
 from tests.analytics.log_model import START_MS, Bat, Log, Rec, compact, make_log, rebuild
 from tests.analytics.planter import Segment, edit
+from tests.unit.logcheck.partition_bytes import BytesSource
 
 FINDING = Finding(
     check=Check.BATCHES, damage=Damage.BAD_CRC, file="f", expected="this", found="that"
 )
 
 
-class Bytes:
-    """A source in memory, which may end before its stated size."""
-
-    chunk_bytes = 1 << 20
-
-    def __init__(self, data: bytes, size_bytes: int | None = None) -> None:
-        self._data = data
-        self.size_bytes = len(data) if size_bytes is None else size_bytes
-
-    def read_at(self, position: int, size: int) -> memoryview:
-        return memoryview(self._data)[position : position + size]
-
-    def has_grown_to(self, size_bytes: int) -> bool:
-        return size_bytes <= self.size_bytes
-
-
-def walked(source: Bytes) -> tuple[list[Batch | Hole], list[str]]:
+def walked(source: BytesSource) -> tuple[list[Batch | Hole], list[str]]:
     found: list[Finding] = []
     items = list(Walk(source, "f", found.append).items())
     return items, [each.damage for each in found]
@@ -62,7 +46,9 @@ BATCH = Bat(0, 0, (Rec(0, b"k", b"v" * 50, START_MS),)).encode()
 
 
 def test_walk_ends_where_a_file_shrinks() -> None:
-    items, kinds = walked(Bytes(BATCH + BATCH[:80], 2 * len(BATCH)))
+    shrunk = BytesSource(BATCH + BATCH[:80])
+    shrunk.size_bytes = 2 * len(BATCH)
+    items, kinds = walked(shrunk)
     assert isinstance(items[0], Batch)
     assert isinstance(items[1], Hole)
     assert len(kinds) == 1
@@ -71,7 +57,7 @@ def test_walk_ends_where_a_file_shrinks() -> None:
 def test_partial_header_with_a_plausible_length_is_bad_header() -> None:
     cut = bytearray(BATCH[:40])
     struct.pack_into(">i", cut, 8, 20)
-    _, kinds = walked(Bytes(BATCH + bytes(cut)))
+    _, kinds = walked(BytesSource(BATCH + bytes(cut)))
     assert kinds == ["bad_header"]
 
 
@@ -79,16 +65,9 @@ def test_walk_skips_a_batch_inside_a_damaged_record() -> None:
     inner = Bat(0, 0, (Rec(0, b"k", BATCH, START_MS),)).encode()
     damaged = bytearray(inner)
     damaged[-1] ^= 1
-    items, kinds = walked(Bytes(bytes(damaged) + BATCH))
+    items, kinds = walked(BytesSource(bytes(damaged) + BATCH))
     assert kinds == ["bad_crc"]
     assert [item.position for item in items] == [0, len(inner)]
-
-
-def test_duplicate_partition_in_a_checkpoint_is_reported() -> None:
-    found: list[Finding] = []
-    offsets = read_offset_checkpoint(b"0\n2\na 0 1\na 0 2\n", "f", found.append)
-    assert list(offsets.values()) == [2]
-    assert [each.damage for each in found] == ["bad_checkpoint_line"]
 
 
 def test_finding_prints_its_place() -> None:
@@ -160,7 +139,7 @@ def digest_of(batches: list[Bat]) -> BatchDigest:
     digest = BatchDigest(0)
     data = b"".join(batch.encode() for batch in batches)
     check = BatchCheck("f", lambda _: None)
-    for item in Walk(Bytes(data), "f", lambda _: None).items():
+    for item in Walk(BytesSource(data), "f", lambda _: None).items():
         assert isinstance(item, Batch)
         sound = check.open(item)
         assert sound is not None

@@ -6,7 +6,7 @@ from kafkawire.ids import Offset
 from kafkawire.records import BatchBuilder, Codec
 from ottla.client.client_config import ConsumerConfig
 from ottla.client.consumer.block import Block
-from ottla.client.consumer.fetch_buffer import FetchBuffer
+from ottla.client.consumer.fetch_buffer import Cursor, FetchBuffer
 from ottla.client.consumer.partition_state import PartitionState
 from ottla.client.errors import ConsumeError, CorruptRecordsError
 from tests.unit.client.client_fakes import T1, batch_of, state_at
@@ -27,6 +27,13 @@ def fill(buffer: FetchBuffer, state: PartitionState, data: bytes) -> Block:
     state.on_fetched(block.next_offset, block.last_epoch)
     buffer.add(block)
     return block
+
+
+def cursor_of(buffer: FetchBuffer) -> Cursor:
+    """Return the cursor of a buffer with records."""
+    cursor = buffer.cursor()
+    assert cursor is not None
+    return cursor
 
 
 def read_all(buffer: FetchBuffer) -> list[tuple[int, int]]:
@@ -56,8 +63,7 @@ def test_blocks_are_read_in_the_order_of_arrival() -> None:
 def test_the_last_record_is_in_hand_until_the_next_is_requested() -> None:
     first, second = state_at(0), state_at(0, T1)
     buffer = buffer_of((first, batch_of(b"a", b"b", b"c")), (second, batch_of(b"d")))
-    cursor = buffer.cursor()
-    assert cursor is not None
+    cursor = cursor_of(buffer)
     buffer.hand_out()
     assert buffer.first_in_hand(first) is None
     next(cursor.iterator)
@@ -76,8 +82,7 @@ def test_the_last_record_is_in_hand_until_the_next_is_requested() -> None:
 def test_a_batch_is_in_hand_from_its_first_record() -> None:
     state = state_at(0)
     buffer = buffer_of((state, batch_of(b"a", b"b", b"c")))
-    cursor = buffer.cursor()
-    assert cursor is not None
+    cursor = cursor_of(buffer)
     buffer.hand_out()
     first, *_ = cursor.iterator
     buffer.hold_from(state, first)
@@ -92,8 +97,7 @@ def test_the_position_follows_every_record() -> None:
     state = state_at(0)
     buffer = buffer_of((state, batch_of(b"a", b"b", b"c")))
     assert buffer.position(state) == 0
-    cursor = buffer.cursor()
-    assert cursor is not None
+    cursor = cursor_of(buffer)
     for record in cursor.iterator:
         assert buffer.position(state) == record.offset + 1
     assert buffer.position(state) == 3
@@ -101,8 +105,7 @@ def test_the_position_follows_every_record() -> None:
 
 def test_a_cursor_left_half_way_is_resumed() -> None:
     buffer = buffer_of((state_at(0), batch_of(b"a", b"b", b"c")))
-    cursor = buffer.cursor()
-    assert cursor is not None
+    cursor = cursor_of(buffer)
     assert next(cursor.iterator).offset == 0
     assert buffer.cursor() is cursor
     assert read_all(buffer) == [(0, 1), (0, 2)]
@@ -111,8 +114,7 @@ def test_a_cursor_left_half_way_is_resumed() -> None:
 def test_drop_ends_a_running_iteration() -> None:
     state = state_at(0)
     buffer = buffer_of((state, batch_of(b"a", b"b", b"c")), (state, batch_of(b"d", base_offset=3)))
-    cursor = buffer.cursor()
-    assert cursor is not None
+    cursor = cursor_of(buffer)
     assert next(cursor.iterator).offset == 0
     buffer.drop(state)
     state.jump(Offset(9))
@@ -127,8 +129,7 @@ def test_pausing_keeps_the_remaining_records_of_a_batch() -> None:
         (paused, batch_of(b"a", b"b", b"c") + batch_of(b"d", base_offset=3)),
         (other, batch_of(b"e")),
     )
-    cursor = buffer.cursor()
-    assert cursor is not None
+    cursor = cursor_of(buffer)
     next(cursor.iterator)
     buffer.pause(paused)
     assert list(cursor.iterator) == []
@@ -165,8 +166,7 @@ def test_a_paused_partition_that_jumps_drops_its_records() -> None:
 def test_an_error_is_raised_once_and_later_records_are_fetched_again() -> None:
     state = state_at(0)
     buffer = buffer_of((state, batch_of(b"a", b"b")))
-    cursor = buffer.cursor()
-    assert cursor is not None
+    cursor = cursor_of(buffer)
     next(cursor.iterator)
     buffer.fail(state, ConsumeError("trouble"), retry_at_s=7.0)
     assert buffer.cursor(quietly=True) is None
@@ -203,8 +203,7 @@ def test_a_damaged_batch_is_reported_after_all_records_before_it() -> None:
     buffer = buffer_of((damaged, batch_of(b"a") + bytes(bad)), (other, batch_of(b"b")))
     seen = []
     for _ in range(2):
-        cursor = buffer.cursor()
-        assert cursor is not None
+        cursor = cursor_of(buffer)
         seen += [(record.partition, record.value) for record in cursor.iterator]
     assert seen == [(0, b"a"), (1, b"b")]
     with pytest.raises(CorruptRecordsError, match="offset 1"):
@@ -234,8 +233,7 @@ def test_reading_reports_new_room() -> None:
         (state, batch_of(b"x" * 300, base_offset=1)),
     )
     assert not buffer.has_room
-    cursor = buffer.cursor()
-    assert cursor is not None
+    cursor_of(buffer)
     assert buffer.has_room
 
 
@@ -259,6 +257,5 @@ def test_few_batches_are_decoded_at_once_if_they_expand_far() -> None:
 def test_batches_that_expand_little_share_a_cursor() -> None:
     state = state_at(0)
     buffer = buffer_of((state, b"".join(zeros(offset, 1000) for offset in range(100))))
-    cursor = buffer.cursor()
-    assert cursor is not None
+    cursor = cursor_of(buffer)
     assert cursor.left_count == 100

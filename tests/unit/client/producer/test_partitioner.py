@@ -72,24 +72,23 @@ def test_a_record_that_does_not_fit_completes_the_share() -> None:
     assert chosen.sticky == 5
 
 
-def test_only_available_partitions_are_drawn() -> None:
+@pytest.mark.parametrize(
+    ("count", "available", "expected"),
+    [
+        pytest.param(10, [2, 7], {2, 7}, id="only available ones"),
+        pytest.param(3, [], {0, 1, 2}, id="every one without any leader"),
+    ],
+)
+def test_available_partitions_are_drawn(
+    count: int, available: list[int], expected: set[int]
+) -> None:
     some = TopicPartitioner(1, random.Random(1).randrange)
-    some.on_partitions(10, [2, 7])
+    some.on_partitions(count, available)
     drawn = set()
     for _ in range(100):
         some.on_sticky_bytes(1)
         drawn.add(some.sticky)
-    assert drawn == {2, 7}
-
-
-def test_without_any_leader_every_partition_may_be_drawn() -> None:
-    some = TopicPartitioner(1, random.Random(1).randrange)
-    some.on_partitions(3, [])
-    drawn = set()
-    for _ in range(100):
-        some.on_sticky_bytes(1)
-        drawn.add(some.sticky)
-    assert drawn == {0, 1, 2}
+    assert drawn == expected
 
 
 def test_unkeyed_records_spread_evenly() -> None:

@@ -28,6 +28,12 @@ def state_after(*batches: tuple[int, int, int]) -> ProducerState:
     return state
 
 
+def entry_of(state: ProducerState) -> ProducerEntry:
+    entry = state.get(PRODUCER)
+    assert entry is not None
+    return entry
+
+
 FIVE = [(0, 2 * number, 2) for number in range(5)]
 SIX = [(0, 2 * number, 2) for number in range(6)]
 
@@ -97,8 +103,7 @@ def test_replayed_batches_are_not_checked() -> None:
     """A follower, or a start, accepts all batches that the leader has accepted."""
     state = state_after((1, 0, 3))
     state.replay(header_of(PRODUCER, 9, 1, epoch=0)._replace(base_offset=3))
-    entry = state.get(PRODUCER)
-    assert entry is not None
+    entry = entry_of(state)
     assert (entry.epoch, entry.next_sequence, len(entry.batches)) == (0, 10, 1)
 
 
@@ -106,8 +111,7 @@ def test_batch_without_sequences_updates_the_producer() -> None:
     """A transaction coordinator commits offsets in such batches, without a sequence to check."""
     state = ProducerState()
     state.replay(header_of(PRODUCER, 0)._replace(base_sequence=-1))
-    entry = state.get(PRODUCER)
-    assert entry is not None
+    entry = entry_of(state)
     assert entry.last_batch == WrittenBatch(-1, 0, 0, NOW_MS)
     assert state.find_duplicate(header_of(PRODUCER, 0)) is None
 
@@ -127,8 +131,7 @@ def test_truncation_drops_the_newest_batches() -> None:
     other = header_of(8, 0)
     state.on_append(other._replace(base_sequence=0), Offset(1), NOW_MS)
     assert state.truncate(Offset(3))
-    entry = state.get(PRODUCER)
-    assert entry is not None
+    entry = entry_of(state)
     assert (entry.next_sequence, entry.last_timestamp_ms) == (2, NOW_MS + 2)
     assert [batch.last_offset for batch in entry.batches] == [1]
     assert state.find_duplicate(header_of(PRODUCER, 2, 2)) is None
@@ -138,8 +141,7 @@ def test_truncation_of_all_batches_of_a_producer_needs_the_log() -> None:
     """An older epoch may apply then, or none."""
     state = state_after((0, 0, 2), (1, 0, 2))
     assert not state.truncate(Offset(2))
-    entry = state.get(PRODUCER)
-    assert entry is not None
+    entry = entry_of(state)
     assert len(entry.batches) == 1, "nothing has changed"
 
 
@@ -234,8 +236,7 @@ def test_the_end_of_a_transaction_may_carry_a_new_epoch() -> None:
     state = ProducerState()
     transactional(state, PRODUCER, 0)
     end(state, PRODUCER, 1, epoch=1)
-    entry = state.get(PRODUCER)
-    assert entry is not None
+    entry = entry_of(state)
     assert (entry.epoch, entry.coordinator_epoch, entry.last_batch) == (1, 3, None)
     with pytest.raises(InvalidProducerEpochError):
         state.find_duplicate(header_of(PRODUCER, 1))

@@ -273,27 +273,28 @@ def test_index_of_another_segment_is_reported(log_directory: Path) -> None:
     assert verify(log_directory) == [Damage.INDEX_NOT_INCREASING]
 
 
-def test_epoch_that_contradicts_the_checkpoint_is_reported(log_directory: Path) -> None:
-    path = log_directory / "orders-0" / "leader-epoch-checkpoint"
-    path.write_text("0\n2\n0 0\n2 12\n")
-    assert verify(log_directory) == [Damage.EPOCH_START]
-    # The log start offset has moved to 24: the checkpoint need not cover earlier batches.
-    path.write_text("0\n1\n2 24\n")
-    assert verify(log_directory) == []
-
-
 @pytest.mark.parametrize(
-    ("name", "offset"),
+    ("epochs", "expected"),
     [
-        ("recovery-point-offset-checkpoint", LOG_END_OFFSET + 1),
-        ("replication-offset-checkpoint", LOG_END_OFFSET + 1),
-        ("log-start-offset-checkpoint", LOG_END_OFFSET + 1),
+        pytest.param(["0 0", "2 12"], [Damage.EPOCH_START], id="another epoch"),
+        pytest.param(["0 0", "1 11", "2 24"], [Damage.EPOCH_START], id="begins within a batch"),
+        pytest.param(["0 0", "1 13", "2 24"], [Damage.EPOCH_START], id="begins after its batch"),
+        # The checkpoint need not cover batches before the log start offset.
+        pytest.param(["2 24"], [], id="the log starts at 24"),
+        pytest.param(["1 13", "2 24"], [], id="the log starts within a batch"),
     ],
 )
-def test_checkpoint_beyond_the_log_end_is_reported(
-    log_directory: Path, name: str, offset: int
+def test_epoch_that_contradicts_the_checkpoint_is_reported(
+    log_directory: Path, epochs: list[str], expected: list[Damage]
 ) -> None:
-    checkpoint(log_directory, name, offset)
+    path = log_directory / "orders-0" / "leader-epoch-checkpoint"
+    path.write_text("\n".join(["0", str(len(epochs)), *epochs, ""]))
+    assert verify(log_directory) == expected
+
+
+@pytest.mark.parametrize("name", ["recovery-point", "replication", "log-start"])
+def test_checkpoint_beyond_the_log_end_is_reported(log_directory: Path, name: str) -> None:
+    checkpoint(log_directory, f"{name}-offset-checkpoint", LOG_END_OFFSET + 1)
     assert set(verify(log_directory)) == {Damage.CHECKPOINT_BEYOND}
 
 
@@ -355,17 +356,6 @@ def test_missing_offsets_are_reported_above_the_cleaner_point(log_directory: Pat
     assert verify(log_directory) == no_indexes, "killed before it wrote its checkpoint"
     checkpoint(log_directory, "cleaner-offset-checkpoint", 2 * RECORDS_PER_SEGMENT)
     assert verify(log_directory) == no_indexes
-
-
-def test_epoch_that_begins_within_a_batch_is_reported(log_directory: Path) -> None:
-    path = log_directory / "orders-0" / "leader-epoch-checkpoint"
-    path.write_text("0\n3\n0 0\n1 11\n2 24\n")
-    assert verify(log_directory) == [Damage.EPOCH_START]
-    path.write_text("0\n3\n0 0\n1 13\n2 24\n")
-    assert verify(log_directory) == [Damage.EPOCH_START]
-    # The log starts within a batch: the epoch of the batch's first part does not matter.
-    path.write_text("0\n2\n1 13\n2 24\n")
-    assert verify(log_directory) == []
 
 
 def test_old_index_shape_is_reported_with_strict_indexes_only(

@@ -89,36 +89,15 @@ def put_back(log: Log, batches: Sequence[Bat], record: Rec) -> Log:
     return rebuild(log, kept)
 
 
-def changed_value(_: Log, log: Log) -> tuple[Log, Expected]:
-    return change(log, "changed_value", value=b"another value")
-
-
-def value_became_tombstone(_: Log, log: Log) -> tuple[Log, Expected]:
-    return change(log, "changed_value", value=None)
-
-
-def value_became_empty(_: Log, log: Log) -> tuple[Log, Expected]:
-    return change(log, "changed_value", value=b"")
-
-
-def change(log: Log, kind: str, *, value: bytes | None) -> tuple[Log, Expected]:
+def change(log: Log, *kinds: str, **fields: bytes | None) -> tuple[Log, Expected]:
+    """Change `fields` of a record; findings of `kinds` are expected at its offset."""
     batches = cleaned(log)
     number, index = pick(batches)
     records = list(batches[number].records)
     offset = records[index].offset
-    records[index] = replace(records[index], value=value)
+    records[index] = replace(records[index], **fields)  # type: ignore[arg-type]
     batches[number] = with_records(batches[number], records)
-    return rebuild(log, batches), {(kind, offset)}
-
-
-def key_changed(_: Log, log: Log) -> tuple[Log, Expected]:
-    batches = cleaned(log)
-    number, index = pick(batches)
-    records = list(batches[number].records)
-    offset = records[index].offset
-    records[index] = replace(records[index], key=b"a key that nobody wrote")
-    batches[number] = with_records(batches[number], records)
-    return rebuild(log, batches), {("unknown_record", offset), ("lost_key", offset)}
+    return rebuild(log, batches), {(kind, offset) for kind in kinds}
 
 
 def offsets_swapped(_: Log, log: Log) -> tuple[Log, Expected]:
@@ -162,13 +141,8 @@ def horizon_in_future(_: Log, log: Log) -> tuple[Log, Expected]:
 
 
 def record_without_key(_: Log, log: Log) -> tuple[Log, Expected]:
-    batches = cleaned(log)
-    number, index = pick(batches)
-    records = list(batches[number].records)
-    offset = records[index].offset
-    records[index] = replace(records[index], key=None)
-    batches[number] = with_records(batches[number], records)
-    return rebuild(log, batches), {("no_key", batches[number].first), ("lost_key", offset)}
+    changed, expected = change(log, "lost_key", key=None)
+    return changed, expected | {("no_key", offset - offset % 5) for _, offset in expected}
 
 
 def active_rewritten(_: Log, log: Log) -> tuple[Log, Expected]:
@@ -195,10 +169,10 @@ COMPACTION: Final[dict[str, Plant]] = {
     "a batch of lost keys": whole_batch_lost,
     "an older value survives": older_value_survives,
     "a duplicate key": duplicate_key,
-    "a changed value": changed_value,
-    "a value turned into a tombstone": value_became_tombstone,
-    "a value turned empty": value_became_empty,
-    "a changed key": key_changed,
+    "a changed value": lambda _, log: change(log, "changed_value", value=b"another value"),
+    "a value turned into a tombstone": lambda _, log: change(log, "changed_value", value=None),
+    "a value turned empty": lambda _, log: change(log, "changed_value", value=b""),
+    "a changed key": lambda _, log: change(log, "unknown_record", "lost_key", key=b"unheard-of"),
     "two records with swapped offsets": offsets_swapped,
     "a tombstone removed too early": tombstone_gone_early,
     "a tombstone kept too long": tombstone_kept_late,

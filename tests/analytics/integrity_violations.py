@@ -5,7 +5,7 @@ batches of five records, epochs 0 and 1). It returns the expected findings: (kin
 """
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +14,9 @@ from tests.analytics.planter import Segment, edit, segments
 Expected = set[tuple[str, str, int | None]]
 Plant = Callable[[Path], Expected]
 
+INDEX: Final = "00000000000000000100.index"
+TIMES: Final = "00000000000000000100.timeindex"
+EPOCHS: Final = "leader-epoch-checkpoint"
 _HEADER_FIELDS: Final = {
     "crc": 18,
     "attributes": 22,
@@ -38,27 +41,18 @@ def flip_bit(field: str) -> Plant:
     return plant
 
 
-def patched(kind: str, position: int, data: bytes, offset: int = 135) -> Plant:
-    """Patch a header and correct the checksum."""
+def patched(
+    kind: str, position: int, data: bytes, offset: int = 135, *, at_batch: tuple[int, int] = (1, 7)
+) -> Plant:
+    """Patch a batch, given by its segment and its number there, and correct the checksum."""
 
     def plant(at: Path) -> Expected:
-        segment = segments(at)[1]
-        segment.patch(7, position, data, with_crc=position > 20)
+        number, batch = at_batch
+        segment = segments(at)[number]
+        segment.patch(batch, position, data, with_crc=position > 20)
         return {(kind, segment.path.name, offset)}
 
     return plant
-
-
-def base_offset_back(at: Path) -> Expected:
-    segment = segments(at)[1]
-    segment.patch(7, 0, struct.pack(">q", 131))
-    return {("offset_overlap", segment.path.name, 131)}
-
-
-def base_offset_below_segment(at: Path) -> Expected:
-    segment = segments(at)[1]
-    segment.patch(7, 0, struct.pack(">q", 35))
-    return {("offset_below_segment", segment.path.name, 35)}
 
 
 def length_too_large(at: Path) -> Expected:
@@ -66,18 +60,6 @@ def length_too_large(at: Path) -> Expected:
     length = segment.header(7).batch_length
     segment.patch(7, 8, struct.pack(">i", length + 40))
     return {("bad_crc", segment.path.name, 135)}
-
-
-def length_beyond_the_file(at: Path) -> Expected:
-    segment = segments(at)[1]
-    segment.patch(7, 8, struct.pack(">i", 1 << 24))
-    return {("bad_length", segment.path.name, 135)}
-
-
-def length_too_small(at: Path) -> Expected:
-    segment = segments(at)[1]
-    segment.patch(7, 8, struct.pack(">i", 11))
-    return {("bad_length", segment.path.name, 135)}
 
 
 def torn_tail(at: Path) -> Expected:
@@ -93,25 +75,16 @@ def zero_tail(at: Path) -> Expected:
     return {("zero_tail", segment.path.name, None)}
 
 
-def batch_removed(at: Path) -> Expected:
-    segment = segments(at)[1]
-    segment.reorder([n for n in range(20) if n != 7])
-    segment.restore_indexes()
-    return {("offset_gap", segment.path.name, 140)}
+def reordered(kind: str, batches: Sequence[int], offset: int, number: int = 1) -> Plant:
+    """Rewrite the segment `number` with these of its batches, and with matching indexes."""
 
+    def plant(at: Path) -> Expected:
+        segment = segments(at)[number]
+        segment.reorder(batches)
+        segment.restore_indexes()
+        return {(kind, segment.path.name, offset)}
 
-def second_batch_removed(at: Path) -> Expected:
-    segment = segments(at)[0]
-    segment.reorder([n for n in range(20) if n != 1])
-    segment.restore_indexes()
-    return {("offset_gap", segment.path.name, 10)}
-
-
-def batch_twice(at: Path) -> Expected:
-    segment = segments(at)[1]
-    segment.reorder([*range(8), *range(7, 20)])
-    segment.restore_indexes()
-    return {("offset_overlap", segment.path.name, 135)}
+    return plant
 
 
 def segment_removed(at: Path) -> Expected:
@@ -140,52 +113,14 @@ def records_out_of_order(at: Path) -> Expected:
     return {("record_offset", segment.path.name, 135)}
 
 
-def torn_varint(at: Path) -> Expected:
-    segment = segments(at)[1]
-    segment.patch(7, 61, b"\xff\xff\xff\xff\xff", with_crc=True)
-    return {("bad_records", segment.path.name, 135)}
+def epochs(kind: str, lines: str, offset: int, file: str = EPOCHS) -> Plant:
+    """Replace the leader epoch checkpoint."""
 
+    def plant(at: Path) -> Expected:
+        (at / EPOCHS).write_text(f"0\n{lines.count(chr(10))}\n{lines}")
+        return {(kind, file, offset)}
 
-def garbage_in_a_codec(at: Path) -> Expected:
-    segment = segments(at)[1]
-    segment.patch(7, 21, struct.pack(">h", 3), with_crc=True)
-    return {("bad_records", segment.path.name, 135)}
-
-
-def epoch_back(at: Path) -> Expected:
-    segment = segments(at)[2]
-    segment.patch(3, 12, struct.pack(">i", 0))
-    return {("epoch_back", segment.path.name, 215)}
-
-
-def epoch_ahead(at: Path) -> Expected:
-    segment = segments(at)[1]
-    segment.patch(7, 12, struct.pack(">i", 9))
-    return {("epoch_start", segment.path.name, 135)}
-
-
-def epoch_checkpoint_late(at: Path) -> Expected:
-    (at / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n1 205\n")
-    return {("epoch_start", "00000000000000000200.log", 200)}
-
-
-def epoch_checkpoint_early(at: Path) -> Expected:
-    (at / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n1 190\n")
-    return {("epoch_start", "leader-epoch-checkpoint", 190)}
-
-
-def epoch_checkpoint_beyond(at: Path) -> Expected:
-    (at / "leader-epoch-checkpoint").write_text("0\n3\n0 0\n1 200\n2 900\n")
-    return {("epoch_beyond", "leader-epoch-checkpoint", 900)}
-
-
-def epoch_checkpoint_falling(at: Path) -> Expected:
-    (at / "leader-epoch-checkpoint").write_text("0\n3\n0 0\n1 200\n1 300\n")
-    return {("bad_checkpoint_line", "leader-epoch-checkpoint", 300)}
-
-
-INDEX: Final = "00000000000000000100.index"
-TIMES: Final = "00000000000000000100.timeindex"
+    return plant
 
 
 def index_entry(kind: str, change: Callable[[bytearray, Segment], None], slot: int = 2) -> Plant:
@@ -217,54 +152,55 @@ def swap_entries(data: bytearray, _: Segment) -> None:
     data[8:16], data[16:24] = data[16:24], data[8:16]
 
 
-def index_cut(at: Path) -> Expected:
-    edit(at / INDEX, lambda data: data.extend(b"\1\2\3"))
-    return {("index_cut", INDEX, None)}
+def missing(file: str) -> Plant:
+    def plant(at: Path) -> Expected:
+        (at / file).unlink()
+        return {("index_missing", file, None)}
+
+    return plant
 
 
-def index_hole(at: Path) -> Expected:
-    edit(at / INDEX, lambda data: data.__setitem__(slice(8, 16), bytes(8)))
-    return {("index_hole", INDEX, None)}
+def edited(
+    kind: str, file: str, change: Callable[[bytearray], None], offset: int | None = None
+) -> Plant:
+    """Change the bytes of an index."""
+
+    def plant(at: Path) -> Expected:
+        edit(at / file, change)
+        return {(kind, file, offset)}
+
+    return plant
 
 
-def index_missing(at: Path) -> Expected:
-    (at / INDEX).unlink()
-    return {("index_missing", INDEX, None)}
+def time_entry(kind: str, change: Callable[[bytearray], None]) -> Plant:
+    """Change the second entry of a time index; the finding has the offset that is then there."""
+
+    def plant(at: Path) -> Expected:
+        edit(at / TIMES, change)
+        offset = 100 + struct.unpack_from(">i", (at / TIMES).read_bytes(), 20)[0]
+        return {(kind, TIMES, offset)}
+
+    return plant
 
 
-def time_index_missing(at: Path) -> Expected:
-    (at / TIMES).unlink()
-    return {("index_missing", TIMES, None)}
+def swap_times(data: bytearray) -> None:
+    data[0:12], data[12:24] = data[12:24], data[0:12]
 
 
-def time_swapped(at: Path) -> Expected:
-    def change(data: bytearray) -> None:
-        data[0:12], data[12:24] = data[12:24], data[0:12]
-
-    edit(at / TIMES, change)
-    return {("time_not_increasing", TIMES, _time_offset(at, 1))}
+def clear_second_entry(data: bytearray) -> None:
+    data[8:16] = bytes(8)
 
 
-def time_wrong(at: Path) -> Expected:
-    def change(data: bytearray) -> None:
-        struct.pack_into(">q", data, 12, struct.unpack_from(">q", data, 12)[0] - 1)
-
-    edit(at / TIMES, change)
-    return {("time_maximum", TIMES, _time_offset(at, 1))}
+def far_time(data: bytearray) -> None:
+    struct.pack_into(">i", data, len(data) - 4, 5000)
 
 
-def time_offset(at: Path) -> Expected:
-    edit(at / TIMES, lambda data: struct.pack_into(">i", data, len(data) - 4, 5000))
-    return {("time_offset", TIMES, 5100)}
+def drop_last_time(data: bytearray) -> None:
+    del data[-12:]
 
 
-def time_last_missing(at: Path) -> Expected:
-    edit(at / TIMES, lambda data: data.__delitem__(slice(len(data) - 12, None)))
-    return {("time_last_entry", TIMES, None)}
-
-
-def _time_offset(at: Path, slot: int) -> int:
-    return 100 + int(struct.unpack_from(">i", (at / TIMES).read_bytes(), slot * 12 + 8)[0])
+def earlier_time(data: bytearray) -> None:
+    struct.pack_into(">q", data, 12, struct.unpack_from(">q", data, 12)[0] - 1)
 
 
 def checkpoint(kind: str, file: str, text: str, offset: int | None) -> Plant:
@@ -309,39 +245,41 @@ INTEGRITY: Final[dict[str, Plant]] = {
     "a last offset below the records": patched("record_count", 23, struct.pack(">i", 3)),
     "a maximum timestamp too low": patched("record_timestamp", 35, struct.pack(">q", 5)),
     "a base offset far ahead": patched("offset_too_far", 0, struct.pack(">q", 1 << 40), 1 << 40),
-    "a base offset that decreases": base_offset_back,
-    "a base offset below the file's": base_offset_below_segment,
+    "a base offset that decreases": patched("offset_overlap", 0, struct.pack(">q", 131), 131),
+    "a base offset below the file's": patched("offset_below_segment", 0, struct.pack(">q", 35), 35),
     "a length too large": length_too_large,
-    "a length beyond the file": length_beyond_the_file,
-    "a length too small": length_too_small,
+    "a length beyond the file": patched("bad_length", 8, struct.pack(">i", 1 << 24)),
+    "a length too small": patched("bad_length", 8, struct.pack(">i", 11)),
     "a torn tail in a sealed segment": torn_tail,
     "a sealed segment that ends in zeros": zero_tail,
-    "a missing batch": batch_removed,
-    "a missing second batch of the log": second_batch_removed,
-    "a duplicate batch": batch_twice,
+    "a missing batch": reordered("offset_gap", [*range(7), *range(8, 20)], 140),
+    "a missing second batch of the log": reordered("offset_gap", [0, *range(2, 20)], 10, 0),
+    "a duplicate batch": reordered("offset_overlap", [*range(8), *range(7, 20)], 135),
     "a missing segment": segment_removed,
     "a segment with a wrong name": segment_renamed,
     "a record's offset used twice": records_out_of_order,
-    "an unterminated varint": torn_varint,
-    "garbage in a compressed batch": garbage_in_a_codec,
-    "an epoch that decreases": epoch_back,
-    "an epoch that begins too early": epoch_ahead,
-    "an epoch that begins too late in the checkpoint": epoch_checkpoint_late,
-    "an epoch that begins too early in the checkpoint": epoch_checkpoint_early,
-    "an epoch beyond the log": epoch_checkpoint_beyond,
-    "an epoch twice in the checkpoint": epoch_checkpoint_falling,
+    "an unterminated varint": patched("bad_records", 61, b"\xff" * 5),
+    "garbage in a compressed batch": patched("bad_records", 21, struct.pack(">h", 3)),
+    "an epoch that decreases": patched("epoch_back", 12, bytes(4), 215, at_batch=(2, 3)),
+    "an epoch that begins too early": patched("epoch_start", 12, struct.pack(">i", 9)),
+    "an epoch that begins too late in the checkpoint": epochs(
+        "epoch_start", "0 0\n1 205\n", 200, "00000000000000000200.log"
+    ),
+    "an epoch that begins too early in the checkpoint": epochs("epoch_start", "0 0\n1 190\n", 190),
+    "an epoch beyond the log": epochs("epoch_beyond", "0 0\n1 200\n2 900\n", 900),
+    "an epoch twice in the checkpoint": epochs("bad_checkpoint_line", "0 0\n1 200\n1 300\n", 300),
     "an index entry inside a batch": index_entry("index_position", shift_position),
     "an index entry off by one batch": index_entry("index_offset", next_batch),
     "an index entry with a wrong offset": index_entry("index_offset", wrong_offset),
     "two index entries swapped": index_entry("index_not_increasing", swap_entries),
-    "a truncated index entry": index_cut,
-    "a hole in the index": index_hole,
-    "a missing index": index_missing,
-    "a missing time index": time_index_missing,
-    "a time index out of order": time_swapped,
-    "a time index entry that is not the maximum": time_wrong,
-    "a time index entry with a wrong offset": time_offset,
-    "a missing last entry of the time index": time_last_missing,
+    "a truncated index entry": edited("index_cut", INDEX, lambda data: data.extend(b"\1\2\3")),
+    "a hole in the index": edited("index_hole", INDEX, clear_second_entry),
+    "a missing index": missing(INDEX),
+    "a missing time index": missing(TIMES),
+    "a time index out of order": time_entry("time_not_increasing", swap_times),
+    "a time index entry that is not the maximum": time_entry("time_maximum", earlier_time),
+    "a time index entry with a wrong offset": edited("time_offset", TIMES, far_time, 5100),
+    "a missing last entry of the time index": edited("time_last_entry", TIMES, drop_last_time),
     "a high watermark beyond the log": checkpoint(
         "checkpoint_beyond", "replication-offset-checkpoint", "0\n1\norders 0 401\n", 401
     ),

@@ -61,7 +61,7 @@ def _check_acknowledged(history: History, logs: Logs) -> Iterator[Anomaly]:
         value = item.encode()
         if value not in present.get(item.partition, ()):
             yield Anomaly(Kind.LOST, item.partition, f"{_name(item)}, acknowledged at {offset}")
-        elif values[item.partition].get(offset) != value:
+        elif offset is not None and values[item.partition].get(offset) != value:
             yield Anomaly(Kind.MOVED, item.partition, f"{_name(item)}, acknowledged at {offset}")
 
 

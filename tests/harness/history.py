@@ -39,8 +39,8 @@ class History:
     unordered: set[str] = field(default_factory=set)
     """Producers that do not guarantee the order of their records within a partition."""
     sent: set[Item] = field(default_factory=set)
-    acknowledged: dict[Item, int] = field(default_factory=dict)
-    """Acknowledged offset of each record."""
+    acknowledged: dict[Item, int | None] = field(default_factory=dict)
+    """Acknowledged offset of each record; None if the producer learned only that it was written."""
     failed: list[tuple[Item, str]] = field(default_factory=list)
     """Sends that failed: the record may be in the log or not."""
     read: dict[TopicPartition, list[Seen]] = field(default_factory=dict)

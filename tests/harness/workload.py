@@ -221,11 +221,12 @@ class ConfluentProducer(Producing):
                 self._producer.poll(0.1)
 
     def _note(self, item: Item, error: object, message: confluent_kafka.Message) -> None:
-        offset = message.offset()
-        if error is not None or offset is None:
+        if error is not None:
             self._history.failed.append((item, str(error)))
         else:
-            self._history.acknowledged[item] = offset
+            # Without an offset if the response was lost, and the idempotent producer concluded from
+            # the response to a later batch that this one was written, too.
+            self._history.acknowledged[item] = message.offset()
 
 
 class Reader(Worker):

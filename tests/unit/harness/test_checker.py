@@ -12,7 +12,7 @@ ITEMS = [Item("p", HERE, number) for number in range(4)]
 FOREIGN = Item("q", THERE, 0)
 
 
-def history(acknowledged: dict[int, int], read: dict[int, int] | None = None) -> History:
+def history(acknowledged: dict[int, int | None], read: dict[int, int] | None = None) -> History:
     """Return a history; both mappings are between numbers of items and offsets."""
     return History(
         sent={*ITEMS, FOREIGN},
@@ -31,7 +31,7 @@ def kinds(observed: History, records: list[Seen]) -> list[Kind]:
 
 
 def test_correct_history_has_no_anomaly() -> None:
-    observed = history({0: 0, 1: 1, 3: 3}, read={0: 0, 2: 2})
+    observed = history({0: 0, 1: 1, 2: None, 3: 3}, read={0: 0, 2: 2})
     assert kinds(observed, log(*ITEMS)) == []
 
 
@@ -44,6 +44,7 @@ def test_failed_record_may_be_in_the_log_or_not() -> None:
     [
         pytest.param({1: 1}, log(ITEMS[0]), [Kind.LOST], id="lost at the end"),
         pytest.param({0: 0, 2: 1}, log(ITEMS[0], ITEMS[1]), [Kind.LOST], id="overwritten"),
+        pytest.param({1: None}, log(ITEMS[0]), [Kind.LOST], id="lost, without an offset"),
         pytest.param({1: 0}, log(ITEMS[0], ITEMS[1]), [Kind.MOVED], id="at another offset"),
         pytest.param({}, log(b"unknown"), [Kind.INVENTED], id="not a value of a producer"),
         pytest.param({}, log(FOREIGN), [Kind.INVENTED], id="of another partition"),
@@ -52,7 +53,7 @@ def test_failed_record_may_be_in_the_log_or_not() -> None:
     ],
 )
 def test_anomaly_is_found(
-    acknowledged: dict[int, int], records: list[Seen], expected: list[Kind]
+    acknowledged: dict[int, int | None], records: list[Seen], expected: list[Kind]
 ) -> None:
     assert kinds(history(acknowledged), records) == expected
 

@@ -12,11 +12,11 @@ from analytics.checks.preservation import Bounds, PreservationCheck, ReferenceTa
 from analytics.file_store import OpenFile
 from analytics.finding_list import FindingList
 from analytics.reference import read_aborted
-from analytics.replica_audit import ReplicaAudit, summarize
+from analytics.replica_audit import ReplicaAudit, identify, summarize
 from analytics.task import MAX_OFFSET, AuditTask
 from kafkawire.native import KeyTable
 from logcheck.batch_digest import BatchDigest, IsDamaged, compare_digests
-from logcheck.finding import Check, Damage, Finding
+from logcheck.finding import Check, Damage, Finding, audit_failed
 from logcheck.log_scan import LogScan
 from logcheck.log_view import Observer
 from logcheck.replica_files import ReplicaFiles
@@ -33,6 +33,18 @@ def audit_partition(task: AuditTask) -> list[Outcome]:
     if str(Check.REPLICAS) in task.checks:
         return _compare_replicas(task)
     return [ReplicaAudit(task, replica).run() for replica in task.replicas]
+
+
+def failed_audit(task: AuditTask, error: Exception) -> list[Outcome]:
+    """Return the outcomes of a task that ended with `error`: one finding, and sizes."""
+    first = task.replicas[0]
+    findings = FindingList(first, task.rules.finding_limit)
+    findings.report(audit_failed(first.directory, error))
+    reports = [findings.rows(), *([] for _ in task.replicas[1:])]
+    return [
+        (found, identify(task, replica))
+        for found, replica in zip(reports, task.replicas, strict=True)
+    ]
 
 
 class _Replica:

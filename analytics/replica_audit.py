@@ -153,18 +153,24 @@ class ReplicaAudit:
             check_retention(replica, scan, self._rules, report)
 
 
-def summarize(task: AuditTask, replica: ReplicaFiles, scan: LogScan) -> dict[str, Any]:
-    """Return the amounts of data read, the offsets, and the time range of each segment."""
+def identify(task: AuditTask, replica: ReplicaFiles) -> dict[str, Any]:
+    """Return the part of a summary that is known without reading the log."""
     return {
         "topic": replica.topic,
         "partition": replica.partition,
         "replica": replica.replica,
         "shard": task.shard,
         "shard_count": task.shard_count,
+        "bytes": replica.size_bytes,
+    }
+
+
+def summarize(task: AuditTask, replica: ReplicaFiles, scan: LogScan) -> dict[str, Any]:
+    """Return the amounts of data read, the offsets, and the time range of each segment."""
+    return identify(task, replica) | {
         "segments": len(scan.segments),
         "batches": scan.batch_count,
         "records": scan.record_count,
-        "bytes": replica.size_bytes,
         "first_offset": scan.first_offset,
         "log_end_offset": scan.log_end_offset,
         "cleaner_point": replica.cleaner_point,

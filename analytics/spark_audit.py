@@ -105,12 +105,17 @@ def find(batches: Iterable[Any]) -> Iterator[Any]:
 
 
 def run_task(task: AuditTask) -> list[Outcome] | None:
-    """Return the outcomes of one task; None if its keys need more shards."""
-    from analytics.partition_audit import audit_partition
+    """Return the outcomes of one task; None if its keys need more shards.
+
+    An exception is a finding of the partition, so that it does not end the audit of the others.
+    """
+    from analytics.partition_audit import audit_partition, failed_audit
     from kafkawire.key_table_loops import KeyLimitError
 
     try:
         outcomes = audit_partition(task)
     except KeyLimitError:
         return None
+    except Exception as error:
+        outcomes = failed_audit(task, error)
     return [([finding_row(finding) for finding in found], summary) for found, summary in outcomes]

@@ -1,13 +1,16 @@
 """Decision: kinds of damage and findings, in the one vocabulary of all checks of a log's files."""
 
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import PurePath
 
 
 class Check(StrEnum):
     """The checks, by their numbers in docs/audits.md."""
 
+    COVERAGE = "S0"
     BATCHES = "S1"
     OFFSETS = "S2"
     EPOCHS = "S3"
@@ -28,6 +31,9 @@ class Check(StrEnum):
 
 class Damage(StrEnum):
     """The kinds of findings; docs/audits.md shows a fault that causes each."""
+
+    # The audit itself
+    AUDIT_FAILED = "audit_failed"
 
     # Batches, and the files that contain them
     BAD_CRC = "bad_crc"
@@ -186,6 +192,19 @@ class Finder:
                 severity=severity,
             )
         )
+
+
+def audit_failed(directory: str, error: Exception) -> Finding:
+    """Return the finding for a partition whose audit ended with an exception."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = "".join(f" in {each.name}, {PurePath(each.filename).name}" for each in frames[-1:])
+    return Finding(
+        check=Check.COVERAGE,
+        damage=Damage.AUDIT_FAILED,
+        file=directory,
+        expected="checks that run to the end of the log",
+        found=f"{type(error).__name__}: {error}{place}",
+    )
 
 
 def unreadable(file: str, error: OSError) -> Finding:

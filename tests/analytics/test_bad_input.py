@@ -1,13 +1,15 @@
 """Wrong directories and foreign, truncated or missing files: findings, or an error in one line."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from analytics.discovery import find_replicas
+from analytics.discovery import find_replicas, group_by_partition
 from analytics.errors import AuditError
-from analytics.plan import Audit
+from analytics.plan import Audit, plan_tasks
 from analytics.run import Request, run_audit
+from analytics.spark_audit import run_task
 from analytics.spark_session import find_java
 from analytics.task import parse_rules
 from logcheck.finding import Finding
@@ -109,7 +111,6 @@ def test_file_of_noise_is_a_finding(tmp_path: Path, noise: bytes) -> None:
 
 def test_files_that_vanish_while_they_are_read_are_warnings(tmp_path: Path) -> None:
     from analytics.partition_audit import audit_partition
-    from analytics.plan import plan_tasks
     from kafkawire.ids import TopicPartition
 
     directory = make_log().write(tmp_path)
@@ -125,3 +126,15 @@ def test_files_that_vanish_while_they_are_read_are_warnings(tmp_path: Path) -> N
 def test_rules_use_kafkas_names() -> None:
     rules = parse_rules(["retention.ms=-1", "delete.retention.ms=5"], is_strict=True)
     assert (rules.retention_ms, rules.delete_retention_ms, rules.is_strict) == (None, 5, True)
+
+
+def test_exception_of_a_task_is_a_finding_of_its_partition(tmp_path: Path) -> None:
+    directory = make_log().write(tmp_path)
+    replicas = find_replicas(str(tmp_path), lambda _: None)
+    [task] = plan_tasks(Audit.INTEGRITY, group_by_partition(replicas), {}, RULES)
+    [([finding], summary)] = run_task(replace(task, checks=("S99",))) or []
+    place = finding["what"], finding["severity"], finding["topic"], finding["partition"]
+    assert place == ("audit_failed", "error", "orders", 0)
+    assert finding["file"] == str(directory)
+    assert str(finding["found"]).startswith("ValueError: 'S99' is not a valid Check in ")
+    assert summary["bytes"] == replicas[0].size_bytes

@@ -13,9 +13,9 @@ from typing import Final
 
 from logcheck.batch_digest import compare_digests
 from logcheck.file_name import HIGH_WATERMARK, parse_partition_directory
-from logcheck.finding import Check, Damage, Finding, Severity
+from logcheck.finding import Check, Damage, Finding, Severity, audit_failed
 from logcheck.log_scan import LogScan
-from logcheck.replica_files import missing_partitions, read_checkpoints
+from logcheck.replica_files import Checkpoints, missing_partitions, read_checkpoints
 from ottla.cli.logs.cleaned_part import is_gap
 from ottla.cli.logs.file_source import list_directory, read_bytes
 from ottla.cli.logs.partition_result import PartitionResult
@@ -61,7 +61,7 @@ def _verify_directory(
             is_note = Path(each.file).name == HIGH_WATERMARK
             reported.append(replace(each, severity=Severity.NOTE) if is_note else each)
     results = [
-        verify_partition(path, checkpoints, options, is_compared=path.name in shared)
+        _verify_partition(path, checkpoints, options, is_compared=path.name in shared)
         for path in partitions
     ]
     if any(_lacks_offsets(result) for result in results):
@@ -69,7 +69,7 @@ def _verify_directory(
         # were read.
         later = read_checkpoints(list_directory(log_directory), read_bytes, lambda _: None)
         results = [
-            verify_partition(result.directory, later, options, is_compared=result.name in shared)
+            _verify_partition(result.directory, later, options, is_compared=result.name in shared)
             if _lacks_offsets(result)
             else result
             for result in results
@@ -77,6 +77,17 @@ def _verify_directory(
     if reported:
         results.append(PartitionResult(log_directory, reported=reported))
     return results
+
+
+def _verify_partition(
+    directory: Path, checkpoints: Checkpoints, options: VerifyOptions, *, is_compared: bool
+) -> PartitionResult:
+    """Verify a partition; an exception is a finding and does not end the verification of others."""
+    try:
+        return verify_partition(directory, checkpoints, options, is_compared=is_compared)
+    except Exception as error:
+        partition = parse_partition_directory(directory.name)
+        return PartitionResult(directory, partition, reported=[audit_failed(str(directory), error)])
 
 
 def _lacks_offsets(result: PartitionResult) -> bool:

@@ -5,6 +5,7 @@ import shutil
 import struct
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -488,3 +489,22 @@ def test_invalid_records_are_reported_with_deep_only(log_directory: Path) -> Non
     path.write_bytes(bytes(data[:-size]) + bytes(seal(last)))
     assert damages(verify_directories([log_directory])) == []
     assert verify(log_directory) == [Damage.BAD_RECORDS]
+
+
+def test_exception_of_one_partition_is_its_finding(
+    log_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(log_directory / "orders-0", log_directory / "orders-1")
+    check = partition_verification.verify_partition
+
+    def fail_first(directory: Path, *args: Any, **options: Any) -> PartitionResult:
+        if directory.name == "orders-0":
+            raise IndexError("list index out of range")
+        return check(directory, *args, **options)
+
+    monkeypatch.setattr(verify_module, "verify_partition", fail_first)
+    broken, sound = verify_directories([log_directory])
+    [finding] = broken.findings
+    assert (finding.damage, finding.file) == (Damage.AUDIT_FAILED, str(log_directory / "orders-0"))
+    assert finding.found == "IndexError: list index out of range in fail_first, test_logs.py"
+    assert (sound.findings, sound.record_count) == ([], LOG_END_OFFSET)

@@ -131,7 +131,7 @@ class Client:
         if self.state is SessionState.CONNECTED:
             closing = self.session.call(OpCode.CLOSE_SESSION, None, "", _nothing)
             try:
-                async with asyncio.timeout(self.session.negotiated_timeout_ms / 1000):
+                async with asyncio.timeout(self.session.silence_ms / 1000):
                     await closing
                 is_ended = True
             except (TimeoutError, OperationError):

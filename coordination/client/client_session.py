@@ -45,9 +45,9 @@ from coordination.protocol.messages import (
 T = TypeVar("T")
 
 _OVER: Final = (SessionState.EXPIRED, SessionState.CLOSED)
-MAX_RAISED_TIMEOUT_MS: Final = 10_000
-"""A server may raise the requested timeout. The client gives up a silent server after this time, or
-after the requested one if that is longer; a server that answers sees only more frequent pings."""
+MAX_RAISED_TIMEOUT_MS: Final = 60_000
+"""A server may raise the requested timeout up to this. A longer timeout is cut: the session ends
+earlier on this side, but servers that have vanished do not hold it for days."""
 
 
 class ClientSession:
@@ -70,6 +70,8 @@ class ClientSession:
         self.watches = WatchRegistry()
         self._servers = servers
         self._connector = connector
+        self.silence_ms = timeout_ms
+        """Longest wait for a server that sends nothing, even if it has granted a longer timeout."""
         self._wanted_timeout_ms = timeout_ms
         self._has_linger = has_linger
         self._file_path = file_path
@@ -111,7 +113,9 @@ class ClientSession:
         self.watches.clear()
         self._settled.clear()
         self._lost.clear()
-        self._expiry = SessionExpiry(self._wanted_timeout_ms, self._now_ms())
+        self._expiry = SessionExpiry(
+            self._wanted_timeout_ms, self._wanted_timeout_ms, self._now_ms()
+        )
         self._timer = SessionTimer(self._loop, self._on_due)
         self._set_state(SessionState.DISCONNECTED)
 
@@ -162,7 +166,7 @@ class ClientSession:
             # An existing session may expire meanwhile, so a round takes a third of its timeout. A
             # new session gets all of it: the server's disk may be slow, and every attempt that is
             # given up leaves a session behind.
-            round_ms = self.negotiated_timeout_ms / (3 if self.session_id else 1)
+            round_ms = self.silence_ms / (3 if self.session_id else 1)
             if await self._connector.attempt(self._new_connection, self._adopt, round_ms):
                 await self._lost.wait()
 
@@ -174,7 +178,7 @@ class ClientSession:
             self.session_id,
             self.password,
         )
-        return ClientConnection(self, request, self.negotiated_timeout_ms)
+        return ClientConnection(self, request, self.silence_ms)
 
     async def _adopt(self, connection: ClientConnection, response: ConnectResponse) -> bool:
         if self.state in _OVER:
@@ -195,15 +199,17 @@ class ClientSession:
             await session_file.save(self._file_path, record)
         if connection.is_lost or self.state in _OVER:
             return False
-        limit_ms = max(self._wanted_timeout_ms, MAX_RAISED_TIMEOUT_MS)
-        self._enter_connected(connection, min(response.time_out, limit_ms))
+        self._enter_connected(connection, response.time_out)
         return True
 
-    def _enter_connected(self, connection: ClientConnection, timeout_ms: int) -> None:
+    def _enter_connected(self, connection: ClientConnection, granted_ms: int) -> None:
+        wanted_ms = self._wanted_timeout_ms
+        timeout_ms = min(granted_ms, max(wanted_ms, MAX_RAISED_TIMEOUT_MS))
         self._connection = connection
         self._lost.clear()
         self.negotiated_timeout_ms = timeout_ms
-        self._expiry = SessionExpiry(timeout_ms, self._now_ms())
+        self.silence_ms = min(timeout_ms, wanted_ms)
+        self._expiry = SessionExpiry(timeout_ms, self.silence_ms, self._now_ms())
         self._connector.on_connected()
         self._attach_heartbeat()
         self._rearm()

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from analytics.finding_list import FINDING_SCHEMA, arrow_schema, finding_row
-from analytics.task import Rules
 from logcheck.finding import Check, Damage, Finding
+from logcheck.rule import Rules
 
 HASH_BYTES: Final = 16
 COLUMNS: Final = (

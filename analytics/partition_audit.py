@@ -17,6 +17,7 @@ from analytics.task import MAX_OFFSET, AuditTask
 from kafkawire.native import KeyTable
 from logcheck.batch_digest import BatchDigest, IsDamaged, compare_digests
 from logcheck.finding import Check, Damage, Finding, audit_failed
+from logcheck.history import history_of
 from logcheck.log_scan import LogScan
 from logcheck.log_view import Observer
 from logcheck.replica_files import ReplicaFiles
@@ -55,7 +56,8 @@ class _Replica:
         self.files = files
         self.findings = FindingList(files, task.rules.finding_limit)
         structure = self.findings if task.shard == 0 else FindingList(files, 0)
-        self.scan = LogScan(files, structure.report, OpenFile)
+        history = history_of(files, task.rules.cleanup_policy)
+        self.scan = LogScan(files, structure.report, OpenFile, history=history)
         self.digest = BatchDigest(0)
         self.table = KeyTable(task.rules.key_limit, task.shard, task.shard_count)
         observers: list[Observer] = [self.digest]

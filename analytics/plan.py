@@ -5,10 +5,11 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Final
 
-from analytics.task import AuditTask, Rules
+from analytics.task import AuditTask
 from kafkawire.ids import TopicPartition
 from logcheck.finding import Check
 from logcheck.replica_files import ReplicaFiles
+from logcheck.rule import Rules
 
 
 class Audit(StrEnum):
@@ -68,7 +69,7 @@ def plan_tasks(
             tasks.append(
                 AuditTask(
                     replicas=tuple(members),
-                    rules=rules,
+                    rules=rules.of_topic(partition.topic),
                     checks=checks,
                     reference=reference,
                     snapshot=snapshot,

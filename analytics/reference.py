@@ -9,6 +9,7 @@ from analytics.task import AuditTask
 from kafkawire.native import KeyTable
 from logcheck.batch_digest import BatchDigest, compare_digests, compare_dirty
 from logcheck.finding import Check, Damage, Report
+from logcheck.history import history_of
 from logcheck.log_scan import LogScan
 from logcheck.log_view import LogView, Observer
 from logcheck.replica_files import ReplicaFiles, read_reported
@@ -24,7 +25,8 @@ class Reference:
         self._log = log
         self._check: PreservationCheck | None = None
         own = FindingList(files, rules.finding_limit)
-        self.scan = LogScan(files, own.report, OpenFile)
+        history = history_of(files, rules.cleanup_policy)
+        self.scan = LogScan(files, own.report, OpenFile, history=history)
         self.table = KeyTable(rules.key_limit, task.shard, task.shard_count)
         self.producers = ProducerReplay()
         self.transactions = TransactionReplay()

@@ -25,6 +25,7 @@ from kafkawire.native import KeyTable
 from logcheck.batch_digest import BatchDigest
 from logcheck.epoch_check import EpochCheckpoint
 from logcheck.finding import Check, Damage, Finder, Finding
+from logcheck.history import history_of
 from logcheck.index_files import IndexFiles
 from logcheck.log_scan import LogScan
 from logcheck.log_view import LogCheck
@@ -45,7 +46,8 @@ class ReplicaAudit:
         # Only the first shard reports findings that do not depend on keys.
         self._is_first = task.shard == 0
         structure = self._findings if self._is_first else FindingList(replica, 0)
-        self._scan = LogScan(replica, structure.report, OpenFile)
+        history = history_of(replica, task.rules.cleanup_policy)
+        self._scan = LogScan(replica, structure.report, OpenFile, history=history)
         reads_epochs = Check.EPOCHS in self._checks and self._is_first
         file = replica.epoch_checkpoint if reads_epochs else None
         self._epochs = EpochCheckpoint(file, read_bytes, self._report)

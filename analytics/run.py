@@ -18,10 +18,11 @@ from analytics.shipping import ship_modules
 from analytics.snapshot import open_snapshot, take_snapshot
 from analytics.spark_audit import run_shards
 from analytics.spark_session import get_session, start_context
-from analytics.task import AuditTask, Rules
+from analytics.task import AuditTask
 from analytics.verdict import Verdict, judge
 from logcheck.finding import Finding
 from logcheck.replica_files import ReplicaFiles
+from logcheck.rule import Rules
 
 DEFAULT_MASTER: Final = "local[*]"
 

@@ -25,12 +25,13 @@ from analytics.checks.preservation import Bounds, ReferenceTable
 from analytics.errors import AuditError
 from analytics.file_store import OpenFile
 from analytics.reference import read_aborted
-from analytics.task import MAX_OFFSET, Rules
+from analytics.task import MAX_OFFSET
 from kafkawire.ids import TopicPartition
 from kafkawire.native import KeyTable
 from kafkawire.records import BATCH_HEADER_BYTES, BatchBuilder
 from logcheck.log_scan import LogScan
 from logcheck.replica_files import ReplicaFiles
+from logcheck.rule import Rules
 
 SCHEMA: Final = pa.schema(
     [

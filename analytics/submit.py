@@ -21,7 +21,7 @@ def main(arguments: list[str]) -> int:
     from analytics.errors import AuditError
     from analytics.plan import Audit
     from analytics.run import Request, run_audit, write_result
-    from analytics.task import parse_rules
+    from logcheck.rule import parse_rules
 
     parser = argparse.ArgumentParser(prog="submit.py", description="Audit logs on this cluster.")
     parser.add_argument("name", choices=list(Audit))

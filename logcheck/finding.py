@@ -57,6 +57,7 @@ class Damage(StrEnum):
     OFFSET_OVERLAP = "offset_overlap"
     OFFSET_TOO_FAR = "offset_too_far"
     OFFSET_GAP = "offset_gap"
+    RECORDS_MISSING = "records_missing"
     SEGMENT_OVERLAP = "segment_overlap"
     EPOCH_BACK = "epoch_back"
     EPOCH_START = "epoch_start"

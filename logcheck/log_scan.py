@@ -10,10 +10,12 @@ from contextlib import AbstractContextManager
 from kafkawire.columns_loops import SoundBatch
 from kafkawire.errors import CorruptBatchError
 from kafkawire.records import NO_PRODUCER_ID, read_records
+from kafkawire.records_header import DELETE_HORIZON_BIT
 from logcheck.batch_check import BatchCheck
 from logcheck.batch_walk import Batch, Hole, Source, Walk
 from logcheck.epoch_check import EpochCheck
 from logcheck.finding import Report, unreadable
+from logcheck.history import History, history_of
 from logcheck.index_files import IndexFiles
 from logcheck.log_view import Observer, ProducerObserver
 from logcheck.offset_check import OffsetCheck
@@ -33,21 +35,19 @@ class LogScan:
         report: Report,
         open_source: OpenSource,
         *,
+        history: History | None = None,
         with_records: bool = True,
-        allows_gaps: bool = True,
     ) -> None:
-        """Without `with_records` batches are checked by their headers and checksums alone.
+        """Judge missing records by the `history`; by the checkpoints alone if there is none.
 
-        Without `allows_gaps` gaps in the cleaned part of the log are reported too.
+        Without `with_records` batches are checked by their headers and checksums alone.
         """
         self.files = files
         self._report = report
         self._open_source = open_source
         self._with_records = with_records
-        cleaned = (files.cleaner_point or 0) if files.has_checkpoints else None
-        if not allows_gaps:
-            cleaned = 0
-        self.offsets = OffsetCheck(report, cleaned)
+        self.history = history_of(files) if history is None else history
+        self.offsets = OffsetCheck(report, self.history)
         self.epochs = EpochCheck(report)
         self.segments: list[SegmentColumns] = []
         self.batch_count = 0
@@ -127,8 +127,11 @@ class LogScan:
             if not self.offsets.check(position, header):
                 self._skip(columns, position)
                 continue
-            if header.record_count > header.last_offset_delta + 1:
+            surplus = header.record_count - header.last_offset_delta - 1
+            if surplus > 0:
                 self.offsets.excuse_gap()
+            if surplus or header.attributes & DELETE_HORIZON_BIT or batch.survey.without_key:
+                self.offsets.on_unusual(batch)
             self.epochs.add(file, position, header)
             columns.add(position, header)
             self.batch_count += 1

@@ -1,12 +1,14 @@
-"""Decision: S2, offsets only grow, and gaps exist only in the cleaned part of the log.
+"""Decision: S2, offsets only grow, and none is missing that the log's history does not explain.
 
 The header of a damaged batch is not trusted: the check continues with the next sound batch.
 """
 
 from typing import Final
 
+from kafkawire.columns_loops import SoundBatch
 from kafkawire.records import BatchHeader
-from logcheck.finding import Check, Damage, Finder, Report
+from logcheck.finding import Check, Damage, Finder, Finding, Report
+from logcheck.history import History, MissingRecords
 
 MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 
@@ -14,10 +16,10 @@ MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 class OffsetCheck:
     """The check of the batches of one log, in log order."""
 
-    def __init__(self, report: Report, cleaned_until: int | None) -> None:
-        """`cleaned_until` is the end of the part with gaps (exclusive); None if unknown."""
+    def __init__(self, report: Report, history: History | None) -> None:
+        """Without a `history` any offset may be missing, as in a segment on its own."""
         self._finder = Finder(Check.OFFSETS, report)
-        self._cleaned_until = cleaned_until
+        self._missing = None if history is None else MissingRecords(history, report)
         self._file = ""
         self._segment_base = 0
         self.next_offset: int | None = None
@@ -75,8 +77,30 @@ class OffsetCheck:
         """Ignore the next gap: the last offset of the previous batch is wrong, and was reported."""
         self._is_gap_excused = True
 
+    def on_unusual(self, batch: SoundBatch) -> None:
+        """Look at a batch without all of its records, with a delete horizon or without keys."""
+        if self._missing is None:
+            return
+        self._missing.on_batch(batch)
+        header = batch.header
+        if header.record_count <= header.last_offset_delta:
+            self._missing.add(
+                Finding(
+                    check=Check.OFFSETS,
+                    damage=Damage.RECORDS_MISSING,
+                    file=batch.file,
+                    position=batch.position,
+                    offset=header.base_offset,
+                    expected=f"{header.last_offset_delta + 1} records",
+                    found=str(header.record_count),
+                ),
+                header.base_offset,
+            )
+
     def finish(self, end_offset: int) -> None:
-        """End a damaged range that reaches the end of the log."""
+        """Report missing records, and end a damaged range that reaches the end of the log."""
+        if self._missing is not None:
+            self._missing.conclude()
         if self.damaged and self.damaged[-1][1] < 0:
             self.damaged[-1] = (self.damaged[-1][0], end_offset)
 
@@ -93,9 +117,17 @@ class OffsetCheck:
 
     def _check_gap(self, position: int, reached: int, first: int) -> None:
         self._close_damage(first)
-        is_cleaned = self._cleaned_until is None or reached < self._cleaned_until
-        if first > reached and not is_cleaned and not self._is_gap_excused:
-            self._find(Damage.OFFSET_GAP, position, first, f"offset {reached}", f"offset {first}")
+        if first > reached and self._missing is not None and not self._is_gap_excused:
+            gap = Finding(
+                check=Check.OFFSETS,
+                damage=Damage.OFFSET_GAP,
+                file=self._file,
+                position=position,
+                offset=first,
+                expected=f"offset {reached}",
+                found=f"offset {first}",
+            )
+            self._missing.add(gap, first - 1)
 
     def _find(self, damage: Damage, position: int, offset: int, expected: str, found: str) -> None:
         self._finder.find(damage, self._file, position, offset, expected, found)

@@ -1,9 +1,9 @@
 """Decision: S15, no sealed segment outlives its retention by more than one run of the task."""
 
-from analytics.task import Rules
 from logcheck.finding import Check, Damage, Finder, Report
 from logcheck.log_view import LogView
 from logcheck.replica_files import ReplicaFiles
+from logcheck.rule import Rules
 
 
 def check_retention(files: ReplicaFiles, log: LogView, rules: Rules, report: Report) -> None:

@@ -11,10 +11,10 @@ Source: KIP-534.
 from dataclasses import dataclass
 from typing import Any, Final
 
-from analytics.task import Rules
 from kafkawire.columns_loops import SoundBatch
 from logcheck.finding import Check, Damage, Finder, Report, Severity
 from logcheck.log_view import LogView
+from logcheck.rule import Rules
 
 # Enough for a chart of their ages; a summary must stay small.
 _MAX_SHOWN: Final = 10_000

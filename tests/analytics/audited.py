@@ -6,8 +6,8 @@ from typing import Any
 from analytics.discovery import find_replicas, group_by_partition
 from analytics.partition_audit import audit_partition
 from analytics.plan import Audit, plan_tasks
-from analytics.task import Rules
 from logcheck.finding import Finding
+from logcheck.rule import Rules
 from tests.analytics.log_model import START_MS
 
 NOW_MS = START_MS + 3_600_000

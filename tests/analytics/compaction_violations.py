@@ -150,7 +150,8 @@ def active_rewritten(_: Log, log: Log) -> tuple[Log, Expected]:
     batches = list(log.segments[-1][1])
     batches[4] = without(batches[4], 0)
     offset = batches[4].first
-    return rebuild(log, batches, len(log.segments) - 1), {("rewritten_batch", offset)}
+    expected = {("rewritten_batch", offset), ("records_missing", offset)}
+    return rebuild(log, batches, len(log.segments) - 1), expected
 
 
 def whole_batch_lost(_: Log, log: Log) -> tuple[Log, Expected]:

@@ -29,6 +29,7 @@ class Batch:
     epoch: int
     newest_ms: int
     data: bytes
+    count: int = 0
     is_accepted: bool = True
     is_end_known: bool = True
 
@@ -134,7 +135,7 @@ class NaiveAuditor:
             head = HEADER.unpack_from(data, position)
             base, _, epoch, _, _, attributes, delta, base_ms, newest_ms, *_, count = head
             whole = data[position:following]
-            batch = Batch(position, base, base + delta, epoch, newest_ms, whole, is_sound)
+            batch = Batch(position, base, base + delta, epoch, newest_ms, whole, count, is_sound)
             segment.batches.append(batch)
             if is_sound:
                 self._judge_records(segment, batch, count, delta, base_ms, attributes)
@@ -166,13 +167,14 @@ class NaiveAuditor:
         wanted: int | None = None
         # After damage the next offset is unknown.
         is_next_known = False
-        cleaned_until = self._checkpoint("cleaner-offset-checkpoint") or 0
+        # Only the first of the unexplained gaps is a finding.
+        holes: list[tuple[str, int]] = []
         for segment in self.segments:
             if wanted is not None and segment.base < wanted:
                 self._find("segment_overlap", segment.name, segment.base)
             elif wanted is not None:
-                if segment.base > wanted and is_next_known and wanted >= cleaned_until:
-                    self._find("offset_gap", segment.name, segment.base)
+                if segment.base > wanted and is_next_known:
+                    holes.append((segment.name, segment.base))
                 is_next_known = True
             wanted = segment.base if wanted is None else max(wanted, segment.base)
             for batch in segment.batches:
@@ -185,12 +187,30 @@ class NaiveAuditor:
                 if not batch.is_accepted:
                     is_next_known = False
                     continue
-                if batch.base > wanted and is_next_known and wanted >= cleaned_until:
-                    self._find("offset_gap", segment.name, batch.base)
+                if batch.base > wanted and is_next_known:
+                    holes.append((segment.name, batch.base))
                 wanted = batch.last + 1
                 is_next_known = batch.is_end_known
             if segment.is_cut and not segment.is_last:
                 is_next_known = False
+        self._find_first("offset_gap", [each for each in holes if each[1] - 1 >= self.explained])
+        short = [
+            (segment.name, batch.base)
+            for segment in self.segments
+            for batch in segment.accepted
+            if batch.count < batch.last - batch.base + 1
+        ]
+        self._find_first("records_missing", [each for each in short if each[1] >= self.explained])
+
+    def _find_first(self, kind: str, places: list[tuple[str, int]]) -> None:
+        if places:
+            self._find(kind, *places[0])
+
+    @property
+    def explained(self) -> int:
+        """The offset below which retention or the cleaner explains every absence."""
+        names = ("cleaner-offset-checkpoint", "log-start-offset-checkpoint")
+        return max(self._checkpoint(name) or 0 for name in names)
 
     # --- indexes
 

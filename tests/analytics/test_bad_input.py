@@ -11,8 +11,8 @@ from analytics.plan import Audit, plan_tasks
 from analytics.run import Request, run_audit
 from analytics.spark_audit import run_task
 from analytics.spark_session import find_java
-from analytics.task import parse_rules
 from logcheck.finding import Finding
+from logcheck.rule import parse_rules
 from ottla.cli.app import make_app
 from tests.analytics.audited import RULES, findings_of
 from tests.analytics.log_model import make_log

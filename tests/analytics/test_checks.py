@@ -12,7 +12,7 @@ from analytics.plan import split_task
 from analytics.report.figures import draw_figures, size_text
 from analytics.report.page import MAX_LISTED, render_page
 from analytics.report.picture import WIDTH, Bar, Span, draw_bars, draw_timeline, text_width
-from analytics.task import AuditTask, Rules, task_from_json
+from analytics.task import AuditTask, task_from_json
 from analytics.verdict import judge
 from kafkawire import columns_loops, key_table_loops
 from kafkawire.errors import CorruptBatchError
@@ -24,6 +24,7 @@ from logcheck.finding import Check, Damage, Finding, Severity
 from logcheck.log_scan import LogScan, read_record
 from logcheck.log_view import LogView
 from logcheck.replica_files import ReplicaFiles, SegmentFiles
+from logcheck.rule import Rules
 from logcheck.segment_columns import SegmentColumns
 from tests.analytics.audited import RULES, findings_of
 from tests.analytics.compaction_violations import cleaned

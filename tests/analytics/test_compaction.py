@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from analytics.task import Rules
 from kafkawire.compression import Codec
+from logcheck.rule import Rules
 from tests.analytics.audited import NOW_MS, RULES, findings_of
 from tests.analytics.compaction_violations import COMPACTION, Plant
 from tests.analytics.log_model import compact, make_log

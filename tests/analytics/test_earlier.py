@@ -12,8 +12,8 @@ from pyarrow import parquet
 from analytics.errors import AuditError
 from analytics.run import snapshot_logs
 from analytics.snapshot import convert_ledger, open_snapshot, read_snapshot
-from analytics.task import DAY_MS, Rules
 from logcheck.finding import Severity
+from logcheck.rule import DAY_MS, Rules
 from tests.analytics.audited import NOW_MS, RULES, findings_of
 from tests.analytics.compaction_violations import COMPACTION
 from tests.analytics.log_model import Log, compact, make_log

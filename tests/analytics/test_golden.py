@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from analytics.task import Rules
+from logcheck.rule import Rules
 from tests.analytics.audited import findings_of, summaries_of
 from tests.analytics.log_model import add_checkpoint
 

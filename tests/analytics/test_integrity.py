@@ -8,9 +8,9 @@ import pytest
 from analytics.discovery import find_replicas, group_by_partition
 from analytics.plan import Audit, plan_tasks
 from analytics.replica_audit import ReplicaAudit
-from analytics.task import Rules
 from kafkawire.compression import Codec
 from logcheck.finding import Severity
+from logcheck.rule import Rules
 from tests.analytics.audited import NOW_MS, RULES, findings_of
 from tests.analytics.compaction_violations import COMPACTION
 from tests.analytics.integrity_violations import INTEGRITY, Plant

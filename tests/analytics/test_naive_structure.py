@@ -8,9 +8,9 @@ from pathlib import Path
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from analytics.task import Rules
 from kafkawire.compression import Codec
 from logcheck.finding import Finding
+from logcheck.rule import Rules
 from tests.analytics.audited import NOW_MS, findings_of
 from tests.analytics.log_model import START_MS, Bat, Log, Rec
 from tests.analytics.naive_auditor import Found, NaiveAuditor, compare_replicas, is_sound_at

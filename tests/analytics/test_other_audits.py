@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from crc32c import crc32c
 
-from analytics.task import Rules
 from kafkawire.records import ControlType, build_control_batch
 from logcheck.finding import Finding
+from logcheck.rule import Rules
 from tests.analytics.audited import NOW_MS, RULES, findings_of, summaries_of
 from tests.analytics.log_model import START_MS, Bat, Log, Rec, compact, make_log
 from tests.analytics.planter import Segment, edit, segments
@@ -265,7 +265,7 @@ class TransactionalLog:
         first = self.directory / "00000000000000000000.log"
         first.write_bytes(b"".join(blocks if end else blocks[:3]))
         Segment(first).restore_indexes()
-        active = self.directory / "00000000000000000012.log"
+        active = self.directory / f"{12 if end else 11:020d}.log"
         active.touch()
         for kind in ("index", "timeindex"):
             active.with_suffix(f".{kind}").touch()

@@ -15,7 +15,7 @@ from analytics.plan import Audit
 from analytics.run import Request, plan, run_audit, write_result
 from analytics.spark_audit import findings_frame, run_tasks, tasks_frame
 from analytics.spark_session import spark_errors_translated
-from analytics.task import Rules
+from logcheck.rule import Rules
 from tests.analytics.audited import NOW_MS, RULES, findings_of
 from tests.analytics.compaction_violations import COMPACTION
 from tests.analytics.conftest import needs_java

@@ -107,7 +107,7 @@ def audit(
 def _take_snapshot(directories: list[str], out: Path | None, rules: list[str]) -> None:
     from analytics.errors import AuditError
     from analytics.run import snapshot_logs
-    from analytics.task import parse_rules
+    from logcheck.rule import parse_rules
 
     if out is None:
         usage_error("a snapshot needs --out FILE")
@@ -130,7 +130,7 @@ def _audit(
     from analytics.errors import AuditError
     from analytics.plan import Audit
     from analytics.run import Request, run_audit
-    from analytics.task import parse_rules
+    from logcheck.rule import parse_rules
 
     if name not in set(Audit):
         usage_error(f"{name!r} is not an audit; choose from {', '.join(Audit)}, {SNAPSHOT}")

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ottla.cli.failure import EXIT_FOUND, CommandError, complain, guarded
+from ottla.cli.failure import EXIT_FOUND, CommandError, complain, guarded, usage_error
 from ottla.cli.options import Json
 from ottla.cli.terminal import print_line
 
@@ -34,6 +34,14 @@ def verify(
             help="Also report indexes with one entry per append, as Kafka up to 3.9.0 writes them.",
         ),
     ] = False,
+    rule: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--rule",
+            metavar="KEY=VALUE",
+            help="cleanup.policy=delete, my-topic:cleanup.policy=compact, ...; repeatable.",
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Check segments, indexes and checkpoints.
@@ -47,14 +55,22 @@ def verify(
       ottla logs verify /tmp/ottla
       ottla logs verify --deep cluster/broker-*/
     """
+    from logcheck.rule import parse_rules
     from ottla.cli.logs.partition_verification import VerifyOptions
     from ottla.cli.logs.verify import segment_bytes, verify_directories
     from ottla.cli.logs.verify_report import print_results
     from ottla.cli.progress import progress_bar
 
+    try:
+        rules = parse_rules(rule or [])
+    except ValueError as error:
+        usage_error(str(error))
     with progress_bar("checking", segment_bytes(directories)) as on_progress:
         options = VerifyOptions(
-            with_records=deep, strict_indexes=strict_indexes, on_progress=on_progress
+            with_records=deep,
+            rules=rules,
+            strict_indexes=strict_indexes,
+            on_progress=on_progress,
         )
         results = verify_directories(directories, options)
     if not results:

@@ -23,8 +23,6 @@ class PartitionResult:
     log_end_offset: int = 0
     index_shapes: Counter[str] = field(default_factory=Counter)
     """Number of offset indexes by shape."""
-    cleaned_end: int = 0
-    """End of the part of the log that a cleaner may have changed."""
     replica: tuple[LogScan, BatchDigest] | None = None
     """The log and its batches, if other replicas are compared with them."""
     reported: list[Finding] = field(default_factory=list)

@@ -7,7 +7,7 @@ later files longer, never shorter.
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -16,13 +16,14 @@ from logcheck.batch_digest import BatchDigest
 from logcheck.epoch_check import EpochCheckpoint
 from logcheck.file_name import EPOCH_CHECKPOINT, parse_offset_file, parse_partition_directory
 from logcheck.finding import Check, Damage, Finder, Finding, Report, Severity
+from logcheck.history import history_of
 from logcheck.index_files import IndexFiles
 from logcheck.log_scan import LogScan
 from logcheck.log_view import Observer
 from logcheck.offset_index_check import PER_APPEND
 from logcheck.producer_snapshot_bytes import read_producer_snapshot
 from logcheck.replica_files import Checkpoints, Entry, check_checkpoints, replica_files
-from ottla.cli.logs.cleaned_part import CleanedPart, CleanerTraces, is_gap
+from logcheck.rule import Rules
 from ottla.cli.logs.dump import report_foreign_file
 from ottla.cli.logs.file_source import FileSource, list_directory, read_bytes
 from ottla.cli.logs.partition_result import PartitionResult
@@ -38,6 +39,7 @@ class VerifyOptions:
     """Depth and strictness of a verification."""
 
     with_records: bool = False
+    rules: Rules = field(default_factory=Rules)
     strict_indexes: bool = False
     """Whether indexes of the shape of Kafka up to 3.9.0 are findings."""
     on_progress: Progress = lambda _size_bytes: None
@@ -66,9 +68,11 @@ def verify_partition(
             report_foreign_file(entry.path, report)
     files = replica_files(partition, str(directory.parent), str(directory), entries, checkpoints)
     epochs = EpochCheckpoint(str(directory / EPOCH_CHECKPOINT), _read_existing, report)
-    scan = LogScan(files, report, FileSource, with_records=options.with_records, allows_gaps=False)
-    indexes, traces = IndexFiles(report, read_bytes), CleanerTraces()
-    observers: list[Observer] = [traces, _ProgressObserver(options.on_progress)]
+    rules = options.rules.of_topic(files.topic)
+    history = history_of(files, rules.cleanup_policy)
+    scan = LogScan(files, report, FileSource, history=history, with_records=options.with_records)
+    indexes = IndexFiles(report, read_bytes)
+    observers: list[Observer] = [_ProgressObserver(options.on_progress)]
     if is_compared:
         digest = BatchDigest(0)
         result.replica = scan, digest
@@ -80,10 +84,8 @@ def verify_partition(
     if scan.segments and is_end_known:
         check_checkpoints(files, end, lambda file: str(directory.parent / file), report)
     epochs.conclude(scan.epochs, end, is_end_known=is_end_known)
-    cleaned = CleanedPart(files.cleaner_point, scan.segments, traces)
-    result.cleaned_end = cleaned.end([each for each in reported if is_gap(each)])
     may_be_torn = (files.recovery_point or 0) <= end
-    judged = (_judge(each, cleaned, may_be_torn=may_be_torn) for each in reported)
+    judged = (_judge(each, may_be_torn=may_be_torn) for each in reported)
     result.reported = [each for each in judged if each is not None]
     _count(result, scan, indexes, options)
     return result
@@ -97,10 +99,8 @@ def _check_snapshots(entries: Iterable[Entry], report: Report) -> None:
                 read_producer_snapshot(read_bytes(entry.path), entry.path, report)
 
 
-def _judge(finding: Finding, cleaned: CleanedPart, *, may_be_torn: bool) -> Finding | None:
-    """Return the finding with its severity; None if a cleaner or a live broker explains it."""
-    if is_gap(finding):
-        return cleaned.judge_gap(finding)
+def _judge(finding: Finding, *, may_be_torn: bool) -> Finding | None:
+    """Return the finding with its severity; None if a live broker explains it."""
     if finding.damage in TAILS and not may_be_torn:
         return replace(finding, severity=Severity.ERROR)
     # A broker may have created the index after the directory was listed.

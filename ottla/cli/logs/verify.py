@@ -11,12 +11,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from logcheck.batch_digest import compare_digests
+from logcheck.batch_digest import BatchDigest, compare_digests
 from logcheck.file_name import HIGH_WATERMARK, parse_partition_directory
 from logcheck.finding import Check, Damage, Finding, Severity, audit_failed
 from logcheck.log_scan import LogScan
 from logcheck.replica_files import Checkpoints, missing_partitions, read_checkpoints
-from ottla.cli.logs.cleaned_part import is_gap
 from ottla.cli.logs.file_source import list_directory, read_bytes
 from ottla.cli.logs.partition_result import PartitionResult
 from ottla.cli.logs.partition_verification import VerifyOptions, verify_partition
@@ -64,16 +63,6 @@ def _verify_directory(
         _verify_partition(path, checkpoints, options, is_compared=path.name in shared)
         for path in partitions
     ]
-    if any(_lacks_offsets(result) for result in results):
-        # A running broker may have cleaned a log for the first time since the checkpoints
-        # were read.
-        later = read_checkpoints(list_directory(log_directory), read_bytes, lambda _: None)
-        results = [
-            _verify_partition(result.directory, later, options, is_compared=result.name in shared)
-            if _lacks_offsets(result)
-            else result
-            for result in results
-        ]
     if reported:
         results.append(PartitionResult(log_directory, reported=reported))
     return results
@@ -88,10 +77,6 @@ def _verify_partition(
     except Exception as error:
         partition = parse_partition_directory(directory.name)
         return PartitionResult(directory, partition, reported=[audit_failed(str(directory), error)])
-
-
-def _lacks_offsets(result: PartitionResult) -> bool:
-    return any(is_gap(finding) for finding in result.findings)
 
 
 def partition_directories(directory: Path) -> list[Path]:
@@ -123,11 +108,11 @@ def compare_replicas(results: Sequence[PartitionResult]) -> None:
     """
     compared = [(each, *each.replica) for each in results if each.replica is not None]
     start, end = 0, _MAX_OFFSET
-    for result, scan, _ in compared:
+    for result, scan, digest in compared:
         watermark = scan.files.high_watermark
         end = min(end, scan.log_end_offset if watermark is None else watermark)
         log_start = scan.files.log_start or 0
-        start = max(start, result.first_offset or 0, log_start, result.cleaned_end)
+        start = max(start, result.first_offset or 0, log_start, _cleaned_end(scan, digest))
     for (_, scan, digest), (result, other_scan, other_digest) in pairwise(compared):
         differences: list[Finding] = []
         is_damaged = partial(_is_damaged, (scan, other_scan))
@@ -135,6 +120,14 @@ def compare_replicas(results: Sequence[PartitionResult]) -> None:
         report = differences.append
         compare_digests(Check.REPLICAS, Damage.REPLICA_DIFFERS, *pair, start, end, report)
         result.reported += differences[:1]
+
+
+def _cleaned_end(scan: LogScan, digest: BatchDigest) -> int:
+    """Return the end of the part that a cleaner has reached, by its checkpoint or by its traces."""
+    point = scan.files.cleaner_point or 0
+    if digest.cleaned_until <= point:
+        return point
+    return max(scan.files.active_base_offset, digest.cleaned_until)
 
 
 def _is_damaged(scans: Iterable[LogScan], offset: int) -> bool:

@@ -3,16 +3,15 @@
 import json
 import shutil
 import struct
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kafkawire.records import BATCH_HEADER_BYTES
-from logcheck.finding import Damage, Report
+from logcheck.finding import Damage
 from logcheck.offset_index_check import PER_APPEND, PER_BATCH
-from logcheck.replica_files import Checkpoints, Entry, ReadBytes, read_checkpoints
+from logcheck.rule import parse_rules
 from ottla.cli.logs import partition_verification
 from ottla.cli.logs import verify as verify_module
 from ottla.cli.logs.file_source import FileSource
@@ -94,8 +93,9 @@ def damages(results: list[PartitionResult]) -> list[Damage]:
     return [finding.damage for result in results for finding in result.findings]
 
 
-def verify(directory: Path) -> list[Damage]:
-    return damages(verify_directories([directory], VerifyOptions(with_records=True)))
+def verify(directory: Path, *rules: str) -> list[Damage]:
+    options = VerifyOptions(with_records=True, rules=parse_rules(rules))
+    return damages(verify_directories([directory], options))
 
 
 def test_healthy_directory_verifies_clean(run_ottla: RunOttla, log_directory: Path) -> None:
@@ -193,7 +193,7 @@ def test_overlapping_segments_are_reported(log_directory: Path) -> None:
     with segment(log_directory, 1).open("ab") as file:
         file.write(batch)
     # The batch also leaves a gap before it, and precedes three batches of the next segment.
-    found = verify(log_directory)
+    found = verify(log_directory, "cleanup.policy=delete")
     assert found.count(Damage.OFFSET_GAP) == 1
     overlaps = {Damage.SEGMENT_OVERLAP, Damage.OFFSET_OVERLAP}
     assert set(found) == {Damage.OFFSET_GAP, Damage.EPOCH_START, *overlaps}
@@ -349,14 +349,25 @@ def drop_first_batch(log_directory: Path, number: int) -> None:
         path.with_suffix(suffix).unlink()
 
 
-def test_missing_offsets_are_reported_above_the_cleaner_point(log_directory: Path) -> None:
+def test_missing_offsets_are_an_error_only_if_no_cleaner_can_explain_them(
+    log_directory: Path,
+) -> None:
     drop_first_batch(log_directory, 1)
     no_indexes = [Damage.INDEX_MISSING] * 2
-    assert verify(log_directory) == [Damage.OFFSET_GAP, *no_indexes]
+    assert verify(log_directory) == no_indexes, "a new replica of a compacted topic"
+    for rule in ("cleanup.policy=delete", "orders:cleanup.policy=delete"):
+        assert verify(log_directory, rule) == [Damage.OFFSET_GAP, *no_indexes]
+    assert verify(log_directory, "other:cleanup.policy=delete") == no_indexes
     checkpoint(log_directory, "cleaner-offset-checkpoint", RECORDS_PER_SEGMENT)
     assert verify(log_directory) == no_indexes, "killed before it wrote its checkpoint"
     checkpoint(log_directory, "cleaner-offset-checkpoint", 2 * RECORDS_PER_SEGMENT)
     assert verify(log_directory) == no_indexes
+
+
+def test_missing_offsets_that_a_cleaner_may_explain_are_a_note(log_directory: Path) -> None:
+    drop_first_batch(log_directory, 1)
+    [result] = verify_directories([log_directory], VerifyOptions(with_records=True))
+    assert [note.damage for note in result.notes] == [Damage.OFFSET_GAP]
 
 
 def test_old_index_shape_is_reported_with_strict_indexes_only(
@@ -439,11 +450,6 @@ def test_command_that_checks_nothing_fails(run_ottla: RunOttla, tmp_path: Path) 
 def test_cleaned_parts_of_replicas_may_differ(log_directory: Path, second: Path) -> None:
     drop_first_batch(second, 1)
     no_indexes = [Damage.INDEX_MISSING] * 2
-    assert compare(log_directory, second) == [
-        Damage.OFFSET_GAP,
-        *no_indexes,
-        Damage.REPLICA_DIFFERS,
-    ]
     checkpoint(second, "cleaner-offset-checkpoint", 2 * RECORDS_PER_SEGMENT)
     assert compare(log_directory, second) == no_indexes
     # Segments are replaced before the checkpoint is written.
@@ -453,23 +459,6 @@ def test_cleaned_parts_of_replicas_may_differ(log_directory: Path, second: Path)
     checkpoint(second, "cleaner-offset-checkpoint", 2 * RECORDS_PER_SEGMENT)
     checkpoint(log_directory, "replication-offset-checkpoint", RECORDS_PER_SEGMENT)
     assert compare(log_directory, second) == no_indexes
-
-
-def test_log_first_cleaned_during_verification_is_verified_again(
-    log_directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    drop_first_batch(log_directory, 1)
-    read = read_checkpoints
-
-    def read_before_the_first_cleaning(
-        entries: Iterable[Entry], read_bytes: ReadBytes, report: Report
-    ) -> Checkpoints:
-        before = read(entries, read_bytes, report)
-        checkpoint(log_directory, "cleaner-offset-checkpoint", 2 * RECORDS_PER_SEGMENT)
-        return before
-
-    monkeypatch.setattr(verify_module, "read_checkpoints", read_before_the_first_cleaning)
-    assert verify(log_directory) == [Damage.INDEX_MISSING] * 2
 
 
 def test_replica_without_committed_batches_is_reported(log_directory: Path, second: Path) -> None:

@@ -1,0 +1,136 @@
+"""Decision: the histories that a healthy log may have, and the certainty that they leave.
+
+Records are missing from healthy logs because retention or DeleteRecords removed them, or because a
+cleaner did: the replica's own, up to its checkpoint and, if the broker stopped before it wrote the
+checkpoint, up to the active segment; or the cleaner of another replica, from which this one copied
+the batches, at any offset. Only a rule that the topic is not compacted excludes cleaners. The page
+docs/audit-model.md lists the histories and the rule of each check.
+"""
+
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Final
+
+from kafkawire.columns_loops import SoundBatch
+from logcheck.finding import Damage, Finding, Report, Severity
+from logcheck.replica_files import ReplicaFiles
+
+COMPACT: Final = "compact"
+DELETE: Final = "delete"
+POLICIES: Final = frozenset({COMPACT, DELETE})
+
+
+class Zone(Enum):
+    """The reasons for which a healthy log may lack a record."""
+
+    GONE = "below the log start offset"
+    CLEANED = "below the replica's own cleaner point"
+    PERHAPS_CLEANED = "not known to be cleaned, and not known to be whole"
+    UNCLEANED = "never cleaned, by a rule"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """The offsets and the rule that bound the healthy histories of one replica."""
+
+    log_start: int = 0
+    cleaner_point: int | None = None
+    """The checkpoint of the replica's own cleaner; None if it has no entry for the partition."""
+    cleanup_policy: str | None = None
+    """The topic's policy by a rule, such as `compact,delete`; None without a rule."""
+
+    @property
+    def cleaned_until(self) -> int:
+        """The offset from which a missing record needs an explanation."""
+        return max(self.log_start, self.cleaner_point or 0)
+
+    @property
+    def may_be_cleaned(self) -> bool:
+        """Whether a cleaner may have removed any record of this log."""
+        # An entry of the cleaner contradicts the rule: the policy has changed since.
+        return self.cleaner_point is not None or self._is_compacted is not False
+
+    @property
+    def _is_compacted(self) -> bool | None:
+        return None if self.cleanup_policy is None else COMPACT in self.cleanup_policy
+
+    def zone(self, offset: int) -> Zone:
+        """Return why the record at `offset` may be missing."""
+        if offset < self.log_start:
+            return Zone.GONE
+        if offset < (self.cleaner_point or 0):
+            return Zone.CLEANED
+        return Zone.PERHAPS_CLEANED if self.may_be_cleaned else Zone.UNCLEANED
+
+    def missing(self, offset: int, *, is_compaction_unlikely: bool = False) -> Severity | None:
+        """Return the certainty that the record at `offset` must not be missing.
+
+        `is_compaction_unlikely` if the log has a record without a key below the offset, which a
+        compacted topic does not accept, and no trace of a cleaner. None if nothing is wrong.
+        """
+        zone = self.zone(offset)
+        if zone in (Zone.GONE, Zone.CLEANED):
+            return None
+        if zone is Zone.UNCLEANED:
+            return Severity.ERROR
+        has_changed = is_compaction_unlikely or self._is_compacted is False
+        return Severity.WARNING if has_changed else Severity.NOTE
+
+
+def history_of(files: ReplicaFiles, cleanup_policy: str | None = None) -> History:
+    """Return the history of a replica by its checkpoints and the rule for its topic."""
+    return History(
+        log_start=files.log_start or 0,
+        cleaner_point=files.cleaner_point,
+        cleanup_policy=cleanup_policy,
+    )
+
+
+class MissingRecords:
+    """The missing offsets and records of one log, judged by its history.
+
+    Errors are reported at once. Notes and warnings are reported in the end, when all traces of
+    cleaners are known, as one finding of each kind and severity with their number.
+    """
+
+    def __init__(self, history: History, report: Report) -> None:
+        self._history = history
+        self._report = report
+        self._has_traces = False
+        self._first_without_key: int | None = None
+        self._counts: dict[tuple[Damage, bool], int] = {}
+        self._firsts: dict[tuple[Damage, bool], Finding] = {}
+
+    def on_batch(self, batch: SoundBatch) -> None:
+        """Look for traces of a cleaner, and for a record without a key."""
+        header = batch.header
+        if header.record_count == 0 or header.delete_horizon_ms is not None:
+            self._has_traces = True
+        if self._first_without_key is None and batch.survey.without_key and not header.is_control:
+            self._first_without_key = header.base_offset
+
+    def add(self, finding: Finding, missing_offset: int) -> None:
+        """Take the `finding` of records that are missing from `missing_offset`, or just there."""
+        severity = self._history.missing(missing_offset)
+        if severity is None:
+            self._has_traces = True
+        elif severity is Severity.ERROR:
+            self._report(finding)
+        else:
+            first = self._first_without_key
+            is_unlikely = first is not None and first < missing_offset
+            kind = finding.damage, is_unlikely
+            self._counts[kind] = self._counts.get(kind, 0) + 1
+            self._firsts.setdefault(kind, finding)
+
+    def conclude(self) -> None:
+        """Report the records whose absence a cleaner may explain."""
+        for kind, finding in self._firsts.items():
+            is_unlikely = kind[1] and not self._has_traces
+            severity = self._history.missing(
+                self._history.cleaned_until, is_compaction_unlikely=is_unlikely
+            )
+            assert severity is not None
+            more = self._counts[kind] - 1
+            found = f"{finding.found}, and {more} more places" if more else finding.found
+            self._report(replace(finding, severity=severity, found=found))

@@ -1,0 +1,125 @@
+"""The zones of a log's offsets, and the certainty of findings about missing records."""
+
+import pytest
+
+from kafkawire.columns_loops import SectionSurvey, SoundBatch
+from logcheck.batch_check import NO_SECTION
+from logcheck.finding import Check, Damage, Finding, Severity
+from logcheck.history import History, MissingRecords, Zone, history_of
+from logcheck.replica_files import ReplicaFiles
+from tests.unit.logcheck.partition_bytes import Reported, build_batch, header_of
+
+CLEANED_TO_50 = History(log_start=10, cleaner_point=50)
+
+
+@pytest.mark.parametrize(
+    ("offset", "zone", "severity"),
+    [
+        (9, Zone.GONE, None),
+        (10, Zone.CLEANED, None),
+        (49, Zone.CLEANED, None),
+        (50, Zone.PERHAPS_CLEANED, Severity.NOTE),
+    ],
+)
+def test_certainty_depends_on_the_zone(offset: int, zone: Zone, severity: Severity | None) -> None:
+    assert CLEANED_TO_50.zone(offset) is zone
+    assert CLEANED_TO_50.missing(offset) is severity
+
+
+def test_log_without_a_cleaner_point_may_be_a_copy_of_a_cleaned_one() -> None:
+    assert History().zone(0) is Zone.PERHAPS_CLEANED
+    assert History(cleanup_policy="compact,delete").zone(0) is Zone.PERHAPS_CLEANED
+
+
+def test_only_a_rule_makes_a_missing_record_an_error() -> None:
+    history = History(cleanup_policy="delete", log_start=10)
+    assert history.zone(10) is Zone.UNCLEANED
+    assert history.missing(10) is Severity.ERROR
+    assert history.missing(9) is None
+
+
+def test_cleaner_point_contradicts_the_rule_that_nothing_was_compacted() -> None:
+    history = History(cleanup_policy="delete", cleaner_point=50)
+    assert history.missing(49) is None
+    assert history.missing(50) is Severity.WARNING
+
+
+def test_missing_record_above_a_record_without_a_key_is_a_warning() -> None:
+    assert CLEANED_TO_50.missing(60, is_compaction_unlikely=True) is Severity.WARNING
+    assert CLEANED_TO_50.missing(40, is_compaction_unlikely=True) is None
+
+
+def test_history_is_built_from_checkpoints_and_the_rule() -> None:
+    files = ReplicaFiles(
+        topic="t", partition=0, replica="r", directory="d", log_start=3, cleaner_point=7
+    )
+    assert history_of(files, "compact") == History(
+        log_start=3, cleaner_point=7, cleanup_policy="compact"
+    )
+
+
+def gap(offset: int) -> Finding:
+    return Finding(
+        check=Check.OFFSETS,
+        damage=Damage.OFFSET_GAP,
+        file="f",
+        offset=offset,
+        expected="offset 0",
+        found=f"offset {offset}",
+    )
+
+
+def batch(offset: int, *, without_key: int = 0, count: int = 3) -> SoundBatch:
+    header = header_of(build_batch(offset))._replace(record_count=count)
+    survey = SectionSurvey(0, -1, without_key, 0)
+    return SoundBatch("f", 0, header, memoryview(b""), NO_SECTION, survey)
+
+
+def judged(missing: MissingRecords, reported: Reported) -> list[tuple[Severity, str]]:
+    missing.conclude()
+    return [(each.severity, each.found) for each in reported.findings]
+
+
+def test_gaps_that_a_cleaner_may_explain_are_one_note() -> None:
+    reported = Reported()
+    missing = MissingRecords(History(), reported)
+    for offset in (5, 9, 20):
+        missing.add(gap(offset), offset - 1)
+    assert reported.findings == []
+    assert judged(missing, reported) == [(Severity.NOTE, "offset 5, and 2 more places")]
+
+
+def test_gaps_above_a_record_without_a_key_are_one_warning() -> None:
+    reported = Reported()
+    missing = MissingRecords(History(), reported)
+    missing.add(gap(5), 4)
+    missing.on_batch(batch(6, without_key=1))
+    missing.add(gap(20), 19)
+    assert judged(missing, reported) == [
+        (Severity.NOTE, "offset 5"),
+        (Severity.WARNING, "offset 20"),
+    ]
+
+
+def test_traces_of_a_cleaner_outweigh_a_record_without_a_key() -> None:
+    for trace in (batch(3, count=0), None):
+        reported = Reported()
+        missing = MissingRecords(History(cleaner_point=5), reported)
+        missing.on_batch(batch(0, without_key=1))
+        if trace is None:
+            missing.add(gap(3), 2)
+        else:
+            missing.on_batch(trace)
+        missing.add(gap(20), 19)
+        assert judged(missing, reported) == [(Severity.NOTE, "offset 20")]
+
+
+def test_gaps_in_a_log_that_was_never_cleaned_are_errors_one_by_one() -> None:
+    reported = Reported()
+    missing = MissingRecords(History(cleanup_policy="delete"), reported)
+    missing.add(gap(5), 4)
+    missing.add(gap(20), 19)
+    assert judged(missing, reported) == [
+        (Severity.ERROR, "offset 5"),
+        (Severity.ERROR, "offset 20"),
+    ]

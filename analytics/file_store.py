@@ -4,12 +4,13 @@ Files are read, never memory-mapped: a broker may truncate a file at any time, a
 truncated mapping would kill the process. Every failure is an OSError that names the file.
 """
 
+import os
 from functools import lru_cache
 from typing import Final, Self
 
 from pyarrow import fs
 
-from analytics.place import child_of, is_remote, split_store
+from analytics.place import child_of, is_remote, split_store, without_end
 from logcheck.replica_files import Entry
 
 # A local chunk stays in the processor's cache until it is decoded (`python -m benchmarks audit`).
@@ -23,6 +24,11 @@ def is_file(place: str) -> bool:
     """Whether `place` is a file and not a directory."""
     store, path = _resolve(place)
     return bool(store.get_file_info([path])[0].type == fs.FileType.File)
+
+
+def real_place(place: str) -> str:
+    """Return the place without symbolic links; places with one result are one directory."""
+    return without_end(place) if is_remote(place) else os.path.realpath(place)
 
 
 def list_directory(place: str) -> list[Entry]:

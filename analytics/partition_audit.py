@@ -9,6 +9,14 @@ intervals: the files of a live or killed broker may be ahead of both.
 from typing import Any
 
 from analytics.checks.preservation import Bounds, PreservationCheck, ReferenceTable
+from analytics.coverage import (
+    BY_BATCHES,
+    BY_KEYS,
+    FAILED,
+    Compared,
+    nothing_compared,
+    ranges_of,
+)
 from analytics.file_store import OpenFile
 from analytics.finding_list import FindingList
 from analytics.reference import read_aborted
@@ -43,7 +51,7 @@ def failed_audit(task: AuditTask, error: Exception) -> list[Outcome]:
     findings.report(audit_failed(first.directory, error))
     reports = [findings.rows(), *([] for _ in task.replicas[1:])]
     return [
-        (found, identify(task, replica))
+        (found, identify(task, replica) | {"not_checked": dict.fromkeys(task.checks, FAILED)})
         for found, replica in zip(reports, task.replicas, strict=True)
     ]
 
@@ -65,6 +73,11 @@ class _Replica:
             aborted = read_aborted(files, structure.report)
             observers.append(ReferenceTable(self.table, cleaned_until, aborted))
         self.scan.run(observers)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the log has no record."""
+        return self.scan.batch_count == 0
 
     @property
     def cleaned_until(self) -> int:
@@ -92,18 +105,30 @@ def _compare_replicas(task: AuditTask) -> list[Outcome]:
     watermarks = [files.high_watermark for files in task.replicas]
     ends = [replica.scan.log_end_offset for replica in replicas]
     end = min([*(watermark for watermark in watermarks if watermark is not None), *ends])
-    first = replicas[0]
+    first, compared = replicas[0], dict[str, list[dict[str, Any]]]()
     for other in replicas[1:]:
-        start = max(cleaned_until, first.scan.first_offset, other.scan.first_offset)
+        common = max(first.scan.first_offset, other.scan.first_offset)
+        start = max(cleaned_until, common)
+        ranges = [
+            Compared(Check.REPLICAS, BY_KEYS, common, min(end, cleaned_until)),
+            Compared(Check.REPLICAS, BY_BATCHES, start, end),
+        ]
+        compared[other.files.directory] = ranges_of(ranges)
         if task.shard == 0:
             report = other.findings.report
+            if not ranges_of(ranges) and not (first.is_empty and other.is_empty):
+                report(nothing_compared(other.files, ranges))
             pair = first.digest, other.digest, _is_damaged_in(first, other)
             compare_digests(Check.REPLICAS, Damage.REPLICA_DIFFERS, *pair, start, end, report)
         if cleaned_until > 0:
             _compare_keys(task, first, other, min(end, cleaned_until))
             _compare_keys(task, other, first, min(end, cleaned_until))
     return [
-        (replica.findings.rows(), summarize(task, replica.files, replica.scan))
+        (
+            replica.findings.rows(),
+            summarize(task, replica.files, replica.scan)
+            | {"compared": compared.get(replica.files.directory, [])},
+        )
         for replica in replicas
     ]
 

@@ -48,6 +48,9 @@ CHECKS: Final[Mapping[Audit, tuple[Check, ...]]] = {
     # The tasks check only the structure of the files; Spark compares the keys.
     Audit.COLLISIONS: (*_STRUCTURE, Check.COLLISIONS),
 }
+WITH_REFERENCE: Final = (Audit.COMPACTION, Audit.COLLISIONS)
+"""The audits that read the log given by `--against`."""
+MIN_REPLICAS: Final = 2
 _MAX_SHARDS: Final = 4096
 
 

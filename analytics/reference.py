@@ -3,6 +3,7 @@
 from analytics.checks.preservation import Bounds, PreservationCheck, ReferenceTable
 from analytics.checks.producers import ProducerReplay
 from analytics.checks.transactions import Aborted, TransactionReplay, read_txnindex
+from analytics.coverage import BY_BATCHES, BY_KEYS, Compared
 from analytics.file_store import OpenFile, read_bytes
 from analytics.finding_list import FindingList
 from analytics.task import AuditTask
@@ -24,6 +25,7 @@ class Reference:
         self._rules = rules
         self._log = log
         self._check: PreservationCheck | None = None
+        self.compared: list[Compared] = []
         own = FindingList(files, rules.finding_limit)
         history = history_of(files, rules.cleanup_policy)
         self.scan = LogScan(files, own.report, OpenFile, history=history)
@@ -49,6 +51,8 @@ class Reference:
             log_start=max(log.first_base_offset, log.log_start or 0),
             tombstones_after_ms=self._rules.now_ms - self._rules.delete_retention_ms,
         )
+        start = max(bounds.start, bounds.log_start)
+        self.compared.append(Compared(Check.PRESERVATION, BY_KEYS, start, bounds.end))
         limit = self._rules.finding_limit
         read, is_damaged = self.scan.read_record, self.scan.is_damaged
         self._check = PreservationCheck(
@@ -67,6 +71,7 @@ class Reference:
         uncleanable_from = active if watermark is None else min(active, watermark)
         bound = max(start, uncleanable_from)
         end = min(self.scan.log_end_offset, log.log_end_offset)
+        self.compared.append(Compared(Check.UNCLEANABLE, BY_BATCHES, start, end))
 
         def is_damaged(offset: int) -> bool:
             return log.is_damaged(offset) or self.scan.is_damaged(offset)

@@ -15,12 +15,13 @@ from analytics.checks.retention import check_retention
 from analytics.checks.tombstones import TombstoneCheck
 from analytics.checks.transactions import TransactionCheck
 from analytics.checks.uniqueness import UniquenessCheck
+from analytics.coverage import BY_KEYS, Compared, not_checked, nothing_compared, ranges_of
 from analytics.file_store import OpenFile, read_bytes
 from analytics.finding_list import FindingList
 from analytics.place import child_of, parent_of
 from analytics.reference import Reference
 from analytics.snapshot import earlier_bounds, read_snapshot
-from analytics.task import AuditTask
+from analytics.task import MAX_OFFSET, AuditTask
 from kafkawire.native import KeyTable
 from logcheck.batch_digest import BatchDigest
 from logcheck.epoch_check import EpochCheckpoint
@@ -43,6 +44,7 @@ class ReplicaAudit:
         self._findings = FindingList(replica, task.rules.finding_limit)
         self._report = self._findings.report
         self._until = replica.cleaner_point or 0
+        self._compared: list[Compared] = []
         # Only the first shard reports findings that do not depend on keys.
         self._is_first = task.shard == 0
         structure = self._findings if self._is_first else FindingList(replica, 0)
@@ -77,7 +79,20 @@ class ReplicaAudit:
                 reference.compare_uncleaned(digest, self._scan, self._report)
         for check in checks:
             figures |= check.conclude(self._scan)
+        figures |= self._coverage(reference)
         return self._findings.rows(), summarize(self._task, self._replica, self._scan) | figures
+
+    def _coverage(self, reference: Reference | None) -> dict[str, Any]:
+        """Return the compared ranges for the summary; report a comparison without any."""
+        compared = self._compared if reference is None else reference.compared
+        has_records = self._scan.batch_count > 0
+        if reference is not None:
+            has_records = has_records or reference.scan.batch_count > 0
+        is_asked_for = reference is not None or self._task.snapshot is not None
+        is_due = is_asked_for and has_records and Check.PRESERVATION in self._checks
+        if is_due and self._is_first and not ranges_of(compared):
+            self._report(nothing_compared(self._replica, compared))
+        return {"compared": ranges_of(compared)}
 
     def _table(self) -> KeyTable:
         return KeyTable(self._rules.key_limit, self._task.shard, self._task.shard_count)
@@ -106,6 +121,10 @@ class ReplicaAudit:
         table.load(earlier.keys)
         log_start = max(self._scan.first_offset, replica.log_start or 0)
         bounds = earlier_bounds(earlier, log_start, rules)
+        # A ledger does not know the end of the log.
+        end = earlier.end_offset or MAX_OFFSET
+        start = max(bounds.start, log_start)
+        self._compared.append(Compared(Check.PRESERVATION, BY_KEYS, start, end))
         limit = rules.finding_limit
         return [
             PreservationCheck(table, bounds, limit, self._report, lambda _: None, only_missing=True)
@@ -176,6 +195,7 @@ def summarize(task: AuditTask, replica: ReplicaFiles, scan: LogScan) -> dict[str
         "first_offset": scan.first_offset,
         "log_end_offset": scan.log_end_offset,
         "cleaner_point": replica.cleaner_point,
+        "not_checked": not_checked(task, replica),
         "timeline": [
             {
                 "base_offset": files.base_offset,

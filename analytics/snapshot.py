@@ -119,6 +119,12 @@ def read_snapshot(file: str, topic: str, partition: int) -> Snapshot | None:
     return Snapshot(**rows[0]) if rows else None
 
 
+def snapshot_partitions(file: str) -> set[TopicPartition]:
+    """Return the partitions in a snapshot."""
+    rows = parquet.read_table(file, columns=["topic", "partition"]).to_pylist()
+    return {TopicPartition(row["topic"], row["partition"]) for row in rows}
+
+
 def earlier_bounds(earlier: Snapshot, log_start: int, rules: Rules) -> Bounds:
     """Return the bounds for a comparison of a log with an earlier state.
 

@@ -18,7 +18,7 @@ EXIT_USAGE = 2
 
 def main(arguments: list[str]) -> int:
     """Run one audit on the master of spark-submit; return the exit code."""
-    from analytics.errors import AuditError
+    from analytics.errors import AuditError, AuditUsageError
     from analytics.plan import Audit
     from analytics.run import Request, run_audit, write_result
     from logcheck.rule import parse_rules
@@ -47,7 +47,7 @@ def main(arguments: list[str]) -> int:
         result = run_audit(request)
     except AuditError as error:
         sys.stderr.write(f"submit.py: {error}\n")
-        return EXIT_FAILED
+        return EXIT_USAGE if isinstance(error, AuditUsageError) else EXIT_FAILED
     if options.out is not None:
         write_result(result, options.out)
     sys.stdout.write(json.dumps(result.verdict.to_json()) + "\n")

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from analytics.coverage import Coverage, cover
+from analytics.plan import CHECKS, Audit
 from logcheck.finding import Severity
 
 EXIT_CLEAN: Final = 0
@@ -24,6 +26,7 @@ class Verdict:
     warnings: int
     notes: int
     by_kind: dict[str, int]
+    coverage: Coverage
     duration_s: float
 
     @property
@@ -48,6 +51,10 @@ class Verdict:
         kinds = ", ".join(f"{count} {kind}" for kind, count in self.by_kind.items())
         return f"{self.audit}: {self.errors} errors, {self.warnings} warnings ({kinds}); {totals}"
 
+    def lines(self) -> list[str]:
+        """Return the verdict and its coverage in a few lines."""
+        return [self.line(), *self.coverage.lines()]
+
     def to_json(self) -> dict[str, Any]:
         """Return the verdict as JSON fields."""
         return {
@@ -61,12 +68,13 @@ class Verdict:
             "replicas": self.replicas,
             "records": self.records,
             "bytes": self.size_bytes,
+            "coverage": self.coverage.to_json(),
             "duration_s": round(self.duration_s, 3),
         }
 
 
 def judge(
-    audit: str,
+    audit: Audit,
     findings: Sequence[dict[str, Any]],
     summaries: Sequence[dict[str, Any]],
     duration_s: float,
@@ -76,7 +84,7 @@ def judge(
     severities = Counter(finding["severity"] for finding in findings)
     kinds = Counter(finding["what"] for finding in findings if finding["severity"] != Severity.NOTE)
     return Verdict(
-        audit=audit,
+        audit=str(audit),
         partitions=len({(summary["topic"], summary["partition"]) for summary in whole}),
         replicas=len(whole),
         records=sum(summary.get("records", 0) for summary in whole),
@@ -85,5 +93,6 @@ def judge(
         warnings=severities[Severity.WARNING],
         notes=severities[Severity.NOTE],
         by_kind=dict(kinds.most_common()),
+        coverage=cover([str(check) for check in CHECKS[audit]], whole),
         duration_s=duration_s,
     )

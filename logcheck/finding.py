@@ -34,6 +34,8 @@ class Damage(StrEnum):
 
     # The audit itself
     AUDIT_FAILED = "audit_failed"
+    NO_REFERENCE = "no_reference"
+    NOTHING_COMPARED = "nothing_compared"
 
     # Batches, and the files that contain them
     BAD_CRC = "bad_crc"
@@ -105,6 +107,7 @@ class Damage(StrEnum):
 
     # Replicas and retention
     REPLICA_DIFFERS = "replica_differs"
+    REPLICA_MISSING = "replica_missing"
     KEPT_TOO_LONG = "kept_too_long"
     KEPT_TOO_MUCH = "kept_too_much"
 

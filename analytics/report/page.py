@@ -50,7 +50,7 @@ def render_page(
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body>"
         f"<h1>{escape(title)}</h1>"
-        f'<p class="{kind}">{escape(verdict.line())}</p>'
+        f'<p class="{kind}">{"<br>".join(map(escape, verdict.lines()))}</p>'
         f"{_findings(findings)}<h2>Charts</h2>{draw_figures(summaries)}</body></html>\n"
     )
 

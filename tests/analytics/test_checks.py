@@ -2,13 +2,14 @@
 
 import struct
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
 from analytics.file_store import OpenFile
 from analytics.finding_list import FindingList, finding_row
-from analytics.plan import split_task
+from analytics.plan import Audit, split_task
 from analytics.report.figures import draw_figures, size_text
 from analytics.report.page import MAX_LISTED, render_page
 from analytics.report.picture import WIDTH, Bar, Span, draw_bars, draw_timeline, text_width
@@ -228,12 +229,13 @@ def test_verdict_counts_kinds_and_ignores_notes() -> None:
         {"severity": "error", "what": "lost_key"},
         {"severity": "warning", "what": "old"},
     ]
-    summary = {"topic": "t", "partition": 0, "replica": "r", "records": 5, "bytes": 9, "shard": 0}
-    clean = judge("integrity", rows[:1], [summary], 1.0)
+    summary: dict[str, Any] = {"topic": "t", "partition": 0, "replica": "r", "shard": 0}
+    summary |= {"records": 5, "bytes": 9, "not_checked": {}}
+    clean = judge(Audit.INTEGRITY, rows[:1], [summary], 1.0)
     assert clean.line() == (
         "integrity: clean (1 notes); 1 partitions, 1 replicas, 5 records, 9 bytes in 1.0 s"
     )
-    found = judge("integrity", rows, [summary, summary | {"shard": 1}], 1.0)
+    found = judge(Audit.INTEGRITY, rows, [summary, summary | {"shard": 1}], 1.0)
     assert (found.exit_code, found.records, found.by_kind) == (3, 5, {"lost_key": 1, "old": 1})
     assert found.line().startswith("integrity: 1 errors, 1 warnings (1 lost_key, 1 old); ")
     assert found.to_json()["clean"] is False
@@ -244,6 +246,7 @@ def test_page_contains_every_chart_and_escapes_its_input() -> None:
         "topic": "<b>",
         "partition": 0,
         "replica": "a rather long directory, of which only the end is shown",
+        "not_checked": {},
         "records": 5,
         "bytes": 3 * 1024**2,
         "dirty_bytes": 1024,
@@ -259,7 +262,9 @@ def test_page_contains_every_chart_and_escapes_its_input() -> None:
         ],
     }
     row = finding_row(FINDING) | {"expected": "<script>"}
-    page = render_page(judge("cost", [row], [summary], 1.0), [row] * (MAX_LISTED + 1), [summary])
+    page = render_page(
+        judge(Audit.COST, [row], [summary], 1.0), [row] * (MAX_LISTED + 1), [summary]
+    )
     for title in (
         "Dirty ratio",
         "would reclaim",
@@ -271,7 +276,7 @@ def test_page_contains_every_chart_and_escapes_its_input() -> None:
         assert title in page
     assert "<script>" not in page
     assert "findings.parquet lists 1 more" in page
-    empty = render_page(judge("cost", [], [], 1.0), [], [])
+    empty = render_page(judge(Audit.COST, [], [], 1.0), [], [])
     assert "None." in empty
     assert "no figures" in draw_figures([])
     assert size_text(5) == "5 B"

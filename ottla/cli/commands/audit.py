@@ -99,7 +99,8 @@ def audit(
             print_line(_line(finding))
         if len(result.findings) > MIN_SHOWN:
             print_line(f"  and {len(result.findings) - MIN_SHOWN} more; --out DIR writes them all")
-        print_line(result.verdict.line())
+        for line in result.verdict.lines():
+            print_line(line)
     if result.verdict.exit_code:
         raise typer.Exit(result.verdict.exit_code)
 
@@ -127,7 +128,7 @@ def _audit(
     *,
     is_strict: bool,
 ) -> "Result":
-    from analytics.errors import AuditError
+    from analytics.errors import AuditError, AuditUsageError
     from analytics.plan import Audit
     from analytics.run import Request, run_audit
     from logcheck.rule import parse_rules
@@ -148,6 +149,8 @@ def _audit(
                 rules=parsed,
             )
         )
+    except AuditUsageError as error:
+        usage_error(str(error))
     except AuditError as error:
         raise CommandError(str(error)) from error
 

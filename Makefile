@@ -18,7 +18,7 @@ help:  ## Show this list.
 
 setup: $(READY)  ## Create .venv and install the dependencies of all targets.
 
-$(READY): pyproject.toml constraints.txt scripts/setup.sh $(wildcard setup.py kafkawire/*.pyx kafkawire/*.pxd speedups/*.py)
+$(READY): pyproject.toml constraints.txt scripts/setup.sh $(wildcard setup.py kafkawire/*.pyx kafkawire/*.pxd kafkawire/hot_codecs.py kafkawire/messages/*.py speedups/*.py)
 	@sh scripts/setup.sh $(VENV)
 	@touch $@
 

@@ -13,11 +13,12 @@ from pathlib import Path
 
 from setuptools import Extension, setup
 
-TWINS = ("_records", "_compaction", "_columns", "_frames", "_produce", "_fetch")
+TWINS = ("_records", "_compaction", "_columns", "_frames", "_codecs")
 HEADERS = [
     "kafkawire/_cursor.pxd",
     "kafkawire/_header.pxd",
     "kafkawire/_numbers.pxd",
+    "kafkawire/_output.pxd",
     "kafkawire/_walk.pxd",
 ]
 # Debug tables would take a quarter of the compile time.
@@ -26,22 +27,37 @@ NO_DEBUG_TABLES = ["-g0"]
 MYPY_OPTIONS = ["--config-file=", "--ignore-missing-imports", "--python-version=3.11"]
 
 
+def generated_codecs():
+    """Write the generated part of `_codecs.pyx`, unless it is the same; return its path."""
+    # The declarations are in the package itself, which needs no other package for this.
+    sys.path.insert(0, str(Path.cwd()))
+    from kafkawire.hot_codecs import codecs_source
+
+    path, source = Path("build/cython/codecs.pxi"), codecs_source()
+    if not path.exists() or path.read_text(encoding="utf-8") != source:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(source, encoding="utf-8")
+    return path
+
+
 def twins():
     """Return the extensions for the compiled twins of kafkawire's inner loops."""
     try:
         from Cython.Build import cythonize
     except ImportError:
         return []
+    generated = generated_codecs()
     modules = [
         Extension(
             f"kafkawire.{name}",
             [f"kafkawire/{name}.pyx"],
-            depends=HEADERS,
+            depends=[*HEADERS, str(generated)],
             extra_compile_args=NO_DEBUG_TABLES,
         )
         for name in TWINS
     ]
-    return cythonize(modules, build_dir="build/cython", quiet=True)
+    include_path = [".", str(generated.parent)]
+    return cythonize(modules, build_dir="build/cython", include_path=include_path, quiet=True)
 
 
 def remove_former(state):

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Decision: the compiled twin of `plain_codecs`: the same names, results and errors.
+"""Decision: the compiled twins of functions in `headers` and `plain_codecs`.
 
 Common headers are decoded here. All others (another form of header,
 tagged fields, malformed bytes) are left to the plain function, so that only one place rejects
@@ -20,7 +20,7 @@ from libc.string cimport memcpy
 from kafkawire._cursor cimport PyUnicode_DecodeUTF8, new
 from kafkawire._numbers cimport INTERFACE, read_big_endian, write_big_endian
 
-from kafkawire import plain_codecs
+from kafkawire import headers, plain_codecs
 from kafkawire.apis import APIS
 from kafkawire.headers import RequestHeader
 
@@ -81,14 +81,14 @@ def split_frames(view not None, Py_ssize_t start, Py_ssize_t end, Py_ssize_t lim
 
 
 def decode_request_header(frame):
-    """See `plain_codecs.decode_request_header`."""
+    """See `headers.decode_request_header`."""
     cdef Py_buffer buffer
     PyObject_GetBuffer(frame, &buffer, PyBUF_SIMPLE)
     try:
         common = read_header(<const uint8_t *>buffer.buf, buffer.len)
     finally:
         PyBuffer_Release(&buffer)
-    return plain_codecs.decode_request_header(frame) if common is None else common
+    return headers.decode_request_header(frame) if common is None else common
 
 
 cdef object read_header(const uint8_t *data, Py_ssize_t size):

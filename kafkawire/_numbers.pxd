@@ -2,27 +2,36 @@
 """Decision: read and write the protocol's fixed-size numbers, for the compiled modules."""
 
 from libc.stdint cimport uint8_t, uint64_t
+from libc.string cimport memcpy
 
 cdef enum:
     # Raised together with `native.INTERFACE_VERSION`.
-    INTERFACE = 4
+    INTERFACE = 5
 
 
-cdef inline uint64_t read_big_endian(const uint8_t *at, int size) noexcept nogil:
-    cdef uint64_t number = 0
-    cdef int index
-    for index in range(size):
-        number = number << 8 | at[index]
-    return number
-
-
-cdef inline uint8_t *write_big_endian(uint8_t *at, uint64_t number, int size) noexcept nogil:
-    """Write the lowest `size` bytes; return the position after them."""
-    cdef int index
-    for index in range(size - 1, -1, -1):
-        at[index] = number & 0xFF
-        number >>= 8
-    return at + size
+cdef extern from *:
+    """
+    #if defined(_MSC_VER)
+    #define OTTLA_BIG_ENDIAN(number) _byteswap_uint64(number)
+    #elif __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    #define OTTLA_BIG_ENDIAN(number) (number)
+    #else
+    #define OTTLA_BIG_ENDIAN(number) __builtin_bswap64(number)
+    #endif
+    static inline uint64_t read_big_endian(const uint8_t *at, int size) {
+        uint64_t number = 0;
+        memcpy(&number, at, size);
+        return OTTLA_BIG_ENDIAN(number) >> (64 - 8 * size);
+    }
+    static inline uint8_t *write_big_endian(uint8_t *at, uint64_t number, int size) {
+        number = OTTLA_BIG_ENDIAN(number << (64 - 8 * size));
+        memcpy(at, &number, size);
+        return at + size;
+    }
+    """
+    uint64_t read_big_endian(const uint8_t *at, int size) noexcept nogil
+    # Writes the lowest `size` bytes; returns the position after them.
+    uint8_t *write_big_endian(uint8_t *at, uint64_t number, int size) noexcept nogil
 
 
 cdef inline uint8_t *write_uvarint(uint8_t *at, uint64_t number) noexcept nogil:

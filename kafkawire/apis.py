@@ -6,7 +6,7 @@ stays None until a handler serves it. A message module is imported when one of i
 requested, so that importing this table costs nothing.
 
 To add a version: raise `versions` of both messages, declare the new fields with `since`, and raise
-`advertised` once the handler serves it. `_produce.pyx` and `_fetch.pyx` name their last version.
+`advertised` once the handler serves it.
 """
 
 import enum

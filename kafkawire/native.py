@@ -17,33 +17,26 @@ from typing import TYPE_CHECKING, Final
 
 # Raised with every change of a function that exists twice, here and in `_numbers.pxd`: an editable
 # install keeps its compiled modules when the sources change.
-INTERFACE_VERSION: Final = 4
+INTERFACE_VERSION: Final = 5
 
 _TWINS: Final = {
-    "_columns.KeyTable": "key_table_loops",
-    "_columns.RecordColumns": "columns_loops",
-    "_columns.hash_key": "key_hash",
-    "_columns.read_plain_batches": "columns_loops",
-    "_columns.survey_section": "columns_loops",
-    "_compaction.BYTES_PER_SLOT": "compaction_loops",
-    "_compaction.OffsetMap": "compaction_loops",
-    "_compaction.choose_records": "compaction_loops",
-    "_compaction.index_keys": "compaction_loops",
-    "_compaction.rewrite_records": "compaction_loops",
-    "_fetch.decode_fetch": "plain_codecs",
-    "_fetch.encode_fetched": "plain_codecs",
-    "_frames.decode_request_header": "plain_codecs",
-    "_frames.frame_response": "plain_codecs",
-    "_frames.split_frames": "plain_codecs",
-    "_produce.decode_produce": "plain_codecs",
-    "_produce.encode_accepted": "plain_codecs",
-    "_records.RecordBuffer": "records_loops",
-    "_records.assign_offsets": "records_loops",
-    "_records.read_plain_batch": "records_loops",
-    "_records.read_rows": "records_loops",
-    "_records.survey_records": "records_loops",
-}
-"""Compiled module and name, and the module of the plain twin."""
+    ("_codecs", "headers"): ("encode_response_parts",),
+    ("_codecs", "plain_codecs"): ("encode_accepted",),
+    ("_codecs", "schema"): ("decode",),
+    ("_columns", "columns_loops"): ("RecordColumns", "read_plain_batches", "survey_section"),
+    ("_columns", "key_hash"): ("hash_key",),
+    ("_columns", "key_table_loops"): ("KeyTable",),
+    ("_compaction", "compaction_loops"): (
+        "BYTES_PER_SLOT", "OffsetMap", "choose_records", "index_keys", "rewrite_records",
+    ),
+    ("_frames", "headers"): ("decode_request_header",),
+    ("_frames", "plain_codecs"): ("frame_response", "split_frames"),
+    ("_records", "records_header"): ("assign_offsets",),
+    ("_records", "records_loops"): (
+        "RecordBuffer", "read_plain_batch", "read_rows", "survey_records",
+    ),
+}  # fmt: skip
+"""By compiled module and plain module: the names that both define."""
 
 
 def compiled(module: str) -> ModuleType | None:
@@ -72,12 +65,10 @@ if TYPE_CHECKING:
     from kafkawire.compaction_loops import index_keys as index_keys
     from kafkawire.compaction_loops import rewrite_records as rewrite_records
     from kafkawire.headers import decode_request_header as decode_request_header
+    from kafkawire.headers import encode_response_parts as encode_response_parts
     from kafkawire.key_hash import hash_key as hash_key
     from kafkawire.key_table_loops import KeyTable as KeyTable
-    from kafkawire.plain_codecs import decode_fetch as decode_fetch
-    from kafkawire.plain_codecs import decode_produce as decode_produce
     from kafkawire.plain_codecs import encode_accepted as encode_accepted
-    from kafkawire.plain_codecs import encode_fetched as encode_fetched
     from kafkawire.plain_codecs import frame_response as frame_response
     from kafkawire.plain_codecs import split_frames as split_frames
     from kafkawire.records_header import assign_offsets as assign_offsets
@@ -85,13 +76,13 @@ if TYPE_CHECKING:
     from kafkawire.records_loops import read_plain_batch as read_plain_batch
     from kafkawire.records_loops import read_rows as read_rows
     from kafkawire.records_loops import survey_records as survey_records
+    from kafkawire.schema import decode as decode
 else:
 
     def __getattr__(name):
         """Return one of the twins, and keep it (PEP 562)."""
-        for twin, plain in _TWINS.items():
-            module, _, known = twin.partition(".")
-            if known == name:
+        for (module, plain), names in _TWINS.items():
+            if name in names:
                 chosen = compiled(module) or import_module(f"kafkawire.{plain}")
                 globals()[name] = getattr(chosen, name)
                 return globals()[name]

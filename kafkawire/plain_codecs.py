@@ -1,7 +1,6 @@
-"""Decision: frames, and the Produce and Fetch messages on the hot path; plain twins (see `native`).
+"""Decision: frames, and the response to a common Produce request; plain twins (see `native`).
 
-These are the definitions by the general codec in `schema`. The compiled twins `_frames`, `_produce`
-and `_fetch` handle the common form of each message, and leave all others to these.
+The compiled twins in `_frames` and `_codecs` handle common values, and leave all others to these.
 """
 
 from collections.abc import Sequence
@@ -9,28 +8,13 @@ from struct import Struct
 from typing import Final, TypeAlias
 
 from kafkawire.apis import response_header_version
-from kafkawire.headers import RequestHeader, decode_request_header, encode_response_parts
-from kafkawire.messages.fetch import FetchRequest, FetchResponse
+from kafkawire.headers import RequestHeader
 from kafkawire.messages.produce import (
     PartitionProduceResponse,
-    ProduceRequest,
     ProduceResponse,
     TopicProduceResponse,
 )
-from kafkawire.primitives import Buffer
-from kafkawire.schema import UNLIMITED_ITEMS, Parts, decode, encode
-
-__all__ = [
-    "Accepted",
-    "accepted_response",
-    "decode_fetch",
-    "decode_produce",
-    "decode_request_header",
-    "encode_accepted",
-    "encode_fetched",
-    "frame_response",
-    "split_frames",
-]
+from kafkawire.schema import encode
 
 Accepted: TypeAlias = tuple[int, int, int, int]
 """Partition, base offset, log append time (-1 unless the broker set it), log start offset.
@@ -71,15 +55,6 @@ def frame_response(header: RequestHeader, body: bytes) -> bytes:
     return b"".join((head, tagged_fields, body))
 
 
-def decode_produce(body: Buffer, version: int, max_items: int = UNLIMITED_ITEMS) -> ProduceRequest:
-    """Return the same message as `schema.decode`.
-
-    Raises:
-        DecodeError: `body` is not a ProduceRequest of this version; close the connection.
-    """
-    return decode(ProduceRequest, body, version, max_items)
-
-
 def encode_accepted(topics: Sequence[tuple[str, Sequence[Accepted]]], version: int) -> bytes:
     """Return the body of a ProduceResponse of version 3 or newer without any error."""
     responses = [
@@ -100,21 +75,3 @@ def accepted_response(row: Accepted) -> PartitionProduceResponse:
         log_append_time_ms=time_ms,
         log_start_offset=start_offset,
     )
-
-
-def decode_fetch(body: Buffer, version: int, max_items: int = UNLIMITED_ITEMS) -> FetchRequest:
-    """Return the same message as `schema.decode`.
-
-    Raises:
-        DecodeError: `body` is not a FetchRequest of this version; close the connection.
-    """
-    return decode(FetchRequest, body, version, max_items)
-
-
-def encode_fetched(header: RequestHeader, message: FetchResponse) -> Parts:
-    """Return the response to the Fetch request with `header`, as `encode_response_parts` does.
-
-    Raises:
-        EncodeError: a value does not fit its field or this version.
-    """
-    return encode_response_parts(header.api_key, header.api_version, header.correlation_id, message)

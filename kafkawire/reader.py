@@ -16,7 +16,6 @@ from typing import Final, TypeAlias, cast
 
 from kafkawire import primitives
 from kafkawire.declaration import Field, Kind, Layout, WireType
-from kafkawire.ids import ZERO_TOPIC_ID
 from kafkawire.primitives import Buffer
 from kafkawire.source import LENGTH_CODE, Source
 
@@ -29,7 +28,7 @@ _HELPERS: Final[dict[str, object]] = {
         "bad_length", "bad_tag_size", "continue_uvarint", "long_string", "read_uvarint", "short",
         "skip_tags", "too_many", "too_many_items", "too_many_tags", "trailing", "uuid_from_bytes",
     )
-} | {"new": object.__new__, "ZERO_UUID": ZERO_TOPIC_ID}  # fmt: skip
+} | {"new": object.__new__}  # fmt: skip
 
 
 def compile_reader(layout: Layout, version: int) -> Reader:
@@ -102,22 +101,15 @@ class _ReaderSource(Source):
         for each in layout.fields:
             place = f"{target}.{each.name}"
             if not each.is_in(self._version):
-                self.emit(f"{place} = {self._default(layout, each)}")
+                self.emit(f"{place} = {self.default(layout, each)}")
             elif each.tag is not None:
-                self.emit(f"{place} = {self._default(layout, each)}")
+                self.emit(f"{place} = {self.default(layout, each)}")
                 tagged.append(each)
             else:
                 self._value(each.wire, place, each.name, each.is_nullable_in(self._version))
         if self._flexible:
             self._tags(target, tagged)
         return target
-
-    def _default(self, layout: Layout, each: Field) -> str:
-        if each.default == ZERO_TOPIC_ID:
-            return "ZERO_UUID"
-        if isinstance(each.default, int | float | str | bytes | tuple | None):
-            return repr(each.default)
-        return self.constant(f"{layout.type.__name__}_{each.name}", each.default)
 
     def _tags(self, target: str, tagged: list[Field]) -> None:
         count = self.name("n")

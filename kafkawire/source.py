@@ -1,4 +1,4 @@
-"""Decision: Python source that is generated line by line, shared by the two compilers.
+"""Decision: source that is generated line by line from declarations, shared by the generators.
 
 The generated functions refer to constants (classes, `struct` methods, helpers) by name, and find
 them in `namespace` at run time.
@@ -7,7 +7,7 @@ them in `namespace` at run time.
 from collections.abc import Mapping
 from typing import Final
 
-from kafkawire.declaration import Kind
+from kafkawire.declaration import Field, Kind, Layout
 
 LENGTH_CODE: Final = {Kind.STRING: "h", Kind.BYTES: "i", Kind.RECORDS: "i", Kind.ARRAY: "i"}
 """The `struct` format of a length in versions that are not flexible."""
@@ -53,3 +53,21 @@ class Source:
         """Make `value` available to the source under `name`, and return the name."""
         self.namespace[name] = value
         return name
+
+    def default(self, layout: Layout, each: Field) -> str:
+        """Return an expression for the default of a field."""
+        if isinstance(each.default, int | float | str | bytes | tuple | None):
+            return repr(each.default)
+        return self.constant(f"{layout.type.__name__}_{each.name}", each.default)
+
+    def differs(self, layout: Layout, each: Field, place: str) -> str:
+        """Return a test of `place`, the value of a field, for a value other than the default."""
+        if each.default is None:
+            return f"{place} is not None"
+        if each.wire.kind is Kind.ARRAY:
+            return f"{place} is None or len({place})" if each.nullable is not None else place
+        default = self.default(layout, each)
+        if each.wire.kind is Kind.STRUCT:
+            # Such a field is rarely set, so that its value is nearly always the shared default.
+            return f"{place} is not {default} and {place} != {default}"
+        return f"{place} != {default}"

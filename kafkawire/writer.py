@@ -17,7 +17,6 @@ from typing import Final, TypeAlias, cast
 from kafkawire import primitives
 from kafkawire.declaration import Field, Kind, Layout, WireType
 from kafkawire.errors import EncodeError
-from kafkawire.ids import ZERO_TOPIC_ID
 from kafkawire.primitives import Records
 from kafkawire.source import LENGTH_CODE, Source
 
@@ -35,7 +34,6 @@ _HELPERS: Final[dict[str, object]] = {
     "records_size_bytes": primitives.records_size_bytes,
     "string_length": primitives.string_length,
     "uvarint": primitives.uvarint,
-    "ZERO_UUID": ZERO_TOPIC_ID,
 }
 
 
@@ -79,30 +77,16 @@ class _WriterSource(Source):
             self._tags(layout, source, tagged)
 
     def _refuse(self, layout: Layout, each: Field, place: str) -> None:
-        test = self._differs(layout, each, place)
+        test = self.differs(layout, each, place)
         label = f"{layout.type.__name__}.{each.name}"
         self.emit(f"if {test}: raise absent({label!r}, {self._version})")
-
-    def _differs(self, layout: Layout, each: Field, place: str) -> str:
-        """Return a test for a value other than the default."""
-        if each.default is None:
-            return f"{place} is not None"
-        if each.wire.kind is Kind.ARRAY:
-            return f"{place} is None or len({place})" if each.nullable is not None else place
-        if each.wire.kind is Kind.UUID:
-            return f"{place} != ZERO_UUID"
-        if each.wire.kind is Kind.STRUCT:
-            # Such a field is rarely set, so that its value is nearly always the shared default.
-            default = self.constant(f"{layout.type.__name__}_{each.name}", each.default)
-            return f"{place} is not {default} and {place} != {default}"
-        return f"{place} != {each.default!r}"
 
     def _tags(self, layout: Layout, source: str, tagged: list[Field]) -> None:
         if not tagged:
             self._run.append((None, "x"))
             return
         self._flush()
-        tests = [self._differs(layout, each, f"{source}.{each.name}") for each in tagged]
+        tests = [self.differs(layout, each, f"{source}.{each.name}") for each in tagged]
         self.open(f"if {' or '.join(f'({test})' for test in tests)}:")
         count = " + ".join(f"bool({test})" for test in tests)
         self.emit(f"{self._out}.append({count})")

@@ -22,7 +22,8 @@ from kafkawire.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from kafkawire.native import decode_produce, decode_request_header, encode_accepted, frame_response
+from kafkawire.messages.produce import ProduceRequest
+from kafkawire.native import decode, decode_request_header, encode_accepted, frame_response
 
 NODE: Final = 1
 # APIs that a producer needs; Fetch shows that the broker supports current batches.
@@ -67,7 +68,7 @@ class _Broker:
 
 
 def _accepted(header: RequestHeader, body: memoryview) -> bytes:
-    request = decode_produce(body, header.api_version)
+    request = decode(ProduceRequest, body, header.api_version)
     topics = [
         (topic.name, [(data.index, 0, -1, 0) for data in topic.partition_data])
         for topic in request.topic_data

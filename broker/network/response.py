@@ -11,9 +11,8 @@ from typing import Final, Protocol, cast
 from broker.network.metrics import NetworkMetrics
 from broker.network.reply import EncodedMessage, ReplyState
 from broker.network.request import Request
-from kafkawire.headers import RequestHeader, encode_response_parts
-from kafkawire.messages.fetch import FetchResponse
-from kafkawire.native import encode_fetched, frame_response
+from kafkawire.headers import RequestHeader
+from kafkawire.native import encode_response_parts, frame_response
 from kafkawire.units import KIB
 
 # Limit of encoded bytes. Further replies stay unencoded, so that a slow client costs no more memory
@@ -106,12 +105,9 @@ def encode_reply(header: RequestHeader, message: object) -> list[Part]:
     if isinstance(message, EncodedMessage):
         return [frame_response(header, message)]
     # The records of a message are bytes or a file region, as chosen by its handler.
-    if isinstance(message, FetchResponse):
-        parts = encode_fetched(header, message)
-    else:
-        parts = encode_response_parts(
-            header.api_key, header.api_version, header.correlation_id, message
-        )
+    parts = encode_response_parts(
+        header.api_key, header.api_version, header.correlation_id, message
+    )
     return cast(list[Part], parts)
 
 

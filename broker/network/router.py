@@ -17,7 +17,7 @@ from broker.network.reply import Reply
 from broker.network.request import Request
 from kafkawire.apis import APIS, ApiKey
 from kafkawire.errors import DecodeError, TrailingBytesError
-from kafkawire.schema import decode
+from kafkawire.native import decode
 
 FALLBACK_VERSION: Final = 0
 # librdkafka (2.16 at least) requests the metadata of all topics with four bytes where the protocol
@@ -34,18 +34,17 @@ MAX_BROKER_ITEMS: Final = 1_000_000
 # Each handler takes its own message type; the table's key pairs the two. Only that of ApiVersions
 # gets None, for a request in a version that is not served.
 Handler = Callable[[Request, Any], Reply]
-Decoder = Callable[[memoryview, int, int], object]
 Served = Mapping[ApiKey, tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Decoder, limits and handler of one API; both versions are inclusive."""
+    """Message, limits and handler of one API; both versions are inclusive."""
 
     min_version: int
     max_version: int
     max_items: int
-    decode: Decoder
+    request: type[object]
     handle: Handler
 
 
@@ -74,12 +73,12 @@ class Router:
             return self._refuse_version(request, route)
         body = request.body
         try:
-            message: object = route.decode(body, version, route.max_items)
+            message = decode(route.request, body, version, route.max_items)
         except TrailingBytesError as error:
             surplus = error.left_bytes
             if header.api_key not in APIS_WITH_SURPLUS or surplus > MAX_SURPLUS_BYTES:
                 return Reply.close(str(error))
-            message = route.decode(body[:-surplus], version, route.max_items)
+            message = decode(route.request, body[:-surplus], version, route.max_items)
         except DecodeError as error:
             return Reply.close(str(error))
         return route.handle(request, message)
@@ -93,7 +92,7 @@ class Router:
             min_version,
             max_version,
             max_items(key),
-            _decoder(key, APIS[key].request),
+            APIS[key].request,
             make(),
         )
         self._routes[int(key)] = route
@@ -126,16 +125,3 @@ def max_items(key: ApiKey) -> int:
     if key == ApiKey.FETCH:
         return MAX_FETCH_ITEMS
     return MAX_BROKER_ITEMS if key in BROKER_APIS else MAX_ITEMS
-
-
-def _decoder(key: ApiKey, message_type: type) -> Decoder:
-    """Return the decoder of an API's requests; it may raise DecodeError."""
-    if key == ApiKey.PRODUCE:
-        from kafkawire.native import decode_produce
-
-        return decode_produce
-    if key == ApiKey.FETCH:
-        from kafkawire.native import decode_fetch
-
-        return decode_fetch
-    return lambda body, version, max_items: decode(message_type, body, version, max_items)

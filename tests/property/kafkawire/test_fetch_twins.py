@@ -1,18 +1,14 @@
 """The compiled and the plain codec of Fetch agree on any bytes."""
 
 import uuid
-from collections.abc import Callable
 from dataclasses import dataclass
-from types import ModuleType
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkawire import plain_codecs
 from kafkawire.apis import ApiKey
-from kafkawire.errors import DecodeError, EncodeError
-from kafkawire.headers import RequestHeader
 from kafkawire.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -28,12 +24,12 @@ from kafkawire.messages.fetch import (
     ReplicaState,
     SnapshotId,
 )
-from kafkawire.native import compiled
 from kafkawire.primitives import Records
 from kafkawire.schema import Parts, decode, encode
 from tests.property.kafkawire.record_strategies import calmly, damaged
+from tests.property.kafkawire.twins import agreed, twins_of
 
-TWINS: list[ModuleType] = [plain_codecs, *filter(None, [compiled("_fetch")])]
+TWINS = twins_of("_codecs")
 
 # Enough of them that a varint takes a second byte.
 MANY = 130
@@ -141,31 +137,14 @@ responses = st.builds(
 )
 
 
-def outcome(read: Callable[[memoryview, int], FetchRequest], body: bytes, version: int) -> object:
-    try:
-        return read(memoryview(body), version)
-    except DecodeError as error:
-        return str(error)
+def read_by_all(body: bytes, version: int) -> Any:
+    return agreed(TWINS, lambda twin: twin.decode(FetchRequest, memoryview(body), version))
 
 
-def assert_all_read_the_same(body: bytes, version: int) -> None:
-    results = [outcome(twin.decode_fetch, body, version) for twin in TWINS]
-    assert results[0] == results[-1]
-
-
-def assert_all_answer_the_same(message: FetchResponse, version: int) -> None:
-    results = [answer(twin, message, version) for twin in TWINS]
-    assert results[0] == results[-1]
-
-
-def answer(twin: ModuleType, message: FetchResponse, version: int) -> object:
+def answer_of_all(message: FetchResponse, version: int) -> object:
     """Return the joined bytes between the regions, and the regions; or the error."""
-    header = RequestHeader(ApiKey.FETCH, version, 2**31 - 5, "client")
-    try:
-        parts: Parts = twin.encode_fetched(header, message)
-    except EncodeError as error:
-        return str(error)
-    return pieces(parts)
+    arguments = ApiKey.FETCH, version, 2**31 - 5, message
+    return agreed(TWINS, lambda twin: pieces(twin.encode_response_parts(*arguments)))
 
 
 def pieces(parts: Parts) -> list[bytes | Records]:
@@ -185,23 +164,22 @@ def pieces(parts: Parts) -> list[bytes | Records]:
 def test_both_read_an_encoded_request(source: st.DataObject, version: int) -> None:
     request = source.draw(requests(version))
     body = encode(request, version)
-    for twin in TWINS:
-        read = twin.decode_fetch(memoryview(body), version)
-        assert read == request
-        assert encode(read, version) == body
+    read = read_by_all(body, version)
+    assert read == request
+    assert encode(read, version) == body
 
 
 @calmly
 @given(st.data(), versions)
 def test_both_refuse_the_same_damage(source: st.DataObject, version: int) -> None:
     body = encode(source.draw(requests(version)), version)
-    assert_all_read_the_same(source.draw(damaged(body)), version)
+    read_by_all(source.draw(damaged(body)), version)
 
 
 @calmly
 @given(st.binary(max_size=100), st.integers(0, LAST_VERSION + 1))
 def test_both_agree_whether_arbitrary_bytes_are_a_request(body: bytes, version: int) -> None:
-    assert_all_read_the_same(body, version)
+    read_by_all(body, version)
 
 
 @pytest.mark.parametrize("version", range(FIRST_VERSION, LAST_VERSION + 1))
@@ -212,8 +190,8 @@ def test_a_request_that_is_cut_short_is_refused_by_both(version: int) -> None:
         request.forgotten_topics_data = [ForgottenTopic(partitions=[1, 2])]
     body = encode(request, version)
     for size in range(len(body)):
-        assert_all_read_the_same(body[:size], version)
-    assert_all_read_the_same(body + b"\0", version)
+        read_by_all(body[:size], version)
+    read_by_all(body + b"\0", version)
 
 
 @calmly
@@ -226,7 +204,7 @@ def test_both_encode_the_same_response(
         for topic in message.responses:
             for each in topic.partitions:
                 each.preferred_read_replica = preferred_read_replica
-    assert_all_answer_the_same(message, version)
+    answer_of_all(message, version)
 
 
 @pytest.mark.parametrize("version", range(FIRST_VERSION, LAST_VERSION + 1))
@@ -244,7 +222,7 @@ def test_both_encode_the_same_response(
 )
 def test_both_encode_or_refuse_rare_fields(version: int, partition: PartitionData) -> None:
     topic = FetchableTopicResponse(topic="t", partitions=[partition])
-    assert_all_answer_the_same(FetchResponse(responses=[topic]), version)
+    answer_of_all(FetchResponse(responses=[topic]), version)
 
 
 @pytest.mark.parametrize("version", [4, 11, 12, 17])
@@ -268,7 +246,7 @@ def test_both_encode_or_refuse_rare_fields(version: int, partition: PartitionDat
     ids=range(7),
 )
 def test_both_refuse_values_that_do_not_fit(version: int, wrong: FetchResponse) -> None:
-    assert_all_answer_the_same(wrong, version)
+    answer_of_all(wrong, version)
 
 
 def test_response_is_the_message_with_its_size_and_header() -> None:
@@ -277,8 +255,8 @@ def test_response_is_the_message_with_its_size_and_header() -> None:
     message = FetchResponse(responses=[topic, topic])
     for version in range(FIRST_VERSION, 13):
         for twin in TWINS:
-            header = RequestHeader(ApiKey.FETCH, version, 77, None)
-            frame = b"".join(bytes(part) for part in twin.encode_fetched(header, message))
+            parts = twin.encode_response_parts(ApiKey.FETCH, version, 77, message)
+            frame = b"".join(bytes(part) for part in parts)
             assert int.from_bytes(frame[:4], "big") == len(frame) - 4
             assert int.from_bytes(frame[4:8], "big") == 77
             body = frame[9 if version >= FLEXIBLE_FROM else 8 :]
@@ -290,7 +268,7 @@ def test_records_are_passed_through_uncopied() -> None:
     partitions = [PartitionData(records=b""), PartitionData(records=region), PartitionData()]
     topic = FetchableTopicResponse(topic="t", partitions=partitions)
     for twin in TWINS:
-        header = RequestHeader(ApiKey.FETCH, 12, 1, None)
-        parts = twin.encode_fetched(header, FetchResponse(responses=[topic]))
+        response = FetchResponse(responses=[topic])
+        parts = twin.encode_response_parts(ApiKey.FETCH, 12, 1, response)
         assert [part for part in parts if part is region] == [region]
         assert len(parts) == 3

@@ -1,34 +1,22 @@
 """The compiled and the plain functions for frames and headers agree on any bytes."""
 
-from types import ModuleType
-
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkawire import plain_codecs
 from kafkawire.apis import APIS, ApiKey
-from kafkawire.errors import DecodeError
 from kafkawire.headers import RequestHeader, encode_request
-from kafkawire.native import compiled
 from tests.property.kafkawire.record_strategies import calmly, damaged
+from tests.property.kafkawire.twins import agreed, twins_of
 
-TWINS: list[ModuleType] = [plain_codecs, *filter(None, [compiled("_frames")])]
+TWINS = twins_of("_frames")
 
 keys = st.sampled_from(list(APIS))
 client_ids = st.none() | st.text("abcé€", max_size=50)
 int32 = st.integers(-(2**31), 2**31 - 1)
 
 
-def header_of(twin: ModuleType, frame: bytes) -> object:
-    try:
-        return twin.decode_request_header(memoryview(frame))
-    except DecodeError as error:
-        return str(error)
-
-
-def assert_all_read_the_same(frame: bytes) -> None:
-    headers = [header_of(twin, frame) for twin in TWINS]
-    assert headers[0] == headers[-1]
+def header_read_by_all(frame: bytes) -> object:
+    return agreed(TWINS, lambda twin: twin.decode_request_header(memoryview(frame)))
 
 
 @st.composite
@@ -42,20 +30,20 @@ def frames(draw: st.DrawFn) -> bytes:
 @calmly
 @given(frames())
 def test_both_read_the_same_header(frame: bytes) -> None:
-    assert_all_read_the_same(frame)
+    header_read_by_all(frame)
 
 
 @calmly
 @given(st.data(), frames())
 def test_both_refuse_the_same_damage(data: st.DataObject, frame: bytes) -> None:
-    assert_all_read_the_same(data.draw(damaged(frame)))
-    assert_all_read_the_same(frame[: data.draw(st.integers(0, len(frame)))])
+    header_read_by_all(data.draw(damaged(frame)))
+    header_read_by_all(frame[: data.draw(st.integers(0, len(frame)))])
 
 
 @calmly
 @given(st.binary(max_size=40))
 def test_both_agree_whether_arbitrary_bytes_have_a_header(frame: bytes) -> None:
-    assert_all_read_the_same(frame)
+    header_read_by_all(frame)
 
 
 @calmly
@@ -73,8 +61,7 @@ def test_both_split_the_same_frames(
     start = data.draw(st.integers(0, len(stream)))
     end = data.draw(st.integers(start, len(stream)))
     view = memoryview(stream)
-    results = [twin.split_frames(view, start, end, limit, most) for twin in TWINS]
-    assert results[0] == results[-1]
+    agreed(TWINS, lambda twin: twin.split_frames(view, start, end, limit, most))
 
 
 @calmly
@@ -83,5 +70,4 @@ def test_both_frame_the_same_response(
     key: ApiKey, version: int, correlation_id: int, body: bytes
 ) -> None:
     header = RequestHeader(key, version, correlation_id, None)
-    answers = [twin.frame_response(header, body) for twin in TWINS]
-    assert answers[0] == answers[-1]
+    agreed(TWINS, lambda twin: twin.frame_response(header, body))

@@ -1,26 +1,24 @@
 """The compiled and the plain codec of Produce agree on any bytes."""
 
-from collections.abc import Callable
-from types import ModuleType
 from typing import TypeVar
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkawire import plain_codecs
-from kafkawire.errors import DecodeError
+from kafkawire.errors import EncodeError
 from kafkawire.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
-from kafkawire.native import compiled
 from kafkawire.plain_codecs import Accepted
 from kafkawire.schema import decode, encode
 from tests.property.kafkawire.record_strategies import calmly, damaged
+from tests.property.kafkawire.twins import agreed, twins_of
 
-TWINS: list[ModuleType] = [plain_codecs, *filter(None, [compiled("_produce")])]
+TWINS = twins_of("_codecs")
 
 MANY = 130
 T = TypeVar("T")
@@ -60,16 +58,8 @@ answers = st.lists(
 )
 
 
-def outcome(read: Callable[[memoryview, int], ProduceRequest], body: bytes, version: int) -> object:
-    try:
-        return read(memoryview(body), version)
-    except DecodeError as error:
-        return str(error)
-
-
-def assert_all_read_the_same(body: bytes, version: int) -> None:
-    results = [outcome(twin.decode_produce, body, version) for twin in TWINS]
-    assert results[0] == results[-1]
+def read_by_all(body: bytes, version: int) -> object:
+    return agreed(TWINS, lambda twin: twin.decode(ProduceRequest, memoryview(body), version))
 
 
 @calmly
@@ -78,9 +68,7 @@ def test_both_read_an_encoded_request(
     request: ProduceRequest, version: int, transactional_id: str | None
 ) -> None:
     request.transactional_id = transactional_id if version >= 3 else None
-    body = encode(request, version)
-    for twin in TWINS:
-        assert twin.decode_produce(memoryview(body), version) == request
+    assert read_by_all(encode(request, version), version) == request
 
 
 @calmly
@@ -88,13 +76,13 @@ def test_both_read_an_encoded_request(
 def test_both_refuse_the_same_damage(
     data: st.DataObject, request: ProduceRequest, version: int
 ) -> None:
-    assert_all_read_the_same(data.draw(damaged(encode(request, version))), version)
+    read_by_all(data.draw(damaged(encode(request, version))), version)
 
 
 @calmly
 @given(st.binary(max_size=100), versions)
 def test_both_agree_whether_arbitrary_bytes_are_a_request(body: bytes, version: int) -> None:
-    assert_all_read_the_same(body, version)
+    read_by_all(body, version)
 
 
 @calmly
@@ -104,7 +92,7 @@ def test_a_request_that_is_cut_short_is_refused_by_both(
 ) -> None:
     body = encode(request, version)
     for size in {0, 1, 5, 8, len(body) // 2, len(body) - 1} - {len(body)}:
-        assert_all_read_the_same(body[:size], version)
+        read_by_all(body[:size], version)
 
 
 @calmly
@@ -112,9 +100,21 @@ def test_a_request_that_is_cut_short_is_refused_by_both(
 def test_both_encode_the_same_response(
     accepted: list[tuple[str, list[Accepted]]], version: int
 ) -> None:
-    bodies = [twin.encode_accepted(accepted, version) for twin in TWINS]
-    assert bodies[0] == bodies[-1]
-    assert encode(decode(ProduceResponse, bodies[-1], version), version) == bodies[-1]
+    body = agreed(TWINS, lambda twin: twin.encode_accepted(accepted, version))
+    assert encode(decode(ProduceResponse, body, version), version) == body
+
+
+@pytest.mark.parametrize("version", [3, 9, 11])
+@pytest.mark.parametrize(
+    "topic",
+    [("t", [(0, 2**63, -1, 0)]), ("t", [(2**31, 0, -1, 0)]), ("\ud800", []), ("x" * 40_000, [])],
+    ids=["offset", "partition", "surrogate", "long"],
+)
+def test_both_refuse_values_that_do_not_fit(
+    version: int, topic: tuple[str, list[Accepted]]
+) -> None:
+    refusal = agreed(TWINS, lambda twin: twin.encode_accepted([topic], version))
+    assert refusal[0] is EncodeError
 
 
 def test_records_are_views_of_the_request() -> None:
@@ -123,7 +123,7 @@ def test_records_are_views_of_the_request() -> None:
     )
     body = bytearray(encode(ProduceRequest(topic_data=[topic]), 9))
     for twin in TWINS:
-        read = twin.decode_produce(memoryview(body), 9)
+        read = twin.decode(ProduceRequest, memoryview(body), 9)
         records = read.topic_data[0].partition_data[0].records
         records[0:1] = b"B"
         assert b"Batch" in body

@@ -17,9 +17,8 @@ from analytics.coverage import (
     nothing_compared,
     ranges_of,
 )
-from analytics.file_store import OpenFile
+from analytics.file_store import OpenFile, read_bytes
 from analytics.finding_list import FindingList
-from analytics.reference import read_aborted
 from analytics.replica_audit import ReplicaAudit, identify, summarize
 from analytics.task import MAX_OFFSET, AuditTask
 from kafkawire.native import KeyTable
@@ -28,6 +27,7 @@ from logcheck.finding import Check, Damage, Finding, audit_failed
 from logcheck.history import history_of
 from logcheck.log_scan import LogScan
 from logcheck.log_view import Observer
+from logcheck.producer_files import read_aborted
 from logcheck.replica_files import ReplicaFiles
 
 Outcome = tuple[list[Finding], dict[str, Any]]
@@ -70,7 +70,7 @@ class _Replica:
         self.table = KeyTable(task.rules.key_limit, task.shard, task.shard_count)
         observers: list[Observer] = [self.digest]
         if cleaned_until > 0:
-            aborted = read_aborted(files, structure.report)
+            aborted = read_aborted(files, read_bytes, structure.report)
             observers.append(ReferenceTable(self.table, cleaned_until, aborted))
         self.scan.run(observers)
 

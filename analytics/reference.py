@@ -1,8 +1,6 @@
 """Composition: the reference of a compaction audit: an uncompacted replica, read into a table."""
 
 from analytics.checks.preservation import Bounds, PreservationCheck, ReferenceTable
-from analytics.checks.producers import ProducerReplay
-from analytics.checks.transactions import Aborted, TransactionReplay, read_txnindex
 from analytics.coverage import BY_BATCHES, BY_KEYS, Compared
 from analytics.file_store import OpenFile, read_bytes
 from analytics.finding_list import FindingList
@@ -13,7 +11,10 @@ from logcheck.finding import Check, Damage, Report
 from logcheck.history import history_of
 from logcheck.log_scan import LogScan
 from logcheck.log_view import LogView, Observer
-from logcheck.replica_files import ReplicaFiles, read_reported
+from logcheck.producer_check import ProducerReplay
+from logcheck.producer_files import ReferenceReplays, read_aborted
+from logcheck.replica_files import ReplicaFiles
+from logcheck.transaction_check import TransactionReplay
 
 
 class Reference:
@@ -30,13 +31,12 @@ class Reference:
         history = history_of(files, rules.cleanup_policy)
         self.scan = LogScan(files, own.report, OpenFile, history=history)
         self.table = KeyTable(rules.key_limit, task.shard, task.shard_count)
-        self.producers = ProducerReplay()
-        self.transactions = TransactionReplay()
+        self.replays = ReferenceReplays(ProducerReplay(), TransactionReplay())
         self.digest = BatchDigest(log.cleaner_point or 0)
-        aborted = read_aborted(files, own.report)
+        aborted = read_aborted(files, read_bytes, own.report)
         observers: list[Observer] = [ReferenceTable(self.table, log.cleaner_point or 0, aborted)]
         if task.shard == 0:
-            observers += [self.producers, self.transactions, self.digest]
+            observers += [*self.replays, self.digest]
         self.scan.run(observers)
         if task.shard == 0:
             for finding in own.rows():
@@ -81,14 +81,3 @@ class Reference:
         is_cleaned_further = compare_dirty(*place, start, min(bound, end), report)
         if is_cleaned_further and self._check is not None:
             self._check.allow_further_cleaning()
-
-
-def read_aborted(files: ReplicaFiles, report: Report) -> list[Aborted]:
-    """Return the aborted transactions in the replica's transaction indexes."""
-    aborted: list[Aborted] = []
-    for segment in files.segments:
-        if segment.txnindex is not None:
-            data = read_reported(read_bytes, segment.txnindex, report)
-            if data is not None:
-                aborted += [entry for _, entry in read_txnindex(data, segment.txnindex, report)]
-    return aborted

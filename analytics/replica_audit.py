@@ -10,10 +10,8 @@ from typing import Any
 
 from analytics.checks.cost import CostCount
 from analytics.checks.preservation import PreservationCheck
-from analytics.checks.producers import ProducerCheck
 from analytics.checks.retention import check_retention
 from analytics.checks.tombstones import TombstoneCheck
-from analytics.checks.transactions import TransactionCheck
 from analytics.checks.uniqueness import UniquenessCheck
 from analytics.coverage import BY_KEYS, Compared, not_checked, nothing_compared, ranges_of
 from analytics.file_store import OpenFile, read_bytes
@@ -30,7 +28,8 @@ from logcheck.history import history_of
 from logcheck.index_files import IndexFiles
 from logcheck.log_scan import LogScan
 from logcheck.log_view import LogCheck
-from logcheck.replica_files import ReplicaFiles, check_checkpoints, read_reported
+from logcheck.producer_files import producer_check, transaction_check
+from logcheck.replica_files import ReplicaFiles, check_checkpoints
 
 
 class ReplicaAudit:
@@ -135,24 +134,12 @@ class ReplicaAudit:
         checks: list[LogCheck] = []
         if Check.TOMBSTONES in self._checks:
             checks.append(TombstoneCheck(until, rules, report))
+        files = self._replica, read_bytes
+        known = reference.replays if reference is not None else None
         if Check.PRODUCERS in self._checks:
-            snapshots = [
-                (offset, file, data)
-                for offset, file in self._replica.snapshots
-                if (data := read_reported(read_bytes, file, report)) is not None
-            ]
-            last = reference.producers if reference is not None else None
-            checks.append(ProducerCheck(snapshots, rules.now_ms, report, last))
+            checks.append(producer_check(*files, rules, report, known))
         if Check.TRANSACTIONS in self._checks:
-            indexes = [
-                (file, data)
-                for file in (segment.txnindex for segment in self._replica.segments)
-                if file is not None
-                and (data := read_reported(read_bytes, file, report)) is not None
-            ]
-            deadline_ms = rules.now_ms - rules.transaction_timeout_ms
-            known = reference.transactions if reference is not None else None
-            checks.append(TransactionCheck(indexes, until, deadline_ms, report, known))
+            checks.append(transaction_check(*files, rules, report, known))
         return checks
 
     def _check_whole(self) -> None:

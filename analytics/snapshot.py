@@ -23,13 +23,13 @@ from pyarrow import parquet
 
 from analytics.checks.preservation import Bounds, ReferenceTable
 from analytics.errors import AuditError
-from analytics.file_store import OpenFile
-from analytics.reference import read_aborted
+from analytics.file_store import OpenFile, read_bytes
 from analytics.task import MAX_OFFSET
 from kafkawire.ids import TopicPartition
 from kafkawire.native import KeyTable
 from kafkawire.records import BATCH_HEADER_BYTES, BatchBuilder
 from logcheck.log_scan import LogScan
+from logcheck.producer_files import read_aborted
 from logcheck.replica_files import ReplicaFiles
 from logcheck.rule import Rules
 
@@ -68,7 +68,7 @@ def take_snapshot(replicas: Sequence[ReplicaFiles], file: Path, key_limit: int) 
         for replica in replicas:
             findings: list[Any] = []
             table, scan = KeyTable(key_limit), LogScan(replica, findings.append, OpenFile)
-            aborted = read_aborted(replica, findings.append)
+            aborted = read_aborted(replica, read_bytes, findings.append)
             scan.run([ReferenceTable(table, MAX_OFFSET, aborted)])
             errors = [each for each in findings if each.severity == "error"]
             if errors:

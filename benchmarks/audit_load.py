@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.audit_logs import recompress, write_pair
+from benchmarks.audit_transactions import write_transactions
 from benchmarks.loads.result import Figure
 from kafkawire.compression import Codec
 
@@ -25,9 +26,11 @@ RECORDS: Final = int(os.environ.get("OTTLA_BENCH_RECORDS", "10_000_000"))
 PARTITIONS: Final = (1, 2, 4)
 CODECS: Final = (Codec.LZ4, Codec.ZSTD)
 COMPRESSED_PARTITIONS: Final = 2
+TRANSACTIONS: Final = 1_000_000
 GOAL_RECORDS_PER_S: Final = 8_000_000
 GOAL_SQL_PER_S: Final = 800_000
 GOAL_START_S: Final = 7.0
+GOAL_TRANSACTIONS_S: Final = 30.0
 # Four times the records may increase the driver's memory by at most a fifth.
 GOAL_MEMORY_RATIO: Final = 1.2
 _MIB: Final = 1 << 20
@@ -53,6 +56,7 @@ def measure(directory: Path) -> Iterator[Figure]:
         yield _audit(chosen, count, measured["seconds"])
     yield _memory(driver_mib)
     yield _sql(directory / "first-2", 2)
+    yield _transactions(directory / "transactions")
     for codec in CODECS:
         chosen = directory / codec.name.lower()
         for name in ("raw", "clean"):
@@ -143,6 +147,18 @@ def _sql(chosen: Path, count: int) -> Figure:
         better="higher",
         goal=GOAL_SQL_PER_S / 1e6,
         note=f"{measured['spilled_bytes']} bytes spilled",
+    )
+
+
+def _transactions(root: Path) -> Figure:
+    write_transactions(root, TRANSACTIONS)
+    os.sync()
+    return Figure(
+        name=f"audit compaction, {TRANSACTIONS / 1e6:g} M transactions in 1 partition",
+        unit="s",
+        value=_run("audit_run", root, root)["seconds"],
+        better="lower",
+        goal=GOAL_TRANSACTIONS_S,
     )
 
 

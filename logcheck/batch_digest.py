@@ -6,7 +6,7 @@ not defend against attackers.
 """
 
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
@@ -91,8 +91,8 @@ class BatchDigest:
         if not self._base_offsets:
             return "", 0
         slot = min(slot, len(self._base_offsets) - 1)
-        file = next(name for first, name in reversed(self._files) if first <= slot)
-        return file, self._positions[slot]
+        number = bisect_right(self._files, slot, key=lambda each: each[0]) - 1
+        return self._files[number][1], self._positions[slot]
 
     def slot_from(self, offset: int) -> int:
         """Return the first slot whose batch begins at or above `offset`."""

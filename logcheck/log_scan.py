@@ -4,6 +4,7 @@ The caller provides the function that opens a file. Memory: one chunk of a file,
 for each batch so far, and the state of the checks.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 
@@ -152,19 +153,25 @@ class LogScan:
         """Return the file and position of the record at `offset`, or where it belongs."""
         if not self.segments:
             return self.files.directory, 0
-        below = [each for each in self.segments if each.base_offset <= offset]
-        segment = below[-1] if below else self.segments[0]
+        segment = self._segment_with(offset)
         slot = segment.first_behind(offset - 1)
         positions = segment.positions
         return segment.file, positions[slot] if slot < len(positions) else segment.end_position
 
     def read_record(self, offset: int) -> tuple[bytes, bytes | None] | None:
         """Return key and value of the record at `offset`; None if there is none with a key."""
-        for segment in self.segments:
-            slot = segment.batch_with(offset)
-            if slot is not None:
-                return read_record(self._open_source, segment.file, segment.positions[slot], offset)
-        return None
+        if not self.segments:
+            return None
+        segment = self._segment_with(offset)
+        slot = segment.batch_with(offset)
+        if slot is None:
+            return None
+        return read_record(self._open_source, segment.file, segment.positions[slot], offset)
+
+    def _segment_with(self, offset: int) -> SegmentColumns:
+        """Return the segment whose offsets include `offset`, by the names of the files."""
+        slot = bisect_right(self.segments, offset, key=lambda each: each.base_offset)
+        return self.segments[max(slot - 1, 0)]
 
 
 def read_record(

@@ -3,6 +3,7 @@
 The header of a damaged batch is not trusted: the check continues with the next sound batch.
 """
 
+from bisect import bisect_right
 from typing import Final
 
 from kafkawire.columns_loops import SoundBatch
@@ -106,7 +107,8 @@ class OffsetCheck:
 
     def is_damaged(self, offset: int) -> bool:
         """Whether `offset` may lie in a damaged part of the log."""
-        return any(first <= offset <= last for first, last in self.damaged)
+        slot = bisect_right(self.damaged, offset, key=lambda each: each[0]) - 1
+        return slot >= 0 and offset <= self.damaged[slot][1]
 
     def _close_damage(self, next_offset: int) -> None:
         """End a damaged range before `next_offset`, where the log continues."""

@@ -4,6 +4,7 @@ Timestamps grow strictly, offsets do not go back, and the last entry of a sealed
 maximum of the segment.
 """
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from struct import Struct
 from typing import Final
@@ -73,4 +74,4 @@ def check_time_index(
 
 
 def _first_that_reaches(segment: SegmentColumns, timestamp_ms: int) -> int:
-    return next(slot for slot, newest in enumerate(segment.newest_so_far) if newest >= timestamp_ms)
+    return bisect_left(segment.newest_so_far, timestamp_ms)

@@ -15,9 +15,10 @@ from analytics.task import MAX_OFFSET
 from kafkawire.columns_loops import SoundBatch
 from kafkawire.key_table_loops import Mismatch
 from kafkawire.native import KeyTable
-from kafkawire.records import BatchHeader, TimestampType
+from kafkawire.records import TimestampType
 from logcheck.finding import Check, Damage, Finder, Report, Severity
 from logcheck.log_view import LogView, ReadRecord
+from logcheck.transaction_ranges import Transaction, TransactionRanges
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,20 +46,18 @@ class Bounds:
 class ReferenceTable:
     """An observer of the reference log that keeps the last record of each key."""
 
-    def __init__(
-        self, table: KeyTable, end_offset: int, aborted: Iterable[tuple[int, int, int]]
-    ) -> None:
-        """`aborted` are (producer id, first offset, last offset) of aborted transactions."""
+    def __init__(self, table: KeyTable, end_offset: int, aborted: Iterable[Transaction]) -> None:
+        """Records of the `aborted` transactions are not kept."""
         self.table = table
         self._end_offset = end_offset
-        self._aborted = list(aborted)
+        self._aborted = TransactionRanges(aborted)
 
     def on_batch(self, batch: SoundBatch) -> None:
         """See `log_view.Observer`."""
         header = batch.header
         if header.is_control or header.base_offset >= self._end_offset:
             return
-        if header.is_transactional and is_aborted(header, self._aborted):
+        if header.is_transactional and self._aborted.covers(header.producer_id, header.base_offset):
             return
         append_ms = (
             header.max_timestamp_ms
@@ -73,14 +72,6 @@ class ReferenceTable:
             append_ms,
             self._end_offset,
         )
-
-
-def is_aborted(header: BatchHeader, aborted: Iterable[tuple[int, int, int]]) -> bool:
-    """Whether a transactional batch belongs to one of the `aborted` transactions."""
-    return any(
-        producer_id == header.producer_id and first <= header.base_offset <= last
-        for producer_id, first, last in aborted
-    )
 
 
 _MATCH_LIMIT: Final = 1 << 20

@@ -7,8 +7,10 @@ a marker stays as long as any record of its transaction.
 Source: TransactionIndex and LogCleaner of Kafka 3.9.
 """
 
-from collections.abc import Iterable, Sequence
+from array import array
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 from struct import Struct
 from typing import Any, Final
 
@@ -17,12 +19,10 @@ from kafkawire.errors import CorruptBatchError
 from kafkawire.records import ControlType, read_control_batch
 from logcheck.finding import Check, Damage, Finder, Report
 from logcheck.log_view import LogView, ProducerObserver
+from logcheck.transaction_ranges import Transaction, TransactionRanges
 
 ENTRY: Final = Struct(">hqqqq")
 ENTRY_VERSION: Final = 0
-
-Aborted = tuple[int, int, int]
-"""Producer id, first offset and last offset (the marker's) of an aborted transaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,24 +35,15 @@ class _Open:
     position: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Data:
-    """A batch of a transaction that still contains records."""
-
-    producer_id: int
-    offset: int
-    file: str
-    position: int
-
-
 class TransactionReplay(ProducerObserver):
     """An observer that keeps the transactions of a log: open ones, ended ones, their data."""
 
     def __init__(self) -> None:
         self.open: dict[int, _Open] = {}
-        self.ended: list[tuple[Aborted, bool, str, int]] = []
+        self.ended: list[tuple[Transaction, bool, str, int]] = []
         """(transaction, whether it was aborted, file and position of the marker)."""
-        self.data: list[_Data] = []
+        self.data = (array("q"), array("q"))
+        """Producer ids and base offsets of the batches of transactions that contain records."""
 
     def on_batch(self, batch: SoundBatch) -> None:
         """See `log_view.Observer`."""
@@ -63,7 +54,8 @@ class TransactionReplay(ProducerObserver):
         if header.is_control:
             self._end(batch)
         elif header.record_count:
-            self.data.append(_Data(producer_id, offset, batch.file, batch.position))
+            self.data[0].append(producer_id)
+            self.data[1].append(offset)
             start = _Open(offset, header.max_timestamp_ms, batch.file, batch.position)
             self.open.setdefault(producer_id, start)
 
@@ -81,7 +73,7 @@ class TransactionReplay(ProducerObserver):
             self.ended.append((transaction, is_aborted, batch.file, batch.position))
 
 
-def read_txnindex(data: bytes, file: str, report: Report) -> list[tuple[int, Aborted]]:
+def read_txnindex(data: bytes, file: str, report: Report) -> list[tuple[int, Transaction]]:
     """Return (position, transaction) of each entry; report malformed entries."""
     find = Finder(Check.TRANSACTIONS, report).find
     if len(data) % ENTRY.size:
@@ -127,7 +119,7 @@ class TransactionCheck(ProducerObserver):
         if not log.is_damaged(log.log_end_offset - 1):
             self._check_open()
         aborts = {(ended[0][0], ended[0][2]): ended for ended in self._replay.ended if ended[1]}
-        indexed: list[Aborted] = []
+        indexed: list[Transaction] = []
         for file, entries in self._indexes:
             for position, transaction in entries:
                 indexed.append(transaction)
@@ -140,7 +132,7 @@ class TransactionCheck(ProducerObserver):
             if place not in known and has_data and place[1] >= self._cleaned_until:
                 expected = f"an entry of the .txnindex for producer {place[0]}"
                 self._find(Damage.TXNINDEX_MISSING, file, position, place[1], expected, "none")
-        self._check_aborted_data([*indexed, *(ended[0] for ended in aborts.values())])
+        self._check_aborted_data(chain(indexed, (ended[0] for ended in aborts.values())), log)
         if self._reference is not None:
             self._check_markers(self._reference.ended, log)
         return {"transactions": len(self._replay.ended)}
@@ -157,8 +149,8 @@ class TransactionCheck(ProducerObserver):
         self,
         file: str,
         position: int,
-        transaction: Aborted,
-        aborts: dict[tuple[int, int], tuple[Aborted, bool, str, int]],
+        transaction: Transaction,
+        aborts: dict[tuple[int, int], tuple[Transaction, bool, str, int]],
         log: LogView,
     ) -> None:
         producer_id, first, last = transaction
@@ -176,27 +168,34 @@ class TransactionCheck(ProducerObserver):
             expected = f"offset {ended[0][1]}, the start of the transaction"
             self._find(Damage.TXNINDEX_RANGE, file, position, last, expected, f"offset {first}")
 
-    def _check_aborted_data(self, aborted: Sequence[Aborted]) -> None:
-        for data in self._replay.data:
-            if data.offset < self._cleaned_until and any(
-                producer_id == data.producer_id and first <= data.offset <= last
-                for producer_id, first, last in aborted
-            ):
+    def _check_aborted_data(self, aborted: Iterable[Transaction], log: LogView) -> None:
+        ranges = TransactionRanges(aborted)
+        for producer_id, offset in zip(*self._replay.data, strict=True):
+            if offset >= self._cleaned_until:
+                return
+            if ranges.covers(producer_id, offset):
                 expected = "no record of an aborted transaction in the cleaned part"
-                found = f"records of producer {data.producer_id}"
-                place = data.file, data.position, data.offset
-                self._find(Damage.ABORTED_DATA, *place, expected, found)
+                found = f"records of producer {producer_id}"
+                self._find(Damage.ABORTED_DATA, *log.place_of(offset), offset, expected, found)
 
-    def _check_markers(self, ended: Iterable[tuple[Aborted, bool, str, int]], log: LogView) -> None:
+    def _check_markers(
+        self, ended: Iterable[tuple[Transaction, bool, str, int]], log: LogView
+    ) -> None:
         own = {(transaction[0], transaction[2]) for transaction, _, _, _ in self._replay.ended}
-        for (producer_id, first, last), is_aborted, _, _ in ended:
-            is_here = log.first_offset <= last < log.log_end_offset and not log.is_damaged(last)
-            has_data = any(
-                data.producer_id == producer_id and first <= data.offset < last
-                for data in self._replay.data
-            )
-            if is_here and has_data and (producer_id, last) not in own:
-                file, position = log.place_of(last)
+        missing = {
+            (producer_id, last): (first, is_aborted)
+            for (producer_id, first, last), is_aborted, _, _ in ended
+            if (producer_id, last) not in own
+            and log.first_offset <= last < log.log_end_offset
+            and not log.is_damaged(last)
+        }
+        ranges = TransactionRanges(
+            (producer_id, first, last) for (producer_id, last), (first, _) in missing.items()
+        )
+        for producer_id, offset in zip(*self._replay.data, strict=True) if missing else ():
+            last = ranges.last_offset(producer_id, offset)
+            if last is not None and (producer_id, last) in missing:
+                _, is_aborted = missing.pop((producer_id, last))
                 kind = "abort" if is_aborted else "commit"
                 expected = f"the {kind} marker of producer {producer_id}, whose data still exists"
-                self._find(Damage.MARKER_LOST, file, position, last, expected, "none")
+                self._find(Damage.MARKER_LOST, *log.place_of(last), last, expected, "none")

@@ -1,0 +1,143 @@
+"""The cost of the checks grows linearly with the log, counted in calls and not in time."""
+
+import sys
+from collections.abc import Callable
+from contextlib import nullcontext
+from types import FrameType
+
+from kafkawire.records import BatchBuilder, ControlType, build_control_batch
+from logcheck.batch_digest import BatchDigest
+from logcheck.log_scan import LogScan
+from logcheck.offset_check import OffsetCheck
+from logcheck.replica_files import ReplicaFiles, SegmentFiles
+from logcheck.transaction_check import ENTRY, TransactionCheck, TransactionReplay
+from logcheck.transaction_ranges import TransactionRanges
+from tests.unit.logcheck.partition_bytes import (
+    FILE,
+    FIRST_TIMESTAMP_MS,
+    BytesSource,
+    Reported,
+    build_batch,
+)
+
+PRODUCER_ID = 7
+# Twice the log may cost a little more than twice the calls.
+MAX_GROWTH = 2.2
+
+
+def calls_of(work: Callable[[], object]) -> int:
+    """Return the number of calls, those into generators and built-in functions included."""
+    count = 0
+
+    def on_event(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(on_event)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def transactions(count: int) -> tuple[bytes, bytes]:
+    """Return a segment of `count` aborted transactions of one producer, and its index."""
+    batches, entries = bytearray(), bytearray()
+    for number in range(count):
+        builder = BatchBuilder(
+            producer_id=PRODUCER_ID,
+            producer_epoch=0,
+            base_sequence=number,
+            is_transactional=True,
+        )
+        builder.append(FIRST_TIMESTAMP_MS, b"key", b"value")
+        batches += builder.build(2 * number, 0)
+        batches += build_control_batch(
+            ControlType.ABORT,
+            producer_id=PRODUCER_ID,
+            producer_epoch=0,
+            coordinator_epoch=0,
+            timestamp_ms=FIRST_TIMESTAMP_MS,
+            base_offset=2 * number + 1,
+            leader_epoch=0,
+        )
+        entries += ENTRY.pack(0, PRODUCER_ID, 2 * number, 2 * number + 1, 2 * number + 2)
+    return bytes(batches), bytes(entries)
+
+
+def scan_of(data: bytes) -> LogScan:
+    segment = SegmentFiles(base_offset=0, log=FILE, size_bytes=len(data))
+    files = ReplicaFiles(topic="t", partition=0, replica="", directory="", segments=(segment,))
+    return LogScan(files, lambda _: None, lambda _: nullcontext(BytesSource(data)))
+
+
+def check_transactions(count: int, cleaned_until: int) -> int:
+    """Check a log against itself; return the number of calls."""
+    data, entries = transactions(count)
+    reported, reference = Reported(), TransactionReplay()
+    scan_of(data).run([reference])
+    scan = scan_of(data)
+
+    def work() -> None:
+        check = TransactionCheck([(FILE, entries)], cleaned_until, 0, reported, reference)
+        scan.run([check])
+        check.conclude(scan)
+
+    calls = calls_of(work)
+    assert len(reported.findings) == (count if cleaned_until else 0)
+    return calls
+
+
+def test_transactions_cost_linearly_many_calls() -> None:
+    for cleaned_until in (0, 1 << 40):
+        once, twice = (check_transactions(count, cleaned_until) for count in (200, 400))
+        assert twice < MAX_GROWTH * once
+
+
+def test_lookups_of_transactions_cost_the_same_in_every_log() -> None:
+    def lookups(count: int) -> int:
+        ranges = TransactionRanges((PRODUCER_ID, 2 * n, 2 * n + 1) for n in range(count))
+        return calls_of(lambda: [ranges.covers(PRODUCER_ID, n) for n in range(100)])
+
+    assert lookups(4_000) == lookups(1_000)
+
+
+def test_lookups_of_damage_cost_the_same_in_every_log() -> None:
+    def lookups(count: int) -> int:
+        check = OffsetCheck(lambda _: None, None)
+        check.damaged = [(10 * n, 10 * n + 5) for n in range(count)]
+        assert [check.is_damaged(offset) for offset in (13, 16, 20, 10 * count)] == [
+            True,
+            False,
+            True,
+            False,
+        ]
+        return calls_of(lambda: [check.is_damaged(n) for n in range(100)])
+
+    assert lookups(4_096) <= lookups(1_024) + 2 * 100
+
+
+def test_places_of_batches_cost_the_same_in_every_log() -> None:
+    def lookups(segment_count: int) -> int:
+        digest = BatchDigest(0)
+        sources = {f"{n}.log": bytes(build_batch(3 * n)) for n in range(segment_count)}
+        scan = LogScan(
+            ReplicaFiles(
+                topic="t",
+                partition=0,
+                replica="",
+                directory="",
+                segments=tuple(
+                    SegmentFiles(base_offset=3 * n, log=f"{n}.log", size_bytes=1)
+                    for n in range(segment_count)
+                ),
+            ),
+            Reported(),
+            lambda file: nullcontext(BytesSource(sources[file])),
+        )
+        scan.run([digest])
+        assert digest.place(segment_count - 1) == scan.place_of(3 * segment_count - 1)
+        return calls_of(lambda: (digest.place(1), scan.place_of(4)))
+
+    assert lookups(128) <= lookups(32) + 2 * 2

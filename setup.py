@@ -1,4 +1,4 @@
-"""Composition: the build of Ottla's compiled modules.
+"""The build of Ottla's compiled modules (composition).
 
 All other settings are in pyproject.toml. Without Cython, mypy or a C compiler the install still
 succeeds, and Ottla runs in plain Python (docs/adr/0009-compiled-record-scanner.md and

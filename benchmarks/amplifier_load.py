@@ -1,4 +1,4 @@
-"""The effect of the most expensive requests of one client on other clients. Kind: edge.
+"""The effect of the most expensive requests of one client on other clients (edge).
 
 For each array of each API, a request fills the array with as many elements as the broker decodes,
 empty or named. A few connections send it repeatedly, while a bystander sends only ApiVersions

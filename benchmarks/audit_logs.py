@@ -1,4 +1,4 @@
-"""Writer of a log for audits, and of the same log after a cleaning. Kind: edge.
+"""Writer of a log for audits, and of the same log after a cleaning (edge).
 
 Records of about 100 bytes, 155 to a batch, a tenth as many keys as records, 2 % tombstones.
 """

@@ -1,4 +1,4 @@
-"""The time of one audit in its own process (and JVM), and the memory of its driver. Kind: edge.
+"""The time of one audit in its own process (and JVM), and the memory of its driver (edge).
 
 `python -m benchmarks.audit_run CLEAN RAW` prints JSON: the seconds of the second run, and the peak
 memory of the driver's Python and JVM processes.

@@ -1,4 +1,4 @@
-"""The time of an SQL audit of two log directories in its own process (and JVM). Kind: edge.
+"""The time of an SQL audit of two log directories in its own process (and JVM) (edge).
 
 `python -m benchmarks.audit_sql CLEAN RAW POINT` prints JSON: the seconds of the second run, and the
 number of bytes spilled to disk.

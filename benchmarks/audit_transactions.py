@@ -1,4 +1,4 @@
-"""Writer of a log of many short transactions, for audits. Kind: edge.
+"""Writer of a log of many short transactions, for audits (edge).
 
 Each transaction has one record, and every second one is aborted. A few transactions are always
 open, and they overlap.

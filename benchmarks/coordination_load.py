@@ -1,4 +1,4 @@
-"""The coordinator beside a real ZooKeeper: same client, same minute, both syncing. Kind: edge.
+"""The coordinator beside a real ZooKeeper: same client, same minute, both syncing (edge).
 
 Expected: a change costs us 15-25 us of Python and shares its fdatasync with all waiting changes, so
 the rate is tens of thousands per second. A single change costs one fdatasync and two thread hops,

@@ -1,4 +1,4 @@
-"""The servers of the coordination load: ours, and Debian's ZooKeeper as reference. Kind: edge."""
+"""The servers of the coordination load: ours, and Debian's ZooKeeper as reference (edge)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""acks=all with three replicas: rate, latency, CPU, and a follower's catch-up rate. Kind: edge.
+"""acks=all with three replicas: rate, latency, CPU, and a follower's catch-up rate (edge).
 
 The reference is the same frames to the same leader with acks=1, so that the ratio is the cost of
 waiting for followers. All brokers share the machine with the generator.

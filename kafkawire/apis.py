@@ -1,4 +1,4 @@
-"""Decision: the table of Kafka's APIs, with the decodable and advertised versions of each.
+"""The table of Kafka's APIs, with the decodable and advertised versions of each (decision).
 
 To add an API: declare its request and response in `messages/`, and add a row here. `decodable`
 follows from the declarations. `advertised` is the range that ApiVersions promises to clients, and

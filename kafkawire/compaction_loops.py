@@ -1,4 +1,4 @@
-"""Decision: the loops over records for compaction, in plain Python.
+"""The loops over records for compaction, in plain Python (decision).
 
 The input is the decompressed record section of a batch (see `kafkawire.records_loops`).
 `kafkawire/_compaction.pyx` is this module's compiled twin: it has the same names, results and

@@ -1,4 +1,4 @@
-"""Decision: the four codecs of Kafka, with a limit on the decompressed size.
+"""The four codecs of Kafka, with a limit on the decompressed size (decision).
 
 Invariant: `decompress` never holds more than `max_bytes` of output, whatever size the input claims.
 Each codec writes into a buffer of a fixed size, so the codec itself need not enforce the limit. The

@@ -1,4 +1,4 @@
-"""Decision: the bytes that consumers of a group exchange, prefixed with their version.
+"""The bytes that consumers of a group exchange, prefixed with their version (decision).
 
 A broker forwards them unread. A reader treats an unknown newer version as the newest known one, and
 ignores the bytes behind its fields: later versions only append fields (KIP-429).

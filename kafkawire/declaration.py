@@ -1,4 +1,4 @@
-"""Decision: the declaration of a message, once for all its versions.
+"""The declaration of a message, once for all its versions (decision).
 
     @struct
     class MetadataResponseBroker:

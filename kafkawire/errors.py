@@ -1,4 +1,4 @@
-"""Decision: Kafka's error codes, and the exceptions of all readers of its protocol.
+"""Kafka's error codes, and the exceptions of all readers of its protocol (decision).
 
     Exception
     |- WireError              bytes that violate the protocol

@@ -1,4 +1,4 @@
-"""Decision: the requests of one client connection, and their responses, in the same order.
+"""The requests of one client connection, and their responses, in the same order (decision).
 
 The owner writes the bytes that `request` returns, and receives bytes into `free()`. It also closes
 the connection after an error, because no later byte can be trusted then.

@@ -1,4 +1,4 @@
-"""Decision: the records of `__consumer_offsets`, and the partition that a group belongs to.
+"""The records of `__consumer_offsets`, and the partition that a group belongs to (decision).
 
 A key or value is its version (two bytes) and a message of that version. Keys of versions 0 and 1
 name offsets, keys of version 2 name groups. Offsets are written in version 3, or in version 1 if

@@ -1,4 +1,4 @@
-"""Decision: the headers of requests and responses, and complete frames.
+"""The headers of requests and responses, and complete frames (decision).
 
 On the wire a frame is its size in four bytes, a header, and a message. The version of the header
 depends on the API and the version of the message. Flexible messages have headers with tagged

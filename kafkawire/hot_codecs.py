@@ -1,4 +1,4 @@
-"""Decision: generate the Cython source of the codecs on the hot path, at build time.
+"""Generate the Cython source of the codecs on the hot path, at build time (decision).
 
 Each struct of the messages below gets a function `read_<struct>` or `write_<struct>` for all
 versions, from the same declarations as the general codec. `_codecs.pyx` includes them and calls

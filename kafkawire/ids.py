@@ -1,4 +1,4 @@
-"""Decision: the identifiers that every part of Ottla uses.
+"""The identifiers that every part of Ottla uses (decision).
 
 Offsets, epochs and ids are `NewType`s of int, so that a type checker distinguishes them; at run
 time they are plain ints. The rule for topic names and the text form of topic ids are Kafka's.

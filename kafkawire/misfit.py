@@ -1,4 +1,4 @@
-"""Decision: find the field with a value that cannot be written.
+"""Find the field with a value that cannot be written (decision).
 
 The compiled writers rely on Python's own checks, and the errors of `struct` or of a missing method
 do not name the field. After a failed write, this module therefore walks the message again, slowly.

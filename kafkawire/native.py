@@ -1,4 +1,4 @@
-"""Composition: the functions that exist twice, compiled and plain, and the choice between them.
+"""The functions that exist twice, compiled and plain, and the choice between them (composition).
 
 The loops over records, and the codecs of the messages on the hot path, are compiled at install time
 if Cython and a C compiler are available. Each compiled function has a plain twin with the same

@@ -1,4 +1,4 @@
-"""Decision: frames, and the response to a common Produce request; plain twins (see `native`).
+"""Frames, and the response to a common Produce request; plain twins (see `native`) (decision).
 
 The compiled twins in `_frames` and `_codecs` handle common values, and leave all others to these.
 """

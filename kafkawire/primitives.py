@@ -1,4 +1,4 @@
-"""Decision: the elements of Kafka's encoding other than single fixed-size numbers.
+"""The elements of Kafka's encoding other than single fixed-size numbers (decision).
 
 These are unsigned varints, unknown tagged fields, topic ids, arrays of numbers, and the errors that
 all readers raise. The compiled readers and writers call them only off their fast path: a length

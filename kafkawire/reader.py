@@ -1,4 +1,4 @@
-"""Decision: generate the source of a function that reads a declared message, and compile it.
+"""Generate the source of a function that reads a declared message, and compile it (decision).
 
 There is one straight-line function per (message, version). Nested structs are inlined as loops,
 runs of fixed-size fields are one `struct` call, and the first byte of a compact length is part of

@@ -1,4 +1,4 @@
-"""Decision: build record batches from records, in the same way as Kafka's producer.
+"""Build record batches from records, in the same way as Kafka's producer (decision).
 
 Invariant: offsets within a built batch are dense from 0, the base timestamp is the first record's,
 and the checksum is right.

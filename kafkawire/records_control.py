@@ -1,4 +1,4 @@
-"""Decision: control batches, which end transactions inside a log.
+"""Control batches, which end transactions inside a log (decision).
 
 A control batch holds one record. Its key holds the type (version 2 | type 2); the value of a
 transaction marker holds version 2 | coordinator epoch 4. Clients never write a control batch.

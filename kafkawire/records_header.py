@@ -1,4 +1,4 @@
-"""Decision: the 61 bytes at the head of a record batch, and all operations on them alone.
+"""The 61 bytes at the head of a record batch, and all operations on them alone (decision).
 
 Owns the layout of format v2 (magic 2), the only format that Ottla reads and writes:
 

@@ -1,4 +1,4 @@
-"""Decision: every loop over the records of a batch, and the check of each produced batch.
+"""Every loop over the records of a batch, and the check of each produced batch (decision).
 
 The input is the decompressed record section of a batch. Each record is
 

@@ -1,4 +1,4 @@
-"""Decision: decompress a batch and read its records.
+"""Decompress a batch and read its records (decision).
 
 Invariant: for any input, the result is all records of the batch or CorruptBatchError. Time and
 memory are bounded by the size of the batch and by `max_bytes`.

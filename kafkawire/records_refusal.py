@@ -1,4 +1,4 @@
-"""Decision: the reason for refusing a produced batch, once it is known to be invalid.
+"""The reason for refusing a produced batch, once it is known to be invalid (decision).
 
 The fast path (`records_validate`) only detects that a batch is invalid. This module finds the
 reason, in the order of Kafka's checks, so that a batch with two faults gets the same code as in

@@ -1,4 +1,4 @@
-"""Decision: validation of a batch that a client has sent.
+"""Validation of a batch that a client has sent (decision).
 
 The common form of a batch, checksum included, is checked in one pass by `read_plain_batch`. Any
 other form, and any error, takes the way through this module.

@@ -1,4 +1,4 @@
-"""Decision: split the responses on a connection into frames, and receive large ones in place.
+"""Split the responses on a connection into frames, and receive large ones in place (decision).
 
 Small frames are received into one scratch buffer and copied out. A frame that does not fit there
 gets a buffer of its own, and its remaining bytes are received directly into it, so that a large

@@ -1,4 +1,4 @@
-"""Decision: read and write messages; message files import the tools of a declaration from here.
+"""Read and write messages; message files import the tools of a declaration from here (decision).
 
 `decode` and `encode` are inverse for every declared message and version. The reader and writer of a
 (message, version) are compiled on first use, in a few milliseconds, and cached.

@@ -1,4 +1,4 @@
-"""Decision: source that is generated line by line from declarations, shared by the generators.
+"""Source that is generated line by line from declarations, shared by the generators (decision).
 
 The generated functions refer to constants (classes, `struct` methods, helpers) by name, and find
 them in `namespace` at run time.

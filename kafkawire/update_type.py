@@ -1,4 +1,4 @@
-"""Decision: whether a controller's LeaderAndIsr or UpdateMetadata is a full update (KIP-866)."""
+"""Whether a controller's LeaderAndIsr or UpdateMetadata is a full update (KIP-866) (decision)."""
 
 from enum import IntEnum
 

@@ -1,4 +1,4 @@
-"""Decision: generate the source of a function that writes a declared message, and compile it.
+"""Generate the source of a function that writes a declared message, and compile it (decision).
 
 This mirrors `reader`: there is one straight-line function per (message, version). Runs of
 fixed-size fields are packed in one call, together with compact lengths below 128 and empty tagged

@@ -1,4 +1,4 @@
-"""Ottla: a Kafka-compatible log in Python, and its asyncio client. Composition.
+"""Ottla: a Kafka-compatible log in Python, and its asyncio client (composition).
 
 Users import every public name from here. A name is loaded on first use, so `import ottla` costs
 next to nothing and never loads the servers.

@@ -1,4 +1,4 @@
-"""List the decision modules, which have that word in the first paragraph of their docstring. Edge.
+"""List the decision modules, which have that word in the first paragraph of their docstring (edge).
 
 `python -m scripts.decision_modules` prints their paths for `coverage report --include`. The tests
 must run every line of them; pyproject.toml lists the exceptions in [tool.ottla.coverage].

@@ -1,4 +1,4 @@
-"""The import of compiled modules, if they match the process's sources. Kind: edge."""
+"""The import of compiled modules, if they match the process's sources (edge)."""
 
 import os
 import sys

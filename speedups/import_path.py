@@ -1,4 +1,4 @@
-"""Precedence of our packages over a user's packages of the same names. Kind: edge.
+"""Precedence of our packages over a user's packages of the same names (edge).
 
 Some of our packages have names that other projects may have too: `storage`, `broker`, `analytics`.
 A project in PYTHONPATH precedes the installed packages.

@@ -1,4 +1,4 @@
-"""The list of compiled modules, and the state of the sources they were built from. Kind: edge.
+"""The list of compiled modules, and the state of the sources they were built from (edge).
 
 This file imports nothing from Ottla, because `setup.py` runs it on its own.
 """

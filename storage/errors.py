@@ -1,4 +1,4 @@
-"""Errors of a log (decision module: types only).
+"""Errors of a log (decision).
 
 StorageError
   OffsetOutOfRangeError       an offset outside log start..log end; the client resets its offset

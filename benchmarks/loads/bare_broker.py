@@ -1,4 +1,4 @@
-"""A minimal broker for producers, which responds and stores nothing. Kind: edge.
+"""A minimal broker for producers, which responds and stores nothing (edge).
 
 `python -m benchmarks.loads.bare_broker PORT TOPIC PARTITIONS`. One node leads all partitions of one
 topic. Records are received and dropped: no checksum, no file. The rate of a producer against it is

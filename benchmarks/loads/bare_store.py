@@ -1,4 +1,4 @@
-"""A minimal server in Python that stores records. Kind: edge.
+"""A minimal server in Python that stores records (edge).
 
 `python -m benchmarks.loads.bare_store PORT FILE ANSWER_BYTES`. Blocking calls over one epoll:
 receive, check a CRC-32C, write to a file, respond. It parses only the size of a frame, and does not

@@ -1,4 +1,4 @@
-"""Our broker as the server under load, and the frames that load it. Kind: edge."""
+"""Our broker as the server under load, and the frames that load it (edge)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ottla up` as the cluster under measurement, and its nodes in the coordinator. Kind: edge."""
+"""`ottla up` as the cluster under measurement, and its nodes in the coordinator (edge)."""
 
 from __future__ import annotations
 

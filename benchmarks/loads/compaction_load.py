@@ -1,4 +1,4 @@
-"""The rate of compaction beside a plain copy, and its effect on a broker. Kind: edge."""
+"""The rate of compaction beside a plain copy, and its effect on a broker (edge)."""
 
 from __future__ import annotations
 

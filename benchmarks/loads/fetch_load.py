@@ -1,4 +1,4 @@
-"""Fetch of cached data, beside a bare sendfile loop over a file of the same size. Kind: edge."""
+"""Fetch of cached data, beside a bare sendfile loop over a file of the same size (edge)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A minimal loop that serves frames to many clients: blocking calls over one epoll. Kind: edge."""
+"""A minimal loop that serves frames to many clients: blocking calls over one epoll (edge)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups: a rebalance of 100 members over 1,000 partitions, and commits per second. Kind: edge.
+"""Groups: a rebalance of 100 members over 1,000 partitions, and commits per second (edge).
 
 Members are bare connections that join and sync like every client, so that the load measures the
 broker. A rebalance of a real group also takes the interval of its heartbeats, which notify the

@@ -1,4 +1,4 @@
-"""Processor time that the host of a virtual machine did not grant. Kind: edge.
+"""Processor time that the host of a virtual machine did not grant (edge).
 
 A share of more than a few percent makes every figure worse, and to different degrees. Repeat the
 measurement when the host is less busy. Source: proc(5), /proc/stat.

@@ -1,4 +1,4 @@
-"""The cost of idempotence: records per second of a producer with and without it. Kind: edge.
+"""The cost of idempotence: records per second of a producer with and without it (edge).
 
 The runs alternate with the same producer, records and settings (acks=all) against one broker, with
 many small batches and few large ones. librdkafka's producer does the same. Goal: at most 10 % less.

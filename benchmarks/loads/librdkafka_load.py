@@ -1,4 +1,4 @@
-"""librdkafka as producer and consumer, beside a plain stream of the same bytes. Kind: edge."""
+"""librdkafka as producer and consumer, beside a plain stream of the same bytes (edge)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A raw generator: pre-encoded frames over several sockets, several in flight. Kind: edge.
+"""A raw generator: pre-encoded frames over several sockets, several in flight (edge).
 
 It does as little as Python allows per request, so that a load measures the server.
 """

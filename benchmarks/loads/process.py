@@ -1,4 +1,4 @@
-"""A server process under measurement: start, pin, read its CPU time, stop. Kind: edge."""
+"""A server process under measurement: start, pin, read its CPU time, stop (edge)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Produce over raw sockets, beside an echo and a plain stream of the same size. Kind: edge."""
+"""Produce over raw sockets, beside an echo and a plain stream of the same size (edge)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reference servers: an echo, a sink and a bare sendfile. Kind: edge.
+"""The reference servers: an echo, a sink and a bare sendfile (edge).
 
 `python -m benchmarks.loads.reference_server echo|sink|sendfile PORT [FILE]`. Each does the minimum
 over the same loopback socket, so that its cost is a lower bound for any broker.

@@ -1,4 +1,4 @@
-"""Figures of a run: medians, ratios, the table and the JSON file. Kind: decision."""
+"""Figures of a run: medians, ratios, the table and the JSON file (decision)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Startup time of a broker, also with many segments, and its idle memory. Kind: edge."""
+"""Startup time of a broker, also with many segments, and its idle memory (edge)."""
 
 from __future__ import annotations
 

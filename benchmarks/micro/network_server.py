@@ -1,4 +1,4 @@
-"""A socket server with handlers that do nothing: the network layer alone. Kind: edge.
+"""A socket server with handlers that do nothing: the network layer alone (edge).
 
 `python -m benchmarks.micro.network_server PORT FILE [asyncio]`. The response to every Produce is
 the same bytes at once; the response to every Fetch is the next `FETCH_BYTES` of FILE, cycling

@@ -1,4 +1,4 @@
-"""Cost of a produce and a fetch request between the socket and the disk. Kind: edge.
+"""Cost of a produce and a fetch request between the socket and the disk (edge).
 
 `python -m benchmarks.micro.test_handlers` prints microseconds per request, layer by layer; each
 line includes the lines below it. As a test each case runs once, with a check of its response.

@@ -1,4 +1,4 @@
-"""Cost of an append besides the write itself. Kind: edge.
+"""Cost of an append besides the write itself (edge).
 
 `python -m benchmarks.micro.test_log_append` prints microseconds per batch: the complete append, the
 bare `os.pwrite` of the same bytes to a fresh file, and the append with a `pwrite` that does

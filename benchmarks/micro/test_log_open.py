@@ -1,4 +1,4 @@
-"""Time of a start: many partitions after a clean shutdown, or one after a crash. Kind: edge.
+"""Time of a start: many partitions after a clean shutdown, or one after a crash (edge).
 
 `python -m benchmarks.micro.test_log_open` prints milliseconds and rates. The reference of recovery
 is reading the same file and computing its checksum in large pieces. As a test each case runs small.

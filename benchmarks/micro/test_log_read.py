@@ -1,4 +1,4 @@
-"""Cost of finding a region: at the tail, in the middle, in a closed segment. Kind: edge.
+"""Cost of finding a region: at the tail, in the middle, in a closed segment (edge).
 
 `python -m benchmarks.micro.test_log_read` prints microseconds per `Log.read`; the bytes themselves
 are not read, because a fetch sends them with sendfile. As a test each case runs once, with a check

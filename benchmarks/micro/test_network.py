@@ -1,4 +1,4 @@
-"""The network layer alone, beside an echo and a bare sendfile. Kind: edge.
+"""The network layer alone, beside an echo and a bare sendfile (edge).
 
 `python -m benchmarks.micro.test_network` prints the table; server on one core, generator on
 another. As a test each case runs once with a few requests.

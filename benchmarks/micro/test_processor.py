@@ -1,4 +1,4 @@
-"""Cost of the network layer itself per request, without sockets. Kind: edge.
+"""Cost of the network layer itself per request, without sockets (edge).
 
 `python -m benchmarks.micro.test_processor` prints microseconds of CPU per read and per further
 request of a read: parsing, queue, pump, a handler that does nothing, encoding, one write. Unlike

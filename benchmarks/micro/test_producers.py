@@ -1,4 +1,4 @@
-"""Cost of idempotence per append. Kind: edge.
+"""Cost of idempotence per append (edge).
 
 `chrt -r 10 python -m benchmarks.micro.test_producers` prints microseconds per batch of 16 records
 of a kilobyte, with writes that do nothing: without a producer id, with one, with a thousand

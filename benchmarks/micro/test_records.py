@@ -1,4 +1,4 @@
-"""The record loops, plain and compiled, beside aiokafka's C extension. Kind: edge.
+"""The record loops, plain and compiled, beside aiokafka's C extension (edge).
 
 `python -m benchmarks.micro.test_records` prints microseconds per record (and per batch, for
 operations on batches). As a test each case runs once, with a check of its result.

@@ -1,4 +1,4 @@
-"""The deadlines of a group (decision: the caller passes the time).
+"""The deadlines of a group (decision).
 
 Moving a deadline later, as each heartbeat does, costs one assignment: `next_ms` is a lower bound,
 corrected only when that time has come. Everything else takes time logarithmic in the number of

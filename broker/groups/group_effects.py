@@ -1,4 +1,4 @@
-"""Requests to a group, its responses and its effects (decision: values only).
+"""Requests to a group, its responses and its effects (decision).
 
 A waiter completes the response to a waiting request. A group keeps it, returns it in an effect with
 the response, and never calls it.

@@ -1,4 +1,4 @@
-"""The states of a consumer group, and the response to each request by state (decision: the tables).
+"""The states of a consumer group, and the response to each request by state (decision).
 
 Source: GroupMetadata of Kafka 3.9.
 """

@@ -1,4 +1,4 @@
-"""FindCoordinator: the broker that coordinates a group (edge, as it may create the topic)."""
+"""FindCoordinator: the broker that coordinates a group (edge)."""
 
 from __future__ import annotations
 

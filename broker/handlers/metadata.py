@@ -1,4 +1,4 @@
-"""Metadata: brokers, topics and partition leaders (edge, as it may create topics).
+"""Metadata: brokers, topics and partition leaders (edge).
 
 A topic created by a request has no leader yet: the response says so, and the client retries.
 """

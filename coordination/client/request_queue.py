@@ -1,4 +1,4 @@
-"""Requests of one session in order: held back, or sent and pending (edge: futures).
+"""Requests of one session in order: held back, or sent and pending (edge).
 
 Invariant: until its future is done, a request is in one of two queues: held back for a connection,
 or sent and pending. Servers reply in order, so a reply belongs to the oldest request sent.

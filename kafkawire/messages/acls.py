@@ -1,4 +1,4 @@
-"""Decision: declares DescribeAcls, CreateAcls and DeleteAcls."""
+"""Declares DescribeAcls, CreateAcls and DeleteAcls (decision)."""
 
 from collections.abc import Sequence
 from typing import Final

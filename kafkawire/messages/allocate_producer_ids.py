@@ -1,4 +1,4 @@
-"""Decision: declares AllocateProducerIds, with which a broker reserves a block of producer ids."""
+"""Declares AllocateProducerIds, with which a broker reserves a block of producer ids (decision)."""
 
 from kafkawire.schema import INT16, INT32, INT64, field, message
 

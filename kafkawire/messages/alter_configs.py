@@ -1,4 +1,4 @@
-"""Decision: declares AlterConfigs."""
+"""Declares AlterConfigs (decision)."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Decision: declares AlterPartition, with which a leader proposes a change of the in-sync set.
+"""Declares AlterPartition, with which a leader proposes a change of the in-sync set (decision).
 
 Kafka's request and response both have a TopicData and a PartitionData; here their names differ.
 """

@@ -1,4 +1,4 @@
-"""Decision: declares AlterReplicaLogDirs."""
+"""Declares AlterReplicaLogDirs (decision)."""
 
 from collections.abc import Sequence
 

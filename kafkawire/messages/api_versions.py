@@ -1,4 +1,4 @@
-"""Decision: declares ApiVersions, which lists the APIs and versions that a broker serves."""
+"""Declares ApiVersions, which lists the APIs and versions that a broker serves (decision)."""
 
 from collections.abc import Sequence
 from typing import Final

@@ -1,4 +1,4 @@
-"""Decision: declares DescribeClientQuotas and AlterClientQuotas."""
+"""Declares DescribeClientQuotas and AlterClientQuotas (decision)."""
 
 from collections.abc import Sequence
 

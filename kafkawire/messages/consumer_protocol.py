@@ -1,4 +1,4 @@
-"""Decision: declares the messages that consumers exchange inside JoinGroup and SyncGroup.
+"""Declares the messages that consumers exchange inside JoinGroup and SyncGroup (decision).
 
 Brokers forward these bytes unread. They begin with their version (an int16), which
 `kafkawire.consumer_protocol` writes and reads.

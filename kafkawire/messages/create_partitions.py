@@ -1,4 +1,4 @@
-"""Decision: declares CreatePartitions."""
+"""Declares CreatePartitions (decision)."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Decision: declares CreateTopics."""
+"""Declares CreateTopics (decision)."""
 
 import uuid
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Decision: declares DeleteRecords, which raises log start offsets."""
+"""Declares DeleteRecords, which raises log start offsets (decision)."""
 
 from collections.abc import Sequence
 

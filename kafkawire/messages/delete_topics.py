@@ -1,4 +1,4 @@
-"""Decision: declares DeleteTopics."""
+"""Declares DeleteTopics (decision)."""
 
 import uuid
 from collections.abc import Sequence

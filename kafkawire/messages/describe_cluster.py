@@ -1,4 +1,4 @@
-"""Decision: declares DescribeCluster."""
+"""Declares DescribeCluster (decision)."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Decision: declares DescribeConfigs."""
+"""Declares DescribeConfigs (decision)."""
 
 from collections.abc import Sequence
 from typing import Final

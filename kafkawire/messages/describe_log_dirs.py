@@ -1,4 +1,4 @@
-"""Decision: declares DescribeLogDirs."""
+"""Declares DescribeLogDirs (decision)."""
 
 from collections.abc import Sequence
 

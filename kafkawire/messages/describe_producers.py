@@ -1,4 +1,4 @@
-"""Decision: declares DescribeProducers, which lists the producers of a partition (KIP-664)."""
+"""Declares DescribeProducers, which lists the producers of a partition (KIP-664) (decision)."""
 
 from collections.abc import Sequence
 

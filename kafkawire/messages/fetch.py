@@ -1,4 +1,4 @@
-"""Decision: declares Fetch, with which consumers and followers read record batches.
+"""Declares Fetch, with which consumers and followers read record batches (decision).
 
 `encode_parts` passes `records` through, so that a region of a file reaches the socket without being
 read. The hot path uses `kafkawire.native`.

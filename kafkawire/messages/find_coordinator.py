@@ -1,4 +1,4 @@
-"""Decision: declares FindCoordinator, for the coordinator of a group or a transactional id."""
+"""Declares FindCoordinator, for the coordinator of a group or a transactional id (decision)."""
 
 from collections.abc import Sequence
 from typing import Final

@@ -1,4 +1,4 @@
-"""Decision: declares DescribeGroups, ListGroups and DeleteGroups."""
+"""Declares DescribeGroups, ListGroups and DeleteGroups (decision)."""
 
 from collections.abc import Sequence
 

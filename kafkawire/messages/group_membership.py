@@ -1,4 +1,4 @@
-"""Decision: declares the messages of group membership: join, sync, heartbeat, leave."""
+"""Declares the messages of group membership: join, sync, heartbeat, leave (decision)."""
 
 from collections.abc import Sequence
 from typing import Final

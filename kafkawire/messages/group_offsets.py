@@ -1,4 +1,4 @@
-"""Decision: declares OffsetCommit, OffsetFetch and OffsetDelete, for a group's progress."""
+"""Declares OffsetCommit, OffsetFetch and OffsetDelete, for a group's progress (decision)."""
 
 from collections.abc import Sequence
 from typing import Final

@@ -1,4 +1,4 @@
-"""Decision: declares IncrementalAlterConfigs."""
+"""Declares IncrementalAlterConfigs (decision)."""
 
 from collections.abc import Sequence
 

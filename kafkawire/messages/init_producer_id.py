@@ -1,4 +1,4 @@
-"""Decision: declares InitProducerId, which assigns a producer its id and epoch."""
+"""Declares InitProducerId, which assigns a producer its id and epoch (decision)."""
 
 from kafkawire.schema import INT16, INT32, INT64, STRING, field, message
 

@@ -1,4 +1,4 @@
-"""Decision: declares LeaderAndIsr, which sends a broker its roles as leader or follower."""
+"""Declares LeaderAndIsr, which sends a broker its roles as leader or follower (decision)."""
 
 import uuid
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Decision: declares ListOffsets, which finds offsets by time, and the ends of a log."""
+"""Declares ListOffsets, which finds offsets by time, and the ends of a log (decision)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final

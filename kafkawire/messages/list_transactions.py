@@ -1,4 +1,4 @@
-"""Decision: declares ListTransactions."""
+"""Declares ListTransactions (decision)."""
 
 from collections.abc import Sequence
 

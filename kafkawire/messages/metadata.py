@@ -1,4 +1,4 @@
-"""Decision: declares Metadata: brokers, topics, partitions and their leaders."""
+"""Declares Metadata: brokers, topics, partitions and their leaders (decision)."""
 
 import uuid
 from collections.abc import Sequence

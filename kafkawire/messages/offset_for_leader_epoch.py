@@ -1,4 +1,4 @@
-"""Decision: declares OffsetForLeaderEpoch, for the end offset of a leader epoch."""
+"""Declares OffsetForLeaderEpoch, for the end offset of a leader epoch (decision)."""
 
 from collections.abc import Sequence
 

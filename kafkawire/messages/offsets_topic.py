@@ -1,4 +1,4 @@
-"""Decision: declares the keys and values of the records in `__consumer_offsets`.
+"""Declares the keys and values of the records in `__consumer_offsets` (decision).
 
 In the log each of them is preceded by its version (two bytes); see `kafkawire.group_records`.
 """

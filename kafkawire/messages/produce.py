@@ -1,4 +1,4 @@
-"""Decision: declares Produce, which appends record batches to partitions.
+"""Declares Produce, which appends record batches to partitions (decision).
 
 The codec slices `records` out of the request as a memoryview and touches none of their bytes. The
 hot path uses `kafkawire.native`.

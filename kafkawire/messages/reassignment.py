@@ -1,4 +1,4 @@
-"""Decision: declares ElectLeaders, AlterPartitionReassignments and ListPartitionReassignments."""
+"""Declares ElectLeaders, AlterPartitionReassignments and ListPartitionReassignments (decision)."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Decision: declares DescribeUserScramCredentials."""
+"""Declares DescribeUserScramCredentials (decision)."""
 
 from collections.abc import Sequence
 

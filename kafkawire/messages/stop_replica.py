@@ -1,4 +1,4 @@
-"""Decision: declares StopReplica, with which the controller removes replicas from a broker."""
+"""Declares StopReplica, with which the controller removes replicas from a broker (decision)."""
 
 from collections.abc import Sequence
 

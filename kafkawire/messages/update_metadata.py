@@ -1,4 +1,4 @@
-"""Decision: declares UpdateMetadata, with which the controller sends brokers its metadata."""
+"""Declares UpdateMetadata, with which the controller sends brokers its metadata (decision)."""
 
 import uuid
 from collections.abc import Sequence

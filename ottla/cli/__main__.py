@@ -1,4 +1,4 @@
-"""Entry point of the `ottla` command. Composition: runs the command on the command line.
+"""Entry point of the `ottla` command (composition).
 
 Ctrl-C during startup must not print a stack trace. Importing this module therefore loads nothing:
 `main` loads the commands after it has installed its signal handler.

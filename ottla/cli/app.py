@@ -1,4 +1,4 @@
-"""The `ottla` application. Composition: registers the commands.
+"""The `ottla` application (composition).
 
 `ottla --help` has to be fast. Importing this module loads only typer and the commands' signatures;
 each command imports its implementation inside its own function.

@@ -1,4 +1,4 @@
-"""Reads a topic with our consumer and writes its records to standard output. Composition."""
+"""Reads a topic with our consumer and writes its records to standard output (composition)."""
 
 import asyncio
 import sys

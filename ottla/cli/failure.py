@@ -1,4 +1,4 @@
-"""Failures of commands and their exit codes. Edge: the only place that turns errors into exits.
+"""Failures of commands and their exit codes (edge).
 
 0  success                  1  failure; one sentence on standard error names the remedy
 2  wrong usage              3  a check found an inconsistency

@@ -1,4 +1,4 @@
-"""Parses input lines into records to send. Decision: bytes in, values out.
+"""Parses input lines into records to send (decision).
 
 A line has one of three forms: a value; key, separator and value; or a JSON object with any of
 `key`, `value`, `headers`, `partition` and `timestamp` (ms, or ISO 8601). A JSON key or value that

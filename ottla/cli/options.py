@@ -1,4 +1,4 @@
-"""Options that several commands share. Decision: declarations only."""
+"""Options that several commands share (decision)."""
 
 from typing import Annotated, Final
 

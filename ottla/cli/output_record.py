@@ -1,4 +1,4 @@
-"""Output formats of consumed records. Decision: a record in, a line of bytes out."""
+"""Output formats of consumed records (decision)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Progress bar of a long command. Edge: writes to standard error if that is a terminal."""
+"""Progress bar of a long command (edge)."""
 
 import sys
 from collections.abc import Callable, Iterator

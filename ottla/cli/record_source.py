@@ -1,4 +1,4 @@
-"""Reads the input of `ottla produce` in chunks. Edge: a file through aiofiles, or standard input.
+"""Reads the input of `ottla produce` in chunks (edge).
 
 It reads chunks rather than lines, because a thread hop per line would cost more than sending the
 line. A chunk of a pipe or terminal is the available data, so that a typed line is sent at once.

@@ -1,4 +1,4 @@
-"""Start points of a consumer: `beginning`, `end`, an offset, or a time. Decision: no I/O."""
+"""Start points of a consumer: `beginning`, `end`, an offset, or a time (decision)."""
 
 from dataclasses import dataclass
 from typing import Final

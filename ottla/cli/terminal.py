@@ -1,4 +1,4 @@
-"""Output of the commands. Edge: writes to standard output.
+"""Output of the commands (edge).
 
 On a terminal, tables have rules and colours. In a pipe, they are aligned plain columns without
 decoration. `--json` prints one JSON document.

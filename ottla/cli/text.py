@@ -1,4 +1,4 @@
-"""Text and JSON forms of bytes, times, sizes and counts. Decision: no I/O.
+"""Text and JSON forms of bytes, times, sizes and counts (decision).
 
 Keys and values are bytes. JSON holds them as text if they are valid UTF-8, and otherwise as base64
 in a field with the suffix `_base64`. `ottla produce --json-lines` accepts both, so that it can send

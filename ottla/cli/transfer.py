@@ -1,4 +1,4 @@
-"""Progress and rate of a long transfer. Edge: writes to standard error."""
+"""Progress and rate of a long transfer (edge)."""
 
 import sys
 import time

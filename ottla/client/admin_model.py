@@ -1,4 +1,4 @@
-"""Arguments and results of the admin client. Decision: values only."""
+"""Arguments and results of the admin client (decision)."""
 
 import enum
 from collections.abc import Mapping

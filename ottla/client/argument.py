@@ -1,4 +1,4 @@
-"""Checks the types of arguments and describes mistakes. Decision: no I/O.
+"""Checks the types of arguments and describes mistakes (decision).
 
 It covers only common mistakes that would do harm or surface far from their cause: a str instead of
 bytes, or one name instead of a list of names (a str is a list of letters, too).

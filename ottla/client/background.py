@@ -1,4 +1,4 @@
-"""Timers and tasks that work in the background of a client. Edge: the event loop.
+"""Timers and tasks that work in the background of a client (edge).
 
 An `Alarm` rings once per setting. Its callback checks for itself which work is due, so an early
 ring does no harm. It stores its own time because a handle does not have it on every event loop

@@ -1,4 +1,4 @@
-"""The client's settings, their defaults and limits. Decision: no I/O.
+"""The client's settings, their defaults and limits (decision).
 
 Names follow Kafka's client settings with underscores; the unit is the last word of the name.
 Invariant: every instance is valid.

@@ -1,4 +1,4 @@
-"""The client's metadata of the cluster: brokers, topics, leaders. Decision: no I/O.
+"""The client's metadata of the cluster: brokers, topics, leaders (decision).
 
 A `ClusterMetadata` never changes; `merge` builds the next one from a broker's response.
 Invariant: the leader epoch of a partition never decreases while its topic keeps its id. A broker

@@ -1,4 +1,4 @@
-"""The errors of the client. Decision: no I/O.
+"""The errors of the client (decision).
 
     OttlaError
     ├── ConfigurationError          an argument is out of range (also a ValueError)

@@ -1,4 +1,4 @@
-"""Offsets as users see them, and the identity that commits them. Decision: values only."""
+"""Offsets as users see them, and the identity that commits them (decision)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

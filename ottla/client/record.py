@@ -1,4 +1,4 @@
-"""Records as producers and consumers see them. Decision: values only."""
+"""Records as producers and consumers see them (decision)."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias

@@ -1,4 +1,4 @@
-"""Retries an operation until it succeeds, times out or fails permanently. Edge: waits.
+"""Retries an operation until it succeeds, times out or fails permanently (edge).
 
 Invariant: the n-th delay is `initial_s * 2**(n - 1)`, limited by `max_s`, plus or minus a share of
 `JITTER`.

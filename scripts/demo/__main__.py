@@ -1,4 +1,4 @@
-"""`python -m scripts.demo [FILE]`: Ottla's main functions end to end. Composition.
+"""`python -m scripts.demo [FILE]`: Ottla's main functions end to end (composition).
 
 First, a file goes through one broker and back. Then three brokers lose their controller under load.
 Finally they compact a topic, and Spark audits its files. Each step prints the commands that it

@@ -1,4 +1,4 @@
-"""Acknowledged and read records of a test load. Decision: compares them, and finds the pause."""
+"""Acknowledged and read records of a test load (decision)."""
 
 import itertools
 from collections import Counter

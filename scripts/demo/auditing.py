@@ -1,4 +1,4 @@
-"""Compaction of a topic by the brokers, and an audit of all its replicas. Composition."""
+"""Compaction of a topic by the brokers, and an audit of all its replicas (composition)."""
 
 import time
 from collections.abc import Sequence

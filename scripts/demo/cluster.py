@@ -1,4 +1,4 @@
-"""Cluster of the demo: `ottla up` as a process of its own. Edge: starts and stops it."""
+"""Cluster of the demo: `ottla up` as a process of its own (edge)."""
 
 import os
 import signal

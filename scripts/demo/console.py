@@ -1,4 +1,4 @@
-"""Console output of the demo: steps, commands and their output. Edge: runs commands."""
+"""Console output of the demo: steps, commands and their output (edge)."""
 
 import os
 import shlex

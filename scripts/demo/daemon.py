@@ -1,4 +1,4 @@
-"""Broker of the demo: a process of its own. Edge: starts it, awaits readiness, stops it."""
+"""Broker of the demo: a process of its own (edge)."""
 
 import json
 import signal

@@ -1,4 +1,4 @@
-"""Failover of three brokers that lose their controller under load. Composition."""
+"""Failover of three brokers that lose their controller under load (composition)."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Input data of the demo. Edge: runs git, or reads the documentation.
+"""Input data of the demo (edge).
 
 The default is the history of the repository, as one JSON line per line that a commit added or
 removed. In a tree without history, such as an unpacked release, it is the documentation.

@@ -1,4 +1,4 @@
-"""Composition: audits of one topic on all its replicas, and of one planted violation.
+"""Audits of one topic on all its replicas, and of one planted violation (composition).
 
 `make demo` ends with them, on the files of the cluster that it has just run.
 """

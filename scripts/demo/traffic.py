@@ -1,4 +1,4 @@
-"""A producer and a consumer that run throughout a failover. Edge: two clients."""
+"""A producer and a consumer that run throughout a failover (edge)."""
 
 import asyncio
 import time

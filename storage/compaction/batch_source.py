@@ -1,4 +1,4 @@
-"""Sequential read of all batches of a segment (edge: reads only)."""
+"""Sequential read of all batches of a segment (edge)."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Messages between the broker and a cleaner (decision: values and their bytes).
+"""Messages between the broker and a cleaner (decision).
 
 Each message is a JSON object on one line. The broker sends the child process a job. The child
 replies with a `GroupCleaned` per new segment, then one `CleaningDone` or `CleaningFailed`.

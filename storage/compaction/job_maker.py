@@ -1,4 +1,4 @@
-"""Construction of cleaning jobs from logs (edge: reads times for the configs that use them)."""
+"""Construction of cleaning jobs from logs (edge)."""
 
 from dataclasses import dataclass
 

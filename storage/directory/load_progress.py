@@ -1,4 +1,4 @@
-"""Log lines about the progress of loading a log dir (edge: clock, log lines).
+"""Log lines about the progress of loading a log dir (edge).
 
 Loading after a crash reads every byte above the recovery points, which can take minutes. Operators
 need to see the progress and the remaining time.

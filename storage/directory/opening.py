@@ -1,4 +1,4 @@
-"""Parallel opening of log dirs and their logs (edge: threads)."""
+"""Parallel opening of log dirs and their logs (edge)."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""The health of a log dir (decision module; no I/O apart from log events).
+"""The health of a log dir (decision).
 
 A log dir is in one of three states. *Working*. *Full*: appends are refused until there is space
 again, everything else continues. *Offline*: a single other OSError is enough, because a disk that

@@ -1,4 +1,4 @@
-"""Names of the files and directories of a log (decision module, no I/O).
+"""Names of the files and directories of a log (decision).
 
 A partition lives in `<topic>-<partition>/`. Each of its segments is named by its base offset, in
 20 digits, so that a listing sorts by offset. A directory that waits for deletion or was set aside

@@ -1,4 +1,4 @@
-"""The leader epochs of a log and the offsets that each of them wrote (decision module, no I/O).
+"""The leader epochs of a log and the offsets that each of them wrote (decision).
 
 Invariant: epochs and start offsets both grow strictly from entry to entry. The entry of an epoch
 holds the first offset of that leadership; its records end where the next entry begins.

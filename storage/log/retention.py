@@ -1,4 +1,4 @@
-"""The choice of segments that retention deletes (decision module, no I/O).
+"""The choice of segments that retention deletes (decision).
 
 Retention deletes the oldest segments first, as long as a rule applies:
 

@@ -1,4 +1,4 @@
-"""The segments of one log in order of their base offsets (decision module, no I/O).
+"""The segments of one log in order of their base offsets (decision).
 
 Invariant: base offsets grow strictly, and only the last segment may accept appends.
 """

@@ -1,4 +1,4 @@
-"""Exact search for the offset of a timestamp (edge: reads only).
+"""Exact search for the offset of a timestamp (edge).
 
 The time index only yields the start of the search. The result is exact by record timestamps, as if
 every record had been read.

@@ -1,4 +1,4 @@
-"""The state of one producer in a log (decision module, no I/O).
+"""The state of one producer in a log (decision).
 
 Sequence numbers count the records of one producer in one partition. They start at 0 in each epoch,
 and wrap to 0 after 2^31 - 1. Kafka keeps the last five batches of each producer, because that many

@@ -1,4 +1,4 @@
-"""Reconstruction of the producer state from a log's files (edge: reads, and writes snapshots).
+"""Reconstruction of the producer state from a log's files (edge).
 
 The newest snapshot holds most of the state, and the batches from its offset on hold the rest. The
 batches just before it supply details that a snapshot has no fields for.

@@ -1,4 +1,4 @@
-"""The bytes of a producer snapshot, in Kafka's format (decision module, no I/O).
+"""The bytes of a producer snapshot, in Kafka's format (decision).
 
 `<offset>.snapshot` holds the state of the producers when the log ended at `offset`:
 

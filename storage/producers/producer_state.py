@@ -1,4 +1,4 @@
-"""The state of a log's producers, which prevents duplicate writes (decision module, no I/O).
+"""The state of a log's producers, which prevents duplicate writes (decision).
 
 A leader calls `find_duplicate` before and `on_append` after each append. A follower replays the
 batches that it appends, and a start replays the batches of the log, both without checks.

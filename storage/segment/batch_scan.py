@@ -1,4 +1,4 @@
-"""Iteration over the batches of a log file by their headers (edge: reads only).
+"""Iteration over the batches of a log file by their headers (edge).
 
 `find_batch` and `last_boundary` serve reads and decode four fields per batch. `walk_headers` yields
 complete headers, `walk_produced` only headers that carry a producer id. All of these trust a header

@@ -1,4 +1,4 @@
-"""Lookup of regions and times in one segment (edge: reads, and rebuilds damaged indexes)."""
+"""Lookup of regions and times in one segment (edge)."""
 
 from kafkawire.ids import Offset
 from storage.errors import CorruptLogError

@@ -1,4 +1,4 @@
-"""The aborted transactions of a segment (decision: values and their bytes).
+"""The aborted transactions of a segment (decision).
 
 Bytes on disk: one entry per transaction, in the order of their markers: version 2 (it is 0) |
 producer id 8 | first offset 8 | last offset 8 (the marker's) | last stable offset 8.

@@ -1,1 +1,1 @@
-"""The commands, one file per group. Composition: each imports its implementation when it runs."""
+"""The commands, one file per group (composition)."""

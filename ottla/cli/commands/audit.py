@@ -1,4 +1,4 @@
-"""`ottla audit`: Spark jobs over the files of log directories. Composition."""
+"""`ottla audit`: Spark jobs over the files of log directories (composition)."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated

@@ -1,4 +1,4 @@
-"""`ottla broker`: one broker, in this process. Composition."""
+"""`ottla broker`: one broker, in this process (composition)."""
 
 from enum import StrEnum
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`ottla cluster`: brokers, leader elections and moves of replicas. Composition."""
+"""`ottla cluster`: brokers, leader elections and moves of replicas (composition)."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated

@@ -1,4 +1,4 @@
-"""`ottla configs`: configs of topics and brokers. Composition."""
+"""`ottla configs`: configs of topics and brokers (composition)."""
 
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated

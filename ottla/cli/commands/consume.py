@@ -1,4 +1,4 @@
-"""`ottla consume`: print the records of a topic. Composition."""
+"""`ottla consume`: print the records of a topic (composition)."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""`ottla coordinator`: the coordinator daemon, and its export to ZooKeeper. Composition."""
+"""`ottla coordinator`: the coordinator daemon, and its export to ZooKeeper (composition)."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""`ottla groups`: lists, describes, resets and deletes consumer groups. Composition."""
+"""`ottla groups`: lists, describes, resets and deletes consumer groups (composition)."""
 
 from typing import TYPE_CHECKING, Annotated
 

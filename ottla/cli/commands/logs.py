@@ -1,4 +1,4 @@
-"""`ottla logs`: inspects segments, indexes and checkpoints without a broker. Composition."""
+"""`ottla logs`: inspects segments, indexes and checkpoints without a broker (composition)."""
 
 from pathlib import Path
 from typing import Annotated

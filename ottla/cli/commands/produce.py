@@ -1,4 +1,4 @@
-"""`ottla produce`: sends the lines of a file or of standard input. Composition."""
+"""`ottla produce`: sends the lines of a file or of standard input (composition)."""
 
 import sys
 from enum import StrEnum

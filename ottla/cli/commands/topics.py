@@ -1,4 +1,4 @@
-"""`ottla topics`: creates, lists, describes, alters and deletes topics. Composition."""
+"""`ottla topics`: creates, lists, describes, alters and deletes topics (composition)."""
 
 from typing import Annotated
 

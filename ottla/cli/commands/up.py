@@ -1,4 +1,4 @@
-"""`ottla up`: runs a whole cluster on this machine. Composition."""
+"""`ottla up`: runs a whole cluster on this machine (composition)."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated

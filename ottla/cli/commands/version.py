@@ -1,4 +1,4 @@
-"""`ottla version`: prints the installed version. Composition."""
+"""`ottla version`: prints the installed version (composition)."""
 
 from ottla.cli.failure import guarded
 from ottla.cli.options import Json

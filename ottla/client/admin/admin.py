@@ -1,4 +1,4 @@
-"""The public admin client. Composition.
+"""The public admin client (composition).
 
 Requests that change the cluster go to its controller; if the controller moved, the client looks it
 up again and retries.

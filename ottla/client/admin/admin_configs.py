@@ -1,4 +1,4 @@
-"""Describes and alters configs. Edge: sends requests to brokers.
+"""Describes and alters configs (edge).
 
 Only the broker itself returns its own configs; any broker returns topic configs.
 """

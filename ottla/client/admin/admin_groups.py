@@ -1,4 +1,4 @@
-"""Lists, describes and deletes groups, and sets their offsets. Edge: sends requests to brokers."""
+"""Lists, describes and deletes groups, and sets their offsets (edge)."""
 
 import asyncio
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Describes log directories and deletes records. Edge: sends requests to brokers."""
+"""Describes log directories and deletes records (edge)."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Elects leaders and moves replicas. Edge: sends requests to the controller."""
+"""Elects leaders and moves replicas (edge)."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 

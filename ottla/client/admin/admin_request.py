@@ -1,4 +1,4 @@
-"""Sends admin requests and retries the failures that allow it. Edge: sends requests to brokers.
+"""Sends admin requests and retries the failures that allow it (edge).
 
 A change is retried only when it certainly was not made: there was no connection, or the broker
 responded that it is not the controller.

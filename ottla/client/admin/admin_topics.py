@@ -1,4 +1,4 @@
-"""Creates, deletes and describes topics. Edge: sends requests to brokers."""
+"""Creates, deletes and describes topics (edge)."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final

@@ -1,4 +1,4 @@
-"""The part of a fetch response that belongs to one partition. Decision: no I/O.
+"""The part of a fetch response that belongs to one partition (decision).
 
 It consists of whole batches, still encoded.
 Invariant: batches are read in their order, and each at most once.

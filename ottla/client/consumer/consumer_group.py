@@ -1,4 +1,4 @@
-"""The group side of a consumer: membership and committed offsets. Composition.
+"""The group side of a consumer: membership and committed offsets (composition).
 
 A consumer with assigned partitions (`assign`) commits to its group without membership. The
 coordinator accepts such a commit only while the group is empty, so a consumer that subscribes

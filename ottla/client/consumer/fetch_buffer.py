@@ -1,4 +1,4 @@
-"""Holds fetched batches until they are read. Decision: no I/O.
+"""Holds fetched batches until they are read (decision).
 
 Blocks are read in the order of their arrival, a few batches at a time; a `Cursor` holds the
 records that are being handed over.

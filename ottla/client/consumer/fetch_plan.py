@@ -1,4 +1,4 @@
-"""Plans fetches: which partitions from which broker, and how many bytes. Decision: no I/O.
+"""Plans fetches: which partitions from which broker, and how many bytes (decision).
 
 A lane is a connection that fetches; each broker has `LANE_COUNT`. Every lane has its share of the
 prefetch limit, so that a long fetch at one broker leaves room for the others.

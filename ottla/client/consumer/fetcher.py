@@ -1,4 +1,4 @@
-"""Keeps the fetch buffer filled. Edge: connections and timers.
+"""Keeps the fetch buffer filled (edge).
 
 Like the sender, the fetcher has no task. A pass (`_run`) sends the requests that are missing, and
 runs again when a response arrived, room became free, a connection or the metadata changed, or a

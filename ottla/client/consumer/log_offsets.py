@@ -1,4 +1,4 @@
-"""Offsets of the ends of logs, and offsets by time. Composition: builds the requests.
+"""Offsets of the ends of logs, and offsets by time (composition).
 
 The leader of each partition responds. With isolation level "read_committed" the end of a log is
 its last stable offset.

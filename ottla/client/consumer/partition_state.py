@@ -1,4 +1,4 @@
-"""The position of a consumer in one partition, and its errors and delays. Decision: no I/O.
+"""The position of a consumer in one partition, and its errors and delays (decision).
 
 Invariant: `jump_count` grows with every jump, so that the response to a request from before the
 jump is recognised and dropped.

@@ -1,4 +1,4 @@
-"""Checks that a new leader's log contains the records that were read. Edge: sends requests.
+"""Checks that a new leader's log contains the records that were read (edge).
 
 Source: KIP-320.
 

@@ -1,4 +1,4 @@
-"""The partitions that a consumer reads, and its position in each. Composition.
+"""The partitions that a consumer reads, and its position in each (composition).
 
 Owns the partition states, and passes every change to the buffer and the fetcher. It can be used
 before the consumer is started, while there is no fetcher yet.

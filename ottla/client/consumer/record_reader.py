@@ -1,4 +1,4 @@
-"""Hands fetched records to reading tasks. Edge: tasks wait here for records.
+"""Hands fetched records to reading tasks (edge).
 
 Owns only the waiting: the records are in the buffer, and the fetcher fills it. A record counts as
 processed when the next one is requested; the reader reports this to the gate of the group.

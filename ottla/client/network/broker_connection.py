@@ -1,4 +1,4 @@
-"""One connection to one broker: requests out, responses in, in order. Edge: a socket.
+"""One connection to one broker: requests out, responses in, in order (edge).
 
 Requests are pipelined: `send` never waits, and responses arrive in the order of the requests. All
 requests of one turn of the event loop leave in one write.

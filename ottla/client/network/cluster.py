@@ -1,4 +1,4 @@
-"""The client's access to the cluster: bootstrap, metadata, requests by broker. Composition.
+"""The client's access to the cluster: bootstrap, metadata, requests by broker (composition).
 
 Owns the connection pool and the current `ClusterMetadata`. Metadata is refreshed when it is too
 old, and when a caller found it wrong (`request_refresh`). Refreshes run in a task of the cluster,

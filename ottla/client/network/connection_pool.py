@@ -1,4 +1,4 @@
-"""The connections to all brokers: one per broker and purpose. Edge: sockets.
+"""The connections to all brokers: one per broker and purpose (edge).
 
 Each purpose has its own connection because responses arrive in order: a long-polling fetch must
 never hold up a produce or a metadata request.

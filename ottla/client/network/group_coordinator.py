@@ -1,4 +1,4 @@
-"""Finds the coordinator of a group and sends requests to it. Edge: sends requests to brokers.
+"""Finds the coordinator of a group and sends requests to it (edge).
 
 `judge` maps an error to the next step.
 Invariant: after a broker did not respond, or is not the coordinator, the coordinator is looked up

@@ -1,4 +1,4 @@
-"""Looks up offsets by time, and the ends of logs. Edge: sends requests to brokers.
+"""Looks up offsets by time, and the ends of logs (edge).
 
 Each leader gets one request. If a broker is not the leader, its partitions are looked up again
 with fresh metadata.

@@ -1,4 +1,4 @@
-"""Commits and fetches the offsets of a group. Edge: sends requests to the coordinator."""
+"""Commits and fetches the offsets of a group (edge)."""
 
 from collections.abc import Callable, Collection, Mapping
 from typing import TypeAlias

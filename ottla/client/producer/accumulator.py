@@ -1,4 +1,4 @@
-"""Gathers records into batches and decides which batches are due. Decision: no I/O, clock or dice.
+"""Gathers records into batches and decides which batches are due (decision).
 
 Each partition has a queue of batches, the last of which may still be open. At most one batch of a
 partition is in flight. While it is in flight or waits for its retry, the partition is muted: the

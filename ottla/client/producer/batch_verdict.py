@@ -1,4 +1,4 @@
-"""Decides the fate of a batch after an error. Decision: no I/O.
+"""Decides the fate of a batch after an error (decision).
 
 Invariant: a batch is retried only within its delivery timeout and its limit of retries.
 """

@@ -1,4 +1,4 @@
-"""A limit on the memory of waiting records, granted first come, first served. Decision: no I/O.
+"""A limit on the memory of waiting records, granted first come, first served (decision).
 
 Invariants: granted memory never exceeds the budget, and no claim overtakes an older one.
 """

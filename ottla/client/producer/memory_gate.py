@@ -1,4 +1,4 @@
-"""Lets tasks wait for memory, first come, first served. Edge: futures of the event loop.
+"""Lets tasks wait for memory, first come, first served (edge).
 
 Invariant: a task that stops waiting, for any reason, withdraws its claim.
 """

@@ -1,4 +1,4 @@
-"""Chooses partitions of records as Kafka's default partitioner does. Decision: no I/O.
+"""Chooses partitions of records as Kafka's default partitioner does (decision).
 
 A record with a key goes to murmur2 of the key modulo the partition count, so that a key keeps its
 partition. Records without a key stick to one partition until it got a batch's worth of bytes; then

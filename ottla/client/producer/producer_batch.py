@@ -1,4 +1,4 @@
-"""Records of one partition that are sent together, and their deliveries. Decision: no I/O.
+"""Records of one partition that are sent together, and their deliveries (decision).
 
 Records are encoded on arrival. The batch is compressed and sealed when it is first sent. Every
 retry sends the same bytes, unless an idempotent producer had to assign new sequence numbers.

@@ -1,4 +1,4 @@
-"""Requests a producer id from the cluster. Edge: one background task, one request at a time."""
+"""Requests a producer id from the cluster (edge)."""
 
 import logging
 from collections.abc import Callable

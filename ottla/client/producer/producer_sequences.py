@@ -1,4 +1,4 @@
-"""Assigns sequence numbers to the records of an idempotent producer. Decision: no I/O.
+"""Assigns sequence numbers to the records of an idempotent producer (decision).
 
 Brokers recognise duplicates by these numbers. In each partition and producer epoch records are
 numbered from 0. A batch keeps its numbers across retries. Once a batch was given up, the broker may

@@ -1,4 +1,4 @@
-"""Sends due batches and settles acknowledged ones. Edge: connections and timers.
+"""Sends due batches and settles acknowledged ones (edge).
 
 There is no task. A pass (`run`) sends all due batches. It runs again when something changed (a
 batch became full, a response arrived, a connection opened, metadata changed) or a timer rang.

@@ -1,4 +1,4 @@
-"""The batches of one topic, by partition. Decision: no I/O.
+"""The batches of one topic, by partition (decision).
 
 Invariant: in each partition only the last batch may be open, and at most one is in flight.
 """

@@ -1,4 +1,4 @@
-"""The interface of assignors, which assign partitions to members of a group. Decision: no I/O.
+"""The interface of assignors, which assign partitions to members of a group (decision).
 
 The leader of the group runs `assign`. Every assignor assigns each partition of a subscribed topic
 to exactly one subscriber, and returns the same assignment for the same input.

@@ -1,4 +1,4 @@
-"""Range and round-robin assignors: both ignore previous assignments. Decision: no I/O.
+"""Range and round-robin assignors: both ignore previous assignments (decision).
 
 The range assignor assigns topics with equal partition counts and the same subscribers alike, so
 that a join by key finds both sides at one member.

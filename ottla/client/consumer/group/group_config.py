@@ -1,4 +1,4 @@
-"""The settings of a group member, their defaults and limits. Decision: no I/O.
+"""The settings of a group member, their defaults and limits (decision).
 
 Names follow Kafka's consumer settings with underscores.
 Invariant: every instance is valid.

@@ -1,4 +1,4 @@
-"""The state of this consumer in its group. Decision: no I/O.
+"""The state of this consumer in its group (decision).
 
 `Member` follows the responses of the coordinator; `Holding` is the interface to its partitions.
 Invariant: `generation` is NO_GENERATION unless the coordinator has confirmed this member in that

@@ -1,4 +1,4 @@
-"""A consumer's membership in its group: rebalances, heartbeats, leaving. Edge: tasks.
+"""A consumer's membership in its group: rebalances, heartbeats, leaving (edge).
 
 Two tasks: `_join_when_needed` runs one rebalance after the other, and `_beat` sends heartbeats in
 the meantime.

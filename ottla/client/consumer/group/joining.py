@@ -1,4 +1,4 @@
-"""One rebalance of a member: join, assign as leader, sync. Edge: sends requests to the coordinator.
+"""One rebalance of a member: join, assign as leader, sync (edge).
 
 The assignor that the group agreed on decides the assignment.
 """

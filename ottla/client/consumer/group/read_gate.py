@@ -1,4 +1,4 @@
-"""Synchronises reading with rebalances. Edge: waits.
+"""Synchronises reading with rebalances (edge).
 
 A record is *in hand* from the moment it is handed over until its reader requests the next one.
 Partitions may change owners only while no record is in hand, so that the new owner starts after

@@ -1,4 +1,4 @@
-"""Calls the application when partitions are assigned or revoked. Edge: callbacks of the user."""
+"""Calls the application when partitions are assigned or revoked (edge)."""
 
 import inspect
 from collections.abc import Awaitable, Callable, Sequence

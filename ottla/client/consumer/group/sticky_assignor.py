@@ -1,4 +1,4 @@
-"""Sticky assignors: balanced, and close to the previous assignment. Decision: no I/O.
+"""Sticky assignors: balanced, and close to the previous assignment (decision).
 
 Both assignors share `balance`. Balanced means that no partition can move to a subscriber of its
 topic that has at least two partitions fewer. The cooperative assignor leaves out partitions that

@@ -36,6 +36,7 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 # the brokers that all tests of a module share.
 UNCOUNTED = (
     "benchmarks/",
+    "tests/analytics/histories/",
     "tests/analytics/test_naive",
     "tests/analytics/test_stream.py::test_stream_restarted_anywhere",
     "tests/integration/broker/test_bad_input.py::test_ten_thousand_connections",

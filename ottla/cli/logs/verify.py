@@ -5,14 +5,15 @@ later files longer, never shorter.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
 from logcheck.batch_digest import BatchDigest, compare_digests
-from logcheck.file_name import EPOCH_CHECKPOINT, parse_offset_file, parse_partition_directory
-from logcheck.finding import Check, Damage, Finding, audit_failed
+from logcheck.file_name import HIGH_WATERMARK, parse_partition_directory
+from logcheck.finding import Check, Damage, Finding, Severity, audit_failed
 from logcheck.log_scan import LogScan
 from logcheck.replica_files import Checkpoints, missing_partitions, read_checkpoints
 from ottla.cli.logs.file_source import list_directory, read_bytes
@@ -20,6 +21,7 @@ from ottla.cli.logs.partition_result import PartitionResult
 from ottla.cli.logs.partition_verification import VerifyOptions, verify_partition
 
 _MAX_OFFSET: Final = 2**63 - 1
+SEGMENTS: Final = "[0-9]*.log"
 DELETED_SUFFIX: Final = "-delete"
 DEFAULT_OPTIONS: Final = VerifyOptions()
 
@@ -53,7 +55,10 @@ def _verify_directory(
     if not is_single:
         names = (entry.name for entry in entries if entry.is_directory)
         present = {own for name in names if (own := parse_partition_directory(name)) is not None}
-        reported += missing_partitions(checkpoints, present, lambda file: str(directory / file))
+        for each in missing_partitions(checkpoints, present, lambda file: str(directory / file)):
+            # High watermarks are written periodically, also after a partition was deleted.
+            is_note = Path(each.file).name == HIGH_WATERMARK
+            reported.append(replace(each, severity=Severity.NOTE) if is_note else each)
     results = [
         _verify_partition(path, checkpoints, options, is_compared=path.name in shared)
         for path in partitions
@@ -75,41 +80,24 @@ def _verify_partition(
 
 
 def partition_directories(directory: Path) -> list[Path]:
-    """Return the partition directories in `directory`, or `directory` itself if it is one."""
-    if _is_partition(directory):
+    """Return the partition directories in `directory`, or `directory` itself if it has segments."""
+    if any(directory.glob(SEGMENTS)):
         return [directory]
     return sorted(
         path
         for path in directory.iterdir()
-        if path.is_dir() and not path.name.endswith(DELETED_SUFFIX) and _is_partition(path)
+        if path.is_dir() and not path.name.endswith(DELETED_SUFFIX) and any(path.glob(SEGMENTS))
     )
-
-
-def _is_partition(directory: Path) -> bool:
-    """Whether the directory has a file of a log; all of its segments may be lost."""
-    try:
-        names = [path.name for path in directory.iterdir()]
-    except OSError:
-        return False
-    return any(name == EPOCH_CHECKPOINT or parse_offset_file(name) for name in names)
 
 
 def segment_bytes(directories: Iterable[Path]) -> int:
     """Return the total size of the segments to check."""
     return sum(
-        _size_bytes(file)
+        file.stat().st_size
         for directory in directories
         for path in partition_directories(directory)
         for file in path.glob("*.log")
     )
-
-
-def _size_bytes(file: Path) -> int:
-    """Return the size of a segment; 0 if the link is broken or the broker has deleted the file."""
-    try:
-        return file.stat().st_size
-    except OSError:
-        return 0
 
 
 def compare_replicas(results: Sequence[PartitionResult]) -> None:

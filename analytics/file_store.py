@@ -1,4 +1,4 @@
-"""Edge: files by path or URI, through pyarrow's file systems (local, HDFS, S3, GCS).
+"""Edge: files by path, or by URI through pyarrow's file systems (HDFS, S3, GCS).
 
 Files are read, never memory-mapped: a broker may truncate a file at any time, and access to a
 truncated mapping would kill the process. Every failure is an OSError that names the file.
@@ -6,22 +6,25 @@ truncated mapping would kill the process. Every failure is an OSError that names
 
 import os
 from functools import lru_cache
+from pathlib import Path
+from types import TracebackType
 from typing import Final, Self
 
 from pyarrow import fs
 
 from analytics.place import child_of, is_remote, split_store, without_end
+from logcheck import local_file
 from logcheck.replica_files import Entry
 
-# A local chunk stays in the processor's cache until it is decoded (`python -m benchmarks audit`).
-# Reads from a remote store are larger, because each costs a round trip.
-LOCAL_CHUNK_BYTES: Final = 256 * 1024
+# Reads from a remote store are larger than local ones, because each costs a round trip.
 REMOTE_CHUNK_BYTES: Final = 4 * 1024 * 1024
 _MAX_STORES: Final = 16
 
 
 def is_file(place: str) -> bool:
     """Whether `place` is a file and not a directory."""
+    if not is_remote(place):
+        return Path(place).is_file()
     store, path = _resolve(place)
     return bool(store.get_file_info([path])[0].type == fs.FileType.File)
 
@@ -37,6 +40,8 @@ def list_directory(place: str) -> list[Entry]:
     Raises:
         OSError: the directory does not exist or cannot be read.
     """
+    if not is_remote(place):
+        return local_file.list_directory(place)
     store, path = _resolve(place)
     infos = store.get_file_info(fs.FileSelector(path))
     entries = [
@@ -55,33 +60,69 @@ def read_bytes(place: str) -> bytes:
     """Return all bytes of a small file.
 
     Raises:
-        OSError: the file does not exist or cannot be read.
+        OSError: the file does not exist, cannot be read, or is too large.
     """
     with OpenFile(place) as file:
-        return bytes(file.read_at(0, file.size_bytes))
+        return local_file.read_whole(file, place)
 
 
 class OpenFile:
     """An open file with random access."""
 
     def __init__(self, place: str) -> None:
+        source = _RemoteFile(place) if is_remote(place) else local_file.FileSource(place)
+        self._source = source
+        self.chunk_bytes = source.chunk_bytes
+        self.size_bytes = source.size_bytes
+
+    def read_at(self, position: int, size: int) -> memoryview:
+        """Return up to `size` bytes from `position`, fewer at the end of the file."""
+        return self._source.read_at(position, size)
+
+    def has_grown_to(self, size_bytes: int) -> bool:
+        """Whether the file had this size when it was opened; later appends are not noticed."""
+        return size_bytes <= self.size_bytes
+
+    def behind_hole(self, position: int) -> int:
+        """Return where a hole at `position` ends, or `position`; a hole reads as zeros."""
+        return self._source.behind_hole(position)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._source.__exit__(kind, error, trace)
+
+
+class _RemoteFile:
+    """An open file of a remote store."""
+
+    chunk_bytes = REMOTE_CHUNK_BYTES
+
+    def __init__(self, place: str) -> None:
         store, path = _resolve(place)
         self._file = store.open_input_file(path)
-        self.chunk_bytes = REMOTE_CHUNK_BYTES if is_remote(place) else LOCAL_CHUNK_BYTES
         self.size_bytes: int = self._file.size()
 
     def read_at(self, position: int, size: int) -> memoryview:
         """Return up to `size` bytes from `position`, fewer at the end of the file."""
         return memoryview(self._file.read_at(size, position))
 
-    def has_grown_to(self, size_bytes: int) -> bool:
-        """Whether the file had this size when it was opened; later appends are not noticed."""
-        return size_bytes <= self.size_bytes
+    def behind_hole(self, position: int) -> int:
+        """Return `position`: remote files have no holes."""
+        return position
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._file.close()
 
 
@@ -91,8 +132,6 @@ def _resolve(place: str) -> tuple[fs.FileSystem, str]:
     Raises:
         OSError: the store does not exist, or its options are wrong.
     """
-    if not is_remote(place):
-        return fs.LocalFileSystem(), place
     uri, path = split_store(place)
     store, root = _open_store(uri)
     return store, f"{root.rstrip('/')}/{path}" if path else root

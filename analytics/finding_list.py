@@ -24,7 +24,13 @@ def arrow_schema(pyarrow: Any) -> Any:
 def finding_row(finding: Finding) -> dict[str, str | int | None]:
     """Return the finding as a row of FINDING_SCHEMA; its damage is the column `what`."""
     row = asdict(finding)
+    row |= {name: printable(row[name]) for name in ("replica", "file", "expected", "found")}
     return {"check": row.pop("check"), "what": row.pop("damage"), **row}
+
+
+def printable(text: str) -> str:
+    """Return the text with the bytes of a name that is not UTF-8 as escapes, such as `\\xff`."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 class FindingList:

@@ -4,6 +4,7 @@ Spark shields its JVM from the signal. A running JVM exits when its standard inp
 is still starting does not: it waits forever for the deleted file into which it writes its port.
 """
 
+import logging
 import os
 import signal
 import threading
@@ -34,6 +35,8 @@ class InterruptGuard:
         self._before = _descendants(os.getpid())
 
     def __enter__(self) -> Self:
+        # py4j logs an interrupted call with its traceback, in the root logger.
+        logging.getLogger().addFilter(_is_no_interrupt)
         self.renew()
         return self
 
@@ -44,6 +47,7 @@ class InterruptGuard:
             signal.signal(signal.SIGINT, self._handler)
 
     def __exit__(self, kind: type[BaseException] | None, *_exception: object) -> None:
+        logging.getLogger().removeFilter(_is_no_interrupt)
         if not self._has_signals:
             return
         # Between Spark's start and `renew`, Spark's handler raises KeyboardInterrupt too.
@@ -58,6 +62,10 @@ class InterruptGuard:
     def _on_interrupt(self, _signal: int, _frame: FrameType | None) -> NoReturn:
         self._is_interrupted = True
         raise KeyboardInterrupt
+
+
+def _is_no_interrupt(record: logging.LogRecord) -> bool:
+    return record.exc_info is None or record.exc_info[0] is not KeyboardInterrupt
 
 
 def _end(processes: set[int]) -> None:

@@ -15,7 +15,7 @@ from analytics.checks.tombstones import TombstoneCheck
 from analytics.checks.uniqueness import UniquenessCheck
 from analytics.coverage import BY_KEYS, Compared, not_checked, nothing_compared, ranges_of
 from analytics.file_store import OpenFile, read_bytes
-from analytics.finding_list import FindingList
+from analytics.finding_list import FindingList, printable
 from analytics.place import child_of, parent_of
 from analytics.reference import Reference
 from analytics.snapshot import earlier_bounds, read_snapshot
@@ -166,7 +166,7 @@ def identify(task: AuditTask, replica: ReplicaFiles) -> dict[str, Any]:
     return {
         "topic": replica.topic,
         "partition": replica.partition,
-        "replica": replica.replica,
+        "replica": printable(replica.replica),
         "shard": task.shard,
         "shard_count": task.shard_count,
         "bytes": replica.size_bytes,

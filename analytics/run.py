@@ -1,6 +1,5 @@
 """Composition: one audit from directories to a verdict, on any Spark master."""
 
-import json
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,7 +11,7 @@ from analytics.coverage import no_reference, replica_missing
 from analytics.discovery import find_replicas, group_by_partition
 from analytics.errors import AuditError, AuditUsageError
 from analytics.file_store import is_file, real_place
-from analytics.finding_list import arrow_schema, finding_row
+from analytics.finding_list import finding_row
 from analytics.interrupt import InterruptGuard
 from analytics.plan import MIN_REPLICAS, WITH_REFERENCE, Audit, plan_tasks
 from analytics.shipping import ship_modules
@@ -183,19 +182,3 @@ def _run_on_spark(
                 places.append(request.against)
             findings += find_collisions(get_session(), places, rules)
     return findings, summaries
-
-
-def write_result(result: Result, folder: Path) -> None:
-    """Write the findings as Parquet, the verdict as JSON, and the report as one HTML page."""
-    import pyarrow
-    from pyarrow import parquet
-
-    from analytics.report.page import render_page
-
-    folder.mkdir(parents=True, exist_ok=True)
-    table = pyarrow.Table.from_pylist(result.findings, schema=arrow_schema(pyarrow))
-    parquet.write_table(table, folder / "findings.parquet")
-    verdict = json.dumps(result.verdict.to_json() | {"summaries": result.summaries}, indent=2)
-    (folder / "verdict.json").write_text(verdict + "\n", encoding="utf-8")
-    page = render_page(result.verdict, result.findings, result.summaries)
-    (folder / "report.html").write_text(page, encoding="utf-8")

@@ -52,11 +52,9 @@ def run_shards(
             outcomes = list(zip(tasks, audit(context, tasks), strict=True))
         # If the keys of one shard do not fit, all shards of the replica are split again.
         too_large = {task.place: task for task, found in outcomes if found is None}
-        for task, found in outcomes:
-            if found is not None and task.place not in too_large:
-                for rows, summary in found:
-                    findings += rows
-                    summaries.append(summary)
+        whole = [found for task, found in outcomes if task.place not in too_large]
+        findings += distinct_rows(whole)
+        summaries += [summary for found in whole for _, summary in found or ()]
         tasks = [part for place in sorted(too_large) for part in split_task(too_large[place])]
     return findings, summaries
 
@@ -100,8 +98,13 @@ def find(batches: Iterable[Any]) -> Iterator[Any]:
             shards = [task_from_json(text)]
             while None in (results := [run_task(shard) for shard in shards]):
                 shards = split_task(shards[0])
-            rows = [row for outcomes in results for found, _ in outcomes or () for row in found]
-            yield pyarrow.RecordBatch.from_pylist(rows, schema=schema)
+            yield pyarrow.RecordBatch.from_pylist(distinct_rows(results), schema=schema)
+
+
+def distinct_rows(results: Iterable[list[Outcome] | None]) -> list[dict[str, Any]]:
+    """Return the findings of all results; several shards may report the same finding."""
+    rows = [row for outcomes in results for found, _ in outcomes or () for row in found]
+    return list({tuple(row.values()): row for row in rows}.values())
 
 
 def run_task(task: AuditTask) -> list[Outcome] | None:

@@ -45,6 +45,9 @@ _LOG_TAIL_LINES: Final = 3
 _LOG_NOISE: Final = ("Setting default log level", "To adjust logging level", "WARNING: Using")
 _FRAMES: Final = ("at ", "... ", "An error occurred while calling", "SQLSTATE: ")
 _CAUSE: Final = "Caused by: "
+_DEAD_WORKER: Final = ("java.io.EOFException", "Python worker exited unexpectedly")
+MAX_FAILURES: Final = 2
+"""Attempts at a task on this machine, whose worker may run out of memory; clusters allow 4."""
 YARN_MAX_WAIT_MS: Final = 20_000
 _PROGRESS_INTERVAL_S: Final = 0.2
 CONNECT_TIMEOUT_S: Final = 5.0
@@ -112,7 +115,7 @@ def start_context(
     _set_environment(is_local)
     conf = SparkConf().setAppName("ottla audit")
     if master:
-        conf.setMaster(master)
+        conf.setMaster(_with_attempts(master))
     conf.setAll([*_settings(java, is_local, uses_sql).items(), *(settings or {}).items()])
     with _captured_output() as log:
         try:
@@ -122,6 +125,11 @@ def start_context(
             raise AuditError(f"Spark did not start{where}: {_reason(error, log)}") from error
     context.setLogLevel("ERROR")
     return context
+
+
+def _with_attempts(master: str) -> str:
+    """Return the URL of a master on this machine with the number of attempts at a task."""
+    return re.sub(r"^local(?:\[([^,\]]+)\])?$", rf"local[\g<1>,{MAX_FAILURES}]", master)
 
 
 def check_master(url: str) -> None:
@@ -168,6 +176,11 @@ def spark_errors_translated() -> Iterator[None]:
     try:
         yield
     except spark_errors() as error:
+        if any(mark in str(error) for mark in _DEAD_WORKER):
+            raise AuditError(
+                f"Spark gave up: a worker died {MAX_FAILURES} times (out of memory?); "
+                "a lower --rule key.limit needs less memory"
+            ) from error
         # The first line is Spark's message, the last one that of the worker.
         lines = _messages(str(error))
         raise AuditError(f"Spark gave up: {lines[0][:200]} ... {lines[-1][:200]}") from error

@@ -20,7 +20,8 @@ def main(arguments: list[str]) -> int:
     """Run one audit on the master of spark-submit; return the exit code."""
     from analytics.errors import AuditError, AuditUsageError
     from analytics.plan import Audit
-    from analytics.run import Request, run_audit, write_result
+    from analytics.result_files import write_result
+    from analytics.run import Request, run_audit
     from logcheck.rule import parse_rules
 
     parser = argparse.ArgumentParser(prog="submit.py", description="Audit logs on this cluster.")
@@ -48,9 +49,15 @@ def main(arguments: list[str]) -> int:
     except AuditError as error:
         sys.stderr.write(f"submit.py: {error}\n")
         return EXIT_USAGE if isinstance(error, AuditUsageError) else EXIT_FAILED
-    if options.out is not None:
-        write_result(result, options.out)
+    # Printed first: the disk of the files may be full.
     sys.stdout.write(json.dumps(result.verdict.to_json()) + "\n")
+    sys.stdout.flush()
+    try:
+        if options.out is not None:
+            write_result(result, options.out)
+    except AuditError as error:
+        sys.stderr.write(f"submit.py: {error}\n")
+        return EXIT_FAILED
     return result.verdict.exit_code
 
 

@@ -51,6 +51,9 @@ class Source(Protocol):
     def has_grown_to(self, size_bytes: int) -> bool:
         """Whether the file has at least this size by now, since a live broker may append."""
 
+    def behind_hole(self, position: int) -> int:
+        """Return where a hole at `position` ends, or `position`; a hole reads as zeros."""
+
 
 class Batch(NamedTuple):
     """A batch with a correct checksum, and its position; `data` includes the header."""
@@ -260,7 +263,8 @@ class Walk:
 
     def _is_zero_from(self, position: int) -> bool:
         limit = self.source.size_bytes
-        while position < limit:
+        # A hole of many gigabytes is not read.
+        while (position := self.source.behind_hole(position)) < limit:
             size = min(self.source.chunk_bytes, limit - position)
             block = bytes(self.source.read_at(position, size))
             if not block or block.strip(b"\0"):

@@ -1,21 +1,34 @@
 """Wrong directories and foreign, truncated or missing files: findings, or an error in one line."""
 
+import errno
+import fcntl
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pyarrow import parquet
 
+from analytics import result_files, run
 from analytics.discovery import find_replicas, group_by_partition
 from analytics.errors import AuditError
 from analytics.plan import Audit, plan_tasks
-from analytics.run import Request, run_audit
-from analytics.spark_audit import run_task
+from analytics.result_files import write_result
+from analytics.run import Request, Result, run_audit
+from analytics.spark_audit import distinct_rows, run_task
 from analytics.spark_session import find_java
+from analytics.task import task_from_json
+from analytics.verdict import judge
 from logcheck.finding import Finding
+from logcheck.local_file import MAX_WHOLE_BYTES
 from logcheck.rule import parse_rules
 from ottla.cli.app import make_app
+from ottla.cli.logs.verify import segment_bytes, verify_directories
 from tests.analytics.audited import RULES, findings_of
-from tests.analytics.log_model import make_log
+from tests.analytics.compaction_violations import COMPACTION
+from tests.analytics.log_model import compact, make_log
 
 
 def test_directory_without_logs_fails_with_one_sentence(tmp_path: Path) -> None:
@@ -138,3 +151,132 @@ def test_exception_of_a_task_is_a_finding_of_its_partition(tmp_path: Path) -> No
     assert finding["file"] == str(directory)
     assert str(finding["found"]).startswith("ValueError: 'S99' is not a valid Check in ")
     assert summary["bytes"] == replicas[0].size_bytes
+
+
+def become_fifo(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def become_link(path: Path) -> None:
+    path.unlink()
+    path.symlink_to("nowhere")
+
+
+def become_loop(path: Path) -> None:
+    path.unlink()
+    path.symlink_to(path.name)
+
+
+def become_giant(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(MAX_WHOLE_BYTES + 1)
+
+
+FILES = ["00000000000000000100.log", "leader-epoch-checkpoint", "../replication-offset-checkpoint"]
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("change", [become_fifo, become_link, become_loop])
+def test_file_of_another_type_is_a_finding(
+    tmp_path: Path, name: str, change: Callable[[Path], None]
+) -> None:
+    directory = make_log().write(tmp_path)
+    change(directory / name)
+    found = findings_of("integrity", tmp_path)
+    unreadable = [each for each in found if each.damage == "unreadable_file"]
+    assert [Path(each.file).name for each in unreadable] == [Path(name).name]
+    [result, *_] = verify_directories([tmp_path])
+    kinds = {each.damage for each in result.findings}
+    assert name.startswith("..") or "unreadable_file" in kinds
+    assert segment_bytes([tmp_path]) > 0
+
+
+@pytest.mark.parametrize("name", [*FILES[1:], "00000000000000000100.index"])
+def test_file_too_large_for_its_kind_is_a_finding(tmp_path: Path, name: str) -> None:
+    directory = make_log().write(tmp_path)
+    become_giant(directory / name)
+    found = findings_of("integrity", tmp_path)
+    assert {each.damage for each in found} == {"unreadable_file"}
+
+
+def test_zeros_of_many_gigabytes_are_not_read(tmp_path: Path) -> None:
+    path = make_log().write(tmp_path) / "00000000000000000300.log"
+    size_bytes = path.stat().st_size
+    with path.open("r+b") as file:
+        file.truncate(2**40)
+    [found] = findings_of("integrity", tmp_path)
+    assert (found.damage, found.position, found.severity) == ("zero_tail", size_bytes, "note")
+
+
+def test_name_that_is_not_utf8_is_a_finding_that_can_be_written(tmp_path: Path) -> None:
+    root = Path(os.fsdecode(bytes(tmp_path) + b"/broker\xff"))
+    directory = make_log().write(root)
+    (directory / os.fsdecode(b"orders\xfe.txt")).touch()
+    (root / os.fsdecode(b"other\xfe")).touch()
+    replicas = find_replicas(str(root), lambda _: None)
+    [task] = plan_tasks(Audit.INTEGRITY, group_by_partition(replicas), {}, RULES)
+    [([row], summary)] = run_task(task_from_json(task.to_json())) or []
+    assert (row["what"], row["replica"]) == ("foreign_file", f"{tmp_path}/broker\\xff")
+    assert row["file"] == f"{tmp_path}/broker\\xff/orders-0/orders\\xfe.txt"
+    verdict = judge(Audit.INTEGRITY, [row], [summary], 1.0)
+    result = Result(verdict=verdict, findings=[row], summaries=[summary])
+    write_result(result, tmp_path / "out")
+    assert "orders\\xfe.txt" in (tmp_path / "out" / "report.html").read_text()
+    assert parquet.read_table(tmp_path / "out" / "findings.parquet").to_pylist() == [row]
+
+
+def test_finding_that_does_not_depend_on_keys_is_reported_once(tmp_path: Path) -> None:
+    raw = make_log()
+    log, _ = COMPACTION["a record without a key"](raw, compact(raw, horizon_ms=2**50))
+    log.write(tmp_path)
+    replicas = find_replicas(str(tmp_path), lambda _: None)
+    [task] = plan_tasks(Audit.COMPACTION, group_by_partition(replicas), {}, RULES)
+    shards = [replace(task, shard=shard, shard_count=8) for shard in range(8)]
+    rows = distinct_rows(run_task(shard) for shard in shards)
+    assert [row["what"] for row in rows].count("no_key") == 1
+
+
+def clean_result() -> Result:
+    return Result(verdict=judge(Audit.INTEGRITY, [], [], 1.0), findings=[], summaries=[])
+
+
+def test_file_that_cannot_be_written_is_named_after_the_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    write_result(clean_result(), out)
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+
+    def fail(_result: Result, _file: Path) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setitem(result_files._WRITERS, "report.html", fail)
+    monkeypatch.setattr(run, "run_audit", lambda _: clean_result())
+    with pytest.raises(SystemExit) as ended:
+        make_app()(["audit", "integrity", str(tmp_path), "--out", str(out)])
+    output = capsys.readouterr()
+    assert ended.value.code == 1
+    assert output.out.startswith("integrity: clean; ")
+    assert output.err == f"ottla: {out}/report.html cannot be written: No space left on device\n"
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+
+
+def test_audits_with_one_output_directory_do_not_mix_their_files(tmp_path: Path) -> None:
+    """While one audit publishes its files, another one must wait."""
+    out = tmp_path / "out"
+    out.mkdir()
+    lock = os.open(out, os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    with ThreadPoolExecutor() as pool:
+        writing = pool.submit(write_result, clean_result(), out)
+        with pytest.raises(TimeoutError):
+            writing.result(timeout=0.05)
+        assert not (out / "verdict.json").exists()
+        os.close(lock)
+        writing.result()
+    assert sorted(each.name for each in out.iterdir()) == [
+        "findings.parquet",
+        "report.html",
+        "verdict.json",
+    ]

@@ -1,6 +1,7 @@
 """Ctrl-C ends an audit and all its child processes, at every stage of Spark's start."""
 
 import contextlib
+import logging
 import os
 import signal
 import subprocess
@@ -129,6 +130,22 @@ def test_process_that_ignores_sigterm_is_killed() -> None:
     ignore = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
     exit_codes = interrupt_after(f"{ignore}; ready(); input()", interrupt=raise_interrupt)
     assert exit_codes == [-signal.SIGKILL]
+
+
+def test_traceback_of_an_interrupted_call_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    def work() -> None:
+        with InterruptGuard():
+            try:
+                send_sigint()
+            except KeyboardInterrupt:
+                # As py4j does.
+                logging.exception("KeyboardInterrupt while sending command.")
+                raise
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    logging.error("another message")
+    assert [record.message for record in caplog.records] == ["another message"]
 
 
 def test_guard_restores_the_previous_handler() -> None:

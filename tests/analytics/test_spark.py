@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import os
+import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,8 @@ from analytics.data_source import KafkaSegments
 from analytics.errors import AuditError
 from analytics.finding_list import finding_row
 from analytics.plan import Audit
-from analytics.run import Request, plan, run_audit, write_result
+from analytics.result_files import write_result
+from analytics.run import Request, plan, run_audit
 from analytics.spark_audit import findings_frame, run_tasks, tasks_frame
 from analytics.spark_session import spark_errors_translated
 from logcheck.rule import Rules
@@ -120,6 +123,28 @@ def test_worker_failure_is_reported_in_one_sentence(spark: Any) -> None:
     sentence = "^Spark gave up: .*JSONDecodeError: "
     with pytest.raises(AuditError, match=sentence), spark_errors_translated():
         spark.sparkContext.parallelize(["not a task"], 1).mapPartitions(run_tasks).collect()
+
+
+def test_task_of_a_dead_worker_is_repeated(spark: Any, tmp_path: Path) -> None:
+    mark = tmp_path / "attempt"
+
+    def die_once(_: object) -> int:
+        try:
+            mark.touch(exist_ok=False)
+        except FileExistsError:
+            return 1
+        os.kill(os.getpid(), signal.SIGKILL)
+        return 0
+
+    assert spark.sparkContext.parallelize([0], 1).map(die_once).collect() == [1]
+
+
+def test_worker_that_dies_again_is_reported_in_one_sentence(spark: Any) -> None:
+    sentence = r"^Spark gave up: a worker died 2 times \(out of memory\?\); a lower"
+    with pytest.raises(AuditError, match=sentence), spark_errors_translated():
+        spark.sparkContext.parallelize([0], 1).map(
+            lambda _: os.kill(os.getpid(), signal.SIGKILL)
+        ).collect()
 
 
 def test_workers_import_the_installed_pyspark(spark: Any) -> None:

@@ -1,5 +1,6 @@
 """`ottla audit`: Spark jobs over the files of log directories (composition)."""
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -84,15 +85,20 @@ def audit(
             _take_snapshot(directories, out, rule or [])
             return
         result = _audit(name, directories, master, against, rule or [], is_strict=strict)
-        if out is not None:
-            from analytics.run import write_result
-
-            write_result(result, out)
     except KeyboardInterrupt:
         raise CommandError(
             "the audit was interrupted; nothing is proved", EXIT_INTERRUPTED
         ) from None
-    if json:
+    # Printed first: the disk of the files may be full.
+    _print_result(result, as_json=json)
+    if out is not None:
+        _write_result(result, out)
+    if result.verdict.exit_code:
+        raise typer.Exit(result.verdict.exit_code)
+
+
+def _print_result(result: "Result", *, as_json: bool) -> None:
+    if as_json:
         print_json(result.verdict.to_json() | {"findings": result.findings})
     else:
         for finding in result.findings[:MIN_SHOWN]:
@@ -101,8 +107,17 @@ def audit(
             print_line(f"  and {len(result.findings) - MIN_SHOWN} more; --out DIR writes them all")
         for line in result.verdict.lines():
             print_line(line)
-    if result.verdict.exit_code:
-        raise typer.Exit(result.verdict.exit_code)
+    sys.stdout.flush()
+
+
+def _write_result(result: "Result", out: Path) -> None:
+    from analytics.errors import AuditError
+    from analytics.result_files import write_result
+
+    try:
+        write_result(result, out)
+    except AuditError as error:
+        raise CommandError(str(error)) from error
 
 
 def _take_snapshot(directories: list[str], out: Path | None, rules: list[str]) -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from logcheck.batch_walk import Batch, Walk
 from logcheck.file_name import FileKind, FileName, parse_file_name, parse_offset_file
+from logcheck.local_file import FileSource, read_bytes
 from logcheck.segment_columns import SegmentColumns
 from ottla.cli.logs.dump import dump_index, dump_segment, dump_snapshot, dump_text_file
-from ottla.cli.logs.file_source import FileSource
 from ottla.cli.logs.item import Item
 
 
@@ -25,8 +25,8 @@ def dump_file(path: Path, *, with_records: bool) -> Iterator[Item] | None:
     if name.kind in (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX):
         return _dump_index(path, name)
     if name.kind is FileKind.PRODUCER_SNAPSHOT:
-        return dump_snapshot(path.read_bytes(), str(path), name)
-    return dump_text_file(path.read_bytes(), str(path), name)
+        return dump_snapshot(read_bytes(str(path)), str(path), name)
+    return dump_text_file(read_bytes(str(path)), str(path), name)
 
 
 def _dump_segment(path: Path, name: FileName, *, with_records: bool) -> Iterator[Item]:
@@ -39,7 +39,7 @@ def _dump_index(path: Path, name: FileName) -> Iterator[Item]:
     # segment.
     others = [parse_offset_file(segment.name) for segment in path.parent.glob("*.log")]
     is_active = all(each is None or each.base_offset <= name.base_offset for each in others)
-    data = path.read_bytes()
+    data = read_bytes(str(path))
     suffix = ".index" if name.kind is FileKind.OFFSET_INDEX else ".timeindex"
     segment = path.with_name(path.name.replace(suffix, ".log"))
     columns = _read_columns(segment, name.base_offset) if segment.exists() else None

@@ -14,10 +14,11 @@ from typing import Final
 from kafkawire.columns_loops import SoundBatch
 from logcheck.batch_digest import BatchDigest
 from logcheck.epoch_check import EpochCheckpoint
-from logcheck.file_name import EPOCH_CHECKPOINT, parse_offset_file, parse_partition_directory
+from logcheck.file_name import parse_offset_file, parse_partition_directory
 from logcheck.finding import Check, Damage, Finder, Finding, Report, Severity
 from logcheck.history import history_of
 from logcheck.index_files import IndexFiles
+from logcheck.local_file import FileSource, list_directory, read_bytes
 from logcheck.log_scan import LogScan
 from logcheck.log_view import Observer
 from logcheck.offset_index_check import PER_APPEND
@@ -25,7 +26,6 @@ from logcheck.producer_snapshot_bytes import read_producer_snapshot
 from logcheck.replica_files import Checkpoints, Entry, check_checkpoints, replica_files
 from logcheck.rule import Rules
 from ottla.cli.logs.dump import report_foreign_file
-from ottla.cli.logs.file_source import FileSource, list_directory, read_bytes
 from ottla.cli.logs.partition_result import PartitionResult
 
 TAILS: Final = (Damage.TORN_TAIL, Damage.ZERO_TAIL)
@@ -67,7 +67,7 @@ def verify_partition(
         if entry.name.endswith(".log") and parse_offset_file(entry.name) is None:
             report_foreign_file(entry.path, report)
     files = replica_files(partition, str(directory.parent), str(directory), entries, checkpoints)
-    epochs = EpochCheckpoint(str(directory / EPOCH_CHECKPOINT), _read_existing, report)
+    epochs = EpochCheckpoint(files.epoch_checkpoint, read_bytes, report)
     rules = options.rules.of_topic(files.topic)
     history = history_of(files, rules.cleanup_policy)
     scan = LogScan(files, report, FileSource, history=history, with_records=options.with_records)
@@ -135,8 +135,3 @@ def _count(
         for file, shape in indexes.shapes.items():
             if shape == PER_APPEND:
                 find(Damage.OLD_INDEX_SHAPE, file, 0, None, expected, found)
-
-
-def _read_existing(file: str) -> bytes:
-    """Return the contents of a small file, none of them if there is no such file."""
-    return read_bytes(file) if Path(file).exists() else b""

@@ -14,9 +14,9 @@ from typing import Final
 from logcheck.batch_digest import BatchDigest, compare_digests
 from logcheck.file_name import HIGH_WATERMARK, parse_partition_directory
 from logcheck.finding import Check, Damage, Finding, Severity, audit_failed
+from logcheck.local_file import list_directory, read_bytes
 from logcheck.log_scan import LogScan
 from logcheck.replica_files import Checkpoints, missing_partitions, read_checkpoints
-from ottla.cli.logs.file_source import list_directory, read_bytes
 from ottla.cli.logs.partition_result import PartitionResult
 from ottla.cli.logs.partition_verification import VerifyOptions, verify_partition
 
@@ -93,10 +93,11 @@ def partition_directories(directory: Path) -> list[Path]:
 def segment_bytes(directories: Iterable[Path]) -> int:
     """Return the total size of the segments to check."""
     return sum(
-        file.stat().st_size
+        entry.size_bytes
         for directory in directories
         for path in partition_directories(directory)
-        for file in path.glob("*.log")
+        for entry in list_directory(path)
+        if entry.name.endswith(".log")
     )
 
 

@@ -10,11 +10,11 @@ import pytest
 
 from kafkawire.records import BATCH_HEADER_BYTES
 from logcheck.finding import Damage
+from logcheck.local_file import FileSource
 from logcheck.offset_index_check import PER_APPEND, PER_BATCH
 from logcheck.rule import parse_rules
 from ottla.cli.logs import partition_verification
 from ottla.cli.logs import verify as verify_module
-from ottla.cli.logs.file_source import FileSource
 from ottla.cli.logs.partition_result import PartitionResult
 from ottla.cli.logs.partition_verification import VerifyOptions
 from ottla.cli.logs.verify import verify_directories

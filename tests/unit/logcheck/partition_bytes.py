@@ -103,6 +103,9 @@ class BytesSource:
     def has_grown_to(self, size_bytes: int) -> bool:
         return size_bytes <= len(self._data)
 
+    def behind_hole(self, position: int) -> int:
+        return position
+
 
 def positions_of(batches: list[bytearray]) -> list[int]:
     """Return the byte position of each batch."""

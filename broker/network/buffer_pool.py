@@ -3,9 +3,9 @@
 `receive_memory` limits how much they may hold.
 
 Small frames are read into arenas: each connection reads behind the bytes of the previous one. Once
-no request waits, `recycle` empties all arenas. Thus many connections share one hot buffer, and an
-idle connection holds none. A large frame gets its own buffer, which returns to the pool after its
-handler.
+no request in them waits, `recycle` empties all arenas. Thus many connections share one hot buffer,
+and an idle connection holds none. A large frame gets its own buffer, which returns to the pool
+after its handler.
 
 Invariant: bytes handed out as a frame are not overwritten before `recycle`. This depends on
 asyncio's contract: between a connection's `get_buffer`, its read and its `buffer_updated`, no other

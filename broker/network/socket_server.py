@@ -187,7 +187,7 @@ class SocketServer:
         pool = BufferPool()
         memory = ReceiveMemory(self._limits.receive_memory_bytes)
         memory.call_when_wakeable(self._wake_soon)
-        self._channel.on_empty(pool.recycle)
+        self._channel.on_arenas_unused(pool.recycle)
         return Network(
             channel=self._channel,
             pool=pool,

@@ -231,7 +231,7 @@ class World:
         self.pool = BufferPool()
         self.memory = ReceiveMemory(self.limits.receive_memory_bytes)
         self.memory.call_when_wakeable(lambda: self.loop.call_soon(self.memory.wake))
-        self.channel.on_empty(self._recycle)
+        self.channel.on_arenas_unused(self._recycle)
         self.network = Network(
             channel=self.channel,
             pool=self.pool,

@@ -8,6 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from broker.network.limits import NetworkLimits
+from broker.network.receive_memory import ReceiveMemoryExhaustedError
 from broker.network.reply import Reply
 from broker.network.request import ANONYMOUS, Request
 from broker.network.request_channel import (
@@ -35,6 +36,7 @@ class FakeConnection:
         self.room_count = 0
         self.dropped: list[str] = []
         self.on_send: Callable[[], None] = lambda: None
+        self.has_memory = True
 
     def send_ready(self) -> None:
         self.send_count += 1
@@ -47,6 +49,8 @@ class FakeConnection:
         raise AssertionError(f"the channel must not mute a connection ({delay_s} s)")
 
     def keep(self, request: Request) -> None:
+        if not self.has_memory:
+            raise ReceiveMemoryExhaustedError
         request.body = memoryview(bytearray(request.body))
 
     def refuse_input(self, reason: str) -> None:
@@ -288,16 +292,58 @@ def test_the_request_after_a_failed_long_one_runs_in_the_next_turn(world: World)
     assert (len(bad.dropped), good.send_count, bad.queue.long_requests) == (1, 1, [])
 
 
-def test_buffers_are_recycled_only_when_no_request_waits(world: World) -> None:
+def test_arenas_are_recycled_only_when_no_request_in_them_waits(world: World) -> None:
     recycled_at: list[int] = []
-    world.channel.on_empty(lambda: recycled_at.append(len(world.handled)))
+    world.channel.on_arenas_unused(lambda: recycled_at.append(len(world.handled)))
     connection = FakeConnection(world.channel)
     for number in range(2):
-        request = make_request(connection.queue, number)
+        request = make_request(connection.queue, number, ApiKey.UPDATE_METADATA)
         request.body = memoryview(bytes(BATCH_BYTES))
         world.channel.submit([request])
     world.loop.run()
     assert recycled_at == [2]
+
+
+def test_a_line_of_long_requests_leaves_the_arenas_after_each_turn(world: World) -> None:
+    bodies: list[bytes] = []
+    arena = bytearray(LONG_REQUEST_BYTES + 1)
+
+    def answer(request: Request) -> Reply:
+        world.loop.now_s += LONG_REQUESTS_S
+        bodies.append(bytes(request.body))
+        return Reply("message")
+
+    def recycle() -> None:
+        recycled_at.append(len(bodies))
+        arena[:] = b"x" * len(arena)
+
+    recycled_at: list[int] = []
+    world.answer = answer
+    world.channel.on_arenas_unused(recycle)
+    client, other = FakeConnection(world.channel), FakeConnection(world.channel)
+    for connection in (client, other, client):
+        request = long_request(connection, 1)
+        request.body = memoryview(arena)
+        world.channel.submit([request])
+    world.loop.run()
+    assert bodies == [bytes(len(arena))] * 3
+    assert recycled_at == [1, 2, 3]
+
+
+def test_a_line_of_long_requests_stays_in_the_arenas_without_memory(world: World) -> None:
+    unused_at: list[int] = []
+    world.channel.on_arenas_unused(lambda: unused_at.append(len(world.handled)))
+
+    def answer(_request: Request) -> Reply:
+        world.loop.now_s += LONG_REQUESTS_S
+        return Reply("message")
+
+    world.answer = answer
+    client = FakeConnection(world.channel)
+    client.has_memory = False
+    world.channel.submit([long_request(client, number) for number in range(3)])
+    world.loop.run()
+    assert (world.handled, unused_at) == ([0, 1, 2], [3])
 
 
 def test_a_buffer_is_released_when_its_handler_has_returned(world: World) -> None:

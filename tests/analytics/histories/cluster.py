@@ -407,8 +407,10 @@ class Cluster:
         """The rules for an audit of the topic now, after retention has run."""
         config = self.config
         has_retention = DELETE in config.cleanup_policy
+        policy = ",".join(sorted(config.cleanup_policy))
         return Rules(
             now_ms=self.now_ms,
+            cleanup_policy=None if "cleanup_policy" in self.changes else policy,
             delete_retention_ms=config.delete_retention_ms,
             retention_ms=config.retention_ms if has_retention else None,
             retention_bytes=config.retention_bytes if has_retention else None,

@@ -30,9 +30,9 @@ class Alarm(NamedTuple):
         return f"{self.audit}: {finding.severity} {finding.check} {finding}"
 
 
-def verified(roots: Sequence[Path], *, with_records: bool = True) -> list[Finding]:
+def verified(roots: Sequence[Path], rules: Rules, *, with_records: bool = True) -> list[Finding]:
     """Return all findings of `ottla logs verify` on the directories together."""
-    options = VerifyOptions(with_records=with_records)
+    options = VerifyOptions(with_records=with_records, rules=rules)
     return [
         finding
         for result in verify_directories(list(roots), options)
@@ -91,7 +91,7 @@ class Judge:
             yield "integrity", audited(Audit.INTEGRITY, [root], rules)
             yield "compaction", audited(Audit.COMPACTION, [root], rules)
             yield "against", audited(Audit.COMPACTION, [root], rules, archive)
-            yield "verify", verified([root])
+            yield "verify", verified([root], rules)
         if has_new_archive:
             yield "integrity", audited(Audit.INTEGRITY, [archive], rules)
         self._round += 1
@@ -100,7 +100,7 @@ class Judge:
             together.reverse()
         if len(together) > 1:
             yield "replicas", audited(Audit.REPLICAS, together, rules)
-            yield "verify", verified(together, with_records=self._round % 5 == 0)
+            yield "verify", verified(together, rules, with_records=self._round % 5 == 0)
 
     def _has_changed(self, root: Path) -> bool:
         now = _state_of(root)

@@ -23,13 +23,13 @@ from analytics.task import MAX_OFFSET, AuditTask
 from kafkawire.native import KeyTable
 from logcheck.batch_digest import BatchDigest
 from logcheck.epoch_check import EpochCheckpoint
-from logcheck.finding import Check, Damage, Finder, Finding
+from logcheck.finding import Check, Finding
 from logcheck.history import history_of
 from logcheck.index_files import IndexFiles
 from logcheck.log_scan import LogScan
 from logcheck.log_view import LogCheck
 from logcheck.producer_files import producer_check, transaction_check
-from logcheck.replica_files import ReplicaFiles, check_checkpoints
+from logcheck.replica_files import ReplicaFiles, check_checkpoints, report_foreign
 
 
 class ReplicaAudit:
@@ -152,11 +152,7 @@ class ReplicaAudit:
             if is_end_known:
                 place_of = partial(child_of, folder)
                 check_checkpoints(replica, scan.log_end_offset, place_of, report)
-            find = Finder(Check.CHECKPOINTS, report).find
-            for name in replica.foreign:
-                file = child_of(replica.directory, name)
-                expected, found = "only files of a log", "a file name that no broker uses"
-                find(Damage.FOREIGN_FILE, file, None, None, expected, found)
+            report_foreign(replica, partial(child_of, replica.directory), report)
         if Check.RETENTION in self._checks:
             check_retention(replica, scan, self._rules, report)
 

@@ -3,13 +3,16 @@
 If a broker writes meanwhile, the segment has only more records than the index knows, never fewer.
 """
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from logcheck.file_name import beside
-from logcheck.finding import Check, Damage, Finder, Report
+from logcheck.finding import Check, Damage, Finder, Finding, Report, Severity
+from logcheck.offset_index_check import ENTRY as OFFSET_ENTRY
 from logcheck.offset_index_check import check_offset_index, read_offset_index
 from logcheck.replica_files import ReadBytes, SegmentFiles, read_reported
 from logcheck.segment_columns import SegmentColumns
+from logcheck.time_index_check import ENTRY as TIME_ENTRY
 from logcheck.time_index_check import check_time_index, read_time_index
 
 
@@ -32,10 +35,16 @@ class IndexFiles:
 
     def read(self, files: SegmentFiles) -> IndexBytes:
         """Return the contents of both indexes; report an unreadable one."""
-        return IndexBytes(self._read(files.index), self._read(files.timeindex))
+        offsets = self._read(files.index, OFFSET_ENTRY.size)
+        return IndexBytes(offsets, self._read(files.timeindex, TIME_ENTRY.size))
 
-    def _read(self, file: str | None) -> bytes | None:
-        return None if file is None else read_reported(self._read_bytes, file, self._report)
+    def _read(self, file: str | None, entry_bytes: int) -> bytes | None:
+        data = None if file is None else read_reported(self._read_bytes, file, self._report)
+        if file is not None and data is not None and len(data) % entry_bytes:
+            # A broker cuts the padding of a sealed segment's index, also in a hard link. A read
+            # meanwhile may end anywhere.
+            return read_reported(self._read_bytes, file, self._report)
+        return data
 
     def check(
         self, files: SegmentFiles, data: IndexBytes, columns: SegmentColumns, *, is_active: bool
@@ -61,6 +70,8 @@ def check_indexes(
 ) -> str:
     """Report the faulty entries from `first_slots`; return the offset index's shape, if any."""
     shape, (first_offset, first_time) = "", first_slots
+    if is_active:
+        report = _with_note_for_cut(report)
     if (file := files.index) is not None and data.offsets is not None:
         offsets = read_offset_index(data.offsets, file, report)
         shape = check_offset_index(
@@ -70,6 +81,16 @@ def check_indexes(
         times = read_time_index(data.times, file, report)
         check_time_index(times, file, columns, report, is_active=is_active, first_slot=first_time)
     return shape
+
+
+def _with_note_for_cut(report: Report) -> Report:
+    """Return a `report` for the active segment, whose indexes the broker rebuilds after a crash."""
+
+    def report_cut(finding: Finding) -> None:
+        is_cut = finding.damage is Damage.INDEX_CUT
+        report(replace(finding, severity=Severity.NOTE) if is_cut else finding)
+
+    return report_cut
 
 
 def report_missing_indexes(files: SegmentFiles, report: Report) -> None:

@@ -21,7 +21,7 @@ from logcheck.file_name import (
     is_foreign,
     parse_offset_file,
 )
-from logcheck.finding import Check, Damage, Finder, Finding, Report, unreadable
+from logcheck.finding import Check, Damage, Finder, Finding, Report, Severity, unreadable
 
 ReadBytes = Callable[[str], bytes]
 """A function that returns the contents of a small file. It raises OSError if it cannot read it."""
@@ -114,7 +114,11 @@ def read_checkpoints(
 def missing_partitions(
     checkpoints: Checkpoints, present: set[TopicPartition], place_of: Callable[[str], str]
 ) -> Iterator[Finding]:
-    """Yield a finding for each entry of a partition that is not `present`."""
+    """Yield a finding for each entry of a partition that is not `present`.
+
+    For a high watermark it is a note: the broker rewrites that file every few seconds, and not when
+    it deletes a partition.
+    """
     for file, offsets in checkpoints.items():
         for partition in sorted(offsets.keys() - present):
             yield Finding(
@@ -126,6 +130,7 @@ def missing_partitions(
                 offset=offsets[partition],
                 expected=f"a directory {partition}",
                 found="none; the next start drops the entry",
+                severity=Severity.NOTE if file == HIGH_WATERMARK else Severity.ERROR,
             )
 
 
@@ -179,6 +184,14 @@ def _segment(base_offset: int, kinds: Mapping[str, Entry]) -> SegmentFiles:
         timeindex=paths.get("timeindex"),
         txnindex=paths.get("txnindex"),
     )
+
+
+def report_foreign(replica: ReplicaFiles, place_of: Callable[[str], str], report: Report) -> None:
+    """Report each file that no broker creates; `place_of` returns the path of a file's name."""
+    find = Finder(Check.CHECKPOINTS, report).find
+    expected, found = "only files of a log", "a file name that no broker uses"
+    for name in replica.foreign:
+        find(Damage.FOREIGN_FILE, place_of(name), None, None, expected, found)
 
 
 def check_checkpoints(

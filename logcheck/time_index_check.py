@@ -18,7 +18,8 @@ ENTRY: Final = Struct(">qi")
 
 def read_time_index(data: bytes, file: str, report: Report) -> list[tuple[int, int]]:
     """Return the entries as (timestamp, relative offset); report damage to their layout."""
-    return read_entries(data, ENTRY, file, Check.TIME_INDEX, report)
+    # The first record of a segment may have the timestamp 0.
+    return read_entries(data, ENTRY, file, Check.TIME_INDEX, report, may_begin_with_zero=True)
 
 
 def check_time_index(
@@ -67,7 +68,9 @@ def check_time_index(
             first = segment.last_offsets[_first_that_reaches(segment, timestamp_ms)]
             find(Damage.TIME_OFFSET, slot, offset, f"offset {first}", f"offset {offset}")
     newest = segment.newest_timestamp_ms
-    if damaged_from is None and is_in_order and not is_active and before_ms < newest:
+    # An entry for the timestamp 0 looks like padding.
+    is_due = not is_active and newest > 0 and before_ms < newest
+    if damaged_from is None and is_in_order and is_due:
         found = f"{before_ms} ms" if entries else "no entry"
         expected = f"{newest} ms, the segment's maximum"
         find(Damage.TIME_LAST_ENTRY, len(entries), None, expected, found)

@@ -2,8 +2,9 @@
 
 The first cleaning gives a batch with tombstones its delete horizon. A later cleaning rewrites the
 whole cleaned part, and the horizons that it sets prove its time: they are that time plus
-`delete.retention.ms`. Only a reference shows tombstones that are gone too early: see
-`preservation`.
+`delete.retention.ms`. But a horizon does not say which `delete.retention.ms` made it, and the value
+of a topic may change: all findings are warnings. Only a reference shows tombstones that are gone
+too early: see `preservation`.
 
 Source: KIP-534.
 """
@@ -58,7 +59,7 @@ class TombstoneCheck:
             latest = self._rules.now_ms + self._rules.delete_retention_ms
             place = batch.file, batch.position, header.base_offset
             expected, found = f"at most {latest} ms", f"{horizon_ms} ms"
-            self._finder.find(Damage.HORIZON_IN_FUTURE, *place, expected, found)
+            self._find(Damage.HORIZON_IN_FUTURE, *place, expected, found)
         elif batch.survey.tombstones:
             self._horizons_ms.append(horizon_ms)
             place = batch.file, batch.position, header.base_offset
@@ -70,17 +71,22 @@ class TombstoneCheck:
             age_ms = self._rules.now_ms - waiting.horizon_ms
             if waiting.horizon_ms <= self._last_cleaning_ms:
                 found = f"still present after a cleaning at {self._last_cleaning_ms} ms"
-                self._find_late(waiting, found, Severity.ERROR)
+                self._find_late(waiting, found)
             elif age_ms > self._rules.tombstone_grace_ms:
                 found = f"still present {age_ms} ms later"
-                self._find_late(waiting, found, Severity.WARNING)
+                self._find_late(waiting, found)
         return {
             "cleaned_tombstones": self._count,
             "horizons_ms": self._horizons_ms[:_MAX_SHOWN],
             "now_ms": self._rules.now_ms,
         }
 
-    def _find_late(self, waiting: _Waiting, found: str, severity: Severity) -> None:
+    def _find_late(self, waiting: _Waiting, found: str) -> None:
         place = waiting.file, waiting.position, waiting.offset
         expected = f"removed by the first cleaning after {waiting.horizon_ms} ms"
-        self._finder.find(Damage.TOMBSTONE_KEPT_LATE, *place, expected, found, severity)
+        self._find(Damage.TOMBSTONE_KEPT_LATE, *place, expected, found)
+
+    def _find(
+        self, damage: Damage, file: str, position: int, offset: int, expected: str, found: str
+    ) -> None:
+        self._finder.find(damage, file, position, offset, expected, found, Severity.WARNING)

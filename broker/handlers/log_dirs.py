@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +16,7 @@ from broker.handlers.handler_table import Apis
 from broker.logs.mover import LogMover
 from broker.network.reply import Reply
 from broker.network.request import Request
+from broker.network.request_tasks import RequestTasks, in_turns
 from broker.replication.replica_manager import ReplicaManager
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ApiError, ErrorCode
@@ -46,7 +48,7 @@ APIS: Final[Apis] = {
         DescribeLogDirsHandler(parts.logs, parts.replicas).handle
     ),
     ApiKey.ALTER_REPLICA_LOG_DIRS: lambda parts: (
-        AlterReplicaLogDirsHandler(parts.logs, parts.replicas, parts.mover).handle
+        AlterReplicaLogDirsHandler(parts.tasks, parts.logs, parts.replicas, parts.mover).handle
     ),
 }
 
@@ -136,7 +138,10 @@ def _space(path: Path) -> tuple[int, int]:
 class AlterReplicaLogDirsHandler:
     """Starts moves; one bad partition does not fail the others."""
 
-    def __init__(self, logs: Logs, replicas: ReplicaManager, mover: LogMover) -> None:
+    def __init__(
+        self, tasks: RequestTasks, logs: Logs, replicas: ReplicaManager, mover: LogMover
+    ) -> None:
+        self._tasks = tasks
         self._logs = logs
         self._replicas = replicas
         self._mover = mover
@@ -144,9 +149,12 @@ class AlterReplicaLogDirsHandler:
     def handle(self, request: Request, message: AlterReplicaLogDirsRequest) -> Reply:
         """Respond with NONE for moves that have started or are not necessary."""
         del request
+        return self._tasks.run(partial(self._move_all, message))
+
+    async def _move_all(self, message: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
         topics: defaultdict[str, list[AlterReplicaLogDirPartitionResult]] = defaultdict(list)
         refused: Counter[str] = Counter()
-        for path, partition in _wishes(message):
+        async for path, partition in in_turns(_wishes(message)):
             code = self._move(path, partition)
             if code is not ErrorCode.NONE:
                 refused[code.name] += 1
@@ -161,7 +169,7 @@ class AlterReplicaLogDirsHandler:
             AlterReplicaLogDirTopicResult(topic_name=name, partitions=partitions)
             for name, partitions in topics.items()
         ]
-        return Reply(AlterReplicaLogDirsResponse(results=results))
+        return AlterReplicaLogDirsResponse(results=results)
 
     def _move(self, path: str, partition: TopicPartition) -> ErrorCode:
         try:

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from kafkawire.compression import Codec
-from logcheck.rule import Rules
+from logcheck.finding import Damage, Severity
+from logcheck.rule import DAY_MS, Rules, parse_rules
 from tests.analytics.audited import NOW_MS, RULES, findings_of
 from tests.analytics.compaction_violations import COMPACTION, Plant
 from tests.analytics.log_model import compact, make_log
@@ -91,3 +92,16 @@ def test_shards_find_the_same_as_one_table(tmp_path: Path) -> None:
     ]
     assert {(each.damage, each.offset) for each in found} == expected
     assert len(found) == len(expected)
+
+
+def test_retention_of_tombstones_that_differs_from_the_rule_is_a_warning(tmp_path: Path) -> None:
+    raw = make_log()
+    compact(raw, horizon_ms=HORIZON_MS).write(tmp_path)
+    assert findings_of("compaction", tmp_path) == []
+    shorter = parse_rules(["other:delete.retention.ms=5", "orders:delete.retention.ms=1000"])
+    found = findings_of("compaction", tmp_path, rules=replace(shorter, now_ms=NOW_MS))
+    assert {(each.damage, each.severity) for each in found} == {
+        (Damage.HORIZON_IN_FUTURE, Severity.WARNING)
+    }
+    ours = parse_rules(["delete.retention.ms=5", f"orders:delete.retention.ms={DAY_MS}"])
+    assert findings_of("compaction", tmp_path, rules=replace(ours, now_ms=NOW_MS)) == []

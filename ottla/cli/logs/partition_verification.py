@@ -14,7 +14,7 @@ from typing import Final
 from kafkawire.columns_loops import SoundBatch
 from logcheck.batch_digest import BatchDigest
 from logcheck.epoch_check import EpochCheckpoint
-from logcheck.file_name import parse_offset_file, parse_partition_directory
+from logcheck.file_name import parse_partition_directory
 from logcheck.finding import Check, Damage, Finder, Finding, Report, Severity
 from logcheck.history import history_of
 from logcheck.index_files import IndexFiles
@@ -23,9 +23,14 @@ from logcheck.log_scan import LogScan
 from logcheck.log_view import Observer
 from logcheck.offset_index_check import PER_APPEND
 from logcheck.producer_snapshot_bytes import read_producer_snapshot
-from logcheck.replica_files import Checkpoints, Entry, check_checkpoints, replica_files
+from logcheck.replica_files import (
+    Checkpoints,
+    Entry,
+    check_checkpoints,
+    replica_files,
+    report_foreign,
+)
 from logcheck.rule import Rules
-from ottla.cli.logs.dump import report_foreign_file
 from ottla.cli.logs.partition_result import PartitionResult
 
 TAILS: Final = (Damage.TORN_TAIL, Damage.ZERO_TAIL)
@@ -63,10 +68,8 @@ def verify_partition(
     # Listed before the scan: a broker may be writing newer files. It may also have moved the
     # directory away to delete it.
     entries = list_directory(directory) if directory.exists() else []
-    for entry in entries:
-        if entry.name.endswith(".log") and parse_offset_file(entry.name) is None:
-            report_foreign_file(entry.path, report)
     files = replica_files(partition, str(directory.parent), str(directory), entries, checkpoints)
+    report_foreign(files, lambda name: str(directory / name), report)
     epochs = EpochCheckpoint(files.epoch_checkpoint, read_bytes, report)
     rules = options.rules.of_topic(files.topic)
     history = history_of(files, rules.cleanup_policy)
@@ -81,7 +84,7 @@ def verify_partition(
     _check_snapshots(entries, report)
     end = scan.log_end_offset
     is_end_known = not scan.is_damaged(end)
-    if scan.segments and is_end_known:
+    if is_end_known:
         check_checkpoints(files, end, lambda file: str(directory.parent / file), report)
     epochs.conclude(scan.epochs, end, is_end_known=is_end_known)
     may_be_torn = (files.recovery_point or 0) <= end

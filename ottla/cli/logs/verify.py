@@ -5,15 +5,14 @@ later files longer, never shorter.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
 from logcheck.batch_digest import BatchDigest, compare_digests
-from logcheck.file_name import HIGH_WATERMARK, parse_partition_directory
-from logcheck.finding import Check, Damage, Finding, Severity, audit_failed
+from logcheck.file_name import EPOCH_CHECKPOINT, parse_offset_file, parse_partition_directory
+from logcheck.finding import Check, Damage, Finding, audit_failed
 from logcheck.local_file import list_directory, read_bytes
 from logcheck.log_scan import LogScan
 from logcheck.replica_files import Checkpoints, missing_partitions, read_checkpoints
@@ -21,7 +20,6 @@ from ottla.cli.logs.partition_result import PartitionResult
 from ottla.cli.logs.partition_verification import VerifyOptions, verify_partition
 
 _MAX_OFFSET: Final = 2**63 - 1
-SEGMENTS: Final = "[0-9]*.log"
 DELETED_SUFFIX: Final = "-delete"
 DEFAULT_OPTIONS: Final = VerifyOptions()
 
@@ -55,10 +53,7 @@ def _verify_directory(
     if not is_single:
         names = (entry.name for entry in entries if entry.is_directory)
         present = {own for name in names if (own := parse_partition_directory(name)) is not None}
-        for each in missing_partitions(checkpoints, present, lambda file: str(directory / file)):
-            # High watermarks are written periodically, also after a partition was deleted.
-            is_note = Path(each.file).name == HIGH_WATERMARK
-            reported.append(replace(each, severity=Severity.NOTE) if is_note else each)
+        reported += missing_partitions(checkpoints, present, lambda file: str(directory / file))
     results = [
         _verify_partition(path, checkpoints, options, is_compared=path.name in shared)
         for path in partitions
@@ -80,14 +75,23 @@ def _verify_partition(
 
 
 def partition_directories(directory: Path) -> list[Path]:
-    """Return the partition directories in `directory`, or `directory` itself if it has segments."""
-    if any(directory.glob(SEGMENTS)):
+    """Return the partition directories in `directory`, or `directory` itself if it is one."""
+    if _is_partition(directory):
         return [directory]
     return sorted(
         path
         for path in directory.iterdir()
-        if path.is_dir() and not path.name.endswith(DELETED_SUFFIX) and any(path.glob(SEGMENTS))
+        if path.is_dir() and not path.name.endswith(DELETED_SUFFIX) and _is_partition(path)
     )
+
+
+def _is_partition(directory: Path) -> bool:
+    """Whether the directory has a file of a log; all of its segments may be lost."""
+    try:
+        names = [path.name for path in directory.iterdir()]
+    except OSError:
+        return False
+    return any(name == EPOCH_CHECKPOINT or parse_offset_file(name) for name in names)
 
 
 def segment_bytes(directories: Iterable[Path]) -> int:

@@ -226,6 +226,33 @@ def test_partition_directory_with_any_name_can_be_verified(log_directory: Path) 
     assert (result.findings, result.name) == ([], "copy of orders")
 
 
+def test_only_names_of_twenty_digits_are_segments(log_directory: Path) -> None:
+    for name in ("foo.log", "0.log", "notes"):
+        (log_directory / "orders-0" / name).write_bytes(b"x")
+    assert verify(log_directory) == [Damage.FOREIGN_FILE] * 3
+    (log_directory / "copies").mkdir()
+    (log_directory / "copies" / "0.log").write_bytes(b"x")
+    assert len(verify_directories([log_directory])) == 1
+
+
+def test_directory_or_broken_link_in_place_of_a_segment_is_a_finding(
+    run_ottla: RunOttla, log_directory: Path
+) -> None:
+    segment(log_directory, 9).mkdir()
+    segment(log_directory, 8).symlink_to("nowhere")
+    verified = run_ottla("logs", "verify", log_directory)
+    assert verified.returncode == 3, verified.stderr
+    assert verified.stdout.count(Damage.UNREADABLE_FILE) == 2
+
+
+def test_partition_without_any_segment_is_compared_with_its_checkpoints(
+    log_directory: Path,
+) -> None:
+    for number in range(SEGMENT_COUNT):
+        segment(log_directory, number).unlink()
+    assert verify(log_directory).count(Damage.CHECKPOINT_BEYOND) == 2
+
+
 def test_torn_tail_below_the_recovery_point_is_a_finding(log_directory: Path) -> None:
     path = segment(log_directory, 2)
     path.write_bytes(path.read_bytes()[:-5])

@@ -1,11 +1,12 @@
 """Every kind of damage to an index is reported; both shapes of offset index are healthy."""
 
 import struct
+from dataclasses import replace
 
 import pytest
 
-from logcheck.finding import Damage
-from logcheck.index_files import IndexBytes, check_indexes
+from logcheck.finding import Damage, Severity
+from logcheck.index_files import IndexBytes, IndexFiles, check_indexes
 from logcheck.offset_index_check import PER_APPEND, PER_BATCH, read_offset_index
 from logcheck.replica_files import SegmentFiles
 from logcheck.segment_columns import SegmentColumns
@@ -190,3 +191,36 @@ def test_timestamp_reached_before_its_entry_is_reported() -> None:
 def test_position_of_a_damaged_entry_is_its_byte_in_the_file() -> None:
     (finding,) = check_offsets(INSIDE_A_BATCH)[0].findings
     assert (finding.position, finding.offset) == (8, BASE_OFFSET + LAST_RELATIVE[3])
+
+
+def test_timestamp_zero_needs_no_entry_in_the_time_index() -> None:
+    batches = [build_batch(BASE_OFFSET, timestamp_ms=0, count=1)]
+    assert check_times([], segment_columns(batches)) == []
+    assert check_times(bytes(12), segment_columns(batches)) == []
+
+
+def test_first_time_index_entry_may_be_all_zero() -> None:
+    batches = [
+        build_batch(BASE_OFFSET, timestamp_ms=0, count=1),
+        build_batch(BASE_OFFSET + 1, timestamp_ms=5, count=1),
+    ]
+    assert check_times([(0, 0), (5, 1)], segment_columns(batches)) == []
+    assert check_times([(0, 0), (NEWEST_MS[5], LAST_RELATIVE[5])]) == [Damage.TIME_MAXIMUM]
+
+
+def test_index_that_the_broker_cuts_during_the_read_is_read_again() -> None:
+    whole, reported = pack(">ii", OFFSET_ENTRIES), Reported()
+    reads = [whole + bytes(3), whole]
+    files = IndexFiles(reported, lambda _: reads.pop(0))
+    data = files.read(replace(FILES, timeindex=None))
+    assert (data.offsets, reads) == (whole, [])
+
+
+def test_partial_entry_of_the_active_segment_is_a_note() -> None:
+    for is_active, severity in ((True, Severity.NOTE), (False, Severity.ERROR)):
+        reported = Reported()
+        data = IndexBytes(pack(">ii", OFFSET_ENTRIES)[:-3], None)
+        check_indexes(FILES, data, SEGMENT, reported, is_active=is_active, is_strict=False)
+        assert [(each.damage, each.severity) for each in reported.findings] == [
+            (Damage.INDEX_CUT, severity)
+        ]

@@ -2,7 +2,7 @@
 
 from kafkawire.ids import TopicPartition
 from logcheck.file_name import EPOCH_CHECKPOINT, HIGH_WATERMARK, LOG_START
-from logcheck.finding import Damage, Finding
+from logcheck.finding import Damage, Finding, Severity
 from logcheck.replica_files import Entry, missing_partitions, read_checkpoints, replica_files
 
 ORDERS = TopicPartition("orders", 0)
@@ -32,6 +32,9 @@ def test_checkpoint_entry_without_a_directory_is_reported() -> None:
     (found,) = missing_partitions(checkpoints, {ORDERS}, str)
     assert (found.topic, found.partition, found.offset) == ("gone", 1, 4)
     assert found.file == HIGH_WATERMARK
+    assert found.severity is Severity.NOTE, "the file is rewritten every few seconds"
+    (other,) = missing_partitions({LOG_START: checkpoints[HIGH_WATERMARK]}, {ORDERS}, str)
+    assert other.severity is Severity.ERROR
 
 
 def test_files_of_a_replica_are_grouped_by_offset() -> None:

@@ -21,13 +21,13 @@ from controller.channel_task import BrokerConnection, ChannelTask
 from controller.controller_config import ControllerConfig
 from controller.controller_state import ControllerState, state_during
 from controller.effects import (
+    AwaitResponses,
     Connect,
     Disconnect,
     Effect,
     Elected,
     Enqueue,
     Note,
-    Pause,
     Plan,
     Send,
 )
@@ -208,19 +208,18 @@ class Controller:
                 answer = await self._edge.perform(effect)
             else:
                 answer = None
-                if isinstance(effect, Pause):
-                    await self._pause(effect)
+                if isinstance(effect, AwaitResponses):
+                    await self._await_responses(effect)
                 else:
                     self._perform(effect)
 
-    async def _pause(self, effect: Pause) -> None:
+    async def _await_responses(self, effect: AwaitResponses) -> None:
         try:
             async with asyncio.timeout(effect.timeout_ms / 1000):
                 for channel in list(self._channels.values()):
                     await channel.wait_settled()
         except TimeoutError:
             pass
-        await asyncio.sleep(effect.duration_ms / 1000)
 
     def _perform(self, effect: Effect) -> None:
         match effect:

@@ -57,15 +57,13 @@ class Enqueue:
 
 
 @dataclass(frozen=True, slots=True)
-class Pause:
-    """Wait until the brokers have handled the requests sent before.
+class AwaitResponses:
+    """Wait until all reachable brokers have responded to every request sent before.
 
-    The plan continues `duration_ms` after all reachable brokers have responded to every request.
-    The wait for responses is limited to `timeout_ms`, for brokers that hang.
+    The wait is limited to `timeout_ms`, for brokers that hang.
     """
 
-    duration_ms: int
-    timeout_ms: int = 0
+    timeout_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +80,16 @@ class Note:
 
 
 Effect: TypeAlias = (
-    Read | ListChildren | Write | Send | Connect | Disconnect | Enqueue | Pause | Elected | Note
+    Read
+    | ListChildren
+    | Write
+    | Send
+    | Connect
+    | Disconnect
+    | Enqueue
+    | AwaitResponses
+    | Elected
+    | Note
 )
 _T = TypeVar("_T")
 Plan: TypeAlias = Generator[Effect, Answer, _T]

@@ -17,7 +17,7 @@ from clusterstate.znodes.config import decode_config
 from clusterstate.znodes.partition_node import encode_partition_state
 from controller import leader_elections
 from controller.cluster import Cluster
-from controller.effects import Note, Pause, Plan, Send
+from controller.effects import AwaitResponses, Note, Plan, Send
 from controller.errors import StateChangeFailedError
 from controller.fenced_writes import CHANGES_PER_TRANSACTION, write_fenced
 from controller.partition_state import PartitionState
@@ -28,12 +28,10 @@ from kafkawire.sentinels import NO_LEADER
 from kafkawire.update_type import UpdateType
 
 UNCLEAN_KEY = "unclean.leader.election.enable"
-PAUSE_MS: Final = 100
-"""Pause after the first elections, in which producers find the new leaders."""
 MAX_NAMED: Final = 20
 """Maximum of partitions named in a log event, beside their total count."""
-PAUSE_TIMEOUT_MS: Final = 300
-"""Timeout for the responses of the new leaders, before the pause."""
+FIRST_ELECTIONS_TIMEOUT_MS: Final = 300
+"""Timeout for the responses of brokers to the first elections."""
 
 
 class Strategy(Enum):
@@ -202,7 +200,7 @@ def repair_partitions(
 def elect_first(
     cluster: Cluster, batch: RequestBatch, partitions: Iterable[TopicPartition]
 ) -> Plan[None]:
-    """Replace dead leaders, send the requests at once, and pause.
+    """Replace dead leaders, and wait until the brokers have acted on it.
 
     Producers wait for these partitions first. On the others, which have a leader, only producers
     with acks=all wait.
@@ -217,7 +215,7 @@ def elect_first(
     yield from repair_partitions(cluster, batch, waiting)
     if requests := batch.take(UpdateType.INCREMENTAL):
         yield Send(requests)
-        yield Pause(PAUSE_MS, PAUSE_TIMEOUT_MS)
+        yield AwaitResponses(FIRST_ELECTIONS_TIMEOUT_MS)
 
 
 def repair_in_steps(

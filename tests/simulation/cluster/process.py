@@ -21,6 +21,7 @@ from controller import events as e
 from controller.channel import RETRY_BACKOFF_MS, Channel, ControlResponse
 from controller.controller_config import ControllerConfig
 from controller.effects import (
+    AwaitResponses,
     BrokerRequest,
     Connect,
     ControlRequest,
@@ -29,7 +30,6 @@ from controller.effects import (
     Elected,
     Enqueue,
     Note,
-    Pause,
     Plan,
     Send,
 )
@@ -258,9 +258,17 @@ class Process:
         if isinstance(effect, Read | ListChildren | Write):
             self._ask(effect, lambda found: self._continue(plan, found, done))
         else:
-            pause_ms = effect.duration_ms if isinstance(effect, Pause) else 0
             self.act(lambda: self._perform(effect))
-            self.later(pause_ms + self.world.pick_ms(3), lambda: self._continue(plan, None, done))
+            wait_ms = effect.timeout_ms if isinstance(effect, AwaitResponses) else 0
+            self._resume_within(wait_ms, lambda: self._continue(plan, None, done))
+
+    def _resume_within(self, wait_ms: int, resume: Callable[[], None]) -> None:
+        """Call `resume` once every request has its response, at the latest after `wait_ms`."""
+        step_ms = self.world.pick_ms(3)
+        if wait_ms > 0 and any(map(len, self.channels.values())):
+            self.later(1 + step_ms, lambda: self._resume_within(wait_ms - 1 - step_ms, resume))
+        else:
+            self.later(step_ms, resume)
 
     def _perform(self, effect: Effect) -> None:
         match effect:
@@ -284,7 +292,7 @@ class Process:
                         self.put(event)
 
                 self.later(delay_ms, put_unless_resigned)
-            case Pause():
+            case AwaitResponses():
                 pass
             case _:
                 raise AssertionError(effect)

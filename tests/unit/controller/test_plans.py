@@ -28,12 +28,12 @@ from controller import controller_election
 from controller import events as e
 from controller.cluster import Cluster
 from controller.controller_config import ControllerConfig
-from controller.effects import Elected, Enqueue, Note, Pause, Send
+from controller.effects import AwaitResponses, Elected, Enqueue, Note, Send
 from controller.errors import ControllerMovedError
 from controller.fenced_writes import write_fenced
 from controller.last_told import LastKnown, nothing_known
 from controller.live_brokers import read_brokers
-from controller.partition_moves import MAX_NAMED, PAUSE_MS, Strategy, elect
+from controller.partition_moves import FIRST_ELECTIONS_TIMEOUT_MS, MAX_NAMED, Strategy, elect
 from controller.partition_state import PartitionState
 from controller.plan import Planner
 from controller.request_batch import RequestBatch
@@ -225,12 +225,12 @@ def test_a_failover_elects_missing_leaders_first() -> None:
     harness = Harness((1, 2, 3), (2, 3, 1), (2, 1, 3))
     driver = harness.succeed()
     steps = [
-        _leader_and_isr_requests(one) if isinstance(one, Send) else one.duration_ms
+        _leader_and_isr_requests(one) if isinstance(one, Send) else one.timeout_ms
         for one in driver.effects
-        if isinstance(one, Send | Pause)
+        if isinstance(one, Send | AwaitResponses)
     ]
     some, all_three = (UpdateType.INCREMENTAL, 1), (UpdateType.UNKNOWN, 3)
-    assert steps == [[], [some, some], PAUSE_MS, [all_three, all_three]]
+    assert steps == [[], [some, some], FIRST_ELECTIONS_TIMEOUT_MS, [all_three, all_three]]
     assert (harness.state().leader, harness.state().isr) == (2, (2, 3))
     assert harness.state(TopicPartition("orders", 1)).isr == (2, 3)
 
@@ -279,8 +279,8 @@ def test_a_failover_elects_from_last_known_states_before_it_reads_them() -> None
     assert _uses(driver, other) == [Read, Write], "its leader is alive"
     assert (harness.state().leader, harness.state().isr) == (2, (2, 3))
     assert harness.state(other).isr == (2, 3)
-    kinds = [type(one) for one in driver.effects if isinstance(one, Send | Pause)]
-    assert kinds == [Send, Send, Pause, Send]
+    kinds = [type(one) for one in driver.effects if isinstance(one, Send | AwaitResponses)]
+    assert kinds == [Send, Send, AwaitResponses, Send]
 
 
 def test_an_outdated_last_known_state_is_read_again_before_the_election() -> None:
@@ -316,9 +316,9 @@ def test_a_failover_elects_no_leader_for_a_topic_under_deletion() -> None:
     assert _uses(harness.succeed(memory), T0) == [Read]
 
 
-def test_a_failover_without_dead_leaders_does_not_pause() -> None:
+def test_a_failover_without_dead_leaders_waits_for_no_response() -> None:
     harness = Harness((2, 3), (3, 2))
-    assert harness.succeed().take(Pause) == []
+    assert harness.succeed().take(AwaitResponses) == []
 
 
 def test_a_write_after_another_election_raises_controller_moved() -> None:

@@ -117,7 +117,7 @@ class ReplicaAudit:
         if earlier is None:
             return []
         table = self._table()
-        table.load(earlier.keys)
+        table.load(earlier.key_table)
         log_start = max(self._scan.first_offset, replica.log_start or 0)
         bounds = earlier_bounds(earlier, log_start, rules)
         # A ledger does not know the end of the log.

@@ -1,8 +1,8 @@
 """Edge: snapshots of a log's keys, for comparison with a later state of the log.
 
 A snapshot is a Parquet file with one row per partition: the end of the log, the time of the
-snapshot, and the keys as a `KeyTable` exports them (40 bytes a key: hash, last offset, fingerprint
-of the value or a tombstone's time). It contains no key and no value.
+snapshot, and the keys as a `KeyTable` exports them (48 bytes a key: hash, last offset, fingerprint,
+timestamp, and whether it is a tombstone). It contains no key and no value.
 
 A ledger is a producer's list of acknowledged records: JSON lines
 `{"topic", "partition", "offset", "timestamp_ms", "key", "value"}`, key and value in base64 or null.
@@ -40,7 +40,7 @@ SCHEMA: Final = pa.schema(
         ("taken_ms", pa.int64()),
         ("first_offset", pa.int64()),
         ("end_offset", pa.int64()),
-        ("keys", pa.large_binary()),
+        ("key_table", pa.large_binary()),
     ]
 )
 
@@ -54,7 +54,7 @@ class Snapshot:
     taken_ms: int
     first_offset: int
     end_offset: int
-    keys: bytes
+    key_table: bytes
 
 
 def take_snapshot(replicas: Sequence[ReplicaFiles], file: Path, key_limit: int) -> int:
@@ -79,7 +79,7 @@ def take_snapshot(replicas: Sequence[ReplicaFiles], file: Path, key_limit: int) 
                 "taken_ms": int(time.time() * 1000),
                 "first_offset": scan.first_offset,
                 "end_offset": scan.log_end_offset,
-                "keys": table.export(),
+                "key_table": table.export(),
             }
             writer.write_table(pa.Table.from_pylist([row], schema=SCHEMA))
             count += table.key_count
@@ -141,6 +141,8 @@ def earlier_bounds(earlier: Snapshot, log_start: int, rules: Rules) -> Bounds:
         stale_below=0,
         tombstones_after_ms=rules.now_ms - rules.delete_retention_ms,
         is_decided=rules.now_ms - earlier.taken_ms < rules.delete_retention_ms,
+        # A producer does not know the timestamps that a broker assigned.
+        compares_time=earlier.end_offset > 0,
     )
 
 
@@ -198,5 +200,5 @@ def _ledger_snapshot(
         first_offset=ordered[0]["offset"],
         # Newer records may come from another producer: they excuse the absence of older ones.
         end_offset=0,
-        keys=table.export(),
+        key_table=table.export(),
     )

@@ -46,6 +46,7 @@ cdef enum:
     OTHER_VALUE = 2
     OLDER = 3
     NEWER = 4
+    OTHER_TIME = 5
     FIRST_CAPACITY = 4096
     # Load limit of the table; above it, chains of occupied slots grow long.
     MAX_LOAD_PERCENT = 70
@@ -122,6 +123,16 @@ cdef object corrupt(Py_ssize_t index):
 cdef inline int64_t plus(int64_t a, int64_t b) noexcept nogil:
     """Return the sum, wrapped to 64 bits."""
     return <int64_t>(<uint64_t>a + <uint64_t>b)
+
+
+cdef enum:
+    # A fingerprint's highest byte also depends on the record's attributes.
+    ATTRIBUTES_SHIFT = 56
+
+
+cdef inline uint64_t print_of(const Record *record, const uint8_t *end) noexcept nogil:
+    """Return the fingerprint of the record in a table."""
+    return fingerprint_of(record, end) ^ <uint64_t>record.attributes << ATTRIBUTES_SHIFT
 
 
 cdef inline uint64_t fingerprint_of(const Record *record, const uint8_t *end) noexcept nogil:
@@ -242,6 +253,7 @@ def survey_section(
 
 cdef enum:
     CODEC_MASK = 0x07
+    APPEND_TIME_MASK = 0x08
 
 cdef int64_t MAX_BASE_OFFSET = (<int64_t>1 << 62) - (<int64_t>1 << 31) + (<int64_t>1 << 62)
 
@@ -307,7 +319,7 @@ cdef Py_ssize_t put_plain_batch(
         ) >= 0
         or cursor != head + size
         or survey.out_of_order >= 0
-        or survey.newest_ms > max_timestamp_ms
+        or (not attributes & APPEND_TIME_MASK and survey.newest_ms != max_timestamp_ms)
     ):
         return 0
     header = new_tuple(BatchHeader, header_fields(head))
@@ -537,8 +549,8 @@ cdef extern from *:
         uint64_t offset : 62;
         uint64_t is_tombstone : 1;
         uint64_t is_seen : 1;
-        /* A tombstone's timestamp, or the fingerprint of a value. */
-        uint64_t detail;
+        uint64_t fingerprint;
+        int64_t time;
         /* 0 is an empty slot. */
         uint32_t count;
         uint32_t record_bytes;
@@ -552,7 +564,8 @@ cdef extern from *:
         uint64_t offset
         uint64_t is_tombstone
         uint64_t is_seen
-        uint64_t detail
+        uint64_t fingerprint
+        int64_t time
         uint32_t count
         uint32_t record_bytes
 
@@ -566,8 +579,10 @@ cdef struct Hashed:
     uint64_t high
     uint64_t low
     int64_t offset
-    uint64_t detail
+    uint64_t fingerprint
+    int64_t time
     uint32_t record_bytes
+    bint has_attributes
     bint is_tombstone
 
 
@@ -679,12 +694,10 @@ cdef class KeyTable:
             if hashed.offset >= end_offset or not self._hash(&record, hashed):
                 continue
             hashed.is_tombstone = record.value_bytes < 0
-            if not hashed.is_tombstone:
-                hashed.detail = fingerprint_of(&record, cursor)
-            elif has_append_time:
-                hashed.detail = <uint64_t>append_ms
-            else:
-                hashed.detail = <uint64_t>plus(base_timestamp_ms, record.timestamp_delta)
+            hashed.fingerprint = print_of(&record, cursor)
+            hashed.time = (
+                append_ms if has_append_time else plus(base_timestamp_ms, record.timestamp_delta)
+            )
             hashed.record_bytes = <uint32_t>(cursor - start)
             hashed_count += 1
         for done in range(done, hashed_count):
@@ -707,7 +720,8 @@ cdef class KeyTable:
         slot.count += 1
         slot.offset = <uint64_t>hashed.offset
         slot.is_tombstone = hashed.is_tombstone
-        slot.detail = hashed.detail
+        slot.fingerprint = hashed.fingerprint
+        slot.time = hashed.time
         slot.record_bytes = hashed.record_bytes
         return 0
 
@@ -728,6 +742,8 @@ cdef class KeyTable:
         data,
         Py_ssize_t count,
         int64_t base_offset,
+        int64_t base_timestamp_ms,
+        append_timestamp_ms,
         int64_t start_offset,
         int64_t end_offset,
         int64_t cleaned_until,
@@ -735,6 +751,8 @@ cdef class KeyTable:
     ):
         """See `key_table_loops.KeyTable.match`."""
         cdef Section section = Section(data, count)
+        cdef bint has_append_time = append_timestamp_ms is not None
+        cdef int64_t append_ms = append_timestamp_ms if has_append_time else 0
         cdef list mismatches = []
         cdef Hashed[AHEAD] waiting
         cdef Hashed *hashed
@@ -753,8 +771,11 @@ cdef class KeyTable:
             hashed.offset = base_offset + record.offset_delta
             if hashed.offset < start_offset or not self._hash(&record, hashed):
                 continue
-            hashed.is_tombstone = record.value_bytes < 0
-            hashed.detail = 0 if hashed.is_tombstone else fingerprint_of(&record, cursor)
+            hashed.fingerprint = print_of(&record, cursor)
+            hashed.has_attributes = record.attributes != 0
+            hashed.time = (
+                append_ms if has_append_time else plus(base_timestamp_ms, record.timestamp_delta)
+            )
             hashed_count += 1
         for done in range(done, hashed_count):
             self._compare(&waiting[done % AHEAD], end_offset, cleaned_until, mismatches, limit)
@@ -771,6 +792,7 @@ cdef class KeyTable:
         cdef Slot *slot = self._find(hashed.high, hashed.low)
         cdef int64_t last = <int64_t>slot.offset if slot.count else -1
         cdef int kind = 0
+        cdef uint64_t difference
         if slot.count == 0:
             kind = UNKNOWN_KEY if hashed.offset < end_offset else 0
         elif last < hashed.offset:
@@ -782,10 +804,12 @@ cdef class KeyTable:
             kind = OLDER if last < cleaned_until else 0
         else:
             slot.is_seen = 1
-            if hashed.is_tombstone != (slot.is_tombstone != 0) or (
-                not hashed.is_tombstone and slot.detail != hashed.detail
-            ):
+            difference = slot.fingerprint ^ hashed.fingerprint
+            # Kafka's cleaner may have cleared the attributes.
+            if difference and (hashed.has_attributes or difference << (64 - ATTRIBUTES_SHIFT)):
                 kind = OTHER_VALUE
+            elif slot.time != hashed.time:
+                kind = OTHER_TIME
         if kind and len(mismatches) < limit:
             mismatches.append((kind, hashed.offset, last))
         return 0
@@ -799,7 +823,7 @@ cdef class KeyTable:
         for index in range(self._capacity):
             slot = self._slots + index
             if slot.count and not slot.is_seen:
-                time = <int64_t>slot.detail if slot.is_tombstone else NO_TIMESTAMP
+                time = slot.time if slot.is_tombstone else NO_TIMESTAMP
                 if not slot.is_tombstone or time > tombstones_after_ms:
                     found.append((<int64_t>slot.offset, time, bool(slot.is_tombstone)))
         found.sort()
@@ -819,11 +843,12 @@ cdef class KeyTable:
         for index in range(self._capacity):
             slot = self._slots + index
             if slot.count:
-                rows.reserve(40)
+                rows.reserve(48)
                 rows.put64(<int64_t>slot.high)
                 rows.put64(<int64_t>slot.low)
                 rows.put64(<int64_t>slot.offset)
-                rows.put64(<int64_t>slot.detail)
+                rows.put64(<int64_t>slot.fingerprint)
+                rows.put64(slot.time)
                 rows.put64(<int64_t>slot.is_tombstone)
         return rows.take()
 
@@ -835,8 +860,8 @@ cdef class KeyTable:
         cdef Slot *slot
         PyObject_GetBuffer(rows, &view, PyBUF_SIMPLE)
         try:
-            for index in range(view.len // 40):
-                row = <const int64_t *>view.buf + 5 * index
+            for index in range(view.len // 48):
+                row = <const int64_t *>view.buf + 6 * index
                 if self._shard_count > 1 and <uint64_t>row[0] % self._shard_count != self._shard:
                     continue
                 slot = self._find(<uint64_t>row[0], <uint64_t>row[1])
@@ -844,8 +869,9 @@ cdef class KeyTable:
                     slot = self._take_slot(slot, <uint64_t>row[0], <uint64_t>row[1])
                 slot.count = 1
                 slot.offset = <uint64_t>row[2]
-                slot.detail = <uint64_t>row[3]
-                slot.is_tombstone = row[4] != 0
+                slot.fingerprint = <uint64_t>row[3]
+                slot.time = row[4]
+                slot.is_tombstone = row[5] != 0
         finally:
             PyBuffer_Release(&view)
 

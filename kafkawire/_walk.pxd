@@ -42,6 +42,7 @@ cdef enum Fault:
 
 # A record in place: pointers into the section, and sizes of -1 for null.
 cdef struct Record:
+    uint8_t attributes
     int64_t timestamp_delta
     int32_t offset_delta
     int32_t key_bytes
@@ -159,7 +160,8 @@ cdef inline Fault walk_record(
     # By the record's length instead of the lengths of its parts, so that the processor can begin
     # the next record while it still adds up this one.
     cursor[0] = record_end
-    # The attributes, which are unused in all versions.
+    # Unused in all versions.
+    record.attributes = at[0]
     at += 1
     fault = read_varlong(&at, record_end, &record.timestamp_delta)
     if fault == NO_FAULT:

@@ -20,6 +20,7 @@ from kafkawire.records_header import (
     BATCH_HEADER_BYTES,
     CODEC_MASK,
     BatchHeader,
+    TimestampType,
     read_header,
 )
 from kafkawire.records_loops import MIN_RECORD_BYTES, BytesLike, read_varint
@@ -80,6 +81,7 @@ class SoundBatch(NamedTuple):
 class Fields(NamedTuple):
     """One record in place; `rest` is its encoded value and headers."""
 
+    attributes: int
     timestamp_delta: int
     offset_delta: int
     key: bytes | None
@@ -121,9 +123,10 @@ def _plain_batch_at(data: memoryview, at: int, file: str, position: int) -> Soun
         )
     except CorruptBatchError:
         return None
+    is_create_time = header.timestamp_type is TimestampType.CREATE_TIME
     if (
         survey.first_out_of_order >= 0
-        or survey.newest_timestamp_ms > header.max_timestamp_ms
+        or (is_create_time and survey.newest_timestamp_ms != header.max_timestamp_ms)
         or header.record_count > header.last_offset_delta + 1
     ):
         return None
@@ -270,7 +273,8 @@ def walk_fields(data: BytesLike, count: int) -> Iterator[Fields]:
             end = position + size
             if size < MIN_RECORD_BYTES - 1 or end > len(section):
                 raise CorruptBatchError(f"a record at {start} cannot have {size} bytes")
-            # The attributes, which are unused in all versions.
+            # Unused in all versions.
+            attributes = section[position]
             timestamp_delta, position = _read_number(section, position + 1, 64)
             offset_delta, position = _read_number(section, position, 32)
             key, position = _read_span(section, position)
@@ -287,6 +291,7 @@ def walk_fields(data: BytesLike, count: int) -> Iterator[Fields]:
             if position != end:
                 raise CorruptBatchError(f"a record ends at {position} instead of {end}")
             yield Fields(
+                attributes,
                 timestamp_delta,
                 offset_delta,
                 key,

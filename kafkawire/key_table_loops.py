@@ -12,12 +12,13 @@ from kafkawire.columns_loops import Fields, walk_fields, wrapped_timestamps
 from kafkawire.key_hash import hash_key, shard_of
 from kafkawire.records_loops import BytesLike
 
-EXPORT_COLUMNS: Final = 5
+EXPORT_COLUMNS: Final = 6
 """Numbers per key in the result of `export`."""
 
 _NO_TIMESTAMP: Final = -1
-# Fingerprint of every tombstone, regardless of its headers: its value is null.
-_TOMBSTONE_PRINT: Final = 0
+# A fingerprint's highest byte also depends on the record's attributes.
+_ATTRIBUTES_SHIFT: Final = 56
+_VALUE_BITS: Final = (1 << _ATTRIBUTES_SHIFT) - 1
 
 
 class KeyLimitError(Exception):
@@ -31,6 +32,7 @@ class Mismatch(IntEnum):
     OTHER_VALUE = 2
     OLDER = 3
     NEWER = 4
+    OTHER_TIME = 5
 
 
 @dataclass(slots=True)
@@ -104,7 +106,7 @@ class KeyTable:
             slot.count += 1
             slot.offset = offset
             slot.is_tombstone = fields.value is None
-            slot.time = timestamp_ms if slot.is_tombstone else _NO_TIMESTAMP
+            slot.time = timestamp_ms
             slot.fingerprint = _fingerprint(fields)
             slot.record_bytes = fields.size_bytes
         return repeats
@@ -114,6 +116,8 @@ class KeyTable:
         data: BytesLike,
         count: int,
         base_offset: int,
+        base_timestamp_ms: int,
+        append_timestamp_ms: int | None,
         start_offset: int,
         end_offset: int,
         cleaned_until: int,
@@ -131,7 +135,9 @@ class KeyTable:
             CorruptBatchError: the bytes are not `count` records.
         """
         mismatches: list[tuple[int, int, int]] = []
-        for fields in list(walk_fields(data, count)):
+        rows = list(walk_fields(data, count))
+        times = wrapped_timestamps(rows, base_timestamp_ms, append_timestamp_ms)
+        for fields, timestamp_ms in zip(rows, times, strict=True):
             offset = base_offset + fields.offset_delta
             place = self._place(fields.key)
             if place is None or offset < start_offset:
@@ -149,8 +155,10 @@ class KeyTable:
                 kind = Mismatch.OLDER if slot.offset < cleaned_until else 0
             else:
                 slot.is_seen = True
-                if slot.fingerprint != _fingerprint(fields):
+                if not _is_same(slot.fingerprint, fields):
                     kind = Mismatch.OTHER_VALUE
+                elif slot.time != timestamp_ms:
+                    kind = Mismatch.OTHER_TIME
             if kind and len(mismatches) < limit:
                 mismatches.append((int(kind), offset, -1 if slot is None else slot.offset))
         return mismatches
@@ -162,7 +170,7 @@ class KeyTable:
         if its timestamp is above `tombstones_after_ms`.
         """
         found = sorted(
-            (slot.offset, slot.time, slot.is_tombstone)
+            (slot.offset, slot.time if slot.is_tombstone else _NO_TIMESTAMP, slot.is_tombstone)
             for slot in self._slots.values()
             if not slot.is_seen and (not slot.is_tombstone or slot.time > tombstones_after_ms)
         )
@@ -190,15 +198,15 @@ class KeyTable:
         return sum(slot.is_tombstone for slot in self._slots.values())
 
     def export(self) -> bytes:
-        """Return the keys for `load`: five 64-bit numbers each, in native byte order.
+        """Return the keys for `load`: six 64-bit numbers each, in native byte order.
 
-        These are the key's hash (two numbers), the last record's offset, its fingerprint or a
-        tombstone's timestamp, and whether it is a tombstone.
+        These are the key's hash (two numbers), the last record's offset, fingerprint and timestamp,
+        and whether it is a tombstone.
         """
         rows = array("q")
         for (first, second), slot in self._slots.items():
-            detail = slot.time if slot.is_tombstone else slot.fingerprint
-            rows.extend((first, second, slot.offset, detail, slot.is_tombstone))
+            record = slot.offset, slot.fingerprint, slot.time, slot.is_tombstone
+            rows.extend((first, second, *record))
         return rows.tobytes()
 
     def load(self, rows: BytesLike) -> None:
@@ -209,17 +217,15 @@ class KeyTable:
         """
         numbers = array("q", bytes(rows))
         for start in range(0, len(numbers), EXPORT_COLUMNS):
-            first, second, offset, detail, is_tombstone = numbers[start : start + EXPORT_COLUMNS]
+            first, second, *record = numbers[start : start + EXPORT_COLUMNS]
             if self._shard_count > 1 and shard_of(first, self._shard_count) != self._shard:
                 continue
             if len(self._slots) >= self._key_limit:
                 raise KeyLimitError(f"more than {self._key_limit} keys")
             slot = self._slots[first, second] = _Slot()
             slot.count = 1
-            slot.offset = offset
+            slot.offset, slot.fingerprint, slot.time, is_tombstone = record
             slot.is_tombstone = bool(is_tombstone)
-            slot.time = detail if is_tombstone else _NO_TIMESTAMP
-            slot.fingerprint = _TOMBSTONE_PRINT if is_tombstone else detail
 
     def _place(self, key: bytes | None) -> tuple[int, int] | None:
         if key is None:
@@ -231,4 +237,12 @@ class KeyTable:
 
 
 def _fingerprint(fields: Fields) -> int:
-    return _TOMBSTONE_PRINT if fields.value is None else hash_key(fields.rest)[0]
+    """Return a hash of the value, the headers and the attributes, as a signed number."""
+    print_bits = hash_key(fields.rest)[0] ^ (fields.attributes << _ATTRIBUTES_SHIFT)
+    return (print_bits + 2**63) % 2**64 - 2**63
+
+
+def _is_same(fingerprint: int, fields: Fields) -> bool:
+    """Whether the record has this fingerprint; Kafka's cleaner may have cleared its attributes."""
+    difference = fingerprint ^ _fingerprint(fields)
+    return difference == 0 or (fields.attributes == 0 and difference & _VALUE_BITS == 0)

@@ -62,12 +62,17 @@ class BatchCheck:
         elif survey.first_out_of_order >= 0:
             expected = f"increasing offsets up to {header.last_offset}"
             self._find(Damage.RECORD_OFFSET, batch, expected, f"record {survey.first_out_of_order}")
+        # Brokers compute the maximum of every batch that they append or clean. An empty batch keeps
+        # the maximum of its removed records.
+        newest_ms, has_time = survey.newest_timestamp_ms, survey.newest_timestamp_ms >= 0
         if (
             header.timestamp_type is TimestampType.CREATE_TIME
-            and survey.newest_timestamp_ms > header.max_timestamp_ms
+            and header.record_count > 0
+            and newest_ms != header.max_timestamp_ms
+            and (has_time or header.max_timestamp_ms >= 0)
         ):
-            expected = f"nothing newer than {header.max_timestamp_ms} ms"
-            self._find(Damage.RECORD_TIMESTAMP, batch, expected, f"{survey.newest_timestamp_ms} ms")
+            expected = f"{header.max_timestamp_ms} ms in the newest record"
+            self._find(Damage.RECORD_TIMESTAMP, batch, expected, f"{newest_ms} ms")
 
     def _find_count(self, batch: Batch) -> None:
         expected = f"at most {batch.header.last_offset_delta + 1} records"

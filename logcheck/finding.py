@@ -96,6 +96,7 @@ class Damage(StrEnum):
     STALE_VALUE = "stale_value"
     MOVED_RECORD = "moved_record"
     CHANGED_VALUE = "changed_value"
+    CHANGED_TIMESTAMP = "changed_timestamp"
     UNKNOWN_RECORD = "unknown_record"
     MORE_MISMATCHES = "more_mismatches"
     KEY_COLLISION = "key_collision"

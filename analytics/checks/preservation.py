@@ -15,7 +15,7 @@ from analytics.task import MAX_OFFSET
 from kafkawire.columns_loops import SoundBatch
 from kafkawire.key_table_loops import Mismatch
 from kafkawire.native import KeyTable
-from kafkawire.records import TimestampType
+from kafkawire.records import BatchHeader, TimestampType
 from logcheck.finding import Check, Damage, Finder, Report, Severity
 from logcheck.log_view import LogView, ReadRecord
 from logcheck.transaction_ranges import Transaction, TransactionRanges
@@ -39,6 +39,8 @@ class Bounds:
     """An older record is stale only if its key's last record is below this offset."""
     tombstones_after_ms: int
     """Tombstones with a later timestamp must still exist."""
+    compares_time: bool = True
+    """Whether the reference has the timestamps of the log."""
     is_decided: bool = True
     """Whether a missing record is an error; else it may have been deleted or cleaned since."""
 
@@ -59,19 +61,20 @@ class ReferenceTable:
             return
         if header.is_transactional and self._aborted.covers(header.producer_id, header.base_offset):
             return
-        append_ms = (
-            header.max_timestamp_ms
-            if header.timestamp_type is TimestampType.LOG_APPEND_TIME
-            else None
-        )
         self.table.note(
             batch.section,
             header.record_count,
             header.base_offset,
             header.base_timestamp_ms,
-            append_ms,
+            _append_time(header),
             self._end_offset,
         )
+
+
+def _append_time(header: BatchHeader) -> int | None:
+    """Return the timestamp of all records if the broker assigned it, else None."""
+    is_assigned = header.timestamp_type is TimestampType.LOG_APPEND_TIME
+    return header.max_timestamp_ms if is_assigned else None
 
 
 _MATCH_LIMIT: Final = 1 << 20
@@ -116,6 +119,8 @@ class PreservationCheck:
             batch.section,
             header.record_count,
             header.base_offset,
+            header.base_timestamp_ms,
+            _append_time(header),
             bounds.start,
             bounds.superseded_from,
             bounds.stale_below,
@@ -175,6 +180,10 @@ class PreservationCheck:
         if kind == Mismatch.OTHER_VALUE:
             expected = f"the reference's value of {key}"
             self._find(Damage.CHANGED_VALUE, offset, expected, "another value", log)
+        elif kind == Mismatch.OTHER_TIME:
+            if self._bounds.compares_time:
+                expected = f"the reference's timestamp of {key}"
+                self._find(Damage.CHANGED_TIMESTAMP, offset, expected, "another timestamp", log)
         elif kind == Mismatch.OLDER and not is_last_kept:
             lost.pop(last, None)
             expected = f"{key} at offset {last}, its last record"

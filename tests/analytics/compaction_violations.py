@@ -6,10 +6,10 @@ violation, and the expected findings as (kind, offset) pairs.
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from tests.analytics.audited import NOW_MS
-from tests.analytics.log_model import Bat, Log, Rec, rebuild
+from tests.analytics.log_model import START_MS, Bat, Log, Rec, rebuild
 
 Expected = set[tuple[str, int]]
 Plant = Callable[[Log, Log], tuple[Log, Expected]]
@@ -89,13 +89,13 @@ def put_back(log: Log, batches: Sequence[Bat], record: Rec) -> Log:
     return rebuild(log, kept)
 
 
-def change(log: Log, *kinds: str, **fields: bytes | None) -> tuple[Log, Expected]:
+def change(log: Log, *kinds: str, tombstone: bool = False, **fields: Any) -> tuple[Log, Expected]:
     """Change `fields` of a record; findings of `kinds` are expected at its offset."""
     batches = cleaned(log)
-    number, index = pick(batches)
+    number, index = pick(batches, tombstone=tombstone)
     records = list(batches[number].records)
     offset = records[index].offset
-    records[index] = replace(records[index], **fields)  # type: ignore[arg-type]
+    records[index] = replace(records[index], **fields)
     batches[number] = with_records(batches[number], records)
     return rebuild(log, batches), {(kind, offset) for kind in kinds}
 
@@ -172,6 +172,12 @@ COMPACTION: Final[dict[str, Plant]] = {
     "a duplicate key": duplicate_key,
     "a changed value": lambda _, log: change(log, "changed_value", value=b"another value"),
     "a value turned into a tombstone": lambda _, log: change(log, "changed_value", value=None),
+    "a changed timestamp": lambda _, log: change(log, "changed_timestamp", timestamp_ms=START_MS),
+    "attributes of a record": lambda _, log: change(log, "changed_value", attributes=1),
+    "a changed header": lambda _, log: change(log, "changed_value", headers=((b"h", b"v"),)),
+    "a header on a tombstone": lambda _, log: change(
+        log, "changed_value", tombstone=True, headers=((b"h", b"v"),)
+    ),
     "a value turned empty": lambda _, log: change(log, "changed_value", value=b""),
     "a changed key": lambda _, log: change(log, "unknown_record", "lost_key", key=b"unheard-of"),
     "two records with swapped offsets": offsets_swapped,

@@ -24,6 +24,8 @@ class Rec:
     key: bytes | None
     value: bytes | None
     timestamp_ms: int
+    attributes: int = 0
+    headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -88,8 +90,10 @@ def span(value: bytes | None) -> bytes:
 
 
 def encode_record(record: Rec, base_offset: int, base_ms: int) -> bytes:
-    body = b"\0" + varint(record.timestamp_ms - base_ms) + varint(record.offset - base_offset)
-    body += span(record.key) + span(record.value) + b"\0"
+    body = bytes([record.attributes]) + varint(record.timestamp_ms - base_ms)
+    body += varint(record.offset - base_offset) + span(record.key) + span(record.value)
+    body += varint(len(record.headers))
+    body += b"".join(span(part) for header in record.headers for part in header)
     return varint(len(body)) + body
 
 

@@ -18,6 +18,7 @@ from analytics.verdict import judge
 from kafkawire import columns_loops, key_table_loops
 from kafkawire.errors import CorruptBatchError
 from kafkawire.key_table_loops import KeyLimitError
+from kafkawire.native import KeyTable
 from kafkawire.records import BATCH_HEADER_BYTES, BatchBuilder
 from logcheck.batch_digest import BatchDigest, compare_dirty
 from logcheck.batch_walk import Batch, Hole, Walk
@@ -357,14 +358,34 @@ def test_plain_loops_find_the_first_record_out_of_order() -> None:
 def test_plain_table_matches_its_own_records() -> None:
     table = key_table_loops.KeyTable(9)
     table.note(section(3), 3, 0, START_MS, None, 100)
-    assert table.match(section(2), 2, 0, 0, 100, 100, 9) == []
+    assert table.match(section(2), 2, 0, START_MS, None, 0, 100, 100, 9) == []
     assert [offset for offset, _, _ in table.unseen(0, 9)] == [2]
     other = BatchBuilder()
     other.append(START_MS, b"0", b"other")
     changed = bytes(other.build())[BATCH_HEADER_BYTES:]
-    assert table.match(changed, 1, 0, 0, 100, 100, 9) == [
+    assert table.match(changed, 1, 0, START_MS, None, 0, 100, 100, 9) == [
         (key_table_loops.Mismatch.OTHER_VALUE, 0, 0)
     ]
+    assert table.match(section(1), 1, 0, START_MS + 1, None, 0, 100, 100, 9) == [
+        (key_table_loops.Mismatch.OTHER_TIME, 0, 0)
+    ]
+
+
+def with_attributes(number: int) -> bytes:
+    """Return one record whose attributes, its second byte, are not zero."""
+    data = section(1)
+    return data[:1] + bytes([number]) + data[2:]
+
+
+@pytest.mark.parametrize(
+    ("reference", "found", "is_same"), [(0, 0, True), (7, 7, True), (7, 0, True), (0, 7, False)]
+)
+def test_attributes_may_be_cleared_but_not_set(reference: int, found: int, is_same: bool) -> None:
+    for table_type in (key_table_loops.KeyTable, KeyTable):
+        table = table_type(9)
+        table.note(with_attributes(reference), 1, 0, START_MS, None, 100)
+        place = 1, 0, START_MS, None, 0, 100, 100, 9
+        assert (table.match(with_attributes(found), *place) == []) is is_same
 
 
 def test_batch_across_the_cleaner_point_is_checked_only_below_it(tmp_path: Path) -> None:
@@ -384,7 +405,7 @@ def test_plain_table_enforces_its_limit_and_marks_newer_keys() -> None:
     table = key_table_loops.KeyTable(3)
     table.note(section(3), 3, 0, START_MS, None, 100)
     full = table.export()
-    assert table.match(section(4), 4, 50, 0, 40, 0, 9) == []
+    assert table.match(section(4), 4, 50, START_MS, None, 0, 40, 0, 9) == []
     assert table.unseen(0, 9) == []
     small = key_table_loops.KeyTable(2)
     with pytest.raises(KeyLimitError):

@@ -1,5 +1,6 @@
 """The integrity audit finds every kind of structural damage with its place, and nothing else."""
 
+import struct
 from dataclasses import replace
 from pathlib import Path
 
@@ -90,3 +91,14 @@ def test_duplicate_batch_hides_no_later_violation(tmp_path: Path) -> None:
     expected |= INTEGRITY["an epoch beyond the log"](directory)
     found = findings_of("integrity", tmp_path)
     assert {(each.damage, Path(each.file).name, each.offset) for each in found} == expected
+
+
+def test_maximum_timestamp_too_high_is_a_finding(tmp_path: Path) -> None:
+    """Retention by time would keep the segment for too long."""
+    directory = make_log().write(tmp_path)
+    segment = Segment(directory / "00000000000000000100.log")
+    newest_ms = segment.header(3).max_timestamp_ms
+    segment.patch(3, 35, struct.pack(">q", newest_ms + 1), with_crc=True)
+    found = findings_of("integrity", tmp_path)
+    place = ("record_timestamp", segment.header(3).base_offset)
+    assert [(each.damage, each.offset) for each in found] == [place]

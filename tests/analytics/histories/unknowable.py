@@ -17,13 +17,6 @@ UNKNOWABLE: Final = {
 }
 # The parts are numbered: 0 for the log that was never cleaned, 1 for the cleaned part of the other.
 NOT_FOUND_YET: Final[dict[str, tuple[int, ...]]] = {
-    "a header added to a tombstone": (1,),
-    "an attribute byte of a record": (1,),
-    "two timestamps swapped": (1,),
-    "a timestamp a day earlier": (1,),
-    "the base timestamp a second earlier": (1,),
-    "the maximum timestamp ten years later": (1,),
-    "the maximum timestamp a millisecond later": (1,),
     "the LogAppendTime bit flipped": (1,),
     "an unused bit set": (1,),
     "the transactional bit set on a plain batch": (1,),

@@ -118,9 +118,17 @@ def test_refused_batch_leaves_the_columns_unchanged() -> None:
     st.integers(1, 60),
     st.sampled_from([(0, 1), (0, 2), (1, 2)]),
     st.integers(0, 60),
+    st.integers(0, 1),
+    st.sampled_from([None, BASE_MS]),
 )
 def test_tables_agree(
-    log: list[list[Any]], other: list[Any], limit: int, shard: tuple[int, int], point: int
+    log: list[list[Any]],
+    other: list[Any],
+    limit: int,
+    shard: tuple[int, int],
+    point: int,
+    late_ms: int,
+    append_ms: int | None,
 ) -> None:
     answers = []
     for table_type in (key_table_loops.KeyTable, _columns.KeyTable):
@@ -132,7 +140,9 @@ def test_tables_agree(
             told.append(outcome(table.note, *place, None, point, 3))
         if KeyLimitError not in told:
             section, count = section_of(other)
-            told.append(table.match(section, count, 10, 5, point, 30, 100))
+            told.append(
+                table.match(section, count, 10, BASE_MS + late_ms, append_ms, 5, point, 30, 100)
+            )
             told.append(table.unseen(BASE_MS + 500, 100))
             told.append([table.is_seen(key) for _, key, _, _ in other if key is not None])
             told += [table.key_count, table.record_count, table.repeat_count]
@@ -157,7 +167,7 @@ def test_tables_agree_on_more_records_than_wait_for_their_slots() -> None:
     for table_type in (key_table_loops.KeyTable, _columns.KeyTable):
         table = table_type(100)
         told: list[Any] = [table.note(*section_of(rows), 0, BASE_MS, None, 190, 300)]
-        told.append(table.match(*section_of(other), 3, 5, 150, 170, 300))
+        told.append(table.match(*section_of(other), 3, BASE_MS, None, 5, 150, 170, 300))
         told += [table.unseen(-1, 100), table.superseded_bytes, table.record_count]
         answers.append(told)
     assert answers[0] == answers[1]

@@ -271,8 +271,11 @@ class Cluster:
             return ""
         replica = self.dice.choice(choice)
         max_bytes = self.dice.choice([1, 300, 1_000_000])
+        count = replica.truncation_count
         work = partial(replica.fetch, self.leader, self.now_ms, max_bytes)
         done = self._do(replica, work)
+        if replica.truncation_count > count:
+            self.live_copy.on_truncation(replica.root)
         if replica.is_up and replica.end == self.leader.end:
             self.in_sync.add(replica)
         self._raise_high_watermark()

@@ -2,7 +2,7 @@
 
 The checkpoints are copied first. The partition's files are linked a number of changes of files
 later, in the middle of any operation. From then on the broker's writes to a linked file show up in
-the copy, and its renames do not.
+the copy, and its renames do not. A truncation spoils the copy.
 """
 
 import os
@@ -22,6 +22,7 @@ class LiveCopy:
         self.root = root
         self.is_complete = False
         self._source: Path | None = None
+        self._origin: Path | None = None
         self._delay = 0
         self._count = faults.step
         faults.step = self._on_change  # type: ignore[method-assign]
@@ -34,7 +35,14 @@ class LiveCopy:
         self.root.mkdir()
         for path in source.glob("*-checkpoint"):
             shutil.copyfile(path, self.root / path.name)
-        self._source, self._delay = source, delay
+        self._source = self._origin = source
+        self._delay = delay
+
+    def on_truncation(self, source: Path) -> None:
+        """Give up a copy of `source`: its linked files were cut and extended in place."""
+        if source == self._origin:
+            self._source = None
+            self.is_complete = False
 
     def _on_change(self) -> None:
         self._count()

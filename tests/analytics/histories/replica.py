@@ -37,6 +37,7 @@ class Replica:
         self.is_archive = is_archive
         self.is_up = True
         self.high_watermark = 0
+        self.truncation_count = 0
         self._config = self._own(config)
         root.mkdir(parents=True)
         self.logs = self._opened(now_ms)
@@ -107,8 +108,8 @@ class Replica:
     def fetch(self, leader: "Replica", now_ms: int, max_bytes: int) -> None:
         """Follow `leader`: cut a diverged end, append its batches, adopt its bounds."""
         self._truncate_diverged(leader)
-        if self.log.log_end_offset < leader.log.log_start_offset:
-            start = leader.log.log_start_offset
+        start = _first_known(leader.log)
+        if self.log.log_end_offset < start:
             self.logs.truncate_fully_and_start_at(PARTITION, start)
         while self.log.log_end_offset < leader.log.log_end_offset:
             region = leader.log.read(
@@ -128,6 +129,7 @@ class Replica:
             self.log.advance_log_start(start)
 
     def _truncate_diverged(self, leader: "Replica") -> None:
+        """Cut the end that differs from `leader`'s log; it was not committed."""
         ours, theirs = self.log, leader.log
         while found := divergence(
             theirs.leader_epochs,
@@ -140,6 +142,7 @@ class Replica:
                 ours.leader_epochs, ours.log_end_offset, Offset(self.high_watermark), found
             )
             self.logs.truncate_to({PARTITION: target})
+            self.truncation_count += 1
             if before == (ours.log_end_offset, ours.leader_epochs.latest):
                 break
 
@@ -170,3 +173,13 @@ class Replica:
     def write_high_watermark(self) -> None:
         """Write the checkpoint of the high watermark."""
         self.logs.checkpoints.write_high_watermarks({PARTITION: Offset(self.high_watermark)})
+
+
+def _first_known(log: Log) -> Offset:
+    """Return the first offset whose leader epoch is known.
+
+    A process that dies after DeleteRecords may forget the log start, but not the start of the
+    leader epochs. Below it no divergence can be found.
+    """
+    entries = log.leader_epochs.entries
+    return max(log.log_start_offset, entries[0].start_offset if entries else Offset(0))

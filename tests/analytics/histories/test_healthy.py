@@ -34,7 +34,6 @@ KNOWN: Final = {
     "time_last_entry": "a process was killed while it rebuilt the indexes of a last segment",
     "txnindex_missing": "a process was killed between an abort marker and its index entry",
     "txnindex_range": "a cleaner or retention removed the beginning of an aborted transaction",
-    "epoch_beyond": "the broker has extended the linked file after the copy",
     "checkpoint_beyond": "a process was killed in a truncation, before it lowered a checkpoint",
     "replica_differs": "a replica without a stored high watermark has a diverged end",
     "rewritten_batch": "above its high watermark a replica has a diverged end",
@@ -42,11 +41,11 @@ KNOWN: Final = {
     "producer_lost": "a producer's last batch is above the high watermark or below the log start",
     "marker_lost": "a marker is above the high watermark or below the log start",
     "hanging_transaction": "clients may give records any time",
-    "tombstone_kept_late": "delete.retention.ms was changed: not an error, at most a warning",
-    "horizon_in_future": "delete.retention.ms was changed: not an error, at most a warning",
     "duplicate_key": "the log start that a cleaning began at was not stored before a death",
     "kept_too_long": "retention deletes no segment above the high watermark",
     "kept_too_much": "retention deletes no segment above the high watermark",
+    "stale_value": "the leader's cleaner removed the last record before the replica fetched it",
+    "tombstone_gone_early": "the same, of a tombstone",
     "lost_key": "the replicas have different starts or ends",
     "changed_value": "the replicas have different starts or ends",
 }
@@ -66,6 +65,8 @@ EXAMPLES: Final = [
     ("hanging_transaction", 3019),
     ("tombstone_kept_late", 3048),
     ("duplicate_key", 3012),
+    ("stale_value", 1788191809),
+    ("tombstone_gone_early", 1788191809),
     ("kept_too_long", 3016),
     ("kept_too_much", 493140363),
     ("lost_key", 3125),
@@ -83,6 +84,7 @@ def alarms_of(seed: int, root: Path) -> Iterator[Alarm]:
                 expired = cluster.expired.root if cluster.expired else None
                 found = judge.alarms(cluster.roots, cluster.rules, cluster.archive.root, expired)
                 yield from (each for each in found if not is_explained(each, cluster.changes))
+                assert not judge.disagreements, cluster.deeds
         finally:
             cluster.close()
 

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from analytics.discovery import find_replicas, group_by_partition
 from analytics.partition_audit import audit_partition
@@ -12,6 +12,9 @@ from logcheck.finding import Check, Finding, Severity
 from logcheck.rule import Rules
 from ottla.cli.logs.partition_verification import VerifyOptions
 from ottla.cli.logs.verify import verify_directories
+
+# `logs verify` does not run these checks yet.
+ONLY_AUDITED: Final = {Check.PRODUCERS, Check.TRANSACTIONS, Check.COVERAGE}
 
 
 class Alarm(NamedTuple):
@@ -63,6 +66,8 @@ class Judge:
     """Audits the replicas of a partition again and again, each one only after a change."""
 
     def __init__(self) -> None:
+        self.disagreements: list[tuple[str, str, int]] = []
+        """The findings of only one of `logs verify --deep` and `audit integrity`."""
         self._seen: dict[Path, object] = {}
         self._round = 0
 
@@ -88,10 +93,12 @@ class Judge:
         if not changed and not has_new_archive:
             return
         for root in changed:
-            yield "integrity", audited(Audit.INTEGRITY, [root], rules)
+            integrity, verify = audited(Audit.INTEGRITY, [root], rules), verified([root], rules)
+            self.disagreements += sorted(_faults(integrity) ^ _faults(verify))
+            yield "integrity", integrity
+            yield "verify", verify
             yield "compaction", audited(Audit.COMPACTION, [root], rules)
             yield "against", audited(Audit.COMPACTION, [root], rules, archive)
-            yield "verify", verified([root], rules)
         if has_new_archive:
             yield "integrity", audited(Audit.INTEGRITY, [archive], rules)
         self._round += 1
@@ -106,6 +113,14 @@ class Judge:
         now = _state_of(root)
         before, self._seen[root] = self._seen.get(root), now
         return now != before
+
+
+def _faults(findings: list[Finding]) -> set[tuple[str, str, int]]:
+    return {
+        (str(each.damage), each.file, -1 if each.offset is None else each.offset)
+        for each in findings
+        if each.severity is not Severity.NOTE and each.check not in ONLY_AUDITED
+    }
 
 
 def _state_of(root: Path) -> object:

@@ -27,6 +27,7 @@ from logcheck.finding import Check, Damage, Finding, audit_failed
 from logcheck.history import history_of
 from logcheck.log_scan import LogScan
 from logcheck.log_view import Observer
+from logcheck.producer_batches import ProducerBatches, compare_producers
 from logcheck.producer_files import read_aborted
 from logcheck.replica_files import ReplicaFiles
 
@@ -68,7 +69,10 @@ class _Replica:
         self.scan = LogScan(files, structure.report, OpenFile, history=history)
         self.digest = BatchDigest(0)
         self.table = KeyTable(task.rules.key_limit, task.shard, task.shard_count)
+        self.producers = ProducerBatches()
         observers: list[Observer] = [self.digest]
+        if cleaned_until > 0 and task.shard == 0:
+            observers.append(self.producers)
         if cleaned_until > 0:
             aborted = read_aborted(files, read_bytes, structure.report)
             observers.append(ReferenceTable(self.table, cleaned_until, aborted))
@@ -120,6 +124,9 @@ def _compare_replicas(task: AuditTask) -> list[Outcome]:
                 report(nothing_compared(other.files, ranges))
             pair = first.digest, other.digest, _is_damaged_in(first, other)
             compare_digests(Check.REPLICAS, Damage.REPLICA_DIFFERS, *pair, start, end, report)
+            until, is_damaged = min(end, cleaned_until), _is_damaged_in(first, other)
+            logs = first.producers, first.scan, other.producers, other.scan
+            compare_producers(*logs, until, is_damaged, report)
         if cleaned_until > 0:
             _compare_keys(task, first, other, min(end, cleaned_until))
             _compare_keys(task, other, first, min(end, cleaned_until))

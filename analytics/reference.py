@@ -6,13 +6,14 @@ from analytics.file_store import OpenFile, read_bytes
 from analytics.finding_list import FindingList
 from analytics.task import AuditTask
 from kafkawire.native import KeyTable
-from logcheck.batch_digest import BatchDigest, compare_digests, compare_dirty
+from logcheck.batch_digest import BatchDigest, IsDamaged, compare_digests, compare_dirty
 from logcheck.finding import Check, Damage, Report
 from logcheck.history import history_of
 from logcheck.log_scan import LogScan
 from logcheck.log_view import LogView, Observer
-from logcheck.producer_check import ProducerReplay
+from logcheck.producer_batches import ProducerBatches, compare_producers
 from logcheck.producer_files import ReferenceReplays, read_aborted
+from logcheck.producer_replay import ProducerReplay
 from logcheck.replica_files import ReplicaFiles
 from logcheck.transaction_check import TransactionReplay
 
@@ -31,7 +32,7 @@ class Reference:
         history = history_of(files, rules.cleanup_policy)
         self.scan = LogScan(files, own.report, OpenFile, history=history)
         self.table = KeyTable(rules.key_limit, task.shard, task.shard_count)
-        self.replays = ReferenceReplays(ProducerReplay(), TransactionReplay())
+        self.replays = ReferenceReplays(ProducerReplay(), TransactionReplay(), ProducerBatches())
         self.digest = BatchDigest(log.cleaner_point or 0)
         aborted = read_aborted(files, read_bytes, own.report)
         observers: list[Observer] = [ReferenceTable(self.table, log.cleaner_point or 0, aborted)]
@@ -60,6 +61,16 @@ class Reference:
         )
         return self._check
 
+    def compare_producers(self, batches: ProducerBatches, log: LogView, report: Report) -> None:
+        """Compare the producers of the batches and the markers in the cleaned part of the log."""
+        until = min(self._log.cleaner_point or 0, self.scan.log_end_offset)
+        expected = self.replays.batches, self.scan
+        compare_producers(*expected, batches, log, until, self._is_damaged_in(log), report)
+
+    def _is_damaged_in(self, log: LogView) -> IsDamaged:
+        """Return a test of an offset: whether it may lie in a damaged part of either log."""
+        return lambda offset: log.is_damaged(offset) or self.scan.is_damaged(offset)
+
     def compare_uncleaned(self, digest: BatchDigest, log: LogView, report: Report) -> None:
         """Compare the uncleaned part of the log with the reference, batch by batch.
 
@@ -73,10 +84,7 @@ class Reference:
         end = min(self.scan.log_end_offset, log.log_end_offset)
         self.compared.append(Compared(Check.UNCLEANABLE, BY_BATCHES, start, end))
 
-        def is_damaged(offset: int) -> bool:
-            return log.is_damaged(offset) or self.scan.is_damaged(offset)
-
-        place = self.digest, digest, is_damaged
+        place = self.digest, digest, self._is_damaged_in(log)
         compare_digests(Check.UNCLEANABLE, Damage.REWRITTEN_BATCH, *place, bound, end, report)
         is_cleaned_further = compare_dirty(*place, start, min(bound, end), report)
         if is_cleaned_further and self._check is not None:

@@ -27,7 +27,8 @@ from logcheck.finding import Check, Finding
 from logcheck.history import history_of
 from logcheck.index_files import IndexFiles
 from logcheck.log_scan import LogScan
-from logcheck.log_view import LogCheck
+from logcheck.log_view import LogCheck, Observer
+from logcheck.producer_batches import ProducerBatches
 from logcheck.producer_files import producer_check, transaction_check
 from logcheck.replica_files import ReplicaFiles, check_checkpoints, report_foreign
 
@@ -68,7 +69,9 @@ class ReplicaAudit:
         if self._is_first:
             checks += self._other_checks(reference)
         digest = BatchDigest(self._until)
-        self._scan.run([*checks, digest] if reference is not None else checks, indexes)
+        batches = ProducerBatches()
+        compared: list[Observer] = [] if reference is None else [digest, batches]
+        self._scan.run([*checks, *compared], indexes)
         figures: dict[str, Any] = {}
         if indexes is not None:
             figures["index_shapes"] = sorted(set(indexes.shapes.values()))
@@ -76,6 +79,7 @@ class ReplicaAudit:
             self._check_whole()
             if reference is not None and Check.UNCLEANABLE in self._checks:
                 reference.compare_uncleaned(digest, self._scan, self._report)
+                reference.compare_producers(batches, self._scan, self._report)
         for check in checks:
             figures |= check.conclude(self._scan)
         figures |= self._coverage(reference)
@@ -134,12 +138,11 @@ class ReplicaAudit:
         checks: list[LogCheck] = []
         if Check.TOMBSTONES in self._checks:
             checks.append(TombstoneCheck(until, rules, report))
-        files = self._replica, read_bytes
         known = reference.replays if reference is not None else None
         if Check.PRODUCERS in self._checks:
-            checks.append(producer_check(*files, rules, report, known))
+            checks.append(producer_check(self._scan, read_bytes, rules, report, known))
         if Check.TRANSACTIONS in self._checks:
-            checks.append(transaction_check(*files, rules, report, known))
+            checks.append(transaction_check(self._scan, read_bytes, rules, report, known))
         return checks
 
     def _check_whole(self) -> None:

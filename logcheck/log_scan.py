@@ -12,6 +12,7 @@ from kafkawire.columns_loops import SoundBatch
 from kafkawire.errors import CorruptBatchError
 from kafkawire.records import NO_PRODUCER_ID, read_records
 from kafkawire.records_header import DELETE_HORIZON_BIT
+from logcheck.attribute_check import NOTABLE_BITS, check_attributes
 from logcheck.batch_check import BatchCheck
 from logcheck.batch_walk import Batch, Hole, Source, Walk
 from logcheck.epoch_check import EpochCheck
@@ -131,6 +132,8 @@ class LogScan:
             surplus = header.record_count - header.last_offset_delta - 1
             if surplus > 0:
                 self.offsets.excuse_gap()
+            if header.attributes & NOTABLE_BITS:
+                check_attributes(file, position, header, self.history, self._report)
             if surplus or header.attributes & DELETE_HORIZON_BIT or batch.survey.without_key:
                 self.offsets.on_unusual(batch)
             self.epochs.add(file, position, header)
@@ -148,6 +151,10 @@ class LogScan:
     def is_damaged(self, offset: int) -> bool:
         """Whether `offset` may lie in a damaged part of the log."""
         return self.offsets.is_damaged(offset)
+
+    def has_batch(self, offset: int) -> bool:
+        """Whether a batch of the log includes `offset`, even if its record is missing."""
+        return bool(self.segments) and self._segment_with(offset).batch_with(offset) is not None
 
     def place_of(self, offset: int) -> tuple[str, int]:
         """Return the file and position of the record at `offset`, or where it belongs."""

@@ -31,6 +31,9 @@ class LogView(Protocol):
     def read_record(self, offset: int) -> tuple[bytes, bytes | None] | None:
         """Return key and value of the record at `offset`; None if there is none with a key."""
 
+    def has_batch(self, offset: int) -> bool:
+        """Whether a batch of the log includes `offset`, even if its record is missing."""
+
     def place_of(self, offset: int) -> tuple[str, int]:
         """Return the file and position of the record at `offset`, or where it belongs."""
 

@@ -27,6 +27,13 @@ class OffsetCheck:
         self._is_gap_excused = True
         self.damaged: list[tuple[int, int]] = []
         """Ranges of offsets (inclusive) that may lie in damaged parts of the log."""
+        self.missing_count = 0
+        """The number of offsets that are missing between batches, so far."""
+
+    @property
+    def has_damage(self) -> bool:
+        """Whether batches may have been skipped because they are damaged, so far."""
+        return bool(self.damaged)
 
     def begin_segment(self, base_offset: int, file: str) -> None:
         """Continue with the next segment."""
@@ -119,6 +126,7 @@ class OffsetCheck:
 
     def _check_gap(self, position: int, reached: int, first: int) -> None:
         self._close_damage(first)
+        self.missing_count += max(first - reached, 0)
         if first > reached and self._missing is not None and not self._is_gap_excused:
             gap = Finding(
                 check=Check.OFFSETS,

@@ -1,15 +1,23 @@
-"""Composition: S12 and S13 of one replica, with the producer snapshots and transaction indexes.
+"""Composition: S12 and S13 of one replica, with its producer snapshots and transaction indexes.
 
 The files are read before the log: if a broker writes meanwhile, the log has only more batches.
 """
 
+from itertools import pairwise
 from typing import NamedTuple
 
-from logcheck.finding import Report
-from logcheck.producer_check import ProducerCheck, ProducerReplay
+from logcheck.file_name import beside
+from logcheck.finding import Report, unreadable
+from logcheck.log_scan import LogScan
+from logcheck.producer_batches import ProducerBatches
+from logcheck.producer_check import ProducerCheck
+from logcheck.producer_replay import ProducerReplay
 from logcheck.replica_files import ReadBytes, ReplicaFiles, read_reported
 from logcheck.rule import Rules
-from logcheck.transaction_check import TransactionCheck, TransactionReplay, read_txnindex
+from logcheck.sequence_check import SequenceCheck
+from logcheck.snapshot_check import SnapshotCheck
+from logcheck.transaction_check import TransactionCheck, TransactionReplay
+from logcheck.transaction_index import IndexFile, TransactionIndex
 from logcheck.transaction_ranges import Transaction
 
 
@@ -18,48 +26,92 @@ class ReferenceReplays(NamedTuple):
 
     producers: ProducerReplay
     transactions: TransactionReplay
+    batches: ProducerBatches
 
 
 def producer_check(
-    files: ReplicaFiles,
+    scan: LogScan,
     read_bytes: ReadBytes,
     rules: Rules,
     report: Report,
     reference: ReferenceReplays | None = None,
 ) -> ProducerCheck:
-    """Return the check S12 of a log, for a pass over its batches."""
-    snapshots = [
-        (offset, file, data)
-        for offset, file in files.snapshots
-        if (data := read_reported(read_bytes, file, report)) is not None
-    ]
-    return ProducerCheck(snapshots, rules.now_ms, report, reference and reference.producers)
+    """Return the check S12 for a pass of `scan`."""
+    files, history, now_ms = scan.files, scan.history, rules.now_ms
+
+    def read_snapshot(file: str) -> bytes | None:
+        try:
+            return read_bytes(file)
+        except FileNotFoundError:
+            # A broker deletes old snapshots meanwhile.
+            return None
+        except OSError as error:
+            report(unreadable(file, error))
+            return None
+
+    return ProducerCheck(
+        ProducerReplay(scan.offsets, now_ms),
+        SequenceCheck(files.topic, history.log_start, scan.offsets, now_ms, report),
+        SnapshotCheck(files.first_base_offset, history, scan.offsets, now_ms, report),
+        files.snapshots,
+        read_snapshot,
+        now_ms,
+        report,
+        reference and reference.producers,
+    )
 
 
 def transaction_check(
-    files: ReplicaFiles,
+    scan: LogScan,
     read_bytes: ReadBytes,
     rules: Rules,
     report: Report,
     reference: ReferenceReplays | None = None,
 ) -> TransactionCheck:
-    """Return the check S13 of a log, for a pass over its batches."""
-    indexes = [
-        (file, data)
-        for file in (segment.txnindex for segment in files.segments)
-        if file is not None and (data := read_reported(read_bytes, file, report)) is not None
-    ]
-    deadline_ms = rules.now_ms - rules.transaction_timeout_ms
-    until, known = files.cleaner_point or 0, reference and reference.transactions
-    return TransactionCheck(indexes, until, deadline_ms, report, known)
+    """Return the check S13 for a pass of `scan`."""
+    files = scan.files
+    ends = _segment_ends(files)
+
+    def read_again(log_file: str) -> IndexFile:
+        file = beside(log_file, ".txnindex")
+        try:
+            data = read_bytes(file)
+        except OSError:
+            data = b""
+        return IndexFile(file, *ends[log_file], data)
+
+    return TransactionCheck(
+        TransactionIndex(_read_indexes(files, read_bytes, report), report),
+        read_again,
+        files,
+        scan.history,
+        scan.offsets,
+        rules.now_ms - rules.transaction_timeout_ms,
+        report,
+        reference and reference.transactions,
+    )
 
 
 def read_aborted(files: ReplicaFiles, read_bytes: ReadBytes, report: Report) -> list[Transaction]:
     """Return the aborted transactions in the replica's transaction indexes."""
-    aborted: list[Transaction] = []
-    for segment in files.segments:
-        if segment.txnindex is not None:
-            data = read_reported(read_bytes, segment.txnindex, report)
-            if data is not None:
-                aborted += [entry for _, entry in read_txnindex(data, segment.txnindex, report)]
-    return aborted
+    return list(TransactionIndex(_read_indexes(files, read_bytes, report), report).transactions())
+
+
+def _read_indexes(files: ReplicaFiles, read_bytes: ReadBytes, report: Report) -> list[IndexFile]:
+    ends = _segment_ends(files)
+    return [
+        IndexFile(segment.txnindex, *ends[segment.log], data)
+        for segment in files.segments
+        if segment.txnindex is not None
+        and (data := read_reported(read_bytes, segment.txnindex, report)) is not None
+    ]
+
+
+def _segment_ends(files: ReplicaFiles) -> dict[str, tuple[int, int | None]]:
+    """Return by file the base offset of a segment and that of the next one."""
+    pairs = pairwise([*files.segments, None])
+    return {
+        each.log: (each.base_offset, None if following is None else following.base_offset)
+        for each, following in pairs
+        if each is not None
+    }

@@ -1,94 +1,154 @@
-"""Decision: S13, the data of aborted transactions, their index, and the required markers.
+"""Decision: S13, transactions, their markers, and the index of the aborted ones.
 
-`.txnindex`: entries of version 2 | producer id 8 | first offset 8 | last offset 8 | LSO 8 (sizes in
-bytes), one for each abort marker of the segment. The cleaned part contains no aborted record, and
-a marker stays as long as any record of its transaction.
+Each abort marker behind records of its transaction has an entry in the index of its segment. The
+cleaned part contains no aborted record, and a marker stays as long as any record of its
+transaction.
 
-Source: TransactionIndex and LogCleaner of Kafka 3.9.
+Source: UnifiedLog, TransactionIndex and LogCleaner of Kafka 3.9.
 """
 
 from array import array
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
-from struct import Struct
-from typing import Any, Final
+from typing import Any, NamedTuple
 
 from kafkawire.columns_loops import SoundBatch
-from kafkawire.errors import CorruptBatchError
-from kafkawire.records import ControlType, read_control_batch
-from logcheck.finding import Check, Damage, Finder, Report
+from kafkawire.records import ControlType
+from kafkawire.sentinels import NO_OFFSET
+from logcheck.finding import Check, Damage, Finder, Report, Severity
+from logcheck.history import History
 from logcheck.log_view import LogView, ProducerObserver
+from logcheck.marker import find_fault, read_marker
+from logcheck.producer_replay import Gaps
+from logcheck.replica_files import ReplicaFiles
+from logcheck.transaction_index import AbortedEntry, IndexFile, TransactionIndex
 from logcheck.transaction_ranges import Transaction, TransactionRanges
 
-ENTRY: Final = Struct(">hqqqq")
-ENTRY_VERSION: Final = 0
+ReadIndex = Callable[[str], IndexFile]
+"""A function that reads the index beside a segment's file, without entries if it cannot."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Open:
-    """A transaction whose marker has not been read yet."""
+    """A transaction without a marker so far."""
 
-    offset: int
+    first_offset: int
+    """Base offset of the first batch, even if a cleaner has emptied it."""
+    data_offset: int
+    """Base offset of the first batch with records; -1 without any."""
     timestamp_ms: int
     file: str
     position: int
 
 
+class Ended(NamedTuple):
+    """A transaction with its marker."""
+
+    producer_id: int
+    first_offset: int
+    """Base offset of the first surviving batch, the marker's offset without any."""
+    data_offset: int
+    """Base offset of the first surviving batch with records; -1 without any."""
+    marker_offset: int
+    is_aborted: bool
+
+
 class TransactionReplay(ProducerObserver):
-    """An observer that keeps the transactions of a log: open ones, ended ones, their data."""
+    """An observer that keeps the open transactions and the records of all transactions."""
 
     def __init__(self) -> None:
         self.open: dict[int, _Open] = {}
-        self.ended: list[tuple[Transaction, bool, str, int]] = []
-        """(transaction, whether it was aborted, file and position of the marker)."""
+        """By producer id."""
         self.data = (array("q"), array("q"))
         """Producer ids and base offsets of the batches of transactions that contain records."""
+        self.markers = (array("q"), array("q"))
+        """Producer ids and offsets of the markers."""
+        self.emptied = array("q")
+        """Base offsets of the batches of transactions from which a cleaner removed all records."""
+        # Data offset -> producer id, ascending. Not a dict: finding the first key of a dict is
+        # linear in the number of keys deleted before it.
+        self._open_data: OrderedDict[int, int] = OrderedDict()
 
     def on_batch(self, batch: SoundBatch) -> None:
         """See `log_view.Observer`."""
+        if batch.header.is_transactional:
+            self.apply(batch)
+
+    def apply(self, batch: SoundBatch) -> Ended | None:
+        """Add a batch of a transaction; return the transaction that it ends."""
         header = batch.header
-        if not header.is_transactional:
-            return
-        producer_id, offset = header.producer_id, header.base_offset
         if header.is_control:
-            self._end(batch)
-        elif header.record_count:
+            return self._end(batch)
+        producer_id, offset = header.producer_id, header.base_offset
+        current = self.open.get(producer_id)
+        if current is None:
+            current = _Open(offset, NO_OFFSET, -1, batch.file, batch.position)
+            self.open[producer_id] = current
+        if header.record_count:
             self.data[0].append(producer_id)
             self.data[1].append(offset)
-            start = _Open(offset, header.max_timestamp_ms, batch.file, batch.position)
-            self.open.setdefault(producer_id, start)
+            if current.data_offset == NO_OFFSET:
+                current.data_offset, current.timestamp_ms = offset, header.max_timestamp_ms
+                current.file, current.position = batch.file, batch.position
+                self._open_data[offset] = producer_id
+        else:
+            self.emptied.append(offset)
+        return None
 
-    def _end(self, batch: SoundBatch) -> None:
+    def is_emptied(self, offset: int) -> bool:
+        """Whether a cleaner has removed all records from the batch at `offset`."""
+        slot = bisect_left(self.emptied, offset)
+        return slot < len(self.emptied) and self.emptied[slot] == offset
+
+    def has_marker(self, producer_id: int, offset: int) -> bool:
+        """Whether the log has a marker of the producer at `offset`."""
+        producer_ids, offsets = self.markers
+        slot = bisect_left(offsets, offset)
+        is_there = slot < len(offsets) and offsets[slot] == offset
+        return is_there and producer_ids[slot] == producer_id
+
+    def ended(self) -> Iterator[Transaction]:
+        """Yield the transactions that have records and a marker."""
+        firsts: dict[int, int] = {}
+        slot, (producer_ids, offsets) = 0, self.data
+        for producer_id, marker_offset in zip(*self.markers, strict=True):
+            while slot < len(offsets) and offsets[slot] < marker_offset:
+                firsts.setdefault(producer_ids[slot], offsets[slot])
+                slot += 1
+            first = firsts.pop(producer_id, None)
+            if first is not None:
+                yield producer_id, first, marker_offset
+
+    def first_open(self) -> int | None:
+        """Return the offset of the first record in an open transaction."""
+        return next(iter(self._open_data), None)
+
+    def _end(self, batch: SoundBatch) -> Ended | None:
         header = batch.header
-        try:
-            marker = read_control_batch(batch.data)
-        except CorruptBatchError:
-            return
-        if marker is not None:
-            start = self.open.pop(header.producer_id, None)
-            first = header.base_offset if start is None else start.offset
-            transaction = (header.producer_id, first, header.base_offset)
-            is_aborted = marker.control_type is ControlType.ABORT
-            self.ended.append((transaction, is_aborted, batch.file, batch.position))
+        if header.record_count == 0:
+            self.emptied.append(header.base_offset)
+        marker = read_marker(batch)
+        if marker is None:
+            return None
+        self.markers[0].append(header.producer_id)
+        self.markers[1].append(header.base_offset)
+        start = self.open.pop(header.producer_id, None)
+        first = header.base_offset if start is None else start.first_offset
+        data = NO_OFFSET if start is None else start.data_offset
+        self._open_data.pop(data, None)
+        is_aborted = marker.control_type is ControlType.ABORT
+        return Ended(header.producer_id, first, data, header.base_offset, is_aborted)
 
 
-def read_txnindex(data: bytes, file: str, report: Report) -> list[tuple[int, Transaction]]:
-    """Return (position, transaction) of each entry; report malformed entries."""
-    find = Finder(Check.TRANSACTIONS, report).find
-    if len(data) % ENTRY.size:
-        cut = len(data) - len(data) % ENTRY.size
-        find(Damage.TXNINDEX_CUT, file, cut, None, "complete entries", "a partial entry")
-    entries = []
-    whole = data[: len(data) - len(data) % ENTRY.size]
-    for slot, (version, producer_id, first, last, _) in enumerate(ENTRY.iter_unpack(whole)):
-        position = slot * ENTRY.size
-        if version != ENTRY_VERSION or first > last:
-            expected, found = "version 0, first <= last", f"version {version}, {first}..{last}"
-            find(Damage.TXNINDEX_ENTRY, file, position, None, expected, found)
-            continue
-        entries.append((position, (producer_id, first, last)))
-    return entries
+class _Later(NamedTuple):
+    """An entry whose LSO lies beyond its marker although no transaction was open."""
+
+    slot: int
+    leader_epoch: int
+    """The leader epoch of the marker."""
 
 
 class TransactionCheck(ProducerObserver):
@@ -96,106 +156,263 @@ class TransactionCheck(ProducerObserver):
 
     def __init__(
         self,
-        indexes: Iterable[tuple[str, bytes]],
-        cleaned_until: int,
+        index: TransactionIndex,
+        read_index: ReadIndex,
+        files: ReplicaFiles,
+        history: History,
+        gaps: Gaps,
         deadline_ms: int,
         report: Report,
         reference: TransactionReplay | None = None,
     ) -> None:
-        """`indexes` are (file, bytes). Transactions from before `deadline_ms` must have ended."""
-        self._indexes = [(file, read_txnindex(data, file, report)) for file, data in indexes]
-        self._cleaned_until = cleaned_until
+        """Transactions from before `deadline_ms` must have ended.
+
+        `read_index` reads the index of a segment again, after the log.
+        """
+        self._read_index = read_index
+        self._files = files
+        self._index = index
+        self._history = history
+        self._gaps = gaps
         self._deadline_ms = deadline_ms
         self._find = Finder(Check.TRANSACTIONS, report).find
         self._reference = reference
         self._replay = TransactionReplay()
+        self._is_proven = bytearray(len(index))
+        """By slot of the index: whether the log has the marker."""
+        self._unproven: list[tuple[int, Ended]] = []
+        """Entries (by slot) that begin before the surviving batches of their transaction."""
+        self._unindexed: list[Ended] = []
+        self._later: dict[int, list[_Later]] = {}
+        """Entries by producer whose LSO may be the start of a later transaction of another."""
+        self._has_bad_marker = False
 
     def on_batch(self, batch: SoundBatch) -> None:
         """See `log_view.Observer`."""
-        self._replay.on_batch(batch)
+        header, replay = batch.header, self._replay
+        if header.is_control:
+            self._check_form(batch)
+        elif not header.is_transactional:
+            self._check_plain(batch)
+            return
+        elif self._later and header.record_count:
+            self._settle_later(batch)
+        ended = replay.apply(batch)
+        if ended is not None and ended.is_aborted:
+            self._check_abort(ended, header.leader_epoch)
 
     def conclude(self, log: LogView) -> dict[str, Any]:
         """See `log_view.LogCheck`."""
-        if not log.is_damaged(log.log_end_offset - 1):
+        for slot, _ in chain.from_iterable(self._later.values()):
+            self._report_stable(slot, self._index.entry(slot).last_offset + 1)
+        if not log.is_damaged(log.log_end_offset - 1) and not self._has_bad_marker:
             self._check_open()
-        aborts = {(ended[0][0], ended[0][2]): ended for ended in self._replay.ended if ended[1]}
-        indexed: list[Transaction] = []
-        for file, entries in self._indexes:
-            for position, transaction in entries:
-                indexed.append(transaction)
-                self._check_entry(file, position, transaction, aborts, log)
-        known = {(producer_id, last) for producer_id, _, last in indexed}
-        for place, ((_, first, _), _, file, position) in aborts.items():
-            # In the cleaned part, the cleaner removes the entry with the data, before the marker.
-            # A marker without a transaction has no entry.
-            has_data = first < place[1]
-            if place not in known and has_data and place[1] >= self._cleaned_until:
-                expected = f"an entry of the .txnindex for producer {place[0]}"
-                self._find(Damage.TXNINDEX_MISSING, file, position, place[1], expected, "none")
-        self._check_aborted_data(chain(indexed, (ended[0] for ended in aborts.values())), log)
+        self._check_unproven(log)
+        self._check_unknown(log)
+        self._check_unindexed(log)
+        self._check_aborted_data(log)
         if self._reference is not None:
-            self._check_markers(self._reference.ended, log)
-        return {"transactions": len(self._replay.ended)}
+            self._check_markers(self._reference, log)
+        return {"transactions": len(self._replay.markers[0])}
+
+    # Batch by batch
+
+    def _check_form(self, batch: SoundBatch) -> None:
+        fault = find_fault(batch)
+        if fault is not None:
+            self._has_bad_marker = self._has_bad_marker or not fault.is_newer
+            severity = Severity.WARNING if fault.is_newer else Severity.ERROR
+            place = batch.file, batch.position, batch.header.base_offset
+            self._find(Damage.BAD_MARKER, *place, fault.expected, fault.found, severity)
+
+    def _check_plain(self, batch: SoundBatch) -> None:
+        """Report a batch outside of its producer's open transaction."""
+        header = batch.header
+        current = self._replay.open.get(header.producer_id)
+        if current is None or current.data_offset == NO_OFFSET or self._is_unsure:
+            return
+        # Below the log start a marker may be gone before its records.
+        if current.data_offset >= self._history.log_start:
+            expected = (
+                f"the transactional bit: producer {header.producer_id} has a transaction open "
+                f"since offset {current.data_offset}"
+            )
+            place = batch.file, batch.position, header.base_offset
+            self._find(Damage.PLAIN_IN_TRANSACTION, *place, expected, "none")
+
+    @property
+    def _is_unsure(self) -> bool:
+        """Whether a marker may have been skipped because it is damaged."""
+        return self._gaps.has_damage or self._has_bad_marker
+
+    def _check_abort(self, ended: Ended, leader_epoch: int) -> None:
+        slot = self._index.slot_of(ended.marker_offset)
+        entry = None if slot is None else self._index.entry(slot)
+        if slot is None or entry is None or entry.producer_id != ended.producer_id:
+            # A reader needs the entry for the records that exist, in every zone.
+            if ended.data_offset != NO_OFFSET:
+                self._unindexed.append(ended)
+            return
+        self._is_proven[slot] = 1
+        self._check_first(slot, entry, ended)
+        if not self._is_unsure:
+            self._check_stable(slot, entry, leader_epoch)
+
+    def _check_first(self, slot: int, entry: AbortedEntry, ended: Ended) -> None:
+        first = entry.first_offset
+        if first == ended.first_offset:
+            return
+        if ended.data_offset != NO_OFFSET and first > ended.data_offset:
+            self._report_first(slot, ended.first_offset)
+        else:
+            self._unproven.append((slot, ended))
+
+    def _check_stable(self, slot: int, entry: AbortedEntry, leader_epoch: int) -> None:
+        found, opened = entry.last_stable_offset, self._replay.first_open()
+        expected = entry.last_offset + 1 if opened is None else opened
+        if found == expected:
+            return
+        if found > expected and opened is None:
+            # A follower adds the transactions of a whole append before it ends the first of them.
+            self._later.setdefault(entry.producer_id, []).append(_Later(slot, leader_epoch))
+        elif found > expected or found < 0 or self._is_complete:
+            self._report_stable(slot, expected)
+        # Else the records of an open transaction may be missing.
+
+    @property
+    def _is_complete(self) -> bool:
+        """Whether no record of an open transaction can be missing."""
+        return self._gaps.missing_count == 0 and self._files.first_base_offset == 0
+
+    def _settle_later(self, batch: SoundBatch) -> None:
+        """Compare the LSOs that may be the start of a later transaction with this start."""
+        header = batch.header
+        if self._replay.open.get(header.producer_id) is not None:
+            return
+        own = self._later.pop(header.producer_id, None)
+        for slot, leader_epoch in chain.from_iterable(self._later.values()):
+            entry = self._index.entry(slot)
+            if entry.last_stable_offset != header.base_offset:
+                # A truncation at a change of the leader may have removed that transaction.
+                has_changed = header.leader_epoch > leader_epoch
+                severity = Severity.WARNING if has_changed else Severity.ERROR
+                self._report_stable(slot, entry.last_offset + 1, severity)
+        self._later = {} if own is None else {header.producer_id: own}
+
+    def _report_first(self, slot: int, expected: int) -> None:
+        entry = self._index.entry(slot)
+        place = *self._index.place(slot), entry.last_offset
+        text = f"offset {expected}, the start of the transaction"
+        self._find(Damage.TXNINDEX_RANGE, *place, text, f"offset {entry.first_offset}")
+
+    def _report_stable(self, slot: int, expected: int, severity: Severity = Severity.ERROR) -> None:
+        entry = self._index.entry(slot)
+        place = *self._index.place(slot), entry.last_offset
+        text = f"last stable offset {expected} after the marker"
+        found = str(entry.last_stable_offset)
+        self._find(Damage.TXNINDEX_STABLE, *place, text, found, severity)
+
+    # With the complete log
 
     def _check_open(self) -> None:
         for producer_id, start in self._replay.open.items():
-            if start.timestamp_ms < self._deadline_ms:
+            if start.data_offset != NO_OFFSET and start.timestamp_ms < self._deadline_ms:
                 expected = f"a marker for the transaction of producer {producer_id}"
                 found = f"open since {start.timestamp_ms} ms"
-                place = start.file, start.position, start.offset
+                place = start.file, start.position, start.data_offset
                 self._find(Damage.HANGING_TRANSACTION, *place, expected, found)
 
-    def _check_entry(
-        self,
-        file: str,
-        position: int,
-        transaction: Transaction,
-        aborts: dict[tuple[int, int], tuple[Transaction, bool, str, int]],
-        log: LogView,
-    ) -> None:
-        producer_id, first, last = transaction
-        ended = aborts.get((producer_id, last))
-        if ended is None:
-            if last >= self._cleaned_until and not log.is_damaged(last):
-                expected = f"an abort marker of producer {producer_id} at offset {last}"
-                self._find(Damage.TXNINDEX_ENTRY, file, position, last, expected, "none")
-        elif (
-            first != ended[0][1]
-            and ended[0][1] >= self._cleaned_until
-            # Else retention has deleted the start of the transaction.
-            and first >= log.first_offset
-        ):
-            expected = f"offset {ended[0][1]}, the start of the transaction"
-            self._find(Damage.TXNINDEX_RANGE, file, position, last, expected, f"offset {first}")
+    def _check_unindexed(self, log: LogView) -> None:
+        """Report the abort markers without an entry."""
+        read: dict[str, TransactionIndex] = {}
+        for ended in self._unindexed:
+            file, position = log.place_of(ended.marker_offset)
+            if file not in read:
+                # A broker that writes meanwhile has added the entry after the index was read.
+                read[file] = TransactionIndex([self._read_index(file)], lambda _: None)
+            slot = read[file].slot_of(ended.marker_offset)
+            if slot is None or read[file].entry(slot).producer_id != ended.producer_id:
+                expected = f"an entry of the .txnindex for producer {ended.producer_id}"
+                severity = self._certainty_of_entry(ended.marker_offset)
+                place = file, position, ended.marker_offset
+                self._find(Damage.TXNINDEX_MISSING, *place, expected, "none", severity)
 
-    def _check_aborted_data(self, aborted: Iterable[Transaction], log: LogView) -> None:
-        ranges = TransactionRanges(aborted)
+    def _certainty_of_entry(self, marker_offset: int) -> Severity:
+        """Return the certainty that the entry of a marker must not be missing.
+
+        A broker writes the entry after the marker: it may have been killed in between, or the copy
+        is of that moment. The next start writes the entry.
+        """
+        is_recovered = marker_offset >= max(
+            self._files.active_base_offset, self._files.recovery_point or 0
+        )
+        is_last = self._index.last_offset is None or self._index.last_offset < marker_offset
+        return Severity.WARNING if is_recovered and is_last else Severity.ERROR
+
+    def _check_unproven(self, log: LogView) -> None:
+        """Report entries that begin at an offset that the log has, but not in the transaction."""
+        for slot, ended in self._unproven:
+            first = self._index.entry(slot).first_offset
+            if (
+                max(log.first_offset, self._history.log_start) <= first != ended.data_offset
+                and log.has_batch(first)
+                and not self._replay.is_emptied(first)
+                and not log.is_damaged(first)
+            ):
+                self._report_first(slot, ended.first_offset)
+
+    def _check_unknown(self, log: LogView) -> None:
+        """Report entries whose marker the log does not have, unless it may be cleaned away."""
+        for slot, is_proven in enumerate(self._is_proven):
+            if is_proven:
+                continue
+            entry = self._index.entry(slot)
+            last = entry.last_offset
+            if log.is_damaged(last) or self._replay.is_emptied(last):
+                continue
+            severity = self._certainty_of_marker(last, log)
+            if severity is not None:
+                expected = f"an abort marker of producer {entry.producer_id} at offset {last}"
+                place = *self._index.place(slot), last
+                self._find(Damage.TXNINDEX_ENTRY, *place, expected, "none", severity)
+
+    def _certainty_of_marker(self, offset: int, log: LogView) -> Severity | None:
+        if log.has_batch(offset):
+            return Severity.ERROR
+        if offset >= log.log_end_offset:
+            # After a loss of power the log may be shorter than its index, until the next start.
+            is_recovered = offset >= (self._files.recovery_point or 0)
+            return Severity.WARNING if is_recovered else Severity.ERROR
+        # Where a cleaner may have been, a crash may have left the index of before.
+        is_whole = self._history.missing(offset) is Severity.ERROR
+        return Severity.ERROR if is_whole else None
+
+    def _check_aborted_data(self, log: LogView) -> None:
+        unindexed = (
+            (ended.producer_id, ended.data_offset, ended.marker_offset) for ended in self._unindexed
+        )
+        aborted = TransactionRanges(chain(self._index.transactions(), unindexed))
         for producer_id, offset in zip(*self._replay.data, strict=True):
-            if offset >= self._cleaned_until:
+            if offset >= (self._history.cleaner_point or 0):
                 return
-            if ranges.covers(producer_id, offset):
+            if aborted.covers(producer_id, offset):
                 expected = "no record of an aborted transaction in the cleaned part"
                 found = f"records of producer {producer_id}"
                 self._find(Damage.ABORTED_DATA, *log.place_of(offset), offset, expected, found)
 
-    def _check_markers(
-        self, ended: Iterable[tuple[Transaction, bool, str, int]], log: LogView
-    ) -> None:
-        own = {(transaction[0], transaction[2]) for transaction, _, _, _ in self._replay.ended}
-        missing = {
-            (producer_id, last): (first, is_aborted)
-            for (producer_id, first, last), is_aborted, _, _ in ended
-            if (producer_id, last) not in own
+    def _check_markers(self, reference: TransactionReplay, log: LogView) -> None:
+        """Report the markers of the reference that are missing although records still need them."""
+        missing = [
+            (producer_id, first, last)
+            for producer_id, first, last in reference.ended()
+            if not self._replay.has_marker(producer_id, last)
             and log.first_offset <= last < log.log_end_offset
             and not log.is_damaged(last)
-        }
-        ranges = TransactionRanges(
-            (producer_id, first, last) for (producer_id, last), (first, _) in missing.items()
-        )
+        ]
+        ranges, reported = TransactionRanges(missing), set[int]()
         for producer_id, offset in zip(*self._replay.data, strict=True) if missing else ():
             last = ranges.last_offset(producer_id, offset)
-            if last is not None and (producer_id, last) in missing:
-                _, is_aborted = missing.pop((producer_id, last))
-                kind = "abort" if is_aborted else "commit"
-                expected = f"the {kind} marker of producer {producer_id}, whose data still exists"
+            if last is not None and last not in reported:
+                reported.add(last)
+                expected = f"the marker of producer {producer_id}, whose records still exist"
                 self._find(Damage.MARKER_LOST, *log.place_of(last), last, expected, "none")

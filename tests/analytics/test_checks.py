@@ -418,7 +418,7 @@ def test_plain_table_enforces_its_limit_and_marks_newer_keys() -> None:
     assert sum(half.key_count for half in halves) == 3
 
 
-def test_malformed_control_batch_is_no_marker(tmp_path: Path) -> None:
+def test_malformed_control_batch_is_reported(tmp_path: Path) -> None:
     directory = tmp_path / "orders-0"
     directory.mkdir()
     control = Bat(
@@ -433,7 +433,8 @@ def test_malformed_control_batch_is_no_marker(tmp_path: Path) -> None:
     path = directory / "00000000000000000000.log"
     path.write_bytes(control.encode())
     Segment(path).restore_indexes()
-    assert findings_of("integrity", tmp_path) == []
+    [found] = findings_of("integrity", tmp_path)
+    assert (found.damage, found.offset) == ("bad_marker", 0)
 
 
 def test_new_producer_epoch_drops_the_batches_of_the_old_one(tmp_path: Path) -> None:

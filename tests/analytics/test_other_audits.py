@@ -191,7 +191,8 @@ def numbered(batch: Bat, sequence: int) -> Bat:
 
 
 def snapshot(last_offset: int, last_sequence: int) -> bytes:
-    entry = struct.pack(">qhiqiqiq", 7, 0, last_sequence, last_offset, 4, START_MS, -1, -1)
+    newest_ms = START_MS + last_offset * 10
+    entry = struct.pack(">qhiqiqiq", 7, 0, last_sequence, last_offset, 4, newest_ms, -1, -1)
     body = struct.pack(">i", 1) + entry
     return struct.pack(">hI", 1, crc32c(body)) + body
 
@@ -239,6 +240,10 @@ def test_a_live_producers_last_batch_must_stay(tmp_path: Path) -> None:
     last = raw.segments[0][1][-1]
     lone = replace(last, producer_id=8)
     raw.segments[0][1][-1] = lone
+    raw.segments[1] = (
+        100,
+        [replace(each, sequence=each.sequence - 5) for each in raw.segments[1][1]],
+    )
     raw.write(tmp_path / "raw")
     kept = compact(raw, horizon_ms=HORIZON_MS)
     ends = [batch.last for batch in kept.segments[0][1] if batch.producer_id == 8]
@@ -284,7 +289,8 @@ def data(first: int) -> bytes:
         0,
         producer_id=5,
         producer_epoch=0,
-        sequence=first,
+        # The marker at 5 has no sequence.
+        sequence=first - first // 6,
         is_transactional=True,
     ).encode()
 

@@ -1,5 +1,7 @@
 """`ottla logs`: inspects segments, indexes and checkpoints without a broker (composition)."""
 
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -25,7 +27,8 @@ def verify(
         ),
     ],
     deep: Annotated[
-        bool, typer.Option("--deep", help="Also read the records in the batches.")
+        bool,
+        typer.Option("--deep", help="Also read the records in the batches, and check producers."),
     ] = False,
     strict_indexes: Annotated[
         bool,
@@ -63,6 +66,7 @@ def verify(
 
     try:
         rules = parse_rules(rule or [])
+        rules = replace(rules, now_ms=rules.now_ms or time.time_ns() // 1_000_000)
     except ValueError as error:
         usage_error(str(error))
     with progress_bar("checking", segment_bytes(directories)) as on_progress:

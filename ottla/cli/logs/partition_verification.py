@@ -5,7 +5,7 @@ later files longer, never shorter.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,12 +20,13 @@ from logcheck.history import history_of
 from logcheck.index_files import IndexFiles
 from logcheck.local_file import FileSource, list_directory, read_bytes
 from logcheck.log_scan import LogScan
-from logcheck.log_view import Observer
+from logcheck.log_view import LogCheck, Observer
 from logcheck.offset_index_check import PER_APPEND
+from logcheck.producer_files import producer_check, transaction_check
 from logcheck.producer_snapshot_bytes import read_producer_snapshot
 from logcheck.replica_files import (
     Checkpoints,
-    Entry,
+    ReplicaFiles,
     check_checkpoints,
     replica_files,
     report_foreign,
@@ -80,8 +81,12 @@ def verify_partition(
         digest = BatchDigest(0)
         result.replica = scan, digest
         observers.append(digest)
-    scan.run(observers, indexes)
-    _check_snapshots(entries, report)
+    checks = _producer_checks(scan, rules, report) if options.with_records else []
+    scan.run([*observers, *checks], indexes)
+    for check in checks:
+        check.conclude(scan)
+    if not checks:
+        _check_snapshots(files, report)
     end = scan.log_end_offset
     is_end_known = not scan.is_damaged(end)
     if is_end_known:
@@ -94,12 +99,17 @@ def verify_partition(
     return result
 
 
-def _check_snapshots(entries: Iterable[Entry], report: Report) -> None:
-    for entry in entries:
-        if entry.name.endswith(".snapshot"):
-            # A broker deletes old snapshots meanwhile.
-            with suppress(FileNotFoundError):
-                read_producer_snapshot(read_bytes(entry.path), entry.path, report)
+def _producer_checks(scan: LogScan, rules: Rules, report: Report) -> list[LogCheck]:
+    place = scan, read_bytes, rules, report
+    return [producer_check(*place), transaction_check(*place)]
+
+
+def _check_snapshots(files: ReplicaFiles, report: Report) -> None:
+    """Check the form of the producer snapshots, without the log."""
+    for _, file in files.snapshots:
+        # A broker deletes old snapshots meanwhile.
+        with suppress(FileNotFoundError):
+            read_producer_snapshot(read_bytes(file), file, report)
 
 
 def _judge(finding: Finding, *, may_be_torn: bool) -> Finding | None:

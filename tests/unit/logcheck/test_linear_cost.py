@@ -10,7 +10,8 @@ from logcheck.batch_digest import BatchDigest
 from logcheck.log_scan import LogScan
 from logcheck.offset_check import OffsetCheck
 from logcheck.replica_files import ReplicaFiles, SegmentFiles
-from logcheck.transaction_check import ENTRY, TransactionCheck, TransactionReplay
+from logcheck.transaction_check import TransactionCheck, TransactionReplay
+from logcheck.transaction_index import ENTRY, IndexFile, TransactionIndex
 from logcheck.transaction_ranges import TransactionRanges
 from tests.unit.logcheck.partition_bytes import (
     FILE,
@@ -66,32 +67,47 @@ def transactions(count: int) -> tuple[bytes, bytes]:
     return bytes(batches), bytes(entries)
 
 
-def scan_of(data: bytes) -> LogScan:
-    segment = SegmentFiles(base_offset=0, log=FILE, size_bytes=len(data))
-    files = ReplicaFiles(topic="t", partition=0, replica="", directory="", segments=(segment,))
-    return LogScan(files, lambda _: None, lambda _: nullcontext(BytesSource(data)))
+def files_of(data: bytes, cleaner_point: int | None) -> ReplicaFiles:
+    return ReplicaFiles(
+        topic="t",
+        partition=0,
+        replica="",
+        directory="",
+        segments=(SegmentFiles(base_offset=0, log=FILE, size_bytes=len(data)),),
+        cleaner_point=cleaner_point,
+    )
 
 
-def check_transactions(count: int, cleaned_until: int) -> int:
+def check_transactions(count: int, cleaner_point: int | None) -> int:
     """Check a log against itself; return the number of calls."""
     data, entries = transactions(count)
-    reported, reference = Reported(), TransactionReplay()
-    scan_of(data).run([reference])
-    scan = scan_of(data)
+    files, reported, reference = files_of(data, cleaner_point), Reported(), TransactionReplay()
+    LogScan(files, lambda _: None, lambda _: nullcontext(BytesSource(data))).run([reference])
+    scan = LogScan(files, lambda _: None, lambda _: nullcontext(BytesSource(data)))
+    index = IndexFile(FILE, 0, None, entries)
 
     def work() -> None:
-        check = TransactionCheck([(FILE, entries)], cleaned_until, 0, reported, reference)
+        check = TransactionCheck(
+            TransactionIndex([index], reported),
+            lambda _: index,
+            files,
+            scan.history,
+            scan.offsets,
+            0,
+            reported,
+            reference,
+        )
         scan.run([check])
         check.conclude(scan)
 
     calls = calls_of(work)
-    assert len(reported.findings) == (count if cleaned_until else 0)
+    assert len(reported.findings) == (0 if cleaner_point is None else count)
     return calls
 
 
 def test_transactions_cost_linearly_many_calls() -> None:
-    for cleaned_until in (0, 1 << 40):
-        once, twice = (check_transactions(count, cleaned_until) for count in (200, 400))
+    for cleaner_point in (None, 1 << 40):
+        once, twice = (check_transactions(count, cleaner_point) for count in (200, 400))
         assert twice < MAX_GROWTH * once
 
 

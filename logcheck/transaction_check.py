@@ -66,6 +66,8 @@ class TransactionReplay(ProducerObserver):
         """Producer ids and base offsets of the batches of transactions that contain records."""
         self.markers = (array("q"), array("q"))
         """Producer ids and offsets of the markers."""
+        self.marker_times_ms = array("q")
+        """The timestamps of the markers: the clock of their broker."""
         self.emptied = array("q")
         """Base offsets of the batches of transactions from which a cleaner removed all records."""
         # Data offset -> producer id, ascending. Not a dict: finding the first key of a dict is
@@ -110,6 +112,11 @@ class TransactionReplay(ProducerObserver):
         is_there = slot < len(offsets) and offsets[slot] == offset
         return is_there and producer_ids[slot] == producer_id
 
+    def clock_after(self, offset: int) -> int | None:
+        """Return the clock of the broker at the first marker beyond `offset`; None without any."""
+        slot = bisect_left(self.markers[1], offset)
+        return self.marker_times_ms[slot] if slot < len(self.marker_times_ms) else None
+
     def ended(self) -> Iterator[Transaction]:
         """Yield the transactions that have records and a marker."""
         firsts: dict[int, int] = {}
@@ -135,6 +142,7 @@ class TransactionReplay(ProducerObserver):
             return None
         self.markers[0].append(header.producer_id)
         self.markers[1].append(header.base_offset)
+        self.marker_times_ms.append(header.max_timestamp_ms)
         start = self.open.pop(header.producer_id, None)
         first = header.base_offset if start is None else start.first_offset
         data = NO_OFFSET if start is None else start.data_offset
@@ -320,7 +328,11 @@ class TransactionCheck(ProducerObserver):
                 expected = f"a marker for the transaction of producer {producer_id}"
                 found = f"open since {start.timestamp_ms} ms"
                 place = start.file, start.position, start.data_offset
-                self._find(Damage.HANGING_TRANSACTION, *place, expected, found)
+                # Clients choose the timestamps of records: only a later marker proves the age.
+                clock_ms = self._replay.clock_after(start.data_offset)
+                is_certain = clock_ms is not None and clock_ms < self._deadline_ms
+                severity = Severity.ERROR if is_certain else Severity.NOTE
+                self._find(Damage.HANGING_TRANSACTION, *place, expected, found, severity)
 
     def _check_unindexed(self, log: LogView) -> None:
         """Report the abort markers without an entry."""

@@ -361,6 +361,21 @@ def test_entry_of_the_last_marker_may_be_missing_after_a_kill(tmp_path: Path) ->
     assert damages(tmp_path) == {("txnindex_missing", 30, "warning")}
 
 
+def test_age_of_an_open_transaction_is_certain_only_by_a_later_marker(tmp_path: Path) -> None:
+    model = Model()
+    del model.batches[8]
+    model.write(tmp_path / "unknown")
+    notes = [
+        each.damage
+        for each in findings_of("integrity", tmp_path / "unknown")
+        if each.severity is Severity.NOTE
+    ]
+    assert "hanging_transaction" in notes
+    model.batches.append(marker(36, 6, COMMIT))
+    model.write(tmp_path / "certain")
+    assert ("hanging_transaction", 25, "error") in damages(tmp_path / "certain")
+
+
 # --- with a reference
 
 

@@ -30,6 +30,7 @@ from logcheck.log_view import Observer
 from logcheck.producer_batches import ProducerBatches, compare_producers
 from logcheck.producer_files import read_aborted
 from logcheck.replica_files import ReplicaFiles
+from logcheck.topic_id import compare_topic_ids, read_topic_id
 
 Outcome = tuple[list[Finding], dict[str, Any]]
 
@@ -77,6 +78,7 @@ class _Replica:
             aborted = read_aborted(files, read_bytes, structure.report)
             observers.append(ReferenceTable(self.table, cleaned_until, aborted))
         self.scan.run(observers)
+        self.topic_id = read_topic_id(read_bytes, files.metadata, structure.report)
 
     @property
     def is_empty(self) -> bool:
@@ -122,6 +124,7 @@ def _compare_replicas(task: AuditTask) -> list[Outcome]:
             report = other.findings.report
             if not ranges_of(ranges) and not (first.is_empty and other.is_empty):
                 report(nothing_compared(other.files, ranges))
+            compare_topic_ids(first.topic_id, other.topic_id, other.files.metadata or "", report)
             pair = first.digest, other.digest, _is_damaged_in(first, other)
             compare_digests(Check.REPLICAS, Damage.REPLICA_DIFFERS, *pair, start, end, report)
             until, is_damaged = min(end, cleaned_until), _is_damaged_in(first, other)

@@ -31,6 +31,7 @@ from logcheck.log_view import LogCheck, Observer
 from logcheck.producer_batches import ProducerBatches
 from logcheck.producer_files import producer_check, transaction_check
 from logcheck.replica_files import ReplicaFiles, check_checkpoints, report_foreign
+from logcheck.topic_id import read_topic_id
 
 
 class ReplicaAudit:
@@ -155,6 +156,7 @@ class ReplicaAudit:
             if is_end_known:
                 place_of = partial(child_of, folder)
                 check_checkpoints(replica, scan.log_end_offset, place_of, report)
+            read_topic_id(read_bytes, replica.metadata, report)
             report_foreign(replica, partial(child_of, replica.directory), report)
         if Check.RETENTION in self._checks:
             check_retention(replica, scan, self._rules, report)

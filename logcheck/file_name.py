@@ -10,6 +10,7 @@ from kafkawire.ids import TopicPartition
 _OFFSET_FILE: Final = re.compile(r"([0-9]{20})\.(log|index|timeindex|txnindex|snapshot)")
 _PARTITION_DIRECTORY: Final = re.compile(r"([a-zA-Z0-9._-]{1,249})-([0-9]{1,10})")
 EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
+PARTITION_METADATA: Final = "partition.metadata"
 LOG_START: Final = "log-start-offset-checkpoint"
 RECOVERY_POINT: Final = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK: Final = "replication-offset-checkpoint"
@@ -17,7 +18,7 @@ CLEANER_POINT: Final = "cleaner-offset-checkpoint"
 OFFSET_CHECKPOINTS: Final = (LOG_START, RECOVERY_POINT, HIGH_WATERMARK, CLEANER_POINT)
 
 # Other files that a broker keeps beside its segments. They are neither audited nor foreign.
-_KNOWN_OTHERS: Final = frozenset({EPOCH_CHECKPOINT, "partition.metadata", ".lock"})
+_KNOWN_OTHERS: Final = frozenset({EPOCH_CHECKPOINT, PARTITION_METADATA, ".lock"})
 _PASSING_SUFFIXES: Final = (".deleted", ".cleaned", ".swap", ".tmp", ".checkpoint")
 
 
@@ -80,7 +81,7 @@ _BY_SUFFIX: Final = {
 _BY_NAME: Final = {
     **dict.fromkeys(OFFSET_CHECKPOINTS, FileKind.OFFSET_CHECKPOINT),
     EPOCH_CHECKPOINT: FileKind.EPOCH_CHECKPOINT,
-    "partition.metadata": FileKind.PROPERTIES,
+    PARTITION_METADATA: FileKind.PROPERTIES,
     "meta.properties": FileKind.PROPERTIES,
 }
 _PASSING_FILE: Final = re.compile(

@@ -17,6 +17,7 @@ from logcheck.file_name import (
     HIGH_WATERMARK,
     LOG_START,
     OFFSET_CHECKPOINTS,
+    PARTITION_METADATA,
     RECOVERY_POINT,
     is_foreign,
     parse_offset_file,
@@ -62,6 +63,8 @@ class ReplicaFiles:
     directory: str
     segments: tuple[SegmentFiles, ...] = ()
     epoch_checkpoint: str | None = None
+    metadata: str | None = None
+    """File with the topic's id."""
     log_start: int | None = None
     recovery_point: int | None = None
     high_watermark: int | None = None
@@ -148,7 +151,7 @@ def replica_files(
         if name is not None:
             files[name.base_offset][name.suffix] = entry
     by_offset = sorted(files.items())
-    epochs = next((entry.path for entry in entries if entry.name == EPOCH_CHECKPOINT), None)
+    paths = {entry.name: entry.path for entry in entries}
 
     def offset(file: str) -> int | None:
         return None if partition is None else checkpoints.get(file, {}).get(partition)
@@ -159,7 +162,8 @@ def replica_files(
         replica=root,
         directory=directory,
         segments=tuple(_segment(base, kinds) for base, kinds in by_offset if "log" in kinds),
-        epoch_checkpoint=epochs,
+        epoch_checkpoint=paths.get(EPOCH_CHECKPOINT),
+        metadata=paths.get(PARTITION_METADATA),
         snapshots=tuple(
             (base, kinds["snapshot"].path) for base, kinds in by_offset if "snapshot" in kinds
         ),

@@ -12,6 +12,7 @@ from analytics.replica_audit import ReplicaAudit
 from kafkawire.compression import Codec
 from logcheck.finding import Severity
 from logcheck.rule import Rules
+from ottla.cli.logs.verify import verify_directories
 from tests.analytics.audited import NOW_MS, RULES, findings_of
 from tests.analytics.compaction_violations import COMPACTION
 from tests.analytics.integrity_violations import INTEGRITY, Plant
@@ -102,3 +103,15 @@ def test_maximum_timestamp_too_high_is_a_finding(tmp_path: Path) -> None:
     found = findings_of("integrity", tmp_path)
     place = ("record_timestamp", segment.header(3).base_offset)
     assert [(each.damage, each.offset) for each in found] == [place]
+
+
+def test_topic_id_is_checked_and_compared(tmp_path: Path) -> None:
+    for name, topic_id in (("a", "A" * 22), ("b", "B" * 22), ("c", "garbage")):
+        directory = make_log().write(tmp_path / name)
+        (directory / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}\n")
+    [differs] = findings_of("replicas", tmp_path / "a", tmp_path / "b")
+    assert (differs.damage, Path(differs.file).name) == ("replica_differs", "partition.metadata")
+    [bad] = findings_of("integrity", tmp_path / "c")
+    assert (bad.damage, Path(bad.file).name) == ("bad_property", "partition.metadata")
+    [result] = verify_directories([tmp_path / "c"])
+    assert [each.damage for each in result.findings] == ["bad_property"]

@@ -32,6 +32,7 @@ from logcheck.replica_files import (
     report_foreign,
 )
 from logcheck.rule import Rules
+from logcheck.topic_id import read_topic_id
 from ottla.cli.logs.partition_result import PartitionResult
 
 TAILS: Final = (Damage.TORN_TAIL, Damage.ZERO_TAIL)
@@ -70,6 +71,7 @@ def verify_partition(
     # directory away to delete it.
     entries = list_directory(directory) if directory.exists() else []
     files = replica_files(partition, str(directory.parent), str(directory), entries, checkpoints)
+    read_topic_id(read_bytes, files.metadata, report)
     report_foreign(files, lambda name: str(directory / name), report)
     epochs = EpochCheckpoint(files.epoch_checkpoint, read_bytes, report)
     rules = options.rules.of_topic(files.topic)

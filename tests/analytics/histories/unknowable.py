@@ -59,8 +59,6 @@ NOT_FOUND_YET: Final[dict[str, tuple[int, ...]]] = {
     "snapshot: a producer invented": (0, 1),
     "the first segment removed": (0, 1),
     "all closed segments removed": (0, 1),
-    "another topic id": (0, 1),
-    "garbage in partition.metadata": (0, 1),
 }
 """Damage that an audit should find."""
 NOT_AGREED_YET: Final[dict[str, tuple[int, ...]]] = {

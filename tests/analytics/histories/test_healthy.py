@@ -33,7 +33,6 @@ KNOWN: Final = {
     "index_missing": "a process was killed between the creation of a segment and of its indexes",
     "time_last_entry": "a process was killed while it rebuilt the indexes of a last segment",
     "txnindex_missing": "a process was killed between an abort marker and its index entry",
-    "txnindex_range": "a cleaner or retention removed the beginning of an aborted transaction",
     "checkpoint_beyond": "a process was killed in a truncation, before it lowered a checkpoint",
     "replica_differs": "a replica without a stored high watermark has a diverged end",
     "rewritten_batch": "above its high watermark a replica has a diverged end",

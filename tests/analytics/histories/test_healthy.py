@@ -36,7 +36,6 @@ KNOWN: Final = {
     "checkpoint_beyond": "a process was killed in a truncation, before it lowered a checkpoint",
     "replica_differs": "a replica without a stored high watermark has a diverged end",
     "rewritten_batch": "above its high watermark a replica has a diverged end",
-    "cleaned_beyond_checkpoint": "the replica fetched batches that its leader had cleaned",
     "producer_lost": "a producer's last batch is above the high watermark or below the log start",
     "marker_lost": "a marker is above the high watermark or below the log start",
     "hanging_transaction": "clients may give records any time",

@@ -80,7 +80,7 @@ class Bench:
         loop = cast(asyncio.AbstractEventLoop, self.loop)
         channel = RequestChannel(loop, lambda _request: Reply(ANSWER), limits)
         pool = BufferPool()
-        channel.on_empty(pool.recycle)
+        channel.on_arenas_unused(pool.recycle)
         network = Network(
             channel=channel,
             pool=pool,

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kafkawire.ids import TopicPartition
+from logcheck.batch_digest import BatchDigest
 from logcheck.finding import Finding, Severity
-from logcheck.replica_comparison import Replica
+from logcheck.log_scan import LogScan
 
 
 @dataclass(slots=True)
@@ -22,13 +23,9 @@ class PartitionResult:
     log_end_offset: int = 0
     index_shapes: Counter[str] = field(default_factory=Counter)
     """Number of offset indexes by shape."""
-    replica: Replica | None = None
+    replica: tuple[LogScan, BatchDigest] | None = None
     """The log and its batches, if other replicas are compared with them."""
     reported: list[Finding] = field(default_factory=list)
-
-    def report(self, finding: Finding) -> None:
-        """Add a finding."""
-        self.reported.append(finding)
 
     @property
     def name(self) -> str:

@@ -36,6 +36,7 @@ KNOWN: Final = {
     "checkpoint_beyond": "a process was killed in a truncation, before it lowered a checkpoint",
     "replica_differs": "a replica without a stored high watermark has a diverged end",
     "rewritten_batch": "above its high watermark a replica has a diverged end",
+    "cleaned_beyond_checkpoint": "the replica fetched batches that its leader had cleaned",
     "producer_lost": "a producer's last batch is above the high watermark or below the log start",
     "marker_lost": "a marker is above the high watermark or below the log start",
     "duplicate_key": "the log start that a cleaning began at was not stored before a death",

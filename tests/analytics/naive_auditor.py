@@ -160,7 +160,7 @@ class NaiveAuditor:
             self._find("record_count", segment.name, batch.base)
         elif deltas != sorted(set(deltas)) or any(each > delta for each in deltas):
             self._find("record_offset", segment.name, batch.base)
-        if any(base_ms + time_delta > batch.newest_ms for time_delta, _ in records):
+        if records and max(base_ms + time_delta for time_delta, _ in records) != batch.newest_ms:
             self._find("record_timestamp", segment.name, batch.base)
 
     def _judge_offsets(self) -> None:

@@ -43,6 +43,7 @@ KNOWN: Final = {
     "kept_too_long": "retention deletes no segment above the high watermark",
     "kept_too_much": "retention deletes no segment above the high watermark",
     "stale_value": "the leader's cleaner removed the last record before the replica fetched it",
+    "tombstone_gone_early": "the same, of a tombstone",
     "lost_key": "the replicas have different starts or ends",
     "changed_value": "the replicas have different starts or ends",
 }

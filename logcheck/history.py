@@ -3,8 +3,7 @@
 Records are missing from healthy logs because retention or DeleteRecords removed them, or because a
 cleaner did: the replica's own, up to its checkpoint and, if the broker stopped before it wrote the
 checkpoint, up to the active segment; or the cleaner of another replica, from which this one copied
-the batches, at any offset. Only a rule that the topic is not compacted excludes cleaners. The page
-docs/audit-model.md lists the histories and the rule of each check.
+the batches, at any offset. Only a rule that the topic is not compacted excludes cleaners.
 """
 
 from dataclasses import dataclass, replace

@@ -80,23 +80,24 @@ def reason_to_pause(
     """Return the first reason not to read a connection with `room` for further requests.
 
     `needs_memory` and `is_early` describe the next request, which has arrived in part; the others
-    explain why there is no room.
+    explain why there is no room. There is none while `is_blocked` or `is_client_slow`.
     """
     if state is _S.MUTED:
         return _P.MUTED
     if state is not _S.OPEN:
         return _P.ENDING
+    # First, because waiting for the broker as well must not exempt the client from time limits.
+    if is_blocked:
+        return _P.LONG_REQUEST
+    if is_client_slow:
+        return _P.CLIENT
     if needs_memory:
         return _P.MEMORY
     if is_early:
         return _P.OPENING
     if room > 0:
         return None
-    if is_blocked:
-        return _P.LONG_REQUEST
-    if is_channel_full:
-        return _P.CHANNEL
-    return _P.CLIENT if is_client_slow else _P.IN_FLIGHT
+    return _P.CHANNEL if is_channel_full else _P.IN_FLIGHT
 
 
 class Progress:

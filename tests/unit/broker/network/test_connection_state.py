@@ -46,16 +46,17 @@ def test_every_reason_to_pause_follows_from_the_state_and_the_facts() -> None:
         applies = {
             Pause.MUTED: state is MUTED,
             Pause.ENDING: state is not OPEN,
+            Pause.LONG_REQUEST: is_blocked,
+            Pause.CLIENT: is_client_slow,
             Pause.MEMORY: needs_memory,
             Pause.OPENING: is_early,
-            Pause.LONG_REQUEST: not room and is_blocked,
             Pause.CHANNEL: not room and is_channel_full,
-            Pause.CLIENT: not room and is_client_slow,
             Pause.IN_FLIGHT: not room,
         }
         assert reason is next((each for each in applies if applies[each]), None)
-        waits_for_channel = not room and not is_blocked and is_channel_full
-        waits = state is OPEN and (needs_memory or is_early or waits_for_channel)
+        is_up_to_client = is_blocked or is_client_slow
+        is_up_to_broker = needs_memory or is_early or (not room and is_channel_full)
+        waits = state is OPEN and is_up_to_broker and not is_up_to_client
         assert (reason in WAITS_FOR_BROKER) == (waits or state is MUTED)
 
 

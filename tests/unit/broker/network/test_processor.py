@@ -589,6 +589,54 @@ def test_a_client_cannot_hold_memory_for_as_long_as_its_long_request_waits() -> 
     assert dropped(logs) == [f"input kept for {MAX_KEPT_S} s while memory is short"]
 
 
+@pytest.mark.parametrize("obstacle", ["long request", "unread response"])
+def test_a_client_gains_no_time_from_a_large_request_that_waits_for_memory(obstacle: str) -> None:
+    world = short_of_memory()
+    if obstacle == "long request":
+        world = Parking(world.limits)
+    other, client = world.connect(), world.connect()
+    large = large_request()
+    other.send(large[: LARGE // 2])
+    client.transport.room = 0
+    body = bytes(2 * LONG_REQUEST_BYTES)
+    client.send(request_frame(0, body, ApiKey.CREATE_TOPICS) + large[:HEAD_BYTES])
+    world.loop.run()
+    assert client.processor._receiver.wanted_bytes > 0
+    since_s = world.loop.now_s
+    with capture_logs() as logs:
+        for _ in range(int(MAX_KEPT_S) + 1):
+            assert not is_closed(client)
+            check_stalled(world, [client], since_s, 1)
+    assert is_closed(client)
+    assert dropped(logs) == [f"input kept for {MAX_KEPT_S} s while memory is short"]
+
+
+@pytest.mark.parametrize("end", ["response", "read"])
+def test_a_large_request_waits_for_memory_once_the_request_before_it_is_answered(end: str) -> None:
+    world = Parking(short_of_memory().limits)
+    other, client = world.connect(), world.connect()
+    large = large_request()
+    other.send(large[: LARGE // 2])
+    client.send(request_frame(0, bytes(2 * LONG_REQUEST_BYTES), ApiKey.CREATE_TOPICS))
+    client.send(large[:HEAD_BYTES])
+    world.loop.run()
+    client.transport.room = 0 if end == "read" else 1 << 30
+    world.parked[0].complete(answer())
+    world.loop.run()
+    client.transport.drain()
+    world.loop.run()
+    assert (ids(client), is_read(client)) == ([0], False)
+    with nothing_left(world):
+        other.transport.abort()
+        world.loop.run()
+        client.send(large[HEAD_BYTES:])
+        world.loop.run()
+        world.parked[1].complete(answer())
+        world.loop.run()
+        assert ids(client) == [0, 1]
+        client.transport.abort()
+
+
 def long_frames(count: int, body_bytes: int = 2 * LONG_REQUEST_BYTES) -> bytes:
     """Return requests of which each waits for the response to the previous one."""
     key = ApiKey.CREATE_TOPICS

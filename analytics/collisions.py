@@ -86,7 +86,7 @@ def _to_findings(batches: Iterable[Any]) -> Iterator[Any]:
 
 
 def _finding(row: dict[str, Any]) -> Finding:
-    from analytics.checks.uniqueness import show_key
+    from logcheck.uniqueness import show_key
 
     first_key, key = row.pop("first_key"), row.pop("key")
     # The hash of Kafka's cleaner; it serves no security purpose.

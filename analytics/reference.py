@@ -1,19 +1,32 @@
 """Composition: the reference of a compaction audit: an uncompacted replica, read into a table."""
 
-from analytics.checks.preservation import Bounds, PreservationCheck, ReferenceTable
+from collections.abc import Collection
+from functools import partial
+
 from analytics.coverage import BY_BATCHES, BY_KEYS, Compared
 from analytics.file_store import OpenFile, read_bytes
 from analytics.finding_list import FindingList
 from analytics.task import AuditTask
 from kafkawire.native import KeyTable
-from logcheck.batch_digest import BatchDigest, IsDamaged, compare_digests, compare_dirty
-from logcheck.finding import Check, Damage, Report
+from logcheck.batch_digest import BatchDigest
+from logcheck.finding import Check, Damage, Finding, Report, Severity
 from logcheck.history import history_of
 from logcheck.log_scan import LogScan
 from logcheck.log_view import LogView, Observer
+from logcheck.preservation import MAX_OFFSET, Bounds, PreservationCheck, ReferenceTable
 from logcheck.producer_batches import ProducerBatches, compare_producers
 from logcheck.producer_files import ReferenceReplays, read_aborted
 from logcheck.producer_replay import ProducerReplay
+from logcheck.replica_comparison import (
+    Explained,
+    KeyComparison,
+    Replica,
+    common_end,
+    confirm_lost,
+    find_lost,
+    report_later_start,
+    undamaged_differences,
+)
 from logcheck.replica_files import ReplicaFiles
 from logcheck.transaction_check import TransactionReplay
 
@@ -31,13 +44,19 @@ class Reference:
         own = FindingList(files, rules.finding_limit)
         history = history_of(files, rules.cleanup_policy)
         self.scan = LogScan(files, own.report, OpenFile, history=history)
-        self.table = KeyTable(rules.key_limit, task.shard, task.shard_count)
+        self._report = report
+        self._make_table = partial(KeyTable, rules.key_limit, task.shard, task.shard_count)
+        self.table = self._make_table()
         self.replays = ReferenceReplays(ProducerReplay(), TransactionReplay(), ProducerBatches())
         self.digest = BatchDigest(log.cleaner_point or 0)
+        self._replica = Replica(self.scan, self.digest, self.replays.batches, _ignore)
+        self._keys = KeyComparison(OpenFile, read_bytes, self._make_table, rules.finding_limit)
+        self._found: Replica | None = None
         aborted = read_aborted(files, read_bytes, own.report)
         observers: list[Observer] = [ReferenceTable(self.table, log.cleaner_point or 0, aborted)]
+        observers.append(self.digest)
         if task.shard == 0:
-            observers += [*self.replays, self.digest]
+            observers += self.replays
         self.scan.run(observers)
         if task.shard == 0:
             for finding in own.rows():
@@ -45,11 +64,17 @@ class Reference:
 
     def check(self, report: Report) -> PreservationCheck:
         """Return the check that compares the log with the reference's keys."""
-        log = self._log
+        log, point = self._log, self._log.cleaner_point or 0
+        end = min(self.scan.log_end_offset, point)
         bounds = Bounds(
             start=self.scan.first_offset,
-            end=min(self.scan.log_end_offset, log.cleaner_point or 0),
+            end=end,
             log_start=max(log.first_base_offset, log.log_start or 0),
+            # A cleaner may have passed the point, and removed a record for any later one.
+            superseded_from=end if point else MAX_OFFSET,
+            superseded_until=log.active_base_offset,
+            # Else the log may have received, applied and removed a tombstone since.
+            is_decided=point <= self.scan.log_end_offset,
             tombstones_after_ms=self._rules.now_ms - self._rules.delete_retention_ms,
         )
         start = max(bounds.start, bounds.log_start)
@@ -57,35 +82,64 @@ class Reference:
         limit = self._rules.finding_limit
         read, is_damaged = self.scan.read_record, self.scan.is_damaged
         self._check = PreservationCheck(
-            self.table, bounds, limit, report, read, is_reference_damaged=is_damaged
+            self.table,
+            bounds,
+            limit,
+            report,
+            read,
+            is_reference_damaged=is_damaged,
+            confirm=partial(self._confirm, bounds),
         )
         return self._check
 
     def compare_producers(self, batches: ProducerBatches, log: LogView, report: Report) -> None:
         """Compare the producers of the batches and the markers in the cleaned part of the log."""
+
+        def is_damaged(offset: int) -> bool:
+            return log.is_damaged(offset) or self.scan.is_damaged(offset)
+
         until = min(self._log.cleaner_point or 0, self.scan.log_end_offset)
         expected = self.replays.batches, self.scan
-        compare_producers(*expected, batches, log, until, self._is_damaged_in(log), report)
+        compare_producers(*expected, batches, log, until, is_damaged, report)
 
-    def _is_damaged_in(self, log: LogView) -> IsDamaged:
-        """Return a test of an offset: whether it may lie in a damaged part of either log."""
-        return lambda offset: log.is_damaged(offset) or self.scan.is_damaged(offset)
+    def compare_uncleaned(
+        self, digest: BatchDigest, batches: ProducerBatches, scan: LogScan, *, with_batches: bool
+    ) -> None:
+        """Compare the log from its cleaner's point on with the reference, batch by batch.
 
-    def compare_uncleaned(self, digest: BatchDigest, log: LogView, report: Report) -> None:
-        """Compare the uncleaned part of the log with the reference, batch by batch.
-
-        If a cleaner has passed the log's checkpoint, missing records become warnings.
+        If a cleaner has passed the point, all keys are compared once more, up to the last of its
+        traces. Without `with_batches` the differences between keys alone are reported.
         """
-        start = max(self._log.cleaner_point or 0, self.scan.first_offset, log.first_offset)
-        active, watermark = self._log.active_base_offset, self._log.high_watermark
-        # No cleaner rewrites the active segment, nor a batch above the high watermark.
-        uncleanable_from = active if watermark is None else min(active, watermark)
-        bound = max(start, uncleanable_from)
-        end = min(self.scan.log_end_offset, log.log_end_offset)
+        report = self._report if with_batches else _ignore
+        reference, log = self._replica, Replica(scan, digest, batches, self._report)
+        self._found = log
+        start = max(self._log.cleaner_point or 0, self.scan.first_offset, scan.first_offset)
+        end = common_end([reference, log])
         self.compared.append(Compared(Check.UNCLEANABLE, BY_BATCHES, start, end))
+        report_later_start(Check.UNCLEANABLE, scan, self.scan, report)
+        explained = Explained(Check.UNCLEANABLE, Damage.CLEANED_BEYOND_CHECKPOINT)
+        for difference in undamaged_differences(reference, log, start, end):
+            severity = scan.history.missing(difference.offset)
+            is_removal = difference.is_lacking_after and difference.may_be_cleaning
+            if severity is Severity.ERROR or not is_removal:
+                is_committed = reference.is_end_committed and log.is_end_committed
+                certainty = Severity.ERROR if is_committed else Severity.WARNING
+                report(difference.finding(Check.UNCLEANABLE, Damage.REWRITTEN_BATCH, certainty))
+            else:
+                explained.add(difference, severity)
+        if not explained.until:
+            return
+        if self._check is not None:
+            self._check.skip_missing()
+        deadline_ms = self._rules.now_ms - self._rules.delete_retention_ms
+        again = find_lost(reference, log, explained.until, self._keys, deadline_ms)
+        explained.conclude(scan, [again], report)
 
-        place = self.digest, digest, self._is_damaged_in(log)
-        compare_digests(Check.UNCLEANABLE, Damage.REWRITTEN_BATCH, *place, bound, end, report)
-        is_cleaned_further = compare_dirty(*place, start, min(bound, end), report)
-        if is_cleaned_further and self._check is not None:
-            self._check.allow_further_cleaning()
+    def _confirm(self, bounds: Bounds) -> Collection[int]:
+        """Return the missing records that no later record in the log supersedes."""
+        assert self._found is not None, "the log is compared before the checks conclude"
+        return confirm_lost(self._replica, self._found, bounds, self._keys)
+
+
+def _ignore(_: Finding) -> None:
+    pass

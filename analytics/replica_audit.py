@@ -9,17 +9,15 @@ from functools import partial
 from typing import Any
 
 from analytics.checks.cost import CostCount
-from analytics.checks.preservation import PreservationCheck
 from analytics.checks.retention import check_retention
 from analytics.checks.tombstones import TombstoneCheck
-from analytics.checks.uniqueness import UniquenessCheck
 from analytics.coverage import BY_KEYS, Compared, not_checked, nothing_compared, ranges_of
 from analytics.file_store import OpenFile, read_bytes
 from analytics.finding_list import FindingList, printable
 from analytics.place import child_of, parent_of
 from analytics.reference import Reference
 from analytics.snapshot import earlier_bounds, read_snapshot
-from analytics.task import MAX_OFFSET, AuditTask
+from analytics.task import AuditTask
 from kafkawire.native import KeyTable
 from logcheck.batch_digest import BatchDigest
 from logcheck.epoch_check import EpochCheckpoint
@@ -28,10 +26,12 @@ from logcheck.history import history_of
 from logcheck.index_files import IndexFiles
 from logcheck.log_scan import LogScan
 from logcheck.log_view import LogCheck, Observer
+from logcheck.preservation import MAX_OFFSET, PreservationCheck
 from logcheck.producer_batches import ProducerBatches
 from logcheck.producer_files import producer_check, transaction_check
 from logcheck.replica_files import ReplicaFiles, check_checkpoints, report_foreign
 from logcheck.topic_id import read_topic_id
+from logcheck.uniqueness import UniquenessCheck
 
 
 class ReplicaAudit:
@@ -78,8 +78,9 @@ class ReplicaAudit:
             figures["index_shapes"] = sorted(set(indexes.shapes.values()))
         if self._is_first:
             self._check_whole()
-            if reference is not None and Check.UNCLEANABLE in self._checks:
-                reference.compare_uncleaned(digest, self._scan, self._report)
+        if reference is not None and Check.UNCLEANABLE in self._checks:
+            reference.compare_uncleaned(digest, batches, self._scan, with_batches=self._is_first)
+            if self._is_first:
                 reference.compare_producers(batches, self._scan, self._report)
         for check in checks:
             figures |= check.conclude(self._scan)

@@ -21,14 +21,13 @@ from typing import Any, Final
 import pyarrow as pa
 from pyarrow import parquet
 
-from analytics.checks.preservation import Bounds, ReferenceTable
 from analytics.errors import AuditError
 from analytics.file_store import OpenFile, read_bytes
-from analytics.task import MAX_OFFSET
 from kafkawire.ids import TopicPartition
 from kafkawire.native import KeyTable
 from kafkawire.records import BATCH_HEADER_BYTES, BatchBuilder
 from logcheck.log_scan import LogScan
+from logcheck.preservation import MAX_OFFSET, Bounds, ReferenceTable
 from logcheck.producer_files import read_aborted
 from logcheck.replica_files import ReplicaFiles
 from logcheck.rule import Rules

@@ -7,12 +7,10 @@ not agree on pickles or on the shape of our classes.
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from logcheck.replica_files import ReplicaFiles, SegmentFiles
 from logcheck.rule import Rules
-
-MAX_OFFSET: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from kafkawire.columns_loops import SoundBatch
 from kafkawire.records import BatchHeader
-from logcheck.finding import Check, Damage, Finding, Report, Severity
+from logcheck.finding import Check, Damage, Finding, Severity
 
 _COLUMNS: Final = 6
 
@@ -28,6 +28,12 @@ class BatchId(NamedTuple):
     record_count: int
     has_horizon: int
     """1 if a cleaner has given the batch a delete horizon, else 0."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether no cleaner has rewritten the batch."""
+        is_full = self.record_count == self.last_offset - self.base_offset + 1
+        return is_full and not self.has_horizon
 
     def __str__(self) -> str:
         return (
@@ -118,6 +124,32 @@ class Difference(NamedTuple):
         return batch.base_offset
 
     @property
+    def last_offset(self) -> int:
+        """The last offset of the batch."""
+        batch = self.after or self.before
+        assert batch is not None
+        return batch.last_offset
+
+    @property
+    def is_lacking_after(self) -> bool:
+        """Whether the second digest lacks records or was cleaned, else the first one."""
+        return self.before is not None and (self.after is None or not self.after.is_whole)
+
+    @property
+    def may_be_cleaning(self) -> bool:
+        """Whether the cleaners of the two logs may have made the difference.
+
+        A cleaner keeps the offsets and the epoch of a batch, and rewrites it only to remove records
+        or to set a delete horizon.
+        """
+        before, after = self.before, self.after
+        if before is None or after is None:
+            return True
+        is_same = before.last_offset == after.last_offset
+        is_same = is_same and before.leader_epoch == after.leader_epoch
+        return is_same and not (before.is_whole and after.is_whole)
+
+    @property
     def is_new_horizon(self) -> bool:
         """Whether a cleaner has merely given the batch a delete horizon."""
         before, after = self.before, self.after
@@ -127,17 +159,6 @@ class Difference(NamedTuple):
             and after.has_horizon == 1
             and after.last_offset == before.last_offset
             and after.record_count == before.record_count
-        )
-
-    @property
-    def is_removal(self) -> bool:
-        """Whether records of the batch are missing, perhaps all, and none was added."""
-        before, after = self.before, self.after
-        return before is not None and (
-            after is None
-            or (
-                after.last_offset == before.last_offset and after.record_count < before.record_count
-            )
         )
 
     def finding(self, check: Check, damage: Damage, severity: Severity = Severity.ERROR) -> Finding:
@@ -173,46 +194,3 @@ def find_differences(
             if before != after:
                 yield Difference(before, after, *found.place(second))
             first, second = first + 1, second + 1
-
-
-def compare_digests(
-    check: Check,
-    damage: Damage,
-    expected: BatchDigest,
-    found: BatchDigest,
-    is_damaged: IsDamaged,
-    start_offset: int,
-    end_offset: int,
-    report: Report,
-) -> None:
-    """Report each batch of the range that differs and does not lie in a damaged part."""
-    for difference in find_differences(expected, found, start_offset, end_offset):
-        if not is_damaged(difference.offset):
-            report(difference.finding(check, damage))
-
-
-def compare_dirty(
-    expected: BatchDigest,
-    found: BatchDigest,
-    is_damaged: IsDamaged,
-    start_offset: int,
-    end_offset: int,
-    report: Report,
-) -> bool:
-    """Report differing batches between the cleaner's point and the active segment.
-
-    A cleaner may have passed its checkpoint, if the broker stopped or the copy was taken before it
-    wrote the checkpoint: a batch that merely lacks records is then a warning. A batch with only a
-    new delete horizon lies in a partly cleaned segment. Return whether there was a warning.
-    """
-    is_cleaned_further = False
-    for difference in find_differences(expected, found, start_offset, end_offset):
-        if difference.is_new_horizon or is_damaged(difference.offset):
-            continue
-        if difference.is_removal:
-            is_cleaned_further = True
-            damage, severity = Damage.CLEANED_BEYOND_CHECKPOINT, Severity.WARNING
-        else:
-            damage, severity = Damage.REWRITTEN_BATCH, Severity.ERROR
-        report(difference.finding(Check.UNCLEANABLE, damage, severity))
-    return is_cleaned_further

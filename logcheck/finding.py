@@ -2,7 +2,7 @@
 
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import PurePath
 
@@ -109,6 +109,7 @@ class Damage(StrEnum):
 
     # Replicas and retention
     REPLICA_DIFFERS = "replica_differs"
+    BEGINS_LATER = "begins_later"
     REPLICA_MISSING = "replica_missing"
     KEPT_TOO_LONG = "kept_too_long"
     KEPT_TOO_MUCH = "kept_too_much"
@@ -165,6 +166,10 @@ class Finding:
     def text(self) -> str:
         """The violation in words."""
         return f"expected {self.expected}, found {self.found}"
+
+    def counted(self, more: int) -> "Finding":
+        """Return the finding, which stands for `more` of its kind."""
+        return replace(self, found=f"{self.found}, and {more} more places") if more else self
 
     def __str__(self) -> str:
         place = "" if self.position is None else f" at {self.position}"

@@ -33,6 +33,8 @@ class History:
     """The offsets and the rule that bound the healthy histories of one replica."""
 
     log_start: int = 0
+    has_log_start: bool = False
+    """Whether the checkpoint of log start offsets has an entry for the partition."""
     cleaner_point: int | None = None
     """The checkpoint of the replica's own cleaner; None if it has no entry for the partition."""
     cleanup_policy: str | None = None
@@ -75,11 +77,22 @@ class History:
         has_changed = is_compaction_unlikely or self._is_compacted is False
         return Severity.WARNING if has_changed else Severity.NOTE
 
+    def begins_later(self, first_base_offset: int) -> Severity:
+        """Return the certainty that this log must not begin after another replica of it.
+
+        Retention and DeleteRecords move the log start; compaction alone does not.
+        """
+        if self.cleanup_policy != COMPACT or self.log_start > first_base_offset:
+            return Severity.NOTE
+        is_lost = self.has_log_start and self.log_start < first_base_offset
+        return Severity.ERROR if is_lost else Severity.WARNING
+
 
 def history_of(files: ReplicaFiles, cleanup_policy: str | None = None) -> History:
     """Return the history of a replica by its checkpoints and the rule for its topic."""
     return History(
         log_start=files.log_start or 0,
+        has_log_start=files.log_start is not None,
         cleaner_point=files.cleaner_point,
         cleanup_policy=cleanup_policy,
     )
@@ -95,7 +108,8 @@ class MissingRecords:
     def __init__(self, history: History, report: Report) -> None:
         self._history = history
         self._report = report
-        self._has_traces = False
+        self.has_traces = False
+        """Whether batches prove that a cleaner has run."""
         self._first_without_key: int | None = None
         self._counts: dict[tuple[Damage, bool], int] = {}
         self._firsts: dict[tuple[Damage, bool], Finding] = {}
@@ -104,7 +118,7 @@ class MissingRecords:
         """Look for traces of a cleaner, and for a record without a key."""
         header = batch.header
         if header.record_count == 0 or header.delete_horizon_ms is not None:
-            self._has_traces = True
+            self.has_traces = True
         if self._first_without_key is None and batch.survey.without_key and not header.is_control:
             self._first_without_key = header.base_offset
 
@@ -112,24 +126,25 @@ class MissingRecords:
         """Take the `finding` of records that are missing from `missing_offset`, or just there."""
         severity = self._history.missing(missing_offset)
         if severity is None:
-            self._has_traces = True
+            self.has_traces = True
         elif severity is Severity.ERROR:
             self._report(finding)
         else:
-            first = self._first_without_key
-            is_unlikely = first is not None and first < missing_offset
-            kind = finding.damage, is_unlikely
+            kind = finding.damage, self.has_record_without_key(missing_offset)
             self._counts[kind] = self._counts.get(kind, 0) + 1
             self._firsts.setdefault(kind, finding)
+
+    def has_record_without_key(self, end_offset: int) -> bool:
+        """Whether a record below `end_offset` has no key; a compacted topic accepts none."""
+        return self._first_without_key is not None and self._first_without_key < end_offset
 
     def conclude(self) -> None:
         """Report the records whose absence a cleaner may explain."""
         for kind, finding in self._firsts.items():
-            is_unlikely = kind[1] and not self._has_traces
+            is_unlikely = kind[1] and not self.has_traces
             severity = self._history.missing(
                 self._history.cleaned_until, is_compaction_unlikely=is_unlikely
             )
             assert severity is not None
-            more = self._counts[kind] - 1
-            found = f"{finding.found}, and {more} more places" if more else finding.found
-            self._report(replace(finding, severity=severity, found=found))
+            counted = finding.counted(self._counts[kind] - 1)
+            self._report(replace(counted, severity=severity))

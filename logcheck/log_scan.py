@@ -83,7 +83,7 @@ class LogScan:
                 self._report(unreadable(files.log, error))
             if indexes is not None and data is not None:
                 indexes.check(files, data, self.segments[-1], is_active=is_last)
-        self.offsets.finish(self.log_end_offset)
+        self.offsets.finish()
 
     def _begin(self, files: SegmentFiles) -> None:
         self.segments.append(SegmentColumns(files.base_offset, files.log))

@@ -12,6 +12,7 @@ from logcheck.finding import Check, Damage, Finder, Finding, Report
 from logcheck.history import History, MissingRecords
 
 MAX_RELATIVE_OFFSET: Final = 2**31 - 1
+_MAX_OFFSET: Final = 2**63 - 1
 
 
 class OffsetCheck:
@@ -20,7 +21,7 @@ class OffsetCheck:
     def __init__(self, report: Report, history: History | None) -> None:
         """Without a `history` any offset may be missing, as in a segment on its own."""
         self._finder = Finder(Check.OFFSETS, report)
-        self._missing = None if history is None else MissingRecords(history, report)
+        self.missing = None if history is None else MissingRecords(history, report)
         self._file = ""
         self._segment_base = 0
         self.next_offset: int | None = None
@@ -87,12 +88,12 @@ class OffsetCheck:
 
     def on_unusual(self, batch: SoundBatch) -> None:
         """Look at a batch without all of its records, with a delete horizon or without keys."""
-        if self._missing is None:
+        if self.missing is None:
             return
-        self._missing.on_batch(batch)
+        self.missing.on_batch(batch)
         header = batch.header
         if header.record_count <= header.last_offset_delta:
-            self._missing.add(
+            self.missing.add(
                 Finding(
                     check=Check.OFFSETS,
                     damage=Damage.RECORDS_MISSING,
@@ -105,12 +106,12 @@ class OffsetCheck:
                 header.base_offset,
             )
 
-    def finish(self, end_offset: int) -> None:
-        """Report missing records, and end a damaged range that reaches the end of the log."""
-        if self._missing is not None:
-            self._missing.conclude()
+    def finish(self) -> None:
+        """Report missing records. Damage at the end of the log may hide all offsets beyond it."""
+        if self.missing is not None:
+            self.missing.conclude()
         if self.damaged and self.damaged[-1][1] < 0:
-            self.damaged[-1] = (self.damaged[-1][0], end_offset)
+            self.damaged[-1] = (self.damaged[-1][0], _MAX_OFFSET)
 
     def is_damaged(self, offset: int) -> bool:
         """Whether `offset` may lie in a damaged part of the log."""
@@ -127,7 +128,7 @@ class OffsetCheck:
     def _check_gap(self, position: int, reached: int, first: int) -> None:
         self._close_damage(first)
         self.missing_count += max(first - reached, 0)
-        if first > reached and self._missing is not None and not self._is_gap_excused:
+        if first > reached and self.missing is not None and not self._is_gap_excused:
             gap = Finding(
                 check=Check.OFFSETS,
                 damage=Damage.OFFSET_GAP,
@@ -137,7 +138,7 @@ class OffsetCheck:
                 expected=f"offset {reached}",
                 found=f"offset {first}",
             )
-            self._missing.add(gap, first - 1)
+            self.missing.add(gap, first - 1)
 
     def _find(self, damage: Damage, position: int, offset: int, expected: str, found: str) -> None:
         self._finder.find(damage, self._file, position, offset, expected, found)

@@ -71,6 +71,8 @@ class ReplicaFiles:
     cleaner_point: int | None = None
     has_checkpoints: bool = False
     """Whether the log directory has readable checkpoints."""
+    has_high_watermarks: bool = False
+    """Whether one of them has high watermarks, perhaps none for this partition."""
     foreign: tuple[str, ...] = ()
     snapshots: tuple[tuple[int, str], ...] = ()
     """Offset and file of each producer snapshot; a clean stop writes one at the log end."""
@@ -172,6 +174,7 @@ def replica_files(
         high_watermark=offset(HIGH_WATERMARK),
         cleaner_point=offset(CLEANER_POINT),
         has_checkpoints=bool(checkpoints),
+        has_high_watermarks=HIGH_WATERMARK in checkpoints,
         foreign=tuple(
             entry.name for entry in entries if entry.is_directory or is_foreign(entry.name)
         ),

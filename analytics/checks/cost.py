@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from analytics.checks.uniqueness import show_key
 from kafkawire.columns_loops import SoundBatch
 from kafkawire.native import KeyTable
 from logcheck.log_view import LogView
+from logcheck.uniqueness import show_key
 
 
 class CostCount:

@@ -150,7 +150,7 @@ def active_rewritten(_: Log, log: Log) -> tuple[Log, Expected]:
     batches = list(log.segments[-1][1])
     batches[4] = without(batches[4], 0)
     offset = batches[4].first
-    expected = {("rewritten_batch", offset), ("records_missing", offset)}
+    expected = {("cleaned_beyond_checkpoint", offset), ("records_missing", offset)}
     return rebuild(log, batches, len(log.segments) - 1), expected
 
 

@@ -1,6 +1,7 @@
 """Corner cases of single checks."""
 
 import struct
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -20,7 +21,7 @@ from kafkawire.errors import CorruptBatchError
 from kafkawire.key_table_loops import KeyLimitError
 from kafkawire.native import KeyTable
 from kafkawire.records import BATCH_HEADER_BYTES, BatchBuilder
-from logcheck.batch_digest import BatchDigest, compare_dirty
+from logcheck.batch_digest import BatchDigest, find_differences
 from logcheck.batch_walk import Batch, Hole, Walk
 from logcheck.finding import Check, Damage, Finding, Severity
 from logcheck.log_scan import LogScan, read_record
@@ -96,7 +97,7 @@ def test_time_index_entry_after_the_first_maximum_is_reported(tmp_path: Path) ->
     assert (found.damage, found.offset, found.expected) == ("time_offset", 3, "offset 0")
 
 
-def test_records_removed_beyond_the_cleaner_checkpoint_are_warnings(tmp_path: Path) -> None:
+def test_records_removed_beyond_the_cleaner_checkpoint_are_notes(tmp_path: Path) -> None:
     raw = make_log()
     raw.write(tmp_path / "raw")
     log = compact(raw, horizon_ms=RULES.now_ms + RULES.delete_retention_ms)
@@ -104,32 +105,35 @@ def test_records_removed_beyond_the_cleaner_checkpoint_are_warnings(tmp_path: Pa
     log.write(tmp_path / "clean")
     found = findings_of("compaction", tmp_path / "clean", against=tmp_path / "raw")
     assert found
-    assert {each.severity for each in found} == {Severity.WARNING}
+    assert {each.severity for each in found} == {Severity.NOTE}
     assert "cleaned_beyond_checkpoint" in {each.damage for each in found}
 
 
-def test_uncleaned_part_of_a_log_must_not_change() -> None:
-    raw = make_log()
-    whole, other = digest_of(raw.batches), digest_of(raw.batches[:20])
-    changed = [*raw.batches[:20], Bat(100, 104, (Rec(100, b"k", b"v", START_MS),) * 1)]
-    horizon = [*raw.batches[:20], *(batch_with_horizon(raw.batches[20]),), *raw.batches[21:]]
-    found: list[Finding] = []
-
-    def damaged(_: int) -> bool:
-        return False
-
-    assert not compare_dirty(whole, digest_of(horizon), damaged, 0, 400, found.append)
-    assert found == []
-    assert compare_dirty(whole, other, damaged, 0, 400, found.append)
-    assert {each.damage for each in found} == {"cleaned_beyond_checkpoint"}
-    found.clear()
-    assert not compare_dirty(other, whole, damaged, 0, 105, found.append)
-    assert [(each.damage, each.offset) for each in found] == [("rewritten_batch", 100)]
-    found.clear()
-    assert not compare_dirty(whole, digest_of(changed), lambda _: True, 0, 400, found.append)
-    assert found == []
+def test_cleaner_explains_removals_and_horizons_only() -> None:
+    raw = make_log().batches
+    short = Bat(100, 104, (Rec(100, b"k", b"v", START_MS),))
+    other = Bat(100, 104, tuple(Rec(n, b"k", b"v", START_MS) for n in range(100, 105)))
+    for changed, is_cleaning in (
+        ([batch_with_horizon(raw[20])], True),
+        ([], True),
+        ([short], True),
+        ([other], False),
+        ([replace(raw[20], epoch=5)], False),
+        ([replace(short, epoch=5)], False),
+        ([replace(short, last=103)], False),
+    ):
+        batches = [*raw[:20], *changed, *raw[21:]]
+        [difference] = find_differences(digest_of(raw), digest_of(batches), 0, 400)
+        assert (difference.offset, difference.may_be_cleaning) == (100, is_cleaning)
+        [back] = find_differences(digest_of(batches), digest_of(raw), 0, 400)
+        assert (back.offset, back.may_be_cleaning) == (100, is_cleaning)
+        assert not is_cleaning or (difference.is_lacking_after, back.is_lacking_after) == (
+            True,
+            False,
+        )
+    assert list(find_differences(digest_of(raw), digest_of(raw[:20]), 0, 100)) == []
     assert digest_of([]).place(0) == ("", 0)
-    assert len(whole) == 80
+    assert len(digest_of(raw)) == 80
 
 
 def batch_with_horizon(batch: Bat) -> Bat:

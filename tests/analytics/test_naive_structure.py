@@ -199,7 +199,8 @@ def test_replica_audit_agrees_with_the_naive_comparison(
             for fault, which, value in chosen:
                 if fault is not offset_line or which % 4 != 3:
                     fault(at, which, value)
-        found = findings_of("replicas", *(at.parent for at in places))
+        rules = Rules(now_ms=NOW_MS, cleanup_policy="delete")
+        found = findings_of("replicas", *(at.parent for at in places), rules=rules)
         first, other = (NaiveAuditor(at) for at in places)
         expected = {each[2] for each in compare_replicas(first, other)}
     assert {each.offset for each in found if each.damage == "replica_differs"} == expected

@@ -105,7 +105,8 @@ def test_a_partition_too_large_for_one_table_is_split(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("spark")
 def test_replicas_too_large_for_one_table_are_each_reported_once(tmp_path: Path) -> None:
-    for name in "abc":
+    make_log().write(tmp_path / "a")
+    for name in "bc":
         compact(make_log(), horizon_ms=HORIZON_MS).write(tmp_path / name)
     request = Request(
         audit=Audit.REPLICAS,

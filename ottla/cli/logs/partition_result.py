@@ -5,9 +5,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kafkawire.ids import TopicPartition
-from logcheck.batch_digest import BatchDigest
 from logcheck.finding import Finding, Severity
-from logcheck.log_scan import LogScan
+from logcheck.replica_comparison import Replica
 
 
 @dataclass(slots=True)
@@ -23,9 +22,13 @@ class PartitionResult:
     log_end_offset: int = 0
     index_shapes: Counter[str] = field(default_factory=Counter)
     """Number of offset indexes by shape."""
-    replica: tuple[LogScan, BatchDigest] | None = None
+    replica: Replica | None = None
     """The log and its batches, if other replicas are compared with them."""
     reported: list[Finding] = field(default_factory=list)
+
+    def report(self, finding: Finding) -> None:
+        """Add a finding."""
+        self.reported.append(finding)
 
     @property
     def name(self) -> str:

@@ -22,8 +22,10 @@ from logcheck.local_file import FileSource, list_directory, read_bytes
 from logcheck.log_scan import LogScan
 from logcheck.log_view import LogCheck, Observer
 from logcheck.offset_index_check import PER_APPEND
+from logcheck.producer_batches import ProducerBatches
 from logcheck.producer_files import producer_check, transaction_check
 from logcheck.producer_snapshot_bytes import read_producer_snapshot
+from logcheck.replica_comparison import Replica
 from logcheck.replica_files import (
     Checkpoints,
     ReplicaFiles,
@@ -81,8 +83,8 @@ def verify_partition(
     observers: list[Observer] = [_ProgressObserver(options.on_progress)]
     if is_compared:
         digest = BatchDigest(0)
-        result.replica = scan, digest
-        observers.append(digest)
+        result.replica = Replica(scan, digest, ProducerBatches(), result.report)
+        observers += [digest, result.replica.producers]
     checks = _producer_checks(scan, rules, report) if options.with_records else []
     scan.run([*observers, *checks], indexes)
     for check in checks:

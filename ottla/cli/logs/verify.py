@@ -6,20 +6,19 @@ later files longer, never shorter.
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from logcheck.batch_digest import BatchDigest, compare_digests
+from kafkawire.key_table_loops import KeyLimitError
+from kafkawire.native import KeyTable
 from logcheck.file_name import EPOCH_CHECKPOINT, parse_offset_file, parse_partition_directory
-from logcheck.finding import Check, Damage, Finding, audit_failed
-from logcheck.local_file import list_directory, read_bytes
-from logcheck.log_scan import LogScan
+from logcheck.finding import Check, Damage, Finding, Severity, audit_failed
+from logcheck.local_file import FileSource, list_directory, read_bytes
+from logcheck.replica_comparison import KeyComparison, common_end, compare_pair
 from logcheck.replica_files import Checkpoints, missing_partitions, read_checkpoints
 from ottla.cli.logs.partition_result import PartitionResult
 from ottla.cli.logs.partition_verification import VerifyOptions, verify_partition
 
-_MAX_OFFSET: Final = 2**63 - 1
 DELETED_SUFFIX: Final = "-delete"
 DEFAULT_OPTIONS: Final = VerifyOptions()
 
@@ -38,7 +37,7 @@ def verify_directories(
         result for each in directories for result in _verify_directory(each, options, shared)
     ]
     for name in sorted(shared):
-        compare_replicas([result for result in results if result.name == name])
+        compare_replicas([result for result in results if result.name == name], options)
     return [result.without_batches() for result in results]
 
 
@@ -105,35 +104,30 @@ def segment_bytes(directories: Iterable[Path]) -> int:
     )
 
 
-def compare_replicas(results: Sequence[PartitionResult]) -> None:
-    """Report the first difference of each replica from the previous one in its result.
-
-    Below all high watermarks the replicas hold the same batches. The cleaned part is exempt,
-    because each broker cleans its replica independently.
-    """
-    compared = [(each, *each.replica) for each in results if each.replica is not None]
-    start, end = 0, _MAX_OFFSET
-    for result, scan, digest in compared:
-        watermark = scan.files.high_watermark
-        end = min(end, scan.log_end_offset if watermark is None else watermark)
-        log_start = scan.files.log_start or 0
-        start = max(start, result.first_offset or 0, log_start, _cleaned_end(scan, digest))
-    for (_, scan, digest), (result, other_scan, other_digest) in pairwise(compared):
-        differences: list[Finding] = []
-        is_damaged = partial(_is_damaged, (scan, other_scan))
-        pair = digest, other_digest, is_damaged
-        report = differences.append
-        compare_digests(Check.REPLICAS, Damage.REPLICA_DIFFERS, *pair, start, end, report)
-        result.reported += differences[:1]
+def compare_replicas(results: Sequence[PartitionResult], options: VerifyOptions) -> None:
+    """Report the differences of each replica from the first one in its result."""
+    compared = [(each, each.replica) for each in results if each.replica is not None]
+    if not compared:
+        return
+    end = common_end([replica for _, replica in compared])
+    rules = options.rules
+    keys = KeyComparison(
+        FileSource, read_bytes, partial(KeyTable, rules.key_limit), rules.finding_limit
+    )
+    _, first = compared[0]
+    for result, other in compared[1:]:
+        try:
+            compare_pair(first, other, end, keys)
+        except KeyLimitError as error:
+            result.reported.append(_keys_not_compared(result.directory, error))
 
 
-def _cleaned_end(scan: LogScan, digest: BatchDigest) -> int:
-    """Return the end of the part that a cleaner has reached, by its checkpoint or by its traces."""
-    point = scan.files.cleaner_point or 0
-    if digest.cleaned_until <= point:
-        return point
-    return max(scan.files.active_base_offset, digest.cleaned_until)
-
-
-def _is_damaged(scans: Iterable[LogScan], offset: int) -> bool:
-    return any(scan.is_damaged(offset) for scan in scans)
+def _keys_not_compared(directory: Path, error: KeyLimitError) -> Finding:
+    return Finding(
+        check=Check.REPLICAS,
+        damage=Damage.NOTHING_COMPARED,
+        file=str(directory),
+        expected="keys that fit into the memory of this process",
+        found=f"{error}: raise key.limit, or use `ottla audit replicas`",
+        severity=Severity.WARNING,
+    )

@@ -54,7 +54,7 @@ def test_history_is_built_from_checkpoints_and_the_rule() -> None:
         topic="t", partition=0, replica="r", directory="d", log_start=3, cleaner_point=7
     )
     assert history_of(files, "compact") == History(
-        log_start=3, cleaner_point=7, cleanup_policy="compact"
+        log_start=3, has_log_start=True, cleaner_point=7, cleanup_policy="compact"
     )
 
 

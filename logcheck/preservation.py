@@ -6,12 +6,10 @@ its value. A tombstone may be gone once its time is over. Below the cleaner's po
 remains whose key has a later record there.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from analytics.checks.uniqueness import show_key
-from analytics.task import MAX_OFFSET
 from kafkawire.columns_loops import SoundBatch
 from kafkawire.key_table_loops import Mismatch
 from kafkawire.native import KeyTable
@@ -19,6 +17,9 @@ from kafkawire.records import BatchHeader, TimestampType
 from logcheck.finding import Check, Damage, Finder, Report, Severity
 from logcheck.log_view import LogView, ReadRecord
 from logcheck.transaction_ranges import Transaction, TransactionRanges
+from logcheck.uniqueness import show_key
+
+MAX_OFFSET: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +79,7 @@ def _append_time(header: BatchHeader) -> int | None:
 
 
 _MATCH_LIMIT: Final = 1 << 20
+Confirm = Callable[[], Collection[int]]
 
 
 class PreservationCheck:
@@ -93,8 +95,15 @@ class PreservationCheck:
         *,
         is_reference_damaged: Callable[[int], bool] = lambda _: False,
         only_missing: bool = False,
+        confirm: Confirm | None = None,
     ) -> None:
-        """With `only_missing`, records that the reference lacks are not reported."""
+        """With `only_missing`, records that the reference lacks are not reported.
+
+        `confirm` returns the offsets of the missing records without a later record of their key. A
+        missing record that it does not confirm is a warning. It is called only if records are
+        missing.
+        """
+        self._confirm = confirm
         self._is_reference_damaged = is_reference_damaged
         self._only_missing = only_missing
         self._read_reference = read_reference
@@ -133,29 +142,34 @@ class PreservationCheck:
         else:
             self._unlisted += len(found)
 
-    def allow_further_cleaning(self) -> None:
-        """Report missing records as warnings: a cleaner may have passed its checkpoint."""
-        self._bounds = replace(self._bounds, is_decided=False)
+    def skip_missing(self) -> None:
+        """Report no missing records: a cleaner has passed the end, so that others decide it."""
+        self._bounds = replace(self._bounds, end=self._bounds.start)
+
+    def missing(self, log: LogView) -> dict[int, bool]:
+        """Return the missing records: the offset of each, and whether it is a tombstone."""
+        start = max(self._bounds.log_start, self._bounds.start)
+        unseen = self._table.unseen(self._bounds.tombstones_after_ms, self._limit * 4)
+        return {
+            offset: is_tombstone
+            for offset, _, is_tombstone in unseen
+            if start <= offset < self._bounds.end and not log.is_damaged(offset)
+        }
 
     def conclude(self, log: LogView) -> dict[str, Any]:
         """Report missing, changed and superfluous records."""
-        lost = {
-            offset: is_tombstone
-            for offset, _, is_tombstone in self._table.unseen(
-                self._bounds.tombstones_after_ms, self._limit * 4
-            )
-            if max(self._bounds.log_start, self._bounds.start) <= offset < self._bounds.end
-            and not log.is_damaged(offset)
-        }
+        lost = self.missing(log)
         for kind, offset, last in self._mismatches:
             self._judge(kind, offset, last, lost, log)
+        certain = self._confirm() if lost and self._confirm is not None else None
         for offset, is_tombstone in sorted(lost.items()):
             record = self._read_reference(offset)
             key = "a key" if record is None else f"key {show_key(record[0])}"
             missing = Damage.TOMBSTONE_GONE_EARLY if is_tombstone else Damage.LOST_KEY
             check = Check.TOMBSTONES if is_tombstone else Check.PRESERVATION
             expected = f"the last {'tombstone' if is_tombstone else 'value'} of {key}"
-            severity = Severity.ERROR if self._bounds.is_decided else Severity.WARNING
+            is_certain = self._bounds.is_decided and (certain is None or offset in certain)
+            severity = Severity.ERROR if is_certain else Severity.WARNING
             self._find(missing, offset, expected, "no record", log, check, severity)
         if self._unlisted and not self._only_missing:
             expected, found = "the reference's records", f"{self._unlisted} more that differ"

@@ -1,0 +1,185 @@
+"""Histories that a healthy log may have pass the audits and the verification of its files."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from logcheck.finding import Damage, Finding, Severity
+from logcheck.rule import parse_rules
+from ottla.cli.logs.partition_verification import VerifyOptions
+from ottla.cli.logs.verify import verify_directories
+from tests.analytics.audited import NOW_MS, RULES, findings_of
+from tests.analytics.log_model import Bat, Log, compact, make_log
+
+HORIZON_MS = NOW_MS + RULES.delete_retention_ms
+
+
+def verified(*roots: Path, rules: tuple[str, ...] = ()) -> list[Finding]:
+    """Return all findings of `ottla logs verify --deep`."""
+    parsed = replace(parse_rules(rules), now_ms=NOW_MS)
+    options = VerifyOptions(with_records=True, rules=parsed)
+    return [each for result in verify_directories(roots, options) for each in result.reported]
+
+
+def audited(audit: str, *roots: Path, rules: tuple[str, ...] = ()) -> list[Finding]:
+    return findings_of(audit, *roots, rules=replace(parse_rules(rules), now_ms=NOW_MS))
+
+
+def kinds(found: list[Finding]) -> set[tuple[Damage, Severity]]:
+    """Return kinds and severities, without the notes."""
+    return {(each.damage, each.severity) for each in found if each.severity is not Severity.NOTE}
+
+
+def reassigned(log: Log) -> Log:
+    """Return a new replica of a cleaned log, which rolled its segments at other offsets."""
+    batches = log.batches
+    half = len(batches) // 2
+    return replace(log, segments=[(0, batches[:half]), (batches[half].first, batches[half:])])
+
+
+def write_pair(tmp_path: Path, first: Log, second: Log) -> tuple[Path, Path]:
+    first.write(tmp_path / "a")
+    second.write(tmp_path / "b")
+    return tmp_path / "a", tmp_path / "b"
+
+
+@pytest.mark.parametrize("point", [None, 40])
+def test_new_replica_of_a_compacted_log_passes(tmp_path: Path, point: int | None) -> None:
+    raw = make_log()
+    cleaned = compact(raw, horizon_ms=HORIZON_MS)
+    here, there = write_pair(tmp_path, cleaned, replace(reassigned(cleaned), cleaner_point=point))
+    raw.write(tmp_path / "raw")
+    assert kinds(audited("integrity", there)) == set()
+    for pair in ((here, there), (there, here), (tmp_path / "raw", there)):
+        assert kinds(audited("replicas", *pair)) == set()
+        assert kinds(verified(*pair)) == set()
+    if point is None:
+        found = findings_of("compaction", there, against=tmp_path / "raw")
+        assert kinds(found) == set()
+
+
+@pytest.mark.parametrize("point", [None, 100])
+def test_broker_killed_between_a_swap_and_its_checkpoint_leaves_a_healthy_log(
+    tmp_path: Path, point: int | None
+) -> None:
+    raw = make_log()
+    cleaned = replace(compact(raw, horizon_ms=HORIZON_MS), cleaner_point=point)
+    here, there = write_pair(tmp_path, cleaned, raw)
+    assert kinds(audited("integrity", here)) == set()
+    assert kinds(verified(here, there)) == set()
+    assert kinds(findings_of("compaction", here, against=there)) == set()
+
+
+def test_replicas_without_checkpoints_may_be_cleaned_differently(tmp_path: Path) -> None:
+    raw = make_log()
+    here, there = write_pair(tmp_path, raw, compact(raw, horizon_ms=HORIZON_MS))
+    for root in (here, there):
+        for file in root.glob("*-checkpoint"):
+            file.unlink()
+    assert kinds(audited("replicas", here, there)) == set()
+    assert kinds(verified(here, there)) == set()
+
+
+def test_cleaner_point_above_the_high_watermark_of_another_replica_passes(tmp_path: Path) -> None:
+    raw = make_log()
+    cleaned = compact(raw, horizon_ms=HORIZON_MS)
+    here, there = write_pair(tmp_path, cleaned, replace(raw, high_watermark=150))
+    for pair in ((here, there), (there, here)):
+        assert kinds(audited("replicas", *pair)) == set()
+        assert kinds(verified(*pair)) == set()
+
+
+def without_one_record(log: Log, number: int) -> Log:
+    """Return an uncleaned log, of which one batch has lost its first record."""
+    at = 0
+    segments: list[tuple[int, list[Bat]]] = []
+    for base, batches in log.segments:
+        changed = list(batches)
+        if at <= number < at + len(batches):
+            victim = batches[number - at]
+            changed[number - at] = replace(victim, records=victim.records[1:])
+        at += len(batches)
+        segments.append((base, changed))
+    return replace(log, segments=segments)
+
+
+def test_record_lost_from_a_batch_is_reported(tmp_path: Path) -> None:
+    raw = make_log(400, 400)
+    here, there = write_pair(tmp_path, without_one_record(raw, 3), raw)
+    lost = {(Damage.LOST_KEY, Severity.ERROR)}
+    for pair in ((here, there), (there, here)):
+        assert kinds(audited("replicas", *pair)) == lost
+        assert kinds(verified(*pair)) == lost
+    rule = ("cleanup.policy=delete",)
+    missing = (Damage.RECORDS_MISSING, Severity.ERROR)
+    differs = (Damage.REPLICA_DIFFERS, Severity.ERROR)
+    assert kinds(audited("integrity", here, rules=rule)) == {missing}
+    assert kinds(verified(here, rules=rule)) == {missing}
+    assert kinds(audited("replicas", here, there, rules=rule)) == {missing, differs}
+    assert kinds(verified(here, there, rules=rule)) == {missing, differs}
+
+
+def test_batch_lost_from_a_log_without_keys_is_a_warning(tmp_path: Path) -> None:
+    raw = make_log()
+    segments = [
+        (
+            base,
+            [
+                replace(batch, records=tuple(replace(each, key=None) for each in batch.records))
+                for batch in batches
+            ],
+        )
+        for base, batches in raw.segments
+    ]
+    raw = replace(raw, segments=segments)
+    short = replace(raw, segments=[*segments[:1], (100, segments[1][1][1:]), *segments[2:]])
+    here, there = write_pair(tmp_path, short, raw)
+    gap = (Damage.OFFSET_GAP, Severity.WARNING)
+    assert kinds(audited("integrity", here)) == {gap}
+    assert kinds(verified(here)) == {gap}
+    differs = (Damage.REPLICA_DIFFERS, Severity.WARNING)
+    for pair in ((here, there), (there, here)):
+        assert kinds(audited("replicas", *pair)) == {gap, differs}
+        assert kinds(verified(*pair)) == {gap, differs}
+
+
+def test_log_without_its_first_segments_is_reported(tmp_path: Path) -> None:
+    raw = make_log()
+    late = replace(raw, segments=raw.segments[2:], log_start=0)
+    here, there = write_pair(tmp_path, late, raw)
+    for rules, severity in (
+        ((), Severity.NOTE),
+        (("cleanup.policy=compact",), Severity.ERROR),
+        (("cleanup.policy=compact,delete",), Severity.NOTE),
+    ):
+        parsed = replace(parse_rules(rules), now_ms=NOW_MS)
+        for found in (
+            audited("replicas", here, there, rules=rules),
+            audited("replicas", there, here, rules=rules),
+            verified(here, there, rules=rules),
+            findings_of("compaction", here, against=there, rules=parsed),
+        ):
+            [later] = [each for each in found if each.damage is Damage.BEGINS_LATER]
+            assert later.severity is severity
+            assert later.offset == 200
+
+
+def test_lost_end_of_a_replica_is_a_warning_unless_it_was_flushed(tmp_path: Path) -> None:
+    raw = make_log()
+    base, batches = raw.segments[-1]
+    short = replace(raw, segments=[*raw.segments[:-1], (base, batches[:-1])], high_watermark=400)
+    for recovery_point, severity in ((300, Severity.WARNING), (400, Severity.ERROR)):
+        root = tmp_path / str(recovery_point)
+        here, there = write_pair(root, replace(short, recovery_point=recovery_point), raw)
+        for found in (audited("replicas", there, here), verified(there, here)):
+            differs = [each for each in found if each.damage is Damage.REPLICA_DIFFERS]
+            assert [(each.offset, each.severity) for each in differs] == [(395, severity)]
+
+
+def test_end_counts_where_no_file_has_high_watermarks(tmp_path: Path) -> None:
+    raw = make_log(400, 400)
+    here, there = write_pair(tmp_path, without_one_record(raw, 3), raw)
+    for root in (here, there):
+        (root / "replication-offset-checkpoint").unlink()
+    assert kinds(audited("replicas", here, there)) == {(Damage.LOST_KEY, Severity.WARNING)}

@@ -73,6 +73,9 @@ LONGEST = (
 )
 SEED = "hypothesis_seed"
 READY_EVENT = "broker.started"
+WITHOUT_RETENTION = {"log.initial.task.delay.ms": "3600000"}
+"""Overrides for shared brokers: records of tests have old timestamps, and retention begins after 30
+seconds, so that on a slow machine it would delete them under the tests."""
 # Far more than a broker needs, because other tests and their processes share the machine.
 READY_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
@@ -323,7 +326,7 @@ def shared_broker(
 ) -> Iterator[BrokerProcess]:
     """One running broker for all tests of a module; each test uses its own topics."""
     # Groups need not wait for more members before their first rebalance.
-    overrides = {"group.initial.rebalance.delay.ms": "0"}
+    overrides = {"group.initial.rebalance.delay.ms": "0", **WITHOUT_RETENTION}
     broker = BrokerProcess(tmp_path_factory.mktemp("broker"), overrides, counted)
     try:
         broker.wait_for_event(READY_EVENT)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import READY_EVENT, BrokerProcess
+from tests.conftest import READY_EVENT, WITHOUT_RETENTION, BrokerProcess
 from tests.integration.broker.wire import Wire
 from tests.integration.coordination.process import Coordinator, kill_all
 
@@ -15,7 +15,7 @@ def shared_broker(
     tmp_path_factory: pytest.TempPathFactory, counted: Mapping[str, str]
 ) -> Iterator[BrokerProcess]:
     """One running broker for all tests of a module; it must stop in order after them."""
-    broker = BrokerProcess(tmp_path_factory.mktemp("broker"), {}, counted)
+    broker = BrokerProcess(tmp_path_factory.mktemp("broker"), WITHOUT_RETENTION, counted)
     try:
         broker.wait_for_event(READY_EVENT)
         yield broker

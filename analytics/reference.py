@@ -28,7 +28,7 @@ from logcheck.replica_comparison import (
     undamaged_differences,
 )
 from logcheck.replica_files import ReplicaFiles
-from logcheck.transaction_check import TransactionReplay
+from logcheck.transaction_replay import TransactionReplay
 
 
 class Reference:

@@ -16,9 +16,10 @@ from logcheck.replica_files import ReadBytes, ReplicaFiles, read_reported
 from logcheck.rule import Rules
 from logcheck.sequence_check import SequenceCheck
 from logcheck.snapshot_check import SnapshotCheck
-from logcheck.transaction_check import TransactionCheck, TransactionReplay
+from logcheck.transaction_check import TransactionCheck
 from logcheck.transaction_index import IndexFile, TransactionIndex
 from logcheck.transaction_ranges import Transaction
+from logcheck.transaction_replay import TransactionReplay
 
 
 class ReferenceReplays(NamedTuple):

@@ -7,148 +7,24 @@ transaction.
 Source: UnifiedLog, TransactionIndex and LogCleaner of Kafka 3.9.
 """
 
-from array import array
-from bisect import bisect_left
-from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from itertools import chain
 from typing import Any, NamedTuple
 
 from kafkawire.columns_loops import SoundBatch
-from kafkawire.records import ControlType
 from kafkawire.sentinels import NO_OFFSET
 from logcheck.finding import Check, Damage, Finder, Report, Severity
 from logcheck.history import History
 from logcheck.log_view import LogView, ProducerObserver
-from logcheck.marker import find_fault, read_marker
+from logcheck.marker import find_fault
 from logcheck.producer_replay import Gaps
 from logcheck.replica_files import ReplicaFiles
 from logcheck.transaction_index import AbortedEntry, IndexFile, TransactionIndex
-from logcheck.transaction_ranges import Transaction, TransactionRanges
+from logcheck.transaction_ranges import TransactionRanges
+from logcheck.transaction_replay import Ended, TransactionReplay
 
 ReadIndex = Callable[[str], IndexFile]
 """A function that reads the index beside a segment's file, without entries if it cannot."""
-
-
-@dataclass(slots=True)
-class _Open:
-    """A transaction without a marker so far."""
-
-    first_offset: int
-    """Base offset of the first batch, even if a cleaner has emptied it."""
-    data_offset: int
-    """Base offset of the first batch with records; -1 without any."""
-    timestamp_ms: int
-    file: str
-    position: int
-
-
-class Ended(NamedTuple):
-    """A transaction with its marker."""
-
-    producer_id: int
-    first_offset: int
-    """Base offset of the first surviving batch, the marker's offset without any."""
-    data_offset: int
-    """Base offset of the first surviving batch with records; -1 without any."""
-    marker_offset: int
-    is_aborted: bool
-
-
-class TransactionReplay(ProducerObserver):
-    """An observer that keeps the open transactions and the records of all transactions."""
-
-    def __init__(self) -> None:
-        self.open: dict[int, _Open] = {}
-        """By producer id."""
-        self.data = (array("q"), array("q"))
-        """Producer ids and base offsets of the batches of transactions that contain records."""
-        self.markers = (array("q"), array("q"))
-        """Producer ids and offsets of the markers."""
-        self.marker_times_ms = array("q")
-        """The timestamps of the markers: the clock of their broker."""
-        self.emptied = array("q")
-        """Base offsets of the batches of transactions from which a cleaner removed all records."""
-        # Data offset -> producer id, ascending. Not a dict: finding the first key of a dict is
-        # linear in the number of keys deleted before it.
-        self._open_data: OrderedDict[int, int] = OrderedDict()
-
-    def on_batch(self, batch: SoundBatch) -> None:
-        """See `log_view.Observer`."""
-        if batch.header.is_transactional:
-            self.apply(batch)
-
-    def apply(self, batch: SoundBatch) -> Ended | None:
-        """Add a batch of a transaction; return the transaction that it ends."""
-        header = batch.header
-        if header.is_control:
-            return self._end(batch)
-        producer_id, offset = header.producer_id, header.base_offset
-        current = self.open.get(producer_id)
-        if current is None:
-            current = _Open(offset, NO_OFFSET, -1, batch.file, batch.position)
-            self.open[producer_id] = current
-        if header.record_count:
-            self.data[0].append(producer_id)
-            self.data[1].append(offset)
-            if current.data_offset == NO_OFFSET:
-                current.data_offset, current.timestamp_ms = offset, header.max_timestamp_ms
-                current.file, current.position = batch.file, batch.position
-                self._open_data[offset] = producer_id
-        else:
-            self.emptied.append(offset)
-        return None
-
-    def is_emptied(self, offset: int) -> bool:
-        """Whether a cleaner has removed all records from the batch at `offset`."""
-        slot = bisect_left(self.emptied, offset)
-        return slot < len(self.emptied) and self.emptied[slot] == offset
-
-    def has_marker(self, producer_id: int, offset: int) -> bool:
-        """Whether the log has a marker of the producer at `offset`."""
-        producer_ids, offsets = self.markers
-        slot = bisect_left(offsets, offset)
-        is_there = slot < len(offsets) and offsets[slot] == offset
-        return is_there and producer_ids[slot] == producer_id
-
-    def clock_after(self, offset: int) -> int | None:
-        """Return the clock of the broker at the first marker beyond `offset`; None without any."""
-        slot = bisect_left(self.markers[1], offset)
-        return self.marker_times_ms[slot] if slot < len(self.marker_times_ms) else None
-
-    def ended(self) -> Iterator[Transaction]:
-        """Yield the transactions that have records and a marker."""
-        firsts: dict[int, int] = {}
-        slot, (producer_ids, offsets) = 0, self.data
-        for producer_id, marker_offset in zip(*self.markers, strict=True):
-            while slot < len(offsets) and offsets[slot] < marker_offset:
-                firsts.setdefault(producer_ids[slot], offsets[slot])
-                slot += 1
-            first = firsts.pop(producer_id, None)
-            if first is not None:
-                yield producer_id, first, marker_offset
-
-    def first_open(self) -> int | None:
-        """Return the offset of the first record in an open transaction."""
-        return next(iter(self._open_data), None)
-
-    def _end(self, batch: SoundBatch) -> Ended | None:
-        header = batch.header
-        if header.record_count == 0:
-            self.emptied.append(header.base_offset)
-        marker = read_marker(batch)
-        if marker is None:
-            return None
-        self.markers[0].append(header.producer_id)
-        self.markers[1].append(header.base_offset)
-        self.marker_times_ms.append(header.max_timestamp_ms)
-        start = self.open.pop(header.producer_id, None)
-        first = header.base_offset if start is None else start.first_offset
-        data = NO_OFFSET if start is None else start.data_offset
-        self._open_data.pop(data, None)
-        is_aborted = marker.control_type is ControlType.ABORT
-        return Ended(header.producer_id, first, data, header.base_offset, is_aborted)
 
 
 class _Later(NamedTuple):
@@ -355,11 +231,11 @@ class TransactionCheck(ProducerObserver):
         A broker writes the entry after the marker: it may have been killed in between, or the copy
         is of that moment. The next start writes the entry.
         """
-        is_recovered = marker_offset >= max(
+        has_recovery = marker_offset >= max(
             self._files.active_base_offset, self._files.recovery_point or 0
         )
         is_last = self._index.last_offset is None or self._index.last_offset < marker_offset
-        return Severity.WARNING if is_recovered and is_last else Severity.ERROR
+        return Severity.WARNING if has_recovery and is_last else Severity.ERROR
 
     def _check_unproven(self, log: LogView) -> None:
         """Report entries that begin at an offset that the log has, but not in the transaction."""
@@ -393,8 +269,8 @@ class TransactionCheck(ProducerObserver):
             return Severity.ERROR
         if offset >= log.log_end_offset:
             # After a loss of power the log may be shorter than its index, until the next start.
-            is_recovered = offset >= (self._files.recovery_point or 0)
-            return Severity.WARNING if is_recovered else Severity.ERROR
+            has_recovery = offset >= (self._files.recovery_point or 0)
+            return Severity.WARNING if has_recovery else Severity.ERROR
         # Where a cleaner may have been, a crash may have left the index of before.
         is_whole = self._history.missing(offset) is Severity.ERROR
         return Severity.ERROR if is_whole else None

@@ -10,9 +10,10 @@ from logcheck.batch_digest import BatchDigest
 from logcheck.log_scan import LogScan
 from logcheck.offset_check import OffsetCheck
 from logcheck.replica_files import ReplicaFiles, SegmentFiles
-from logcheck.transaction_check import TransactionCheck, TransactionReplay
+from logcheck.transaction_check import TransactionCheck
 from logcheck.transaction_index import ENTRY, IndexFile, TransactionIndex
 from logcheck.transaction_ranges import TransactionRanges
+from logcheck.transaction_replay import TransactionReplay
 from tests.unit.logcheck.partition_bytes import (
     FILE,
     FIRST_TIMESTAMP_MS,

@@ -1,5 +1,6 @@
 """The cost of the checks grows linearly with the log, counted in calls and not in time."""
 
+import gc
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -28,18 +29,23 @@ MAX_GROWTH = 2.2
 
 
 def calls_of(work: Callable[[], object]) -> int:
-    """Return the number of calls, those into generators and built-in functions included."""
+    """Return the number of calls, those into generators and built-in functions included.
+
+    The garbage collector is off meanwhile, because its callbacks would count as well.
+    """
     count = 0
 
     def on_event(_frame: FrameType, event: str, _argument: object) -> None:
         nonlocal count
         count += event in ("call", "c_call")
 
+    gc.disable()
     sys.setprofile(on_event)
     try:
         work()
     finally:
         sys.setprofile(None)
+        gc.enable()
     return count
 
 

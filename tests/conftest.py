@@ -56,11 +56,15 @@ UNCOUNTED = (
     "tests/unit/broker/test_purgatory.py::test_a_hundred_thousand_cancelled_operations",
     "tests/unit/cli/test_documented_commands.py",
     "tests/unit/coordination/protocol/test_golden_frames.py",
+    "tests/unit/coordination/server/disk/test_fault_matrix.py",
     "tests/unit/storage/test_disk_full.py::test_wherever_space_runs_out",
     "tests/unit/storage/log/test_loading.py::test_a_flipped_bit_anywhere",
+    "tests/unit/storage/log/test_loading.py::test_flipped_bit_in_an_index",
     "tests/unit/storage/log/test_segment_split.py::test_a_crash_at_each_change",
     "tests/unit/storage/log/test_swap_crash.py",
+    "tests/unit/storage/test_fault_matrix.py",
     "tests/unit/test_house.py",
+    "tests/unit/test_structure.py",
 )
 # Tests that mostly wait for other processes. Their files alternate with other files, so that the
 # load on the cores is even.

@@ -12,6 +12,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum
@@ -19,6 +20,14 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 import pytest
+
+EVERYDAY_POINTS: Final = 12
+"""Calls of one operation that fail in a quick test; the soak tests let each call fail."""
+
+
+def drawn(count: int, seed: int) -> list[int]:
+    """Return at most `EVERYDAY_POINTS` of `count` calls."""
+    return random.Random(seed).sample(range(count), min(count, EVERYDAY_POINTS))
 
 
 class Fault(Enum):

@@ -11,8 +11,11 @@ SIZES = st.lists(
     | st.integers(SCRATCH_BYTES - 5, SCRATCH_BYTES + 5),
     max_size=8,
 )
-CUTS = st.lists(
-    st.integers(1, 500) | st.integers(1_000, 4 * SCRATCH_BYTES), min_size=1, max_size=20
+# A large last piece bounds the number of pieces.
+CUTS = st.builds(
+    lambda pieces, last: [*pieces, last],
+    st.lists(st.integers(1, 500) | st.integers(1_000, 4 * SCRATCH_BYTES), max_size=20),
+    st.integers(SCRATCH_BYTES // 2, 4 * SCRATCH_BYTES),
 )
 
 

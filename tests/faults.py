@@ -21,7 +21,7 @@ from typing import IO, Any, Final
 
 import pytest
 
-EVERYDAY_POINTS: Final = 12
+EVERYDAY_POINTS: Final = 5
 """Calls of one operation that fail in a quick test; the soak tests let each call fail."""
 
 

@@ -235,12 +235,18 @@ async def run(loop: VirtualLoop) -> World:
     return world
 
 
-@pytest.mark.parametrize(
-    "seed",
-    [*range(4), *[pytest.param(seed, marks=pytest.mark.soak) for seed in range(4, 200)]],
-    ids=lambda seed: f"seed{seed}",
-)
+@pytest.mark.fresh_seeds(2)
 def test_acknowledged_writes_survive_and_reads_never_go_back(seed: int) -> None:
+    survive(seed)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(200), ids=lambda seed: f"seed{seed}")
+def test_acknowledged_writes_survive_in_many_histories(seed: int) -> None:
+    survive(seed)
+
+
+def survive(seed: int) -> None:
     loop = VirtualLoop(seed)
     errors: list[dict[str, Any]] = []
     loop.set_exception_handler(lambda _loop, context: errors.append(context))

@@ -170,9 +170,9 @@ def test_flipped_bit_in_an_index_changes_no_result(tmp_path: Path, suffix: str) 
         data[position] ^= 1 << position % 8
         (directory / name).write_bytes(data)
         log = open_log(directory)
-        for offset in range(120):
+        for offset in range(0, 120, 3):
             assert offsets_in(read(log, offset))[0] == offset // 2 * 2
-        for number in range(60):
+        for number in range(0, 60, 3):
             found = log.offset_for_timestamp(NOW_MS + number, Offset(120))
             assert found is not None
             assert found.offset == 2 * number

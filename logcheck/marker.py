@@ -38,16 +38,25 @@ class MarkerFault(NamedTuple):
 
 def read_marker(batch: SoundBatch) -> EndTransactionMarker | None:
     """Return the marker in a control batch; None if it is empty or cannot be read."""
-    usual = read_usual_marker(batch)
+    return check_marker(batch)[0]
+
+
+def check_marker(batch: SoundBatch) -> tuple[EndTransactionMarker | None, MarkerFault | None]:
+    """Return the marker in a control batch as in `read_marker`, and its first fault.
+
+    A cleaner may empty a marker, which is no fault. Brokers read some markers in spite of a fault.
+    """
+    usual = _read_usual(batch)
     if usual is not None:
-        return usual
+        return usual, None
     try:
-        return read_control_batch(batch.data)
+        marker = read_control_batch(batch.data)
     except CorruptBatchError:
-        return None
+        marker = None
+    return marker, _find_fault(batch)
 
 
-def read_usual_marker(batch: SoundBatch) -> EndTransactionMarker | None:
+def _read_usual(batch: SoundBatch) -> EndTransactionMarker | None:
     """Return the marker in a control batch that has no fault; None if it must be parsed."""
     if len(batch.section) == _USUAL.size and batch.header.record_count == 1:
         *start, number, length, version, epoch, header_count = _USUAL.unpack(batch.section)
@@ -57,10 +66,7 @@ def read_usual_marker(batch: SoundBatch) -> EndTransactionMarker | None:
     return None
 
 
-def find_fault(batch: SoundBatch) -> MarkerFault | None:
-    """Return the first violation of the form of a marker; None if a cleaner emptied the batch."""
-    if read_usual_marker(batch) is not None:
-        return None
+def _find_fault(batch: SoundBatch) -> MarkerFault | None:
     count = batch.header.record_count
     if count == 0:
         return None

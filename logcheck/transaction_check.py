@@ -12,11 +12,12 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from kafkawire.columns_loops import SoundBatch
+from kafkawire.records import EndTransactionMarker
 from kafkawire.sentinels import NO_OFFSET
 from logcheck.finding import Check, Damage, Finder, Report, Severity
 from logcheck.history import History
 from logcheck.log_view import LogView, ProducerObserver
-from logcheck.marker import find_fault
+from logcheck.marker import check_marker
 from logcheck.producer_replay import Gaps
 from logcheck.replica_files import ReplicaFiles
 from logcheck.transaction_index import AbortedEntry, IndexFile, TransactionIndex
@@ -73,15 +74,15 @@ class TransactionCheck(ProducerObserver):
 
     def on_batch(self, batch: SoundBatch) -> None:
         """See `log_view.Observer`."""
-        header, replay = batch.header, self._replay
+        header, marker = batch.header, None
         if header.is_control:
-            self._check_form(batch)
+            marker = self._read_marker(batch)
         elif not header.is_transactional:
             self._check_plain(batch)
             return
         elif self._later and header.record_count:
             self._settle_later(batch)
-        ended = replay.apply(batch)
+        ended = self._replay.apply(batch, marker)
         if ended is not None and ended.is_aborted:
             self._check_abort(ended, header.leader_epoch)
 
@@ -101,13 +102,15 @@ class TransactionCheck(ProducerObserver):
 
     # Batch by batch
 
-    def _check_form(self, batch: SoundBatch) -> None:
-        fault = find_fault(batch)
+    def _read_marker(self, batch: SoundBatch) -> EndTransactionMarker | None:
+        """Return the marker in a control batch, if any; report its fault."""
+        marker, fault = check_marker(batch)
         if fault is not None:
             self._has_bad_marker = self._has_bad_marker or not fault.is_newer
             severity = Severity.WARNING if fault.is_newer else Severity.ERROR
             place = batch.file, batch.position, batch.header.base_offset
             self._find(Damage.BAD_MARKER, *place, fault.expected, fault.found, severity)
+        return marker
 
     def _check_plain(self, batch: SoundBatch) -> None:
         """Report a batch outside of its producer's open transaction."""

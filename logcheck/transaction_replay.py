@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kafkawire.columns_loops import SoundBatch
-from kafkawire.records import ControlType
+from kafkawire.records import BatchHeader, ControlType, EndTransactionMarker
 from kafkawire.sentinels import NO_OFFSET
 from logcheck.log_view import ProducerObserver
 from logcheck.marker import read_marker
@@ -64,13 +64,13 @@ class TransactionReplay(ProducerObserver):
     def on_batch(self, batch: SoundBatch) -> None:
         """See `log_view.Observer`."""
         if batch.header.is_transactional:
-            self.apply(batch)
+            self.apply(batch, read_marker(batch) if batch.header.is_control else None)
 
-    def apply(self, batch: SoundBatch) -> Ended | None:
-        """Add a batch of a transaction; return the transaction that it ends."""
+    def apply(self, batch: SoundBatch, marker: EndTransactionMarker | None) -> Ended | None:
+        """Add a batch of a transaction and its `marker`; return the transaction that it ends."""
         header = batch.header
         if header.is_control:
-            return self._end(batch)
+            return self._end(header, marker)
         producer_id, offset = header.producer_id, header.base_offset
         current = self.open.get(producer_id)
         if current is None:
@@ -120,11 +120,9 @@ class TransactionReplay(ProducerObserver):
         """Return the offset of the first record in an open transaction."""
         return next(iter(self._open_data), None)
 
-    def _end(self, batch: SoundBatch) -> Ended | None:
-        header = batch.header
+    def _end(self, header: BatchHeader, marker: EndTransactionMarker | None) -> Ended | None:
         if header.record_count == 0:
             self.emptied.append(header.base_offset)
-        marker = read_marker(batch)
         if marker is None:
             return None
         self.markers[0].append(header.producer_id)

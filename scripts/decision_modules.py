@@ -1,13 +1,12 @@
 """List the decision modules, which have that word in the first paragraph of their docstring (edge).
 
 `python -m scripts.decision_modules` prints their paths for `coverage report --include`. The tests
-must run every line of them; pyproject.toml lists the exceptions in [tool.ottla.coverage].
+must run every line of them.
 """
 
 import ast
 import re
 import sys
-import tomllib
 from pathlib import Path
 from typing import Final
 
@@ -28,21 +27,9 @@ _SAYS_SO: Final = re.compile(r"\bdecision\b", re.IGNORECASE)
 
 
 def decision_modules() -> list[str]:
-    """Return the paths of all decision modules except the known exceptions."""
-    exceptions = set(excepted_modules())
-    return [path for path in all_decision_modules() if path not in exceptions]
-
-
-def all_decision_modules() -> list[str]:
     """Return the paths of all decision modules."""
     paths = (path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py")))
     return [path.relative_to(ROOT).as_posix() for path in paths if _decides(path)]
-
-
-def excepted_modules() -> list[str]:
-    """Return the paths of the decision modules that are not fully covered yet."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    return list(project["tool"]["ottla"]["coverage"]["not_covered_yet"])
 
 
 def _decides(path: Path) -> bool:

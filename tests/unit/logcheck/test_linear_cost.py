@@ -6,7 +6,6 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from types import FrameType
 
-from kafkawire.records import BatchBuilder, ControlType, build_control_batch
 from logcheck.batch_digest import BatchDigest
 from logcheck.log_scan import LogScan
 from logcheck.offset_check import OffsetCheck
@@ -17,13 +16,12 @@ from logcheck.transaction_ranges import TransactionRanges
 from logcheck.transaction_replay import TransactionReplay
 from tests.unit.logcheck.partition_bytes import (
     FILE,
-    FIRST_TIMESTAMP_MS,
     BytesSource,
     Reported,
     build_batch,
 )
+from tests.unit.logcheck.producer_bytes import PRODUCER_ID, data, marker
 
-PRODUCER_ID = 7
 # Twice the log may cost a little more than twice the calls.
 MAX_GROWTH = 2.2
 
@@ -53,23 +51,7 @@ def transactions(count: int) -> tuple[bytes, bytes]:
     """Return a segment of `count` aborted transactions of one producer, and its index."""
     batches, entries = bytearray(), bytearray()
     for number in range(count):
-        builder = BatchBuilder(
-            producer_id=PRODUCER_ID,
-            producer_epoch=0,
-            base_sequence=number,
-            is_transactional=True,
-        )
-        builder.append(FIRST_TIMESTAMP_MS, b"key", b"value")
-        batches += builder.build(2 * number, 0)
-        batches += build_control_batch(
-            ControlType.ABORT,
-            producer_id=PRODUCER_ID,
-            producer_epoch=0,
-            coordinator_epoch=0,
-            timestamp_ms=FIRST_TIMESTAMP_MS,
-            base_offset=2 * number + 1,
-            leader_epoch=0,
-        )
+        batches += data(2 * number, number) + marker(2 * number + 1)
         entries += ENTRY.pack(0, PRODUCER_ID, 2 * number, 2 * number + 1, 2 * number + 2)
     return bytes(batches), bytes(entries)
 

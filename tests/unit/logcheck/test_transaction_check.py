@@ -1,0 +1,153 @@
+"""Transactions are compared with their indexes, and with the markers of a reference."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import pytest
+
+from kafkawire.records import ControlType
+from logcheck.finding import Damage, Severity
+from logcheck.history import History
+from logcheck.transaction_check import TransactionCheck
+from logcheck.transaction_index import ENTRY, IndexFile, TransactionIndex
+from logcheck.transaction_replay import TransactionReplay
+from tests.unit.logcheck.partition_bytes import FILE, Reported
+from tests.unit.logcheck.producer_bytes import (
+    corrupt,
+    data,
+    emptied,
+    files_of,
+    marker,
+    plain,
+    scan_of,
+    scanned,
+)
+
+NOT_COMPACTED = History(cleanup_policy="delete")
+OTHER = 8
+
+
+def entry(last: int, first: int = 0, *, stable: int | None = None) -> bytes:
+    """Return the entry of an aborted transaction."""
+    return ENTRY.pack(0, 7, first, last, last + 1 if stable is None else stable)
+
+
+@dataclass
+class Partition:
+    """A log of one segment, and its transaction index."""
+
+    batches: Sequence[bytearray]
+    index: bytes = b""
+    history: History = NOT_COMPACTED
+    recovery_point: int = 0
+    reference: Sequence[bytearray] | None = None
+
+    def findings(self) -> list[tuple[Damage, int | None, Severity]]:
+        reported = Reported()
+        scan = scan_of(self.batches, history=self.history)
+        index = IndexFile(FILE, 0, None, self.index)
+        check = TransactionCheck(
+            TransactionIndex([index], reported),
+            lambda _: index,
+            replace(files_of(self.batches), recovery_point=self.recovery_point),
+            self.history,
+            scan.offsets,
+            0,
+            reported,
+            self._replay(),
+        )
+        scan.run([check])
+        check.conclude(scan)
+        return [(each.damage, each.offset, each.severity) for each in reported.findings]
+
+    def _replay(self) -> TransactionReplay | None:
+        if self.reference is None:
+            return None
+        replay = TransactionReplay()
+        scanned(self.reference, replay)
+        return replay
+
+
+ABORTED = (data(0), marker(1))
+
+
+def test_aborted_transaction_agrees_with_its_entry() -> None:
+    assert Partition(ABORTED, entry(1)).findings() == []
+
+
+def test_last_stable_offset_beyond_the_end_of_the_log_is_reported() -> None:
+    expected = [(Damage.TXNINDEX_STABLE, 1, Severity.ERROR)]
+    assert Partition(ABORTED, entry(1, stable=1_000)).findings() == expected
+
+
+def test_last_stable_offset_is_not_the_start_of_the_producers_own_next_transaction() -> None:
+    log = [*ABORTED, plain(2), data(3, 1), data(4, 2), data(5, producer_id=OTHER)]
+    assert Partition(log, entry(1, stable=5)).findings() == []
+    for own in (3, 4):
+        assert Partition(log, entry(1, stable=own)).findings() == [
+            (Damage.TXNINDEX_STABLE, 1, Severity.ERROR)
+        ]
+
+
+def test_entry_that_begins_behind_the_first_record_is_reported() -> None:
+    log = [data(0), data(1, 1), marker(2)]
+    assert Partition(log, entry(2, first=1)).findings() == [
+        (Damage.TXNINDEX_RANGE, 2, Severity.ERROR)
+    ]
+
+
+@pytest.mark.parametrize("first", [data(0), emptied(data(0))])
+def test_entry_may_begin_at_a_batch_that_a_cleaner_emptied(first: bytearray) -> None:
+    assert Partition([first, data(1, 1), marker(2)], entry(2), History()).findings() == []
+
+
+@pytest.mark.parametrize(
+    ("second", "history", "severities"),
+    [
+        pytest.param(plain(1), History(), [Severity.ERROR], id="another batch"),
+        pytest.param(None, NOT_COMPACTED, [Severity.ERROR], id="no batch"),
+        pytest.param(None, History(), [], id="may be cleaned away"),
+        pytest.param(emptied(marker(1)), History(), [], id="emptied by a cleaner"),
+        pytest.param(corrupt(marker(1)), NOT_COMPACTED, [], id="damaged"),
+    ],
+)
+def test_entry_without_its_marker_is_judged_by_the_log(
+    second: bytearray | None, history: History, severities: list[Severity]
+) -> None:
+    log = [plain(0), *([] if second is None else [second]), plain(2)]
+    expected = [(Damage.TXNINDEX_ENTRY, 1, severity) for severity in severities]
+    assert Partition(log, entry(1), history).findings() == expected
+
+
+@pytest.mark.parametrize(
+    ("recovery_point", "severity"), [(5, Severity.WARNING), (6, Severity.ERROR)]
+)
+def test_entry_beyond_the_end_of_the_log_is_possible_after_a_loss_of_power(
+    recovery_point: int, severity: Severity
+) -> None:
+    partition = Partition([plain(0)], entry(5), recovery_point=recovery_point)
+    assert partition.findings() == [(Damage.TXNINDEX_ENTRY, 5, severity)]
+
+
+COMMITTED = (data(0), data(1, 1), marker(2, ControlType.COMMIT), plain(3))
+
+
+def test_marker_must_stay_as_long_as_any_record_of_its_transaction() -> None:
+    lost = [COMMITTED[0], COMMITTED[1], COMMITTED[3]]
+    for log in (lost, lost[1:]):
+        assert Partition(log, history=History(), reference=COMMITTED).findings() == [
+            (Damage.MARKER_LOST, 2, Severity.ERROR)
+        ]
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        pytest.param(COMMITTED, id="marker kept"),
+        pytest.param(COMMITTED[3:], id="no records"),
+        pytest.param(COMMITTED[:2], id="shorter log"),
+        pytest.param([*COMMITTED[:2], corrupt(COMMITTED[2]), COMMITTED[3]], id="marker damaged"),
+    ],
+)
+def test_marker_may_be_missing_for_other_reasons(log: Sequence[bytearray]) -> None:
+    assert Partition(log, history=History(), reference=COMMITTED).findings() == []

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from analytics.task import AuditTask
-from kafkawire.ids import TopicPartition
 from logcheck.finding import Check, Damage, Finding, Severity
 from logcheck.replica_files import ReplicaFiles
 
@@ -81,32 +80,29 @@ def nothing_compared(replica: ReplicaFiles, compared: Sequence[Compared]) -> Fin
     )
 
 
-def no_reference(partition: TopicPartition, replica: ReplicaFiles, reference: str) -> Finding:
+def no_reference(replica: ReplicaFiles, reference: str) -> Finding:
     """Return the finding for a partition that the reference lacks."""
-    return Finding(
-        check=Check.COVERAGE,
-        damage=Damage.NO_REFERENCE,
-        topic=partition.topic,
-        partition=partition.partition,
-        replica=replica.replica,
-        file=replica.directory,
-        expected=f"partition {partition} in {reference}",
-        found="none: the partition was not compared",
-        severity=Severity.WARNING,
-    )
+    return _not_compared(Check.COVERAGE, Damage.NO_REFERENCE, replica, reference, "none")
 
 
-def replica_missing(partition: TopicPartition, replica: ReplicaFiles) -> Finding:
+def replica_missing(replica: ReplicaFiles) -> Finding:
     """Return the finding for a partition that only one of the compared directories has."""
+    places, found = "at least two directories", "only this replica"
+    return _not_compared(Check.REPLICAS, Damage.REPLICA_MISSING, replica, places, found)
+
+
+def _not_compared(
+    check: Check, damage: Damage, replica: ReplicaFiles, places: str, found: str
+) -> Finding:
     return Finding(
-        check=Check.REPLICAS,
-        damage=Damage.REPLICA_MISSING,
-        topic=partition.topic,
-        partition=partition.partition,
+        check=check,
+        damage=damage,
+        topic=replica.topic,
+        partition=replica.partition,
         replica=replica.replica,
         file=replica.directory,
-        expected=f"partition {partition} in at least two directories",
-        found="only this replica: the partition was not compared",
+        expected=f"partition {replica.topic}-{replica.partition} in {places}",
+        found=f"{found}: the partition was not compared",
         severity=Severity.WARNING,
     )
 

@@ -114,11 +114,11 @@ def _check_arguments(request: Request) -> None:
 def _missing_replicas(
     groups: Mapping[TopicPartition, Sequence[ReplicaFiles]], directories: Sequence[str]
 ) -> list[Finding]:
-    alone = {partition: each[0] for partition, each in groups.items() if len(each) == 1}
+    alone = [each[0] for each in groups.values() if len(each) == 1]
     if groups and len(alone) == len(groups):
         names = ", ".join(directories)
         raise AuditError(f"no partition is in two of {names}: there is nothing to compare")
-    return [replica_missing(partition, replica) for partition, replica in alone.items()]
+    return [replica_missing(replica) for replica in alone]
 
 
 def _missing_references(
@@ -129,11 +129,7 @@ def _missing_references(
     missing = [partition for partition in groups if partition not in known]
     if groups and len(missing) == len(groups):
         raise AuditError(f"{against} has none of the audited partitions, such as {missing[0]}")
-    return [
-        no_reference(partition, replica, against)
-        for partition in missing
-        for replica in groups[partition]
-    ]
+    return [no_reference(replica, against) for each in missing for replica in groups[each]]
 
 
 def snapshot_logs(directories: Sequence[str], file: Path, key_limit: int) -> int:

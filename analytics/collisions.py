@@ -1,4 +1,4 @@
-"""Composition: S14, different keys with equal hashes, which a cleaner would take for one key.
+"""S14: different keys with equal hashes, which a cleaner would take for one key (composition).
 
 Kafka's cleaner identifies a key by its MD5 alone. Two keys never share all 16 bytes by chance, but
 an attacker can construct such keys. For a cleaner that keeps fewer bytes of the hash, the audit

@@ -1,4 +1,4 @@
-"""Decision: the part of a log that an audit compared, and the checks that could not run.
+"""The part of a log that an audit compared, and the checks that could not run (decision).
 
 Each replica's summary has `compared`, a list of offset ranges, and `not_checked`, the reason for
 each check that its audit could not run. The verdict adds them up.

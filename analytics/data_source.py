@@ -1,4 +1,4 @@
-"""Edge: `spark.read.format("kafka-segments")`, the records of log directories as a DataFrame.
+"""`spark.read.format("kafka-segments")`, the records of log directories as a DataFrame (edge).
 
     spark.dataSource.register(KafkaSegments)
     spark.read.format("kafka-segments").schema("offset bigint, key binary").load("/copy/broker-1")

@@ -1,4 +1,4 @@
-"""Composition: a range of a segment as Arrow record batches, without Spark.
+"""A range of a segment as Arrow record batches, without Spark (composition).
 
 One row per record. Columns that are not requested cost nothing. A finding is a row too: it fills
 the columns `finding`, `expected` and `found`, and its record columns are null.

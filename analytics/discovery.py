@@ -1,4 +1,4 @@
-"""Edge: the listing of log directories: partitions, segments, and the checkpoints beside them.
+"""The listing of log directories: partitions, segments, and the checkpoints beside them (edge).
 
 A directory is either a broker's log directory, which contains partitions, or the directory of one
 partition. Each partition in it is one replica; several directories are several replicas.

@@ -1,4 +1,4 @@
-"""Edge: files by path, or by URI through pyarrow's file systems (HDFS, S3, GCS).
+"""Files by path, or by URI through pyarrow's file systems for HDFS, S3 and GCS (edge).
 
 Files are read, never memory-mapped: a broker may truncate a file at any time, and access to a
 truncated mapping would kill the process. Every failure is an OSError that names the file.

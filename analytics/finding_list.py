@@ -1,4 +1,4 @@
-"""Decision: the findings of one task, with their place filled in and their number limited."""
+"""The findings of one task, with their place filled in and their number limited (decision)."""
 
 from collections import Counter
 from dataclasses import asdict, replace

@@ -1,4 +1,4 @@
-"""Edge: Ctrl-C while Spark starts or runs, which must also end the processes that Spark started.
+"""Ctrl-C while Spark starts or runs, which must also end the processes that Spark started (edge).
 
 Spark shields its JVM from the signal. A running JVM exits when its standard input ends. A JVM that
 is still starting does not: it waits forever for the deleted file into which it writes its port.

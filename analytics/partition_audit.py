@@ -1,4 +1,4 @@
-"""Composition: one task, which audits each replica by itself or compares the replicas (S4).
+"""One task: an audit of each replica by itself, or S4 over all replicas (composition).
 
 Each replica is read once for its structure and its batches. `logcheck.replica_comparison` compares
 them, and reads them again only if their keys must be compared.

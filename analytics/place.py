@@ -1,4 +1,4 @@
-"""Decision: places, which are paths or URIs, and the options at the end of a URI.
+"""Places, which are paths or URIs, and the options at the end of a URI (decision).
 
     /var/kafka/orders-0
     s3://bucket/broker-1/orders-0?region=eu-west-1&endpoint_override=127.0.0.1:9000&scheme=http

@@ -1,4 +1,4 @@
-"""Decision: the tasks of an audit."""
+"""The tasks of an audit (decision)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Decision: the partitions and ranges of a query, by the filters that Spark pushes down."""
+"""The partitions and ranges of a query, by the filters that Spark pushes down (decision)."""
 
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest

@@ -1,4 +1,4 @@
-"""Composition: the reference of a compaction audit: an uncompacted replica, read into a table."""
+"""The reference of a compaction audit: an uncompacted replica, read into a table (composition)."""
 
 from collections.abc import Collection
 from functools import partial

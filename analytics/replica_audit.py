@@ -1,4 +1,4 @@
-"""Composition: one replica of one partition, read once for all checks of a task.
+"""One replica of one partition, read once for all checks of a task (composition).
 
 The checks are pure; this module reads the files in order and passes their contents to the checks.
 Indexes are read before their segment: if a broker writes meanwhile, the segment has only more

@@ -1,4 +1,4 @@
-"""Edge: the files of an audit's result: findings as Parquet, the verdict as JSON, an HTML page."""
+"""The files of an audit's result: findings as Parquet, the verdict as JSON, an HTML page (edge)."""
 
 import fcntl
 import json

@@ -1,4 +1,4 @@
-"""Composition: one audit from directories to a verdict, on any Spark master."""
+"""One audit from directories to a verdict, on any Spark master (composition)."""
 
 import time
 from collections.abc import Collection, Mapping, Sequence

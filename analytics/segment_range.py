@@ -1,4 +1,4 @@
-"""Edge: segments cut into byte ranges that can be decoded independently.
+"""Segments cut into byte ranges that can be decoded independently (edge).
 
 A cut is made at an entry of the offset index, because a batch begins there. Since an index may be
 wrong, it is used only if its entries grow, and a cut is made only at a sound batch with the offsets

@@ -1,4 +1,4 @@
-"""Edge: the shipping of our modules to a cluster's workers, compiled modules included.
+"""The shipping of our modules to a cluster's workers, compiled modules included (edge).
 
 Python modules travel as one zip. Compiled modules cannot be imported from a zip and travel as plain
 files. A worker with the same Python on the same platform adopts them before any import of the

@@ -1,4 +1,4 @@
-"""Edge: snapshots of a log's keys, for comparison with a later state of the log.
+"""Snapshots of a log's keys, for comparison with a later state of the log (edge).
 
 A snapshot is a Parquet file with one row per partition: the end of the log, the time of the
 snapshot, and the keys as a `KeyTable` exports them (48 bytes a key: hash, last offset, fingerprint,

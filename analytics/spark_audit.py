@@ -1,4 +1,4 @@
-"""Composition: the tasks of an audit as one Spark job.
+"""The tasks of an audit as one Spark job (composition).
 
 Each task (a JSON text, see `analytics.task`) reads its partition's files itself, keeps its keys in
 one table, and returns its findings. Nothing is shuffled (docs/adr/0031). The command `ottla audit`

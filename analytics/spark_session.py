@@ -1,4 +1,4 @@
-"""Edge: a Spark session that starts fast and prints nothing.
+"""A Spark session that starts fast and prints nothing (edge).
 
 Start-up dominates a small audit. Class data sharing, the first compiler alone and the serial
 collector halve it. The class archive is written when a user's first session ends, and is kept in

@@ -1,4 +1,4 @@
-"""Edge: the batches of a growing log between two offsets, checked in the order of their appends.
+"""The batches of a growing log between two offsets, checked in the order of their appends (edge).
 
 The index entries that were appended with them are checked too (`stream_indexes`).
 """

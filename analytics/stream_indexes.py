@@ -1,4 +1,4 @@
-"""Decision: S5 and S6 of a growing log: the new index entries, and the batches for their check.
+"""S5 and S6 of a growing log: the new index entries, and the batches for their check (decision).
 
 The check of an offset index entry needs the batches after the previous entry. The check of a time
 index entry needs the running maximum. The previous entry contains that maximum at its batch, so the

@@ -1,4 +1,4 @@
-"""Edge: the current end of each growing log, which is the progress of a stream.
+"""The current end of each growing log, which is the progress of a stream (edge).
 
 Progress is a record offset and the numbers of index entries in one segment, never a position in a
 `.log` file: a broker rolls, deletes and compacts segments while the stream runs.

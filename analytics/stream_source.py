@@ -1,4 +1,4 @@
-"""Edge: `spark.readStream.format("kafka-batches")`, the new batches of growing logs, checked.
+"""`spark.readStream.format("kafka-batches")`, the new batches of growing logs, checked (edge).
 
 One row per batch. Its column `finding` names a violation of S1, S2 or S3: a wrong checksum or
 record, an offset that goes back or leaves a gap, an epoch that goes back. Each faulty index entry

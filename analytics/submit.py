@@ -1,4 +1,4 @@
-"""Composition: the program for `spark-submit`, on clusters that start jobs themselves.
+"""The program for `spark-submit`, on clusters that start jobs themselves (composition).
 
     python -m analytics.shipping modules.zip
     spark-submit --master ... --py-files modules.zip [--files _columns.*.so] \\

@@ -1,4 +1,4 @@
-"""Decision: audit tasks: the files of a partition's replicas, and the rules for them.
+"""Audit tasks: the files of a partition's replicas, and the rules for them (decision).
 
 Tasks are plain data and travel to the executors as JSON, so that the driver and its cluster need
 not agree on pickles or on the shape of our classes.

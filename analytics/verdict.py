@@ -1,4 +1,4 @@
-"""Decision: the verdict on all findings of an audit."""
+"""The verdict on all findings of an audit (decision)."""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Edge: Spark's daemon of Python workers on this machine, with pyspark from its compiled files.
+"""Spark's daemon of Python workers on this machine, with pyspark from its compiled files (edge).
 
 Spark puts zips of pyspark and py4j first on the import path of its workers, and Python compiles
 modules from a zip again in every process: 1.5 s for the first task. This daemon prefers the

@@ -1,4 +1,4 @@
-"""Decision: the loops over records for audits: columns from records, and a survey.
+"""The loops over records for audits: columns from records, and a survey (decision).
 
 `kafkawire/_columns.pyx` is the compiled twin of this module and of `key_table_loops`: it has the
 same names, results and errors, and `native` chooses between them.

@@ -1,4 +1,4 @@
-"""Decision: the 128-bit hash by which audits identify keys: MurmurHash3 x64, seed 0.
+"""The 128-bit hash by which audits identify keys: MurmurHash3 x64, seed 0 (decision).
 
 It does not resist an attacker: compare the bytes of two keys before reporting them as equal.
 

@@ -1,4 +1,4 @@
-"""Decision: the last record of each key of a log, in plain Python; the twin of `_columns.KeyTable`.
+"""The last record of each key of a log: the plain twin of `_columns.KeyTable` (decision).
 
 Invariant: a table never holds more than `key_limit` keys, regardless of its input.
 """

@@ -1,4 +1,4 @@
-"""Composition: record batches, format v2; the single import for reading, writing and checking them.
+"""Record batches of format v2: the single import to read, write and check them (composition).
 
 records_header    the 61 bytes at a batch's head, checksum, stamping in place
 records_read      records out of a batch          records_build    a batch out of records

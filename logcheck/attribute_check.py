@@ -1,4 +1,4 @@
-"""Decision: S1, the attribute bits of a batch fit its producer and the history of the log.
+"""S1: the attribute bits of a batch fit its producer and the history of the log (decision).
 
 Bits 0-2 are the codec, 3 the timestamp type, 4 transactional, 5 control, 6 delete horizon. The
 others are unused in every release of Kafka.

@@ -1,4 +1,4 @@
-"""Decision: S1, the records of each batch agree with its header."""
+"""S1: the records of each batch agree with its header (decision)."""
 
 from typing import Final
 

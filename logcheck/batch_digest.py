@@ -1,4 +1,4 @@
-"""Decision: S4 and S11, batches that must be equal in two logs, byte by byte.
+"""S4 and S11: batches that must be equal in two logs, byte by byte (decision).
 
 A digest keeps the identity of each batch: offsets, epoch, checksum and size. Two batches with the
 same identity count as equal bytes. A CRC proves nothing against an attacker, but the audit does

@@ -1,4 +1,4 @@
-"""Decision: the batches of one segment in order, and the holes between sound batches.
+"""The batches of one segment in order, and the holes between sound batches (decision).
 
 A batch header contains the length of the batch. Where the length or the checksum is wrong, the
 walk searches for the next sound batch, so that damage hides as little as possible.

@@ -1,4 +1,4 @@
-"""Decision: the text of checkpoint files: version `0`, the number of lines, then the lines.
+"""The text of checkpoint files: version `0`, the number of lines, then the lines (decision).
 
 offset checkpoints:       `topic partition offset`
 leader-epoch-checkpoint:  `epoch start-offset`

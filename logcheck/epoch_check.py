@@ -1,4 +1,4 @@
-"""Decision: S3, leader epochs never go back, and change at the offsets of the epoch checkpoint.
+"""S3: leader epochs never go back, and change at the offsets of the epoch checkpoint (decision).
 
 A cleaner may have removed the first batches of an epoch. So each batch must lie within its epoch's
 range in the checkpoint, but no batch need begin that range.

@@ -1,4 +1,7 @@
-"""Decision: the names in a log directory. Kafka's names are known; any other name is foreign."""
+"""The names in a log directory (decision).
+
+Kafka's names are known; any other name is foreign.
+"""
 
 import re
 from dataclasses import dataclass

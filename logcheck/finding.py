@@ -1,4 +1,4 @@
-"""Decision: kinds of damage and findings, in the one vocabulary of all checks of a log's files."""
+"""Kinds of damage and findings, in the one vocabulary of all checks of a log's files (decision)."""
 
 import traceback
 from collections.abc import Callable

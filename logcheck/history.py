@@ -1,4 +1,4 @@
-"""Decision: the histories that a healthy log may have, and the certainty that they leave.
+"""The histories that a healthy log may have, and the certainty that they leave (decision).
 
 Records are missing from healthy logs because retention or DeleteRecords removed them, or because a
 cleaner did: the replica's own, up to its checkpoint and, if the broker stopped before it wrote the

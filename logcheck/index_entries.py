@@ -1,4 +1,7 @@
-"""Decision: the fixed-size entries of an index file. An active index is padded with zeros."""
+"""The fixed-size entries of an index file (decision).
+
+An active index is padded with zeros.
+"""
 
 from struct import Struct
 

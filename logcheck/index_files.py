@@ -1,4 +1,4 @@
-"""Composition: the indexes of a replica's segments, each read before its segment.
+"""The indexes of a replica's segments, each read before its segment (composition).
 
 If a broker writes meanwhile, the segment has only more records than the index knows, never fewer.
 """

@@ -1,4 +1,4 @@
-"""Reads local files for the checks. Edge: lists, opens, reads, closes.
+"""Reads local files for the checks (edge).
 
 Files are read and never mapped into memory, because the broker that owns them may truncate them
 meanwhile. No file of another type is waited for: a FIFO or a device is an OSError. Names that are

@@ -1,4 +1,4 @@
-"""Composition: one pass over a replica's log, which feeds all checks that observe batches.
+"""One pass over a replica's log, which feeds all checks that observe batches (composition).
 
 The caller provides the function that opens a file. Memory: one chunk of a file, 32 bytes of columns
 for each batch so far, and the state of the checks.

@@ -1,4 +1,4 @@
-"""Decision: the interfaces of checks: an observer of sound batches, and the view of a whole log.
+"""The interfaces of checks: an observer of sound batches, and the view of a whole log (decision).
 
 `logcheck.log_scan.LogScan` implements the view; tests may use another implementation.
 """

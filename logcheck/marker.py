@@ -1,4 +1,4 @@
-"""Decision: the transaction markers in control batches, and their form.
+"""The transaction markers in control batches, and their form (decision).
 
 A marker is a control batch with one record. Its key holds version 2 | type 2, its value version 2 |
 coordinator epoch 4 (sizes in bytes). A cleaner may leave a control batch without its record.

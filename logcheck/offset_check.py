@@ -1,4 +1,4 @@
-"""Decision: S2, offsets only grow, and none is missing that the log's history does not explain.
+"""S2: offsets only grow, and none is missing that the log's history does not explain (decision).
 
 The header of a damaged batch is not trusted: the check continues with the next sound batch.
 """

@@ -1,4 +1,4 @@
-"""Decision: S5, a scan from the position of any `.index` entry finds the offset of the entry.
+"""S5: a scan from the position of any `.index` entry finds the offset of the entry (decision).
 
 Two shapes satisfy this. In the first, an entry names the last offset of its batch (Ottla, and Kafka
 since 3.9.1). In the second, an entry stands for an append, and names the last offset of some later

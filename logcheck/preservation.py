@@ -1,4 +1,4 @@
-"""Decision: S9, the compacted log contains every record that compaction must keep, and no other.
+"""S9: the compacted log contains every record that compaction must keep, and no other (decision).
 
 A table of the reference (an uncompacted replica, a producer's ledger, an earlier snapshot) contains
 the last record of each key. The compacted log must have each of these records at its offset with

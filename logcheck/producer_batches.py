@@ -1,4 +1,4 @@
-"""Decision: S12 and S13, batches keep their producer and markers their contents in every replica.
+"""S12 and S13: batches keep their producer and markers their contents in every replica (decision).
 
 A cleaner removes records and whole batches. It never changes the producer fields of a batch, and
 it may empty a marker but not change it. So the batches at the same offset of two logs agree.

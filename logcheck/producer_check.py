@@ -1,4 +1,4 @@
-"""Decision: S12, the log and its snapshots keep the last batch of each producer.
+"""S12: the log and its snapshots keep the last batch of each producer (decision).
 
 Compaction keeps the last batch of a live producer, if need be without records, so that a broker can
 validate the producer's next sequence number after it has loaded the log again.

@@ -1,4 +1,4 @@
-"""Composition: S12 and S13 of one replica, with its producer snapshots and transaction indexes.
+"""S12 and S13 of one replica, with its producer snapshots and transaction indexes (composition).
 
 The files are read before the log: if a broker writes meanwhile, the log has only more batches.
 """

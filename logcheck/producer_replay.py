@@ -1,4 +1,4 @@
-"""Decision: the state of a log's producers, as a broker has it after each batch.
+"""The state of a log's producers, as a broker has it after each batch (decision).
 
 A broker forgets a producer without a write for `PRODUCER_EXPIRATION_MS` by its own clock, unless a
 transaction is open. Record timestamps do not show that clock, so a forgotten producer is possible

@@ -1,4 +1,4 @@
-"""Decision: the bytes of producer snapshots.
+"""The bytes of producer snapshots (decision).
 
 Layout, with sizes in bytes: version 2 (= 1), CRC-32C 4 of all following bytes, count 4, then an
 entry of 46 bytes per producer. An entry holds the producer id 8, epoch 2, last sequence 4, last

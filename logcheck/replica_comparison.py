@@ -1,4 +1,4 @@
-"""Composition: S4, two replicas of a partition below all high watermarks.
+"""S4: two replicas of a partition below all high watermarks (composition).
 
 Batches are equal byte by byte, unless a cleaner of either replica explains the difference: it
 removes whole batches, removes records from a batch, or gives it a delete horizon. Each difference

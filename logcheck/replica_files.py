@@ -1,4 +1,4 @@
-"""Decision: the files of one replica of a partition, and its offsets in the checkpoints.
+"""The files of one replica of a partition, and its offsets in the checkpoints (decision).
 
 S7: log start <= high watermark <= end, recovery point <= end, cleaner <= active segment.
 

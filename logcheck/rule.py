@@ -1,4 +1,4 @@
-"""Decision: the rules of offline checks: parameters of brokers and topics that no file contains."""
+"""The rules of offline checks: broker and topic parameters that no file contains (decision)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

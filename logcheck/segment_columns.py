@@ -1,4 +1,4 @@
-"""Decision: the batches of a segment in flat columns, for lookups by offset or position."""
+"""The batches of a segment in flat columns, for lookups by offset or position (decision)."""
 
 from array import array
 from bisect import bisect_left, bisect_right

@@ -1,4 +1,4 @@
-"""Decision: S12, the sequences and epochs of each producer continue from batch to batch.
+"""S12: the sequences and epochs of each producer continue from batch to batch (decision).
 
 A leader accepts a batch only with the next sequence of its producer's epoch, and a new epoch only
 from sequence 0. Where a cleaner has removed whole batches, their sequences may be missing too, but

@@ -1,4 +1,4 @@
-"""Decision: S12, a producer snapshot equals the state that a replay of the log gives.
+"""S12: a producer snapshot equals the state that a replay of the log gives (decision).
 
 A replay knows a producer exactly if it has seen all batches since the log's first offset, or since
 the snapshot there. Where batches are missing, it knows less: the last batch if the log still has

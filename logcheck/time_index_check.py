@@ -1,4 +1,4 @@
-"""Decision: S6, every entry of a `.timeindex` is the maximum timestamp up to its offset.
+"""S6: every entry of a `.timeindex` is the maximum timestamp up to its offset (decision).
 
 Timestamps grow strictly, offsets do not go back, and the last entry of a sealed segment is the
 maximum of the segment.

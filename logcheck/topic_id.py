@@ -1,4 +1,4 @@
-"""Decision: S7 and S4, the topic's id in `partition.metadata`, which all replicas share."""
+"""S7 and S4: the topic's id in `partition.metadata`, which all replicas share (decision)."""
 
 import re
 from typing import Final

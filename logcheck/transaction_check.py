@@ -1,4 +1,4 @@
-"""Decision: S13, transactions, their markers, and the index of the aborted ones.
+"""S13: transactions, their markers, and the index of the aborted ones (decision).
 
 Each abort marker behind records of its transaction has an entry in the index of its segment. The
 cleaned part contains no aborted record, and a marker stays as long as any record of its

@@ -1,4 +1,4 @@
-"""Decision: the entries of a log's transaction indexes.
+"""The entries of a log's transaction indexes (decision).
 
 `.txnindex`: entries of version 2 | producer id 8 | first offset 8 | last offset 8 | LSO 8 (sizes in
 bytes), one for each abort marker of the segment, in the order of the markers. The LSO is the last

@@ -1,4 +1,4 @@
-"""Decision: the offsets of transactions by producer, for lookups of batches that belong to them."""
+"""The offsets of transactions by producer, for lookups of the batches in them (decision)."""
 
 from array import array
 from bisect import bisect_left, bisect_right

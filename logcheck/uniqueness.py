@@ -1,4 +1,4 @@
-"""Decision: S8, below the cleaner's point each key has at most one record, and each record a key.
+"""S8: below the cleaner's point each key has at most one record, and each record a key (decision).
 
 Keys are first compared by a 128-bit hash; a match is then confirmed by the bytes in the log.
 """

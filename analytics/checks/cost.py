@@ -1,4 +1,7 @@
-"""Decision: S17, the cost of a log and the savings of a compaction. A report, not a check."""
+"""S17: the cost of a log and the savings of a compaction (decision).
+
+A report, not a check.
+"""
 
 from typing import Any
 

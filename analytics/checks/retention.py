@@ -1,4 +1,4 @@
-"""Decision: S15, no sealed segment outlives its retention by more than one run of the task."""
+"""S15: no sealed segment outlives its retention by more than one run of the task (decision)."""
 
 from logcheck.finding import Check, Damage, Finder, Report
 from logcheck.log_view import LogView

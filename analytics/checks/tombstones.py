@@ -1,4 +1,4 @@
-"""Decision: S10 without a reference: tombstones that a cleaning should have removed.
+"""S10 without a reference: tombstones that a cleaning should have removed (decision).
 
 The first cleaning gives a batch with tombstones its delete horizon. A later cleaning rewrites the
 whole cleaned part, and the horizons that it sets prove its time: they are that time plus

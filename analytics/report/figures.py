@@ -1,4 +1,4 @@
-"""Decision: the charts of an audit's summaries."""
+"""The charts of an audit's summaries (decision)."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime

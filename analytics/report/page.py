@@ -1,4 +1,7 @@
-"""Decision: the HTML page of an audit: verdict, findings, charts. Text in, text out."""
+"""The HTML page of an audit: verdict, findings, charts (decision).
+
+Text in, text out.
+"""
 
 from collections.abc import Sequence
 from html import escape

@@ -1,4 +1,7 @@
-"""Decision: small charts as SVG text: bars and a timeline. No script, no font, no other file."""
+"""Small charts as SVG text: bars and a timeline (decision).
+
+No script, no font, no other file.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

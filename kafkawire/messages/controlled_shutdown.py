@@ -1,4 +1,4 @@
-"""Decision: declares ControlledShutdown, with which a broker gives up leaderships before a stop."""
+"""Declares ControlledShutdown, with which a broker gives up its leaderships (decision)."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,7 @@
-"""Elections and reassignments by command-line arguments. Composition of admin requests."""
+"""Elections and reassignments by command-line arguments (composition).
+
+It combines admin requests.
+"""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,7 @@
-"""The report behind `ottla cluster describe`. Composition of two admin requests."""
+"""The report behind `ottla cluster describe` (composition).
+
+It combines two admin requests.
+"""
 
 from collections import Counter
 from collections.abc import Mapping

@@ -1,4 +1,7 @@
-"""Reports and offset resets of consumer groups. Composition of admin requests."""
+"""Reports and offset resets of consumer groups (composition).
+
+It combines admin requests.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

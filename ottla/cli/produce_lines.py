@@ -1,4 +1,7 @@
-"""Sends parsed lines with our producer. Composition of input, client and transfer statistics."""
+"""Sends parsed lines with our producer (composition).
+
+It combines input, client and transfer statistics.
+"""
 
 import asyncio
 from contextlib import aclosing

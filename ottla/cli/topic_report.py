@@ -1,4 +1,7 @@
-"""The report behind `ottla topics describe`. Composition of three admin requests."""
+"""The report behind `ottla topics describe` (composition).
+
+It combines three admin requests.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

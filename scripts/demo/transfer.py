@@ -1,4 +1,7 @@
-"""Transfer of a file through one broker and back. Composition of `ottla` commands."""
+"""Transfer of a file through one broker and back (composition).
+
+It combines `ottla` commands.
+"""
 
 import hashlib
 import shutil

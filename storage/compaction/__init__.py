@@ -1,4 +1,4 @@
-"""Composition of log compaction, which keeps the last record of every key.
+"""Log compaction, which keeps the last record of every key (composition).
 
 cleanable         the cleanable range of a log, and the choice of the next log
 cleaning_state    idle, in progress, aborted, paused

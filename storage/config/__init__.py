@@ -1,4 +1,4 @@
-"""Composition of configs.
+"""Configs (composition).
 
 config_key      a key with its type, default and rule
 topic_config    the table of topic keys

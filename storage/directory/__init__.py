@@ -1,4 +1,4 @@
-"""Composition of a broker's logs, over all its log dirs.
+"""A broker's logs, over all its log dirs (composition).
 
 logs                         the door: open, create, delete and truncate logs
 log_table                    the logs that are served, each with its log dir

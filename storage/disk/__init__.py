@@ -1,4 +1,4 @@
-"""Composition of what all files share: names, atomic replacement, deferred removal, health.
+"""Parts of all files: names, atomic replacement, deferred removal, health (composition).
 
 layout              names of files and directories
 checkpoint          syncs, and small files that are replaced atomically

@@ -1,4 +1,4 @@
-"""Composition of one partition's log: segments, leader epochs, loading, retention, replication.
+"""One partition's log: segments, leader epochs, loading, retention, replication (composition).
 
 log                          the door: append, read, truncate; log.upkeep is in log_upkeep
 local_log, segment_list      the segments as one sequence of offsets

@@ -1,4 +1,4 @@
-"""Composition of a log's producer state: sequences, duplicates, open transactions.
+"""A log's producer state: sequences, duplicates, open transactions (composition).
 
 producer_state, producer_entry        all producers of a log, and one of them
 producer_snapshot, producer_snapshots the bytes of a snapshot, and its files

@@ -1,4 +1,4 @@
-"""Composition of one segment: the log file, its three indexes, and lookups in them.
+"""One segment: the log file, its three indexes, and lookups in them (composition).
 
 segment                  append, find, truncate; the active segment and the closed ones
 log_file, batch_scan     batches on disk, and walks over them

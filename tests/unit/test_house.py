@@ -44,6 +44,8 @@ DELIBERATE_PAUSES = {
     "tests/unit/client/test_background.py": "time for timers to fire",
 }
 MANY = 50
+# "Decision: ..." or "Composition of ..." instead of "... (decision)."
+OTHER_FORM = re.compile(r"(^|\. )(Decision|Edge|Composition)\b")
 IMPURE_MODULES = {"asyncio", "socket", "os", "time", "random", "structlog", "logging"}
 # Known exceptions. A fix of one removes its entry.
 KNOWN_IMPURE_DECISIONS = {
@@ -209,6 +211,18 @@ def test_decision_modules_import_no_input_or_output() -> None:
         if (found := IMPURE_MODULES & imported_by(ROOT / module))
     }
     assert impure == KNOWN_IMPURE_DECISIONS
+
+
+def test_modules_name_their_kind_in_parentheses() -> None:
+    """Otherwise a decision module would be checked and covered like any other."""
+    paths = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
+    heads = {path: docstring_of(path).partition("\n\n")[0] for path in paths}
+    assert len(heads) > MANY, "too few files were found for a meaningful check"
+    assert [path for path, head in heads.items() if OTHER_FORM.search(head)] == []
+
+
+def docstring_of(path: Path) -> str:
+    return ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
 
 
 def imported_by(path: Path) -> set[str]:

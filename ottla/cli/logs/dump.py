@@ -1,4 +1,4 @@
-"""Turns the bytes of a file into the items of its dump, findings included. Decision: no I/O."""
+"""Turns the bytes of a file into the items of its dump, findings included (decision)."""
 
 from collections.abc import Iterator
 from typing import Final

@@ -1,4 +1,4 @@
-"""Opens the files of a dump. Edge: reads an index before its segment.
+"""Opens the files of a dump (edge).
 
 A live broker appends to the segment first. A segment read after its index therefore contains every
 batch that the index refers to.

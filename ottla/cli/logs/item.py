@@ -1,4 +1,4 @@
-"""Items of a dump, each with a text line and a JSON form. Decision: no I/O."""
+"""Items of a dump, each with a text line and a JSON form (decision)."""
 
 import struct
 from dataclasses import asdict, dataclass, field

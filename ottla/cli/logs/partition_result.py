@@ -1,4 +1,4 @@
-"""Result of the verification of one partition. Decision: values only."""
+"""Result of the verification of one partition (decision)."""
 
 from collections import Counter
 from dataclasses import dataclass, field, replace

@@ -1,4 +1,4 @@
-"""Verifies one partition directory. Edge: lists and opens its files.
+"""Verifies one partition directory (edge).
 
 It reads the indexes of a segment, then the segment. Appends of a running broker in between make the
 later files longer, never shorter.

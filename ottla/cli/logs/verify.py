@@ -1,4 +1,4 @@
-"""Checks whole log directories, partition by partition. Edge: lists and opens their files.
+"""Checks whole log directories, partition by partition (edge).
 
 It reads the checkpoints first, then the partitions. Appends of a running broker in between make the
 later files longer, never shorter.

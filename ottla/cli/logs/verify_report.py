@@ -1,4 +1,4 @@
-"""Prints the results of a verification. Edge: writes to standard output."""
+"""Prints the results of a verification (edge)."""
 
 from collections.abc import Sequence
 

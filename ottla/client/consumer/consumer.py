@@ -1,4 +1,7 @@
-"""The public consumer. Composition of reader, fetcher, buffer, cluster and group."""
+"""The public consumer (composition).
+
+It combines reader, fetcher, buffer, cluster and group.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence

@@ -1,4 +1,7 @@
-"""The public producer. Composition of accumulator, sender and cluster."""
+"""The public producer (composition).
+
+It combines accumulator, sender and cluster.
+"""
 
 import asyncio
 import random

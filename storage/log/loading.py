@@ -74,8 +74,8 @@ def load_log(
     if not is_whole:
         load.recover()
     load.discard_below(log_start_offset)
-    load.restore_epochs()
     start, end = load.set_bounds(log_start_offset, config, now_ms)
+    load.fit_epochs(start, end)
     producers = load.rebuild_producers(end, high_watermark, is_whole=is_whole)
     return LoadedLog(
         segments=SegmentList(load.segments),
@@ -166,28 +166,36 @@ class _Load:
         producer_snapshots.remove(self._directory, self.snapshots)
         self.snapshots = []
 
-    def restore_epochs(self) -> None:
-        """Rebuild a lost history of leader epochs."""
-        if not self.stored_epochs and recovery.have_epochs(self.segments):
-            # Recovery has added only the epochs above the recovery point.
-            self.epochs = recovery.read_epochs(self.segments)
-
     def set_bounds(
         self, log_start_offset: Offset, config: LogConfig, now_ms: int
     ) -> tuple[Offset, Offset]:
-        """Return the start and the end of the log; drop epochs and snapshots outside."""
+        """Return the start and the end of the log; drop the snapshots outside."""
         if not self.segments:
             new = Segment.create(self._directory, log_start_offset, config, now_ms)
             self.segments.append(new)
         bases = [segment.base_offset for segment in self.segments]
         start, end = Offset(max(log_start_offset, bases[0])), self.segments[-1].next_offset
-        self.epochs.truncate_from_end(end)
-        self.epochs.truncate_from_start(start)
         self.snapshots = producer_snapshots.remove_stray(
             self._directory, self.snapshots, bases, end
         )
         self._reindexed &= set(bases)
         return start, end
+
+    def fit_epochs(self, start: Offset, end: Offset) -> None:
+        """Drop epochs outside the log, and rebuild those missing at its start from the batches.
+
+        They are missing if the checkpoint is lost, or began at a log start offset that was not
+        stored before a crash. A leader without them would overlook a follower's divergence there.
+        """
+        self.epochs.truncate_from_end(end)
+        known = self.epochs.entries
+        first_known = known[0].start_offset if known else end
+        if start < first_known:
+            segments = SegmentList(self.segments).from_offset(start)
+            self.epochs = recovery.read_epochs(segments, first_known)
+            for entry in known:
+                self.epochs.assign(*entry)
+        self.epochs.truncate_from_start(start)
 
     def rebuild_producers(
         self, end: Offset, high_watermark: Offset | None, *, is_whole: bool

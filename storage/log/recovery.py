@@ -50,34 +50,24 @@ def recover_segment(segment: Segment, epochs: LeaderEpochs, limit: Offset | None
     return cut_bytes
 
 
-def have_epochs(segments: Iterable[Segment]) -> bool:
-    """Whether the first batch has a leader epoch, so that a lost history can be rebuilt."""
-    first = next((segment for segment in segments if segment.size_bytes), None)
-    if first is None:
-        return False
-    try:
-        _, header = next(walk_headers(first.file, 0, first.size_bytes))
-    except CorruptLogError:
-        return True
-    finally:
-        first.release()
-    return header.leader_epoch >= 0
+def read_epochs(segments: Iterable[Segment], end_offset: Offset) -> LeaderEpochs:
+    """Rebuild the leader epochs of the readable batches that begin below `end_offset`.
 
-
-def read_epochs(segments: Iterable[Segment]) -> LeaderEpochs:
-    """Rebuild the leader epochs from the readable batches.
-
+    Reading ends at a batch without an epoch, so that a start does not read a log of such batches.
     Epochs without a batch are not found, but nothing depends on them.
     """
     epochs = LeaderEpochs()
     for segment in segments:
         try:
             for _, header in walk_headers(segment.file, 0, segment.size_bytes):
+                if header.base_offset >= end_offset or header.leader_epoch < 0:
+                    return epochs
                 if header.leader_epoch > epochs.latest:
                     epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
         except CorruptLogError as error:
             log.error("log.damaged", path=str(error.path), error=str(error))
-        segment.release()
+        finally:
+            segment.release()
     return epochs
 
 

@@ -108,9 +108,8 @@ class Replica:
     def fetch(self, leader: "Replica", now_ms: int, max_bytes: int) -> None:
         """Follow `leader`: cut a diverged end, append its batches, adopt its bounds."""
         self._truncate_diverged(leader)
-        start = _first_known(leader.log)
-        if self.log.log_end_offset < start:
-            self.logs.truncate_fully_and_start_at(PARTITION, start)
+        if self.log.log_end_offset < leader.log.log_start_offset:
+            self.logs.truncate_fully_and_start_at(PARTITION, leader.log.log_start_offset)
         while self.log.log_end_offset < leader.log.log_end_offset:
             region = leader.log.read(
                 self.log.log_end_offset,
@@ -173,13 +172,3 @@ class Replica:
     def write_high_watermark(self) -> None:
         """Write the checkpoint of the high watermark."""
         self.logs.checkpoints.write_high_watermarks({PARTITION: Offset(self.high_watermark)})
-
-
-def _first_known(log: Log) -> Offset:
-    """Return the first offset whose leader epoch is known.
-
-    A process that dies after DeleteRecords may forget the log start, but not the start of the
-    leader epochs. Below it no divergence can be found.
-    """
-    entries = log.leader_epochs.entries
-    return max(log.log_start_offset, entries[0].start_offset if entries else Offset(0))

@@ -22,6 +22,7 @@ from kafkawire.messages.fetch import (
     PartitionData,
 )
 from storage.config.log_config import LogConfig
+from storage.disk.layout import LOG_START_CHECKPOINT
 from tests.integration.broker.replica_rig import TOPIC_ID, Rig, RigBroker
 from tests.waiting import until
 
@@ -113,6 +114,29 @@ async def test_a_diverged_log_is_truncated_at_the_divergence(rig: Rig) -> None:
     await until(lambda: rig.brokers[1].records() == rig.brokers[2].records())
     assert rig.brokers[1].replica.log.log_end_offset == 2
     await rig.brokers[2].produce(b"next")
+    await until(lambda: rig.brokers[1].records() == rig.brokers[2].records())
+
+
+async def test_a_diverged_log_is_truncated_below_a_log_start_that_the_leader_lost(rig: Rig) -> None:
+    await rig.set_leader(1, isr=[1, 2, 3])
+    await rig.brokers[1].produce(b"all")
+    await rig.set_leader(1, isr=[1], to=[1])
+    for _ in range(4):
+        await rig.brokers[1].produce(b"lost", acks=1)
+    await rig.stop(1)
+    await rig.set_leader(2, isr=[2], to=[2])
+    for _ in range(6):
+        await rig.brokers[2].produce(b"kept")
+    await rig.stop(3)
+    await rig.set_leader(2, isr=[2], replicas=[2], to=[2])
+    assert await rig.brokers[2].delete_records(3) == (ErrorCode.NONE, 3)
+    directory = rig.brokers[2].directory
+    await rig.stop(2)
+    # A broker that dies has not written its checkpoint yet.
+    (directory / LOG_START_CHECKPOINT).unlink()
+    await rig.start(1, 2)
+    await rig.set_leader(2, isr=[2])
+    assert rig.brokers[2].replica.log.log_start_offset == 0
     await until(lambda: rig.brokers[1].records() == rig.brokers[2].records())
 
 

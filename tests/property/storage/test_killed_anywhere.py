@@ -153,6 +153,10 @@ class Broker:
                 [batch.base_offset for batch in self.maybe],
             )
         assert all(batch.base_offset < first for batch in self.batches if batch not in expected)
+        for batch in found:
+            if batch.base_offset >= start:
+                epoch = read_header(batch.data).leader_epoch
+                assert self.log.leader_epochs.epoch_for(Offset(batch.base_offset)) == epoch
         self.batches, self.maybe, self.kept_to = found, [], None
         self.start = int(start)
         self.epoch = max(self.epoch, self.log.leader_epochs.latest)

@@ -11,7 +11,9 @@ from structlog.testing import capture_logs
 
 from kafkawire.ids import LeaderEpoch, Offset
 from storage.config.log_config import LogConfig
+from storage.disk.layout import LEADER_EPOCH_CHECKPOINT
 from storage.errors import CorruptLogError
+from storage.log import epoch_checkpoint
 from storage.log.log import Log
 from tests.unit.storage.logs import (
     NOW_MS,
@@ -409,6 +411,27 @@ def test_epochs_follow_the_log_start(directory: Path) -> None:
     log = open_log(directory, log_start_offset=60)
     assert log.log_start_offset == 60
     assert epoch_entries(log) == [(1, 60), (2, 100)]
+
+
+@pytest.mark.parametrize("was_clean", [True, False])
+@pytest.mark.parametrize("start", [60, 110, 120])
+def test_epochs_reach_back_to_an_older_log_start(
+    directory: Path, start: int, was_clean: bool
+) -> None:
+    log = written(directory)
+    epochs = epoch_entries(log)
+    files = contents(directory)
+    log.advance_log_start(Offset(start))
+    log.upkeep.close()
+    # The death of a process loses the log start offset, and a power loss also the deletions.
+    for name in files.keys() - {"leader-epoch-checkpoint"}:
+        (directory / name).write_bytes(files[name])
+    log = open_log(directory, was_clean=was_clean)
+    assert (log.log_start_offset, epoch_entries(log)) == (0, epochs)
+    assert log.end_offset_for(0) == (0, 50)
+    assert epoch_checkpoint.read_epochs(directory / LEADER_EPOCH_CHECKPOINT).entries == (
+        log.leader_epochs.entries
+    )
 
 
 def test_log_that_ends_below_its_start_is_restarted(directory: Path) -> None:

@@ -1,9 +1,11 @@
 """Verifies one partition directory (edge).
 
 It reads the indexes of a segment, then the segment. Appends of a running broker in between make the
-later files longer, never shorter.
+later files longer, never shorter. Cleaning and retention replace and delete files: findings of a
+pass over files that are gone do not count, and the partition is read again.
 """
 
+import os
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -38,6 +40,8 @@ from logcheck.topic_id import read_topic_id
 from ottla.cli.logs.partition_result import PartitionResult
 
 TAILS: Final = (Damage.TORN_TAIL, Damage.ZERO_TAIL)
+# A live log seldom loses files during two passes in a row.
+MAX_PASSES: Final = 10
 
 Progress = Callable[[int], None]
 """Callback with the number of segment bytes checked since its last call."""
@@ -65,6 +69,30 @@ def verify_partition(
 
     A torn tail beyond the recovery point is only a note: a crash leaves it, and recovery cuts it.
     """
+    for _ in range(MAX_PASSES):
+        before = _inodes(directory)
+        result = _read_once(directory, checkpoints, options, is_compared=is_compared)
+        if not result.reported or before.items() <= _inodes(directory).items():
+            break
+    return result
+
+
+def _inodes(directory: Path) -> dict[str, int]:
+    """Return the inode of each file by its name, which both change when a broker replaces files."""
+    try:
+        with os.scandir(directory) as entries:
+            return {entry.name: entry.inode() for entry in entries}
+    except FileNotFoundError:
+        return {}
+
+
+def _read_once(
+    directory: Path,
+    checkpoints: Checkpoints,
+    options: VerifyOptions,
+    *,
+    is_compared: bool,
+) -> PartitionResult:
     partition = parse_partition_directory(directory.name)
     result = PartitionResult(directory, partition)
     reported: list[Finding] = []

@@ -31,6 +31,7 @@ BATCHES_PER_SEGMENT = 4
 SEGMENT_COUNT = 3
 RECORDS_PER_SEGMENT = BATCHES_PER_SEGMENT * RECORDS_PER_BATCH
 LOG_END_OFFSET = SEGMENT_COUNT * RECORDS_PER_SEGMENT
+SUFFIXES = (".log", ".index", ".timeindex")
 
 
 def newest_ms(batch: int) -> int:
@@ -280,6 +281,45 @@ def test_files_that_a_broker_creates_or_deletes_meanwhile_are_no_findings(
 
     monkeypatch.setattr(partition_verification, "FileSource", ChangingSource)
     assert verify(log_directory) == []
+
+
+@pytest.mark.parametrize("opening", range(1, 4))
+def test_segments_that_a_cleaner_replaces_meanwhile_are_no_findings(
+    log_directory: Path, monkeypatch: pytest.MonkeyPatch, opening: int
+) -> None:
+    """The cleaned segment holds the batches of the first two and takes the name of the first."""
+    opened: list[str] = []
+
+    class ChangingSource(FileSource):
+        def __init__(self, file: Path | str) -> None:
+            opened.append(str(file))
+            if len(opened) == opening:
+                swap_in_cleaned(log_directory)
+            super().__init__(file)
+
+    monkeypatch.setattr(partition_verification, "FileSource", ChangingSource)
+    results = verify_directories([log_directory], VerifyOptions(with_records=True))
+    assert [each.reported for each in results] == [[]]
+    assert len(opened) >= opening
+
+
+def swap_in_cleaned(log_directory: Path) -> None:
+    """Replace the first two segments by one, in the order of a broker's renames."""
+    data = b"".join(segment(log_directory, number).read_bytes() for number in (0, 1))
+    swapped = {suffix: segment(log_directory, 0, f"{suffix}.swap") for suffix in SUFFIXES}
+    swapped[".log"].write_bytes(data)
+    batch_bytes = len(data) // (2 * BATCHES_PER_SEGMENT)
+    last_offset = 2 * RECORDS_PER_SEGMENT - 1
+    entry = struct.pack(">ii", last_offset, len(data) - batch_bytes)
+    swapped[".index"].write_bytes(entry)
+    newest = newest_ms(2 * BATCHES_PER_SEGMENT - 1)
+    swapped[".timeindex"].write_bytes(struct.pack(">qi", newest, last_offset))
+    for number in (0, 1):
+        for suffix in SUFFIXES:
+            path = segment(log_directory, number, suffix)
+            path.rename(path.with_name(path.name + ".deleted"))
+    for suffix, path in swapped.items():
+        path.rename(segment(log_directory, 0, suffix))
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])

@@ -30,6 +30,7 @@ from storage.compaction.job import (
 from storage.compaction.job_maker import CleanerSettings
 from storage.compaction.manager import CleanerManager, Cleaning
 from storage.directory.logs import Logs
+from storage.disk.space_reserve import LEAST_FREE_BYTES
 from storage.errors import CorruptLogError, StorageError
 from storage.segment.cleaned_segment import remove_all_cleaned
 
@@ -69,6 +70,8 @@ def cleaner_settings(config: LogKeys) -> CleanerSettings:
         load_factor=config.log_cleaner_io_buffer_load_factor,
         io_buffer_bytes=config.log_cleaner_io_buffer_size // count // 2,
         max_bytes_per_second=config.log_cleaner_io_max_bytes_per_second / count,
+        # Appends need this much, and the reserve is not for a cleaning that runs when it is freed.
+        least_free_bytes=max(config.log_dir_reserve_bytes, LEAST_FREE_BYTES),
     )
 
 

@@ -161,7 +161,13 @@ class Cleaner:
     def _clean_group(self, group: list[SourceSegment], context: FilterContext) -> GroupCleaned:
         job = self._job
         base_offset = group[0].base_offset
-        cleaned = CleanedSegment(job.path, base_offset, self._config, job.io_buffer_bytes)
+        cleaned = CleanedSegment(
+            job.path,
+            base_offset,
+            self._config,
+            job.io_buffer_bytes,
+            least_free_bytes=job.least_free_bytes,
+        )
         modified_ns = 0
         context.transactions.kept_aborted = []
         for segment in group:

@@ -43,6 +43,8 @@ class CleaningJob:
     load_factor: float
     io_buffer_bytes: int
     max_bytes_per_second: float
+    least_free_bytes: int = 0
+    """Space that the cleaning leaves on the disk."""
 
     @property
     def path(self) -> Path:

@@ -19,6 +19,7 @@ class CleanerSettings:
     load_factor: float
     io_buffer_bytes: int
     max_bytes_per_second: float
+    least_free_bytes: int = 0
 
 
 def cleaning_job(
@@ -44,6 +45,7 @@ def cleaning_job(
         load_factor=settings.load_factor,
         io_buffer_bytes=settings.io_buffer_bytes,
         max_bytes_per_second=settings.max_bytes_per_second,
+        least_free_bytes=settings.least_free_bytes,
     )
 
 

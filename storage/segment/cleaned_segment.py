@@ -3,6 +3,7 @@
 Invariant: when `finish` returns, the files and their names are on disk.
 """
 
+import errno
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from storage.disk.layout import (
     TRANSACTION_INDEX_SUFFIX,
     segment_file,
 )
+from storage.disk.space_reserve import free_bytes
 from storage.errors import OffsetOverflowError
 from storage.segment.log_file import LogFile
 from storage.segment.offset_index import MAX_RELATIVE_OFFSET
@@ -33,13 +35,23 @@ class CleanedSegment:
     """A segment that is written once, from its base offset on."""
 
     def __init__(
-        self, directory: Path, base_offset: Offset, config: LogConfig, buffer_bytes: int
+        self,
+        directory: Path,
+        base_offset: Offset,
+        config: LogConfig,
+        buffer_bytes: int,
+        *,
+        least_free_bytes: int = 0,
     ) -> None:
-        """Create the files, replacing any that an earlier cleaning has left behind."""
+        """Create the files, replacing any that an earlier cleaning has left behind.
+
+        Writes leave `least_free_bytes` on the disk.
+        """
         remove_cleaned(directory, base_offset)
         self.base_offset = base_offset
         self._directory = directory
         self._buffer_bytes = buffer_bytes
+        self._least_free_bytes = least_free_bytes
         path = segment_file(directory, base_offset, LOG_SUFFIX + CLEANED_SUFFIX)
         self._file = LogFile(path, 0, is_new=True)
         self._index = SegmentIndex(directory, base_offset, config, CLEANED_SUFFIX)
@@ -58,6 +70,7 @@ class CleanedSegment:
 
         Raises:
             OffsetOverflowError: the batch is too far from the base offset.
+            OSError: the file cannot be written, or the disk would be left with too little space.
         """
         header = read_header(batch)
         self._add_to_index(header)
@@ -73,6 +86,10 @@ class CleanedSegment:
 
     def _write(self) -> int:
         written = len(self._pending)
+        if free_bytes(self._directory) - written < self._least_free_bytes:
+            # A full disk would refuse appends, so a cleaning must not fill it.
+            reason = f"a cleaned segment must leave {self._least_free_bytes} bytes free"
+            raise OSError(errno.ENOSPC, reason, str(self._file.path))
         self._file.append(memoryview(self._pending))
         self._pending = bytearray()
         if self._file.size_bytes - self._synced_bytes >= SYNC_BYTES:

@@ -36,12 +36,14 @@ def put(wire: Wire, topic: str, count: int) -> None:
         wire.produce(topic, bytes(keyed_batch([(key, b"%d" % number)], times_ms=[NOW_MS])))
 
 
-def fetch_all(wire: Wire, topic: str) -> list[tuple[int, bytes | None, bytes | None]]:
+def fetch_all(
+    wire: Wire, topic: str, partition: int = 0
+) -> list[tuple[int, bytes | None, bytes | None]]:
     """Return all records that a consumer reads from the beginning."""
     found: list[tuple[int, bytes | None, bytes | None]] = []
     offset = 0
     while True:
-        answer = wire.fetch(topic, offset)
+        answer = wire.fetch(topic, offset, partition=partition)
         assert answer.error_code == 0
         records = answer.records or b""
         assert isinstance(records, bytes | bytearray | memoryview)

@@ -18,7 +18,10 @@ from kafkawire.messages.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
+from ottla.cli.logs.partition_verification import VerifyOptions
+from ottla.cli.logs.verify import verify_directories
 from tests.conftest import BrokerProcess, StartBroker
+from tests.integration.broker.test_compaction import alter, fetch_all
 from tests.integration.broker.wire import Wire, batch
 
 DISK_MIB = 12
@@ -53,10 +56,10 @@ def start(start_broker: StartBroker, disk: Path) -> BrokerProcess:
     return start_broker(disk / "data", overrides=overrides)
 
 
-def fill_disk(wire: Wire, topic: str) -> int:
+def fill_disk(wire: Wire, topic: str, partition: int = 0) -> int:
     """Produce until the disk is full; return the number of acknowledged records."""
     for count in range(MANY):
-        answer = wire.produce(topic, batch(CHUNK))
+        answer = wire.produce(topic, batch(CHUNK), partition=partition)
         if answer.error_code != ErrorCode.NONE:
             assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
             assert answer.error_message is not None
@@ -128,3 +131,103 @@ def test_a_broker_that_dies_on_a_full_disk_recovers_on_it(
         others.unlink()
         broker.wait_for_event("log_dir.resumed")
         assert wire.produce("t", batch(b"x")).base_offset == count
+
+
+CLEANED_SEGMENT_BYTES = 2_000_000
+VALUE_BYTES = 50_000
+ROOM_BYTES = 2_000_000
+"""Enough for the reserve and some appends, too little for the cleaned segment."""
+
+
+def leave_free(ballast: Path, size_bytes: int) -> None:
+    """Occupy the disk of `ballast` except for `size_bytes`."""
+    with ballast.open("ab") as file:
+        found = os.statvfs(ballast)
+        more_bytes = found.f_bavail * found.f_frsize - size_bytes
+        os.posix_fallocate(file.fileno(), file.tell(), more_bytes)
+
+
+def has_event(broker: BrokerProcess, name: str) -> bool:
+    return any(event["event"] == name for event in broker.events)
+
+
+def on_disk(disk: Path, topic: str) -> int:
+    """Return the partition of `topic` that lies on `disk`; another disk has the other one."""
+    return 0 if (disk / f"{topic}-0").is_dir() else 1
+
+
+def fill_compacted_topic(wire: Wire, topic: str, partition: int) -> dict[bytes, bytes]:
+    """Produce a segment, of which a cleaning keeps three quarters; return the last values."""
+    values: dict[bytes, bytes] = {}
+    for number in range(CLEANED_SEGMENT_BYTES // VALUE_BYTES):
+        key, value = b"key-%d" % (number % 30), os.urandom(VALUE_BYTES)
+        answer = wire.produce(topic, batch(value, keys=[key]), partition=partition)
+        assert answer.error_code == ErrorCode.NONE
+        values[key] = value
+    return values
+
+
+def check_live_files(*directories: Path) -> None:
+    for result in verify_directories(directories, VerifyOptions(with_records=True)):
+        assert result.findings == []
+
+
+def test_a_cleaning_that_does_not_fit_on_the_disk_succeeds_once_there_is_space(
+    start_broker: StartBroker, small_disk: Path, tmp_path: Path
+) -> None:
+    small, large = small_disk / "data", tmp_path / "large"
+    overrides = {
+        "log.dirs": f"{small},{large}",
+        "log.dir.reserve.bytes": str(RESERVE_BYTES),
+        "log.initial.task.delay.ms": "0",
+        "log.cleaner.backoff.ms": "500",
+    }
+    broker = start_broker(overrides=overrides)
+    with Wire(broker.port) as wire:
+        wire.create_topic("other", partitions=2)
+        wire.create_topic(
+            "t",
+            partitions=2,
+            cleanup_policy="compact",
+            segment_bytes=str(CLEANED_SEGMENT_BYTES),
+            # Not cleaned yet.
+            min_cleanable_dirty_ratio="1.0",
+        )
+        compacted, other = on_disk(small, "t"), on_disk(small, "other")
+        expected = fill_compacted_topic(wire, "t", compacted)
+
+        def check() -> None:
+            check_live_files(small, large)
+            found = fetch_all(wire, "t", compacted)
+            assert {key: value for _, key, value in found} == expected
+
+        ballast = small_disk / "ballast"
+        leave_free(ballast, ROOM_BYTES)
+        alter(wire, "t", "min.cleanable.dirty.ratio", "0.01")
+        broker.wait_for_event("cleaning.started")
+        for partition in (other, 1 - other):
+            check_live_files(small, large)
+            answer = wire.produce("other", batch(bytes(1_000)), partition=partition)
+            assert answer.error_code == ErrorCode.NONE
+        broker.wait_for_event("cleaning.failed")
+        check()
+        # The cleaning left enough space for appends, also on its own disk.
+        assert not has_event(broker, "log_dir.full")
+
+        # The cleaner tries again, until the disk is full.
+        leave_free(ballast, 0)
+        fill_disk(wire, "other", other)
+        check()
+        answer = wire.produce("other", batch(b"x"), partition=1 - other)
+        assert answer.error_code == ErrorCode.NONE
+
+        ballast.unlink()
+        broker.wait_for_event("log_dir.resumed")
+        check()
+        broker.wait_for_event("cleaning.finished")
+        check()
+        answer = wire.produce("t", batch(b"x", keys=[b"last"]), partition=compacted)
+        assert answer.error_code == ErrorCode.NONE
+    assert [each for each in small_disk.rglob("*") if each.suffix in (".cleaned", ".swap")] == []
+    assert broker.stop() == 0
+    check_live_files(small, large)

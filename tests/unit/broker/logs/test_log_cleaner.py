@@ -288,6 +288,7 @@ async def test_new_configuration_applies_to_the_next_cleaning(rig: Rig) -> None:
             log_cleaner_dedupe_buffer_size="480000",
             log_cleaner_io_buffer_size="40000",
             log_cleaner_io_max_bytes_per_second="7000",
+            log_dir_reserve_bytes="2000000",
         )
     )
     assert len(rig.cleaner._tasks) == 2
@@ -298,6 +299,7 @@ async def test_new_configuration_applies_to_the_next_cleaning(rig: Rig) -> None:
     job = rig.processes[-1].job
     assert (job.dedupe_buffer_bytes, job.io_buffer_bytes) == (240_000, 10_000)
     assert job.max_bytes_per_second == 3_500
+    assert job.least_free_bytes == 2_000_000
     assert rig.offsets() == [19]
 
 

@@ -13,6 +13,7 @@ from kafkawire.records import TimestampType, read_header
 from storage.compaction import worker
 from storage.compaction.cleaner import Cleaner
 from storage.compaction.job import CleaningDone, CleaningFailed, GroupCleaned, read_report
+from storage.disk.space_reserve import free_bytes
 from storage.errors import CorruptLogError, StorageError
 from storage.log.log import Log
 from storage.segment.cleaned_segment import remove_all_cleaned
@@ -331,6 +332,19 @@ def test_worker_reports_each_group_and_the_end(log: Log) -> None:
     assert isinstance(group, GroupCleaned)
     assert isinstance(done, CleaningDone)
     assert done.end_offset == 2
+
+
+def test_a_cleaning_leaves_the_space_that_appends_need(log: Log) -> None:
+    put(log, (b"a", b"1"), (b"a", b"2"))
+    log.upkeep.roll(NOW_MS)
+    job = replace(job_of(log), least_free_bytes=free_bytes(log.directory) * 2)
+    sink = io.StringIO()
+    worker.main(io.StringIO(job.to_line()), sink)
+    failed = read_report(sink.getvalue())
+    assert isinstance(failed, CleaningFailed)
+    assert not failed.is_damage
+    assert f"must leave {job.least_free_bytes} bytes free" in failed.error
+    assert [path.stat().st_size for path in log.directory.glob("*.log.cleaned")] == [0]
 
 
 @pytest.mark.parametrize("is_damage", [False, True])

@@ -33,6 +33,7 @@ JOB = CleaningJob(
     load_factor=0.9,
     io_buffer_bytes=7,
     max_bytes_per_second=1e300,
+    least_free_bytes=1_000,
 )
 
 

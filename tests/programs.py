@@ -15,6 +15,8 @@ from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection
 from typing import IO, Final
 
+from tests.clocks import replace_clock
+
 _CONTEXT: Final = multiprocessing.get_context("forkserver")
 # The first module enables the compiled modules, which users' daemons run with too.
 _CONTEXT.set_forkserver_preload(
@@ -102,5 +104,6 @@ def _run(
         stream.close()
     os.environ.clear()
     os.environ.update(environment)
+    replace_clock()
     sys.argv = [module, *arguments]
     runpy.run_module(module, run_name="__main__", alter_sys=True)

@@ -95,5 +95,5 @@ def test_marker_with_an_impossible_timestamp_is_not_read() -> None:
     batch = control_batch((COMMIT_KEY, VALUE))
     batch[TIMESTAMP_DELTA_POSITION] = 2  # 1 ms, in zigzag encoding
     write_header(batch, header_of(batch)._replace(base_timestamp_ms=2**63 - 1, max_timestamp_ms=-1))
-    fault = ("a marker", f"timestamp {2**63} leaves 64 bits", False)
+    fault = ("a marker", "a timestamp leaves 64 bits", False)
     assert check_marker(sound(batch)) == (None, fault)

@@ -53,6 +53,7 @@ UNCOUNTED = (
     "tests/simulation/cluster/test_seeds.py",
     "tests/simulation/cluster/test_zombie.py",
     "tests/simulation/coordination/",
+    "tests/simulation/world/",
     "tests/unit/broker/test_purgatory.py::test_a_hundred_thousand_cancelled_operations",
     "tests/unit/cli/test_documented_commands.py",
     "tests/unit/coordination/protocol/test_golden_frames.py",

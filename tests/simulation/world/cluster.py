@@ -1,0 +1,145 @@
+"""A whole cluster in one world: the real brokers, the real coordinator, and their hosts."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any, Final
+
+from broker.config.broker_config import BrokerConfig
+from broker.node import Node
+from coordination.server.coordinator import Coordinator
+from coordination.server.coordinator_config import Address, CoordinatorConfig
+from tests.simulation.world.loop import WorldLoop
+from tests.simulation.world.process import Process
+
+COORDINATOR_HOST: Final = "zk"
+COORDINATOR_PORT: Final = 2181
+BROKER_PORT: Final = 9092
+SESSION_TIMEOUT_MS: Final = 6000
+SETTINGS: Final = {
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "2",
+    "offsets.topic.replication.factor": "3",
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+    "num.partitions": "2",
+    "zookeeper.connect": f"{COORDINATOR_HOST}:{COORDINATOR_PORT}",
+    "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+}
+
+
+class Host:
+    """A machine with one program, which is started, stopped, killed and paused."""
+
+    def __init__(self, loop: WorldLoop, name: str, root: Path) -> None:
+        self.name = name
+        self.root = root
+        self.root.mkdir(parents=True, exist_ok=True)
+        self.process: Process | None = None
+        self.program: Any = None
+        self.run_count = 0
+        self.graves: list[Process] = []
+        self.has_started = False
+        self._loop = loop
+        self._stopping: asyncio.Event
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the program runs."""
+        return self.process is not None and not self.process.is_dead
+
+    def boot(self) -> asyncio.Task[None]:
+        """Start the program; the task ends when it serves, or fails as its start did."""
+        assert not self.is_up
+        process = self.process = Process(self.name)
+        self.run_count += 1
+        self.graves.append(process)
+        self.has_started = False
+        started: asyncio.Task[None] = self._loop.create_task(self._start(), context=process.context)
+        process.tasks.append(started)
+        return started
+
+    async def _start(self) -> None:
+        raise NotImplementedError
+
+    async def stop(self) -> None:
+        """Stop the program in order."""
+        process = self.process
+        assert process is not None
+        task = self._loop.create_task(self.program.stop(), context=process.context)
+        process.tasks.append(task)
+        await task
+        self._loop.network.on_death(process)
+        process.death.set()
+
+    def kill(self) -> None:
+        """End the program at once."""
+        process = self.process
+        assert process is not None
+        process.death.set()
+        self._loop.network.on_death(process)
+
+
+class BrokerHost(Host):
+    """A host with a broker."""
+
+    def __init__(self, loop: WorldLoop, number: int, root: Path, **settings: str) -> None:
+        super().__init__(loop, f"b{number}", root / f"b{number}")
+        self.number = number
+        self._settings = settings
+
+    async def _start(self) -> None:
+        address = f"PLAINTEXT://{self.name}:{BROKER_PORT}"
+        config = BrokerConfig.from_properties(
+            SETTINGS
+            | {
+                "broker.id": str(self.number),
+                "listeners": address,
+                "advertised.listeners": address,
+                "log.dirs": str(self.root),
+            }
+            | self._settings
+        )
+        self.program = node = Node(config, asyncio.get_running_loop())
+        await node.start()
+        self.has_started = True
+
+
+class CoordinatorHost(Host):
+    """The host with the coordinator."""
+
+    def __init__(self, loop: WorldLoop, root: Path) -> None:
+        super().__init__(loop, COORDINATOR_HOST, root / COORDINATOR_HOST)
+
+    async def _start(self) -> None:
+        config = CoordinatorConfig(
+            listen=Address(COORDINATOR_HOST, COORDINATOR_PORT), does_sync=False
+        )
+        self.program = coordinator = Coordinator(config, self.root)
+        await coordinator.start()
+
+    async def stop(self) -> None:
+        """Stop the program in order."""
+        raise NotImplementedError
+
+
+class Cluster:
+    """The hosts of one world."""
+
+    def __init__(self, loop: WorldLoop, root: Path, count: int) -> None:
+        self.loop = loop
+        self.coordinator = CoordinatorHost(loop, root)
+        self.brokers = [BrokerHost(loop, number, root) for number in range(1, count + 1)]
+        for host in (self.coordinator, *self.brokers):
+            loop.network.address_of(host.name)
+
+    @property
+    def bootstrap(self) -> str:
+        """Addresses for clients."""
+        return ",".join(f"{host.name}:{BROKER_PORT}" for host in self.brokers)
+
+    async def boot(self) -> None:
+        """Start all programs."""
+        await self.coordinator.boot()
+        await asyncio.gather(*(host.boot() for host in self.brokers))

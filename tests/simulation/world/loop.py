@@ -1,0 +1,124 @@
+"""An event loop with virtual time for many processes, executors and child processes.
+
+When no callback is ready, time jumps to the next timer. Work for an executor runs in one step after
+a random delay: its duration. A child process of Python is a function that runs the same way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import random
+import socket
+import struct
+import zlib
+from collections.abc import Callable, Sequence
+from contextvars import Context
+from typing import Any, Final
+
+from tests.simulation.world.child import Children
+from tests.simulation.world.network import Network
+from tests.simulation.world.process import step, timed_step
+
+EXECUTOR_S: Final = (0.0001, 0.02)
+MAX_STEPS_AT_ONE_TIME: Final = 200_000
+"""More callbacks at one moment of virtual time are an endless loop."""
+
+
+class WorldLoop(asyncio.BaseEventLoop):
+    """Event loop of a world; raises RuntimeError on a deadlock."""
+
+    FIRST_S: Final = 1000.0
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.chance = random.Random(seed)
+        self.network = Network(self)
+        self.children = Children(self)
+        self.clock: Any = None
+        self.step_count = 0
+        self.trace = 0
+        self.begin_s = self._now_s = self.FIRST_S
+        self._steps_now = 0
+        self._selector = self
+
+    def time(self) -> float:
+        return self._now_s
+
+    # BaseEventLoop calls its selector to wait; here waiting only advances the time.
+    def select(self, timeout: float | None) -> list[Any]:
+        if timeout is None:
+            raise RuntimeError("deadlock: nothing is ready and no timer is set")
+        if timeout > 0:
+            self._now_s += timeout
+            self._steps_now = 0
+        count = len(self._ready)  # type: ignore[attr-defined]
+        self.trace = zlib.crc32(struct.pack("<dI", self._now_s, count), self.trace)
+        self.step_count += count
+        self._steps_now += count
+        if self._steps_now > MAX_STEPS_AT_ONE_TIME:
+            raise RuntimeError("endless loop: no time passes")
+        return []
+
+    def _process_events(self, _events: list[Any]) -> None:
+        pass
+
+    def _write_to_self(self) -> None:
+        pass
+
+    def _call_soon(
+        self, callback: Callable[..., object], args: Any, context: Context | None
+    ) -> asyncio.Handle:
+        handle = step(self, callback, args, context)
+        self._ready.append(handle)  # type: ignore[attr-defined]
+        return handle
+
+    def call_at(  # type: ignore[override]
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        timer = timed_step(self, when, callback, args, context)
+        heapq.heappush(self._scheduled, timer)  # type: ignore[attr-defined]
+        timer._scheduled = True  # type: ignore[attr-defined]
+        return timer
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Any, func: Callable[..., Any], *args: Any
+    ) -> asyncio.Future[Any]:
+        del executor
+        future = self.create_future()
+
+        def work() -> None:
+            if future.cancelled():
+                return
+            try:
+                result = func(*args)
+            except Exception as error:
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+        self.call_later(self.chance.uniform(*EXECUTOR_S), work)
+        return future
+
+    async def create_server(
+        self, protocol_factory: Any, host: Any = None, port: Any = None, **_: Any
+    ) -> Any:
+        return self.network.listen(protocol_factory, host, port)
+
+    async def create_connection(
+        self, protocol_factory: Any, host: Any = None, port: Any = None, **_: Any
+    ) -> Any:
+        return await self.network.connect(protocol_factory, host, port)
+
+    async def getaddrinfo(  # type: ignore[override]
+        self, host: Any, port: Any, **_: Any
+    ) -> Sequence[Any]:
+        address = self.network.address_of(str(host))
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port or 0))]
+
+    async def subprocess_exec(self, protocol_factory: Any, *args: Any, **_: Any) -> Any:
+        return self.children.start(protocol_factory(), [str(each) for each in args])

@@ -1,0 +1,146 @@
+"""Faults of a simulated world, in an order that the seed draws."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import structlog
+
+from broker.errors import StartupError
+from tests.simulation.world.cluster import BrokerHost, Cluster
+
+log = structlog.get_logger("world")
+
+
+class Trouble:
+    """Makes faults one after the other, some of them at the same time, until it is ended."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.counts: Counter[str] = Counter()
+        self.is_over = False
+        self._cluster = cluster
+        self._loop = cluster.loop
+        self._chance = cluster.loop.chance
+        self._kinds: list[Callable[[], Coroutine[Any, Any, None]]] = [
+            self._kill_broker,
+            self._kill_broker,
+            self._stop_broker,
+            self._pause_broker,
+            self._kill_coordinator,
+            self._pause_coordinator,
+            self._part,
+            self._part_one_way,
+            self._reset,
+            self._reset,
+            self._step_clock,
+        ]
+
+    async def run(self) -> None:
+        """Make faults until `is_over`; then mend everything."""
+        running: set[asyncio.Task[None]] = set()
+        while not self.is_over:
+            await asyncio.sleep(self._chance.expovariate(0.5))
+            kind = self._chance.choice(self._kinds)
+            log.info("FAULT", kind=kind.__name__, at=self._loop.time())
+            self.counts[kind.__name__.strip("_")] += 1
+            task: asyncio.Task[None] = self._loop.create_task(kind())
+            running.add(task)
+            for done in [each for each in running if each.done()]:
+                running.discard(done)
+                done.result()
+        for task in running:
+            await task
+        self._loop.network.blocked.clear()
+        for host in self._cluster.brokers:
+            if not host.is_up:
+                await self._boot(host)
+
+    async def _some_time(self) -> None:
+        await asyncio.sleep(
+            self._chance.choice((0.01, 0.3, 2.0, 8.0, 20.0)) * self._chance.random()
+        )
+
+    def _up_broker(self) -> BrokerHost | None:
+        up = [each for each in self._cluster.brokers if each.is_up]
+        return self._chance.choice(up) if up else None
+
+    async def _boot(self, host: BrokerHost) -> None:
+        """Start a broker; repeat it as a supervisor does if the start fails for a known reason."""
+        while not host.is_up:
+            task = host.boot()
+            process = host.process
+            assert process is not None
+            if not await process.outlives(task):
+                return
+            try:
+                task.result()
+            except StartupError:
+                host.kill()
+                await asyncio.sleep(1.0)
+
+    async def _kill_broker(self) -> None:
+        host = self._up_broker()
+        if host is not None:
+            host.kill()
+            await self._some_time()
+            if not host.is_up:
+                await self._boot(host)
+
+    async def _stop_broker(self) -> None:
+        host = self._up_broker()
+        if host is None or host.process is None or host.process.is_paused or not host.has_started:
+            return
+        process = host.process
+        stopping = self._loop.create_task(host.stop())
+        await process.outlives(stopping)
+        if not host.is_up:
+            await self._some_time()
+            if not host.is_up:
+                await self._boot(host)
+
+    async def _pause_broker(self) -> None:
+        host = self._up_broker()
+        if host is not None and host.process is not None:
+            process = host.process
+            process.pause()
+            await self._some_time()
+            process.resume()
+
+    async def _kill_coordinator(self) -> None:
+        host = self._cluster.coordinator
+        if host.is_up:
+            host.kill()
+            await self._some_time()
+            await host.boot()
+
+    async def _pause_coordinator(self) -> None:
+        process = self._cluster.coordinator.process
+        assert process is not None
+        process.pause()
+        await self._some_time()
+        process.resume()
+
+    async def _part(self) -> None:
+        await self._block(both_ways=True)
+
+    async def _part_one_way(self) -> None:
+        await self._block(both_ways=False)
+
+    async def _block(self, *, both_ways: bool) -> None:
+        names = [each.name for each in (*self._cluster.brokers, self._cluster.coordinator)]
+        one, other = self._chance.sample(names, 2)
+        routes = {(one, other)} | ({(other, one)} if both_ways else set())
+        self._loop.network.blocked |= routes
+        await self._some_time()
+        self._loop.network.blocked -= routes
+
+    async def _reset(self) -> None:
+        self._loop.network.reset_one()
+
+    async def _step_clock(self) -> None:
+        host = self._chance.choice(self._cluster.brokers)
+        clock = self._loop.clock
+        clock.offsets_s[host.name] = self._chance.choice((0.0, 3600.0, -3600.0, 5.0, -5.0))

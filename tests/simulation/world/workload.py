@@ -1,0 +1,167 @@
+"""Clients of a simulated cluster, and the promises made to them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import ottla
+from ottla.client.errors import OttlaError
+from tests.simulation.world.cluster import Cluster
+from tests.simulation.world.process import Process
+
+TOPIC: Final = "t"
+PARTITIONS: Final = 2
+GROUP: Final = "g"
+PAUSE_S: Final = (0.0, 0.4)
+DELIVERY_TIMEOUT_MS: Final = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """An acknowledged record."""
+
+    producer: str
+    number: int
+    partition: int
+    offset: int
+
+
+@dataclass(slots=True)
+class Promises:
+    """Records that the cluster has acknowledged, and records that readers have seen."""
+
+    written: list[Written] = field(default_factory=list)
+    sent: dict[tuple[str, int], int] = field(default_factory=dict)
+    """Partition of every record that was sent, by producer and number."""
+    read: dict[tuple[int, int], bytes] = field(default_factory=dict)
+    """Values that were read, by partition and offset."""
+    failed_count: int = 0
+
+    def on_read(self, partition: int, offset: int, value: bytes) -> None:
+        """Check that an offset has the same record for every reader."""
+        known = self.read.setdefault((partition, offset), value)
+        assert known == value, f"{partition}@{offset} was {known!r} and is {value!r}"
+
+
+class Client:
+    """A program on a host of its own."""
+
+    def __init__(self, cluster: Cluster, name: str, promises: Promises) -> None:
+        self.cluster = cluster
+        self.loop = cluster.loop
+        self.name = name
+        self.promises = promises
+        self.is_over = False
+        self.process = Process(name)
+        self.loop.network.address_of(name)
+        self.task: asyncio.Task[None]
+
+    def begin(self) -> None:
+        """Run until `is_over`."""
+        self.task = self.run(self._work())
+
+    def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run in this client's process."""
+        task = self.loop.create_task(work, context=self.process.context)
+        self.process.tasks.append(task)
+        return task
+
+    async def _work(self) -> None:
+        raise NotImplementedError
+
+
+class Writer(Client):
+    """An idempotent producer with many records in flight."""
+
+    async def _work(self) -> None:
+        number = 0
+        async with ottla.Producer(
+            self.cluster.bootstrap,
+            delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
+            client_id=self.name,
+        ) as producer:
+            while not self.is_over:
+                for _ in range(self.loop.chance.randrange(1, 20)):
+                    number += 1
+                    await self._send(producer, number)
+                await asyncio.sleep(self.loop.chance.uniform(*PAUSE_S))
+
+    async def _send(self, producer: ottla.Producer, number: int) -> None:
+        value = b"%s %d " % (self.name.encode(), number)
+        value += b"x" * self.loop.chance.choice((0, 10, 100, 2000))
+        partition = self.loop.chance.randrange(PARTITIONS)
+        self.promises.sent[self.name, number] = partition
+        try:
+            delivery = await producer.send(TOPIC, value, partition=partition)
+        except OttlaError:
+            self.promises.failed_count += 1
+            return
+
+        def on_done(future: Any) -> None:
+            if future.cancelled() or future.exception() is not None:
+                self.promises.failed_count += 1
+                return
+            found = future.result()
+            self.promises.written.append(Written(self.name, number, partition, found.offset))
+
+        delivery.add_done_callback(on_done)
+
+
+class Reader(Client):
+    """A member of a consumer group."""
+
+    async def _work(self) -> None:
+        async with ottla.Consumer(
+            self.cluster.bootstrap,
+            group_id=GROUP,
+            client_id=self.name,
+            auto_offset_reset="earliest",
+        ) as consumer:
+            consumer.subscribe([TOPIC])
+            while not self.is_over:
+                for record in await consumer.fetch_batch(timeout_ms=500):
+                    self.promises.on_read(record.partition, record.offset, record.value or b"")
+
+
+async def read_all(cluster: Cluster, promises: Promises) -> dict[int, list[tuple[int, bytes]]]:
+    """Return offset and value of each record in each partition, as a client reads them."""
+    found: dict[int, list[tuple[int, bytes]]] = defaultdict(list)
+    async with ottla.Consumer(
+        cluster.bootstrap, client_id="judge", auto_offset_reset="earliest"
+    ) as consumer:
+        ends = {}
+        for each in await consumer.assign_topics(TOPIC):
+            ends[each] = (await consumer.end_offsets([each]))[each]
+        while any((consumer.position(each) or 0) < end for each, end in ends.items()):
+            for record in await consumer.fetch_batch(timeout_ms=500):
+                promises.on_read(record.partition, record.offset, record.value or b"")
+                found[record.partition].append((record.offset, record.value or b""))
+    return found
+
+
+def judge(found: dict[int, list[tuple[int, bytes]]], promises: Promises) -> None:
+    """Check the promises against the records."""
+    by_place = {
+        (partition, offset): value
+        for partition, records in found.items()
+        for offset, value in records
+    }
+    for each in promises.written:
+        value = by_place.get((each.partition, each.offset))
+        assert value is not None, f"lost: {each}"
+        expected = b"%s %d " % (each.producer.encode(), each.number)
+        assert value.startswith(expected), f"{each} is {value[:40]!r}"
+    for partition, records in found.items():
+        assert [offset for offset, _ in records] == list(range(len(records)))
+        last: dict[bytes, int] = {}
+        for offset, value in records:
+            producer, number, _ = value.split(b" ", 2)
+            before = last.get(producer, 0)
+            assert before < int(number), (
+                f"{partition}@{offset}: {producer!r} {int(number)} after {before}"
+            )
+            last[producer] = int(number)

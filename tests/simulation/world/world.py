@@ -1,0 +1,176 @@
+"""One simulated world from a seed: a cluster, its clients, its faults, and the judgement."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import shutil
+import sys
+import tempfile
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+
+import ottla
+from logcheck.finding import Severity
+from ottla.cli.logs.partition_verification import VerifyOptions
+from ottla.cli.logs.verify import verify_directories
+from tests.simulation.world.cluster import Cluster
+from tests.simulation.world.loop import WorldLoop
+from tests.simulation.world.outside import replaced
+from tests.simulation.world.process import current_host
+from tests.simulation.world.trouble import Trouble
+from tests.simulation.world.workload import (
+    PARTITIONS,
+    TOPIC,
+    Client,
+    Promises,
+    Reader,
+    Writer,
+    judge,
+    read_all,
+)
+
+BROKERS: Final = 3
+MEMORY: Final = Path("/dev/shm")
+RECOVERY_S: Final = 120.0
+"""Virtual time after the last fault, within which everybody is served again."""
+WATCH_S: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The course of events in a world."""
+
+    trace: int
+    """Checksum of all times and numbers of steps: the same seed gives the same."""
+    step_count: int
+    virtual_s: float
+    fault_counts: Counter[str]
+    acknowledged_count: int
+    failed_count: int
+    read_count: int
+
+    def __str__(self) -> str:
+        faults = ", ".join(f"{name} {count}" for name, count in sorted(self.fault_counts.items()))
+        return (
+            f"trace {self.trace:08x}; {self.virtual_s:.0f} s in {self.step_count} steps; "
+            f"{self.acknowledged_count} records acknowledged, {self.failed_count} failed, "
+            f"{self.read_count} read; {faults}"
+        )
+
+
+def run_world(seed: int, faults_s: float) -> Outcome:
+    """Run the world of a seed with `faults_s` seconds of faults, and judge it.
+
+    Raises:
+        AssertionError: the cluster broke a promise.
+    """
+    loop = WorldLoop(seed)
+    errors: list[dict[str, Any]] = []
+    loop.set_exception_handler(lambda _loop, context: errors.append(context))
+    root = Path(tempfile.mkdtemp(dir=MEMORY if MEMORY.is_dir() else None))
+    try:
+        with replaced(loop):
+            outcome = loop.run_until_complete(_live(loop, root, faults_s))
+            assert errors == [], errors
+            return outcome
+    finally:
+        _forget(loop)
+        shutil.rmtree(root)
+
+
+async def _live(loop: WorldLoop, root: Path, faults_s: float) -> Outcome:
+    cluster = Cluster(loop, root, BROKERS)
+    await cluster.boot()
+    async with ottla.Admin(cluster.bootstrap) as admin:
+        await admin.create_topics([ottla.NewTopic(TOPIC, PARTITIONS, BROKERS)])
+    promises = Promises()
+    clients: list[Client] = [
+        *(Writer(cluster, f"w{number}", promises) for number in (1, 2)),
+        *(Reader(cluster, f"r{number}", promises) for number in (1, 2)),
+    ]
+    for client in clients:
+        client.begin()
+    trouble = Trouble(cluster)
+    torment = loop.create_task(trouble.run())
+    end_s = loop.time() + faults_s
+    while loop.time() < end_s:
+        await asyncio.sleep(WATCH_S)
+        _check_alive(cluster, [*(each.task for each in clients), torment])
+    trouble.is_over = True
+    for client in clients:
+        client.is_over = True
+    async with asyncio.timeout(RECOVERY_S):
+        await torment
+        for client in clients:
+            await client.task
+        judge(await read_all(cluster, promises), promises)
+        for host in cluster.brokers:
+            await host.stop()
+    _check_files([host.root for host in cluster.brokers])
+    return Outcome(
+        loop.trace,
+        loop.step_count,
+        loop.time() - loop.begin_s,
+        trouble.counts,
+        len(promises.written),
+        promises.failed_count,
+        len(promises.read),
+    )
+
+
+def _check_alive(cluster: Cluster, tasks: list[asyncio.Task[None]]) -> None:
+    """Check that nobody has given up."""
+    for task in tasks:
+        if task.done():
+            task.result()
+    for host in cluster.brokers:
+        if host.is_up and host.has_started:
+            failed = host.program.failed
+            assert not failed.done(), f"{host.name} gave up: {failed.result()}"
+
+
+def _check_files(directories: list[Path]) -> None:
+    """Check that `ottla logs verify --deep` finds nothing."""
+    found = [
+        str(finding)
+        for result in verify_directories(directories, VerifyOptions(with_records=True))
+        for finding in result.findings
+        if finding.severity is not Severity.NOTE
+    ]
+    assert found == [], "\n".join(found)
+
+
+def _forget(loop: WorldLoop) -> None:
+    """Collect the unfinished tasks of dead processes, whose `finally` clauses complain."""
+    loop.set_exception_handler(lambda _loop, _context: None)
+    hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
+    try:
+        loop.close()
+        gc.collect()
+    finally:
+        sys.unraisablehook = hook
+
+
+def replay(seed: int, faults_s: float) -> None:
+    """Run a world and print its log, with the virtual time and the host of each event."""
+    begin_s = WorldLoop.FIRST_S
+
+    def locate(_logger: object, _method: str, event: Any) -> Any:
+        event["at"] = f"{asyncio.get_running_loop().time() - begin_s:.4f}"
+        event["host"] = current_host()
+        return event
+
+    structlog.configure(
+        processors=[
+            locate,
+            structlog.processors.format_exc_info,
+            structlog.processors.KeyValueRenderer(key_order=["at", "host", "event"]),
+        ],
+        logger_factory=structlog.PrintLoggerFactory(sys.stdout),
+    )
+    sys.stdout.write(f"{run_world(seed, faults_s)}\n")

@@ -29,7 +29,6 @@ class LogFacts:
     partition: TopicPartition
     segments: Sequence[SegmentFacts]
     """Oldest first; the last one is active."""
-    log_start_offset: Offset
     log_end_offset: Offset
     first_undecided_offset: Offset
     """The lower of high watermark and last stable offset: records below it are final."""
@@ -72,9 +71,14 @@ class Candidate:
 
 
 def first_dirty_offset(log: LogFacts, checkpoint: Offset | None) -> Offset:
-    """Return the start of the dirty part; a checkpoint outside the log is ignored."""
-    if checkpoint is None or not log.log_start_offset <= checkpoint <= log.log_end_offset:
-        return log.log_start_offset
+    """Return the start of the dirty part; a checkpoint outside the log is ignored.
+
+    Unlike in Kafka, the dirty part may begin below the log start offset, within the first segment.
+    A crash may bring back an older log start, and records above it must not count as clean then.
+    """
+    first = log.segments[0].base_offset
+    if checkpoint is None or not first <= checkpoint <= log.log_end_offset:
+        return first
     return checkpoint
 
 

@@ -61,7 +61,6 @@ def log_facts(local: Log, undecided: Offset) -> LogFacts:
     return LogFacts(
         partition=local.topic_partition,
         segments=[_segment_facts(each, has_min_lag, has_max_lag) for each in local.segments],
-        log_start_offset=local.log_start_offset,
         log_end_offset=local.log_end_offset,
         first_undecided_offset=undecided,
         min_compaction_lag_ms=config.min_compaction_lag_ms,

@@ -38,7 +38,6 @@ KNOWN: Final = {
     "rewritten_batch": "above its high watermark a replica has a diverged end",
     "producer_lost": "a producer's last batch is above the high watermark or below the log start",
     "marker_lost": "a marker is above the high watermark or below the log start",
-    "duplicate_key": "the log start that a cleaning began at was not stored before a death",
     "kept_too_long": "retention deletes no segment above the high watermark",
     "kept_too_much": "retention deletes no segment above the high watermark",
     "stale_value": "the leader's cleaner removed the last record before the replica fetched it",

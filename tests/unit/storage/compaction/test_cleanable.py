@@ -20,7 +20,6 @@ def log(*segments: SegmentFacts, **changes: Any) -> LogFacts:
     facts: dict[str, Any] = {
         "partition": TopicPartition("t", 0),
         "segments": segments or [segment(base) for base in (0, 10, 20, 30)],
-        "log_start_offset": 0,
         "log_end_offset": 40,
         "first_undecided_offset": 40,
         "min_compaction_lag_ms": 0,
@@ -35,6 +34,9 @@ def bounds(facts: LogFacts, checkpoint: int | None = None) -> tuple[int, int]:
     return found.first_dirty_offset, found.first_uncleanable_offset
 
 
+LATER = [segment(base) for base in (10, 20, 30)]
+
+
 @pytest.mark.parametrize(
     ("changes", "checkpoint", "expected"),
     [
@@ -43,7 +45,8 @@ def bounds(facts: LogFacts, checkpoint: int | None = None) -> tuple[int, int]:
         pytest.param({}, 30, (30, 30), id="clean up to the active segment"),
         pytest.param({}, 35, (35, 30), id="clean into the active segment"),
         pytest.param({}, 41, (0, 30), id="a checkpoint above the end does not count"),
-        pytest.param({"log_start_offset": 12}, 5, (12, 30), id="nor one below the log start"),
+        pytest.param({"segments": LATER}, 5, (10, 30), id="nor one below the first segment"),
+        pytest.param({"segments": LATER}, None, (10, 30), id="from the first segment on"),
         pytest.param({"first_undecided_offset": 20}, None, (0, 20), id="up to the high watermark"),
         pytest.param({"first_undecided_offset": 25}, None, (0, 20), id="whole segments only"),
         pytest.param({"first_undecided_offset": 5}, None, (0, 0), id="nothing is decided yet"),

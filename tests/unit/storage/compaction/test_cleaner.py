@@ -57,6 +57,19 @@ def test_the_last_record_of_each_key_stays_where_it_was(log: Log) -> None:
     check_files(log.directory, COMPACTED.index_interval_bytes)
 
 
+def test_records_below_the_log_start_are_cleaned_too(log: Log) -> None:
+    put(log, (b"a", b"1"))
+    put(log, (b"a", b"2"))
+    put(log, (b"b", b"1"))
+    log.upkeep.roll(NOW_MS)
+    log.advance_log_start(Offset(2))
+    assert clean(log) == 3
+    # A crash may bring back the older log start offset.
+    log = open_log(log.directory, COMPACTED, was_clean=False)
+    assert log.log_start_offset == 0
+    assert [each.offset for each in records_of(log)] == [1, 2]
+
+
 @pytest.mark.parametrize("codec", list(Codec))
 def test_kept_records_keep_codec_timestamps_and_offset_range_of_their_batch(
     log: Log, codec: Codec

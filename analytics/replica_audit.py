@@ -149,14 +149,16 @@ class ReplicaAudit:
 
     def _check_whole(self) -> None:
         replica, report, scan = self._replica, self._report, self._scan
-        is_end_known = not scan.is_damaged(scan.log_end_offset)
+        end = scan.log_end_offset
+        is_end_known = not scan.is_damaged(end)
         if Check.EPOCHS in self._checks:
-            self._epochs.conclude(scan.epochs, scan.log_end_offset, is_end_known=is_end_known)
+            self._epochs.conclude(scan.epochs, end, scan.history, is_end_known=is_end_known)
         if Check.CHECKPOINTS in self._checks:
             folder = parent_of(replica.directory)
             if is_end_known:
                 place_of = partial(child_of, folder)
-                check_checkpoints(replica, scan.log_end_offset, place_of, report)
+                certainty = scan.history.beyond(end)
+                check_checkpoints(replica, end, certainty, place_of, report)
             read_topic_id(read_bytes, replica.metadata, report)
             report_foreign(replica, partial(child_of, replica.directory), report)
         if Check.RETENTION in self._checks:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from kafkawire.records import BatchHeader
 from logcheck.checkpoint_text import read_epoch_checkpoint
-from logcheck.finding import Check, Damage, Finder, Report
+from logcheck.finding import Check, Damage, Finder, Report, Severity
+from logcheck.history import History
 from logcheck.replica_files import ReadBytes, read_reported
 
 
@@ -45,17 +46,18 @@ class EpochCheck:
         checkpoint: Sequence[tuple[int, int, int]],
         file: str,
         log_end_offset: int,
+        history: History,
         *,
         begun: Collection[tuple[int, int]],
     ) -> None:
         """Report epochs that go back, or contradict the `checkpoint` of (line, epoch, start).
 
-        Batches before the first entry are not checked, as the checkpoint begins at the log start.
         A batch that contradicts the checkpoint is not compared with the batches after it. `begun`
         contains the (epoch, start) entries from before the log was read. Only they must begin
         within the log, because a broker that writes meanwhile may have added others.
         """
         starts = [start for _, _, start in checkpoint]
+        self._check_beginning(starts, file, history)
         epoch_so_far = -1
         for run in self._runs:
             first = bisect_right(starts, run.first_offset) - 1
@@ -68,7 +70,11 @@ class EpochCheck:
                 )
             elif first >= 0 and checkpoint[first][1] != run.epoch:
                 expected = f"epoch {checkpoint[first][1]}, by the checkpoint"
-                self._finder.find(Damage.EPOCH_START, *place, expected, found)
+                # The checkpoint may be older than the log: in a live copy, or after power loss.
+                is_newer = first == len(starts) - 1 and run.epoch > checkpoint[first][1]
+                is_unsure = is_newer and not history.is_flushed(run.first_offset)
+                severity = Severity.NOTE if is_unsure else Severity.ERROR
+                self._finder.find(Damage.EPOCH_START, *place, expected, found, severity)
             else:
                 epoch_so_far = run.epoch
                 if last > first >= 0:
@@ -80,7 +86,26 @@ class EpochCheck:
             if start > log_end_offset and (epoch, start) in begun:
                 expected = f"a start up to the log end offset {log_end_offset}"
                 found = f"epoch {epoch} from {start}"
-                self._finder.find(Damage.EPOCH_BEYOND, file, line, start, expected, found)
+                # A follower stores the epochs of an append before its batches.
+                severity = history.beyond(log_end_offset)
+                self._finder.find(Damage.EPOCH_BEYOND, file, line, start, expected, found, severity)
+
+    def _check_beginning(self, starts: Sequence[int], file: str, history: History) -> None:
+        """Report batches without an entry, unless they may be newer than the checkpoint."""
+        known = (each for each in self._runs if each.epoch >= 0)
+        run = next((each for each in known if each.first_offset >= history.log_start), None)
+        if run is None or not history.is_flushed(run.first_offset):
+            return
+        if starts:
+            is_late = starts[0] > run.first_offset
+            severity = history.epochs_from(starts[0]) if is_late else None
+        else:
+            severity = Severity.ERROR
+        if severity is not None:
+            expected = f"an entry for epoch {run.epoch}"
+            found = f"a first entry from {starts[0]}" if starts else "no entries"
+            place = file or run.file, None, run.first_offset
+            self._finder.find(Damage.EPOCH_START, *place, expected, found, severity)
 
 
 class EpochCheckpoint:
@@ -93,14 +118,17 @@ class EpochCheckpoint:
         self._report = report
         self._begun = {(epoch, start) for _, epoch, start in self._read(lambda _: None)}
 
-    def conclude(self, check: EpochCheck, log_end_offset: int, *, is_end_known: bool) -> None:
+    def conclude(
+        self, check: EpochCheck, log_end_offset: int, history: History, *, is_end_known: bool
+    ) -> None:
         """Compare the log with the file, which is read again.
 
         A broker writes the epoch entry before its first batch. Without a known end of the log, no
         entry lies beyond it.
         """
         begun = self._begun if is_end_known else set()
-        check.conclude(self._read(self._report), self._file or "", log_end_offset, begun=begun)
+        entries = self._read(self._report)
+        check.conclude(entries, self._file or "", log_end_offset, history, begun=begun)
 
     def _read(self, report: Report) -> list[tuple[int, int, int]]:
         if self._file is None:

@@ -18,6 +18,7 @@ LOG_START: Final = "log-start-offset-checkpoint"
 RECOVERY_POINT: Final = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK: Final = "replication-offset-checkpoint"
 CLEANER_POINT: Final = "cleaner-offset-checkpoint"
+CLEAN_STOP: Final = ".kafka_cleanshutdown"
 OFFSET_CHECKPOINTS: Final = (LOG_START, RECOVERY_POINT, HIGH_WATERMARK, CLEANER_POINT)
 
 # Other files that a broker keeps beside its segments. They are neither audited nor foreign.

@@ -4,6 +4,9 @@ Records are missing from healthy logs because retention or DeleteRecords removed
 cleaner did: the replica's own, up to its checkpoint and, if the broker stopped before it wrote the
 checkpoint, up to the active segment; or the cleaner of another replica, from which this one copied
 the batches, at any offset. Only a rule that the topic is not compacted excludes cleaners.
+
+A process that is killed leaves a truncation unfinished, and the indexes of the segments that it
+recovered unfinished. The next start mends both.
 """
 
 from dataclasses import dataclass, replace
@@ -39,6 +42,16 @@ class History:
     """The checkpoint of the replica's own cleaner; None if it has no entry for the partition."""
     cleanup_policy: str | None = None
     """The topic's policy by a rule, such as `compact,delete`; None without a rule."""
+    was_stopped: bool = False
+    """Whether the broker has stopped cleanly, so that nothing is unfinished."""
+    recovery_point: int = 0
+    """The offset up to which the log is on disk; a start after a crash reads the batches beyond."""
+    recovered_from: int = 0
+    """Base offset of the first segment that such a start reads, and indexes again."""
+    first_segment_end: int | None = None
+    """The base offset of the second segment, if there is one."""
+    committed_end: int = 0
+    """The offset up to which records were committed, or deleted after that."""
 
     @property
     def cleaned_until(self) -> int:
@@ -87,6 +100,35 @@ class History:
         is_lost = self.has_log_start and self.log_start < first_base_offset
         return Severity.ERROR if is_lost else Severity.WARNING
 
+    def is_recovered(self, base_offset: int) -> bool:
+        """Whether a start after a crash indexes the segment at `base_offset` again."""
+        return not self.was_stopped and base_offset >= self.recovered_from
+
+    def is_flushed(self, offset: int) -> bool:
+        """Whether the record at `offset` and all that belongs to it are certainly on disk."""
+        return self.was_stopped or offset < self.recovery_point
+
+    def epochs_from(self, offset: int) -> Severity | None:
+        """Return the certainty that the leader epochs must not begin as late as `offset`.
+
+        DeleteRecords cuts them at the new log start, whose own checkpoint is written later. The
+        segments below are deleted in between: by Ottla at once, by Kafka after minutes. A death
+        before that moves the log start back, and not the epochs.
+        """
+        is_in_first = self.first_segment_end is None or offset <= self.first_segment_end
+        return None if is_in_first and self.cleanup_policy != COMPACT else Severity.WARNING
+
+    def beyond(self, log_end_offset: int) -> Severity:
+        """Return the certainty that no checkpoint may name an offset beyond the log's end.
+
+        A truncation of records that were not committed may be unfinished. Committed records vanish
+        with the power, above the recovery point, and while a follower empties its log because its
+        leader has deleted all of it.
+        """
+        if log_end_offset < self.committed_end:
+            return Severity.WARNING
+        return Severity.ERROR if self.was_stopped else Severity.NOTE
+
 
 def history_of(files: ReplicaFiles, cleanup_policy: str | None = None) -> History:
     """Return the history of a replica by its checkpoints and the rule for its topic."""
@@ -95,6 +137,11 @@ def history_of(files: ReplicaFiles, cleanup_policy: str | None = None) -> Histor
         has_log_start=files.log_start is not None,
         cleaner_point=files.cleaner_point,
         cleanup_policy=cleanup_policy,
+        was_stopped=files.was_stopped,
+        recovery_point=files.recovery_point or 0,
+        recovered_from=files.recovered_from,
+        first_segment_end=files.segments[1].base_offset if len(files.segments) > 1 else None,
+        committed_end=max(files.high_watermark or 0, files.log_start or 0),
     )
 
 

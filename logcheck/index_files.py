@@ -4,7 +4,7 @@ If a broker writes meanwhile, the segment has only more records than the index k
 """
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from logcheck.file_name import beside
 from logcheck.finding import Check, Damage, Finder, Finding, Report, Severity
@@ -14,6 +14,8 @@ from logcheck.replica_files import ReadBytes, SegmentFiles, read_reported
 from logcheck.segment_columns import SegmentColumns
 from logcheck.time_index_check import ENTRY as TIME_ENTRY
 from logcheck.time_index_check import check_time_index, read_time_index
+
+UNFINISHED: Final = (Damage.INDEX_MISSING, Damage.INDEX_CUT, Damage.TIME_LAST_ENTRY)
 
 
 class IndexBytes(NamedTuple):
@@ -47,12 +49,22 @@ class IndexFiles:
         return data
 
     def check(
-        self, files: SegmentFiles, data: IndexBytes, columns: SegmentColumns, *, is_active: bool
+        self,
+        files: SegmentFiles,
+        data: IndexBytes,
+        columns: SegmentColumns,
+        *,
+        is_active: bool,
+        is_recovered: bool,
     ) -> None:
-        """Compare the indexes of a segment with its batches."""
-        report_missing_indexes(files, self._report)
+        """Compare the indexes of a segment with its batches.
+
+        `is_recovered` if a broker that was killed may have been building them.
+        """
+        report = _with_notes(self._report) if is_active or is_recovered else self._report
+        report_missing_indexes(files, report)
         shape = check_indexes(
-            files, data, columns, self._report, is_active=is_active, is_strict=self._is_strict
+            files, data, columns, report, is_active=is_active, is_strict=self._is_strict
         )
         if files.index is not None and shape:
             self.shapes[files.index] = shape
@@ -71,7 +83,7 @@ def check_indexes(
     """Report the faulty entries from `first_slots`; return the offset index's shape, if any."""
     shape, (first_offset, first_time) = "", first_slots
     if is_active:
-        report = _with_note_for_cut(report)
+        report = _with_notes(report)
     if (file := files.index) is not None and data.offsets is not None:
         offsets = read_offset_index(data.offsets, file, report)
         shape = check_offset_index(
@@ -83,14 +95,14 @@ def check_indexes(
     return shape
 
 
-def _with_note_for_cut(report: Report) -> Report:
-    """Return a `report` for the active segment, whose indexes the broker rebuilds after a crash."""
+def _with_notes(report: Report) -> Report:
+    """Return a `report` for unfinished indexes, which the broker rebuilds when it starts."""
 
-    def report_cut(finding: Finding) -> None:
-        is_cut = finding.damage is Damage.INDEX_CUT
-        report(replace(finding, severity=Severity.NOTE) if is_cut else finding)
+    def report_unfinished(finding: Finding) -> None:
+        is_unfinished = finding.damage in UNFINISHED
+        report(replace(finding, severity=Severity.NOTE) if is_unfinished else finding)
 
-    return report_cut
+    return report_unfinished
 
 
 def report_missing_indexes(files: SegmentFiles, report: Report) -> None:

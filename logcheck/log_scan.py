@@ -82,7 +82,9 @@ class LogScan:
                 self.offsets.skip_damage()
                 self._report(unreadable(files.log, error))
             if indexes is not None and data is not None:
-                indexes.check(files, data, self.segments[-1], is_active=is_last)
+                is_recovered = self.history.is_recovered(files.base_offset)
+                columns = self.segments[-1]
+                indexes.check(files, data, columns, is_active=is_last, is_recovered=is_recovered)
         self.offsets.finish()
 
     def _begin(self, files: SegmentFiles) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from kafkawire.ids import TopicPartition
 from logcheck.checkpoint_text import read_offset_checkpoint
 from logcheck.file_name import (
+    CLEAN_STOP,
     CLEANER_POINT,
     EPOCH_CHECKPOINT,
     HIGH_WATERMARK,
@@ -28,7 +29,10 @@ ReadBytes = Callable[[str], bytes]
 """A function that returns the contents of a small file. It raises OSError if it cannot read it."""
 
 Checkpoints = Mapping[str, Mapping[TopicPartition, int]]
-"""The offset checkpoints of a log directory, by the names of their files."""
+"""The offset checkpoints of a log directory, by the names of their files.
+
+The marker of a clean stop counts as one without entries.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,8 @@ class ReplicaFiles:
     recovery_point: int | None = None
     high_watermark: int | None = None
     cleaner_point: int | None = None
+    was_stopped: bool = False
+    """Whether the broker has stopped cleanly, after it wrote all its files, and not started yet."""
     has_checkpoints: bool = False
     """Whether the log directory has readable checkpoints."""
     has_high_watermarks: bool = False
@@ -86,6 +92,15 @@ class ReplicaFiles:
     def active_base_offset(self) -> int:
         """Base offset of the active segment, which no cleaner touches; 0 without segments."""
         return self.segments[-1].base_offset if self.segments else 0
+
+    @property
+    def recovered_from(self) -> int:
+        """Base offset of the segment that holds the last offset below the recovery point."""
+        bases = [each.base_offset for each in self.segments]
+        return max(
+            (base for base in bases if base < (self.recovery_point or 0)),
+            default=self.first_base_offset,
+        )
 
     @property
     def size_bytes(self) -> int:
@@ -107,7 +122,9 @@ def read_checkpoints(
 ) -> dict[str, dict[TopicPartition, int]]:
     """Return the offset checkpoints among the entries of a log directory; report their damage."""
     files = {entry.name: entry.path for entry in entries}
-    checkpoints = {}
+    checkpoints: dict[str, dict[TopicPartition, int]] = {CLEAN_STOP: {}}
+    if CLEAN_STOP not in files:
+        del checkpoints[CLEAN_STOP]
     for name in OFFSET_CHECKPOINTS:
         if (path := files.get(name)) is not None:
             data = read_reported(read_bytes, path, report)
@@ -173,7 +190,8 @@ def replica_files(
         recovery_point=offset(RECOVERY_POINT),
         high_watermark=offset(HIGH_WATERMARK),
         cleaner_point=offset(CLEANER_POINT),
-        has_checkpoints=bool(checkpoints),
+        was_stopped=CLEAN_STOP in checkpoints,
+        has_checkpoints=bool(checkpoints.keys() - {CLEAN_STOP}),
         has_high_watermarks=HIGH_WATERMARK in checkpoints,
         foreign=tuple(
             entry.name for entry in entries if entry.is_directory or is_foreign(entry.name)
@@ -202,18 +220,23 @@ def report_foreign(replica: ReplicaFiles, place_of: Callable[[str], str], report
 
 
 def check_checkpoints(
-    replica: ReplicaFiles, log_end: int, place_of: Callable[[str], str], report: Report
+    replica: ReplicaFiles,
+    log_end: int,
+    certainty: Severity,
+    place_of: Callable[[str], str],
+    report: Report,
 ) -> None:
     """Report checkpoints of one replica that contradict its log or each other.
 
-    `place_of` returns the path of a checkpoint file.
+    `certainty` says that none may lie beyond the log end. `place_of` returns the path of a
+    checkpoint file.
     """
 
     finder = Finder(Check.CHECKPOINTS, report)
 
-    def find(file: str, offset: int, expected: str) -> None:
+    def find(file: str, offset: int, expected: str, severity: Severity) -> None:
         place = place_of(file), None, offset
-        finder.find(Damage.CHECKPOINT_BEYOND, *place, expected, str(offset))
+        finder.find(Damage.CHECKPOINT_BEYOND, *place, expected, str(offset), severity)
 
     for file, offset in (
         (LOG_START, replica.log_start),
@@ -221,11 +244,14 @@ def check_checkpoints(
         (HIGH_WATERMARK, replica.high_watermark),
     ):
         if offset is not None and offset > log_end:
-            find(file, offset, f"at most the log end offset {log_end}")
+            find(file, offset, f"at most the log end offset {log_end}", certainty)
     start, watermark = replica.log_start or 0, replica.high_watermark
     if watermark is not None and watermark < min(start, log_end):
-        find(HIGH_WATERMARK, watermark, f"at least the log start offset {start}")
+        # Each is written at times of its own. A start takes the higher one.
+        expected = f"at least the log start offset {start}"
+        find(HIGH_WATERMARK, watermark, expected, Severity.NOTE)
     active_base = replica.segments[-1].base_offset if replica.segments else log_end
     if replica.cleaner_point is not None and replica.cleaner_point > active_base:
         expected = f"at most the active segment's base offset {active_base}"
-        find(CLEANER_POINT, replica.cleaner_point, expected)
+        # A follower that was killed while it emptied its log has lowered no checkpoint yet.
+        find(CLEANER_POINT, replica.cleaner_point, expected, Severity.WARNING)

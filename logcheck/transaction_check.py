@@ -231,14 +231,13 @@ class TransactionCheck(ProducerObserver):
     def _certainty_of_entry(self, marker_offset: int) -> Severity:
         """Return the certainty that the entry of a marker must not be missing.
 
-        A broker writes the entry after the marker: it may have been killed in between, or the copy
-        is of that moment. The next start writes the entry.
+        A broker writes the entries of an append after its markers: it may have been killed in
+        between, and the next start writes them. A live copy lacks an index that was created later.
         """
-        has_recovery = marker_offset >= max(
-            self._files.active_base_offset, self._files.recovery_point or 0
-        )
-        is_last = self._index.last_offset is None or self._index.last_offset < marker_offset
-        return Severity.WARNING if has_recovery and is_last else Severity.ERROR
+        last, active = self._index.last_offset, self._files.active_base_offset
+        is_flushed = marker_offset < active or self._history.is_flushed(marker_offset)
+        is_last = last is None or last < marker_offset
+        return Severity.NOTE if is_last and not is_flushed else Severity.ERROR
 
     def _check_unproven(self, log: LogView) -> None:
         """Report entries that begin at an offset that the log has, but not in the transaction."""
@@ -272,8 +271,7 @@ class TransactionCheck(ProducerObserver):
             return Severity.ERROR
         if offset >= log.log_end_offset:
             # After a loss of power the log may be shorter than its index, until the next start.
-            has_recovery = offset >= (self._files.recovery_point or 0)
-            return Severity.WARNING if has_recovery else Severity.ERROR
+            return Severity.ERROR if self._history.is_flushed(offset) else Severity.WARNING
         # Where a cleaner may have been, a crash may have left the index of before.
         is_whole = self._history.missing(offset) is Severity.ERROR
         return Severity.ERROR if is_whole else None

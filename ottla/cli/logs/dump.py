@@ -14,6 +14,7 @@ from logcheck.checkpoint_text import (
 from logcheck.epoch_check import EpochCheck
 from logcheck.file_name import FileKind, FileName
 from logcheck.finding import Check, Damage, Finder, Finding, Report
+from logcheck.history import History
 from logcheck.offset_check import OffsetCheck
 from logcheck.offset_index_check import check_offset_index, read_offset_index
 from logcheck.producer_snapshot_bytes import read_producer_snapshot
@@ -81,7 +82,7 @@ def dump_segment(
             is_control = item.header.is_control
             yield from (RecordItem(file, each, is_control) for each in read_records(item.data))
         yield from findings.drain()
-    epochs.conclude((), file, _MAX_OFFSET, begun=())
+    epochs.conclude((), file, _MAX_OFFSET, History(), begun=())
     yield from findings.drain()
     summary.finding_count = findings.count
     yield summary

@@ -122,8 +122,9 @@ def _read_once(
     end = scan.log_end_offset
     is_end_known = not scan.is_damaged(end)
     if is_end_known:
-        check_checkpoints(files, end, lambda file: str(directory.parent / file), report)
-    epochs.conclude(scan.epochs, end, is_end_known=is_end_known)
+        place_of = directory.parent.joinpath
+        check_checkpoints(files, end, history.beyond(end), lambda file: str(place_of(file)), report)
+    epochs.conclude(scan.epochs, end, history, is_end_known=is_end_known)
     may_be_torn = (files.recovery_point or 0) <= end
     judged = (_judge(each, may_be_torn=may_be_torn) for each in reported)
     result.reported = [each for each in judged if each is not None]

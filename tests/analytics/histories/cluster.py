@@ -35,6 +35,8 @@ PLAIN, IDEMPOTENT, TRANSACTIONAL = range(3)
 POLICIES: Final = (frozenset({COMPACT}), frozenset({COMPACT, DELETE}), frozenset({DELETE}))
 MAX_REPLICAS: Final = 3
 ODD_TIMES_MS: Final = (0, -1, 1, 10**15)
+EMPTYING: Final = "emptying"
+"""A replica has died while it emptied its log, so that committed records seem to be lost."""
 
 
 @dataclass
@@ -76,7 +78,7 @@ class Cluster:
         kinds = [PLAIN, IDEMPOTENT, IDEMPOTENT, TRANSACTIONAL, TRANSACTIONAL]
         self.producers = [Producer(number + 100, kind) for number, kind in enumerate(kinds)]
         self.changes: set[str] = set()
-        """The configs that were changed after the beginning."""
+        """The configs that were changed after the beginning, and `EMPTYING`."""
         self.epoch = self.coordinator_epoch = 0
         self._names = 0
         self.replicas: list[Replica] = []
@@ -274,6 +276,8 @@ class Cluster:
         count = replica.truncation_count
         work = partial(replica.fetch, self.leader, self.now_ms, max_bytes)
         done = self._do(replica, work)
+        if replica.is_emptying:
+            self.changes.add(EMPTYING)
         if replica.truncation_count > count:
             self.live_copy.on_truncation(replica.root)
         if replica.is_up and replica.end == self.leader.end:

@@ -38,6 +38,8 @@ class Replica:
         self.is_up = True
         self.high_watermark = 0
         self.truncation_count = 0
+        self.is_emptying = False
+        """Whether it is emptying its log, which its leader has deleted, or has died meanwhile."""
         self._config = self._own(config)
         root.mkdir(parents=True)
         self.logs = self._opened(now_ms)
@@ -108,8 +110,11 @@ class Replica:
     def fetch(self, leader: "Replica", now_ms: int, max_bytes: int) -> None:
         """Follow `leader`: cut a diverged end, append its batches, adopt its bounds."""
         self._truncate_diverged(leader)
-        if self.log.log_end_offset < leader.log.log_start_offset:
-            self.logs.truncate_fully_and_start_at(PARTITION, leader.log.log_start_offset)
+        start = leader.log.log_start_offset
+        if self.log.log_end_offset < start:
+            self.is_emptying = True
+            self.logs.truncate_fully_and_start_at(PARTITION, start)
+            self.is_emptying = False
         while self.log.log_end_offset < leader.log.log_end_offset:
             region = leader.log.read(
                 self.log.log_end_offset,
@@ -140,8 +145,8 @@ class Replica:
             target = truncation_offset(
                 ours.leader_epochs, ours.log_end_offset, Offset(self.high_watermark), found
             )
-            self.logs.truncate_to({PARTITION: target})
             self.truncation_count += 1
+            self.logs.truncate_to({PARTITION: target})
             if before == (ours.log_end_offset, ours.leader_epochs.latest):
                 break
 

@@ -1,7 +1,8 @@
 """No audit raises an alarm at any moment of a history that a healthy cluster can have.
 
-An alarm is an error or a warning. A warning is no alarm if a config of the topic was changed that
-the audit does not know of. `python -m tests.analytics.histories.replay SEED` shows a history.
+An alarm is an error or a warning. A warning is no alarm if something happened that the audit cannot
+know: a config of the topic was changed, or a replica died while it emptied its log.
+`python -m tests.analytics.histories.replay SEED` shows a history.
 """
 
 import random
@@ -15,7 +16,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from logcheck.finding import Severity
-from tests.analytics.histories.cluster import Cluster
+from tests.analytics.histories.cluster import EMPTYING, Cluster
 from tests.analytics.histories.verdicts import Alarm, Judge
 from tests.unit.storage.faults import faulty
 
@@ -23,17 +24,14 @@ STEPS: Final = 40
 MEMORY: Final = Path("/dev/shm")
 SOAK_HISTORIES: Final = 100
 """Histories per seed of the soak test."""
-# The findings that a change of a config may explain, as warnings.
+# The warnings that a change of a config, or a rare death, may explain.
 EXPLAINED: Final = {
     "cleanup_policy": {"offset_gap", "no_key", "cleaned_beyond_checkpoint"},
     "delete_retention_ms": {"horizon_in_future", "tombstone_kept_late", "tombstone_gone_early"},
+    EMPTYING: {"checkpoint_beyond", "epoch_beyond"},
 }
 # False alarms that are known, with an example each in EXAMPLES, and their reason.
 KNOWN: Final = {
-    "index_missing": "a process was killed between the creation of a segment and of its indexes",
-    "time_last_entry": "a process was killed while it rebuilt the indexes of a last segment",
-    "txnindex_missing": "a process was killed between an abort marker and its index entry",
-    "checkpoint_beyond": "a process was killed in a truncation, before it lowered a checkpoint",
     "replica_differs": "a replica without a stored high watermark has a diverged end",
     "rewritten_batch": "above its high watermark a replica has a diverged end",
     "producer_lost": "a producer's last batch is above the high watermark or below the log start",
@@ -85,7 +83,7 @@ def alarms_of(seed: int, root: Path) -> Iterator[Alarm]:
 
 
 def is_explained(alarm: Alarm, changes: set[str]) -> bool:
-    """Whether a change of a config explains a warning."""
+    """Whether one of the cluster's `changes` explains a warning."""
     explained = {kind for change in changes for kind in EXPLAINED.get(change, ())}
     return alarm.finding.severity is Severity.WARNING and alarm.finding.damage in explained
 

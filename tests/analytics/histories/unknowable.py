@@ -19,9 +19,6 @@ UNKNOWABLE: Final = {
 NOT_FOUND_YET: Final[dict[str, tuple[int, ...]]] = {
     "the horizon bit set": (1,),
     "the horizon bit cleared": (1,),
-    "leader epochs: the first entry gone": (0, 1),
-    "leader epochs: no entries": (0, 1),
-    "leader epochs: no file": (0, 1),
     "a transaction index deleted": (1,),
     "an entry of a transaction index dropped": (1,),
     "a transaction index entry with an earlier first offset": (0,),

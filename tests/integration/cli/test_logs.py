@@ -342,19 +342,22 @@ def test_index_of_another_segment_is_reported(log_directory: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("epochs", "expected"),
+    ("epochs", "log_start", "expected"),
     [
-        pytest.param(["0 0", "2 12"], [Damage.EPOCH_START], id="another epoch"),
-        pytest.param(["0 0", "1 11", "2 24"], [Damage.EPOCH_START], id="begins within a batch"),
-        pytest.param(["0 0", "1 13", "2 24"], [Damage.EPOCH_START], id="begins after its batch"),
+        pytest.param(["0 0", "2 12"], 0, [Damage.EPOCH_START], id="another epoch"),
+        pytest.param(["0 0", "1 11", "2 24"], 0, [Damage.EPOCH_START], id="begins within a batch"),
+        pytest.param(["0 0", "1 13", "2 24"], 0, [Damage.EPOCH_START], id="begins after its batch"),
         # The checkpoint need not cover batches before the log start offset.
-        pytest.param(["2 24"], [], id="the log starts at 24"),
-        pytest.param(["1 13", "2 24"], [], id="the log starts within a batch"),
+        pytest.param(["2 24"], 24, [], id="the log starts at 24"),
+        pytest.param(["1 13", "2 24"], 13, [], id="the log starts within a batch"),
+        pytest.param(["2 24"], 0, [Damage.EPOCH_START], id="begins after two segments"),
+        pytest.param([], 0, [Damage.EPOCH_START], id="no entries"),
     ],
 )
 def test_epoch_that_contradicts_the_checkpoint_is_reported(
-    log_directory: Path, epochs: list[str], expected: list[Damage]
+    log_directory: Path, epochs: list[str], log_start: int, expected: list[Damage]
 ) -> None:
+    checkpoint(log_directory, "log-start-offset-checkpoint", log_start)
     path = log_directory / "orders-0" / "leader-epoch-checkpoint"
     path.write_text("\n".join(["0", str(len(epochs)), *epochs, ""]))
     assert verify(log_directory) == expected
@@ -363,13 +366,28 @@ def test_epoch_that_contradicts_the_checkpoint_is_reported(
 @pytest.mark.parametrize("name", ["recovery-point", "replication", "log-start"])
 def test_checkpoint_beyond_the_log_end_is_reported(log_directory: Path, name: str) -> None:
     checkpoint(log_directory, f"{name}-offset-checkpoint", LOG_END_OFFSET + 1)
+    (log_directory / ".kafka_cleanshutdown").touch()
     assert set(verify(log_directory)) == {Damage.CHECKPOINT_BEYOND}
 
 
-def test_high_watermark_before_the_log_start_is_reported(log_directory: Path) -> None:
-    checkpoint(log_directory, "log-start-offset-checkpoint", 20)
-    checkpoint(log_directory, "replication-offset-checkpoint", 10)
-    assert verify(log_directory) == [Damage.CHECKPOINT_BEYOND]
+@pytest.mark.parametrize(
+    ("recovery_point", "log_start", "high_watermark"),
+    [
+        pytest.param(LOG_END_OFFSET + 1, 0, LOG_END_OFFSET, id="a truncation was interrupted"),
+        pytest.param(LOG_END_OFFSET, 20, 10, id="the log start was written later"),
+    ],
+)
+def test_checkpoints_that_a_killed_broker_leaves_are_notes(
+    log_directory: Path, recovery_point: int, log_start: int, high_watermark: int
+) -> None:
+    checkpoint(log_directory, "recovery-point-offset-checkpoint", recovery_point)
+    checkpoint(log_directory, "log-start-offset-checkpoint", log_start)
+    checkpoint(log_directory, "replication-offset-checkpoint", high_watermark)
+    [result] = verify_directories([log_directory])
+    assert (damages([result]), [each.damage for each in result.notes]) == (
+        [],
+        [Damage.CHECKPOINT_BEYOND],
+    )
 
 
 def test_unreadable_checkpoint_is_reported_once(log_directory: Path) -> None:

@@ -6,7 +6,7 @@ from kafkawire.columns_loops import SectionSurvey, SoundBatch
 from logcheck.batch_check import NO_SECTION
 from logcheck.finding import Check, Damage, Finding, Severity
 from logcheck.history import History, MissingRecords, Zone, history_of
-from logcheck.replica_files import ReplicaFiles
+from logcheck.replica_files import ReplicaFiles, SegmentFiles
 from tests.unit.logcheck.partition_bytes import Reported, build_batch, header_of
 
 CLEANED_TO_50 = History(log_start=10, cleaner_point=50)
@@ -51,11 +51,63 @@ def test_missing_record_above_a_record_without_a_key_is_a_warning() -> None:
 
 def test_history_is_built_from_checkpoints_and_the_rule() -> None:
     files = ReplicaFiles(
-        topic="t", partition=0, replica="r", directory="d", log_start=3, cleaner_point=7
+        topic="t",
+        partition=0,
+        replica="r",
+        directory="d",
+        segments=tuple(
+            SegmentFiles(base_offset=base, log="log", size_bytes=0) for base in (0, 10, 20, 30)
+        ),
+        log_start=3,
+        cleaner_point=7,
+        recovery_point=20,
+        high_watermark=25,
     )
     assert history_of(files, "compact") == History(
-        log_start=3, has_log_start=True, cleaner_point=7, cleanup_policy="compact"
+        log_start=3,
+        has_log_start=True,
+        cleaner_point=7,
+        cleanup_policy="compact",
+        recovery_point=20,
+        recovered_from=10,
+        first_segment_end=10,
+        committed_end=25,
     )
+
+
+@pytest.mark.parametrize(
+    ("recovery_point", "base_offset"), [(None, 5), (4, 5), (5, 5), (6, 5), (10, 5), (11, 10)]
+)
+def test_recovery_begins_in_the_segment_before_the_recovery_point(
+    recovery_point: int | None, base_offset: int
+) -> None:
+    segments = tuple(SegmentFiles(base_offset=each, log="", size_bytes=0) for each in (5, 10))
+    files = ReplicaFiles(
+        topic="t",
+        partition=0,
+        replica="r",
+        directory="d",
+        segments=segments,
+        recovery_point=recovery_point,
+    )
+    assert files.recovered_from == base_offset
+    assert history_of(files).is_recovered(base_offset)
+    assert not history_of(files).is_recovered(base_offset - 1)
+
+
+def test_only_uncommitted_records_may_be_gone_from_the_end() -> None:
+    history = History(committed_end=30)
+    assert history.beyond(30) is Severity.NOTE
+    assert history.beyond(29) is Severity.WARNING
+
+
+def test_nothing_is_unfinished_after_a_clean_stop() -> None:
+    stopped = History(was_stopped=True, committed_end=30)
+    assert not stopped.is_recovered(0)
+    assert stopped.is_flushed(10)
+    assert not History().is_flushed(10)
+    assert stopped.beyond(30) is Severity.ERROR
+    assert stopped.beyond(29) is Severity.WARNING
 
 
 def gap(offset: int) -> Finding:

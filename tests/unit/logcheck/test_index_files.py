@@ -224,3 +224,31 @@ def test_partial_entry_of_the_active_segment_is_a_note() -> None:
         assert [(each.damage, each.severity) for each in reported.findings] == [
             (Damage.INDEX_CUT, severity)
         ]
+
+
+@pytest.mark.parametrize(
+    ("is_recovered", "severity"), [(True, Severity.NOTE), (False, Severity.ERROR)]
+)
+def test_unfinished_indexes_of_a_segment_in_recovery_are_notes(
+    is_recovered: bool, severity: Severity
+) -> None:
+    reported = Reported()
+    data = IndexBytes(None, pack(">qi", TIME_ENTRIES[:1]))
+    IndexFiles(reported, lambda _: b"").check(
+        replace(FILES, index=None), data, SEGMENT, is_active=False, is_recovered=is_recovered
+    )
+    assert [(each.damage, each.severity) for each in reported.findings] == [
+        (Damage.INDEX_MISSING, severity),
+        (Damage.TIME_LAST_ENTRY, severity),
+    ]
+
+
+def test_misleading_entry_of_a_segment_in_recovery_is_an_error() -> None:
+    reported = Reported()
+    data = IndexBytes(pack(">ii", [(LAST_RELATIVE[1], POSITIONS[2])]), None)
+    IndexFiles(reported, lambda _: b"").check(
+        FILES, data, SEGMENT, is_active=False, is_recovered=True
+    )
+    assert [(each.damage, each.severity) for each in reported.findings] == [
+        (Damage.INDEX_OFFSET, Severity.ERROR)
+    ]

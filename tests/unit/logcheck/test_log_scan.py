@@ -44,7 +44,7 @@ def scan(
     source = BytesSource(data, appended_bytes)
     scan = LogScan(files, reported, lambda _: nullcontext(source), with_records=with_records)
     scan.run([])
-    scan.epochs.conclude((), "", scan.log_end_offset, begun=())
+    scan.epochs.conclude((), "", scan.log_end_offset, scan.history, begun=())
     return scan, reported
 
 

@@ -1,9 +1,24 @@
 """The files and checkpoints of a replica, found among the entries of its directories."""
 
 from kafkawire.ids import TopicPartition
-from logcheck.file_name import EPOCH_CHECKPOINT, HIGH_WATERMARK, LOG_START
+from logcheck.file_name import (
+    CLEAN_STOP,
+    CLEANER_POINT,
+    EPOCH_CHECKPOINT,
+    HIGH_WATERMARK,
+    LOG_START,
+    RECOVERY_POINT,
+)
 from logcheck.finding import Damage, Finding, Severity
-from logcheck.replica_files import Entry, missing_partitions, read_checkpoints, replica_files
+from logcheck.history import history_of
+from logcheck.replica_files import (
+    Entry,
+    ReplicaFiles,
+    check_checkpoints,
+    missing_partitions,
+    read_checkpoints,
+    replica_files,
+)
 
 ORDERS = TopicPartition("orders", 0)
 LOG = f"{7:020d}.log"
@@ -25,6 +40,13 @@ def test_unreadable_checkpoint_is_reported_and_hides_no_other() -> None:
     read = read_checkpoints(entries(HIGH_WATERMARK, LOG_START, "notes"), read_bytes, found.append)
     assert read == {HIGH_WATERMARK: {ORDERS: 17}}
     assert [each.damage for each in found] == [Damage.UNREADABLE_FILE]
+
+
+def test_marker_of_a_clean_stop_is_found() -> None:
+    for names, was_stopped in (((CLEAN_STOP,), True), ((), False)):
+        read = read_checkpoints(entries(*names), lambda _: b"", lambda _: None)
+        files = replica_files(ORDERS, "root", "root/orders-0", entries(LOG), read)
+        assert (files.was_stopped, files.has_checkpoints) == (was_stopped, False)
 
 
 def test_checkpoint_entry_without_a_directory_is_reported() -> None:
@@ -54,3 +76,37 @@ def test_files_of_a_replica_are_grouped_by_offset() -> None:
 def test_replica_in_a_directory_of_another_name_has_no_checkpoint_offsets() -> None:
     found = replica_files(None, "root", "root/copy", entries(LOG), {LOG_START: {ORDERS: 7}})
     assert (found.topic, found.partition, found.log_start) == ("", -1, None)
+
+
+def test_checkpoints_beyond_the_end_have_the_certainty_of_the_end() -> None:
+    offsets = {name: {ORDERS: 20} for name in (RECOVERY_POINT, HIGH_WATERMARK)}
+    files = replica_files(ORDERS, "root", "root/orders-0", entries(LOG), offsets)
+    assert findings_of(files, 20) == []
+    assert findings_of(files, 19) == [
+        (RECOVERY_POINT, 20, Severity.WARNING),
+        (HIGH_WATERMARK, 20, Severity.WARNING),
+    ]
+
+
+def test_recovery_point_may_be_beyond_the_end_of_a_log_that_is_being_truncated() -> None:
+    offsets = {RECOVERY_POINT: {ORDERS: 20}, HIGH_WATERMARK: {ORDERS: 15}}
+    files = replica_files(ORDERS, "root", "root/orders-0", entries(LOG), offsets)
+    assert findings_of(files, 15) == [(RECOVERY_POINT, 20, Severity.NOTE)]
+
+
+def test_high_watermark_may_be_older_than_the_log_start() -> None:
+    offsets = {LOG_START: {ORDERS: 9}, HIGH_WATERMARK: {ORDERS: 8}}
+    files = replica_files(ORDERS, "root", "root/orders-0", entries(LOG), offsets)
+    assert findings_of(files, 20) == [(HIGH_WATERMARK, 8, Severity.NOTE)]
+
+
+def test_cleaners_point_in_the_active_segment_is_a_warning() -> None:
+    offsets = {CLEANER_POINT: {ORDERS: 8}}
+    files = replica_files(ORDERS, "root", "root/orders-0", entries(LOG), offsets)
+    assert findings_of(files, 20) == [(CLEANER_POINT, 8, Severity.WARNING)]
+
+
+def findings_of(files: ReplicaFiles, log_end: int) -> list[tuple[str, int | None, Severity]]:
+    found: list[Finding] = []
+    check_checkpoints(files, log_end, history_of(files).beyond(log_end), str, found.append)
+    return [(each.file, each.offset, each.severity) for each in found]

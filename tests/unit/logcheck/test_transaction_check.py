@@ -39,7 +39,6 @@ class Partition:
     batches: Sequence[bytearray]
     index: bytes = b""
     history: History = NOT_COMPACTED
-    recovery_point: int = 0
     reference: Sequence[bytearray] | None = None
 
     def findings(self) -> list[tuple[Damage, int | None, Severity]]:
@@ -49,7 +48,7 @@ class Partition:
         check = TransactionCheck(
             TransactionIndex([index], reported),
             lambda _: index,
-            replace(files_of(self.batches), recovery_point=self.recovery_point),
+            files_of(self.batches),
             self.history,
             scan.offsets,
             0,
@@ -125,8 +124,31 @@ def test_entry_without_its_marker_is_judged_by_the_log(
 def test_entry_beyond_the_end_of_the_log_is_possible_after_a_loss_of_power(
     recovery_point: int, severity: Severity
 ) -> None:
-    partition = Partition([plain(0)], entry(5), recovery_point=recovery_point)
-    assert partition.findings() == [(Damage.TXNINDEX_ENTRY, 5, severity)]
+    history = replace(NOT_COMPACTED, recovery_point=recovery_point)
+    assert Partition([plain(0)], entry(5), history).findings() == [
+        (Damage.TXNINDEX_ENTRY, 5, severity)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("history", "severity"),
+    [
+        pytest.param(History(recovery_point=1), Severity.NOTE, id="killed before it was written"),
+        pytest.param(History(recovery_point=2), Severity.ERROR, id="on disk"),
+        pytest.param(History(was_stopped=True), Severity.ERROR, id="stopped cleanly"),
+    ],
+)
+def test_entry_of_the_last_marker_may_be_missing(history: History, severity: Severity) -> None:
+    assert Partition(ABORTED, history=history).findings() == [
+        (Damage.TXNINDEX_MISSING, 1, severity)
+    ]
+
+
+def test_entry_is_not_missing_before_later_ones() -> None:
+    log = [*ABORTED, data(2), marker(3)]
+    assert Partition(log, entry(3, first=2), History()).findings() == [
+        (Damage.TXNINDEX_MISSING, 1, Severity.ERROR)
+    ]
 
 
 COMMITTED = (data(0), data(1, 1), marker(2, ControlType.COMMIT), plain(3))

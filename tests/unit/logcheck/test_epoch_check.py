@@ -1,0 +1,87 @@
+"""Batches and the leader epoch checkpoint contradict each other only as healthy logs do."""
+
+from dataclasses import replace
+
+import pytest
+
+from logcheck.epoch_check import EpochCheck
+from logcheck.finding import Damage, Severity
+from logcheck.history import History
+from tests.unit.logcheck.partition_bytes import (
+    FILE,
+    RECORDS_PER_BATCH,
+    Reported,
+    build_batch,
+    header_of,
+)
+
+EPOCHS = (0, 0, 1, 1, 2, 2)
+"""The leader epochs of six batches of three records, from offset 0 on."""
+END = len(EPOCHS) * RECORDS_PER_BATCH
+ENTRIES = [(0, 0), (1, 6), (2, 12)]
+FLUSHED = History(recovery_point=END, committed_end=END)
+Found = list[tuple[Damage, int | None, Severity]]
+
+
+def found_with(entries: list[tuple[int, int]], history: History = FLUSHED, end: int = END) -> Found:
+    """Return the findings on the six batches with the (epoch, start) `entries`."""
+    reported = Reported()
+    check = EpochCheck(reported)
+    for number, epoch in enumerate(EPOCHS):
+        batch = build_batch(number * RECORDS_PER_BATCH, leader_epoch=epoch)
+        check.add(FILE, number, header_of(batch))
+    lines = [(line, *entry) for line, entry in enumerate(entries, 3)]
+    check.conclude(lines, "checkpoint", end, history, begun=set(entries))
+    return [(each.damage, each.offset, each.severity) for each in reported.findings]
+
+
+def test_batches_in_their_epochs_pass() -> None:
+    assert found_with(ENTRIES) == []
+
+
+@pytest.mark.parametrize("entries", [ENTRIES[:-1], []])
+def test_epoch_without_an_entry_is_an_error_below_the_recovery_point(
+    entries: list[tuple[int, int]],
+) -> None:
+    offset = 12 if entries else 0
+    assert found_with(entries) == [(Damage.EPOCH_START, offset, Severity.ERROR)]
+
+
+def test_checkpoint_may_be_older_than_batches_beyond_the_recovery_point() -> None:
+    assert found_with(ENTRIES[:-1], History(recovery_point=12)) == [
+        (Damage.EPOCH_START, 12, Severity.NOTE)
+    ]
+    assert found_with([], History(recovery_point=0)) == []
+
+
+def test_wrong_epoch_before_the_last_entry_is_an_error_anywhere() -> None:
+    entries = [(0, 0), (2, 12)]
+    assert found_with(entries, History()) == [(Damage.EPOCH_START, 6, Severity.ERROR)]
+
+
+def test_delete_records_explains_a_first_entry_in_the_first_segment() -> None:
+    later = ENTRIES[1:]
+    for end in (6, None):
+        assert found_with(later, replace(FLUSHED, first_segment_end=end)) == []
+    for history in (
+        replace(FLUSHED, first_segment_end=5),
+        replace(FLUSHED, cleanup_policy="compact"),
+    ):
+        assert found_with(later, history) == [(Damage.EPOCH_START, 0, Severity.WARNING)]
+
+
+def test_checkpoint_of_a_clean_stop_has_the_last_epoch() -> None:
+    stopped = History(was_stopped=True)
+    assert found_with(ENTRIES[1:], stopped) == []
+    assert found_with(ENTRIES[:-1], stopped) == [(Damage.EPOCH_START, 12, Severity.ERROR)]
+
+
+def test_batches_below_the_log_start_need_no_entry() -> None:
+    assert found_with(ENTRIES[1:], History(recovery_point=END, log_start=6)) == []
+
+
+def test_epoch_beyond_the_end_has_the_certainty_of_the_end() -> None:
+    entries = [*ENTRIES, (3, END + 1)]
+    assert found_with(entries) == [(Damage.EPOCH_BEYOND, END + 1, Severity.NOTE)]
+    history = History(recovery_point=END, committed_end=END + 1)
+    assert found_with(entries, history) == [(Damage.EPOCH_BEYOND, END + 1, Severity.WARNING)]

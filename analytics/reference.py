@@ -11,11 +11,12 @@ from kafkawire.native import KeyTable
 from logcheck.batch_digest import BatchDigest
 from logcheck.finding import Check, Damage, Finding, Report, Severity
 from logcheck.history import history_of
+from logcheck.kept_producers import check_last_batches, check_markers
 from logcheck.log_scan import LogScan
-from logcheck.log_view import LogView, Observer
+from logcheck.log_view import Observer
 from logcheck.preservation import MAX_OFFSET, Bounds, PreservationCheck, ReferenceTable
 from logcheck.producer_batches import ProducerBatches, compare_producers
-from logcheck.producer_files import ReferenceReplays, read_aborted
+from logcheck.producer_files import read_aborted
 from logcheck.producer_replay import ProducerReplay
 from logcheck.replica_comparison import (
     Explained,
@@ -23,7 +24,9 @@ from logcheck.replica_comparison import (
     Replica,
     common_end,
     confirm_lost,
+    divergence,
     find_lost,
+    report_divergence,
     report_later_start,
     undamaged_differences,
 )
@@ -47,16 +50,17 @@ class Reference:
         self._report = report
         self._make_table = partial(KeyTable, rules.key_limit, task.shard, task.shard_count)
         self.table = self._make_table()
-        self.replays = ReferenceReplays(ProducerReplay(), TransactionReplay(), ProducerBatches())
+        self._producers, self._transactions = ProducerReplay(), TransactionReplay()
+        self._batches = ProducerBatches()
         self.digest = BatchDigest(log.cleaner_point or 0)
-        self._replica = Replica(self.scan, self.digest, self.replays.batches, _ignore)
+        self._replica = Replica(self.scan, self.digest, self._batches, _ignore)
         self._keys = KeyComparison(OpenFile, read_bytes, self._make_table, rules.finding_limit)
         self._found: Replica | None = None
         aborted = read_aborted(files, read_bytes, own.report)
         observers: list[Observer] = [ReferenceTable(self.table, log.cleaner_point or 0, aborted)]
-        observers.append(self.digest)
+        observers += [self.digest, self._batches]
         if task.shard == 0:
-            observers += self.replays
+            observers += [self._producers, self._transactions]
         self.scan.run(observers)
         if task.shard == 0:
             for finding in own.rows():
@@ -88,19 +92,35 @@ class Reference:
             report,
             read,
             is_reference_damaged=is_damaged,
+            is_undecided=self._replica.undecided(),
             confirm=partial(self._confirm, bounds),
         )
         return self._check
 
-    def compare_producers(self, batches: ProducerBatches, log: LogView, report: Report) -> None:
+    def compare_batches(self, batches: ProducerBatches, log: LogScan, report: Report) -> None:
         """Compare the producers of the batches and the markers in the cleaned part of the log."""
 
         def is_damaged(offset: int) -> bool:
             return log.is_damaged(offset) or self.scan.is_damaged(offset)
 
-        until = min(self._log.cleaner_point or 0, self.scan.log_end_offset)
-        expected = self.replays.batches, self.scan
+        until = min(self._log.cleaner_point or 0, self.scan.log_end_offset, self._diverged(log))
+        expected = self._batches, self.scan
         compare_producers(*expected, batches, log, until, is_damaged, report)
+
+    def compare_producers(self, replay: ProducerReplay, log: LogScan, report: Report) -> None:
+        """Report the last batches of producers that are missing."""
+        end, now_ms = self._shared_end(log), self._rules.now_ms
+        check_last_batches(self._producers, replay, log, end, now_ms, report)
+
+    def compare_markers(self, replay: TransactionReplay, log: LogScan, report: Report) -> None:
+        """Report the missing markers."""
+        check_markers(self._transactions, replay, log, self._shared_end(log), report)
+
+    def _shared_end(self, log: LogScan) -> int:
+        return min(log.log_end_offset, self._diverged(log))
+
+    def _diverged(self, log: LogScan) -> int:
+        return divergence(self.scan, log)
 
     def compare_uncleaned(
         self, digest: BatchDigest, batches: ProducerBatches, scan: LogScan, *, with_batches: bool
@@ -114,7 +134,10 @@ class Reference:
         reference, log = self._replica, Replica(scan, digest, batches, self._report)
         self._found = log
         start = max(self._log.cleaner_point or 0, self.scan.first_offset, scan.first_offset)
-        end = common_end([reference, log])
+        end, diverged = common_end([reference, log]), self._diverged(scan)
+        if diverged < end:
+            report_divergence(Check.UNCLEANABLE, Damage.REWRITTEN_BATCH, scan, diverged, report)
+            end = diverged
         self.compared.append(Compared(Check.UNCLEANABLE, BY_BATCHES, start, end))
         report_later_start(Check.UNCLEANABLE, scan, self.scan, report)
         explained = Explained(Check.UNCLEANABLE, Damage.CLEANED_BEYOND_CHECKPOINT)
@@ -132,13 +155,15 @@ class Reference:
         if self._check is not None:
             self._check.skip_missing()
         deadline_ms = self._rules.now_ms - self._rules.delete_retention_ms
-        again = find_lost(reference, log, explained.until, self._keys, deadline_ms)
+        until = min(explained.until, diverged)
+        again = find_lost(reference, log, until, diverged, self._keys, deadline_ms)
         explained.conclude(scan, [again], report)
 
     def _confirm(self, bounds: Bounds) -> Collection[int]:
         """Return the missing records that no later record in the log supersedes."""
         assert self._found is not None, "the log is compared before the checks conclude"
-        return confirm_lost(self._replica, self._found, bounds, self._keys)
+        diverged = self._diverged(self._found.scan)
+        return confirm_lost(self._replica, self._found, bounds, diverged, self._keys)
 
 
 def _ignore(_: Finding) -> None:

@@ -28,9 +28,11 @@ from logcheck.log_scan import LogScan
 from logcheck.log_view import LogCheck, Observer
 from logcheck.preservation import MAX_OFFSET, PreservationCheck
 from logcheck.producer_batches import ProducerBatches
+from logcheck.producer_check import ProducerCheck
 from logcheck.producer_files import producer_check, transaction_check
 from logcheck.replica_files import ReplicaFiles, check_checkpoints, report_foreign
 from logcheck.topic_id import read_topic_id
+from logcheck.transaction_check import TransactionCheck
 from logcheck.uniqueness import UniquenessCheck
 
 
@@ -68,7 +70,7 @@ class ReplicaAudit:
             reference = Reference(self._task, self._task.reference, self._replica, self._report)
         checks = self._key_checks(reference)
         if self._is_first:
-            checks += self._other_checks(reference)
+            checks += self._other_checks()
         digest = BatchDigest(self._until)
         batches = ProducerBatches()
         compared: list[Observer] = [] if reference is None else [digest, batches]
@@ -81,9 +83,11 @@ class ReplicaAudit:
         if reference is not None and Check.UNCLEANABLE in self._checks:
             reference.compare_uncleaned(digest, batches, self._scan, with_batches=self._is_first)
             if self._is_first:
-                reference.compare_producers(batches, self._scan, self._report)
+                reference.compare_batches(batches, self._scan, self._report)
         for check in checks:
             figures |= check.conclude(self._scan)
+            if reference is not None:
+                self._compare_producers(check, reference)
         figures |= self._coverage(reference)
         return self._findings.rows(), summarize(self._task, self._replica, self._scan) | figures
 
@@ -135,16 +139,21 @@ class ReplicaAudit:
             PreservationCheck(table, bounds, limit, self._report, lambda _: None, only_missing=True)
         ]
 
-    def _other_checks(self, reference: Reference | None) -> list[LogCheck]:
+    def _compare_producers(self, check: LogCheck, reference: Reference) -> None:
+        if isinstance(check, ProducerCheck):
+            reference.compare_producers(check.replay, self._scan, self._report)
+        elif isinstance(check, TransactionCheck):
+            reference.compare_markers(check.replay, self._scan, self._report)
+
+    def _other_checks(self) -> list[LogCheck]:
         rules, report, until = self._rules, self._report, self._until
         checks: list[LogCheck] = []
         if Check.TOMBSTONES in self._checks:
             checks.append(TombstoneCheck(until, rules, report))
-        known = reference.replays if reference is not None else None
         if Check.PRODUCERS in self._checks:
-            checks.append(producer_check(self._scan, read_bytes, rules, report, known))
+            checks.append(producer_check(self._scan, read_bytes, rules, report))
         if Check.TRANSACTIONS in self._checks:
-            checks.append(transaction_check(self._scan, read_bytes, rules, report, known))
+            checks.append(transaction_check(self._scan, read_bytes, rules, report))
         return checks
 
     def _check_whole(self) -> None:

@@ -16,7 +16,7 @@ from logcheck.replica_files import ReadBytes, read_reported
 
 
 @dataclass(slots=True)
-class _Run:
+class Run:
     """Consecutive batches of one epoch."""
 
     epoch: int
@@ -31,15 +31,16 @@ class EpochCheck:
 
     def __init__(self, report: Report) -> None:
         self._finder = Finder(Check.EPOCHS, report)
-        self._runs: list[_Run] = []
+        self.runs: list[Run] = []
+        """The epochs of the log, in log order."""
 
     def add(self, file: str, position: int, header: BatchHeader) -> None:
         """Add a sound batch."""
-        runs, epoch, offset = self._runs, header.leader_epoch, header.base_offset
+        runs, epoch, offset = self.runs, header.leader_epoch, header.base_offset
         if runs and epoch == runs[-1].epoch:
             runs[-1].last_offset = header.last_offset
         else:
-            runs.append(_Run(epoch, offset, header.last_offset, file, position))
+            runs.append(Run(epoch, offset, header.last_offset, file, position))
 
     def conclude(
         self,
@@ -59,7 +60,7 @@ class EpochCheck:
         starts = [start for _, _, start in checkpoint]
         self._check_beginning(starts, file, history)
         epoch_so_far = -1
-        for run in self._runs:
+        for run in self.runs:
             first = bisect_right(starts, run.first_offset) - 1
             last = bisect_right(starts, run.last_offset) - 1
             found = f"epoch {run.epoch}"
@@ -92,7 +93,7 @@ class EpochCheck:
 
     def _check_beginning(self, starts: Sequence[int], file: str, history: History) -> None:
         """Report batches without an entry, unless they may be newer than the checkpoint."""
-        known = (each for each in self._runs if each.epoch >= 0)
+        known = (each for each in self.runs if each.epoch >= 0)
         run = next((each for each in known if each.first_offset >= history.log_start), None)
         if run is None or not history.is_flushed(run.first_offset):
             return

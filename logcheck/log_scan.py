@@ -156,7 +156,15 @@ class LogScan:
 
     def has_batch(self, offset: int) -> bool:
         """Whether a batch of the log includes `offset`, even if its record is missing."""
-        return bool(self.segments) and self._segment_with(offset).batch_with(offset) is not None
+        return self.base_offset_of(offset) is not None
+
+    def base_offset_of(self, offset: int) -> int | None:
+        """Return the base offset of the batch that includes `offset`; None if there is none."""
+        if not self.segments:
+            return None
+        segment = self._segment_with(offset)
+        slot = segment.batch_with(offset)
+        return None if slot is None else segment.base_offsets[slot]
 
     def place_of(self, offset: int) -> tuple[str, int]:
         """Return the file and position of the record at `offset`, or where it belongs."""

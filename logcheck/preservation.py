@@ -94,10 +94,13 @@ class PreservationCheck:
         read_reference: ReadRecord,
         *,
         is_reference_damaged: Callable[[int], bool] = lambda _: False,
+        is_undecided: Callable[[int], bool] = lambda _: False,
         only_missing: bool = False,
         confirm: Confirm | None = None,
     ) -> None:
-        """With `only_missing`, records that the reference lacks are not reported.
+        """A record `is_undecided` if the reference does not know whether it was aborted.
+
+        With `only_missing`, records that the reference lacks are not reported.
 
         `confirm` returns the offsets of the missing records without a later record of their key. A
         missing record that it does not confirm is a warning. It is called only if records are
@@ -105,6 +108,7 @@ class PreservationCheck:
         """
         self._confirm = confirm
         self._is_reference_damaged = is_reference_damaged
+        self._is_undecided = is_undecided
         self._only_missing = only_missing
         self._read_reference = read_reference
         self._table = table
@@ -153,7 +157,9 @@ class PreservationCheck:
         return {
             offset: is_tombstone
             for offset, _, is_tombstone in unseen
-            if start <= offset < self._bounds.end and not log.is_damaged(offset)
+            if start <= offset < self._bounds.end
+            and not log.is_damaged(offset)
+            and not self._is_undecided(offset)
         }
 
     def conclude(self, log: LogView) -> dict[str, Any]:

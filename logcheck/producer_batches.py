@@ -5,6 +5,8 @@ it may empty a marker but not change it. So the batches at the same offset of tw
 """
 
 from array import array
+from bisect import bisect_left
+from collections.abc import Callable
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -16,6 +18,7 @@ from logcheck.marker import read_marker
 
 _ROW: Final = Struct(">qhiBbi")
 _PRODUCER_BITS: Final = 0x30
+_TRANSACTIONAL_BIT: Final = 0x10
 _NO_MARKER: Final = -1
 
 
@@ -72,6 +75,27 @@ class ProducerBatches(ProducerObserver):
             kind,
             coordinator_epoch,
         )
+
+    def undecided(self) -> Callable[[int], bool]:
+        """Return whether a batch, by its base offset, is in a transaction without a marker."""
+        first_offsets: dict[int, int] = {}
+        for slot, offset in enumerate(self.base_offsets):
+            producer_id, bits = self.fields(slot).producer_id, self.fields(slot).bits
+            if bits == _PRODUCER_BITS:
+                first_offsets.pop(producer_id, None)
+            elif bits == _TRANSACTIONAL_BIT:
+                first_offsets.setdefault(producer_id, offset)
+
+        def is_undecided(base_offset: int) -> bool:
+            slot = bisect_left(self.base_offsets, base_offset)
+            if slot == len(self.base_offsets) or self.base_offsets[slot] != base_offset:
+                return False
+            fields = self.fields(slot)
+            first_offset = first_offsets.get(fields.producer_id)
+            is_open = first_offset is not None and first_offset <= base_offset
+            return is_open and fields.bits == _TRANSACTIONAL_BIT
+
+        return is_undecided
 
     def fields(self, slot: int) -> ProducerFields:
         """Return the fields of the batch at `slot`, in log order."""

@@ -4,12 +4,10 @@ The files are read before the log: if a broker writes meanwhile, the log has onl
 """
 
 from itertools import pairwise
-from typing import NamedTuple
 
 from logcheck.file_name import beside
 from logcheck.finding import Report, unreadable
 from logcheck.log_scan import LogScan
-from logcheck.producer_batches import ProducerBatches
 from logcheck.producer_check import ProducerCheck
 from logcheck.producer_replay import ProducerReplay
 from logcheck.replica_files import ReadBytes, ReplicaFiles, read_reported
@@ -19,15 +17,6 @@ from logcheck.snapshot_check import SnapshotCheck
 from logcheck.transaction_check import TransactionCheck
 from logcheck.transaction_index import IndexFile, TransactionIndex
 from logcheck.transaction_ranges import Transaction
-from logcheck.transaction_replay import TransactionReplay
-
-
-class ReferenceReplays(NamedTuple):
-    """The producers and transactions of a reference, after a complete walk over it."""
-
-    producers: ProducerReplay
-    transactions: TransactionReplay
-    batches: ProducerBatches
 
 
 def producer_check(
@@ -35,7 +24,6 @@ def producer_check(
     read_bytes: ReadBytes,
     rules: Rules,
     report: Report,
-    reference: ReferenceReplays | None = None,
 ) -> ProducerCheck:
     """Return the check S12 for a pass of `scan`."""
     files, history, now_ms = scan.files, scan.history, rules.now_ms
@@ -56,9 +44,6 @@ def producer_check(
         SnapshotCheck(files.first_base_offset, history, scan.offsets, now_ms, report),
         files.snapshots,
         read_snapshot,
-        now_ms,
-        report,
-        reference and reference.producers,
     )
 
 
@@ -67,7 +52,6 @@ def transaction_check(
     read_bytes: ReadBytes,
     rules: Rules,
     report: Report,
-    reference: ReferenceReplays | None = None,
 ) -> TransactionCheck:
     """Return the check S13 for a pass of `scan`."""
     files = scan.files
@@ -89,7 +73,6 @@ def transaction_check(
         scan.offsets,
         rules.now_ms - rules.transaction_timeout_ms,
         report,
-        reference and reference.transactions,
     )
 
 

@@ -1,9 +1,10 @@
 """S4: two replicas of a partition below all high watermarks (composition).
 
-Batches are equal byte by byte, unless a cleaner of either replica explains the difference: it
-removes whole batches, removes records from a batch, or gives it a delete horizon. Each difference
-of another kind is an error. If cleaners explain any, the logs are read again, and the last record
-of each key in one replica must exist in the other, or a later record of the key.
+An end that one of them must still truncate is not compared. Batches are equal byte by byte, unless
+a cleaner of either replica explains the difference: it removes whole batches, removes records from
+a batch, or gives it a delete horizon. Each difference of another kind is an error. If cleaners
+explain any, the logs are read again, and the last record of each key in one replica must exist in
+the other, or a later record of the key.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -12,6 +13,7 @@ from functools import partial
 
 from kafkawire.native import KeyTable
 from logcheck.batch_digest import BatchDigest, Difference, find_differences
+from logcheck.divergence import diverged_from
 from logcheck.finding import Check, Damage, Finder, Finding, Report, Severity
 from logcheck.log_scan import LogScan, OpenSource
 from logcheck.preservation import MAX_OFFSET, Bounds, Confirm, PreservationCheck, ReferenceTable
@@ -40,11 +42,17 @@ class Replica:
     @property
     def end_offset(self) -> int:
         """The end of the offsets that every replica must have (exclusive)."""
-        files = self.scan.files
-        if files.high_watermark is not None:
-            return files.high_watermark
-        # A checkpoint without an entry for the partition: nothing is known to be committed.
-        return 0 if files.has_high_watermarks else self.scan.log_end_offset
+        return self.scan.files.committed_end(self.scan.log_end_offset)
+
+    def undecided(self) -> Callable[[int], bool]:
+        """Return whether the record at an offset belongs to a transaction without a marker."""
+        is_batch_undecided = self.producers.undecided()
+
+        def is_undecided(offset: int) -> bool:
+            base_offset = self.scan.base_offset_of(offset)
+            return base_offset is not None and is_batch_undecided(base_offset)
+
+        return is_undecided
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +79,11 @@ def common_end(replicas: Sequence[Replica]) -> int:
     return min(replica.end_offset for replica in replicas)
 
 
+def divergence(one: LogScan, other: LogScan) -> int:
+    """Return the offset from which one of the logs must still be truncated."""
+    return diverged_from(one.epochs.runs, one.files, other.epochs.runs, other.files)
+
+
 def compare_pair(
     expected: Replica,
     found: Replica,
@@ -82,6 +95,10 @@ def compare_pair(
     """Report the differences below `end`; without `with_batches` those between keys alone."""
     start = max(expected.scan.first_offset, found.scan.first_offset)
     report = found.report if with_batches else _ignore
+    diverged = divergence(expected.scan, found.scan)
+    if diverged < end:
+        report_divergence(Check.REPLICAS, Damage.REPLICA_DIFFERS, found.scan, diverged, report)
+        end = diverged
     report_later_start(Check.REPLICAS, found.scan, expected.scan, report)
     report_later_start(Check.REPLICAS, expected.scan, found.scan, report)
     explained = Explained(Check.REPLICAS, Damage.REPLICA_DIFFERS)
@@ -89,16 +106,17 @@ def compare_pair(
         lacking = found if difference.is_lacking_after else expected
         severity = _severity(difference, lacking)
         if severity is Severity.ERROR or difference.offset >= lacking.scan.log_end_offset:
-            # Without a high watermark, the end of a replica may be one that it must still truncate.
+            # Without a high watermark, a short log may have an end that it must still truncate.
             is_committed = expected.is_end_committed and found.is_end_committed
             certainty = severity or Severity.ERROR if is_committed else Severity.WARNING
             report(difference.finding(Check.REPLICAS, Damage.REPLICA_DIFFERS, certainty))
         else:
             explained.add(difference, severity)
     if explained.until:
+        until = min(explained.until, diverged)
         scans = [
-            find_lost(expected, found, explained.until, keys),
-            find_lost(found, expected, explained.until, keys),
+            find_lost(expected, found, until, diverged, keys),
+            find_lost(found, expected, until, diverged, keys),
         ]
         explained.conclude((found if explained.is_lacking_after else expected).scan, scans, report)
     points = (each.scan.files.cleaner_point or 0 for each in (expected, found))
@@ -144,6 +162,15 @@ def report_later_start(check: Check, log: LogScan, other: LogScan, report: Repor
         expected = f"offset {other.first_offset}, the start of {other.files.directory}"
         found = f"a log from offset {log.first_offset}"
         Finder(check, report).find(Damage.BEGINS_LATER, *place, expected, found, severity)
+
+
+def report_divergence(
+    check: Check, damage: Damage, log: LogScan, offset: int, report: Report
+) -> None:
+    """Report that `log` or the other one must still be truncated to `offset`."""
+    place = *log.place_of(offset), offset
+    expected, found = "the same leader epochs", "an end that a replica must still truncate"
+    Finder(check, report).find(damage, *place, expected, found, Severity.NOTE)
 
 
 def _ignore(_: Finding) -> None:
@@ -196,12 +223,14 @@ def find_lost(
     expected: Replica,
     found: Replica,
     until: int,
+    diverged: int,
     keys: KeyComparison,
     tombstones_after_ms: int = MAX_OFFSET,
 ) -> LogScan:
     """Report each key's last record below `until` in `expected` that `found` lacks.
 
-    By default one of them may have removed any tombstone. Return the pass over `found`.
+    One of the logs may have to be truncated to `diverged`. By default one of them may have removed
+    any tombstone. Return the pass over `found`.
     """
     bounds = Bounds(
         start=max(expected.scan.first_offset, found.scan.first_offset),
@@ -216,7 +245,7 @@ def find_lost(
         is_decided=found.digest.cleaned_until <= expected.scan.log_end_offset
         and expected.is_end_committed,
     )
-    confirm = partial(confirm_lost, expected, found, bounds, keys)
+    confirm = partial(confirm_lost, expected, found, bounds, diverged, keys)
     check = _key_check(expected, found, bounds, keys, until, confirm)
     again = _scan_again(found, keys)
     again.run([check])
@@ -235,13 +264,13 @@ def superseded_until(log: Replica) -> int:
 
 
 def confirm_lost(
-    expected: Replica, found: Replica, bounds: Bounds, keys: KeyComparison
+    expected: Replica, found: Replica, bounds: Bounds, diverged: int, keys: KeyComparison
 ) -> Collection[int]:
     """Return the last records of `expected` below the bounds' end that `found` neither has nor
     supersedes.
     """
     widest = replace(bounds, superseded_until=MAX_OFFSET)
-    check = _key_check(expected, found, widest, keys, MAX_OFFSET, None)
+    check = _key_check(expected, found, widest, keys, diverged, None)
     _scan_again(found, keys).run([check])
     return check.missing(found.scan).keys()
 
@@ -265,6 +294,7 @@ def _key_check(
         found.report,
         expected.scan.read_record,
         is_reference_damaged=expected.scan.is_damaged,
+        is_undecided=expected.undecided(),
         only_missing=True,
         confirm=confirm,
     )

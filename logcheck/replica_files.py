@@ -93,6 +93,13 @@ class ReplicaFiles:
         """Base offset of the active segment, which no cleaner touches; 0 without segments."""
         return self.segments[-1].base_offset if self.segments else 0
 
+    def committed_end(self, log_end: int) -> int:
+        """Return the end of the offsets that are known to be committed, in a log to `log_end`."""
+        if self.high_watermark is not None:
+            return self.high_watermark
+        # A checkpoint without an entry for the partition: nothing is known to be committed.
+        return 0 if self.has_high_watermarks else log_end
+
     @property
     def recovered_from(self) -> int:
         """Base offset of the segment that holds the last offset below the recovery point."""

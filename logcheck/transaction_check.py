@@ -37,7 +37,7 @@ class _Later(NamedTuple):
 
 
 class TransactionCheck(ProducerObserver):
-    """The comparison of a log's transactions with its indexes and with a reference's."""
+    """The comparison of a log's transactions with its indexes."""
 
     def __init__(
         self,
@@ -48,7 +48,6 @@ class TransactionCheck(ProducerObserver):
         gaps: Gaps,
         deadline_ms: int,
         report: Report,
-        reference: TransactionReplay | None = None,
     ) -> None:
         """Transactions from before `deadline_ms` must have ended.
 
@@ -61,8 +60,7 @@ class TransactionCheck(ProducerObserver):
         self._gaps = gaps
         self._deadline_ms = deadline_ms
         self._find = Finder(Check.TRANSACTIONS, report).find
-        self._reference = reference
-        self._replay = TransactionReplay()
+        self.replay = TransactionReplay()
         self._is_proven = bytearray(len(index))
         """By slot of the index: whether the log has the marker."""
         self._unproven: list[tuple[int, Ended]] = []
@@ -82,7 +80,7 @@ class TransactionCheck(ProducerObserver):
             return
         elif self._later and header.record_count:
             self._settle_later(batch)
-        ended = self._replay.apply(batch, marker)
+        ended = self.replay.apply(batch, marker)
         if ended is not None and ended.is_aborted:
             self._check_abort(ended, header.leader_epoch)
 
@@ -96,9 +94,7 @@ class TransactionCheck(ProducerObserver):
         self._check_unknown(log)
         self._check_unindexed(log)
         self._check_aborted_data(log)
-        if self._reference is not None:
-            self._check_markers(self._reference, log)
-        return {"transactions": len(self._replay.markers[0])}
+        return {"transactions": len(self.replay.markers[0])}
 
     # Batch by batch
 
@@ -115,7 +111,7 @@ class TransactionCheck(ProducerObserver):
     def _check_plain(self, batch: SoundBatch) -> None:
         """Report a batch outside of its producer's open transaction."""
         header = batch.header
-        current = self._replay.open.get(header.producer_id)
+        current = self.replay.open.get(header.producer_id)
         if current is None or current.data_offset == NO_OFFSET or self._is_unsure:
             return
         # Below the log start a marker may be gone before its records.
@@ -155,7 +151,7 @@ class TransactionCheck(ProducerObserver):
             self._unproven.append((slot, ended))
 
     def _check_stable(self, slot: int, entry: AbortedEntry, leader_epoch: int) -> None:
-        found, opened = entry.last_stable_offset, self._replay.first_open()
+        found, opened = entry.last_stable_offset, self.replay.first_open()
         expected = entry.last_offset + 1 if opened is None else opened
         if found == expected:
             return
@@ -174,7 +170,7 @@ class TransactionCheck(ProducerObserver):
     def _settle_later(self, batch: SoundBatch) -> None:
         """Compare the LSOs that may be the start of a later transaction with this start."""
         header = batch.header
-        if self._replay.open.get(header.producer_id) is not None:
+        if self.replay.open.get(header.producer_id) is not None:
             return
         own = self._later.pop(header.producer_id, None)
         for slot, leader_epoch in chain.from_iterable(self._later.values()):
@@ -202,13 +198,13 @@ class TransactionCheck(ProducerObserver):
     # With the complete log
 
     def _check_open(self) -> None:
-        for producer_id, start in self._replay.open.items():
+        for producer_id, start in self.replay.open.items():
             if start.data_offset != NO_OFFSET and start.timestamp_ms < self._deadline_ms:
                 expected = f"a marker for the transaction of producer {producer_id}"
                 found = f"open since {start.timestamp_ms} ms"
                 place = start.file, start.position, start.data_offset
                 # Clients choose the timestamps of records: only a later marker proves the age.
-                clock_ms = self._replay.clock_after(start.data_offset)
+                clock_ms = self.replay.clock_after(start.data_offset)
                 is_certain = clock_ms is not None and clock_ms < self._deadline_ms
                 severity = Severity.ERROR if is_certain else Severity.NOTE
                 self._find(Damage.HANGING_TRANSACTION, *place, expected, found, severity)
@@ -246,7 +242,7 @@ class TransactionCheck(ProducerObserver):
             if (
                 max(log.first_offset, self._history.log_start) <= first != ended.data_offset
                 and log.has_batch(first)
-                and not self._replay.is_emptied(first)
+                and not self.replay.is_emptied(first)
                 and not log.is_damaged(first)
             ):
                 self._report_first(slot, ended.first_offset)
@@ -258,7 +254,7 @@ class TransactionCheck(ProducerObserver):
                 continue
             entry = self._index.entry(slot)
             last = entry.last_offset
-            if log.is_damaged(last) or self._replay.is_emptied(last):
+            if log.is_damaged(last) or self.replay.is_emptied(last):
                 continue
             severity = self._certainty_of_marker(last, log)
             if severity is not None:
@@ -281,27 +277,10 @@ class TransactionCheck(ProducerObserver):
             (ended.producer_id, ended.data_offset, ended.marker_offset) for ended in self._unindexed
         )
         aborted = TransactionRanges(chain(self._index.transactions(), unindexed))
-        for producer_id, offset in zip(*self._replay.data, strict=True):
+        for producer_id, offset in zip(*self.replay.data, strict=True):
             if offset >= (self._history.cleaner_point or 0):
                 return
             if aborted.covers(producer_id, offset):
                 expected = "no record of an aborted transaction in the cleaned part"
                 found = f"records of producer {producer_id}"
                 self._find(Damage.ABORTED_DATA, *log.place_of(offset), offset, expected, found)
-
-    def _check_markers(self, reference: TransactionReplay, log: LogView) -> None:
-        """Report the markers of the reference that are missing although records still need them."""
-        missing = [
-            (producer_id, first, last)
-            for producer_id, first, last in reference.ended()
-            if not self._replay.has_marker(producer_id, last)
-            and log.first_offset <= last < log.log_end_offset
-            and not log.is_damaged(last)
-        ]
-        ranges, reported = TransactionRanges(missing), set[int]()
-        for producer_id, offset in zip(*self._replay.data, strict=True) if missing else ():
-            last = ranges.last_offset(producer_id, offset)
-            if last is not None and last not in reported:
-                reported.add(last)
-                expected = f"the marker of producer {producer_id}, whose records still exist"
-                self._find(Damage.MARKER_LOST, *log.place_of(last), last, expected, "none")

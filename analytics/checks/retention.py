@@ -1,4 +1,7 @@
-"""S15: no sealed segment outlives its retention by more than one run of the task (decision)."""
+"""S15: no sealed segment outlives its retention by more than one run of the task (decision).
+
+Retention deletes no segment with an offset at or above the high watermark.
+"""
 
 from logcheck.finding import Check, Damage, Finder, Report
 from logcheck.log_view import LogView
@@ -9,13 +12,17 @@ from logcheck.rule import Rules
 def check_retention(files: ReplicaFiles, log: LogView, rules: Rules, report: Report) -> None:
     """Report the oldest segments that retention by time or by size should have deleted."""
     sizes = [segment.size_bytes for segment in files.segments]
-    total = sum(sizes)
+    # The file of the active segment may be preallocated.
+    total = sum([*sizes[:-1], *(active.end_position for active in log.segments[-1:])])
     sealed = list(zip(files.segments, log.segments, sizes, strict=True))[:-1]
+    committed = files.committed_end(log.log_end_offset)
 
     find = Finder(Check.RETENTION, report).find
 
     is_oldest = True
-    for segment, columns, size in sealed:
+    for (segment, columns, size), following in zip(sealed, files.segments[1:], strict=True):
+        if following.base_offset > committed:
+            return
         age_ms = rules.now_ms - columns.newest_timestamp_ms
         if rules.retention_ms is not None and columns.newest_timestamp_ms >= 0:
             # Kafka deletes from the oldest segment, and stops at the first that must stay.

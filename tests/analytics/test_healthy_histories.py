@@ -1,5 +1,6 @@
 """Histories that a healthy log may have pass the audits and the verification of its files."""
 
+import struct
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from logcheck.rule import parse_rules
 from ottla.cli.logs.partition_verification import VerifyOptions
 from ottla.cli.logs.verify import verify_directories
 from tests.analytics.audited import NOW_MS, RULES, findings_of
-from tests.analytics.log_model import Bat, Log, compact, make_log
+from tests.analytics.log_model import START_MS, Bat, Log, Rec, compact, make_log
 
 HORIZON_MS = NOW_MS + RULES.delete_retention_ms
 
@@ -183,3 +184,104 @@ def test_end_counts_where_no_file_has_high_watermarks(tmp_path: Path) -> None:
     for root in (here, there):
         (root / "replication-offset-checkpoint").unlink()
     assert kinds(audited("replicas", here, there)) == {(Damage.LOST_KEY, Severity.WARNING)}
+
+
+def diverged_pair(tmp_path: Path, high_watermark: int | None) -> tuple[Path, Path]:
+    """Write a log with an end of an old epoch, and the log of the next leader."""
+    raw = make_log()
+    base, batches = raw.segments[-1]
+    ours = [
+        replace(each, epoch=1, records=each.records[:3], last=each.last - 2) for each in batches
+    ]
+    elected = replace(raw, segments=[*raw.segments[:-1], (base, spread(ours))])
+    elected = replace(elected, epochs=[(0, 0), (1, base)], high_watermark=360)
+    here, there = write_pair(tmp_path, replace(raw, high_watermark=high_watermark), elected)
+    if high_watermark is None:
+        (here / "replication-offset-checkpoint").unlink()
+    return here, there
+
+
+def spread(batches: list[Bat]) -> list[Bat]:
+    """Return the batches with consecutive offsets."""
+    moved, next_offset = [], batches[0].first
+    for each in batches:
+        records = tuple(
+            replace(record, offset=next_offset + number)
+            for number, record in enumerate(each.records)
+        )
+        moved.append(replace(each, first=next_offset, last=records[-1].offset, records=records))
+        next_offset = records[-1].offset + 1
+    return moved
+
+
+@pytest.mark.parametrize("high_watermark", [None, 300])
+def test_end_that_a_replica_must_still_truncate_passes(
+    tmp_path: Path, high_watermark: int | None
+) -> None:
+    here, there = diverged_pair(tmp_path, high_watermark)
+    for pair in ((here, there), (there, here)):
+        for found in (audited("replicas", *pair), verified(*pair)):
+            assert kinds(found) == set()
+        against = findings_of("compaction", pair[0], against=pair[1])
+        assert kinds(against) == set()
+    notes = [each for each in audited("replicas", here, there) if each.offset == 300]
+    assert [each.damage for each in notes] == [Damage.REPLICA_DIFFERS][: high_watermark is None]
+
+
+def test_committed_offsets_in_another_epoch_are_an_error(tmp_path: Path) -> None:
+    here, there = diverged_pair(tmp_path, 350)
+    error = (Damage.REPLICA_DIFFERS, Severity.ERROR)
+    for found in (audited("replicas", there, here), verified(there, here)):
+        assert error in kinds(found)
+
+
+def test_record_of_a_transaction_that_only_one_replica_knows_as_aborted_passes(
+    tmp_path: Path,
+) -> None:
+    raw = make_log()
+    base, batches = raw.segments[1]
+    records = tuple(replace(each, key=b"aborted") for each in batches[-1].records)
+    aborted = replace(batches[-1], records=records, producer_id=7, producer_epoch=0)
+    aborted = replace(aborted, sequence=0, is_transactional=True)
+    behind = replace(raw, segments=[raw.segments[0], (base, [*batches[:-1], aborted])])
+    marker = Bat(
+        200,
+        200,
+        (Rec(200, b"\x00\x00\x00\x00", b"\x00\x00\x00\x00\x00\x00", START_MS + 2000),),
+        producer_id=7,
+        producer_epoch=0,
+        is_transactional=True,
+        is_control=True,
+    )
+    emptied = replace(aborted, records=())
+    cleaned = replace(
+        raw,
+        segments=[raw.segments[0], (base, [*batches[:-1], emptied]), (200, [marker])],
+        cleaner_point=200,
+    )
+    here, there = write_pair(tmp_path, behind, cleaned)
+    entry = struct.pack(">hqqqq", 0, 7, 195, 200, 201)
+    (there / "orders-0" / f"{200:020d}.txnindex").write_bytes(entry)
+    for pair in ((here, there), (there, here)):
+        assert kinds(audited("replicas", *pair)) == set()
+        assert kinds(verified(*pair)) == set()
+
+
+def test_retention_keeps_segments_above_the_high_watermark(tmp_path: Path) -> None:
+    rules = ("retention.ms=1", "retention.bytes=1", "retention.slack.ms=0")
+    log = make_log()
+    late = {(Damage.KEPT_TOO_LONG, Severity.ERROR), (Damage.KEPT_TOO_MUCH, Severity.ERROR)}
+    for high_watermark, expected in ((99, set()), (100, late)):
+        root = tmp_path / str(high_watermark)
+        replace(log, high_watermark=high_watermark).write(root)
+        assert kinds(audited("retention", root, rules=rules)) == expected
+
+
+def test_retention_does_not_count_a_preallocated_file(tmp_path: Path) -> None:
+    log = make_log()
+    log.write(tmp_path)
+    *_, active = sorted((tmp_path / "orders-0").glob("*.log"))
+    total = sum(path.stat().st_size for path in (tmp_path / "orders-0").glob("*.log"))
+    with active.open("ab") as file:
+        file.write(bytes(100_000))
+    assert kinds(audited("retention", tmp_path, rules=(f"retention.bytes={total}",))) == set()

@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from types import FrameType
 
 from logcheck.batch_digest import BatchDigest
+from logcheck.kept_producers import check_markers
 from logcheck.log_scan import LogScan
 from logcheck.offset_check import OffsetCheck
 from logcheck.replica_files import ReplicaFiles, SegmentFiles
@@ -84,10 +85,10 @@ def check_transactions(count: int, cleaner_point: int | None) -> int:
             scan.offsets,
             0,
             reported,
-            reference,
         )
         scan.run([check])
         check.conclude(scan)
+        check_markers(reference, check.replay, scan, scan.log_end_offset, reported)
 
     calls = calls_of(work)
     assert len(reported.findings) == (0 if cleaner_point is None else count)

@@ -66,8 +66,6 @@ class Partition:
             SnapshotCheck(self.first_offset, self.history, scan.offsets, now_ms, reported),
             [(offset, f"{offset}.snapshot") for offset in self.snapshots],
             files.__getitem__,
-            now_ms,
-            reported,
         )
 
 

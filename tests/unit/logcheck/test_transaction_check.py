@@ -1,16 +1,14 @@
-"""Transactions are compared with their indexes, and with the markers of a reference."""
+"""Transactions are compared with their indexes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import pytest
 
-from kafkawire.records import ControlType
 from logcheck.finding import Damage, Severity
 from logcheck.history import History
 from logcheck.transaction_check import TransactionCheck
 from logcheck.transaction_index import ENTRY, IndexFile, TransactionIndex
-from logcheck.transaction_replay import TransactionReplay
 from tests.unit.logcheck.partition_bytes import FILE, Reported
 from tests.unit.logcheck.producer_bytes import (
     corrupt,
@@ -20,7 +18,6 @@ from tests.unit.logcheck.producer_bytes import (
     marker,
     plain,
     scan_of,
-    scanned,
 )
 
 NOT_COMPACTED = History(cleanup_policy="delete")
@@ -39,7 +36,6 @@ class Partition:
     batches: Sequence[bytearray]
     index: bytes = b""
     history: History = NOT_COMPACTED
-    reference: Sequence[bytearray] | None = None
 
     def findings(self) -> list[tuple[Damage, int | None, Severity]]:
         reported = Reported()
@@ -53,18 +49,10 @@ class Partition:
             scan.offsets,
             0,
             reported,
-            self._replay(),
         )
         scan.run([check])
         check.conclude(scan)
         return [(each.damage, each.offset, each.severity) for each in reported.findings]
-
-    def _replay(self) -> TransactionReplay | None:
-        if self.reference is None:
-            return None
-        replay = TransactionReplay()
-        scanned(self.reference, replay)
-        return replay
 
 
 ABORTED = (data(0), marker(1))
@@ -149,27 +137,3 @@ def test_entry_is_not_missing_before_later_ones() -> None:
     assert Partition(log, entry(3, first=2), History()).findings() == [
         (Damage.TXNINDEX_MISSING, 1, Severity.ERROR)
     ]
-
-
-COMMITTED = (data(0), data(1, 1), marker(2, ControlType.COMMIT), plain(3))
-
-
-def test_marker_must_stay_as_long_as_any_record_of_its_transaction() -> None:
-    lost = [COMMITTED[0], COMMITTED[1], COMMITTED[3]]
-    for log in (lost, lost[1:]):
-        assert Partition(log, history=History(), reference=COMMITTED).findings() == [
-            (Damage.MARKER_LOST, 2, Severity.ERROR)
-        ]
-
-
-@pytest.mark.parametrize(
-    "log",
-    [
-        pytest.param(COMMITTED, id="marker kept"),
-        pytest.param(COMMITTED[3:], id="no records"),
-        pytest.param(COMMITTED[:2], id="shorter log"),
-        pytest.param([*COMMITTED[:2], corrupt(COMMITTED[2]), COMMITTED[3]], id="marker damaged"),
-    ],
-)
-def test_marker_may_be_missing_for_other_reasons(log: Sequence[bytearray]) -> None:
-    assert Partition(log, history=History(), reference=COMMITTED).findings() == []

@@ -1,0 +1,61 @@
+"""S12 and S13: a log keeps the producers and markers of its reference that it needs (decision).
+
+Compaction keeps the last batch of a live producer, if need be without records, so that a broker can
+validate the producer's next sequence number after it has loaded the log again. It keeps a marker as
+long as any record of its transaction.
+
+Source: LogCleaner and ProducerStateManager of Kafka 3.9.
+"""
+
+from kafkawire.sentinels import NO_OFFSET
+from logcheck.finding import Check, Damage, Finder, Report
+from logcheck.log_view import LogView
+from logcheck.producer_replay import PRODUCER_EXPIRATION_MS, ProducerReplay
+from logcheck.transaction_ranges import TransactionRanges
+from logcheck.transaction_replay import TransactionReplay
+
+
+def check_last_batches(
+    reference: ProducerReplay,
+    replay: ProducerReplay,
+    log: LogView,
+    end_offset: int,
+    now_ms: int,
+    report: Report,
+) -> None:
+    """Report the live producers whose last batch lies below `end_offset` and is missing."""
+    find = Finder(Check.PRODUCERS, report).find
+    for producer_id, last in reference.producers.items():
+        own, offset = replay.producers.get(producer_id), last.last_offset
+        is_expected = offset != NO_OFFSET and log.first_offset <= offset < end_offset
+        is_live = now_ms - last.data_timestamp_ms < PRODUCER_EXPIRATION_MS
+        is_kept = own is not None and own.seen_offset >= offset
+        if is_expected and is_live and not is_kept and not log.is_damaged(offset):
+            expected = f"the last batch of producer {producer_id}, up to offset {offset}"
+            found = "none" if own is None else f"its batch up to {own.last_offset}"
+            find(Damage.PRODUCER_LOST, *log.place_of(offset), offset, expected, found)
+
+
+def check_markers(
+    reference: TransactionReplay,
+    replay: TransactionReplay,
+    log: LogView,
+    end_offset: int,
+    report: Report,
+) -> None:
+    """Report the markers below `end_offset` that are missing although records still need them."""
+    find = Finder(Check.TRANSACTIONS, report).find
+    missing = [
+        (producer_id, first, last)
+        for producer_id, first, last in reference.ended()
+        if not replay.has_marker(producer_id, last)
+        and log.first_offset <= last < end_offset
+        and not log.is_damaged(last)
+    ]
+    ranges, reported = TransactionRanges(missing), set[int]()
+    for producer_id, offset in zip(*replay.data, strict=True) if missing else ():
+        last = ranges.last_offset(producer_id, offset)
+        if last is not None and last not in reported:
+            reported.add(last)
+            expected = f"the marker of producer {producer_id}, whose records still exist"
+            find(Damage.MARKER_LOST, *log.place_of(last), last, expected, "none")

@@ -69,7 +69,15 @@ class OffsetOverflowError(StorageError):
 
 
 class UnexpectedOffsetError(StorageError):
-    """A replicated batch overlaps the follower's log; the fetcher must truncate first."""
+    """A replicated batch overlaps the follower's log, or the batch before it.
+
+    If the log ends inside the batch, the logs differ from `diverging_offset` on, the batch's base
+    offset: the fetcher must truncate there. Otherwise it is None.
+    """
+
+    def __init__(self, reason: str, diverging_offset: Offset | None = None) -> None:
+        super().__init__(reason)
+        self.diverging_offset = diverging_offset
 
 
 class BatchTooLargeError(StorageError):

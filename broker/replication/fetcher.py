@@ -229,8 +229,15 @@ class Fetcher:
         try:
             if _append(replica, data, now_ms):
                 self._plan.on_moved(replica.topic_partition)
-        except (CorruptBatchError, UnexpectedOffsetError) as error:
+        except CorruptBatchError as error:
             self._fail([followed], str(error), now_ms)
+        except UnexpectedOffsetError as error:
+            if error.diverging_offset is None:
+                self._fail([followed], str(error), now_ms)
+            else:
+                # The leader's epochs do not show this divergence: DeleteRecords has moved its log
+                # start into the batch, and this log was truncated to the log start.
+                cuts[replica.topic_partition] = error.diverging_offset
         except (StorageError, OSError) as error:
             # The log dir or the log is gone; its failure handling will remove the partition.
             self._fail([followed], str(error), now_ms)

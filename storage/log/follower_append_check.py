@@ -26,8 +26,10 @@ def check_replicated(
             raise CorruptBatchError(f"wrong checksum of the batch at {header.base_offset}")
         holds_start = is_empty and not headers and header.last_offset >= log_end_offset
         if header.base_offset < next_offset and not holds_start:
+            is_log_end_inside = not headers and header.last_offset >= log_end_offset
             raise UnexpectedOffsetError(
-                f"a batch at {header.base_offset}, expected {next_offset} or above"
+                f"a batch at {header.base_offset}, expected {next_offset} or above",
+                Offset(header.base_offset) if is_log_end_inside else None,
             )
         next_offset = Offset(header.next_offset)
         headers.append(header)

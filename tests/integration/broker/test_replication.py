@@ -140,6 +140,25 @@ async def test_a_diverged_log_is_truncated_below_a_log_start_that_the_leader_los
     await until(lambda: rig.brokers[1].records() == rig.brokers[2].records())
 
 
+async def test_a_diverged_log_is_truncated_below_a_log_start_inside_a_batch(rig: Rig) -> None:
+    await rig.set_leader(1, isr=[1, 2, 3])
+    await rig.brokers[1].produce(b"all")
+    await rig.set_leader(1, isr=[1], to=[1])
+    await rig.brokers[1].produce(b"lost", b"lost", acks=1)
+    await rig.brokers[1].produce(b"lost", acks=1)
+    await rig.stop(1)
+    await rig.set_leader(2, isr=[2], to=[2])
+    await rig.brokers[2].produce(*[b"kept"] * 6)
+    await rig.stop(3)
+    await rig.set_leader(2, isr=[2], replicas=[2], to=[2])
+    assert await rig.brokers[2].delete_records(3) == (ErrorCode.NONE, 3)
+    await rig.start(1)
+    await rig.set_leader(2, isr=[2])
+    # The first three records of broker 1 end at the leader's log start, but in another batch.
+    await until(lambda: rig.brokers[1].records() == rig.brokers[2].records())
+    assert rig.brokers[1].replica.log.log_start_offset == 3
+
+
 async def test_followers_follow_the_log_start_offset(tmp_path: Path) -> None:
     rig = Rig(tmp_path, KEYS, LogConfig(segment_bytes=200))
     await rig.start(1, 2)

@@ -317,9 +317,17 @@ def test_follower_accepts_a_batch_larger_than_its_segments(log: Log) -> None:
 @pytest.mark.parametrize("base_offset", [0, 2])
 def test_follower_refuses_a_batch_that_overlaps_its_log(log: Log, base_offset: int) -> None:
     fill(log, 3)
-    with pytest.raises(UnexpectedOffsetError, match=f"at {base_offset}, expected 3"):
+    with pytest.raises(UnexpectedOffsetError, match=f"at {base_offset}, expected 3") as raised:
         log.append_as_follower(memoryview(replicated(base_offset, 5)), NOW_MS)
+    assert raised.value.diverging_offset == base_offset
     assert log.log_end_offset == 3
+
+
+def test_follower_refuses_a_batch_below_its_log_end(log: Log) -> None:
+    fill(log, 3)
+    with pytest.raises(UnexpectedOffsetError) as raised:
+        log.append_as_follower(memoryview(replicated(1, 2)), NOW_MS)
+    assert raised.value.diverging_offset is None
 
 
 def test_follower_appends_no_batch_of_a_set_with_a_bad_one(log: Log) -> None:

@@ -284,7 +284,7 @@ class Accumulator:
         """Return when the delivery timeout of the oldest batch expires."""
         for batch in self.incomplete:
             if not batch.is_done:
-                return batch.created_at_s + self._delivery_timeout_s
+                return self._expires_at_s(batch)
         return inf
 
     def expire(self, now_s: float) -> list[ProducerBatch]:
@@ -292,11 +292,10 @@ class Accumulator:
 
         Waiting batches are removed. A batch in flight stays taken until its response arrives.
         """
-        deadline_s = now_s - self._delivery_timeout_s
         overdue = [
             batch
             for batch in self.incomplete
-            if batch.created_at_s <= deadline_s and not batch.is_done
+            if self._expires_at_s(batch) <= now_s and not batch.is_done
         ]
         for batch in overdue:
             queue = self._queue(batch)
@@ -318,6 +317,11 @@ class Accumulator:
         return unsettled
 
     # Inside
+
+    def _expires_at_s(self, batch: ProducerBatch) -> float:
+        # The only place that calculates it: another sum could be rounded to a later time, and the
+        # sender would look for overdue batches again and again until the clock has passed it.
+        return batch.created_at_s + self._delivery_timeout_s
 
     def _due_at_s(
         self, batch: ProducerBatch, held: PartitionMetadata | None, is_pressed: bool

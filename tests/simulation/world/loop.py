@@ -55,7 +55,7 @@ class WorldLoop(asyncio.BaseEventLoop):
         count = len(self._ready)  # type: ignore[attr-defined]
         self.trace = zlib.crc32(struct.pack("<dI", self._now_s, count), self.trace)
         self.step_count += count
-        self._steps_now += count
+        self._steps_now += max(count, 1)
         if self._steps_now > MAX_STEPS_AT_ONE_TIME:
             raise RuntimeError("endless loop: no time passes")
         return []

@@ -299,6 +299,16 @@ def test_expired_batches_are_removed_unless_they_are_in_flight(
     assert gathering.due(now_s=1.55) == [T1, T0]
 
 
+def test_a_batch_expires_at_its_expiry_time_even_if_that_was_rounded(
+    loop: asyncio.AbstractEventLoop,
+) -> None:
+    gathering = Gathering(loop, delivery_timeout_ms=20_000)
+    created_at_s = 1014.3999172550381
+    assert created_at_s + 20 - 20 < created_at_s
+    gathering.send(now_s=created_at_s)
+    assert gathering.accumulator.expire(gathering.accumulator.next_expiry_s())
+
+
 def test_drop_all_returns_the_unsettled_batches(gathering: Gathering) -> None:
     gathering.send()
     out = gathering.take()

@@ -52,8 +52,8 @@ types: $(READY)  ## Check types with mypy in strict mode.
 layers: $(READY)  ## Check the import rules between packages.
 	$(BIN)/lint-imports
 
-sim: $(READY)  ## Run the simulated cluster from seeds.
-	@test ! -d tests/simulation || $(PYTEST) -n $(WORKERS) tests/simulation
+sim: $(READY)  ## Run simulated clusters from fresh seeds for a minute. SEED=... replays one.
+	@$(BIN)/python -m tests.simulation.world $(SEED)
 
 coverage: $(READY)  ## Check the coverage of `make test COUNTED=1`: 90 %, and 100 % of decision modules.
 	@$(BIN)/coverage report --fail-under=90

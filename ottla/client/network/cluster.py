@@ -262,7 +262,8 @@ class Cluster:
                 if isinstance(error, ClientClosedError) or not _is_transport(error):
                     raise
                 failures.append(str(error))
-        raise NoBrokerAvailableError("no broker could be reached: " + "; ".join(failures))
+        reasons = "; ".join(dict.fromkeys(failures))
+        raise NoBrokerAvailableError(f"no broker could be reached: {reasons}")
 
     async def request_controller(self, message: object, response_type: type[R]) -> R:
         """Send `message` to the controller, or to any broker while no controller is known."""

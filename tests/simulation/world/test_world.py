@@ -8,10 +8,8 @@ import sys
 import pytest
 from structlog.testing import capture_logs
 
-from tests.simulation.world.world import run_world
+from tests.simulation.world.world import FAULTS_S, run_world
 
-FAULTS_S = 20.0
-"""Virtual time with faults in one world."""
 SOAK_SEEDS = 100
 
 

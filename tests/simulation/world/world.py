@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import shutil
 import sys
 import tempfile
@@ -35,6 +36,8 @@ from tests.simulation.world.workload import (
 )
 
 BROKERS: Final = 3
+FAULTS_S: Final = 20.0
+"""Virtual time with faults in a world, unless another one is given."""
 MEMORY: Final = Path("/dev/shm")
 RECOVERY_S: Final = 120.0
 """Virtual time after the last fault, within which everybody is served again."""
@@ -159,6 +162,7 @@ def _forget(loop: WorldLoop) -> None:
 def replay(seed: int, faults_s: float) -> None:
     """Run a world and print its log, with the virtual time and the host of each event."""
     begin_s = WorldLoop.FIRST_S
+    logging.basicConfig(stream=sys.stdout, level=logging.INFO)
 
     def locate(_logger: object, _method: str, event: Any) -> Any:
         event["at"] = f"{asyncio.get_running_loop().time() - begin_s:.4f}"

@@ -43,6 +43,8 @@ class Host:
         self.has_started = False
         self._loop = loop
         self._stopping: asyncio.Event
+        self.disk = loop.files.add_disk(root)
+        self.disk.lose_power = self.lose_power
 
     @property
     def is_up(self) -> bool:
@@ -52,6 +54,7 @@ class Host:
     def boot(self) -> asyncio.Task[None]:
         """Start the program; the task ends when it serves, or fails as its start did."""
         assert not self.is_up
+        self._loop.network.dark.discard(self.name)
         process = self.process = Process(self.name)
         self.run_count += 1
         self.graves.append(process)
@@ -79,6 +82,14 @@ class Host:
         assert process is not None
         process.death.set()
         self._loop.network.on_death(process)
+
+    def lose_power(self) -> None:
+        """End the program and lose what it did not sync, unknown to its peers until it is back."""
+        process = self.process
+        assert process is not None
+        process.death.set()
+        self._loop.network.on_power_lost(process)
+        self.disk.crash()
 
 
 class BrokerHost(Host):
@@ -113,9 +124,7 @@ class CoordinatorHost(Host):
         super().__init__(loop, COORDINATOR_HOST, root / COORDINATOR_HOST)
 
     async def _start(self) -> None:
-        config = CoordinatorConfig(
-            listen=Address(COORDINATOR_HOST, COORDINATOR_PORT), does_sync=False
-        )
+        config = CoordinatorConfig(listen=Address(COORDINATOR_HOST, COORDINATOR_PORT))
         self.program = coordinator = Coordinator(config, self.root)
         await coordinator.start()
 

@@ -17,8 +17,9 @@ from contextvars import Context
 from typing import Any, Final
 
 from tests.simulation.world.child import Children
+from tests.simulation.world.files import Files
 from tests.simulation.world.network import Network
-from tests.simulation.world.process import step, timed_step
+from tests.simulation.world.process import current_host, step, timed_step
 
 EXECUTOR_S: Final = (0.0001, 0.02)
 MAX_STEPS_AT_ONE_TIME: Final = 200_000
@@ -34,6 +35,9 @@ class WorldLoop(asyncio.BaseEventLoop):
         super().__init__()
         self.chance = random.Random(seed)
         self.network = Network(self)
+        self.files = Files(self.chance)
+        self.slow_hosts: dict[str, tuple[float, float]] = {}
+        """Hosts where work for an executor takes longer."""
         self.children = Children(self)
         self.clock: Any = None
         self.step_count = 0
@@ -101,7 +105,8 @@ class WorldLoop(asyncio.BaseEventLoop):
             else:
                 future.set_result(result)
 
-        self.call_later(self.chance.uniform(*EXECUTOR_S), work)
+        duration_s = self.slow_hosts.get(current_host(), EXECUTOR_S)
+        self.call_later(self.chance.uniform(*duration_s), work)
         return future
 
     async def create_server(

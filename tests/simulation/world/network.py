@@ -34,6 +34,8 @@ class Network:
         self.loop = loop
         self.blocked: set[tuple[str, str]] = set()
         """Routes, from host to host, that lose every packet."""
+        self.dark: set[str] = set()
+        """Hosts without power."""
         self.listeners: dict[tuple[str, int], Listener] = {}
         self.ends: list[End] = []
         self._addresses: dict[str, str] = {}
@@ -83,7 +85,7 @@ class Network:
 
     def is_blocked(self, source: str, target: str) -> bool:
         """Whether packets from `source` to `target` are lost."""
-        return (source, target) in self.blocked
+        return (source, target) in self.blocked or not self.dark.isdisjoint((source, target))
 
     def latency_s(self) -> float:
         """Draw the latency of a packet."""
@@ -91,12 +93,20 @@ class Network:
 
     def on_death(self, process: Process) -> None:
         """Close the listeners and reset the connections of a process that was killed."""
+        for end in self._close_of(process):
+            end.die()
+
+    def on_power_lost(self, process: Process) -> None:
+        """Forget the listeners and connections of a host; its peers do not notice."""
+        self.dark.add(process.host)
+        for end in self._close_of(process):
+            end.vanish()
+
+    def _close_of(self, process: Process) -> list[End]:
         for key, listener in list(self.listeners.items()):
             if listener.process is process:
                 del self.listeners[key]
-        for end in self.ends:
-            if end.context.get(PROCESS) is process:
-                end.die()
+        return [end for end in self.ends if end.context.get(PROCESS) is process]
 
     def reset_one(self) -> bool:
         """Reset one connection; return False if there is none."""
@@ -242,6 +252,11 @@ class End(asyncio.Transport):
         """End with the process: the host's system resets the connection."""
         self._is_closing = self._is_lost = True
         self._later(self._on_reset)
+
+    def vanish(self) -> None:
+        """End with the host, which sends nothing more."""
+        self._is_closing = self._is_lost = True
+        self._packets.clear()
 
     def _send(self) -> None:
         """Send until the window is full."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import os
 import random
@@ -16,12 +17,44 @@ import coordination.client.client as coordination_client
 import coordination.server.coordinator as coordinator
 from broker.logs import cleaner_process
 from coordination.client.heartbeat import Heartbeat
+from coordination.server.disk.journal import FileLog
+from coordination.server.disk.wal_writer import WalWriter
 from storage.directory import log_directory, opening
 from tests.simulation.world.loop import WorldLoop
 from tests.simulation.world.process import PROCESS, Process
 
 EPOCH_S: Final = 1_700_000_000
 """Wall-clock time at the loop's time 0."""
+
+
+class AwaitedLog(FileLog):
+    """The coordinator's log, which syncs in an executor of the loop."""
+
+    def __init__(
+        self,
+        writer: WalWriter,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        on_rolled: Callable[[], None],
+        does_sync: bool,
+    ) -> None:
+        assert does_sync
+        super().__init__(writer, loop, on_rolled=on_rolled, does_sync=False)
+
+    def sync(self, done: Callable[[OSError | None], None]) -> None:
+        self._loop.run_in_executor(None, self._sync).add_done_callback(
+            lambda future: done(future.result())
+        )
+
+    def _sync(self) -> OSError | None:
+        try:
+            self.writer.sync()
+        except OSError as error:
+            return error
+        return None
+
+    def idle(self) -> None:
+        self.writer.seal()
 
 
 class InTurn:
@@ -116,8 +149,8 @@ def replaced(loop: WorldLoop) -> Iterator[Clock]:
         patch.setattr(cleaner_process, "_yield_to_others", lambda _pid: None)
         for module in (opening, log_directory):
             patch.setattr(module, "ThreadPoolExecutor", InTurn)
-        for name in ("fsync", "fdatasync"):
-            patch.setattr(os, name, lambda _descriptor: None)
+        patch.setattr(coordinator, "FileLog", AwaitedLog)
+        loop.files.replace_calls(patch)
         yield clock
     random.setstate(state)
 

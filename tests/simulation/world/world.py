@@ -20,6 +20,7 @@ from logcheck.finding import Severity
 from ottla.cli.logs.partition_verification import VerifyOptions
 from ottla.cli.logs.verify import verify_directories
 from tests.simulation.world.cluster import Cluster
+from tests.simulation.world.disk import PowerLost
 from tests.simulation.world.loop import WorldLoop
 from tests.simulation.world.outside import replaced
 from tests.simulation.world.process import current_host
@@ -74,7 +75,12 @@ def run_world(seed: int, faults_s: float) -> Outcome:
     """
     loop = WorldLoop(seed)
     errors: list[dict[str, Any]] = []
-    loop.set_exception_handler(lambda _loop, context: errors.append(context))
+
+    def on_error(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        if not isinstance(context.get("exception"), PowerLost):
+            errors.append(context)
+
+    loop.set_exception_handler(on_error)
     root = Path(tempfile.mkdtemp(dir=MEMORY if MEMORY.is_dir() else None))
     try:
         with replaced(loop):
@@ -83,6 +89,7 @@ def run_world(seed: int, faults_s: float) -> Outcome:
             return outcome
     finally:
         _forget(loop)
+        loop.files.end()
         shutil.rmtree(root)
 
 

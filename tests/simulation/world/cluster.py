@@ -84,7 +84,7 @@ class Host:
         self._loop.network.on_death(process)
 
     def lose_power(self) -> None:
-        """End the program and lose what it did not sync, unknown to its peers until it is back."""
+        """End the program, lose its unsynced data, and reset no connection."""
         process = self.process
         assert process is not None
         process.death.set()

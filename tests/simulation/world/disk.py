@@ -1,6 +1,6 @@
-"""Disks of a simulated world, which know what was synced, and which fail as the world draws.
+"""Disks of a simulated world. They know the synced state of files, and they fail on demand.
 
-Files are real files in memory. Each disk records what a loss of power may undo:
+Files are real files in memory. Each disk records the changes that a loss of power may undo:
 
 - Pages of 4 KiB that changed since the last sync of their file. Each one is kept, lost or torn
   between two sectors, independently of the others. A page beyond the synced size reads as zeros
@@ -8,7 +8,7 @@ Files are real files in memory. Each disk records what a loss of power may undo:
 - A truncation, until the file is synced. If it is lost, so is everything after the place of the
   cut, because the file system does not reuse blocks before the truncation is durable.
 - Directory entries that were created, renamed or removed since the last sync of their directory.
-  All those of a disk are lost from a point of time on: the file system writes them in order.
+  The file system writes them in order, so a disk loses the last ones, from a point of time on.
 
 This is a little less than ext4 guarantees with `data=ordered`, where a sync also makes every
 earlier change of an entry durable, and where a file does not grow before its data is written. XFS
@@ -114,7 +114,7 @@ class Unsynced:
         return data
 
     def crash(self, chance: Random) -> None:
-        """Undo what the loss of power undoes."""
+        """Undo the changes that the loss of power undoes."""
         is_cut = self._least_bytes < self._synced_bytes
         if is_cut and chance.random() < 0.5:
             size_bytes = self._undo_cut()
@@ -162,7 +162,7 @@ def _mixed(old: bytes, new: bytes, kept: float, chance: Random) -> bytes:
 
 
 class Disk:
-    """The disk of one host: what is below a directory."""
+    """The disk of one host: all files below a directory."""
 
     def __init__(self, path: Path, chance: Random) -> None:
         self.path = path
@@ -184,7 +184,7 @@ class Disk:
         self._limbo_count = 0
 
     def crash(self) -> None:
-        """Lose what is not synced, as far as the seed draws it."""
+        """Lose unsynced changes, as far as the seed draws it."""
         self.calls_to_loss = None
         for each in self._unsynced.values():
             each.crash(self._chance)

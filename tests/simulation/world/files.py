@@ -1,7 +1,7 @@
 """The calls of `os` and `io.open`, which reach the disks of the hosts in a simulated world.
 
 A path below the directory of a disk, and a descriptor that was opened by such a path, belong to
-that disk; other calls are passed on. What is called on a dead process ends the running step.
+that disk; other calls are passed on. A call of a dead process ends the running step.
 """
 
 from __future__ import annotations

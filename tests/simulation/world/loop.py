@@ -26,6 +26,28 @@ MAX_STEPS_AT_ONE_TIME: Final = 200_000
 """More callbacks at one moment of virtual time are an endless loop."""
 
 
+class _Future(asyncio.Future[Any]):
+    """A future whose place in a set does not depend on its address."""
+
+    def __init__(self, loop: WorldLoop) -> None:
+        self._number = loop.next_number()
+        super().__init__(loop=loop)
+
+    def __hash__(self) -> int:
+        return self._number
+
+
+class _Task(asyncio.Task[Any]):
+    """A task whose place in a set does not depend on its address."""
+
+    def __init__(self, loop: WorldLoop, work: Any, **options: Any) -> None:
+        self._number = loop.next_number()
+        super().__init__(work, loop=loop, **options)
+
+    def __hash__(self) -> int:
+        return self._number
+
+
 class WorldLoop(asyncio.BaseEventLoop):
     """Event loop of a world; raises RuntimeError on a deadlock."""
 
@@ -44,10 +66,20 @@ class WorldLoop(asyncio.BaseEventLoop):
         self.trace = 0
         self.begin_s = self._now_s = self.FIRST_S
         self._steps_now = 0
+        self._last_number = 0
         self._selector = self
+        self.set_task_factory(_Task)  # type: ignore[arg-type]
 
     def time(self) -> float:
         return self._now_s
+
+    def next_number(self) -> int:
+        """Count the tasks and futures."""
+        self._last_number += 1
+        return self._last_number
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return _Future(self)
 
     # BaseEventLoop calls its selector to wait; here waiting only advances the time.
     def select(self, timeout: float | None) -> list[Any]:

@@ -1,4 +1,4 @@
-"""The disk of a simulated host: a loss of power may undo what was not synced, and nothing else."""
+"""The disk of a simulated host: a loss of power may undo unsynced changes, and nothing else."""
 
 from __future__ import annotations
 

@@ -25,7 +25,8 @@ from logcheck.finding import Check, Finding, audit_failed
 from logcheck.history import history_of
 from logcheck.log_scan import LogScan
 from logcheck.producer_batches import ProducerBatches
-from logcheck.replica_comparison import KeyComparison, Replica, common_end, compare_pair
+from logcheck.replica import KeyComparison, Replica
+from logcheck.replica_comparison import common_end, compare_pair
 from logcheck.replica_files import ReplicaFiles
 from logcheck.topic_id import compare_topic_ids, read_topic_id
 

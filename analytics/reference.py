@@ -1,6 +1,6 @@
 """The reference of a compaction audit: an uncompacted replica, read into a table (composition)."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from functools import partial
 
 from analytics.coverage import BY_BATCHES, BY_KEYS, Compared
@@ -14,18 +14,16 @@ from logcheck.history import history_of
 from logcheck.kept_producers import check_last_batches, check_markers
 from logcheck.log_scan import LogScan
 from logcheck.log_view import Observer
+from logcheck.lost_record import Pair
 from logcheck.preservation import MAX_OFFSET, Bounds, PreservationCheck, ReferenceTable
 from logcheck.producer_batches import ProducerBatches, compare_producers
 from logcheck.producer_files import read_aborted
 from logcheck.producer_replay import ProducerReplay
+from logcheck.replica import KeyComparison, Replica
 from logcheck.replica_comparison import (
     Explained,
-    KeyComparison,
-    Replica,
     common_end,
-    confirm_lost,
     divergence,
-    find_lost,
     report_divergence,
     report_later_start,
     undamaged_differences,
@@ -93,7 +91,7 @@ class Reference:
             read,
             is_reference_damaged=is_damaged,
             is_undecided=self._replica.undecided(),
-            confirm=partial(self._confirm, bounds),
+            certainty=partial(self._certainty, bounds),
         )
         return self._check
 
@@ -114,7 +112,9 @@ class Reference:
 
     def compare_markers(self, replay: TransactionReplay, log: LogScan, report: Report) -> None:
         """Report the missing markers."""
-        check_markers(self._transactions, replay, log, self._shared_end(log), report)
+        kept_after_ms = self._rules.now_ms - self._rules.delete_retention_ms
+        end = self._shared_end(log)
+        check_markers(self._transactions, replay, log, end, kept_after_ms, report)
 
     def _shared_end(self, log: LogScan) -> int:
         return min(log.log_end_offset, self._diverged(log))
@@ -156,14 +156,15 @@ class Reference:
             self._check.skip_missing()
         deadline_ms = self._rules.now_ms - self._rules.delete_retention_ms
         until = min(explained.until, diverged)
-        again = find_lost(reference, log, until, diverged, self._keys, deadline_ms)
+        again = Pair(reference, log, diverged, self._keys).find_lost(until, deadline_ms)
         explained.conclude(scan, [again], report)
 
-    def _confirm(self, bounds: Bounds) -> Collection[int]:
-        """Return the missing records that no later record in the log supersedes."""
+    def _certainty(self, bounds: Bounds, offsets: Collection[int]) -> Mapping[int, Severity]:
+        """Return the certainty that records of the reference must not be missing."""
         assert self._found is not None, "the log is compared before the checks conclude"
         diverged = self._diverged(self._found.scan)
-        return confirm_lost(self._replica, self._found, bounds, diverged, self._keys)
+        pair = Pair(self._replica, self._found, diverged, self._keys)
+        return pair.certainty(bounds, offsets)
 
 
 def _ignore(_: Finding) -> None:

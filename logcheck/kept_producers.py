@@ -2,13 +2,13 @@
 
 Compaction keeps the last batch of a live producer, if need be without records, so that a broker can
 validate the producer's next sequence number after it has loaded the log again. It keeps a marker as
-long as any record of its transaction.
+long as any record of its transaction, and for `delete.retention.ms`.
 
 Source: LogCleaner and ProducerStateManager of Kafka 3.9.
 """
 
 from kafkawire.sentinels import NO_OFFSET
-from logcheck.finding import Check, Damage, Finder, Report
+from logcheck.finding import Check, Damage, Finder, Report, Severity
 from logcheck.log_view import LogView
 from logcheck.producer_replay import PRODUCER_EXPIRATION_MS, ProducerReplay
 from logcheck.transaction_ranges import TransactionRanges
@@ -41,9 +41,14 @@ def check_markers(
     replay: TransactionReplay,
     log: LogView,
     end_offset: int,
+    kept_after_ms: int,
     report: Report,
 ) -> None:
-    """Report the markers below `end_offset` that are missing although records still need them."""
+    """Report the markers below `end_offset` that are missing too early.
+
+    It is an error if records still need the marker. It is a warning if the marker is later than
+    `kept_after_ms`: the retention of markers may have been shorter before.
+    """
     find = Finder(Check.TRANSACTIONS, report).find
     missing = [
         (producer_id, first, last)
@@ -59,3 +64,10 @@ def check_markers(
             reported.add(last)
             expected = f"the marker of producer {producer_id}, whose records still exist"
             find(Damage.MARKER_LOST, *log.place_of(last), last, expected, "none")
+    for producer_id, offset in reference.markers_after(kept_after_ms):
+        is_expected = log.first_offset <= offset < end_offset and offset not in reported
+        is_kept = replay.has_marker(producer_id, offset) or replay.is_emptied(offset)
+        if is_expected and not is_kept and not log.is_damaged(offset):
+            expected = f"the marker of producer {producer_id}, later than {kept_after_ms} ms"
+            place = *log.place_of(offset), offset
+            find(Damage.MARKER_LOST, *place, expected, "none", Severity.WARNING)

@@ -6,7 +6,7 @@ its value. A tombstone may be gone once its time is over. Below the cleaner's po
 remains whose key has a later record there.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -79,7 +79,8 @@ def _append_time(header: BatchHeader) -> int | None:
 
 
 _MATCH_LIMIT: Final = 1 << 20
-Confirm = Callable[[], Collection[int]]
+Certainty = Callable[[Collection[int]], Mapping[int, Severity]]
+"""A function that returns the certainty that the records at some offsets must not be missing."""
 
 
 class PreservationCheck:
@@ -96,17 +97,14 @@ class PreservationCheck:
         is_reference_damaged: Callable[[int], bool] = lambda _: False,
         is_undecided: Callable[[int], bool] = lambda _: False,
         only_missing: bool = False,
-        confirm: Confirm | None = None,
+        certainty: Certainty | None = None,
     ) -> None:
         """A record `is_undecided` if the reference does not know whether it was aborted.
 
-        With `only_missing`, records that the reference lacks are not reported.
-
-        `confirm` returns the offsets of the missing records without a later record of their key. A
-        missing record that it does not confirm is a warning. It is called only if records are
-        missing.
+        With `only_missing`, records that the reference lacks are not reported. Without
+        `certainty`, each missing record is an error.
         """
-        self._confirm = confirm
+        self._certainty = certainty or (lambda _: {})
         self._is_reference_damaged = is_reference_damaged
         self._is_undecided = is_undecided
         self._only_missing = only_missing
@@ -165,17 +163,20 @@ class PreservationCheck:
     def conclude(self, log: LogView) -> dict[str, Any]:
         """Report missing, changed and superfluous records."""
         lost = self.missing(log)
+        stale = {last for kind, _, last in self._mismatches if kind == Mismatch.OLDER}
+        severities = self._certainty(lost.keys() | stale) if lost or stale else {}
         for kind, offset, last in self._mismatches:
-            self._judge(kind, offset, last, lost, log)
-        certain = self._confirm() if lost and self._confirm is not None else None
+            severity = severities.get(last, Severity.ERROR)
+            self._judge(kind, offset, last, lost, log, severity)
         for offset, is_tombstone in sorted(lost.items()):
             record = self._read_reference(offset)
             key = "a key" if record is None else f"key {show_key(record[0])}"
             missing = Damage.TOMBSTONE_GONE_EARLY if is_tombstone else Damage.LOST_KEY
             check = Check.TOMBSTONES if is_tombstone else Check.PRESERVATION
             expected = f"the last {'tombstone' if is_tombstone else 'value'} of {key}"
-            is_certain = self._bounds.is_decided and (certain is None or offset in certain)
-            severity = Severity.ERROR if is_certain else Severity.WARNING
+            severity = severities.get(offset, Severity.ERROR)
+            if severity is Severity.ERROR and not self._bounds.is_decided:
+                severity = Severity.WARNING
             self._find(missing, offset, expected, "no record", log, check, severity)
         if self._unlisted and not self._only_missing:
             expected, found = "the reference's records", f"{self._unlisted} more that differ"
@@ -189,7 +190,9 @@ class PreservationCheck:
         last: int,
         lost: dict[int, bool],
         log: LogView,
+        severity: Severity,
     ) -> None:
+        """Report a mismatch; `severity` is that of the missing record at `last`."""
         if kind in (Mismatch.NEWER, Mismatch.UNKNOWN_KEY) and self._is_reference_damaged(offset):
             # The record may lie in a damaged part of the reference.
             lost.pop(last, None)
@@ -207,7 +210,8 @@ class PreservationCheck:
         elif kind == Mismatch.OLDER and not is_last_kept:
             lost.pop(last, None)
             expected = f"{key} at offset {last}, its last record"
-            self._find(Damage.STALE_VALUE, offset, expected, f"an older record at {offset}", log)
+            found = f"an older record at {offset}"
+            self._find(Damage.STALE_VALUE, offset, expected, found, log, severity=severity)
         elif kind == Mismatch.NEWER and not is_last_kept and not self._only_missing:
             lost.pop(last, None)
             expected = f"{key} at offset {last}"

@@ -7,62 +7,16 @@ explain any, the logs are read again, and the last record of each key in one rep
 the other, or a later record of the key.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from kafkawire.native import KeyTable
-from logcheck.batch_digest import BatchDigest, Difference, find_differences
+from logcheck.batch_digest import Difference, find_differences
 from logcheck.divergence import diverged_from
 from logcheck.finding import Check, Damage, Finder, Finding, Report, Severity
-from logcheck.log_scan import LogScan, OpenSource
-from logcheck.preservation import MAX_OFFSET, Bounds, Confirm, PreservationCheck, ReferenceTable
-from logcheck.producer_batches import ProducerBatches, compare_producers
-from logcheck.producer_files import read_aborted
-from logcheck.replica_files import ReadBytes
-
-MakeTable = Callable[[], KeyTable]
-"""A function that returns an empty table of keys."""
-
-
-@dataclass(frozen=True, slots=True)
-class Replica:
-    """One replica after a pass over its log."""
-
-    scan: LogScan
-    digest: BatchDigest
-    producers: ProducerBatches
-    report: Report
-
-    @property
-    def is_end_committed(self) -> bool:
-        """Whether a checkpoint says up to which offset the log is committed."""
-        return self.scan.files.high_watermark is not None
-
-    @property
-    def end_offset(self) -> int:
-        """The end of the offsets that every replica must have (exclusive)."""
-        return self.scan.files.committed_end(self.scan.log_end_offset)
-
-    def undecided(self) -> Callable[[int], bool]:
-        """Return whether the record at an offset belongs to a transaction without a marker."""
-        is_batch_undecided = self.producers.undecided()
-
-        def is_undecided(offset: int) -> bool:
-            base_offset = self.scan.base_offset_of(offset)
-            return base_offset is not None and is_batch_undecided(base_offset)
-
-        return is_undecided
-
-
-@dataclass(frozen=True, slots=True)
-class KeyComparison:
-    """The files and the limit that a comparison of keys needs."""
-
-    open_source: OpenSource
-    read_bytes: ReadBytes
-    make_table: MakeTable
-    finding_limit: int
+from logcheck.log_scan import LogScan
+from logcheck.lost_record import Pair
+from logcheck.producer_batches import compare_producers
+from logcheck.replica import KeyComparison, Replica
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +69,8 @@ def compare_pair(
     if explained.until:
         until = min(explained.until, diverged)
         scans = [
-            find_lost(expected, found, until, diverged, keys),
-            find_lost(found, expected, until, diverged, keys),
+            Pair(expected, found, diverged, keys).find_lost(until),
+            Pair(found, expected, diverged, keys).find_lost(until),
         ]
         explained.conclude((found if explained.is_lacking_after else expected).scan, scans, report)
     points = (each.scan.files.cleaner_point or 0 for each in (expected, found))
@@ -217,90 +171,3 @@ class Explained:
         severity = lacking.history.missing(offset, is_compaction_unlikely=is_unlikely)
         finding = self._first.finding(self._check, self._damage, severity or Severity.NOTE)
         report(finding.counted(self._count - 1))
-
-
-def find_lost(
-    expected: Replica,
-    found: Replica,
-    until: int,
-    diverged: int,
-    keys: KeyComparison,
-    tombstones_after_ms: int = MAX_OFFSET,
-) -> LogScan:
-    """Report each key's last record below `until` in `expected` that `found` lacks.
-
-    One of the logs may have to be truncated to `diverged`. By default one of them may have removed
-    any tombstone. Return the pass over `found`.
-    """
-    bounds = Bounds(
-        start=max(expected.scan.first_offset, found.scan.first_offset),
-        end=until,
-        log_start=found.scan.first_offset,
-        superseded_from=until,
-        superseded_until=superseded_until(found),
-        # Cleaners may leave different older records.
-        stale_below=0,
-        tombstones_after_ms=tombstones_after_ms,
-        # Else `found` may have received, applied and removed a tombstone that `expected` lacks.
-        is_decided=found.digest.cleaned_until <= expected.scan.log_end_offset
-        and expected.is_end_committed,
-    )
-    confirm = partial(confirm_lost, expected, found, bounds, diverged, keys)
-    check = _key_check(expected, found, bounds, keys, until, confirm)
-    again = _scan_again(found, keys)
-    again.run([check])
-    check.conclude(found.scan)
-    return again
-
-
-def superseded_until(log: Replica) -> int:
-    """Return the end of the records for which a cleaner has probably removed older ones.
-
-    A cleaner does not read the active segment, but the cleaner of another replica may have read the
-    same records before this one copied them. It then left traces.
-    """
-    active = log.scan.files.active_base_offset
-    return MAX_OFFSET if log.digest.cleaned_until > active else active
-
-
-def confirm_lost(
-    expected: Replica, found: Replica, bounds: Bounds, diverged: int, keys: KeyComparison
-) -> Collection[int]:
-    """Return the last records of `expected` below the bounds' end that `found` neither has nor
-    supersedes.
-    """
-    widest = replace(bounds, superseded_until=MAX_OFFSET)
-    check = _key_check(expected, found, widest, keys, diverged, None)
-    _scan_again(found, keys).run([check])
-    return check.missing(found.scan).keys()
-
-
-def _key_check(
-    expected: Replica,
-    found: Replica,
-    bounds: Bounds,
-    keys: KeyComparison,
-    table_until: int,
-    confirm: Confirm | None,
-) -> PreservationCheck:
-    """Return the check of `found` with the last records of `expected` below `table_until`."""
-    table = keys.make_table()
-    aborted = read_aborted(expected.scan.files, keys.read_bytes, _ignore)
-    _scan_again(expected, keys).run([ReferenceTable(table, table_until, aborted)])
-    return PreservationCheck(
-        table,
-        bounds,
-        keys.finding_limit,
-        found.report,
-        expected.scan.read_record,
-        is_reference_damaged=expected.scan.is_damaged,
-        is_undecided=expected.undecided(),
-        only_missing=True,
-        confirm=confirm,
-    )
-
-
-def _scan_again(replica: Replica, keys: KeyComparison) -> LogScan:
-    """Return another pass over the replica, which repeats no finding."""
-    history = replica.scan.history
-    return LogScan(replica.scan.files, _ignore, keys.open_source, history=history)

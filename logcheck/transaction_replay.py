@@ -99,6 +99,12 @@ class TransactionReplay(ProducerObserver):
         is_there = slot < len(offsets) and offsets[slot] == offset
         return is_there and producer_ids[slot] == producer_id
 
+    def markers_after(self, time_ms: int) -> Iterator[tuple[int, int]]:
+        """Yield producer id and offset of each marker with a later timestamp."""
+        for *marker, marker_ms in zip(*self.markers, self.marker_times_ms, strict=True):
+            if marker_ms > time_ms:
+                yield marker[0], marker[1]
+
     def clock_after(self, offset: int) -> int | None:
         """Return the clock of the broker at the first marker beyond `offset`; None without any."""
         slot = bisect_left(self.markers[1], offset)

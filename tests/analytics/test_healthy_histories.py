@@ -267,6 +267,55 @@ def test_record_of_a_transaction_that_only_one_replica_knows_as_aborted_passes(
         assert kinds(verified(*pair)) == set()
 
 
+def keyed(batch: Bat, key: bytes) -> Bat:
+    """Return the batch with another key of its first record."""
+    return replace(batch, records=(replace(batch.records[0], key=key), *batch.records[1:]))
+
+
+def with_one_key(log: Log) -> Log:
+    """Return the log with the same key at the beginning of each segment."""
+    segments = [(base, [keyed(first, b"key"), *rest]) for base, (first, *rest) in log.segments]
+    return replace(log, segments=segments)
+
+
+def lacking(log: Log, slot: int) -> list[tuple[int, list[Bat]]]:
+    """Return the segments without the first record of the segment at `slot`."""
+    segments = list(log.segments)
+    base, (first, *rest) = segments[slot]
+    segments[slot] = base, [replace(first, records=first.records[1:]), *rest]
+    return segments
+
+
+def test_older_value_stays_where_the_leader_had_removed_the_last_one(tmp_path: Path) -> None:
+    reference = with_one_key(make_log(400, 400, tombstone_every=10**6))
+    copied = [*lacking(reference, 1)[:2], (200, [])]
+    log = replace(reference, segments=copied, cleaner_point=200)
+    here, there = write_pair(tmp_path, log, reference)
+    found = findings_of("compaction", here, against=there)
+    assert kinds(found) == set()
+    assert [each.offset for each in found if each.damage is Damage.STALE_VALUE] == [0]
+
+
+@pytest.mark.parametrize(
+    ("key", "severity"), [(b"other", Severity.NOTE), (b"twice", Severity.WARNING)]
+)
+def test_record_that_its_leader_would_have_removed_is_a_contradiction(
+    tmp_path: Path, key: bytes, severity: Severity
+) -> None:
+    reference = with_one_key(make_log(400, 400, tombstone_every=10**6))
+    base, batches = reference.segments[1]
+    # A cleaner that removes the record at 100 for that at 200 also removes that at 120 for 180.
+    other = {120: b"twice", 180: key}
+    changed = [keyed(each, other.get(each.first, b"%d" % each.first)) for each in batches[1:]]
+    segments = [reference.segments[0], (base, [batches[0], *changed]), *reference.segments[2:]]
+    reference = replace(reference, segments=segments)
+    log = replace(reference, segments=[*lacking(reference, 1)[:2], (200, [])], cleaner_point=200)
+    here, there = write_pair(tmp_path, log, reference)
+    found = findings_of("compaction", here, against=there)
+    stale = [each for each in found if each.damage is Damage.STALE_VALUE and each.offset == 0]
+    assert [each.severity for each in stale] == [severity]
+
+
 def test_retention_keeps_segments_above_the_high_watermark(tmp_path: Path) -> None:
     rules = ("retention.ms=1", "retention.bytes=1", "retention.slack.ms=0")
     log = make_log()

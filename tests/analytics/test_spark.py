@@ -54,7 +54,7 @@ def test_audit_of_a_clean_log_is_clean(tmp_path: Path) -> None:
 def test_spark_finds_the_same_as_this_process_and_writes_it(spark: Any, tmp_path: Path) -> None:
     raw = make_log()
     raw.write(tmp_path / "raw")
-    log, expected = COMPACTION["an older value survives"](raw, compact(raw, horizon_ms=HORIZON_MS))
+    log, expected = COMPACTION["a changed value"](raw, compact(raw, horizon_ms=HORIZON_MS))
     log.write(tmp_path / "clean")
     result = run_audit(compaction_of(tmp_path))
     local = findings_of("compaction", tmp_path / "clean", against=tmp_path / "raw")
@@ -69,10 +69,10 @@ def test_spark_finds_the_same_as_this_process_and_writes_it(spark: Any, tmp_path
     assert (verdict["clean"], verdict["errors"], verdict["by_kind"]) == (
         False,
         1,
-        {"stale_value": 1},
+        {"changed_value": 1},
     )
     page = (tmp_path / "out" / "report.html").read_text()
-    assert "stale_value" in page
+    assert "changed_value" in page
     assert "http" not in page, "the page loads a resource from the network"
 
 
@@ -82,7 +82,7 @@ def test_dataframe_job_finds_the_same_as_the_command(
 ) -> None:
     raw = make_log()
     raw.write(tmp_path / "raw")
-    log, expected = COMPACTION["an older value survives"](raw, compact(raw, horizon_ms=HORIZON_MS))
+    log, expected = COMPACTION["a changed value"](raw, compact(raw, horizon_ms=HORIZON_MS))
     log.write(tmp_path / "clean")
     tasks, found = plan(compaction_of(tmp_path, **limits))
     assert found == []

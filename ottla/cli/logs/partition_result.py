@@ -6,7 +6,7 @@ from pathlib import Path
 
 from kafkawire.ids import TopicPartition
 from logcheck.finding import Finding, Severity
-from logcheck.replica_comparison import Replica
+from logcheck.replica import Replica
 
 
 @dataclass(slots=True)

@@ -27,7 +27,7 @@ from logcheck.offset_index_check import PER_APPEND
 from logcheck.producer_batches import ProducerBatches
 from logcheck.producer_files import producer_check, transaction_check
 from logcheck.producer_snapshot_bytes import read_producer_snapshot
-from logcheck.replica_comparison import Replica
+from logcheck.replica import Replica
 from logcheck.replica_files import (
     Checkpoints,
     ReplicaFiles,

@@ -14,7 +14,8 @@ from kafkawire.native import KeyTable
 from logcheck.file_name import EPOCH_CHECKPOINT, parse_offset_file, parse_partition_directory
 from logcheck.finding import Check, Damage, Finding, Severity, audit_failed
 from logcheck.local_file import FileSource, list_directory, read_bytes
-from logcheck.replica_comparison import KeyComparison, common_end, compare_pair
+from logcheck.replica import KeyComparison
+from logcheck.replica_comparison import common_end, compare_pair
 from logcheck.replica_files import Checkpoints, missing_partitions, read_checkpoints
 from ottla.cli.logs.partition_result import PartitionResult
 from ottla.cli.logs.partition_verification import VerifyOptions, verify_partition

@@ -17,7 +17,12 @@ COMMITTED = (data(0), data(1, 1), marker(2, ControlType.COMMIT), plain(3))
 Found = list[tuple[Damage, int | None]]
 
 
-def compared(log: Sequence[bytearray], end_offset: int = 4, now_ms: int | None = None) -> Found:
+def compared(
+    log: Sequence[bytearray],
+    end_offset: int = 4,
+    now_ms: int | None = None,
+    kept_after_ms: int = 2 * FIRST_TIMESTAMP_MS,
+) -> Found:
     """Compare `log` with COMMITTED below `end_offset`."""
     reported, now_ms = Reported(), FIRST_TIMESTAMP_MS if now_ms is None else now_ms
     producers, transactions = ProducerReplay(), TransactionReplay()
@@ -27,7 +32,7 @@ def compared(log: Sequence[bytearray], end_offset: int = 4, now_ms: int | None =
     scan.run([own_producers, own_transactions])
     end_offset = min(end_offset, scan.log_end_offset)
     check_last_batches(producers, own_producers, scan, end_offset, now_ms, reported)
-    check_markers(transactions, own_transactions, scan, end_offset, reported)
+    check_markers(transactions, own_transactions, scan, end_offset, kept_after_ms, reported)
     return [(each.damage, each.offset) for each in reported.findings]
 
 
@@ -35,6 +40,14 @@ def test_marker_must_stay_as_long_as_any_record_of_its_transaction() -> None:
     lost = [COMMITTED[0], COMMITTED[1], COMMITTED[3]]
     for log in (lost, lost[1:]):
         assert compared(log) == [(Damage.MARKER_LOST, 2)]
+
+
+def test_marker_must_stay_for_its_retention() -> None:
+    log = [emptied(COMMITTED[1]), COMMITTED[3]]
+    assert compared(log, kept_after_ms=0) == [(Damage.MARKER_LOST, 2)]
+    assert compared(log, kept_after_ms=0, end_offset=2) == []
+    for present in (COMMITTED[2], emptied(COMMITTED[2]), corrupt(COMMITTED[2])):
+        assert compared([log[0], present, log[1]], kept_after_ms=0) == []
 
 
 def test_last_batch_of_a_producer_must_stay() -> None:

@@ -1,0 +1,115 @@
+"""S4 and S9: the last record of each key of one log must exist in another one (composition).
+
+A record that is missing from a log is judged by the records that its cleaner, or the cleaner of
+another replica, may have removed it for. The logs are read again for that.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+from logcheck.finding import Severity
+from logcheck.leftover_records import Leftovers, Successors
+from logcheck.log_scan import LogScan
+from logcheck.preservation import MAX_OFFSET, Bounds, Certainty, PreservationCheck, ReferenceTable
+from logcheck.replica import KeyComparison, Replica
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two logs of a partition, the second of which may lack records of the first."""
+
+    expected: Replica
+    found: Replica
+    diverged: int
+    """The offset from which one of them must be truncated."""
+    keys: KeyComparison
+
+    def find_lost(self, until: int, tombstones_after_ms: int = MAX_OFFSET) -> LogScan:
+        """Report each key's last record below `until` in `expected` that `found` lacks.
+
+        By default one of them may have removed any tombstone. Return the pass over `found`.
+        """
+        expected, found = self.expected, self.found
+        bounds = Bounds(
+            start=max(expected.scan.first_offset, found.scan.first_offset),
+            end=until,
+            log_start=found.scan.first_offset,
+            superseded_from=until,
+            superseded_until=superseded_until(found),
+            # Cleaners may leave different older records.
+            stale_below=0,
+            tombstones_after_ms=tombstones_after_ms,
+            # Else `found` may have received, applied and removed a tombstone that `expected` lacks.
+            is_decided=found.digest.cleaned_until <= expected.scan.log_end_offset
+            and expected.is_end_committed,
+        )
+        check = self._check(bounds, until, partial(self.certainty, bounds))
+        again = self.keys.read_again(found, check)
+        check.conclude(found.scan)
+        return again
+
+    def certainty(self, bounds: Bounds, offsets: Collection[int]) -> Mapping[int, Severity]:
+        """Return the certainty that records of `expected` must not be missing in `found`.
+
+        An error if `expected` has no later record of the key either. A note if the cleaner of
+        another replica may have removed the record before `found` copied it; a warning if `found`
+        then copied other records from a leader that had not cleaned them.
+        """
+        widest = replace(bounds, superseded_until=MAX_OFFSET)
+        check = self._check(widest, self.diverged, None)
+        self.keys.read_again(self.found, check)
+        certain = check.missing(self.found.scan).keys()
+        severities = dict.fromkeys(offsets, Severity.NOTE)
+        explained = [offset for offset in offsets if offset not in certain]
+        severities |= dict.fromkeys(self._contradicted(explained), Severity.WARNING)
+        return severities | dict.fromkeys(certain, Severity.ERROR)
+
+    def _contradicted(self, offsets: Collection[int]) -> Collection[int]:
+        """Return the missing records that no other cleaner removed before `found` copied them."""
+        if not offsets:
+            return ()
+        spans: dict[int, int] = {}
+        for log in (self.expected, self.found):
+            successors = Successors(self.keys.make_table(), self.keys.aborted(log))
+            for offset in offsets:
+                record = self.expected.scan.read_record(offset)
+                if record is not None:
+                    successors.add(offset, record[0])
+            self.keys.read_again(log, successors)
+            for offset, successor in successors.offsets.items():
+                spans[offset] = min(successor, spans.get(offset, successor))
+        if not spans:
+            return ()
+        leftovers = Leftovers(self.keys.make_table(), self.keys.aborted(self.found), spans)
+        self.keys.read_again(self.found, leftovers)
+        return leftovers.contradicted
+
+    def _check(
+        self, bounds: Bounds, table_until: int, certainty: Certainty | None
+    ) -> PreservationCheck:
+        """Return the check of `found` with the last records of `expected` below `table_until`."""
+        expected, keys = self.expected, self.keys
+        table = keys.make_table()
+        keys.read_again(expected, ReferenceTable(table, table_until, keys.aborted(expected)))
+        return PreservationCheck(
+            table,
+            bounds,
+            keys.finding_limit,
+            self.found.report,
+            expected.scan.read_record,
+            is_reference_damaged=expected.scan.is_damaged,
+            is_undecided=expected.undecided(),
+            only_missing=True,
+            certainty=certainty,
+        )
+
+
+def superseded_until(log: Replica) -> int:
+    """Return the end of the records for which a cleaner has probably removed older ones.
+
+    A cleaner does not read the active segment, but the cleaner of another replica may have read the
+    same records before this one copied them. It then left traces.
+    """
+    active = log.scan.files.active_base_offset
+    return MAX_OFFSET if log.digest.cleaned_until > active else active

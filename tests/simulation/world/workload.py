@@ -39,10 +39,17 @@ class Promises:
     """Partition of every record that was sent, by producer and number."""
     read: dict[tuple[int, int], bytes] = field(default_factory=dict)
     """Values that were read, by partition and offset."""
+    ends: dict[int, int] = field(default_factory=dict)
+    """Offset after the last record that a client knows to be committed, by partition."""
     failed_count: int = 0
+
+    def on_committed(self, partition: int, offset: int) -> None:
+        """Note that a client knows an offset to be committed."""
+        self.ends[partition] = max(self.ends.get(partition, 0), offset + 1)
 
     def on_read(self, partition: int, offset: int, value: bytes) -> None:
         """Check that an offset has the same record for every reader."""
+        self.on_committed(partition, offset)
         known = self.read.setdefault((partition, offset), value)
         assert known == value, f"{partition}@{offset} was {known!r} and is {value!r}"
 
@@ -106,6 +113,7 @@ class Writer(Client):
                 self.promises.failed_count += 1
                 return
             found = future.result()
+            self.promises.on_committed(partition, found.offset)
             self.promises.written.append(Written(self.name, number, partition, found.offset))
 
         delivery.add_done_callback(on_done)

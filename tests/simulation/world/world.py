@@ -21,6 +21,7 @@ from ottla.cli.logs.partition_verification import VerifyOptions
 from ottla.cli.logs.verify import verify_directories
 from tests.simulation.world.cluster import Cluster
 from tests.simulation.world.disk import PowerLost
+from tests.simulation.world.judges import Judges
 from tests.simulation.world.loop import WorldLoop
 from tests.simulation.world.outside import replaced
 from tests.simulation.world.process import current_host
@@ -105,12 +106,14 @@ async def _live(loop: WorldLoop, root: Path, faults_s: float) -> Outcome:
     ]
     for client in clients:
         client.begin()
+    judges = Judges(cluster, TOPIC, promises.ends)
     trouble = Trouble(cluster)
     torment = loop.create_task(trouble.run())
     end_s = loop.time() + faults_s
     while loop.time() < end_s:
         await asyncio.sleep(WATCH_S)
         _check_alive(cluster, [*(each.task for each in clients), torment])
+        judges.look()
     trouble.is_over = True
     for client in clients:
         client.is_over = True
@@ -118,6 +121,7 @@ async def _live(loop: WorldLoop, root: Path, faults_s: float) -> Outcome:
         await torment
         for client in clients:
             await client.task
+        await judges.rest()
         judge(await read_all(cluster, promises), promises)
         for host in cluster.brokers:
             await host.stop()

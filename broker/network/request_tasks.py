@@ -46,7 +46,8 @@ class RequestTasks:
         self.loop = loop
         self._max_running = max_running
         self._waiting: deque[tuple[Work, Reply]] = deque()
-        self._running: set[asyncio.Task[object]] = set()
+        # In the order of their creation, so that a simulation repeats itself.
+        self._running: dict[asyncio.Task[object], None] = {}
 
     def run(self, work: Work) -> Reply:
         """Start `work`, or queue it; return the reply that it will complete."""
@@ -71,11 +72,11 @@ class RequestTasks:
         ):
             work, reply = self._waiting.popleft()
             task = self.loop.create_task(work(), name="request")
-            self._running.add(task)
+            self._running[task] = None
             task.add_done_callback(partial(self._on_done, reply))
 
     def _on_done(self, reply: Reply, done: asyncio.Task[object]) -> None:
-        self._running.discard(done)
+        self._running.pop(done, None)
         if done.cancelled():
             reply.complete_by_closing(STOPPING)
         elif isinstance(error := done.exception(), CloseConnection):

@@ -48,7 +48,8 @@ class TaskSet:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._tasks: set[asyncio.Task[object]] = set()
+        # In the order of their creation, so that a simulation repeats itself.
+        self._tasks: dict[asyncio.Task[object], None] = {}
 
     def __len__(self) -> int:
         return len(self._tasks)
@@ -56,7 +57,7 @@ class TaskSet:
     def spawn(self, work: Coroutine[object, object, object], name: str) -> None:
         """Run `work` until it ends or `cancel_all` is called; log any exception it raises."""
         task = self._loop.create_task(work, name=name)
-        self._tasks.add(task)
+        self._tasks[task] = None
         task.add_done_callback(self._on_done)
 
     async def cancel_all(self) -> None:
@@ -67,6 +68,6 @@ class TaskSet:
             await asyncio.wait(self._tasks)
 
     def _on_done(self, task: asyncio.Task[object]) -> None:
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("task.failed name=%s", task.get_name(), exc_info=error)

@@ -38,7 +38,8 @@ class RecordReader:
 
     def __init__(self, buffer: FetchBuffer) -> None:
         self._buffer = buffer
-        self._waiters: set[asyncio.Future[None]] = set()
+        # In the order of their creation, so that a simulation repeats itself.
+        self._waiters: dict[asyncio.Future[None], None] = {}
         self._next_turn = CURSORS_PER_TURN
         self._is_closed = False
         self._gate: ReadGate
@@ -127,8 +128,8 @@ class RecordReader:
 
     async def _wait(self) -> None:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.add(waiter)
+        self._waiters[waiter] = None
         try:
             await waiter
         finally:
-            self._waiters.discard(waiter)
+            self._waiters.pop(waiter, None)

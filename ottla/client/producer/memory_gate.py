@@ -14,7 +14,8 @@ class MemoryGate:
 
     def __init__(self, budget: MemoryBudget) -> None:
         self._budget = budget
-        self._waiters: set[asyncio.Future[None]] = set()
+        # In the order of their creation, so that a simulation repeats itself.
+        self._waiters: dict[asyncio.Future[None], None] = {}
 
     async def reserve(self, size_bytes: int, timeout_s: float) -> None:
         """Reserve `size_bytes` of the budget, after all tasks that already wait.
@@ -29,7 +30,7 @@ class MemoryGate:
                 waiter.set_result(None)
 
         claim: Claim | None = self._budget.claim(size_bytes, on_granted)
-        self._waiters.add(waiter)
+        self._waiters[waiter] = None
         try:
             async with asyncio.timeout(timeout_s):
                 await waiter
@@ -40,7 +41,7 @@ class MemoryGate:
                 "producer; raise buffer_memory_bytes or send less"
             ) from error
         finally:
-            self._waiters.discard(waiter)
+            self._waiters.pop(waiter, None)
             if claim is not None:
                 self._budget.withdraw(claim)
 

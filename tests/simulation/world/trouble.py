@@ -40,16 +40,16 @@ class Trouble:
 
     async def run(self) -> None:
         """Make faults until `is_over`; then mend everything."""
-        running: set[asyncio.Task[None]] = set()
+        running: list[asyncio.Task[None]] = []
         while not self.is_over:
             await asyncio.sleep(self._chance.expovariate(0.5))
             kind = self._chance.choice(self._kinds)
             log.info("FAULT", kind=kind.__name__, at=self._loop.time())
             self.counts[kind.__name__.strip("_")] += 1
             task: asyncio.Task[None] = self._loop.create_task(kind())
-            running.add(task)
+            running.append(task)
             for done in [each for each in running if each.done()]:
-                running.discard(done)
+                running.remove(done)
                 done.result()
         for task in running:
             await task

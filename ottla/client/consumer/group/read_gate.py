@@ -23,7 +23,8 @@ class ReadGate:
         self._is_in_hand = False
         self._is_waiting = False
         self._came_at_s = loop.time()
-        self._waiters: set[asyncio.Future[None]] = set()
+        # In the order of their creation, so that a simulation repeats itself.
+        self._waiters: dict[asyncio.Future[None], None] = {}
         self.on_open: Callable[[], None] = _ignore
         """Callback for the last release of the gate; a reader may wait for it."""
 
@@ -85,11 +86,11 @@ class ReadGate:
 
     async def _wait(self) -> None:
         waiter: asyncio.Future[None] = self._loop.create_future()
-        self._waiters.add(waiter)
+        self._waiters[waiter] = None
         try:
             await waiter
         finally:
-            self._waiters.discard(waiter)
+            self._waiters.pop(waiter, None)
 
 
 def _ignore() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from analytics.file_store import list_directory, read_bytes
+from analytics.file_store import OpenFile, list_directory, read_bytes
 from analytics.place import child_of, name_of, parent_of, without_end
 from kafkawire.ids import TopicPartition
 from logcheck.file_name import parse_offset_file, parse_partition_directory
@@ -21,6 +21,7 @@ from logcheck.replica_files import (
     read_checkpoints,
     replica_files,
 )
+from logcheck.unfinished_swap import finish_swap
 
 
 def find_replicas(directory: str, report: Report) -> list[ReplicaFiles]:
@@ -43,7 +44,8 @@ def find_replicas(directory: str, report: Report) -> list[ReplicaFiles]:
             return []
         folder = parent_of(root)
         checkpoints = read_checkpoints(_list_quietly(folder), read_bytes, report)
-        return [replica_files(own, folder, root, entries, checkpoints)]
+        files = finish_swap(entries, OpenFile)
+        return [replica_files(own, folder, root, files, checkpoints)]
     checkpoints = read_checkpoints(entries, read_bytes, report)
     replicas = []
     for entry in entries:
@@ -51,7 +53,7 @@ def find_replicas(directory: str, report: Report) -> list[ReplicaFiles]:
         if not entry.is_directory or partition is None:
             continue
         try:
-            files = list_directory(entry.path)
+            files = finish_swap(list_directory(entry.path), OpenFile)
         except OSError as error:
             finding, (topic, number) = unreadable(entry.path, error), partition
             report(replace(finding, topic=topic, partition=number, replica=root))

@@ -23,7 +23,9 @@ OFFSET_CHECKPOINTS: Final = (LOG_START, RECOVERY_POINT, HIGH_WATERMARK, CLEANER_
 
 # Other files that a broker keeps beside its segments. They are neither audited nor foreign.
 _KNOWN_OTHERS: Final = frozenset({EPOCH_CHECKPOINT, PARTITION_METADATA, ".lock"})
-_PASSING_SUFFIXES: Final = (".deleted", ".cleaned", ".swap", ".tmp", ".checkpoint")
+CLEANED: Final = ".cleaned"
+SWAP: Final = ".swap"
+_PASSING_SUFFIXES: Final = (".deleted", CLEANED, SWAP, ".tmp", ".checkpoint")
 
 
 class OffsetFile(NamedTuple):
@@ -58,10 +60,12 @@ def is_foreign(name: str) -> bool:
 def beside(file: str, suffix: str) -> str:
     """Return the file of the same segment with `suffix`, such as `.index`.
 
-    The options at the end of a URI, which begin with a question mark, are kept.
+    The options at the end of a URI, which begin with a question mark, are kept, and so is the
+    second suffix of a file that is being swapped in.
     """
     name, mark, options = file.partition("?") if "://" in file else (file, "", "")
-    return name.rpartition(".")[0] + suffix + mark + options
+    end = SWAP if name.endswith(SWAP) else ""
+    return name.removesuffix(end).rpartition(".")[0] + suffix + end + mark + options
 
 
 class FileKind(StrEnum):

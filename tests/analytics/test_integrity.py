@@ -13,7 +13,7 @@ from kafkawire.compression import Codec
 from logcheck.finding import Severity
 from logcheck.rule import Rules
 from ottla.cli.logs.verify import verify_directories
-from tests.analytics.audited import NOW_MS, RULES, findings_of
+from tests.analytics.audited import NOW_MS, RULES, findings_of, summaries_of
 from tests.analytics.compaction_violations import COMPACTION
 from tests.analytics.integrity_violations import INTEGRITY, Plant
 from tests.analytics.log_model import Log, make_log
@@ -58,6 +58,16 @@ def test_an_epoch_that_begins_while_the_log_is_read_is_no_finding(tmp_path: Path
 
 def test_table_lists_at_least_forty_violations() -> None:
     assert len(INTEGRITY) >= 40
+
+
+def test_segment_that_is_being_swapped_in_is_audited(tmp_path: Path) -> None:
+    directory = make_log().write(tmp_path)
+    for path in directory.glob("00000000000000000100.*"):
+        path.rename(path.with_name(path.name + ".swap"))
+    for root in (tmp_path, directory):
+        [summary] = summaries_of("integrity", root)
+        assert (summary["segments"], summary["log_end_offset"]) == (4, 400)
+        assert findings_of("integrity", root) == []
 
 
 def test_the_torn_end_of_the_active_segment_is_a_note(tmp_path: Path) -> None:

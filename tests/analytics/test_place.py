@@ -41,6 +41,7 @@ def test_suffix_of_a_segment_file_is_replaced() -> None:
     log = child_of(S3 + OPTIONS, "orders-0/00000000000000000100.log")
     assert beside(log, ".index") == f"{S3}/orders-0/00000000000000000100.index{OPTIONS}"
     assert beside("/a.b/1.log", ".timeindex") == "/a.b/1.timeindex"
+    assert beside("/a.b/1.log.swap", ".txnindex") == "/a.b/1.txnindex.swap"
 
 
 def test_uri_splits_into_store_and_path() -> None:

@@ -37,6 +37,7 @@ from logcheck.replica_files import (
 )
 from logcheck.rule import Rules
 from logcheck.topic_id import read_topic_id
+from logcheck.unfinished_swap import finish_swap
 from ottla.cli.logs.partition_result import PartitionResult
 
 TAILS: Final = (Damage.TORN_TAIL, Damage.ZERO_TAIL)
@@ -100,6 +101,7 @@ def _read_once(
     # Listed before the scan: a broker may be writing newer files. It may also have moved the
     # directory away to delete it.
     entries = list_directory(directory) if directory.exists() else []
+    entries = finish_swap(entries, FileSource)
     files = replica_files(partition, str(directory.parent), str(directory), entries, checkpoints)
     read_topic_id(read_bytes, files.metadata, report)
     report_foreign(files, lambda name: str(directory / name), report)

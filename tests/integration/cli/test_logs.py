@@ -322,6 +322,17 @@ def swap_in_cleaned(log_directory: Path) -> None:
         path.rename(segment(log_directory, 0, suffix))
 
 
+def test_segment_that_a_killed_broker_was_swapping_in_is_verified(log_directory: Path) -> None:
+    middle = segment(log_directory, 1)
+    for path in middle.parent.glob(f"{middle.stem}.*"):
+        path.rename(path.with_name(path.name + ".swap"))
+    [result] = verify_directories([log_directory])
+    assert (damages([result]), result.notes, result.segment_count) == ([], [], SEGMENT_COUNT)
+    swapped = middle.with_name(middle.name + ".swap")
+    swapped.write_bytes(swapped.read_bytes()[:-1] + b"\xff")
+    assert verify(log_directory) == [Damage.BAD_CRC]
+
+
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 def test_missing_index_is_reported(log_directory: Path, suffix: str) -> None:
     segment(log_directory, 1, suffix).unlink()

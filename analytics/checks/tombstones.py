@@ -1,4 +1,4 @@
-"""S10 without a reference: tombstones that a cleaning should have removed (decision).
+"""S10 without a reference: delete horizons, and tombstones kept for too long (decision).
 
 The first cleaning gives a batch with tombstones its delete horizon. A later cleaning rewrites the
 whole cleaned part, and the horizons that it sets prove its time: they are that time plus
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kafkawire.columns_loops import SoundBatch
-from logcheck.finding import Check, Damage, Finder, Report, Severity
+from logcheck.finding import Check, Damage, Finder, Finding, Report, Severity
 from logcheck.log_view import LogView
 from logcheck.rule import Rules
 
@@ -37,8 +37,12 @@ class TombstoneCheck:
     def __init__(self, cleaned_until: int, rules: Rules, report: Report) -> None:
         self._cleaned_until = cleaned_until
         self._rules = rules
+        self._report = report
         self._finder = Finder(Check.TOMBSTONES, report)
         self._waiting: list[_Waiting] = []
+        self._unmarked_count = self._missed_count = 0
+        """Batches with tombstones and without a horizon, and those below a batch that has one."""
+        self._first_unmarked: Finding | None = None
         self._last_cleaning_ms = -1
         self._count = 0
         self._horizons_ms: list[int] = []
@@ -51,7 +55,11 @@ class TombstoneCheck:
         self._count += batch.survey.tombstones
         horizon_ms = header.delete_horizon_ms
         if horizon_ms is None:
+            if batch.survey.tombstones and not header.is_control:
+                self._note_unmarked(batch)
             return
+        self._missed_count = self._unmarked_count
+        self._check_use(batch)
         self._last_cleaning_ms = max(
             self._last_cleaning_ms, horizon_ms - self._rules.delete_retention_ms
         )
@@ -65,8 +73,35 @@ class TombstoneCheck:
             place = batch.file, batch.position, header.base_offset
             self._waiting.append(_Waiting(*place, horizon_ms))
 
+    def _note_unmarked(self, batch: SoundBatch) -> None:
+        """Note a batch as Kafka up to 3.0 cleans it; a later cleaner gives horizons to all."""
+        self._unmarked_count += 1
+        if self._first_unmarked is None:
+            self._first_unmarked = Finding(
+                check=Check.TOMBSTONES,
+                damage=Damage.BAD_ATTRIBUTES,
+                file=batch.file,
+                position=batch.position,
+                offset=batch.header.base_offset,
+                expected="a delete horizon in a batch of tombstones, as in later batches",
+                found="none",
+                severity=Severity.WARNING,
+            )
+
+    def _check_use(self, batch: SoundBatch) -> None:
+        """Report a horizon in a batch that has no tombstone and cannot have had one."""
+        header = batch.header
+        is_whole = header.record_count > header.last_offset_delta
+        if is_whole and not (batch.survey.tombstones or header.is_control):
+            place = batch.file, batch.position, header.base_offset
+            expected = "no delete horizon in a batch that never had a tombstone"
+            found = f"{header.delete_horizon_ms} ms"
+            self._finder.find(Damage.BAD_ATTRIBUTES, *place, expected, found)
+
     def conclude(self, _log: LogView) -> dict[str, Any]:
-        """Report the tombstones whose horizon a cleaning has passed."""
+        """Report the tombstones without a horizon, or whose horizon a cleaning has passed."""
+        if self._first_unmarked is not None and self._missed_count:
+            self._report(self._first_unmarked.counted(self._missed_count - 1))
         for waiting in self._waiting:
             age_ms = self._rules.now_ms - waiting.horizon_ms
             if waiting.horizon_ms <= self._last_cleaning_ms:

@@ -130,6 +130,27 @@ def tombstone_kept_late(_: Log, log: Log) -> tuple[Log, Expected]:
     return rebuild(log, batches), {("tombstone_kept_late", batches[number].first)}
 
 
+def horizon_missing(_: Log, log: Log) -> tuple[Log, Expected]:
+    batches = cleaned(log)
+    number = next(slot for slot, each in enumerate(batches) if each.horizon_ms is not None)
+    batches[number] = replace(batches[number], horizon_ms=None)
+    return rebuild(log, batches), {("bad_attributes", batches[number].first)}
+
+
+def horizon_unused(_: Log, log: Log) -> tuple[Log, Expected]:
+    batches = cleaned(log)
+    number, _index = pick(batches)
+    horizon_ms = next(each.horizon_ms for each in batches if each.horizon_ms is not None)
+    batches[number] = replace(batches[number], horizon_ms=horizon_ms)
+    return rebuild(log, batches), {("bad_attributes", batches[number].first)}
+
+
+def value_removed(_: Log, log: Log) -> tuple[Log, Expected]:
+    changed, expected = change(log, "changed_value", value=None)
+    number, _index = pick(cleaned(log))
+    return changed, expected | {("bad_attributes", cleaned(log)[number].first)}
+
+
 def horizon_in_future(_: Log, log: Log) -> tuple[Log, Expected]:
     batches = cleaned(log)
     number, _index = pick(batches, tombstone=True)
@@ -171,7 +192,7 @@ COMPACTION: Final[dict[str, Plant]] = {
     "an older value survives": older_value_survives,
     "a duplicate key": duplicate_key,
     "a changed value": lambda _, log: change(log, "changed_value", value=b"another value"),
-    "a value turned into a tombstone": lambda _, log: change(log, "changed_value", value=None),
+    "a value turned into a tombstone": value_removed,
     "a changed timestamp": lambda _, log: change(log, "changed_timestamp", timestamp_ms=START_MS),
     "attributes of a record": lambda _, log: change(log, "changed_value", attributes=1),
     "a changed header": lambda _, log: change(log, "changed_value", headers=((b"h", b"v"),)),
@@ -184,6 +205,8 @@ COMPACTION: Final[dict[str, Plant]] = {
     "a tombstone removed too early": tombstone_gone_early,
     "a tombstone kept too long": tombstone_kept_late,
     "a delete horizon in the future": horizon_in_future,
+    "tombstones without a delete horizon, before others that have one (a warning)": horizon_missing,
+    "a delete horizon in a batch that never had a tombstone": horizon_unused,
     "a record without a key": record_without_key,
     "a cleaned active segment": active_rewritten,
 }

@@ -59,6 +59,8 @@ class EpochCheck:
         """
         starts = [start for _, _, start in checkpoint]
         self._check_beginning(starts, file, history)
+        if checkpoint:
+            self._check_first(checkpoint[0], file, history)
         epoch_so_far = -1
         for run in self.runs:
             first = bisect_right(starts, run.first_offset) - 1
@@ -107,6 +109,18 @@ class EpochCheck:
             found = f"a first entry from {starts[0]}" if starts else "no entries"
             place = file or run.file, None, run.first_offset
             self._finder.find(Damage.EPOCH_START, *place, expected, found, severity)
+
+    def _check_first(self, entry: tuple[int, int, int], file: str, history: History) -> None:
+        """Report a first entry from before the log: its segments are gone, but not by retention.
+
+        A broker cuts the entries at each new log start, and stores them before it stops. Only with
+        tiered storage does it keep those of its remote segments.
+        """
+        line, epoch, start = entry
+        if history.was_stopped and start < history.first_base_offset:
+            expected = f"a first epoch from the log start {history.first_base_offset}"
+            found, place = f"epoch {epoch} from {start}", (file, line, start)
+            self._finder.find(Damage.EPOCH_START, *place, expected, found, Severity.WARNING)
 
 
 class EpochCheckpoint:

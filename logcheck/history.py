@@ -48,6 +48,8 @@ class History:
     """The offset up to which the log is on disk; a start after a crash reads the batches beyond."""
     recovered_from: int = 0
     """Base offset of the first segment that such a start reads, and indexes again."""
+    first_base_offset: int = 0
+    """The base offset of the first segment."""
     first_segment_end: int | None = None
     """The base offset of the second segment, if there is one."""
     committed_end: int = 0
@@ -140,6 +142,7 @@ def history_of(files: ReplicaFiles, cleanup_policy: str | None = None) -> Histor
         was_stopped=files.was_stopped,
         recovery_point=files.recovery_point or 0,
         recovered_from=files.recovered_from,
+        first_base_offset=files.first_base_offset,
         first_segment_end=files.segments[1].base_offset if len(files.segments) > 1 else None,
         committed_end=max(files.high_watermark or 0, files.log_start or 0),
     )

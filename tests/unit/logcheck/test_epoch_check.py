@@ -70,6 +70,16 @@ def test_delete_records_explains_a_first_entry_in_the_first_segment() -> None:
         assert found_with(later, history) == [(Damage.EPOCH_START, 0, Severity.WARNING)]
 
 
+def test_entries_from_before_the_log_are_cut_before_a_clean_stop() -> None:
+    for was_stopped, found in (
+        (True, [(Damage.EPOCH_START, 0, Severity.WARNING)]),
+        (False, []),
+    ):
+        history = History(was_stopped=was_stopped, recovery_point=END, first_base_offset=1)
+        assert found_with(ENTRIES, history) == found
+        assert found_with(ENTRIES, replace(history, first_base_offset=0)) == []
+
+
 def test_checkpoint_of_a_clean_stop_has_the_last_epoch() -> None:
     stopped = History(was_stopped=True)
     assert found_with(ENTRIES[1:], stopped) == []

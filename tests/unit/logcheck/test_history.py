@@ -70,6 +70,7 @@ def test_history_is_built_from_checkpoints_and_the_rule() -> None:
         cleanup_policy="compact",
         recovery_point=20,
         recovered_from=10,
+        first_base_offset=0,
         first_segment_end=10,
         committed_end=25,
     )

@@ -320,6 +320,16 @@ def on_transaction(**fields: int) -> Damage:
     return on_transactions(change)
 
 
+def transaction_begun_earlier(log: EditedLog) -> bool:
+    for _, entries in aborted(log):
+        for each in entries:
+            if each.first > 0:
+                each.first -= 1
+                log.save()
+                return True
+    return False
+
+
 def txnindex_deleted(log: EditedLog) -> bool:
     for base, _ in aborted(log):
         log.file(base, "txnindex").unlink()
@@ -620,9 +630,7 @@ INDEXES: Final[dict[str, Damage]] = {
 TRANSACTIONS: Final[dict[str, Damage]] = {
     "a transaction index deleted": txnindex_deleted,
     "an entry of a transaction index dropped": on_transactions(lambda each: each.pop(0)),
-    "a transaction index entry with an earlier first offset": on_transactions(
-        lambda each: setattr(each[0], "first", max(0, each[0].first - 1))
-    ),
+    "a transaction index entry with an earlier first offset": transaction_begun_earlier,
     "a transaction index entry with a later first offset": on_transactions(
         lambda each: setattr(each[0], "first", each[0].first + 1)
     ),

@@ -3,12 +3,16 @@
 from typing import Final
 
 _SPARSE: Final = "indexes are sparse, and brokers find a batch from any earlier entry"
+_NO_READER: Final = "without records of the transaction no reader needs an entry"
 UNKNOWABLE: Final = {
     "an offset index emptied": _SPARSE,
     "an offset index thinned": _SPARSE,
     "an entry of a whole append in an offset index": "Kafka up to 3.9.0 writes it; see --strict",
     "a time index thinned": _SPARSE,
     "leader epochs: one too many at the end": "a leadership that wrote nothing leaves it",
+    "a transaction index deleted": _NO_READER,
+    "an entry of a transaction index dropped": _NO_READER,
+    "a transaction index entry with a later first offset": "a leader may have cleaned its start",
     "a log start inside the log": "DeleteRecords leaves it",
     "all offset checkpoints removed": "a partition may be copied without them",
     "the last batch removed, checkpoints adapted": "no file says that the log was longer",
@@ -17,15 +21,7 @@ UNKNOWABLE: Final = {
 }
 # The parts are numbered: 0 for the log that was never cleaned, 1 for the cleaned part of the other.
 NOT_FOUND_YET: Final[dict[str, tuple[int, ...]]] = {
-    "the horizon bit set": (1,),
-    "the horizon bit cleared": (1,),
-    "a transaction index deleted": (1,),
-    "an entry of a transaction index dropped": (1,),
-    "a transaction index entry with an earlier first offset": (0,),
-    "a transaction index entry with a later first offset": (1,),
     "a transaction index entry with the stable offset 0": (1,),
-    "the first segment removed": (0,),
-    "all closed segments removed": (0,),
 }
 """Damage that an audit should find."""
 NOT_AGREED_YET: Final[dict[str, tuple[int, ...]]] = {}

@@ -70,6 +70,14 @@ class History:
     def _is_compacted(self) -> bool | None:
         return None if self.cleanup_policy is None else COMPACT in self.cleanup_policy
 
+    @property
+    def replayed_from(self) -> int:
+        """The offset from which the batches tell the exact state of each producer.
+
+        The snapshot at the first segment may be the replay of a cleaned log, which lacks batches.
+        """
+        return max(self.log_start, self.first_base_offset if self.may_be_cleaned else 0)
+
     def zone(self, offset: int) -> Zone:
         """Return why the record at `offset` may be missing."""
         if offset < self.log_start:

@@ -40,7 +40,7 @@ def producer_check(
 
     return ProducerCheck(
         ProducerReplay(scan.offsets, now_ms),
-        SequenceCheck(files.topic, history.log_start, scan.offsets, now_ms, report),
+        SequenceCheck(files.topic, history.replayed_from, scan.offsets, now_ms, report),
         SnapshotCheck(files.first_base_offset, history, scan.offsets, now_ms, report),
         files.snapshots,
         read_snapshot,

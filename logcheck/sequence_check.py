@@ -19,9 +19,11 @@ OFFSETS_TOPIC: Final = "__consumer_offsets"
 class SequenceCheck:
     """The check of one log's producers, batch by batch."""
 
-    def __init__(self, topic: str, log_start: int, gaps: Gaps, now_ms: int, report: Report) -> None:
+    def __init__(
+        self, topic: str, replayed_from: int, gaps: Gaps, now_ms: int, report: Report
+    ) -> None:
         self._has_sequences = topic != OFFSETS_TOPIC
-        self._log_start = log_start
+        self._replayed_from = replayed_from
         self._gaps = gaps
         self._now_ms = now_ms
         self._find = Finder(Check.PRODUCERS, report).find
@@ -57,8 +59,9 @@ class SequenceCheck:
             self._report(Damage.PRODUCER_EPOCH_BACK, batch, expected, found, severity)
 
     def _certainty(self, before: Producer | None, header: BatchHeader) -> Severity | None:
-        # Below the log start a replica may still have batches that its leader has forgotten.
-        if before is None or before.seen_offset < self._log_start:
+        # Below the log start a replica may still have batches that its leader has forgotten, and a
+        # snapshot may lack batches that a cleaner has removed.
+        if before is None or before.seen_offset < self._replayed_from:
             return None
         return continuity(before, header.max_timestamp_ms, self._now_ms)
 

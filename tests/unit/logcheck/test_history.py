@@ -96,6 +96,13 @@ def test_recovery_begins_in_the_segment_before_the_recovery_point(
     assert not history_of(files).is_recovered(base_offset - 1)
 
 
+def test_snapshot_at_the_first_segment_is_exact_only_without_a_cleaner() -> None:
+    assert History(first_base_offset=20, log_start=10).replayed_from == 20
+    assert History(first_base_offset=20, log_start=30).replayed_from == 30
+    uncleaned = History(first_base_offset=20, log_start=10, cleanup_policy="delete")
+    assert uncleaned.replayed_from == 10
+
+
 def test_only_uncommitted_records_may_be_gone_from_the_end() -> None:
     history = History(committed_end=30)
     assert history.beyond(30) is Severity.NOTE

@@ -113,8 +113,8 @@ class EpochCheck:
     def _check_first(self, entry: tuple[int, int, int], file: str, history: History) -> None:
         """Report a first entry from before the log: its segments are gone, but not by retention.
 
-        A broker cuts the entries at each new log start, and stores them before it stops. Only with
-        tiered storage does it keep those of its remote segments.
+        A broker cuts the entries at each new log start, and stores them before it stops. Entries
+        for remote segments in tiered storage stay.
         """
         line, epoch, start = entry
         if history.was_stopped and start < history.first_base_offset:

@@ -72,7 +72,7 @@ class History:
 
     @property
     def replayed_from(self) -> int:
-        """The offset from which the batches tell the exact state of each producer.
+        """The offset from which each producer's state follows from the batches.
 
         The snapshot at the first segment may be the replay of a cleaned log, which lacks batches.
         """
@@ -125,8 +125,10 @@ class History:
         segments below are deleted in between: by Ottla at once, by Kafka after minutes. A death
         before that moves the log start back, and not the epochs.
         """
+        if self.cleanup_policy == COMPACT:
+            return Severity.WARNING
         is_in_first = self.first_segment_end is None or offset <= self.first_segment_end
-        return None if is_in_first and self.cleanup_policy != COMPACT else Severity.WARNING
+        return None if is_in_first else Severity.NOTE
 
     def beyond(self, log_end_offset: int) -> Severity:
         """Return the certainty that no checkpoint may name an offset beyond the log's end.

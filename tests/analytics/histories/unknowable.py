@@ -9,6 +9,7 @@ UNKNOWABLE: Final = {
     "an offset index thinned": _SPARSE,
     "an entry of a whole append in an offset index": "Kafka up to 3.9.0 writes it; see --strict",
     "a time index thinned": _SPARSE,
+    "leader epochs: the first entry gone": "DeleteRecords leaves it",
     "leader epochs: one too many at the end": "a leadership that wrote nothing leaves it",
     "a transaction index deleted": _NO_READER,
     "an entry of a transaction index dropped": _NO_READER,

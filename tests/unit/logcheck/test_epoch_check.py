@@ -63,11 +63,11 @@ def test_delete_records_explains_a_first_entry_in_the_first_segment() -> None:
     later = ENTRIES[1:]
     for end in (6, None):
         assert found_with(later, replace(FLUSHED, first_segment_end=end)) == []
-    for history in (
-        replace(FLUSHED, first_segment_end=5),
-        replace(FLUSHED, cleanup_policy="compact"),
+    for history, severity in (
+        (replace(FLUSHED, first_segment_end=5), Severity.NOTE),
+        (replace(FLUSHED, cleanup_policy="compact"), Severity.WARNING),
     ):
-        assert found_with(later, history) == [(Damage.EPOCH_START, 0, Severity.WARNING)]
+        assert found_with(later, history) == [(Damage.EPOCH_START, 0, severity)]
 
 
 def test_entries_from_before_the_log_are_cut_before_a_clean_stop() -> None:

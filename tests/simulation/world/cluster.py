@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from broker.config.broker_config import BrokerConfig
 from broker.node import Node
+from clusterstate.znodes.partition_node import decode_partition_state
 from coordination.server.coordinator import Coordinator
 from coordination.server.coordinator_config import Address, CoordinatorConfig
 from tests.simulation.world.loop import WorldLoop
@@ -98,6 +99,8 @@ class BrokerHost(Host):
     def __init__(self, loop: WorldLoop, number: int, root: Path, **settings: str) -> None:
         super().__init__(loop, f"b{number}", root / f"b{number}")
         self.number = number
+        count = loop.chance.choice((1, 2))
+        self.log_dirs = [self.root / f"d{number}" for number in range(count)]
         self._settings = settings
 
     async def _start(self) -> None:
@@ -108,7 +111,7 @@ class BrokerHost(Host):
                 "broker.id": str(self.number),
                 "listeners": address,
                 "advertised.listeners": address,
-                "log.dirs": str(self.root),
+                "log.dirs": ",".join(map(str, self.log_dirs)),
             }
             | self._settings
         )
@@ -127,6 +130,7 @@ class CoordinatorHost(Host):
         config = CoordinatorConfig(listen=Address(COORDINATOR_HOST, COORDINATOR_PORT))
         self.program = coordinator = Coordinator(config, self.root)
         await coordinator.start()
+        self.has_started = True
 
     async def stop(self) -> None:
         """Stop the program in order."""
@@ -140,13 +144,32 @@ class Cluster:
         self.loop = loop
         self.coordinator = CoordinatorHost(loop, root)
         self.brokers = [BrokerHost(loop, number, root) for number in range(1, count + 1)]
-        for host in (self.coordinator, *self.brokers):
+        for host in self.hosts:
             loop.network.address_of(host.name)
 
     @property
     def bootstrap(self) -> str:
         """Addresses for clients."""
         return ",".join(f"{host.name}:{BROKER_PORT}" for host in self.brokers)
+
+    @property
+    def hosts(self) -> list[Host]:
+        """The coordinator's host and the hosts of the brokers."""
+        return [self.coordinator, *self.brokers]
+
+    def is_in_sync(self) -> bool:
+        """Whether every broker serves and is in the in-sync set of every partition."""
+        if not self.coordinator.has_started or not self.coordinator.is_up:
+            return False
+        if not all(host.is_up and host.has_started for host in self.brokers):
+            return False
+        nodes = self.coordinator.program._server.service.state.tree.nodes
+        states = [
+            decode_partition_state(node.data, node.version)
+            for path, node in nodes.items()
+            if path.startswith("/brokers/topics/") and path.endswith("/state")
+        ]
+        return all(len(state.isr) == len(self.brokers) for state in states)
 
     async def boot(self) -> None:
         """Start all programs."""

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, Final
 
 import structlog
 
 from broker.errors import StartupError
-from tests.simulation.world.cluster import BrokerHost, Cluster
+from tests.simulation.world.cluster import BrokerHost, Cluster, Host
+
+MAX_CALLS_TO_LOSS: Final = 60
+CALL_S: Final = 5.0
 
 log = structlog.get_logger("world")
 
@@ -36,6 +39,13 @@ class Trouble:
             self._reset,
             self._reset,
             self._step_clock,
+            self._lose_power,
+            self._lose_power,
+            self._lose_coordinator_power,
+            self._fill_disk,
+            self._slow_disk,
+            self._lack_descriptors,
+            self._break_log_dir,
         ]
 
     async def run(self) -> None:
@@ -54,7 +64,8 @@ class Trouble:
         for task in running:
             await task
         self._loop.network.blocked.clear()
-        for host in self._cluster.brokers:
+        for host in self._cluster.hosts:
+            host.disk.heal()
             if not host.is_up:
                 await self._boot(host)
 
@@ -67,13 +78,13 @@ class Trouble:
         up = [each for each in self._cluster.brokers if each.is_up]
         return self._chance.choice(up) if up else None
 
-    async def _boot(self, host: BrokerHost) -> None:
-        """Start a broker; repeat it as a supervisor does if the start fails for a known reason."""
+    async def _boot(self, host: Host) -> None:
+        """Start a program; repeat it as a supervisor does if the start fails for a known reason."""
         while not host.is_up:
             task = host.boot()
             process = host.process
             assert process is not None
-            if not await process.outlives(task):
+            if not await process.outlives(task) or process.is_dead:
                 return
             try:
                 task.result()
@@ -114,7 +125,7 @@ class Trouble:
         if host.is_up:
             host.kill()
             await self._some_time()
-            await host.boot()
+            await self._boot(host)
 
     async def _pause_coordinator(self) -> None:
         process = self._cluster.coordinator.process
@@ -144,3 +155,60 @@ class Trouble:
         host = self._chance.choice(self._cluster.brokers)
         clock = self._loop.clock
         clock.offsets_s[host.name] = self._chance.choice((0.0, 3600.0, -3600.0, 5.0, -5.0))
+
+    async def _lose_power(self) -> None:
+        """Lose the power of a broker's host, if the other replicas hold all that it holds.
+
+        Brokers do not sync each append, so an acknowledged record survives the loss of one host's
+        unsynced data. The next host may lose its power once the last one is in sync again.
+        """
+        if self._cluster.is_in_sync():
+            await self._lose_power_of(self._chance.choice(self._cluster.brokers))
+
+    async def _lose_coordinator_power(self) -> None:
+        if self._cluster.coordinator.is_up:
+            await self._lose_power_of(self._cluster.coordinator)
+
+    async def _lose_power_of(self, host: Host) -> None:
+        """Lose the power between two steps of the program, or in a call of its disk."""
+        process = host.process
+        assert process is not None
+        if self._chance.random() < 0.5:
+            host.lose_power()
+        else:
+            host.disk.calls_to_loss = self._chance.randrange(1, MAX_CALLS_TO_LOSS)
+            await asyncio.wait((asyncio.ensure_future(process.death.wait()),), timeout=CALL_S)
+            host.disk.calls_to_loss = None
+        self.counts["power lost"] += process.is_dead
+        await self._some_time()
+        await self._boot(host)
+
+    async def _fill_disk(self) -> None:
+        host = self._chance.choice(self._cluster.brokers)
+        host.disk.free_bytes = self._chance.choice((0, 10_000, 1_000_000))
+        await self._some_time()
+        host.disk.free_bytes = None
+
+    async def _slow_disk(self) -> None:
+        host = self._chance.choice(self._cluster.hosts)
+        self._loop.slow_hosts[host.name] = self._chance.choice(((0.0, 0.5), (0.0, 3.0)))
+        await self._some_time()
+        self._loop.slow_hosts.pop(host.name, None)
+
+    async def _lack_descriptors(self) -> None:
+        host = self._chance.choice(self._cluster.brokers)
+        host.disk.has_descriptors = False
+        await self._some_time()
+        host.disk.has_descriptors = True
+
+    async def _break_log_dir(self) -> None:
+        """Let every call on one of two log dirs fail until the broker is restarted."""
+        host = self._up_broker()
+        if host is None or len(host.log_dirs) == 1 or host.disk.broken is not None:
+            return
+        host.disk.broken = self._chance.choice(host.log_dirs)
+        await self._some_time()
+        if host.is_up:
+            host.kill()
+        host.disk.broken = None
+        await self._boot(host)

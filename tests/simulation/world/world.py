@@ -125,7 +125,7 @@ async def _live(loop: WorldLoop, root: Path, faults_s: float) -> Outcome:
         judge(await read_all(cluster, promises), promises)
         for host in cluster.brokers:
             await host.stop()
-    _check_files([host.root for host in cluster.brokers])
+    _check_files([path for host in cluster.brokers for path in host.log_dirs])
     return Outcome(
         loop.trace,
         loop.step_count,

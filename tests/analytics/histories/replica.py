@@ -16,6 +16,7 @@ from storage.compaction.job import CleaningDone, GroupCleaned
 from storage.compaction.job_maker import cleaning_job, log_facts
 from storage.config.log_config import LogConfig
 from storage.directory.logs import Logs
+from storage.errors import UnexpectedOffsetError
 from storage.log.expiry import delete_expired
 from storage.log.log import Log
 from tests.unit.storage.compacting import SEED
@@ -110,12 +111,11 @@ class Replica:
     def fetch(self, leader: "Replica", now_ms: int, max_bytes: int) -> None:
         """Follow `leader`: cut a diverged end, append its batches, adopt its bounds."""
         self._truncate_diverged(leader)
-        start = leader.log.log_start_offset
-        if self.log.log_end_offset < start:
-            self.is_emptying = True
-            self.logs.truncate_fully_and_start_at(PARTITION, start)
-            self.is_emptying = False
         while self.log.log_end_offset < leader.log.log_end_offset:
+            if self.log.log_end_offset < leader.log.log_start_offset:
+                self.is_emptying = True
+                self.logs.truncate_fully_and_start_at(PARTITION, leader.log.log_start_offset)
+                self.is_emptying = False
             region = leader.log.read(
                 self.log.log_end_offset,
                 max_bytes,
@@ -124,7 +124,14 @@ class Replica:
             )
             if not region.size_bytes:
                 break
-            self.log.append_as_follower(memoryview(bytearray(region.read())), now_ms)
+            try:
+                self.log.append_as_follower(memoryview(bytearray(region.read())), now_ms)
+            except UnexpectedOffsetError as error:
+                # The leader's log start lies inside this batch, as in the broker's fetcher.
+                if error.diverging_offset is None:
+                    raise
+                self.truncation_count += 1
+                self.logs.truncate_to({PARTITION: error.diverging_offset})
         self.high_watermark = max(
             min(self.high_watermark, self.end), min(leader.high_watermark, self.end)
         )

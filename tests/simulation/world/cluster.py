@@ -42,6 +42,8 @@ class Host:
         self.run_count = 0
         self.graves: list[Process] = []
         self.has_started = False
+        self.has_stopped = False
+        """Whether the last run of the program ended in order."""
         self._loop = loop
         self._stopping: asyncio.Event
         self.disk = loop.files.add_disk(root)
@@ -59,7 +61,7 @@ class Host:
         process = self.process = Process(self.name)
         self.run_count += 1
         self.graves.append(process)
-        self.has_started = False
+        self.has_started = self.has_stopped = False
         started: asyncio.Task[None] = self._loop.create_task(self._start(), context=process.context)
         process.tasks.append(started)
         return started
@@ -76,6 +78,7 @@ class Host:
         await task
         self._loop.network.on_death(process)
         process.death.set()
+        self.has_stopped = True
 
     def kill(self) -> None:
         """End the program at once."""

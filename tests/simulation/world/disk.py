@@ -174,6 +174,7 @@ class Disk:
         """A directory for which every call fails."""
         self.calls_to_loss: int | None = None
         """Number of the changing call, from now, in which the power is lost."""
+        self.may_lose_power: Callable[[], bool] = lambda: True
         self.lose_power: Callable[[], None] = self.crash
         self._chance = chance
         self._unsynced: dict[int, Unsynced] = {}
@@ -216,7 +217,7 @@ class Disk:
         self.check(path)
         if self.calls_to_loss is not None:
             self.calls_to_loss -= 1
-            if self.calls_to_loss <= 0:
+            if self.calls_to_loss <= 0 and self.may_lose_power():
                 self.lose_power()
                 raise PowerLost
         if self.free_bytes is not None and grown_bytes > 0:

@@ -9,6 +9,8 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -44,6 +46,7 @@ MEMORY: Final = Path("/dev/shm")
 RECOVERY_S: Final = 120.0
 """Virtual time after the last fault, within which everybody is served again."""
 WATCH_S: Final = 0.5
+MAX_COLLECTIONS: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +107,9 @@ async def _live(loop: WorldLoop, root: Path, faults_s: float) -> Outcome:
         *(Writer(cluster, f"w{number}", promises) for number in (1, 2)),
         *(Reader(cluster, f"r{number}", promises) for number in (1, 2)),
     ]
+    judges = Judges(cluster, TOPIC, promises.ends)
     for client in clients:
         client.begin()
-    judges = Judges(cluster, TOPIC, promises.ends)
     trouble = Trouble(cluster)
     torment = loop.create_task(trouble.run())
     end_s = loop.time() + faults_s
@@ -160,12 +163,25 @@ def _check_files(directories: list[Path]) -> None:
 
 
 def _forget(loop: WorldLoop) -> None:
-    """Collect the unfinished tasks of dead processes, whose `finally` clauses complain."""
+    """Drop the unfinished tasks of dead processes."""
     loop.set_exception_handler(lambda _loop, _context: None)
+    with quiet_collection():
+        loop.close()
+
+
+@contextmanager
+def quiet_collection() -> Iterator[None]:
+    """Collect unfinished tasks, whose `finally` clauses complain.
+
+    If a world fails, its frames hold tasks until the exception is dropped.
+    """
     hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
     try:
-        loop.close()
-        gc.collect()
+        yield
+        # A `finally` clause may revive its task, and with that all garbage of the same collection.
+        for _ in range(MAX_COLLECTIONS):
+            if not gc.collect():
+                break
     finally:
         sys.unraisablehook = hook
 

@@ -7,12 +7,14 @@ others are unused in every release of Kafka.
 from typing import Final
 
 from kafkawire.records import NO_PRODUCER_ID, BatchHeader
-from kafkawire.records_header import DELETE_HORIZON_BIT
+from kafkawire.records_header import CONTROL_BIT, DELETE_HORIZON_BIT, TRANSACTIONAL_BIT
 from logcheck.finding import Check, Damage, Finder, Report, Severity
 from logcheck.history import History, Zone
 
 NOTABLE_BITS: Final = ~0b1111
 """The bits that `check_attributes` looks at: all but the codec and the timestamp type."""
+TRANSACTION_BITS: Final = (TRANSACTIONAL_BIT, TRANSACTIONAL_BIT | CONTROL_BIT)
+"""The notable bits that are right in any batch with a producer."""
 _UNUSED_BITS: Final = ~0b111_1111
 
 

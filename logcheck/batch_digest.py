@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from kafkawire.columns_loops import SoundBatch
-from kafkawire.records import BatchHeader
+from kafkawire.records_header import DELETE_HORIZON_BIT
 from logcheck.finding import Check, Damage, Finding, Severity
 
 _COLUMNS: Final = 6
@@ -58,31 +58,30 @@ class BatchDigest:
     def on_batch(self, batch: SoundBatch) -> None:
         """See `log_view.Observer`."""
         header = batch.header
-        if header.base_offset < self._from_offset:
+        base_offset = header.base_offset
+        if base_offset < self._from_offset:
             return
-        self._look_for_cleaner(header)
+        if self._next_offset is not None and base_offset > self._next_offset:
+            self.cleaned_until = base_offset
+        last_offset = base_offset + header.last_offset_delta
+        self._next_offset = last_offset + 1
+        has_horizon = bool(header.attributes & DELETE_HORIZON_BIT)
+        if has_horizon or header.record_count <= header.last_offset_delta:
+            self.cleaned_until = self._next_offset
         if not self._files or self._files[-1][1] != batch.file:
             self._files.append((len(self._base_offsets), batch.file))
-        self._base_offsets.append(header.base_offset)
+        self._base_offsets.append(base_offset)
         self._positions.append(batch.position)
         self._rows.extend(
             (
-                header.last_offset,
+                last_offset,
                 header.leader_epoch,
                 header.crc,
-                header.size_bytes,
+                len(batch.data),
                 header.record_count,
-                header.delete_horizon_ms is not None,
+                has_horizon,
             )
         )
-
-    def _look_for_cleaner(self, header: BatchHeader) -> None:
-        if self._next_offset is not None and header.base_offset > self._next_offset:
-            self.cleaned_until = header.base_offset
-        self._next_offset = header.last_offset + 1
-        is_short = header.record_count <= header.last_offset - header.base_offset
-        if is_short or header.delete_horizon_ms is not None:
-            self.cleaned_until = self._next_offset
 
     def __len__(self) -> int:
         return len(self._base_offsets)

@@ -42,6 +42,10 @@ class EpochCheck:
         else:
             runs.append(Run(epoch, offset, header.last_offset, file, position))
 
+    def continue_to(self, last_offset: int) -> None:
+        """Add further batches of the same epoch, up to `last_offset`."""
+        self.runs[-1].last_offset = last_offset
+
     def conclude(
         self,
         checkpoint: Sequence[tuple[int, int, int]],

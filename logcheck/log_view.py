@@ -3,10 +3,12 @@
 `logcheck.log_scan.LogScan` implements the view; tests may use another implementation.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from kafkawire.columns_loops import SoundBatch
+from logcheck.marker import NOT_READ, MarkerReading, check_marker
 from logcheck.segment_columns import SegmentColumns
 
 ReadRecord = Callable[[int], tuple[bytes, bytes | None] | None]
@@ -48,8 +50,20 @@ class Observer(Protocol):
         """Observe the next batch."""
 
 
-class ProducerObserver:
-    """Marker of an observer that needs only batches with a producer id."""
+class ProducerObserver(ABC):
+    """An observer that needs only batches with a producer id, and the markers among them."""
+
+    @abstractmethod
+    def on_producer_batch(self, batch: SoundBatch, reading: MarkerReading) -> None:
+        """Observe the next batch; `reading` is that of a control batch, else `NOT_READ`.
+
+        A pass over a log reads each marker once, for all observers.
+        """
+
+    def on_batch(self, batch: SoundBatch) -> None:
+        """See `Observer`."""
+        reading = check_marker(batch) if batch.header.is_control else NOT_READ
+        self.on_producer_batch(batch, reading)
 
 
 class LogCheck(Observer, Protocol):

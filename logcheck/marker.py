@@ -6,6 +6,7 @@ coordinator epoch 4 (sizes in bytes). A cleaner may leave a control batch withou
 Source: ControlRecordType and EndTransactionMarker of Kafka 3.9.
 """
 
+from functools import lru_cache
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -25,6 +26,8 @@ _USUAL: Final = Struct(">IBhhBhiB")
 _USUAL_START: Final = 0x20_00_00_00, 8, _VERSION
 _USUAL_VALUE: Final = 12, _VERSION
 _CONTROL_TYPES: Final = tuple(ControlType)
+_MAX_KNOWN: Final = 256
+"""Number of different markers in memory: most markers of a log are equal."""
 
 
 class MarkerFault(NamedTuple):
@@ -36,33 +39,42 @@ class MarkerFault(NamedTuple):
     """Whether the marker may be of a newer version, which brokers read like the known one."""
 
 
-def read_marker(batch: SoundBatch) -> EndTransactionMarker | None:
-    """Return the marker in a control batch; None if it is empty or cannot be read."""
-    return check_marker(batch)[0]
+class MarkerReading(NamedTuple):
+    """The marker in a control batch, and its first fault."""
+
+    marker: EndTransactionMarker | None = None
+    """None if the batch is empty or cannot be read."""
+    fault: MarkerFault | None = None
 
 
-def check_marker(batch: SoundBatch) -> tuple[EndTransactionMarker | None, MarkerFault | None]:
-    """Return the marker in a control batch as in `read_marker`, and its first fault.
+NOT_READ: Final = MarkerReading()
+"""The reading of a batch that is no control batch."""
+
+
+def check_marker(batch: SoundBatch) -> MarkerReading:
+    """Return the marker in a control batch, and its first fault.
 
     A cleaner may empty a marker, which is no fault. Brokers read some markers in spite of a fault.
     """
-    usual = _read_usual(batch)
-    if usual is not None:
-        return usual, None
+    section = batch.section
+    if len(section) == _USUAL.size and batch.header.record_count == 1:
+        usual = _read_usual(bytes(section))
+        if usual is not None:
+            return usual
     try:
         marker = read_control_batch(batch.data)
     except CorruptBatchError:
         marker = None
-    return marker, _find_fault(batch)
+    return MarkerReading(marker, _find_fault(batch))
 
 
-def _read_usual(batch: SoundBatch) -> EndTransactionMarker | None:
-    """Return the marker in a control batch that has no fault; None if it must be parsed."""
-    if len(batch.section) == _USUAL.size and batch.header.record_count == 1:
-        *start, number, length, version, epoch, header_count = _USUAL.unpack(batch.section)
-        is_usual = (*start,) == _USUAL_START and (length, version) == _USUAL_VALUE
-        if is_usual and header_count == 0 and number in _TYPES:
-            return EndTransactionMarker(_CONTROL_TYPES[number], epoch)
+@lru_cache(_MAX_KNOWN)
+def _read_usual(section: bytes) -> MarkerReading | None:
+    """Return the reading of a marker without any fault; None if it must be parsed."""
+    *start, number, length, version, epoch, header_count = _USUAL.unpack(section)
+    is_usual = (*start,) == _USUAL_START and (length, version) == _USUAL_VALUE
+    if is_usual and header_count == 0 and number in _TYPES:
+        return MarkerReading(EndTransactionMarker(_CONTROL_TYPES[number], epoch))
     return None
 
 

@@ -36,6 +36,12 @@ class OffsetCheck:
         """Whether batches may have been skipped because they are damaged, so far."""
         return bool(self.damaged)
 
+    @property
+    def needs_keys(self) -> bool:
+        """Whether the first batch without a key matters, and has not been seen yet."""
+        missing = self.missing
+        return missing is not None and not missing.has_record_without_key(self.next_offset or 0)
+
     def begin_segment(self, base_offset: int, file: str) -> None:
         """Continue with the next segment."""
         self._file = file
@@ -74,6 +80,11 @@ class OffsetCheck:
         self._is_gap_excused = False
         self.next_offset = last + 1
         return True
+
+    def continue_to(self, next_offset: int) -> None:
+        """Continue behind batches that end there, each of which begins where the last one ends."""
+        self._is_gap_excused = False
+        self.next_offset = next_offset
 
     def skip_damage(self) -> None:
         """Record damage, which may explain the next gap."""

@@ -14,7 +14,7 @@ from kafkawire.columns_loops import SoundBatch
 from logcheck.batch_digest import IsDamaged
 from logcheck.finding import Check, Damage, Finder, Report
 from logcheck.log_view import LogView, ProducerObserver
-from logcheck.marker import read_marker
+from logcheck.marker import MarkerReading
 
 _ROW: Final = Struct(">qhiBbi")
 _PRODUCER_BITS: Final = 0x30
@@ -61,11 +61,10 @@ class ProducerBatches(ProducerObserver):
         self.base_offsets = array("q")
         self._rows = bytearray()
 
-    def on_batch(self, batch: SoundBatch) -> None:
-        """See `log_view.Observer`."""
-        header, kind, coordinator_epoch = batch.header, _NO_MARKER, -1
-        if header.is_control and (marker := read_marker(batch)) is not None:
-            kind, coordinator_epoch = marker
+    def on_producer_batch(self, batch: SoundBatch, reading: MarkerReading) -> None:
+        """See `log_view.ProducerObserver`."""
+        header, marker = batch.header, reading.marker
+        kind, coordinator_epoch = (_NO_MARKER, -1) if marker is None else marker
         self.base_offsets.append(header.base_offset)
         self._rows += _ROW.pack(
             header.producer_id,
@@ -79,8 +78,8 @@ class ProducerBatches(ProducerObserver):
     def undecided(self) -> Callable[[int], bool]:
         """Return whether a batch, by its base offset, is in a transaction without a marker."""
         first_offsets: dict[int, int] = {}
-        for slot, offset in enumerate(self.base_offsets):
-            producer_id, bits = self.fields(slot).producer_id, self.fields(slot).bits
+        rows = _ROW.iter_unpack(self._rows)
+        for offset, (producer_id, _, _, bits, _, _) in zip(self.base_offsets, rows, strict=True):
             if bits == _PRODUCER_BITS:
                 first_offsets.pop(producer_id, None)
             elif bits == _TRANSACTIONAL_BIT:

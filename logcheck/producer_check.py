@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from kafkawire.columns_loops import SoundBatch
+from kafkawire.records_header import CONTROL_BIT
 from logcheck.log_view import LogView, ProducerObserver
-from logcheck.marker import read_marker
+from logcheck.marker import MarkerReading
 from logcheck.producer_replay import ProducerReplay
 from logcheck.sequence_check import SequenceCheck
 from logcheck.snapshot_check import SnapshotCheck
@@ -36,21 +37,21 @@ class ProducerCheck(ProducerObserver):
         self._snapshots = list(reversed(snapshots))
         self._read_snapshot = read_snapshot
 
-    def on_batch(self, batch: SoundBatch) -> None:
-        """See `log_view.Observer`."""
+    def on_producer_batch(self, batch: SoundBatch, reading: MarkerReading) -> None:
+        """See `log_view.ProducerObserver`."""
         header, producers = batch.header, self.replay.producers
         while self._snapshots and self._snapshots[-1][0] <= header.base_offset:
             self._compare(*self._snapshots.pop())
-        before, marker = producers.get(header.producer_id), None
-        if not header.is_control:
+        before, marker = producers.get(header.producer_id), reading.marker
+        if not header.attributes & CONTROL_BIT:
             self._sequences.check_batch(before, batch)
+        elif marker is None:
+            return
         else:
-            marker = read_marker(batch)
-            if marker is None:
-                return
             self._sequences.check_marker(before, batch, marker)
         self.replay.apply(batch, marker)
-        self._snapshot_check.on_producer(header.producer_id)
+        if self._snapshots:
+            self._snapshot_check.on_producer(header.producer_id)
 
     def conclude(self, log: LogView) -> dict[str, Any]:
         """See `log_view.LogCheck`."""

@@ -11,10 +11,11 @@ from typing import Final, Protocol
 
 from kafkawire.columns_loops import SoundBatch
 from kafkawire.records import BatchHeader, EndTransactionMarker
+from kafkawire.records_header import CONTROL_BIT, TRANSACTIONAL_BIT
 from kafkawire.sentinels import NO_OFFSET
 from logcheck.finding import Severity
 from logcheck.log_view import ProducerObserver
-from logcheck.marker import read_marker
+from logcheck.marker import MarkerReading
 from logcheck.producer_snapshot_bytes import ProducerEntry
 
 PRODUCER_EXPIRATION_MS: Final = 24 * 60 * 60 * 1000
@@ -137,14 +138,14 @@ class ProducerReplay(ProducerObserver):
         self._gaps = gaps or WholeLog()
         self._now_ms = now_ms
 
-    def on_batch(self, batch: SoundBatch) -> None:
-        """See `log_view.Observer`."""
-        self.apply(batch, read_marker(batch) if batch.header.is_control else None)
+    def on_producer_batch(self, batch: SoundBatch, reading: MarkerReading) -> None:
+        """See `log_view.ProducerObserver`."""
+        self.apply(batch, reading.marker)
 
     def apply(self, batch: SoundBatch, marker: EndTransactionMarker | None) -> None:
         """Add a batch; `marker` is that of a control batch, None if it holds none."""
         header = batch.header
-        if header.is_control:
+        if header.attributes & CONTROL_BIT:
             if marker is not None:
                 self._end_transaction(header, marker.coordinator_epoch)
             return
@@ -154,15 +155,16 @@ class ProducerReplay(ProducerObserver):
         producer.is_epoch_by_marker = False
         producer.missing_at_data = self._gaps.missing_count
         producer.last_sequence = header.last_sequence
-        producer.last_offset = header.last_offset
+        producer.last_offset = producer.seen_offset
         producer.offset_delta = header.last_offset_delta
         producer.data_timestamp_ms = producer.timestamp_ms = header.max_timestamp_ms
         producer.has_timestamp = header.record_count > header.last_offset_delta
         producer.is_cleared = False
-        if header.is_transactional and header.record_count:
-            producer.has_open_data = True
-        if header.is_transactional and producer.transaction_first_offset < 0:
-            producer.transaction_first_offset = header.base_offset
+        if header.attributes & TRANSACTIONAL_BIT:
+            if header.record_count:
+                producer.has_open_data = True
+            if producer.transaction_first_offset < 0:
+                producer.transaction_first_offset = header.base_offset
 
     def _producer(self, header: BatchHeader) -> Producer:
         """Return the producer of a batch or marker, which the log has now reached."""

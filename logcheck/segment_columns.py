@@ -25,9 +25,13 @@ class SegmentColumns:
         newest_ms = self.newest_timestamp_ms
         if header.max_timestamp_ms > newest_ms:
             newest_ms = header.max_timestamp_ms
+        self.append(position, header.base_offset, header.last_offset, newest_ms)
+
+    def append(self, position: int, base_offset: int, last_offset: int, newest_ms: int) -> None:
+        """Append a batch; `newest_ms` is the maximum timestamp so far."""
         self.positions.append(position)
-        self.base_offsets.append(header.base_offset)
-        self.last_offsets.append(header.last_offset)
+        self.base_offsets.append(base_offset)
+        self.last_offsets.append(last_offset)
         self.newest_so_far.append(newest_ms)
 
     @property

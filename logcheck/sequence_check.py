@@ -8,7 +8,7 @@ not more of them than offsets.
 from typing import Final
 
 from kafkawire.columns_loops import SoundBatch
-from kafkawire.records import BatchHeader, EndTransactionMarker
+from kafkawire.records import EndTransactionMarker
 from logcheck.finding import Check, Damage, Finder, Report, Severity
 from logcheck.producer_replay import MAX_SEQUENCE, NO_VALUE, Gaps, Producer, continuity
 
@@ -35,38 +35,30 @@ class SequenceCheck:
             expected, found = "a sequence of 0 or more", str(header.base_sequence)
             self._report(Damage.SEQUENCE_BROKEN, batch, expected, found, Severity.ERROR)
             return
-        severity = self._certainty(before, header)
-        if before is None or severity is None:
+        if before is None:
             return
         if header.producer_epoch < before.epoch:
-            self._report_epoch(before, batch, severity)
+            self._report_epoch(before, batch)
         elif self._has_sequences:
-            self._check_sequence(before, batch, severity)
+            self._check_sequence(before, batch)
 
     def check_marker(
         self, before: Producer | None, batch: SoundBatch, marker: EndTransactionMarker
     ) -> None:
         """Report a marker of an older epoch than the state `before` it."""
-        header = batch.header
-        severity = self._certainty(before, header)
-        if before is None or severity is None:
+        if before is None:
             return
-        if header.producer_epoch < before.epoch:
-            self._report_epoch(before, batch, severity)
+        if batch.header.producer_epoch < before.epoch:
+            self._report_epoch(before, batch)
         elif marker.coordinator_epoch < before.coordinator_epoch:
             expected = f"coordinator epoch {before.coordinator_epoch} or later"
             found = f"coordinator epoch {marker.coordinator_epoch}"
-            self._report(Damage.PRODUCER_EPOCH_BACK, batch, expected, found, severity)
+            self._report_after(before, Damage.PRODUCER_EPOCH_BACK, batch, expected, found)
 
-    def _certainty(self, before: Producer | None, header: BatchHeader) -> Severity | None:
-        # Below the log start a replica may still have batches that its leader has forgotten, and a
-        # snapshot may lack batches that a cleaner has removed.
-        if before is None or before.seen_offset < self._replayed_from:
-            return None
-        return continuity(before, header.max_timestamp_ms, self._now_ms)
-
-    def _check_sequence(self, before: Producer, batch: SoundBatch, severity: Severity) -> None:
+    def _check_sequence(self, before: Producer, batch: SoundBatch) -> None:
         header = batch.header
+        if header.producer_epoch == before.epoch and header.base_sequence == before.next_sequence:
+            return
         is_new = header.producer_epoch > before.epoch
         has_begun = before.last_sequence != NO_VALUE or is_new or before.is_epoch_by_marker
         if before.missing_at_data is None or not has_begun:
@@ -77,14 +69,27 @@ class SequenceCheck:
         if skipped > missing:
             epoch = f"of epoch {header.producer_epoch} of producer {header.producer_id}"
             found = f"sequence {header.base_sequence}"
-            self._report(
-                Damage.SEQUENCE_BROKEN, batch, f"sequence {expected} {epoch}", found, severity
-            )
+            text = f"sequence {expected} {epoch}"
+            self._report_after(before, Damage.SEQUENCE_BROKEN, batch, text, found)
 
-    def _report_epoch(self, before: Producer, batch: SoundBatch, severity: Severity) -> None:
+    def _report_epoch(self, before: Producer, batch: SoundBatch) -> None:
         expected = f"epoch {before.epoch} of producer {batch.header.producer_id} or later"
         found = f"epoch {batch.header.producer_epoch}"
-        self._report(Damage.PRODUCER_EPOCH_BACK, batch, expected, found, severity)
+        self._report_after(before, Damage.PRODUCER_EPOCH_BACK, batch, expected, found)
+
+    def _report_after(
+        self, before: Producer, damage: Damage, batch: SoundBatch, expected: str, found: str
+    ) -> None:
+        """Report a batch that contradicts the state `before` it, unless a broker has forgotten it.
+
+        Below the log start a replica may still have batches that its leader has forgotten, and a
+        snapshot may lack batches that a cleaner has removed.
+        """
+        if before.seen_offset < self._replayed_from:
+            return
+        severity = continuity(before, batch.header.max_timestamp_ms, self._now_ms)
+        if severity is not None:
+            self._report(damage, batch, expected, found, severity)
 
     def _report(
         self, damage: Damage, batch: SoundBatch, expected: str, found: str, severity: Severity

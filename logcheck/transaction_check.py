@@ -12,12 +12,12 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from kafkawire.columns_loops import SoundBatch
-from kafkawire.records import EndTransactionMarker
+from kafkawire.records_header import CONTROL_BIT, TRANSACTIONAL_BIT
 from kafkawire.sentinels import NO_OFFSET
 from logcheck.finding import Check, Damage, Finder, Report, Severity
 from logcheck.history import History
 from logcheck.log_view import LogView, ProducerObserver
-from logcheck.marker import check_marker
+from logcheck.marker import MarkerFault, MarkerReading
 from logcheck.producer_replay import Gaps
 from logcheck.replica_files import ReplicaFiles
 from logcheck.transaction_index import AbortedEntry, IndexFile, TransactionIndex
@@ -70,17 +70,18 @@ class TransactionCheck(ProducerObserver):
         """Entries by producer whose LSO may be the start of a later transaction of another."""
         self._has_bad_marker = False
 
-    def on_batch(self, batch: SoundBatch) -> None:
-        """See `log_view.Observer`."""
-        header, marker = batch.header, None
-        if header.is_control:
-            marker = self._read_marker(batch)
-        elif not header.is_transactional:
-            self._check_plain(batch)
-            return
-        elif self._later and header.record_count:
-            self._settle_later(batch)
-        ended = self.replay.apply(batch, marker)
+    def on_producer_batch(self, batch: SoundBatch, reading: MarkerReading) -> None:
+        """See `log_view.ProducerObserver`."""
+        header = batch.header
+        if reading.fault is not None:
+            self._report_marker(batch, reading.fault)
+        if not header.attributes & CONTROL_BIT:
+            if not header.attributes & TRANSACTIONAL_BIT:
+                self._check_plain(batch)
+                return
+            if self._later and header.record_count:
+                self._settle_later(batch)
+        ended = self.replay.apply(batch, reading.marker)
         if ended is not None and ended.is_aborted:
             self._check_abort(ended, header.leader_epoch)
 
@@ -98,15 +99,11 @@ class TransactionCheck(ProducerObserver):
 
     # Batch by batch
 
-    def _read_marker(self, batch: SoundBatch) -> EndTransactionMarker | None:
-        """Return the marker in a control batch, if any; report its fault."""
-        marker, fault = check_marker(batch)
-        if fault is not None:
-            self._has_bad_marker = self._has_bad_marker or not fault.is_newer
-            severity = Severity.WARNING if fault.is_newer else Severity.ERROR
-            place = batch.file, batch.position, batch.header.base_offset
-            self._find(Damage.BAD_MARKER, *place, fault.expected, fault.found, severity)
-        return marker
+    def _report_marker(self, batch: SoundBatch, fault: MarkerFault) -> None:
+        self._has_bad_marker = self._has_bad_marker or not fault.is_newer
+        severity = Severity.WARNING if fault.is_newer else Severity.ERROR
+        place = batch.file, batch.position, batch.header.base_offset
+        self._find(Damage.BAD_MARKER, *place, fault.expected, fault.found, severity)
 
     def _check_plain(self, batch: SoundBatch) -> None:
         """Report a batch outside of its producer's open transaction."""

@@ -12,9 +12,10 @@ from typing import NamedTuple
 
 from kafkawire.columns_loops import SoundBatch
 from kafkawire.records import BatchHeader, ControlType, EndTransactionMarker
+from kafkawire.records_header import CONTROL_BIT, TRANSACTIONAL_BIT
 from kafkawire.sentinels import NO_OFFSET
 from logcheck.log_view import ProducerObserver
-from logcheck.marker import read_marker
+from logcheck.marker import MarkerReading
 from logcheck.transaction_ranges import Transaction
 
 
@@ -61,15 +62,15 @@ class TransactionReplay(ProducerObserver):
         # linear in the number of keys deleted before it.
         self._open_data: OrderedDict[int, int] = OrderedDict()
 
-    def on_batch(self, batch: SoundBatch) -> None:
-        """See `log_view.Observer`."""
-        if batch.header.is_transactional:
-            self.apply(batch, read_marker(batch) if batch.header.is_control else None)
+    def on_producer_batch(self, batch: SoundBatch, reading: MarkerReading) -> None:
+        """See `log_view.ProducerObserver`."""
+        if batch.header.attributes & TRANSACTIONAL_BIT:
+            self.apply(batch, reading.marker)
 
     def apply(self, batch: SoundBatch, marker: EndTransactionMarker | None) -> Ended | None:
         """Add a batch of a transaction and its `marker`; return the transaction that it ends."""
         header = batch.header
-        if header.is_control:
+        if header.attributes & CONTROL_BIT:
             return self._end(header, marker)
         producer_id, offset = header.producer_id, header.base_offset
         current = self.open.get(producer_id)

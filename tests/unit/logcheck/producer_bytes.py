@@ -75,10 +75,10 @@ def marker(
     )
 
 
-def plain(offset: int) -> bytearray:
+def plain(offset: int, *, key: bytes | None = b"key") -> bytearray:
     """Return a batch without a producer."""
     builder = BatchBuilder()
-    builder.append(FIRST_TIMESTAMP_MS + offset, b"key", b"value")
+    builder.append(FIRST_TIMESTAMP_MS + offset, key, b"value")
     return builder.build(offset, 0)
 
 

@@ -9,8 +9,11 @@ from types import FrameType
 from logcheck.batch_digest import BatchDigest
 from logcheck.kept_producers import check_markers
 from logcheck.log_scan import LogScan
+from logcheck.log_view import LogCheck
 from logcheck.offset_check import OffsetCheck
+from logcheck.producer_files import producer_check, transaction_check
 from logcheck.replica_files import ReplicaFiles, SegmentFiles
+from logcheck.rule import Rules
 from logcheck.transaction_check import TransactionCheck
 from logcheck.transaction_index import ENTRY, IndexFile, TransactionIndex
 from logcheck.transaction_ranges import TransactionRanges
@@ -27,16 +30,21 @@ from tests.unit.logcheck.producer_bytes import PRODUCER_ID, data, marker
 MAX_GROWTH = 2.2
 
 
-def calls_of(work: Callable[[], object]) -> int:
+# Calls of the checks themselves for each batch of a short transaction, which has two.
+MAX_CALLS_PER_BATCH = 28
+
+
+def calls_of(work: Callable[[], object], folder: str = "") -> int:
     """Return the number of calls, those into generators and built-in functions included.
 
-    The garbage collector is off meanwhile, because its callbacks would count as well.
+    With a `folder`, only the calls into its files and from there count. The garbage collector is
+    off meanwhile, because its callbacks would count as well.
     """
     count = 0
 
-    def on_event(_frame: FrameType, event: str, _argument: object) -> None:
+    def on_event(frame: FrameType, event: str, _argument: object) -> None:
         nonlocal count
-        count += event in ("call", "c_call")
+        count += event in ("call", "c_call") and folder in frame.f_code.co_filename
 
     gc.disable()
     sys.setprofile(on_event)
@@ -66,6 +74,10 @@ def files_of(data: bytes, cleaner_point: int | None) -> ReplicaFiles:
         segments=(SegmentFiles(base_offset=0, log=FILE, size_bytes=len(data)),),
         cleaner_point=cleaner_point,
     )
+
+
+def read_nothing(file: str) -> bytes:
+    raise FileNotFoundError(file)
 
 
 def check_transactions(count: int, cleaner_point: int | None) -> int:
@@ -99,6 +111,18 @@ def test_transactions_cost_linearly_many_calls() -> None:
     for cleaner_point in (None, 1 << 40):
         once, twice = (check_transactions(count, cleaner_point) for count in (200, 400))
         assert twice < MAX_GROWTH * once
+
+
+def test_short_transactions_cost_few_calls() -> None:
+    def calls(count: int) -> int:
+        data, _ = transactions(count)
+        scan = LogScan(files_of(data, None), Reported(), lambda _: nullcontext(BytesSource(data)))
+        place = scan, read_nothing, Rules(), Reported()
+        checks: list[LogCheck] = [producer_check(*place), transaction_check(*place)]
+        return calls_of(lambda: scan.run(checks), "/logcheck/")
+
+    batches = 2 * (400 - 200)
+    assert (calls(400) - calls(200)) / batches < MAX_CALLS_PER_BATCH
 
 
 def test_lookups_of_transactions_cost_the_same_in_every_log() -> None:

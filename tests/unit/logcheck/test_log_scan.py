@@ -1,13 +1,17 @@
 """Every kind of damage to a segment is reported with its position, and nothing else is."""
 
+import operator
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 
 import pytest
 
+from kafkawire.columns_loops import SoundBatch
 from logcheck.finding import Damage, Finding, Severity
 from logcheck.log_scan import LogScan
+from logcheck.log_view import ProducerObserver
+from logcheck.marker import MarkerReading
 from logcheck.replica_files import ReplicaFiles, SegmentFiles
 from tests.unit.logcheck.partition_bytes import (
     ATTRIBUTES_POSITION,
@@ -26,7 +30,10 @@ from tests.unit.logcheck.partition_bytes import (
     positions_of,
     seal,
 )
+from tests.unit.logcheck.producer_bytes import COORDINATOR_EPOCH, data, marker, scanned
 
+# Header of the batch 61, then length, attributes, two deltas, key length and version: 7.
+MARKER_TYPE_POSITION = 61 + 7 + 1
 SECOND = BASE_OFFSET + RECORDS_PER_BATCH
 
 
@@ -258,3 +265,26 @@ def test_damage_in_a_header_is_reported_without_reading_records(
 ) -> None:
     data = with_second(change)(build_batches(3))
     assert scan(data, with_records=False)[1].damages == [expected]
+
+
+class MarkerReader(ProducerObserver):
+    """An observer that keeps the readings of the markers."""
+
+    def __init__(self) -> None:
+        self.readings: list[MarkerReading] = []
+
+    def on_producer_batch(self, _batch: SoundBatch, reading: MarkerReading) -> None:
+        self.readings.append(reading)
+
+
+def test_a_marker_is_read_once_for_all_observers() -> None:
+    # Its faulty type makes each reading another object.
+    faulty = marker(2)
+    faulty[MARKER_TYPE_POSITION] = 9
+    first, second = MarkerReader(), MarkerReader()
+
+    scanned([data(0), marker(1), seal(faulty)], first, second)
+
+    assert [each.marker for each in first.readings] == [None, (0, COORDINATOR_EPOCH), None]
+    assert first.readings[2].fault is not None
+    assert all(map(operator.is_, first.readings, second.readings))

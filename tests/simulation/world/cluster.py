@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from broker.config.broker_config import BrokerConfig
 from broker.node import Node
+from clusterstate.replica_assignment import Replicas
 from clusterstate.znodes.partition_node import decode_partition_state
 from coordination.server.coordinator import Coordinator
 from coordination.server.coordinator_config import Address, CoordinatorConfig
@@ -166,13 +167,16 @@ class Cluster:
             return False
         if not all(host.is_up and host.has_started for host in self.brokers):
             return False
+        return all(len(each) == len(self.brokers) for each in self.in_sync_sets())
+
+    def in_sync_sets(self) -> list[Replicas]:
+        """Return the in-sync set of each partition, as the running coordinator has it."""
         nodes = self.coordinator.program._server.service.state.tree.nodes
-        states = [
-            decode_partition_state(node.data, node.version)
+        return [
+            decode_partition_state(node.data, node.version).isr
             for path, node in nodes.items()
             if path.startswith("/brokers/topics/") and path.endswith("/state")
         ]
-        return all(len(state.isr) == len(self.brokers) for state in states)
 
     async def boot(self) -> None:
         """Start all programs."""

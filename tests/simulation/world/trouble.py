@@ -17,6 +17,7 @@ MAX_CALLS_TO_LOSS: Final = 60
 SETTLE_S: Final = 8.0
 """Time in which a controller, or its successor, notices that a broker was restarted."""
 CALL_S: Final = 5.0
+POLL_S: Final = 0.5
 
 DISK_FAULTS: Final = frozenset({"fill_disk", "lack_descriptors", "break_log_dir"})
 """Faults after which an orderly stop may not sync all."""
@@ -34,8 +35,8 @@ class Trouble:
         self.is_over = False
         self._settled_s = 0.0
         # An open defect, as in Kafka before KIP-966: a broker that has lost unsynced records stays
-        # in the in-sync set until the controller notices. If the others are restarted before that,
-        # it may be the last one in the set, then it leads, and acknowledged records are lost.
+        # in the in-sync set until the controller notices. If it is back before that, or if the
+        # others are restarted before that, it leads, and acknowledged records are lost.
         self._may_lead_after_loss = may_lead_after_loss
         self._running: dict[asyncio.Task[None], str] = {}
         self._cluster = cluster
@@ -231,7 +232,19 @@ class Trouble:
             host.disk.calls_to_loss = None
         self.counts["power lost"] += process.is_dead
         await self._some_time()
+        if isinstance(host, BrokerHost) and not self._may_lead_after_loss:
+            await self._fall_out_of_sync(host)
         await self._boot(host)
+
+    async def _fall_out_of_sync(self, host: BrokerHost) -> None:
+        """Wait until a broker without power is in no in-sync set, unless it is the last one."""
+
+        def is_in_sync() -> bool:
+            sets = self._cluster.in_sync_sets()
+            return any(host.number in each and len(each) > 1 for each in sets)
+
+        while not host.is_up and is_in_sync():  # noqa: ASYNC110 - polls the coordinator's state
+            await asyncio.sleep(POLL_S)
 
     async def _fill_disk(self) -> None:
         host = self._chance.choice(self._cluster.brokers)

@@ -19,14 +19,15 @@ def main() -> int:
     parser.add_argument("seed", type=int, nargs="?", help="replay this world and print its log")
     parser.add_argument("--faults", type=float, default=FAULTS_S, help="virtual seconds of faults")
     parser.add_argument("--for", type=float, default=MINUTE_S, help="seconds of fresh seeds")
+    parser.add_argument("--operators", action="store_true", help="change topics meanwhile")
     options = parser.parse_args()
     if options.seed is not None:
-        replay(options.seed, options.faults)
+        replay(options.seed, options.faults, has_operators=options.operators)
         return 0
-    return run_fresh_seeds(vars(options)["for"], options.faults)
+    return run_fresh_seeds(vars(options)["for"], options.faults, has_operators=options.operators)
 
 
-def run_fresh_seeds(duration_s: float, faults_s: float) -> int:
+def run_fresh_seeds(duration_s: float, faults_s: float, *, has_operators: bool) -> int:
     """Run one world after the other, and print the outcome of each."""
     end_s = time.monotonic() + duration_s
     failed = count = 0
@@ -36,7 +37,7 @@ def run_fresh_seeds(duration_s: float, faults_s: float) -> int:
         count += 1
         try:
             with capture_logs():
-                outcome = str(run_world(seed, faults_s))
+                outcome = str(run_world(seed, faults_s, has_operators=has_operators))
         except Exception as error:
             failed += 1
             outcome = f"FAILED: {type(error).__name__}: {error}"

@@ -25,6 +25,7 @@ from tests.simulation.world.cluster import Cluster
 from tests.simulation.world.disk import PowerLost
 from tests.simulation.world.judges import Judges
 from tests.simulation.world.loop import WorldLoop
+from tests.simulation.world.operators import KeyedWriter, ReplicaOperator, TopicOperator
 from tests.simulation.world.outside import replaced
 from tests.simulation.world.process import current_host
 from tests.simulation.world.trouble import Trouble
@@ -71,7 +72,7 @@ class Outcome:
         )
 
 
-def run_world(seed: int, faults_s: float) -> Outcome:
+def run_world(seed: int, faults_s: float, *, has_operators: bool = False) -> Outcome:
     """Run the world of a seed with `faults_s` seconds of faults, and judge it.
 
     Raises:
@@ -88,7 +89,9 @@ def run_world(seed: int, faults_s: float) -> Outcome:
     root = Path(tempfile.mkdtemp(dir=MEMORY if MEMORY.is_dir() else None))
     try:
         with replaced(loop):
-            outcome = loop.run_until_complete(_live(loop, root, faults_s))
+            outcome = loop.run_until_complete(
+                _live(loop, root, faults_s, has_operators=has_operators)
+            )
             assert errors == [], errors
             return outcome
     finally:
@@ -97,7 +100,7 @@ def run_world(seed: int, faults_s: float) -> Outcome:
         shutil.rmtree(root)
 
 
-async def _live(loop: WorldLoop, root: Path, faults_s: float) -> Outcome:
+async def _live(loop: WorldLoop, root: Path, faults_s: float, *, has_operators: bool) -> Outcome:
     cluster = Cluster(loop, root, BROKERS)
     await cluster.boot()
     async with ottla.Admin(cluster.bootstrap) as admin:
@@ -108,6 +111,10 @@ async def _live(loop: WorldLoop, root: Path, faults_s: float) -> Outcome:
         *(Reader(cluster, f"r{number}", promises) for number in (1, 2)),
     ]
     judges = Judges(cluster, TOPIC, promises.ends)
+    topics = TopicOperator(cluster, "o1", promises, judges)
+    keyed = KeyedWriter(cluster, "k1", promises)
+    if has_operators:
+        clients += [topics, keyed, ReplicaOperator(cluster, "o2", promises)]
     for client in clients:
         client.begin()
     trouble = Trouble(cluster)
@@ -126,6 +133,9 @@ async def _live(loop: WorldLoop, root: Path, faults_s: float) -> Outcome:
             await client.task
         await judges.rest()
         judge(await read_all(cluster, promises), promises)
+        if has_operators:
+            await topics.judge()
+            await keyed.judge()
         for host in cluster.brokers:
             await host.stop()
     _check_files([path for host in cluster.brokers for path in host.log_dirs])
@@ -186,7 +196,7 @@ def quiet_collection() -> Iterator[None]:
         sys.unraisablehook = hook
 
 
-def replay(seed: int, faults_s: float) -> None:
+def replay(seed: int, faults_s: float, *, has_operators: bool) -> None:
     """Run a world and print its log, with the virtual time and the host of each event."""
     begin_s = WorldLoop.FIRST_S
     logging.basicConfig(stream=sys.stdout, level=logging.INFO)
@@ -204,4 +214,4 @@ def replay(seed: int, faults_s: float) -> None:
         ],
         logger_factory=structlog.PrintLoggerFactory(sys.stdout),
     )
-    sys.stdout.write(f"{run_world(seed, faults_s)}\n")
+    sys.stdout.write(f"{run_world(seed, faults_s, has_operators=has_operators)}\n")

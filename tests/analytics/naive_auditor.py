@@ -292,9 +292,10 @@ class NaiveAuditor:
                 self._find("bad_checkpoint_line", name, start)
             else:
                 lines.append((epoch, start))
+        self._judge_first_epoch(name, [start for _, start in lines])
         newest = -1
         files = {id(batch): segment.name for segment in self.segments for batch in segment.batches}
-        for epoch, run in groupby(self.accepted, lambda batch: batch.epoch):
+        for epoch, run in self._runs():
             batches = list(run)
             first, last = batches[0], batches[-1].last
             valid = [each for each, start in lines if start <= first.base]
@@ -310,6 +311,23 @@ class NaiveAuditor:
         for _, start in lines:
             if self.is_end_known and start > self.end:
                 self._find("epoch_beyond", name, start)
+
+    def _judge_first_epoch(self, name: str, starts: list[int]) -> None:
+        """Judge the first run of batches that is on disk: DeleteRecords reaches one segment."""
+        begun = [next(run).base for epoch, run in self._runs() if epoch >= 0]
+        log_start = self._checkpoint("log-start-offset-checkpoint") or 0
+        first = next((base for base in begun if base >= log_start), None)
+        if first is None or first >= (self._checkpoint("recovery-point-offset-checkpoint") or 0):
+            return
+        if starts and starts[0] > first:
+            bases = [segment.base for segment in self.segments]
+            if len(bases) > 1 and starts[0] > bases[1]:
+                self._find("epoch_start", name, first)
+        elif not starts:
+            self._find("epoch_start", name, first)
+
+    def _runs(self) -> Iterator[tuple[int, Iterator[Batch]]]:
+        return groupby(self.accepted, lambda batch: batch.epoch)
 
     def _judge_checkpoints(self) -> None:
         if not self.is_end_known:

@@ -167,6 +167,7 @@ faults = st.lists(st.tuples(st.sampled_from(FAULTS), numbers, numbers), max_size
 @given(sizes, st.integers(2, 9), st.sets(st.integers(0, 20), max_size=3), faults)
 @example([(1, 0, False)] * 8, 7, set(), [(reorder, 0, 1), (cut, 1, 0)])
 @example([(1, 0, False)] * 8, 7, set(), [(flip, 6, 20), (cut, 1, 0)])
+@example([(1, 0, False)] * 4, 2, set(), [(epoch_line, 0, 3), (offset_line, 1, 1)])
 def test_integrity_audit_agrees_with_the_naive_auditor(
     shape: list[tuple[int, int, bool]],
     per_segment: int,
@@ -175,7 +176,8 @@ def test_integrity_audit_agrees_with_the_naive_auditor(
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
         at = make(shape, per_segment, epochs).write(Path(folder))
-        for fault, which, value in chosen:
+        # A cut batch before others is no torn end: both auditors would resume at another byte.
+        for fault, which, value in sorted(chosen, key=lambda each: each[0] is cut):
             fault(at, which, value)
         found = findings_of("integrity", Path(folder))
         expected = NaiveAuditor(at).integrity()

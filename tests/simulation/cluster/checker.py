@@ -51,9 +51,15 @@ class Checker:
         elif path.startswith(paths.TOPICS) and path.endswith("/state") and new:
             self._on_state(_partition_of(path), old, new)
         elif path.startswith(paths.TOPICS) and path.endswith("/state"):
-            partition = _partition_of(path)
-            self.committed.pop(partition, None)
-            self.unclean.discard(partition)
+            self._forget(_partition_of(path))
+        elif path.startswith(paths.TOPICS) and not new:
+            # A replica that left the topic before may have shown records since its state went.
+            for partition in [each for each in self.committed if paths.topic(each.topic) == path]:
+                self._forget(partition)
+
+    def _forget(self, partition: TopicPartition) -> None:
+        self.committed.pop(partition, None)
+        self.unclean.discard(partition)
 
     def _on_state(self, partition: TopicPartition, old: bytes | None, new: bytes) -> None:
         after = decode_partition_state(new, 0)

@@ -19,8 +19,8 @@ from tests.simulation.cluster.world import World
 SEED_COUNT = int(os.environ.get("OTTLA_SIM_SEEDS", "20"))
 RUN_MS = 5_000
 SEEDS_THAT_FAILED = (201, 322, 379, 753360722, 1481010942)
-"""Late copies of requests (201, 379), a deletion that waited for a reassignment (322), a reassignment
-of a partition that never had a leader, and a second topic of a name (753360722)."""
+"""Late copies of requests (201, 379), a deletion that waited for a reassignment (322), a second
+topic of one name (753360722), and a reassignment of a partition that never had a leader."""
 UNCLEAN_SEEDS_THAT_FAILED = (3776202617,)
 """The deletion of such a partition after its reassignment."""
 

@@ -173,7 +173,8 @@ def read_plain_batch(
     if out_of_place >= 0 or (needs_key and without_key >= 0):
         return None
     if times_matter:
-        has_times = latest_ms != _NO_TIMESTAMP
+        # The latest one stays at -1 if all are below.
+        has_times = earliest_ms != _NO_TIMESTAMP
         oldest_ms, newest_ms = now_ms - before_max_ms, now_ms + after_max_ms
         if has_times and not oldest_ms <= earliest_ms <= latest_ms <= newest_ms:
             return None

@@ -5,7 +5,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, reject
 from hypothesis import strategies as st
 
 from kafkawire import records_loops
@@ -124,7 +124,13 @@ def batches(draw: st.DrawFn) -> bytes:
     batch = bytes(builder.build())
     place = draw(st.integers(21, len(batch) - 1))
     bits = draw(st.sampled_from([0, 0, 1, 8, 0xFF]))
-    return batch[:place] + bytes([batch[place] ^ bits]) + batch[place + 1 :]
+    changed = batch[:place] + bytes([batch[place] ^ bits]) + batch[place + 1 :]
+    try:
+        read_header(changed)
+    except CorruptBatchError:
+        # Such a header cannot be written again with a right checksum.
+        reject()
+    return changed
 
 
 limits_ms = st.integers(0, 2**63 - 1)
@@ -132,8 +138,19 @@ rules = st.tuples(st.booleans(), st.booleans(), st.integers(-1, 2**63 - 1), limi
 Rules = tuple[bool, bool, int, int, int]
 
 
+def batch_at(timestamp_ms: int) -> bytes:
+    """Return a batch of one record, whose largest timestamp counts as absent."""
+    builder = BatchBuilder()
+    builder.append(0, None, b"value")
+    batch = builder.build()
+    times = {"base_timestamp_ms": timestamp_ms, "max_timestamp_ms": -1}
+    write_header(batch, read_header(batch)._replace(**times))
+    return bytes(batch)
+
+
 @calmly
 @given(batches(), st.booleans(), st.sampled_from([2**20, 2**20, 100]), rules)
+@example(batch_at(-2), True, 2**20, (False, True, 0, 0, 0))
 def test_both_find_the_same_batches_plain(
     batch: bytes, is_sound: bool, most_bytes: int, asked: Rules
 ) -> None:

@@ -229,13 +229,11 @@ class Logs:
         found = [partition for partition in partitions if partition in self.table.logs]
         for partition in found:
             self._abort_cleaning(partition)
+        leaving: dict[LogDirectory, list[TopicPartition]] = {}
+        for partition in found:
+            leaving.setdefault(self.table.homes[partition], []).append(partition)
         renamed: list[Path] = []
-
-        def rename(home: LogDirectory) -> None:
-            leaving = [partition for partition in found if self.table.homes[partition] is home]
-            renamed.extend(self._rename(home, leaving, state))
-
-        for_each(dict.fromkeys(self.table.homes[partition] for partition in found), rename)
+        for_each(leaving, lambda home: renamed.extend(self._rename(home, leaving[home], state)))
         return renamed
 
     def _rename(

@@ -376,6 +376,17 @@ def test_a_deleted_partition_leaves_checkpoints_first_and_its_files_later(one: P
     logs.close()
 
 
+def test_partitions_in_several_log_dirs_are_deleted_together(one: Path, two: Path) -> None:
+    logs = open_logs(one, two)
+    partitions = [TopicPartition("orders", number) for number in range(4)]
+    for partition in partitions:
+        create(logs, partition)
+    assert {logs.table.homes[each].path for each in partitions} == {one, two}
+    logs.delete(*partitions)
+    assert len(logs) == 0
+    logs.close()
+
+
 def test_start_completes_an_interrupted_deletion(one: Path) -> None:
     logs = open_logs(one)
     create(logs)

@@ -143,7 +143,13 @@ class Trouble:
 
     async def _stop(self, host: Host) -> None:
         assert host.process is not None
-        await host.process.outlives(self._loop.create_task(host.stop()))
+        stopping = self._loop.create_task(host.stop())
+        if await host.process.outlives(stopping):
+            try:
+                stopping.result()
+            except OSError:
+                # On a broken disk: the process ends with the error.
+                host.kill()
 
     async def _pause_broker(self) -> None:
         host = self._up_broker()

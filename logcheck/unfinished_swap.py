@@ -9,7 +9,7 @@ Source: LogLoader of Kafka 3.9.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from typing import Final
 
@@ -57,13 +57,10 @@ def _covered(logs: Iterable[tuple[OffsetFile, Entry]], open_source: OpenSource) 
 def _end_of(log: Entry, open_source: OpenSource) -> int:
     """Return the offset after the last batch of the file; 0 without any that can be read."""
     end = 0
-    try:
-        with open_source(log.path) as source:
-            for item in Walk(source, log.path, lambda _: None).items():
-                end = item.header.last_offset + 1 if isinstance(item, Batch) else end
-    except OSError:
-        # The scan of the segment reports it.
-        return end
+    # The scan of the segment reports an error.
+    with suppress(OSError), open_source(log.path) as source:
+        for item in Walk(source, log.path, lambda _: None).items():
+            end = item.header.last_offset + 1 if isinstance(item, Batch) else end
     return end
 
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from broker.config.broker_config import BrokerConfig
 from broker.node import Node
-from clusterstate.replica_assignment import Replicas
+from clusterstate.leader_and_isr import LeaderAndIsr
+from clusterstate.znodes import paths
 from clusterstate.znodes.partition_node import decode_partition_state
+from clusterstate.znodes.topic import TopicAssignment, decode_topic
 from coordination.server.coordinator import Coordinator
 from coordination.server.coordinator_config import Address, CoordinatorConfig
+from kafkawire.ids import TopicPartition
 from tests.simulation.world.loop import WorldLoop
 from tests.simulation.world.process import Process
 
@@ -31,7 +36,7 @@ SETTINGS: Final = {
 }
 
 
-class Host:
+class Host(ABC):
     """A machine with one program, which is started, stopped, killed and paused."""
 
     def __init__(self, loop: WorldLoop, name: str, root: Path) -> None:
@@ -40,13 +45,10 @@ class Host:
         self.root.mkdir(parents=True, exist_ok=True)
         self.process: Process | None = None
         self.program: Any = None
-        self.run_count = 0
-        self.graves: list[Process] = []
         self.has_started = False
-        self.has_stopped = False
-        """Whether the last run of the program ended in order."""
+        self.runs: list[Process] = []
+        """All processes: the collection of a dead one would run its `finally` clauses."""
         self._loop = loop
-        self._stopping: asyncio.Event
         self.disk = loop.files.add_disk(root)
         self.disk.lose_power = self.lose_power
 
@@ -60,26 +62,15 @@ class Host:
         assert not self.is_up
         self._loop.network.dark.discard(self.name)
         process = self.process = Process(self.name)
-        self.run_count += 1
-        self.graves.append(process)
-        self.has_started = self.has_stopped = False
+        self.runs.append(process)
+        self.has_started = False
         started: asyncio.Task[None] = self._loop.create_task(self._start(), context=process.context)
         process.tasks.append(started)
         return started
 
+    @abstractmethod
     async def _start(self) -> None:
-        raise NotImplementedError
-
-    async def stop(self) -> None:
-        """Stop the program in order."""
-        process = self.process
-        assert process is not None
-        task = self._loop.create_task(self.program.stop(), context=process.context)
-        process.tasks.append(task)
-        await task
-        self._loop.network.on_death(process)
-        process.death.set()
-        self.has_stopped = True
+        """Run the program; this ends when it serves."""
 
     def kill(self) -> None:
         """End the program at once."""
@@ -103,11 +94,25 @@ class BrokerHost(Host):
     def __init__(self, loop: WorldLoop, number: int, root: Path, **settings: str) -> None:
         super().__init__(loop, f"b{number}", root / f"b{number}")
         self.number = number
+        self.has_stopped = False
+        """Whether the last run of the program ended in order."""
         count = loop.chance.choice((1, 2))
         self.log_dirs = [self.root / f"d{number}" for number in range(count)]
         self._settings = settings
 
+    async def stop(self) -> None:
+        """Stop the program in order."""
+        process = self.process
+        assert process is not None
+        task = self._loop.create_task(self.program.stop(), context=process.context)
+        process.tasks.append(task)
+        await task
+        self._loop.network.on_death(process)
+        process.death.set()
+        self.has_stopped = True
+
     async def _start(self) -> None:
+        self.has_stopped = False
         address = f"PLAINTEXT://{self.name}:{BROKER_PORT}"
         config = BrokerConfig.from_properties(
             SETTINGS
@@ -136,10 +141,6 @@ class CoordinatorHost(Host):
         await coordinator.start()
         self.has_started = True
 
-    async def stop(self) -> None:
-        """Stop the program in order."""
-        raise NotImplementedError
-
 
 class Cluster:
     """The hosts of one world."""
@@ -167,16 +168,35 @@ class Cluster:
             return False
         if not all(host.is_up and host.has_started for host in self.brokers):
             return False
-        return all(len(each) == len(self.brokers) for each in self.in_sync_sets())
+        states = self.partition_states()
+        return all(len(each.isr) == len(self.brokers) for each in states.values())
 
-    def in_sync_sets(self) -> list[Replicas]:
-        """Return the in-sync set of each partition, as the running coordinator has it."""
-        nodes = self.coordinator.program._server.service.state.tree.nodes
-        return [
-            decode_partition_state(node.data, node.version).isr
-            for path, node in nodes.items()
-            if path.startswith("/brokers/topics/") and path.endswith("/state")
-        ]
+    @property
+    def nodes(self) -> Mapping[str, Any]:
+        """The coordinator's nodes by path; none while it does not run."""
+        server = self.coordinator.program._server if self.coordinator.is_up else None
+        return {} if server is None else server.service.state.tree.nodes
+
+    def assignments(self) -> dict[str, TopicAssignment]:
+        """Return the assignment of each topic, as the coordinator holds it."""
+        nodes = self.nodes
+        if paths.TOPICS not in nodes:
+            return {}
+        return {
+            name: decode_topic(nodes[paths.topic(name)].data)
+            for name in nodes[paths.TOPICS].children
+        }
+
+    def partition_states(self) -> dict[TopicPartition, LeaderAndIsr]:
+        """Return leader and in-sync set of each partition, as the coordinator holds them."""
+        nodes, states = self.nodes, {}
+        for topic, assignment in self.assignments().items():
+            for number in assignment.partitions:
+                partition = TopicPartition(topic, number)
+                node = nodes.get(paths.partition_state(partition))
+                if node is not None:
+                    states[partition] = decode_partition_state(node.data, node.version)
+        return states
 
     async def boot(self) -> None:
         """Start all programs."""

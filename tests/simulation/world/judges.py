@@ -14,9 +14,6 @@ from typing import Any, Final, NamedTuple
 
 from broker.replication.replica import Replica
 from clusterstate.leader_and_isr import LeaderAndIsr
-from clusterstate.znodes import paths
-from clusterstate.znodes.partition_node import decode_partition_state
-from clusterstate.znodes.topic import TopicAssignment, decode_topic
 from kafkawire.consumer_protocol import decode_assignment
 from kafkawire.group_records import OFFSETS_TOPIC
 from kafkawire.ids import ZERO_TOPIC_ID, Offset, TopicPartition
@@ -76,7 +73,7 @@ class Judges:
         while faults := self._unrest():
             assert loop.time() < end_s, "; ".join(faults)
             await asyncio.sleep(LOOK_S)
-        for partition, state in self._states().items():
+        for partition, state in self._cluster.partition_states().items():
             self._compare(partition, state)
 
     # The present state
@@ -86,34 +83,8 @@ class Judges:
             if host.is_up and hasattr(host.program, "_replicas"):
                 yield host
 
-    @property
-    def _nodes(self) -> Mapping[str, Any]:
-        """The coordinator's nodes by path; none while it does not run."""
-        host = self._cluster.coordinator
-        server = host.program._server if host.is_up else None
-        return {} if server is None else server.service.state.tree.nodes
-
-    def _states(self) -> dict[TopicPartition, LeaderAndIsr]:
-        states = {}
-        for topic, assignment in self._assignments().items():
-            for number in assignment.partitions:
-                partition = TopicPartition(topic, number)
-                node = self._nodes.get(paths.partition_state(partition))
-                if node is not None:
-                    states[partition] = decode_partition_state(node.data, node.version)
-        return states
-
-    def _assignments(self) -> dict[str, TopicAssignment]:
-        nodes = self._nodes
-        if paths.TOPICS not in nodes:
-            return {}
-        return {
-            name: decode_topic(nodes[paths.topic(name)].data)
-            for name in nodes[paths.TOPICS].children
-        }
-
     def _led(self) -> Iterator[Led]:
-        states = self._states()
+        states = self._cluster.partition_states()
         for host in self._running():
             for replica in host.program._replicas.table:
                 state = states.get(replica.topic_partition)
@@ -150,7 +121,7 @@ class Judges:
         assert first == host.name, f"{first} and {host.name} lead {epoch}"
         # A new controller confirms the epoch of a leader that has restarted in the meantime. Such a
         # leader begins with the high watermark that it has stored, as after an election.
-        here = (host.name, host.run_count, *epoch)
+        here = (host.name, len(host.runs), *epoch)
         before = self._high_watermarks.get(here, 0)
         now = leadership.high_watermark
         assert before <= now <= replica.log.log_end_offset, f"{here}: {before}, {now}"
@@ -204,11 +175,11 @@ class Judges:
         """Return the reasons why the cluster is not at rest."""
         faults = []
         by_number = {host.number: host for host in self._running()}
-        assignments = self._assignments()
+        assignments, states = self._cluster.assignments(), self._cluster.partition_states()
         led_count = sum(1 for _ in self._led())
-        if not led_count or led_count < len(self._states()):
-            faults.append(f"{led_count} partitions of {len(self._states())} are led")
-        for partition, state in self._states().items():
+        if not led_count or led_count < len(states):
+            faults.append(f"{led_count} partitions of {len(states)} are led")
+        for partition, state in states.items():
             assigned = assignments[partition.topic].partitions[partition.partition]
             if assigned.adding or assigned.removing or set(state.isr) != set(assigned.replicas):
                 faults.append(f"{partition}: {state} of {assigned}")

@@ -12,7 +12,14 @@ from ottla.client.admin_model import ResourceType
 from ottla.client.errors import OttlaError, TopicExistsError, UnknownTopicError
 from tests.simulation.world.cluster import Cluster
 from tests.simulation.world.judges import Judges
-from tests.simulation.world.workload import DELIVERY_TIMEOUT_MS, TOPIC, Client, Promises
+from tests.simulation.world.workload import (
+    DELIVERY_TIMEOUT_MS,
+    PARTITIONS,
+    TOPIC,
+    Client,
+    Promises,
+    read_topic,
+)
 
 SCRATCH: Final = "scratch"
 """A topic that is deleted and created again."""
@@ -95,17 +102,14 @@ class TopicOperator(Client):
 
         During the faults an isolated broker may still serve a topic that is deleted.
         """
-        async with ottla.Consumer(
-            self.cluster.bootstrap, client_id=self.name, auto_offset_reset="earliest"
-        ) as consumer:
-            try:
-                await consumer.assign_topics(SCRATCH)
-            except UnknownTopicError:
-                return
-            for record in await consumer.fetch_batch(timeout_ms=500):
-                known = self._written.get((record.partition, record.offset), set())
-                old = [value for generation, value in known if generation < self.generation]
-                assert record.value not in old, f"{record} is of a deleted topic"
+        try:
+            records = await read_topic(self.cluster, SCRATCH)
+        except UnknownTopicError:
+            return
+        for record in records:
+            known = self._written.get((record.partition, record.offset), set())
+            old = [value for generation, value in known if generation < self.generation]
+            assert record.value not in old, f"{record} is of a deleted topic"
 
     async def _delete(self, admin: ottla.Admin) -> None:
         self._judges.deletions[SCRATCH] += 1
@@ -133,7 +137,7 @@ class ReplicaOperator(Client):
                 await asyncio.sleep(self.loop.chance.uniform(*PAUSE_S))
 
     def _partition(self) -> TopicPartition:
-        return TopicPartition(TOPIC, self.loop.chance.randrange(2))
+        return TopicPartition(TOPIC, self.loop.chance.randrange(PARTITIONS))
 
     async def _move(self, admin: ottla.Admin) -> None:
         numbers = [host.number for host in self.cluster.brokers]
@@ -187,17 +191,11 @@ class KeyedWriter(Client):
     async def judge(self) -> None:
         """Check that the last value of every key is there."""
         found: dict[bytes, int] = {}
-        async with ottla.Consumer(
-            self.cluster.bootstrap, client_id="judge", auto_offset_reset="earliest"
-        ) as consumer:
-            for each in await consumer.assign_topics(KEYED):
-                end = (await consumer.end_offsets([each]))[each]
-                while (consumer.position(each) or 0) < end:
-                    for record in await consumer.fetch_batch(timeout_ms=500):
-                        assert record.key is not None
-                        assert record.value is not None
-                        number = int(record.value)
-                        assert found.get(record.key, 0) < number, f"{record} after {found}"
-                        found[record.key] = number
+        for record in await read_topic(self.cluster, KEYED):
+            assert record.key is not None
+            assert record.value is not None
+            number = int(record.value)
+            assert found.get(record.key, 0) < number, f"{record} after {found}"
+            found[record.key] = number
         for key, number in self.last.items():
             assert found.get(key, 0) >= number, f"key {key!r}: {found.get(key)}, {number} written"

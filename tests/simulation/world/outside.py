@@ -7,7 +7,7 @@ import fcntl
 import os
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ from coordination.client.heartbeat import Heartbeat
 from coordination.server.disk.journal import FileLog
 from coordination.server.disk.wal_writer import WalWriter
 from storage.directory import log_directory, opening
+from tests.executors import InTurn
 from tests.simulation.world.loop import WorldLoop
 from tests.simulation.world.process import PROCESS, Process
 
@@ -55,22 +56,6 @@ class AwaitedLog(FileLog):
 
     def idle(self) -> None:
         self.writer.seal()
-
-
-class InTurn:
-    """An executor that works at once."""
-
-    def __init__(self, *_: object) -> None:
-        pass
-
-    def __enter__(self) -> InTurn:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def map(self, work: Callable[[Any], Any], things: Iterable[Any]) -> list[Any]:
-        return list(map(work, things))
 
 
 class Locks:

@@ -141,7 +141,7 @@ class Trouble:
             if not host.is_up:
                 await self._boot(host)
 
-    async def _stop(self, host: Host) -> None:
+    async def _stop(self, host: BrokerHost) -> None:
         assert host.process is not None
         stopping = self._loop.create_task(host.stop())
         if await host.process.outlives(stopping):
@@ -246,8 +246,8 @@ class Trouble:
         """Wait until a broker without power is in no in-sync set, unless it is the last one."""
 
         def is_in_sync() -> bool:
-            sets = self._cluster.in_sync_sets()
-            return any(host.number in each and len(each) > 1 for each in sets)
+            states = self._cluster.partition_states().values()
+            return any(host.number in each.isr and len(each.isr) > 1 for each in states)
 
         while not host.is_up and is_in_sync():  # noqa: ASYNC110 - polls the coordinator's state
             await asyncio.sleep(POLL_S)

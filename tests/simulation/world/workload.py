@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
@@ -54,7 +55,7 @@ class Promises:
         assert known == value, f"{partition}@{offset} was {known!r} and is {value!r}"
 
 
-class Client:
+class Client(ABC):
     """A program on a host of its own."""
 
     def __init__(self, cluster: Cluster, name: str, promises: Promises) -> None:
@@ -77,8 +78,9 @@ class Client:
         self.process.tasks.append(task)
         return task
 
+    @abstractmethod
     async def _work(self) -> None:
-        raise NotImplementedError
+        """Serve as the program until `is_over`."""
 
 
 class Writer(Client):
@@ -135,19 +137,24 @@ class Reader(Client):
                     self.promises.on_read(record.partition, record.offset, record.value or b"")
 
 
-async def read_all(cluster: Cluster, promises: Promises) -> dict[int, list[tuple[int, bytes]]]:
-    """Return offset and value of each record in each partition, as a client reads them."""
-    found: dict[int, list[tuple[int, bytes]]] = defaultdict(list)
+async def read_topic(cluster: Cluster, topic: str) -> list[ottla.ConsumerRecord]:
+    """Return all records of a topic, as a client reads them."""
+    found: list[ottla.ConsumerRecord] = []
     async with ottla.Consumer(
         cluster.bootstrap, client_id="judge", auto_offset_reset="earliest"
     ) as consumer:
-        ends = {}
-        for each in await consumer.assign_topics(TOPIC):
-            ends[each] = (await consumer.end_offsets([each]))[each]
+        ends = await consumer.end_offsets(await consumer.assign_topics(topic))
         while any((consumer.position(each) or 0) < end for each, end in ends.items()):
-            for record in await consumer.fetch_batch(timeout_ms=500):
-                promises.on_read(record.partition, record.offset, record.value or b"")
-                found[record.partition].append((record.offset, record.value or b""))
+            found += await consumer.fetch_batch(timeout_ms=500)
+    return found
+
+
+async def read_all(cluster: Cluster, promises: Promises) -> dict[int, list[tuple[int, bytes]]]:
+    """Return offset and value of each record in each partition of the writers' topic."""
+    found: dict[int, list[tuple[int, bytes]]] = defaultdict(list)
+    for record in await read_topic(cluster, TOPIC):
+        promises.on_read(record.partition, record.offset, record.value or b"")
+        found[record.partition].append((record.offset, record.value or b""))
     return found
 
 

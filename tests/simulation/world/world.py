@@ -111,10 +111,13 @@ async def _live(loop: WorldLoop, root: Path, faults_s: float, *, has_operators: 
         *(Reader(cluster, f"r{number}", promises) for number in (1, 2)),
     ]
     judges = Judges(cluster, TOPIC, promises.ends)
-    topics = TopicOperator(cluster, "o1", promises, judges)
-    keyed = KeyedWriter(cluster, "k1", promises)
+    judged: list[TopicOperator | KeyedWriter] = []
     if has_operators:
-        clients += [topics, keyed, ReplicaOperator(cluster, "o2", promises)]
+        judged += [
+            TopicOperator(cluster, "o1", promises, judges),
+            KeyedWriter(cluster, "k1", promises),
+        ]
+        clients += [*judged, ReplicaOperator(cluster, "o2", promises)]
     for client in clients:
         client.begin()
     trouble = Trouble(cluster)
@@ -133,9 +136,8 @@ async def _live(loop: WorldLoop, root: Path, faults_s: float, *, has_operators: 
             await client.task
         await judges.rest()
         judge(await read_all(cluster, promises), promises)
-        if has_operators:
-            await topics.judge()
-            await keyed.judge()
+        for each in judged:
+            await each.judge()
         for host in cluster.brokers:
             await host.stop()
     _check_files([path for host in cluster.brokers for path in host.log_dirs])

@@ -12,11 +12,10 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
-from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -29,6 +28,7 @@ from storage.errors import StorageError
 from storage.log.log import Log
 from storage.log.log_copying import align, append_chunk, missing_chunk
 from storage.segment.cleaned_segment import CleanedSegment, remove_all_cleaned
+from tests.executors import InTurn
 from tests.faults import SYNCING, Fault, Injection, drawn, injected
 from tests.unit.storage.logs import (
     NOW_MS,
@@ -466,22 +466,6 @@ def template(memory: Path) -> Path:
 @pytest.fixture
 def root(memory: Path) -> Path:
     return memory / "root"
-
-
-class InTurn:
-    """A sequential replacement for an executor, so that calls have an order."""
-
-    def __init__(self, *_: object) -> None:
-        pass
-
-    def __enter__(self) -> InTurn:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def map(self, work: Callable[[Any], Any], things: Iterable[Any]) -> list[Any]:
-        return list(map(work, things))
 
 
 @pytest.fixture(autouse=True)

@@ -14,6 +14,7 @@ TOPIC: Final = "stock"
 PARTITIONS: Final = 2
 RECORDS: Final = 200_000
 KEYS: Final = 5_000
+RARE_KEYS: Final = 100
 SEGMENT_BYTES: Final = 1_048_576
 SETTINGS: Final = (
     "cleanup.policy=compact",
@@ -60,7 +61,12 @@ def _say(line: str) -> None:
 
 
 def _write(cluster: Cluster, lines: Path) -> None:
-    lines.write_text("".join(f"item-{n * 7 % KEYS}:{n} pieces\n" for n in range(RECORDS)))
+    # The first items are written once, so that compaction must keep their records.
+    names = [
+        *(f"rare-{n}" for n in range(RARE_KEYS)),
+        *(f"item-{n * 7 % KEYS}" for n in range(RECORDS)),
+    ]
+    lines.write_text("".join(f"{name}:{n} pieces\n" for n, name in enumerate(names[:RECORDS])))
     settings = [part for setting in SETTINGS for part in ("--config", setting)]
     shape = ("-p", str(PARTITIONS), "-r", str(len(cluster.log_directories)))
     cluster.commands.ask_broker("topics", "create", TOPIC, *shape, *settings)
@@ -69,18 +75,29 @@ def _write(cluster: Cluster, lines: Path) -> None:
 
 def _wait_until_cleaned(cluster: Cluster) -> None:
     started_s = time.monotonic()
-    while not all(_is_cleaned(directory) for directory in cluster.log_directories):
+    while not all(_is_ready(directory) for directory in cluster.log_directories):
         if time.monotonic() - started_s > CLEAN_TIMEOUT_S:
             raise DemoError(f"not every replica was compacted within {CLEAN_TIMEOUT_S:g} s")
         time.sleep(POLL_INTERVAL_S)
     note(f"  every replica was compacted after {time.monotonic() - started_s:.1f} s")
 
 
-def _is_cleaned(log_directory: Path) -> bool:
-    """Whether the broker has a cleaner checkpoint for each partition of the topic."""
-    checkpoint = log_directory / "cleaner-offset-checkpoint"
+def _is_ready(log_directory: Path) -> bool:
+    """Whether the broker has cleaned each partition of the topic and stored its high watermark.
+
+    Audits compare nothing above a high watermark, which brokers store every few seconds.
+    """
+    cleaned = _offsets_in(log_directory / "cleaner-offset-checkpoint")
+    committed = _offsets_in(log_directory / "replication-offset-checkpoint")
+    return len(cleaned) == PARTITIONS and all(
+        0 < point <= committed.get(partition, 0) for partition, point in cleaned.items()
+    )
+
+
+def _offsets_in(checkpoint: Path) -> dict[str, int]:
+    """Return the offsets of the topic's partitions in a checkpoint."""
     if not checkpoint.exists():
-        return False
+        return {}
     lines = checkpoint.read_text(encoding="utf-8").splitlines()
-    points = [line.split() for line in lines if line.startswith(f"{TOPIC} ")]
-    return sum(int(point) > 0 for _topic, _partition, point in points) == PARTITIONS
+    entries = [line.split() for line in lines if line.startswith(f"{TOPIC} ")]
+    return {partition: int(offset) for _topic, partition, offset in entries}

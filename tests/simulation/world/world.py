@@ -78,6 +78,11 @@ def run_world(seed: int, faults_s: float, *, has_operators: bool = False) -> Out
     Raises:
         AssertionError: the cluster broke a promise.
     """
+    with unraisable_ignored():
+        return _run_and_judge(seed, faults_s, has_operators=has_operators)
+
+
+def _run_and_judge(seed: int, faults_s: float, *, has_operators: bool) -> Outcome:
     loop = WorldLoop(seed)
     errors: list[dict[str, Any]] = []
 
@@ -182,20 +187,29 @@ def _forget(loop: WorldLoop) -> None:
 
 
 @contextmanager
-def quiet_collection() -> Iterator[None]:
-    """Collect unfinished tasks, whose `finally` clauses complain.
-
-    If a world fails, its frames hold tasks until the exception is dropped.
-    """
+def unraisable_ignored() -> Iterator[None]:
+    """Ignore the errors of destructors, because dead processes leave open files and tasks."""
     hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
     try:
         yield
-        # A `finally` clause may revive its task, and with that all garbage of the same collection.
-        for _ in range(MAX_COLLECTIONS):
-            if not gc.collect():
-                break
     finally:
         sys.unraisablehook = hook
+
+
+@contextmanager
+def quiet_collection() -> Iterator[None]:
+    """Collect unfinished tasks afterwards, whose `finally` clauses complain.
+
+    If a world fails, its frames hold tasks until the exception is dropped.
+    """
+    with unraisable_ignored():
+        try:
+            yield
+        finally:
+            # A `finally` clause may revive its task, and with that all garbage of a collection.
+            for _ in range(MAX_COLLECTIONS):
+                if not gc.collect():
+                    break
 
 
 def replay(seed: int, faults_s: float, *, has_operators: bool) -> None:

@@ -2,11 +2,13 @@
 
 The request lists all live brokers. Unless it is of the FULL type it lists only some partitions; a
 FULL request drops topics that it does not name. A partition whose leader is `LEADER_DURING_DELETE`
-is removed, and its topic with the last of them. Topics with illegal names are skipped. The image is
-complete from the first request on that is not INCREMENTAL: a controller that takes over sends
-INCREMENTAL ones, with a few partitions, before it has read all of them. Until then the image has no
-topics: a client takes a topic with some of its partitions for the whole topic, but retries while it
-is missing.
+is removed, and its topic with the last of them. Topics with illegal names are skipped.
+
+A controller that takes over sends INCREMENTAL requests, with a few partitions, before it has read
+all of them. Such a request only changes partitions that the image has already. If its predecessor
+died before it announced a topic, that topic would otherwise appear with some of its partitions.
+Clients take these for the whole topic; while it is missing, they retry. The image is complete from
+the first request on that is not INCREMENTAL.
 
 Source: kafka.server.metadata.ZkMetadataCache of Kafka 3.9; KIP-866 for the FULL type.
 """
@@ -44,15 +46,15 @@ LEADER_DURING_DELETE: Final = -2
 
 def updated(image: ClusterImage, message: UpdateMetadataRequest) -> ClusterImage:
     """Return `image` after the update in `message`."""
-    is_complete = image.is_complete or message.type != UpdateType.INCREMENTAL
+    may_add = message.type != UpdateType.INCREMENTAL
     topics = dict(image.topics)
     if message.type == UpdateType.FULL:
         named = {state.topic_name for state in message.topic_states}
         topics = {name: topic for name, topic in topics.items() if name in named}
-    for state in message.topic_states if is_complete else ():
+    for state in message.topic_states:
         if validate_topic_name(state.topic_name) is not None:
             continue
-        topic = _updated_topic(topics.get(state.topic_name), state)
+        topic = _updated_topic(topics.get(state.topic_name), state, may_add=may_add)
         if topic is None:
             topics.pop(state.topic_name, None)
         else:
@@ -62,7 +64,7 @@ def updated(image: ClusterImage, message: UpdateMetadataRequest) -> ClusterImage
         topics=topics,
         topic_names={topic.topic_id: topic.name for topic in topics.values()},
         controller_id=BrokerId(message.controller_id),
-        is_complete=is_complete,
+        is_complete=image.is_complete or may_add,
     )
 
 
@@ -76,18 +78,22 @@ def deleted_partitions(message: UpdateMetadataRequest) -> list[TopicPartition]:
     ]
 
 
-def _updated_topic(known: TopicState | None, state: UpdateMetadataTopicState) -> TopicState | None:
+def _updated_topic(
+    known: TopicState | None, state: UpdateMetadataTopicState, *, may_add: bool
+) -> TopicState | None:
     """Return the topic after the update, None if no partition is left."""
-    is_same = known is not None and state.topic_id in (ZERO_TOPIC_ID, known.topic_id)
-    partitions = dict(known.partitions) if known is not None and is_same else {}
+    same = known if known and state.topic_id in (ZERO_TOPIC_ID, known.topic_id) else None
+    if not (same or may_add):
+        return known
+    partitions = dict(same.partitions) if same else {}
     for each in state.partition_states:
         if each.leader == LEADER_DURING_DELETE:
             partitions.pop(each.partition_index, None)
-        else:
+        elif may_add or each.partition_index in partitions:
             partitions[each.partition_index] = _partition(each)
     if not partitions:
         return None
-    topic_id = known.topic_id if known is not None and is_same else state.topic_id
+    topic_id = same.topic_id if same else state.topic_id
     ordered = {index: partitions[index] for index in sorted(partitions)}
     return TopicState(name=state.topic_name, topic_id=topic_id, partitions=ordered)
 

@@ -146,6 +146,16 @@ def test_image_has_topics_after_an_update_that_is_not_incremental() -> None:
     assert after_update(ClusterImage(), kind=UpdateType.FULL).is_complete
 
 
+def test_incremental_update_shows_no_topic_that_was_not_announced() -> None:
+    before = after_update(ClusterImage(), topic("t", 1, 1))
+    recreated = topic("t", 2, topic_id=OTHER_ID)
+    for unknown in (topic("u", 2, first=1, topic_id=OTHER_ID), topic("t", 2, first=2), recreated):
+        after = after_update(before, unknown, kind=UpdateType.INCREMENTAL)
+        assert (after.topics, after.topic_names) == (before.topics, before.topic_names)
+    elected = after_update(before, topic("t", 2, first=1), kind=UpdateType.INCREMENTAL)
+    assert leaders(elected) == {0: 1, 1: 2}
+
+
 def test_topic_with_an_illegal_name_is_skipped() -> None:
     image = after_update(ClusterImage(), topic("../t", 1), topic("u", 1, topic_id=OTHER_ID))
     assert set(image.topics) == {"u"}

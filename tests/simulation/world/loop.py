@@ -13,6 +13,7 @@ import socket
 import struct
 import zlib
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from contextvars import Context
 from typing import Any, Final
 
@@ -24,6 +25,9 @@ from tests.simulation.world.process import current_host, step, timed_step
 EXECUTOR_S: Final = (0.0001, 0.02)
 MAX_STEPS_AT_ONE_TIME: Final = 200_000
 """More callbacks at one moment of virtual time are an endless loop."""
+MIN_TASKS_KEPT: Final = 1000
+MAX_ENDS_PER_TASK: Final = 10
+"""Attempts to end a task that waits again in its `finally` clauses."""
 
 
 class _Future(asyncio.Future[Any]):
@@ -43,6 +47,7 @@ class _Task(asyncio.Task[Any]):
     def __init__(self, loop: WorldLoop, work: Any, **options: Any) -> None:
         self._number = loop.next_number()
         super().__init__(work, loop=loop, **options)
+        loop.keep(self)
 
     def __hash__(self) -> int:
         return self._number
@@ -67,6 +72,8 @@ class WorldLoop(asyncio.BaseEventLoop):
         self.begin_s = self._now_s = self.FIRST_S
         self._steps_now = 0
         self._last_number = 0
+        self._tasks: list[asyncio.Task[Any]] = []
+        self._max_task_count = MIN_TASKS_KEPT
         self._selector = self
         self.set_task_factory(_Task)  # type: ignore[arg-type]
 
@@ -77,6 +84,28 @@ class WorldLoop(asyncio.BaseEventLoop):
         """Count the tasks and futures."""
         self._last_number += 1
         return self._last_number
+
+    def keep(self, task: asyncio.Task[Any]) -> None:
+        """Hold a task until it is done.
+
+        The collection of an unfinished task of a dead process would run its `finally` clauses, at a
+        time that depends on everything else in memory.
+        """
+        self._tasks.append(task)
+        if len(self._tasks) > self._max_task_count:
+            self._tasks = [each for each in self._tasks if not each.done()]
+            self._max_task_count = max(MIN_TASKS_KEPT, 2 * len(self._tasks))
+
+    def end_tasks(self) -> None:
+        """Run the `finally` clauses of all unfinished tasks, and ignore their errors."""
+        self.set_exception_handler(lambda _loop, _context: None)
+        for task in self._tasks:
+            work: Any = task.get_coro()
+            for _ in range(MAX_ENDS_PER_TASK):
+                with suppress(BaseException):
+                    work.close()
+                    break
+        self._tasks.clear()
 
     def create_future(self) -> asyncio.Future[Any]:
         return _Future(self)

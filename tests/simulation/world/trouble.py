@@ -11,6 +11,7 @@ from typing import Any, Final
 import structlog
 
 from broker.errors import StartupError
+from clusterstate.znodes import paths
 from tests.simulation.world.cluster import BrokerHost, Cluster, Host
 
 MAX_CALLS_TO_LOSS: Final = 60
@@ -243,11 +244,18 @@ class Trouble:
         await self._boot(host)
 
     async def _fall_out_of_sync(self, host: BrokerHost) -> None:
-        """Wait until a broker without power is in no in-sync set, unless it is the last one."""
+        """Wait until a broker without power is in no in-sync set, unless it is the last one.
+
+        The sets of a topic that waits for the broker with its deletion do not change.
+        """
 
         def is_in_sync() -> bool:
-            states = self._cluster.partition_states().values()
-            return any(host.number in each.isr and len(each.isr) > 1 for each in states)
+            nodes = self._cluster.nodes
+            return any(
+                host.number in state.isr and len(state.isr) > 1
+                for partition, state in self._cluster.partition_states().items()
+                if paths.topic_deletion(partition.topic) not in nodes
+            )
 
         while not host.is_up and is_in_sync():  # noqa: ASYNC110 - polls the coordinator's state
             await asyncio.sleep(POLL_S)

@@ -181,8 +181,8 @@ def _check_files(directories: list[Path]) -> None:
 
 def _forget(loop: WorldLoop) -> None:
     """Drop the unfinished tasks of dead processes."""
-    loop.set_exception_handler(lambda _loop, _context: None)
     with quiet_collection():
+        loop.end_tasks()
         loop.close()
 
 

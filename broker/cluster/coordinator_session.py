@@ -24,7 +24,7 @@ from broker.errors import StartupError
 from clusterstate.broker_registration import Registered, Sessions, create_top_nodes, register
 from clusterstate.coordinator_edge import CoordinatorEdge
 from clusterstate.plans import Plan
-from coordination.client import Client, SessionState, WatchEvent
+from coordination.client import Client, SessionState, WatchEvent, session_file
 from coordination.client.patterns import end_dead_session, retry_read
 from coordination.errors import ConnectionLossError, SessionExpiredError
 from kafkawire.ids import BrokerId
@@ -175,7 +175,7 @@ class CoordinatorSession:
             self._renewal.cancel()
             await asyncio.gather(self._renewal, return_exceptions=True)
         if await self.client.close():
-            self._session_file.unlink(missing_ok=True)
+            await session_file.remove(self._session_file)
 
     async def _renew_registration(
         self,

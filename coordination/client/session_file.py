@@ -4,6 +4,9 @@ A broker writes the file (0600) when its session begins, while it holds the lock
 dir. A process that acquires this lock, its supervisor or its next start, thereby knows that the
 owner is dead. It closes the session with `patterns.end_dead_session`, which deletes the ephemeral
 nodes at once instead of after a timeout.
+
+The file only saves time: without one, or with the one of an earlier session, a dead process's
+session ends at its timeout. So a disk that fails is logged, and costs nobody the session.
 """
 
 import json
@@ -13,6 +16,9 @@ from typing import NamedTuple
 
 import aiofiles  # type: ignore[import-untyped,unused-ignore]
 import aiofiles.os  # type: ignore[import-untyped,unused-ignore]
+import structlog
+
+log = structlog.get_logger(__name__)
 
 
 class SavedSession(NamedTuple):
@@ -25,14 +31,17 @@ class SavedSession(NamedTuple):
 
 
 async def save(path: Path, session: SavedSession) -> None:
-    """Write the file atomically, readable by its owner only."""
+    """Write the file atomically, readable by its owner only, if the disk works."""
     temporary = path.with_name(path.name + ".tmp")
     fields = {**session._asdict(), "password": session.password.hex()}
-    async with aiofiles.open(temporary, "w", opener=_private) as file:
-        await file.write(json.dumps(fields))
-        await file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    try:
+        async with aiofiles.open(temporary, "w", opener=_private) as file:
+            await file.write(json.dumps(fields))
+            await file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        log.warning("session_file.not_written", path=str(path), error=str(error))
 
 
 def _private(name: str, flags: int) -> int:
@@ -40,7 +49,7 @@ def _private(name: str, flags: int) -> int:
 
 
 async def load(path: Path) -> SavedSession | None:
-    """Return the saved session; None if the file is missing or malformed."""
+    """Return the saved session; None if the file is missing, malformed or unreadable."""
     try:
         async with aiofiles.open(path) as file:
             fields = json.loads(await file.read())
@@ -48,9 +57,16 @@ async def load(path: Path) -> SavedSession | None:
         return SavedSession(**{**known, "password": bytes.fromhex(known["password"])})
     except (FileNotFoundError, ValueError, TypeError, KeyError):
         return None
+    except OSError as error:
+        log.warning("session_file.not_read", path=str(path), error=str(error))
+        return None
 
 
 async def remove(path: Path) -> None:
-    """Delete the file, because the session has ended."""
-    if await aiofiles.os.path.exists(path):
+    """Delete the file, because the session has ended; one that stays does no harm."""
+    try:
         await aiofiles.os.remove(path)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        log.warning("session_file.not_removed", path=str(path), error=str(error))

@@ -7,12 +7,14 @@ this looks like a broken disk.
 import resource
 import signal
 from collections.abc import Sequence
+from pathlib import Path
 
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tests.conftest import BrokerProcess, StartBroker
+from tests.integration.broker.test_lifecycle import CLEAN_SHUTDOWN
 from tests.integration.broker.wire import Wire, batch
 from tests.integration.coordination.process import Coordinator, wait_until
 
@@ -91,3 +93,25 @@ def test_the_other_log_dirs_stay_online(
         )
     broker.process.send_signal(signal.SIGTERM)
     assert broker.process.wait(STOP_TIMEOUT_S) == 0
+
+
+def test_a_stop_with_a_broken_log_dir_finishes_for_the_others(
+    start_broker: StartBroker, coordinator: Coordinator, tmp_path: Path
+) -> None:
+    paths = [tmp_path / "first", tmp_path / "second"]
+    joining = {"zookeeper.connect": coordinator.address, "broker.id": "1"}
+    broker = start_broker(overrides={"log.dirs": ",".join(map(str, paths)), **joining})
+    with Wire(broker.port) as wire:
+        wire.create_topic("t", partitions=2)
+        for number in range(2):
+            wire.produce("t", batch(b"a"), partition=number)
+    # Every name below the first log dir, the session file included, is now an error.
+    gone = paths[0].rename(tmp_path / "gone")
+    paths[0].touch()
+    broker.process.send_signal(signal.SIGTERM)
+    assert broker.process.wait(STOP_TIMEOUT_S) == 0
+    broker.wait_for_event("broker.stopped")
+    unclosed = [each for each in broker.events if each["event"] == "log_dir.not_closed"]
+    assert [each["path"] for each in unclosed] == [str(paths[0])]
+    assert (paths[1] / CLEAN_SHUTDOWN).exists()
+    assert not (gone / CLEAN_SHUTDOWN).exists()

@@ -146,11 +146,7 @@ class Trouble:
         assert host.process is not None
         stopping = self._loop.create_task(host.stop())
         if await host.process.outlives(stopping):
-            try:
-                stopping.result()
-            except OSError:
-                # On a broken disk: the process ends with the error.
-                host.kill()
+            stopping.result()
 
     async def _pause_broker(self) -> None:
         host = self._up_broker()

@@ -209,6 +209,25 @@ async def test_a_session_that_ends_before_its_adoption_is_replaced(
             await writer.wait_closed()
 
 
+async def test_a_session_begins_although_its_file_cannot_be_written(tmp_path: Path) -> None:
+    path = tmp_path / "missing" / "session"
+    async with slow_server() as server, asyncio.timeout(LIMIT_S):
+        client = Client(
+            f"{HOST}:{server.port}", session_timeout_ms=TIMEOUT_MS, session_file_path=path
+        )
+        await client.connect()
+        assert client.session_id == FIRST
+        await client.abandon()
+
+
+async def test_an_unreadable_session_file_counts_as_missing(tmp_path: Path) -> None:
+    path = tmp_path / "session"
+    path.mkdir()
+    assert not await patterns.end_dead_session(path)
+    await session_file.remove(path)
+    assert path.is_dir()
+
+
 async def test_a_cancelled_end_of_a_dead_session_leaves_no_task(tmp_path: Path) -> None:
     async with slow_server() as server:
         saved = SavedSession(f"{HOST}:{server.port}", FIRST, PASSWORD, pid=1)

@@ -19,6 +19,7 @@ from broker.logs import cleaner_process
 from coordination.client.heartbeat import Heartbeat
 from coordination.server.disk.journal import FileLog
 from coordination.server.disk.wal_writer import WalWriter
+from ottla.client.producer import producer
 from storage.directory import log_directory, opening
 from tests.executors import InTurn
 from tests.simulation.world.loop import WorldLoop
@@ -119,6 +120,7 @@ def replaced(loop: WorldLoop) -> Iterator[Clock]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(time, "time", clock.time)
         patch.setattr(time, "time_ns", clock.time_ns)
+        patch.setattr(producer, "time_ns", clock.time_ns)
         patch.setattr(time, "monotonic", loop.time)
         patch.setattr(time, "perf_counter", loop.time)
         patch.setattr(os, "urandom", urandom)

@@ -50,6 +50,7 @@ def test_a_cluster_keeps_its_promises_to_operators_in_many_worlds(seed: int) -> 
 
 
 def test_a_seed_repeats_its_world_in_every_process() -> None:
+    run_world(1, 0.5)
     here = run_world(2, REPEATED_S, has_operators=True)
     assert outcome_in("") == str(here)
 

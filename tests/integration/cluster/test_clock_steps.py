@@ -84,7 +84,7 @@ async def test_clocks_may_step_during_a_failover(
         assert int(next(each for each in counts if "expired_session" in each).split()[1]) <= 1
 
     with ClusterProcesses(tmp_path, overrides=SETTINGS) as cluster:
-        outcome = await prove(cluster, step_clocks, begins_quietly=True, load=idempotent_producers)
+        outcome = await prove(cluster, step_clocks, load=idempotent_producers)
     outcome.require_proof()
     assert (outcome.failed, outcome.duplicate_count) == ([], 0)
     directories = [cluster.log_directory(number) for number in cluster.numbers]

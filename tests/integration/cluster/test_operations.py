@@ -52,7 +52,7 @@ async def test_rolling_restart_fails_no_send(tmp_path: Path) -> None:
             await observer.wait_until_whole(len(cluster.numbers))
 
     with ClusterProcesses(tmp_path) as cluster:
-        outcome = await prove(cluster, restart_all, begins_quietly=True)
+        outcome = await prove(cluster, restart_all)
     outcome.require_proof()
     assert outcome.failed == []
 

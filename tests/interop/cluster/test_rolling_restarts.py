@@ -97,7 +97,7 @@ async def test_fifty_clients_do_not_notice_rolling_restarts(
         await _require_proof_of_java(cluster.bootstrap, java)
 
     with ClusterProcesses(tmp_path, broker_count=broker_count) as cluster:
-        outcome = await prove(cluster, restart_all, begins_quietly=True, load=fifty_clients)
+        outcome = await prove(cluster, restart_all, load=fifty_clients)
     outcome.require_proof()
     assert outcome.failed == []
 

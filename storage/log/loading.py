@@ -113,7 +113,6 @@ class _Load:
         self._directory = directory
         self._found = found.segments
         self._recovery_point = recovery_point
-        self._may_have_gaps = config.is_compacted
         # Base offsets of the segments whose transaction indexes are rebuilt: with the others, as in
         # Kafka, since a missing one may have had entries.
         self._reindexed = {each.base_offset for each in self._found if not each.has_indexes}
@@ -154,9 +153,7 @@ class _Load:
         # Later snapshots are rebuilt: a truncation or their removal may not be on disk.
         self._keep_snapshots(trusted)
         self._reindexed |= {each.base_offset for each in self.segments[first:]}
-        self.discarded += _recover(
-            self.segments, self.epochs, first, may_have_gaps=self._may_have_gaps
-        )
+        self.discarded += _recover(self.segments, self.epochs, first)
 
     def discard_below(self, log_start_offset: Offset) -> None:
         """Discard all segments if the log ends below its start."""
@@ -263,14 +260,8 @@ def _check_indexes(segments: list[Segment], *, sample: bool = False) -> list[Cor
     return damage
 
 
-def _recover(
-    segments: list[Segment], epochs: LeaderEpochs, first: int, *, may_have_gaps: bool
-) -> list[Path]:
-    """Recover the segments from slot `first` on; discard those behind the first lost byte.
-
-    The loss of power may leave a segment short, or empty, before others that are whole. Unless the
-    log `may_have_gaps`, since it is compacted, the lost bytes show as a gap between the offsets.
-    """
+def _recover(segments: list[Segment], epochs: LeaderEpochs, first: int) -> list[Path]:
+    """Recover the segments from slot `first` on; discard those behind the first bad byte."""
     for slot in range(first, len(segments)):
         segment = segments[slot]
         is_last = slot == len(segments) - 1
@@ -283,8 +274,7 @@ def _recover(
             size_bytes=segment.size_bytes,
             segments_left=len(segments) - 1 - slot,
         )
-        is_short = limit is not None and segment.next_offset < limit
-        if cut_bytes or (is_short and not may_have_gaps):
+        if cut_bytes:
             log.warning(
                 "log.cut",
                 partition=segment.files.directory.name,

@@ -4,7 +4,6 @@ import os
 import shutil
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -254,29 +253,6 @@ def test_segments_behind_a_bad_one_are_dropped(directory: Path) -> None:
     log.upkeep.remove_deleted_files(NOW_MS)
     log.upkeep.remove_deleted_files(NOW_MS + 60_000)
     assert not list(directory.glob("*.deleted"))
-
-
-@pytest.mark.parametrize("kept_count", [0, 5])
-def test_segments_behind_a_short_one_are_dropped(directory: Path, kept_count: int) -> None:
-    """The loss of power may keep a segment, and lose the end of the one before."""
-    log = written(directory)
-    middle = log.segments[1].base_offset
-    log.upkeep.close()
-    path = directory / f"{middle:020d}.log"
-    lost = split(path.read_bytes())[kept_count]
-    os.truncate(path, lost.position)
-    log = open_log(directory, was_clean=False)
-    assert log.log_end_offset == lost.base_offset
-    assert len(log.segments) == 2
-
-
-def test_a_compacted_log_may_have_gaps(directory: Path) -> None:
-    log = written(directory)
-    middle = log.segments[1].base_offset
-    log.upkeep.close()
-    os.truncate(directory / f"{middle:020d}.log", 0)
-    config = replace(SMALL, cleanup_policy=frozenset({"compact"}))
-    assert open_log(directory, config, was_clean=False).log_end_offset == 120
 
 
 def test_recovery_begins_at_the_recovery_point(directory: Path) -> None:

@@ -226,8 +226,13 @@ class _Load:
     def _replay(
         self, producers: ProducerState, last: Offset, end: Offset, reindexed: Container[Offset] = ()
     ) -> None:
-        """Rebuild `producers` up to `end` from a snapshot at `last` or before."""
-        usable = [each for each in self.snapshots if each <= last]
+        """Rebuild `producers` up to `end` from a snapshot at `last` or before.
+
+        The one at the log's first segment is usable always: only it has the producers below.
+        """
+        usable = [
+            each for each in self.snapshots if each <= max(last, self.segments[0].base_offset)
+        ]
         producer_replay.rebuild(producers, self._directory, self.segments, usable, end, reindexed)
 
 

@@ -29,6 +29,8 @@ def write_snapshot(
 ) -> None:
     """Write the snapshot of the producers for a log that ends at `offset`."""
     path = segment_file(directory, offset, PRODUCER_SNAPSHOT_SUFFIX)
+    # A new file, because a copy of the log may hold a hard link to the old one.
+    path.unlink(missing_ok=True)
     with path.open("wb") as file:
         file.write(encode_snapshot(entries))
         if is_durable:

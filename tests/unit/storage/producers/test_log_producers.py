@@ -12,9 +12,9 @@ from storage.config.log_config import LogConfig
 from storage.errors import OutOfOrderSequenceError
 from storage.log.log import Log
 from storage.producers import producer_replay
-from storage.producers.producer_snapshots import snapshot_offsets
+from storage.producers.producer_snapshots import snapshot_offsets, write_snapshot
 from tests.unit.storage.compacting import COMPACTED, clean
-from tests.unit.storage.logs import NOW_MS, fill, open_log
+from tests.unit.storage.logs import NOW_MS, PARTITION, fill, open_log
 from tests.unit.storage.produced_batches import follow, marker, produced, write
 
 CONFIG = LogConfig(segment_bytes=1_000)
@@ -281,3 +281,42 @@ def test_logs_without_producers_have_snapshots_too(directory: Path) -> None:
     log = open_log(directory, CONFIG)
     fill(log, 40)
     assert snapshot_offsets(directory) == [segment.base_offset for segment in log.segments][1:]
+
+
+def test_producers_without_batches_are_known_after_a_crash_with_an_old_high_watermark(
+    directory: Path,
+) -> None:
+    """Only the snapshot at the first segment has them."""
+    log = written(directory)
+    follow(log, produced(8, 0, is_transactional=True))
+    for number in range(30):
+        follow(log, produced(9, number))
+    follow(log, marker(8, int(log.log_end_offset)))
+    start = next(each.base_offset for each in log.segments if each.base_offset > 30)
+    log.advance_log_start(start)
+    assert log.segments[0].base_offset == start
+    first = directory / f"{start:020d}.snapshot"
+    before = first.read_bytes()
+    again = Log.open(
+        directory,
+        CONFIG,
+        topic_partition=PARTITION,
+        recovery_point=log.log_end_offset,
+        log_start_offset=start,
+        high_watermark=Offset(0),
+        was_clean=False,
+        now_ms=NOW_MS,
+    )
+    assert repeat(again, 29) == 29
+    assert first.read_bytes() == before
+
+
+def test_snapshot_is_not_written_into_the_file_of_a_linked_copy(directory: Path) -> None:
+    written(directory)
+    newest = directory / f"{snapshot_offsets(directory)[-1]:020d}.snapshot"
+    copy = directory.parent / newest.name
+    copy.hardlink_to(newest)
+    before = copy.read_bytes()
+    write_snapshot(directory, snapshot_offsets(directory)[-1], [])
+    assert newest.read_bytes() != before
+    assert copy.read_bytes() == before

@@ -6,15 +6,17 @@ it may empty a marker but not change it. So the batches at the same offset of tw
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import Final, NamedTuple
 
 from kafkawire.columns_loops import SoundBatch
+from kafkawire.records import ControlType
 from logcheck.batch_digest import IsDamaged
 from logcheck.finding import Check, Damage, Finder, Report
 from logcheck.log_view import LogView, ProducerObserver
 from logcheck.marker import MarkerReading
+from logcheck.transaction_ranges import Transaction
 
 _ROW: Final = Struct(">qhiBbi")
 _PRODUCER_BITS: Final = 0x30
@@ -95,6 +97,18 @@ class ProducerBatches(ProducerObserver):
             return is_open and fields.bits == _TRANSACTIONAL_BIT
 
         return is_undecided
+
+    def aborted(self) -> Iterator[Transaction]:
+        """Yield the transactions of which the log has batches and the marker of an abort."""
+        first_offsets: dict[int, int] = {}
+        rows = _ROW.iter_unpack(self._rows)
+        for offset, (producer_id, _, _, bits, kind, _) in zip(self.base_offsets, rows, strict=True):
+            if bits == _TRANSACTIONAL_BIT:
+                first_offsets.setdefault(producer_id, offset)
+            elif bits == _PRODUCER_BITS:
+                first_offset = first_offsets.pop(producer_id, None)
+                if first_offset is not None and kind == ControlType.ABORT:
+                    yield producer_id, first_offset, offset
 
     def fields(self, slot: int) -> ProducerFields:
         """Return the fields of the batch at `slot`, in log order."""

@@ -43,14 +43,13 @@ class ProducerCheck(ProducerObserver):
         while self._snapshots and self._snapshots[-1][0] <= header.base_offset:
             self._compare(*self._snapshots.pop())
         before, marker = producers.get(header.producer_id), reading.marker
-        if not header.attributes & CONTROL_BIT:
+        is_data = not header.attributes & CONTROL_BIT
+        if is_data:
             self._sequences.check_batch(before, batch)
-        elif marker is None:
-            return
-        else:
+        elif marker is not None:
             self._sequences.check_marker(before, batch, marker)
         self.replay.apply(batch, marker)
-        if self._snapshots:
+        if self._snapshots and (is_data or marker is not None):
             self._snapshot_check.on_producer(header.producer_id)
 
     def conclude(self, log: LogView) -> dict[str, Any]:

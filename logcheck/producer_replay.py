@@ -22,6 +22,8 @@ PRODUCER_EXPIRATION_MS: Final = 24 * 60 * 60 * 1000
 """Kafka's default of `producer.id.expiration.ms`."""
 MAX_SEQUENCE: Final = 2**31 - 1
 NO_VALUE: Final = -1
+NEVER_KNOWN: Final = -1
+"""A number of missing offsets that no log has, so that nothing is known since then."""
 
 
 class Gaps(Protocol):
@@ -148,6 +150,8 @@ class ProducerReplay(ProducerObserver):
         if header.attributes & CONTROL_BIT:
             if marker is not None:
                 self._end_transaction(header, marker.coordinator_epoch)
+            elif header.record_count == 0:
+                self._forget(header)
             return
         producer = self._producer(header)
         if producer.epoch != header.producer_epoch:
@@ -165,6 +169,17 @@ class ProducerReplay(ProducerObserver):
                 producer.has_open_data = True
             if producer.transaction_first_offset < 0:
                 producer.transaction_first_offset = header.base_offset
+
+    def _forget(self, header: BatchHeader) -> None:
+        """Take the state of a producer for unknown, since a cleaner has emptied its marker.
+
+        A broker that appended the marker knew it. One that reads the empty batch ignores it.
+        """
+        producer = self.producers.get(header.producer_id)
+        if producer is None:
+            producer = self.producers[header.producer_id] = Producer()
+            producer.epoch, producer.missing_at_data = header.producer_epoch, NEVER_KNOWN
+        producer.missing_at_batch = producer.missing_at_marker = NEVER_KNOWN
 
     def _producer(self, header: BatchHeader) -> Producer:
         """Return the producer of a batch or marker, which the log has now reached."""

@@ -64,8 +64,12 @@ class KeyComparison:
         return again
 
     def aborted(self, replica: Replica) -> list[Transaction]:
-        """Return the aborted transactions of the log."""
-        return read_aborted(replica.scan.files, self.read_bytes, _ignore)
+        """Return the aborted transactions of the log, by its indexes and by its markers.
+
+        The indexes of a copy that was taken while its broker ran may be older than its markers.
+        """
+        indexed = read_aborted(replica.scan.files, self.read_bytes, _ignore)
+        return [*indexed, *replica.producers.aborted()]
 
 
 def _ignore(_: Finding) -> None:

@@ -102,9 +102,11 @@ def _severity(difference: Difference, lacking: Replica) -> Severity | None:
     if not difference.may_be_cleaning:
         return Severity.ERROR
     if difference.offset >= lacking.scan.log_end_offset:
-        # A power loss removes batches that were not flushed.
+        # A power loss removes batches that were not flushed. A follower removes all of them if its
+        # leader has deleted them, and may die before it has lowered its checkpoints.
         is_flushed = difference.offset < (lacking.scan.files.recovery_point or 0)
-        return Severity.ERROR if is_flushed else Severity.WARNING
+        is_error = is_flushed and lacking.scan.batch_count
+        return Severity.ERROR if is_error else Severity.WARNING
     return lacking.scan.history.missing(difference.offset)
 
 

@@ -235,15 +235,16 @@ def test_committed_offsets_in_another_epoch_are_an_error(tmp_path: Path) -> None
         assert error in kinds(found)
 
 
+@pytest.mark.parametrize("has_marker", [False, True], ids=["no marker", "no index entry"])
 def test_record_of_a_transaction_that_only_one_replica_knows_as_aborted_passes(
-    tmp_path: Path,
+    tmp_path: Path, has_marker: bool
 ) -> None:
+    """A copy of a log, taken while its broker ran, may have the marker and an old index."""
     raw = make_log()
     base, batches = raw.segments[1]
     records = tuple(replace(each, key=b"aborted") for each in batches[-1].records)
     aborted = replace(batches[-1], records=records, producer_id=7, producer_epoch=0)
     aborted = replace(aborted, sequence=0, is_transactional=True)
-    behind = replace(raw, segments=[raw.segments[0], (base, [*batches[:-1], aborted])])
     marker = Bat(
         200,
         200,
@@ -253,6 +254,8 @@ def test_record_of_a_transaction_that_only_one_replica_knows_as_aborted_passes(
         is_transactional=True,
         is_control=True,
     )
+    newest = [(200, [marker])] if has_marker else []
+    behind = replace(raw, segments=[raw.segments[0], (base, [*batches[:-1], aborted]), *newest])
     emptied = replace(aborted, records=())
     cleaned = replace(
         raw,
@@ -334,3 +337,17 @@ def test_retention_does_not_count_a_preallocated_file(tmp_path: Path) -> None:
     with active.open("ab") as file:
         file.write(bytes(100_000))
     assert kinds(audited("retention", tmp_path, rules=(f"retention.bytes={total}",))) == set()
+
+
+def test_follower_that_died_while_it_emptied_its_log_raises_no_error(tmp_path: Path) -> None:
+    """Its leader had deleted all of the records, and the new segment may be preallocated."""
+    raw = make_log()
+    emptied = replace(raw, segments=[(0, [])], high_watermark=300, recovery_point=300)
+    here, there = write_pair(tmp_path, emptied, raw)
+    (here / "orders-0" / f"{0:020d}.log").write_bytes(bytes(1_000))
+    for pair in ((here, there), (there, here)):
+        for found in (audited("replicas", *pair), verified(*pair)):
+            assert Damage.REPLICA_DIFFERS in {each.damage for each in found}
+            assert {severity for _, severity in kinds(found)} == {Severity.WARNING}
+    assert kinds(verified(here)) == {(Damage.CHECKPOINT_BEYOND, Severity.WARNING)}
+    assert kinds(audited("integrity", here)) == kinds(verified(here))

@@ -149,11 +149,13 @@ def _check_snapshots(files: ReplicaFiles, report: Report) -> None:
 
 def _judge(finding: Finding, *, may_be_torn: bool) -> Finding | None:
     """Return the finding with its severity; None if a live broker explains it."""
-    if finding.damage in TAILS and not may_be_torn:
+    # A new segment may be preallocated, and be the only one after a truncation of all others.
+    is_new = finding.damage is Damage.ZERO_TAIL and finding.position == 0
+    if finding.damage in TAILS and not (may_be_torn or is_new):
         return replace(finding, severity=Severity.ERROR)
     # A broker may have created the index after the directory was listed.
-    is_new = finding.damage is Damage.INDEX_MISSING and Path(finding.file).exists()
-    return None if is_new else finding
+    is_there = finding.damage is Damage.INDEX_MISSING and Path(finding.file).exists()
+    return None if is_there else finding
 
 
 class _ProgressObserver:

@@ -79,3 +79,22 @@ def test_another_producer_or_marker_is_reported(
     found = with_batch(number, batch)
     assert compare(found) == [finding]
     assert compare(found, is_damaged=lambda offset: offset == number) == []
+
+
+def test_aborted_transactions_are_those_with_data_and_the_marker_of_an_abort() -> None:
+    log = [
+        *LOG,
+        marker(5),
+        data(6, 2, producer_id=8),
+        data(7, 0, producer_id=9, is_transactional=False),
+        marker(8, producer_id=9),
+        data(9, 3, producer_id=8),
+        emptied(marker(10, producer_id=8)),
+        data(11, 4, producer_id=8),
+        data(12, 5, producer_id=8),
+        marker(13, producer_id=8),
+        data(14, 6, producer_id=8),
+    ]
+    batches = ProducerBatches()
+    scanned(log, batches)
+    assert list(batches.aborted()) == [(7, 0, 1), (8, 11, 13)]

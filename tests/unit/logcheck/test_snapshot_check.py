@@ -18,6 +18,7 @@ from tests.unit.logcheck.producer_bytes import (
     COORDINATOR_EPOCH,
     corrupt,
     data,
+    emptied,
     marker,
     plain,
     scan_of,
@@ -155,4 +156,31 @@ def test_broker_may_have_forgotten_the_batches_before_a_late_marker() -> None:
     assert Partition(log, {2: snapshot_of(cleared)}).findings() == []
     log[1] = marker(1, ControlType.COMMIT)
     ((damage, *_),) = Partition(log, {2: snapshot_of(cleared)}).findings()
+    assert damage is Damage.SNAPSHOT_ENTRY
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        pytest.param((), id="not known"),
+        pytest.param(((7, 0, -1, NO_OFFSET, 0, 5, COORDINATOR_EPOCH, NO_OFFSET),), id="known"),
+    ],
+)
+def test_broker_knows_an_emptied_marker_only_if_it_appended_it(
+    entries: tuple[tuple[int, ...], ...],
+) -> None:
+    log = [emptied(marker(0)), idempotent(1, producer_id=8)]
+    snapshots = {1: snapshot_of(*entries), 2: snapshot_of(*entries, row(1, producer_id=8))}
+    assert Partition(log, snapshots).findings() == []
+    snapshots[2] = snapshot_of(row(1, 5, producer_id=8))
+    ((damage, *_),) = Partition(log, snapshots).findings()
+    assert damage is Damage.SNAPSHOT_ENTRY
+
+
+def test_emptied_marker_hides_the_coordinator_epoch_alone() -> None:
+    log = [idempotent(0), emptied(marker(1)), plain(2)]
+    before, after = row(0), row(0, coordinator_epoch=COORDINATOR_EPOCH)
+    for each in (before, after):
+        assert Partition(log, {2: snapshot_of(each)}).findings() == []
+    ((damage, *_),) = Partition(log, {2: snapshot_of(row(0, 5))}).findings()
     assert damage is Damage.SNAPSHOT_ENTRY

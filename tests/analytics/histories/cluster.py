@@ -46,6 +46,8 @@ class Producer:
     epoch: int = 0
     sequence: int = 0
     is_open: bool = False
+    end_offset: int = 0
+    """The offset after its last batch."""
 
 
 class Cluster:
@@ -187,6 +189,7 @@ class Cluster:
             header = read_header(batch)
             self._append_bytes(batch)
         producer.sequence += header.record_count
+        producer.end_offset = self.leader.end
         producer.is_open = producer.kind == TRANSACTIONAL
         if producer.kind == IDEMPOTENT and self.dice.random() < 0.1:
             # A retry, because the response was lost.
@@ -335,6 +338,10 @@ class Cluster:
         self.leader = self.dice.choice(choice)
         self.epoch += 1
         self.in_sync = {self.leader}
+        for each in self.producers:
+            if each.end_offset > self.leader.end:
+                # A batch that was never acknowledged is lost. The client skips no sequence.
+                each.epoch, each.sequence, each.end_offset = each.epoch + 1, 0, 0
         self._feed_archive()
         return f"{self.leader} epoch {self.epoch}"
 
@@ -371,7 +378,8 @@ class Cluster:
                 gone.die()
             self.replicas.remove(gone)
             self.in_sync.discard(gone)
-            shutil.rmtree(gone.root)
+            # As a broker does, so that no copy can see a log of which only some files are gone.
+            shutil.rmtree(gone.root.rename(gone.root.with_suffix(".deleted")))
         return str(self._added())
 
     def remove_files(self) -> str:

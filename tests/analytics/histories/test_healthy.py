@@ -33,7 +33,7 @@ EXPLAINED: Final = {
         "tombstone_kept_late",
         "tombstone_gone_early",
     },
-    EMPTYING: {"checkpoint_beyond", "epoch_beyond"},
+    EMPTYING: {"checkpoint_beyond", "epoch_beyond", "replica_differs"},
 }
 # Seeds that raised a false alarm, by the kind of the finding.
 EXAMPLES: Final = [
@@ -63,6 +63,11 @@ EXAMPLES: Final = [
     ("kept_too_much", 493140363),
     ("lost_key", 1788191809),
     ("changed_value", 3125),
+    ("sequence_broken", 800236),
+    ("snapshot_producer", 800224),
+    ("snapshot_producer", 1000063),
+    ("lost_key", 1000182),
+    ("zero_tail", 1010019),
 ]
 
 

@@ -10,7 +10,7 @@ from controller.cluster import Cluster
 from controller.effects import Note, Plan
 from controller.events import LeaderAndIsrResponseReceived, StopReplicaResponseReceived
 from controller.live_brokers import on_replicas_found, on_replicas_lost
-from controller.partition_moves import MAX_NAMED
+from controller.partition_transitions import MAX_NAMED
 from controller.replica_state import PartitionReplica
 from kafkawire.errors import ErrorCode, name_of
 from kafkawire.ids import BrokerId, TopicPartition

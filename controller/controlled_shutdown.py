@@ -5,9 +5,9 @@ Source: kafka.controller.KafkaController.doControlledShutdown of Kafka 3.9.
 
 from controller.cluster import Cluster
 from controller.effects import Plan
-from controller.partition_moves import Strategy, elect
-from controller.replica_moves import to_offline
+from controller.partition_transitions import Strategy, elect
 from controller.replica_state import PartitionReplica
+from controller.replica_transitions import to_offline
 from controller.request_batch import RequestBatch
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, TopicPartition

@@ -18,8 +18,8 @@ from controller.cluster import Cluster
 from controller.effects import Note, Plan
 from controller.fenced_writes import write_fenced
 from controller.partition_state import PartitionState
-from controller.replica_moves import mark, to_deletion_started, to_offline
 from controller.replica_state import PartitionReplica, ReplicaState
+from controller.replica_transitions import mark, to_deletion_started, to_offline
 from controller.request_batch import RequestBatch
 
 

@@ -22,9 +22,9 @@ from controller.events import RebalanceDue
 from controller.fenced_writes import write_fenced
 from controller.last_told import LastKnown, remember_leaderless
 from controller.live_brokers import read_brokers
-from controller.partition_moves import bring_online, elect_first, repair_in_steps
 from controller.partition_state import PartitionState
 from controller.partition_state_writes import read_states
+from controller.partition_transitions import bring_online, elect_first, repair_in_steps
 from controller.received_notifications import take_isr_changes, take_log_dir_events
 from controller.replica_state import ReplicaState
 from controller.request_batch import RequestBatch

@@ -15,10 +15,10 @@ from clusterstate.znodes.registration import decode_registration
 from controller import deletion, reassignment
 from controller.cluster import Cluster, LiveBroker
 from controller.effects import Connect, Disconnect, Note, Plan
-from controller.partition_moves import bring_online, elect_first, repair_in_steps
+from controller.partition_transitions import bring_online, elect_first, repair_in_steps
 from controller.received_notifications import take_log_dir_events
-from controller.replica_moves import mark, to_online
 from controller.replica_state import PartitionReplica, ReplicaState
+from controller.replica_transitions import mark, to_online
 from controller.request_batch import RequestBatch
 from kafkawire.ids import BrokerId
 

@@ -29,7 +29,7 @@ from controller.effects import Disconnect, Elected, Enqueue, Note, Plan
 from controller.errors import ControllerMovedError
 from controller.failover import take_over
 from controller.last_told import LastKnown, nothing_known
-from controller.partition_moves import bring_online
+from controller.partition_transitions import bring_online
 from controller.reassignment import MoveResult
 from controller.request_batch import RequestBatch
 from controller.topics import NewTopicId

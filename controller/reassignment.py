@@ -29,16 +29,16 @@ from controller.cluster import Cluster
 from controller.effects import Note, Plan
 from controller.errors import StateChangeFailedError
 from controller.fenced_writes import write_fenced
-from controller.partition_moves import (
+from controller.partition_state_writes import change_states
+from controller.partition_transitions import (
     Strategy,
     create_partitions,
     elect,
     topics_allowing_unclean,
 )
-from controller.partition_state_writes import change_states
 from controller.reassignment_node import forget_requests, requests
-from controller.replica_moves import mark, to_deletion_started, to_offline, to_online
 from controller.replica_state import PartitionReplica, ReplicaState
+from controller.replica_transitions import mark, to_deletion_started, to_offline, to_online
 from controller.request_batch import RequestBatch
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, TopicPartition

@@ -15,8 +15,8 @@ from controller.cluster import Cluster
 from controller.effects import Enqueue, Plan
 from controller.events import PreferredElectionNode
 from controller.fenced_writes import write_fenced
-from controller.partition_moves import Strategy, elect
 from controller.partition_state import PartitionState
+from controller.partition_transitions import Strategy, elect
 from controller.request_batch import RequestBatch
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, TopicPartition

@@ -16,10 +16,10 @@ from controller.cluster import Cluster
 from controller.effects import Enqueue, Note, Plan
 from controller.events import TopicDeletion
 from controller.fenced_writes import write_fenced
-from controller.partition_moves import create_partitions
 from controller.partition_state import PartitionState
-from controller.replica_moves import mark, to_online
+from controller.partition_transitions import create_partitions
 from controller.replica_state import ReplicaState
+from controller.replica_transitions import mark, to_online
 from controller.request_batch import RequestBatch
 from kafkawire.ids import TopicId, TopicPartition
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from logcheck.batch_digest import Difference, find_differences
-from logcheck.divergence import diverged_from
+from logcheck.diverged_end import diverged_from
 from logcheck.finding import Check, Damage, Finder, Finding, Report, Severity
 from logcheck.log_scan import LogScan
 from logcheck.lost_record import Pair

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from broker.groups.deadlines import Deadlines, Timer
+from broker.groups.deadline_queue import Deadlines, Timer
 from broker.groups.group_effects import (
     UNKNOWN_MEMBER,
     Effect,

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, KeysView
 from typing import Final
 
-from broker.groups.deadlines import SYNC, Deadlines, Due, Timer
+from broker.groups.deadline_queue import SYNC, Deadlines, Due, Timer
 from broker.groups.group_effects import (
     Effect,
     JoinedMember,

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import Final
 
-from broker.groups.deadlines import REBALANCE, Deadlines
+from broker.groups.deadline_queue import REBALANCE, Deadlines
 from broker.groups.group_effects import (
     NO_GENERATION,
     UNKNOWN_MEMBER,

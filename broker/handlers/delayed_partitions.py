@@ -1,6 +1,7 @@
 """A request that waits for a condition in each of its partitions (decision).
 
-The effects of the request remain: neither a timeout nor a lost connection reverts them.
+Produce with acks=all (`produce`) and DeleteRecords (`delete_records`) wait here. The effects of the
+request remain: neither a timeout nor a lost connection reverts them.
 """
 
 from __future__ import annotations

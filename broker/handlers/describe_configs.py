@@ -18,7 +18,7 @@ from broker.config.config_entry import (
 from broker.config.config_target import check_broker
 from broker.config.dynamic_config import DynamicConfig
 from broker.handlers.handler_table import Apis
-from broker.live_configs.topic_configs import TopicConfigs
+from broker.live_configs.topic_overrides import TopicConfigs
 from broker.network.reply import Reply
 from broker.network.request import Request
 from broker.network.request_tasks import RequestTasks

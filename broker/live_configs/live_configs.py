@@ -7,11 +7,11 @@ from collections.abc import Callable
 from broker.cluster.coordinator_session import CoordinatorSession
 from broker.config.broker_config import BrokerConfig
 from broker.config.dynamic_config import DynamicConfig
-from broker.live_configs.broker_configs import BrokerConfigs
+from broker.live_configs.broker_overrides import BrokerConfigs
 from broker.live_configs.config_nodes import ConfigNodes
 from broker.live_configs.quota_configs import QuotaConfigs
 from broker.live_configs.reconfiguration import Reconfiguration
-from broker.live_configs.topic_configs import TopicConfigs
+from broker.live_configs.topic_overrides import TopicConfigs
 from broker.quotas.client_quotas import ClientQuotas
 from kafkawire.ids import BrokerId
 

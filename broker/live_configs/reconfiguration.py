@@ -9,7 +9,7 @@ from broker.cluster.controller_role import ControllerRole
 from broker.config.broker_config import BrokerConfig
 from broker.config.dynamic_config import DynamicConfig
 from broker.config.dynamic_keys import FOLLOWER_RATE, LEADER_RATE, LOG_DIRS_RATE
-from broker.live_configs.topic_configs import TopicConfigs
+from broker.live_configs.topic_overrides import TopicConfigs
 from broker.logs.mover import LogMover
 from broker.network.limits import network_limits_of
 from broker.network.socket_server import SocketServer

@@ -16,8 +16,8 @@ import structlog
 from kafkawire.ids import Offset, TopicPartition
 from storage.directory.logs import Logs
 from storage.errors import StorageError
-from storage.log.expiry import delete_expired
 from storage.log.log import Log
+from storage.log.retention_deletion import delete_expired
 
 SEGMENTS_PER_TURN: Final = 16
 """Limit per turn of the event loop: 3 renames each, 30 us together, stay below a millisecond."""

@@ -1,7 +1,7 @@
 """Throttles clients that exceed their quota (edge).
 
 The broker responds at once with the throttle time, and reads nothing from the connection for that
-time (KIP-219).
+time (KIP-219). `client_quotas` finds the quota, and `rate` computes the time.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 Both sides know which leader epoch wrote which offsets. The leader responds with its largest epoch
 up to the follower's last one, and that epoch's end offset. The follower truncates there. If it does
-not know that epoch, it truncates to the end of its own next smaller one, and fetches again.
+not know that epoch, it truncates to the end of its own next smaller one, and fetches again. The
+`fetcher` truncates.
 
 Source: KIP-101, KIP-279; kafka.server.AbstractFetcherThread.getOffsetTruncationState of Kafka 3.9.
 """

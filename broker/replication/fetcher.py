@@ -1,4 +1,4 @@
-"""Copies partitions from one leader: fetches, appends and truncates diverging logs (edge).
+"""The follower's side of replication: fetches, appends and truncates diverging logs (edge).
 
 One request is in flight, for all partitions that this leader leads and this broker follows. The
 part of a response for a partition is used only if the partition is still followed in the same

@@ -3,7 +3,7 @@
 Every method runs to its end in the event loop's thread without awaiting, so no other request can
 come between a check and the write that it guards. Invariants: a leadership's `log_end_offset` is
 the log's end; the high watermark never lies above it, and moves back only when the log is
-truncated.
+truncated. On the leader, `leadership` advances it.
 """
 
 from __future__ import annotations

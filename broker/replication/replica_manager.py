@@ -17,7 +17,6 @@ from broker.cluster.metadata_cache import Endpoint, MetadataCache
 from broker.config.replication_keys import ReplicationKeys
 from broker.errors import storage_failure
 from broker.replication.batch_rules import BatchRules
-from broker.replication.follower_service import FollowerService
 from broker.replication.isr.isr_proposals import IsrProposals, IsrRecorder
 from broker.replication.leadership import Limits
 from broker.replication.replica import ReadResult, Replica
@@ -25,6 +24,7 @@ from broker.replication.replica_fetchers import ReplicaFetchers
 from broker.replication.replica_roles import ReplicaRoles
 from broker.replication.replica_table import Key, ReplicaTable
 from broker.replication.replication_throttle import follower_throttle
+from broker.replication.serving_followers import FollowerService
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, Offset, TopicId, TopicPartition
 from kafkawire.records import BatchHeader, Budget

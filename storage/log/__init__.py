@@ -6,7 +6,7 @@ leader_epochs                the history of leaderships; epoch_checkpoint stores
 loading > recovery, leftover, segment_split     from a directory to a log that can be served
 segment_swap                 replacement of segments by a cleaned one
 time_search                  the offset of a timestamp
-retention, expiry            the choice of segments to delete, and their deletion
+retention, retention_deletion     the segments to delete, and their deletion
 replicated, log_copying      batches from a leader, and from another log dir
 partition_metadata           the topic id
 

@@ -1,4 +1,7 @@
-"""`ottla topics`: creates, lists, describes, alters and deletes topics (composition)."""
+"""`ottla topics`: creates, lists, describes, alters and deletes topics (composition).
+
+`ottla.client.admin.admin_topics` builds the requests.
+"""
 
 from typing import Annotated
 

@@ -17,8 +17,8 @@ from storage.compaction.job_maker import cleaning_job, log_facts
 from storage.config.log_config import LogConfig
 from storage.directory.logs import Logs
 from storage.errors import UnexpectedOffsetError
-from storage.log.expiry import delete_expired
 from storage.log.log import Log
+from storage.log.retention_deletion import delete_expired
 from tests.unit.storage.compacting import SEED
 from tests.unit.storage.compacting import settings as cleaner_settings
 from tests.unit.storage.faults import dies_within

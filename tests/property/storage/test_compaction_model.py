@@ -13,7 +13,7 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from kafkawire.ids import Offset
-from storage.log.expiry import delete_expired
+from storage.log.retention_deletion import delete_expired
 from tests.unit.storage.compacting import (
     COMPACTED,
     Kept,

@@ -14,8 +14,8 @@ from structlog.testing import capture_logs
 from kafkawire.ids import LeaderEpoch, Offset
 from kafkawire.records import read_header
 from storage.config.log_config import LogConfig
-from storage.log.expiry import delete_expired
 from storage.log.log import Log
+from storage.log.retention_deletion import delete_expired
 from tests.unit.storage.faults import CHANGES, Died, faulty
 from tests.unit.storage.logs import (
     NOW_MS,

@@ -27,8 +27,8 @@ from storage.compaction.job import CleaningDone, GroupCleaned
 from storage.compaction.job_maker import cleaning_job, log_facts
 from storage.config.log_config import COMPACT, DELETE
 from storage.directory.logs import Logs
-from storage.log.expiry import delete_expired
 from storage.log.log import Log
+from storage.log.retention_deletion import delete_expired
 from tests.unit.storage.compacting import (
     COMPACTED,
     SEED,

@@ -19,8 +19,8 @@ from kafkawire.ids import LeaderEpoch, Offset
 from kafkawire.records import assign_offsets, read_header, read_records
 from storage.config.log_config import LogConfig
 from storage.errors import OffsetOutOfRangeError
-from storage.log.expiry import delete_expired
 from storage.log.log import Log
+from storage.log.retention_deletion import delete_expired
 from tests.unit.storage.logs import NOW_MS, Batch, batch_of, check_files, open_log, split
 
 INTERVAL = 150

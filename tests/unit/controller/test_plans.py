@@ -33,8 +33,8 @@ from controller.errors import ControllerMovedError
 from controller.fenced_writes import write_fenced
 from controller.last_told import LastKnown, nothing_known
 from controller.live_brokers import read_brokers
-from controller.partition_moves import FIRST_ELECTIONS_TIMEOUT_MS, MAX_NAMED, Strategy, elect
 from controller.partition_state import PartitionState
+from controller.partition_transitions import FIRST_ELECTIONS_TIMEOUT_MS, MAX_NAMED, Strategy, elect
 from controller.plan import Planner
 from controller.request_batch import RequestBatch
 from controller.topics import adopt_topics

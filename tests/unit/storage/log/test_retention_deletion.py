@@ -1,4 +1,4 @@
-"""Retention on real files: `storage.log.expiry`."""
+"""Retention on real files: `storage.log.retention_deletion`."""
 
 import os
 from dataclasses import replace
@@ -9,8 +9,8 @@ from structlog.testing import capture_logs
 
 from kafkawire.ids import Offset
 from storage.config.log_config import LogConfig
-from storage.log.expiry import delete_expired
 from storage.log.log import Log
+from storage.log.retention_deletion import delete_expired
 from tests.unit.storage.logs import (
     NOW_MS,
     SMALL,

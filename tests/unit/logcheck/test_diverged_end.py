@@ -2,7 +2,7 @@
 
 import pytest
 
-from logcheck.divergence import MAX_OFFSET, Runs, diverged_from
+from logcheck.diverged_end import MAX_OFFSET, Runs, diverged_from
 from logcheck.epoch_check import Run
 from logcheck.replica_files import ReplicaFiles
 

@@ -1,4 +1,4 @@
-"""Serves the fetches of followers, and tracks their progress (edge).
+"""The leader's side of replication: serves followers, and tracks their progress (edge).
 
 The fetch offset of a follower is the end of its log, so serving it moves the high watermark and may
 change the in-sync set. Every method must be called in the event loop's thread.

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.groups.deadlines import MAX_STALE_ENTRIES, REBALANCE, SYNC, Deadlines, Due, Timer
+from broker.groups.deadline_queue import MAX_STALE_ENTRIES, REBALANCE, SYNC, Deadlines, Due, Timer
 
 SESSION = Due(Timer.SESSION, "m")
 

@@ -35,6 +35,8 @@ class DirectoryCheckpoints:
         """The values of the previous process."""
         self.log_starts: dict[TopicPartition, Offset] = {}
         """The values of the previous process."""
+        self.may_name_gone = False
+        """Whether a file may name a log that is gone, so that a new one needs other files first."""
         # The owner writes checkpoints, and so does a thread that runs periodically.
         self._lock = Lock()
 
@@ -44,6 +46,11 @@ class DirectoryCheckpoints:
         self.log_starts = read_offsets_or_none(self._path / LOG_START_CHECKPOINT)
         self.high_watermarks = read_offsets_or_none(self._path / HIGH_WATERMARK_CHECKPOINT)
         self.cleaner_offsets = read_offsets_or_none(self._path / CLEANER_CHECKPOINT)
+
+    def note_found(self, partitions: Iterable[TopicPartition]) -> None:
+        """Compare the values of the previous process with the logs that were found."""
+        named = {*self.recovery_points, *self.log_starts, *self.cleaner_offsets}
+        self.may_name_gone = not named <= set(partitions)
 
     def write_recovery_points(self, logs: Iterable[Log]) -> None:
         """Write the recovery point of each log."""

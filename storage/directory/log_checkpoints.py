@@ -97,6 +97,16 @@ class LogCheckpoints:
         directory.checkpoints.write_recovery_points(self.logs_in(directory))
         directory.checkpoints.write_log_starts(self.logs_in(directory))
 
+    def forget_gone(self, directory: LogDirectory) -> None:
+        """Remove the logs that are gone from the checkpoints, if they may still be there.
+
+        This comes before the creation of a log, which might get the values of a namesake.
+        """
+        if directory.checkpoints.may_name_gone:
+            self.write_bounds_in(directory)
+            self.write_cleaner_offsets_in(directory)
+            directory.checkpoints.may_name_gone = False
+
     def logs_in(self, directory: LogDirectory) -> Iterator[Log]:
         """Iterate over the logs and the future logs in `directory`.
 

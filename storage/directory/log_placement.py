@@ -90,6 +90,7 @@ class LogPlacement:
             raise LogDirOfflineError(
                 self._table.offline_paths[0], f"it may hold a copy of {partition}"
             )
+        self._checkpoints.forget_gone(directory)
         self._futures.create(self._table.logs[partition], directory, now_ms)
         return True
 

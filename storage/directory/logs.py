@@ -23,7 +23,7 @@ from storage.directory.log_table import LogTable
 from storage.directory.opening import load_directories, open_directories
 from storage.disk.directory_health import for_each
 from storage.disk.layout import DirectoryState
-from storage.errors import LogDirOfflineError, StorageError
+from storage.errors import LogDirFullError, LogDirOfflineError, OutOfFilesError, StorageError
 from storage.log.log import Log
 
 __all__ = ["LogDirectory", "Logs"]
@@ -177,6 +177,7 @@ class Logs:
             raise LogDirOfflineError(self.table.offline_paths[0], f"it may hold {partition}")
         self.table.check_any_online()
         directory = self.placement.choose_directory(partition, topic_id)
+        self.checkpoints.forget_gone(directory)
         self.table.reserve(partition, directory)
         return directory
 
@@ -196,7 +197,7 @@ class Logs:
 
         A partition without a log is skipped, unless it has a directory that could not be opened.
         Readers that hold a region can finish. Making the deletion durable costs the same for any
-        number of logs.
+        number of logs. If there is no space or no descriptor for that, it is done later.
 
         Raises:
             StorageError: some logs are still served and can be deleted later; the others are gone.
@@ -206,9 +207,12 @@ class Logs:
             self._set_aside(partitions, DirectoryState.DELETED)
         finally:
             if unknown:
-                self.table.for_each_directory(
-                    lambda directory: directory.partitions.delete_unopened(unknown)
-                )
+                self.table.for_each_directory(lambda home: self._delete_unopened(home, unknown))
+
+    def _delete_unopened(self, home: LogDirectory, partitions: Sequence[TopicPartition]) -> None:
+        home.partitions.delete_unopened(partitions)
+        with _or_later(home):
+            home.partitions.sync()
 
     def set_aside_as_stray(self, partition: TopicPartition) -> Path | None:
         """Stop serving the log of `partition`, keep its files, and return their new directory.
@@ -239,14 +243,15 @@ class Logs:
     def _rename(
         self, home: LogDirectory, partitions: Sequence[TopicPartition], state: DirectoryState
     ) -> list[Path]:
-        """Rename the directories of logs in one log dir; the new names are durable on return."""
+        """Rename the directories of logs in one log dir; return the new paths."""
         self.checkpoints.leaving.update(partitions)
         renamed: list[Path] = []
         try:
-            # Remove the logs from the checkpoints first: those must not name a log that is gone.
-            self.checkpoints.write_bounds_in(home)
-            if not home.checkpoints.cleaner_offsets.keys().isdisjoint(partitions):
-                self.checkpoints.write_cleaner_offsets_in(home)
+            with _or_later(home):
+                # First, because the checkpoints must not name a log that is gone.
+                self.checkpoints.write_bounds_in(home)
+                if not home.checkpoints.cleaner_offsets.keys().isdisjoint(partitions):
+                    self.checkpoints.write_cleaner_offsets_in(home)
             for partition in partitions:
                 renamed.append(self.table.logs[partition].upkeep.set_aside(state))
                 self._forget(partition)
@@ -256,7 +261,8 @@ class Logs:
                 else:
                     home.partitions.note_stray(partition, renamed[-1])
                     log.warning("log.set_aside", partition=str(partition), path=str(renamed[-1]))
-            home.partitions.sync()
+            with _or_later(home):
+                home.partitions.sync()
         except StorageError:
             self.checkpoints.leaving.difference_update(partitions)
             with suppress(StorageError):
@@ -360,3 +366,17 @@ class Logs:
                 directory.close(self.checkpoints.logs_in(directory), broker_epoch)
             except StorageError as error:
                 log.error("log_dir.not_closed", path=str(directory.path), error=str(error))
+
+
+@contextmanager
+def _or_later(home: LogDirectory) -> Iterator[None]:
+    """Continue without the body's writes if there is no space or no descriptor for them.
+
+    The deletion of a log must not wait for the space that it frees. Later checkpoints, which sync
+    the log dir too, replace these writes.
+    """
+    try:
+        yield
+    except (LogDirFullError, OutOfFilesError) as error:
+        home.checkpoints.may_name_gone = True
+        log.warning("checkpoint.delayed", path=str(home.path), error=str(error))

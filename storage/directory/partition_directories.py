@@ -68,11 +68,10 @@ class PartitionDirectories:
         return (self._path / partition_directory(partition)).exists()
 
     def delete_unopened(self, partitions: Iterable[TopicPartition]) -> None:
-        """Delete partitions whose log is not open here; the deletion is durable on return."""
+        """Delete partitions whose log is not open here; `sync` makes the deletion durable."""
         with offline_on_failure(self._health):
             for partition in filter(self.holds, partitions):
                 self.remove_later(self.rename_unopened(partition, DirectoryState.DELETED))
-        self.sync()
 
     def rename_unopened(self, partition: TopicPartition, state: DirectoryState) -> Path:
         """Set aside the directory of a partition whose log is not open; return its new path."""

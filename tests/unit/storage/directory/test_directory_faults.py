@@ -30,6 +30,7 @@ from tests.unit.storage.logs import (
 NEW = TopicId(int=2)
 A, B = PARTITION, TopicPartition("other", 0)
 FLUSHED_SOON = replace(SMALL, flush_ms=1)
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 
 
@@ -41,19 +42,55 @@ def test_failed_deletion_can_be_retried(tmp_path: Path) -> None:
     logs = open_logs(tmp_path)
     fill(create(logs), 7)
     fill(create(logs, B), 3)
-    for call, number in (("open", errno.EMFILE), ("fsync", errno.ENOSPC), ("rename", errno.ENOSPC)):
-        with failing(call, number), pytest.raises(StorageError):
-            logs.delete(A)
-        logs.check_space()
-        logs.table.directories[0].health.note_space()
-        kept = log_of(logs)
-        assert not kept.is_closed
-        assert offsets_in(read_all(kept)) == list(range(7))
-        assert read_offsets(tmp_path / "recovery-point-offset-checkpoint").keys() <= {A, B}
+    with failing("rename", errno.ENOSPC), pytest.raises(StorageError):
+        logs.delete(A)
+    logs.check_space()
+    logs.table.directories[0].health.note_space()
+    kept = log_of(logs)
+    assert not kept.is_closed
+    assert offsets_in(read_all(kept)) == list(range(7))
+    assert read_offsets(tmp_path / RECOVERY_POINTS).keys() <= {A, B}
     logs.delete(A)
     assert names(tmp_path, "orders-0*")[0].endswith("-delete")
     new = create(logs, topic_id=NEW)
     assert (new.topic_id, new.log_end_offset) == (NEW, 0)
+    logs.close()
+
+
+@pytest.mark.parametrize(
+    ("call", "number"),
+    [("open", errno.EMFILE), ("fsync", errno.ENOSPC), ("replace", errno.ENOSPC)],
+)
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_deletion_needs_no_space_and_no_descriptor(
+    tmp_path: Path, call: str, number: int, *, is_restarted: bool
+) -> None:
+    """The checkpoints forget the log later, but before a new log may have its name."""
+    logs = open_logs(tmp_path)
+    fill(create(logs), 7)
+    log_of(logs).upkeep.flush()
+    logs.checkpoints.write_bounds()
+    with failing(call, number):
+        logs.delete(A)
+    assert logs.get(A) is None
+    assert names(tmp_path, "orders-0*")[0].endswith("-delete")
+    assert read_offsets(tmp_path / RECOVERY_POINTS).items() <= {A: 7}.items()
+    if is_restarted:
+        crash(logs)
+        logs = open_logs(tmp_path)
+    logs.table.directories[0].health.note_space()
+    with failing(call, number), pytest.raises(StorageError):
+        create(logs, topic_id=NEW)
+    logs.table.directories[0].health.note_space()
+    create(logs, topic_id=NEW)
+    assert read_offsets(tmp_path / RECOVERY_POINTS) == {}
+    logs.close()
+
+
+def test_deletion_of_a_log_that_is_elsewhere_needs_no_descriptor(tmp_path: Path) -> None:
+    logs = open_logs(tmp_path)
+    with failing("open", errno.EMFILE):
+        logs.delete(A)
     logs.close()
 
 

@@ -152,6 +152,7 @@ class _Load:
         trusted = self.segments[first].base_offset if self.segments else Offset(0)
         # Later snapshots are rebuilt: a truncation or their removal may not be on disk.
         self._keep_snapshots(trusted)
+        self.snapshots = producer_snapshots.remove_damaged(self._directory, self.snapshots)
         self._reindexed |= {each.base_offset for each in self.segments[first:]}
         self.discarded += _recover(self.segments, self.epochs, first)
 

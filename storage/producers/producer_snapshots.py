@@ -1,8 +1,8 @@
 """The producer snapshots of a partition (edge).
 
 Bytes on disk: `<offset>.snapshot` (see `producer_snapshot`), one for the start of each segment, and
-one for the log end after a clean shutdown. A snapshot is not synced when it is written: if it is
-damaged or missing, the next start only has to read more of the log.
+one for the log end after a clean shutdown. A snapshot is not synced when it is written, but with the
+files of its segment. If it is damaged or missing, the next start only has to read more of the log.
 """
 
 import os
@@ -44,13 +44,26 @@ def read_newest(directory: Path, offsets: Iterable[Offset]) -> tuple[Offset, lis
     Damaged snapshots are removed.
     """
     for offset in sorted(offsets, reverse=True):
-        path = segment_file(directory, offset, PRODUCER_SNAPSHOT_SUFFIX)
-        try:
-            return offset, decode_snapshot(path.read_bytes())
-        except CorruptSnapshotError as error:
-            log.warning("snapshot.ignored", path=str(path), error=str(error))
-            path.unlink()
+        entries = _read(directory, offset)
+        if entries is not None:
+            return offset, entries
     return Offset(0), []
+
+
+def remove_damaged(directory: Path, offsets: Iterable[Offset]) -> list[Offset]:
+    """Remove the damaged snapshots at `offsets`, and return the offsets of the others."""
+    return [offset for offset in offsets if _read(directory, offset) is not None]
+
+
+def _read(directory: Path, offset: Offset) -> list[ProducerEntry] | None:
+    """Return the snapshot at `offset`; remove it, and return None, if it is damaged."""
+    path = segment_file(directory, offset, PRODUCER_SNAPSHOT_SUFFIX)
+    try:
+        return decode_snapshot(path.read_bytes())
+    except CorruptSnapshotError as error:
+        log.warning("snapshot.ignored", path=str(path), error=str(error))
+        path.unlink()
+        return None
 
 
 def snapshot_offsets(directory: Path) -> list[Offset]:

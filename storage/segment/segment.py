@@ -303,7 +303,7 @@ class Segment:
         return Offset(min(offset, found.base_offset))
 
     def sync(self) -> None:
-        """Block until log and indexes are on disk; any thread may call this."""
+        """Block until log, indexes and snapshot are on disk; any thread may call this."""
         file = self._file
         if file is None:
             self.files.sync()
@@ -311,6 +311,7 @@ class Segment:
             file.sync()
             self.index.sync()
             self.transactions.sync()
+            self.files.sync_snapshot()
 
     def close(self) -> None:
         """Stop appending: write the last entry of the time index and truncate files to size."""

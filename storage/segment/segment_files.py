@@ -28,6 +28,17 @@ def rename_back(renamed: Mapping[Path, Path]) -> None:
             target.rename(source)
 
 
+def _sync_if_present(path: Path) -> None:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        sync_data(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 class SegmentFiles:
     """The files in `directory` with names that begin with the 20 digits of `base_offset`."""
 
@@ -87,15 +98,13 @@ class SegmentFiles:
 
     def sync(self) -> None:
         """Block until all files are on disk."""
-        for path in [*self._paths(), self._snapshot_path()]:
-            try:
-                descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            except FileNotFoundError:
-                continue
-            try:
-                sync_data(descriptor)
-            finally:
-                os.close(descriptor)
+        for path in self._paths():
+            _sync_if_present(path)
+        self.sync_snapshot()
+
+    def sync_snapshot(self) -> None:
+        """Block until the producer snapshot is on disk, if there is one."""
+        _sync_if_present(self._snapshot_path())
 
     def _log_path(self) -> Path:
         return segment_file(self.directory, self.base_offset, LOG_SUFFIX)

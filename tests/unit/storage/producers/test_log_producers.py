@@ -1,5 +1,6 @@
 """The producer state of a log across rolls, restarts, crashes and truncations."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from storage.log.log import Log
 from storage.producers import producer_replay
 from storage.producers.producer_snapshots import snapshot_offsets, write_snapshot
 from tests.unit.storage.compacting import COMPACTED, clean
+from tests.unit.storage.faults import path_of
 from tests.unit.storage.logs import NOW_MS, PARTITION, fill, open_log
 from tests.unit.storage.produced_batches import follow, marker, produced, write
 
@@ -219,6 +221,36 @@ def test_damaged_snapshot_is_rebuilt_from_the_log(directory: Path, was_clean: bo
     with capture_logs() as captured:
         log = open_log(directory, CONFIG, was_clean=was_clean, recovery_point=30)
     assert "snapshot.ignored" in {each["event"] for each in captured}
+    assert [repeat(log, sequence) for sequence in range(25, 30)] == [25, 26, 27, 28, 29]
+
+
+def test_snapshots_are_synced_with_their_segments(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: set[Path] = set()
+    real = os.fdatasync
+
+    def fdatasync(descriptor: int) -> None:
+        synced.add(path_of(descriptor))
+        real(descriptor)
+
+    log = written(directory)
+    monkeypatch.setattr(os, "fdatasync", fdatasync)
+    log.upkeep.flush_closed()
+    *closed, active = [segment.base_offset for segment in log.segments]
+    snapshots = {directory / f"{offset:020d}.snapshot" for offset in closed[1:]}
+    assert snapshots <= synced
+    log.upkeep.close()
+    assert directory / f"{active:020d}.snapshot" in synced
+
+
+def test_recovery_removes_all_damaged_snapshots(directory: Path) -> None:
+    log = written(directory)
+    bases = [segment.base_offset for segment in log.segments]
+    log.upkeep.close()
+    (directory / f"{bases[1]:020d}.snapshot").write_bytes(b"")
+    log = open_log(directory, CONFIG, was_clean=False, recovery_point=30)
+    assert snapshot_offsets(directory) == bases[2:]
     assert [repeat(log, sequence) for sequence in range(25, 30)] == [25, 26, 27, 28, 29]
 
 

@@ -15,6 +15,7 @@ from broker.logs.cleaner_process import CleanerProcess
 from broker.logs.log_cleaner import LogCleaner, cleaner_settings
 from broker.logs.mover import LogMover
 from broker.logs.retention_run import delete_expired_logs
+from broker.logs.segment_flusher import SegmentFlusher
 from broker.replication.replica_manager import ReplicaManager
 from broker.status.gauges import Metrics, add_log_gauges
 from kafkawire.ids import Offset, TopicPartition
@@ -86,6 +87,9 @@ class BrokerLogs:
 
         logs = self._logs = await self._loop.run_in_executor(self._executor, open_logs)
         self._running.push_async_callback(self._close)
+        flusher = SegmentFlusher(logs.table, self._loop, self._executor)
+        logs.table.on_rolled = flusher.flush_soon
+        self._running.push_async_callback(flusher.stop)
         add_log_gauges(self._metrics, logs)
         return logs
 

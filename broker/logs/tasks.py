@@ -1,8 +1,8 @@
 """The periodic tasks for logs, with Kafka's names, keys and delays (composition).
 
-By default only closed segments and checkpoints are fsynced: replication and the operating system's
-write-back make records durable. `log.flush.scheduler.interval.ms` enables the flusher, which then
-applies `flush.ms`; each append applies `flush.messages`.
+By default only closed segments (`segment_flusher`) and checkpoints are fsynced: replication and the
+operating system's write-back make records durable. `log.flush.scheduler.interval.ms` enables the
+flusher, which then applies `flush.ms`; each append applies `flush.messages`.
 """
 
 from __future__ import annotations

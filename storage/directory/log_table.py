@@ -24,6 +24,8 @@ class LogTable:
         self._failed_to_open = list(offline)
         self._logs: dict[TopicPartition, Log] = {}
         self._homes: dict[TopicPartition, LogDirectory] = {}
+        self.on_rolled: Callable[[TopicPartition], None] = lambda _partition: None
+        """Called when a log has closed a segment, in the thread that owns the log."""
         self.logs: Mapping[TopicPartition, Log] = self._logs
         """The logs that are served; if a log dir has failed, every use of its logs raises."""
         self.homes: Mapping[TopicPartition, LogDirectory] = self._homes
@@ -107,8 +109,11 @@ class LogTable:
 
     def put(self, new: Log, directory: LogDirectory) -> None:
         """Serve `new` in `directory`, in place of an earlier log of the partition."""
-        self._logs[new.topic_partition] = new
-        self._homes[new.topic_partition] = directory
+        partition = new.topic_partition
+        # Without a reference to the log, whose files are closed when nobody refers to it.
+        new.upkeep.on_rolled(lambda: self.on_rolled(partition))
+        self._logs[partition] = new
+        self._homes[partition] = directory
 
     def remove(self, partition: TopicPartition) -> None:
         """Stop serving the log of `partition`."""

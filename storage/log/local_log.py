@@ -7,7 +7,7 @@ after a batch has been written to the file; everything below `recovery_point` is
 One thread owns a `LocalLog`. Other threads may call `sync`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from threading import Lock
@@ -44,6 +44,8 @@ class LocalLog:
         self._active = loaded.segments.last
         self.has_aborted = any(each.transactions.size_bytes for each in loaded.segments)
         """Whether there may be an aborted transaction; false for most logs."""
+        self.on_rolled: Callable[[], None] = lambda: None
+        """Called when a segment has been closed, which is not on disk yet."""
         self._clock_ms = now_ms
         self._snapshot_offset = loaded.snapshot_offset
         self._empty_region: FileRegion | None = None
@@ -184,6 +186,7 @@ class LocalLog:
             closed_base_offset=closed.base_offset,
             closed_size_bytes=closed.size_bytes,
         )
+        self.on_rolled()
         return self._active
 
     def _create_segment(self, base_offset: Offset) -> Segment:

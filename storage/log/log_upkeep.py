@@ -4,7 +4,7 @@ This covers flushing, rolling, swaps of cleaned segments, and closing. None of i
 record, the log start or the log end offset.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -40,6 +40,10 @@ class LogUpkeep:
         if self._local.segments.last.size_bytes:
             with self.io():
                 self._local.roll(self._local.log_end_offset, now_ms)
+
+    def on_rolled(self, callback: Callable[[], None]) -> None:
+        """Call `callback` whenever a segment has been closed; `flush_closed` is due then."""
+        self._local.on_rolled = callback
 
     def flush(self) -> None:
         """Bring all appended batches to disk; any thread may call this.

@@ -1,8 +1,8 @@
 """The producer snapshots of a partition (edge).
 
 Bytes on disk: `<offset>.snapshot` (see `producer_snapshot`), one for the start of each segment, and
-one for the log end after a clean shutdown. A snapshot is not synced when it is written, but with the
-files of its segment. If it is damaged or missing, the next start only has to read more of the log.
+one for the log end after a clean shutdown. A snapshot is not synced when it is written, but with
+its segment. If it is damaged or missing, the next start only has to read more of the log.
 """
 
 import os

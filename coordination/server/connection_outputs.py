@@ -27,7 +27,8 @@ class Outputs:
         else:
             self.held.append((tag, packet))
             self.held_bytes += len(packet or b"")
-            self.release(synced_zxid)
+            if tag <= synced_zxid:
+                self.release(synced_zxid)
 
     def release(self, synced_zxid: int) -> None:
         """Make the outputs of transactions up to `synced_zxid` ready, up to the first later one."""

@@ -63,7 +63,7 @@ class Server:
         self.synced_zxid = service.state.zxid
         self._wal = wal
         self._passwords = passwords
-        self._wall_clock_ms = wall_clock_ms
+        self.wall_clock_ms = wall_clock_ms
         self._commit = GroupCommit(
             wal, synced_zxid=self.synced_zxid, on_synced=self._on_synced, on_failure=on_fatal
         )
@@ -133,7 +133,7 @@ class Server:
         self._close_without_handshake()
         if self.loop.time() >= self._housekeeping_at_s:
             self._housekeeping_at_s += self.config.container_check_interval_ms / 1000
-            self.service.delete_spent_nodes(self._wall_clock_ms())
+            self.service.delete_spent_nodes(self.wall_clock_ms())
         self.after_input()
         self._schedule_tick()
 
@@ -144,7 +144,7 @@ class Server:
             session_id=hex(session.session_id),
             timeout_ms=session.timeout_ms,
         )
-        self.service.close_session(session.session_id, cxid=0, wall_ms=self._wall_clock_ms())
+        self.service.close_session(session.session_id, cxid=0, wall_ms=self.wall_clock_ms())
         if isinstance(session.connection, Connection):
             session.connection.close()
 
@@ -226,7 +226,7 @@ class Server:
         timeout_ms = min(
             max(request.time_out, limits.min_session_timeout_ms), limits.max_session_timeout_ms
         )
-        now_ms, wall_ms = self._now_ms(), self._wall_clock_ms()
+        now_ms, wall_ms = self._now_ms(), self.wall_clock_ms()
         if request.session_id == 0:
             session = self.service.open_session(timeout_ms, now_ms=now_ms, wall_ms=wall_ms)
         else:
@@ -257,14 +257,16 @@ class Server:
         if session is None:
             connection.close_after_outputs(tag)
 
-    def run_request(self, connection: Connection, xid: int, op: int, payload: bytes) -> None:
-        """Run one request and queue its reply."""
+    def run_request(
+        self, connection: Connection, xid: int, op: int, payload: bytes, wall_ms: int
+    ) -> None:
+        """Run one request, at time `wall_ms`, and queue its reply."""
         if op == OpCode.AUTH:
             self._authenticate(connection, xid, payload)
             return
-        connection.last_op = _OP_NAMES.get(op, str(op))
+        connection.last_op = _OP_NAMES.get(op) or str(op)
         reply = self.service.handle(
-            connection, xid, op, payload, frames.REQUEST_HEADER_BYTES, self._wall_clock_ms()
+            connection, xid, op, payload, frames.REQUEST_HEADER_BYTES, wall_ms
         )
         connection.reply(xid, reply.err, reply.body, reply.tag)
         if reply.closes:

@@ -3,7 +3,7 @@
 import asyncio
 import struct
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import Final, Protocol, cast
 
@@ -53,6 +53,7 @@ class Owner(Protocol):
     config: CoordinatorConfig
     loop: asyncio.AbstractEventLoop
     metrics: Metrics
+    wall_clock_ms: Callable[[], int]
     is_stopping: bool
     synced_zxid: int
     ready: dict["Connection", None]
@@ -78,8 +79,10 @@ class Owner(Protocol):
     def shake_hands(self, connection: "Connection", payload: bytes) -> None:
         """Start or resume a session."""
 
-    def run_request(self, connection: "Connection", xid: int, op: int, payload: bytes) -> None:
-        """Run one request and queue its reply."""
+    def run_request(
+        self, connection: "Connection", xid: int, op: int, payload: bytes, wall_ms: int
+    ) -> None:
+        """Run one request, at time `wall_ms`, and queue its reply."""
 
     def run_command(self, command: str) -> bytes:
         """Return the response to a four-letter word, or its refusal if it is disabled."""
@@ -196,7 +199,10 @@ class Connection(asyncio.Protocol):
             # A request that waits shows that the client is alive: its pings may be unread.
             self._server.touch(self.session)
         try:
-            self._inbox.extend(self._splitter.feed(data))
+            payloads = self._splitter.feed(data)
+            self.received_count += len(payloads)
+            self._server.metrics.received_count += len(payloads)
+            self._inbox.extend(payloads)
             self._work()
         except JuteError as error:
             self._server.on_violation(self, str(error))
@@ -205,11 +211,12 @@ class Connection(asyncio.Protocol):
 
     def _work(self) -> None:
         """Run requests until the inbox is empty, the turn is over, or outputs pile up."""
-        inbox, left, time = self._inbox, TURN_REQUESTS, self._server.loop.time
+        server, inbox, left = self._server, self._inbox, TURN_REQUESTS
+        time, wall_ms = server.loop.time, server.wall_clock_ms()
         ends_s = time() + TURN_S
         while inbox and left and self._has_room():
             left -= 1
-            self._run(inbox.popleft())
+            self._run(inbox.popleft(), wall_ms)
             if self._outputs.ready_bytes >= TURN_OUTPUT_BYTES:
                 self.flush()
                 left = 0
@@ -217,7 +224,7 @@ class Connection(asyncio.Protocol):
                 left = 0
         if inbox and not left and not self._is_turn_scheduled:
             self._is_turn_scheduled = True
-            self._server.loop.call_soon(self._take_scheduled_turn)
+            server.loop.call_soon(self._take_scheduled_turn)
         self._update_reading()
 
     def _take_scheduled_turn(self) -> None:
@@ -225,19 +232,18 @@ class Connection(asyncio.Protocol):
         self._take_turn()
 
     def _has_room(self) -> bool:
-        config, outputs = self._server.config, self._outputs
+        server, outputs = self._server, self._outputs
+        config = server.config
         return (
             self._is_writable
             and self._state < _ENDING
-            and not self._server.is_stopping
+            and not server.is_stopping
             and len(outputs.held) < config.max_held_replies
             and outputs.held_bytes < config.max_unsent_bytes
         )
 
-    def _run(self, payload: bytes) -> None:
+    def _run(self, payload: bytes, wall_ms: int) -> None:
         server = self._server
-        self.received_count += 1
-        server.metrics.received_count += 1
         if self.session is None:
             server.shake_hands(self, payload)
             return
@@ -246,7 +252,7 @@ class Connection(asyncio.Protocol):
                 f"a request has at least {frames.REQUEST_HEADER_BYTES} bytes, got {len(payload)}"
             )
         xid, op = _HEADER.unpack_from(payload)
-        server.run_request(self, xid, op, payload)
+        server.run_request(self, xid, op, payload, wall_ms)
 
     # -- outputs
 
@@ -257,11 +263,11 @@ class Connection(asyncio.Protocol):
 
     def deliver(self, packet: bytes | None, tag: int) -> None:
         """Send a packet once transaction `tag` is on disk; with None, end the outputs."""
-        server = self._server
         if self._state is _CLOSED:
             return
-        self._outputs.add(packet, tag, server.synced_zxid)
-        if not self._outputs.held:
+        server, outputs = self._server, self._outputs
+        outputs.add(packet, tag, server.synced_zxid)
+        if not outputs.held:
             server.ready[self] = None
         elif self not in server.holding:
             server.holding[self] = None

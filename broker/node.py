@@ -1,9 +1,9 @@
 """One broker: its parts, and the order in which they start and stop (composition).
 
-Start: coordinator, cluster and broker id, topic configs, log dirs (with recovery if needed),
-replicas, listeners, registration, controller component, periodic tasks. The broker serves clients
-once all parts run and the controller has sent the partitions and their leaders; it answers requests
-of the controller from the registration on.
+Start: coordinator, cluster and broker id, topic configs, log dirs (with recovery if needed), end of
+in-sync memberships if records may be lost, replicas, listeners, registration, controller component,
+periodic tasks. The broker serves clients once all parts run and the controller has sent the
+partitions and their leaders; it answers requests of the controller from the registration on.
 
 Stop, in reverse order, after leaders have moved away: periodic tasks, listening sockets, waiting
 requests, connections, replicas, high watermarks, logs, the marker of a clean shutdown, the session.
@@ -29,6 +29,7 @@ from broker.cluster.cluster_topics import ClusterTopics, roll
 from broker.cluster.control_fence import ControlFence
 from broker.cluster.control_proof import ControlProof
 from broker.cluster.controller_link import ControllerLink
+from broker.cluster.doubtful_start import leave_in_sync_sets
 from broker.cluster.finalized_features import FinalizedFeatures
 from broker.cluster.handover import hand_over
 from broker.cluster.member import ClusterMember
@@ -175,6 +176,10 @@ class Node:
         with step("logs, meta.properties"):
             logs = await self._open_logs(locked)
             logs.claim(member.identity.broker_id, member.identity.cluster_id)
+        if logs.doubtful_paths:
+            with step("in-sync sets"):
+                await leave_in_sync_sets(member.session, member.identity.broker_id, logs)
+                await self._loop.run_in_executor(self._executor, logs.accept)
         with step("replica manager"):
             replicas = self._make_replicas(logs)
             self._directory_failure.watch(logs, replicas)

@@ -132,7 +132,7 @@ class CoordinatorSession:
                         return
                     await asyncio.sleep(REGISTRATION_RETRY_S)
         except TimeoutError:
-            raise StartupError(_taken(broker_id)) from None
+            raise StartupError(registered_already(broker_id)) from None
 
     async def renew(self) -> None:
         """Begin another session after one expired before this broker was registered.
@@ -194,7 +194,7 @@ class CoordinatorSession:
                 # This session has expired, too: try again.
                 continue
             if not is_registered:
-                on_failure(_taken(broker_id))
+                on_failure(registered_already(broker_id))
                 return
             if self.client.state is not SessionState.EXPIRED:
                 break
@@ -231,7 +231,8 @@ class CoordinatorSession:
             callback()
 
 
-def _taken(broker_id: BrokerId) -> str:
+def registered_already(broker_id: BrokerId) -> str:
+    """Return the message for a broker id that another process has."""
     return (
         f"broker {broker_id} is registered already, by another process: change the broker.id of "
         "this one, or stop the other"

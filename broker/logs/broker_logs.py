@@ -21,6 +21,7 @@ from broker.status.gauges import Metrics, add_log_gauges
 from kafkawire.ids import Offset, TopicPartition
 from storage.compaction.manager import CleanerManager
 from storage.config.log_config import LogConfig
+from storage.directory.boot_id import current_boot_id
 from storage.directory.directory_lock import lock_usable
 from storage.directory.logs import Logs
 from storage.errors import StorageError
@@ -83,6 +84,7 @@ class BrokerLogs:
                 recovery_threads=recovery_threads,
                 reserve_bytes=self._config.log_dir_reserve_bytes,
                 locked=locked,
+                boot_id=current_boot_id(),
             )
 
         logs = self._logs = await self._loop.run_in_executor(self._executor, open_logs)

@@ -5,6 +5,8 @@ from typing import Final
 from kafkawire.ids import TopicPartition
 
 BROKER_IDS: Final = "/brokers/ids"
+DOUBTFUL_BROKERS: Final = "/brokers/doubtful"
+"""Ottla's own; the other paths are Kafka's."""
 BROKER_SEQUENCE: Final = "/brokers/seqid"
 TOPICS: Final = "/brokers/topics"
 CONTROLLER: Final = "/controller"
@@ -44,6 +46,11 @@ PERSISTENT: Final = (
 def broker(broker_id: int) -> str:
     """Return the path of a broker's ephemeral registration; its czxid is the broker epoch."""
     return f"{BROKER_IDS}/{broker_id}"
+
+
+def doubtful_broker(broker_id: int) -> str:
+    """Return the path of a starting broker's ephemeral note that its logs may lack records."""
+    return f"{DOUBTFUL_BROKERS}/{broker_id}"
 
 
 def topic(name: str) -> str:

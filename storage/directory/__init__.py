@@ -8,7 +8,7 @@ log_directory                one log dir: lock, identity, clean shutdown, space
 directory_checkpoints        its checkpoints on disk
 partition_directories        its partitions' directories, by name and state
 opening, load_progress       parallel opening, and reports about it
-directory_lock, meta_properties, clean_shutdown     its small files
+directory_lock, meta_properties, clean_shutdown, boot_id     its small files
 
 The room owns the files of a log dir beside the partitions, and the rule that a partition has one
 log on a broker.

@@ -1,7 +1,7 @@
 """One log dir: its owner, its shutdown state and its partitions' directories (edge).
 
-Bytes on disk: `.lock`, `meta.properties`, `.kafka_cleanshutdown`, the checkpoints of
-`directory_checkpoints`, and a directory per partition.
+Bytes on disk: `.lock`, `meta.properties`, `.kafka_cleanshutdown`, `.ottla-boot-id`, the checkpoints
+of `directory_checkpoints`, and a directory per partition.
 """
 
 from collections.abc import Callable, Iterable
@@ -13,6 +13,7 @@ import structlog
 
 from kafkawire.ids import Offset, TopicId, TopicPartition
 from storage.config.log_config import LogConfig
+from storage.directory.boot_id import may_lack_records, read_boot_id, write_boot_id
 from storage.directory.clean_shutdown import take_marker, write_marker
 from storage.directory.directory_checkpoints import DirectoryCheckpoints
 from storage.directory.directory_lock import lock_directory
@@ -24,8 +25,14 @@ from storage.directory.meta_properties import (
 )
 from storage.directory.partition_directories import PartitionDirectories
 from storage.disk.checkpoint import sync_directory
-from storage.disk.directory_health import DirectoryHealth, for_each, offline_on_failure
+from storage.disk.directory_health import (
+    PASSING_ERRORS,
+    DirectoryHealth,
+    for_each,
+    offline_on_failure,
+)
 from storage.disk.layout import (
+    BOOT_ID,
     CLEAN_SHUTDOWN,
     META_PROPERTIES,
     MOVED_HERE,
@@ -45,6 +52,8 @@ log = structlog.get_logger()
 class LogDirectory:
     """The log dir at `path`, locked by this object, or by its creator if `is_locked`.
 
+    With the machine's `boot_id`, it detects that its logs may lack records.
+
     Raises:
         LogDirLockedError: another process uses it.
         LogDirOfflineError: it is unusable; other log dirs may still be usable.
@@ -57,6 +66,7 @@ class LogDirectory:
         reserve_bytes: int = 0,
         *,
         is_locked: bool = False,
+        boot_id: str | None = None,
     ) -> None:
         self._reserve = SpaceReserve(path, reserve_bytes)
         self.path = path
@@ -64,6 +74,9 @@ class LogDirectory:
         self.checkpoints = DirectoryCheckpoints(path, self.health)
         self.is_loaded = False
         """Whether all its logs have been opened, so that `close` may mark a clean shutdown."""
+        self.is_doubtful = False
+        """Whether its logs may lack records; then `close` marks no clean shutdown."""
+        self._boot_id = boot_id
         self.loaded_futures: list[Log] = []
         """Future logs in this log dir that were incomplete when the broker stopped."""
         self.partitions = PartitionDirectories(path, self.health)
@@ -75,11 +88,44 @@ class LogDirectory:
                     # Recovery may need the space.
                     self._reserve.release()
                 self.meta = read_meta_properties(path / META_PROPERTIES)
+                self._judge_last_run()
                 self.last_shutdown = take_marker(path / CLEAN_SHUTDOWN)
                 self.checkpoints.read()
         except BaseException:
             self.unlock()
             raise
+
+    def _judge_last_run(self) -> None:
+        if self._boot_id is None:
+            return
+        stored = read_boot_id(self.path / BOOT_ID)
+        was_clean = (self.path / CLEAN_SHUTDOWN).exists()
+        self.is_doubtful = may_lack_records(stored, self._boot_id, was_clean=was_clean)
+        if not self.is_doubtful and stored != self._boot_id:
+            # Before the marker is removed, so that a crash in between is not taken for a loss.
+            self._store_boot_id(self._boot_id)
+
+    def accept(self) -> None:
+        """Take the logs as they are: other brokers no longer rely on the lost records.
+
+        Must be called before the first append to a doubtful log dir.
+
+        Raises:
+            LogDirOfflineError: the disk failed.
+        """
+        if self.is_doubtful and self._boot_id is not None:
+            with offline_on_failure(self.health):
+                self._store_boot_id(self._boot_id)
+            self.is_doubtful = False
+
+    def _store_boot_id(self, boot_id: str) -> None:
+        try:
+            write_boot_id(self.path / BOOT_ID, boot_id)
+        except OSError as error:
+            if error.errno not in PASSING_ERRORS:
+                raise
+            # After the next crash the logs count as doubtful, although they may be complete.
+            log.warning("boot_id.not_stored", path=str(self.path), error=str(error))
 
     def claim(self, broker_id: int, cluster_id: str) -> None:
         """Mark the log dir as property of this broker; durable on return.
@@ -268,7 +314,7 @@ class LogDirectory:
             finally:
                 self.checkpoints.write_recovery_points(logs)
                 self.checkpoints.write_log_starts(logs)
-            if self.is_loaded:
+            if self.is_loaded and not self.is_doubtful:
                 with offline_on_failure(self.health):
                     write_marker(self.path / CLEAN_SHUTDOWN, broker_epoch)
         finally:

@@ -77,6 +77,7 @@ class Logs:
         recovery_threads: int = 1,
         reserve_bytes: int = 0,
         locked: Collection[Path] = (),
+        boot_id: str | None = None,
     ) -> "Logs":
         """Lock the log dirs at `paths` and open all their logs, with recovery where needed.
 
@@ -84,7 +85,8 @@ class Logs:
         the config of a topic; any of these threads may call it. `on_offline` is called with the
         path of a log dir that fails, now or later, in the thread that met the failure. Each log dir
         keeps `reserve_bytes` in reserve for the time when its disk is full. The caller holds the
-        locks of the paths in `locked`, and releases them after `close`.
+        locks of the paths in `locked`, and releases them after `close`. With the
+        machine's `boot_id`, log dirs are detected that may have lost records when it restarted.
 
         Raises:
             LogDirLockedError: another process uses one of the log dirs.
@@ -93,7 +95,7 @@ class Logs:
         """
         if len({path.resolve() for path in paths}) < len(paths):
             raise StorageError(f"a log dir is named twice: {', '.join(map(str, paths))}")
-        directories, offline = open_directories(paths, on_offline, reserve_bytes, locked)
+        directories, offline = open_directories(paths, on_offline, reserve_bytes, locked, boot_id)
         logs = cls(directories, offline)
         try:
             for directory, found in load_directories(
@@ -127,6 +129,20 @@ class Logs:
         """
         for directory in self.table.online_directories:
             directory.claim(broker_id, cluster_id)
+
+    @property
+    def doubtful_paths(self) -> list[Path]:
+        """The log dirs that may lack records, or are new."""
+        return [each.path for each in self.table.online_directories if each.is_doubtful]
+
+    def is_complete(self, partition: TopicPartition) -> bool:
+        """Whether there is a log of `partition` that has all records ever written to it."""
+        return partition in self.table.logs and not self.table.homes[partition].is_doubtful
+
+    def accept(self) -> None:
+        """Take the logs as they are; a log dir that fails goes offline."""
+        with suppress(LogDirOfflineError):
+            self.table.for_each_directory(LogDirectory.accept)
 
     def create(
         self,

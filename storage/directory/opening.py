@@ -15,6 +15,7 @@ def open_directories(
     on_offline: Callable[[Path], None],
     reserve_bytes: int,
     locked: Collection[Path] = (),
+    boot_id: str | None = None,
 ) -> tuple[list[LogDirectory], list[Path]]:
     """Lock the usable log dirs that are not in `locked`; return them and the unusable paths.
 
@@ -28,7 +29,13 @@ def open_directories(
         for path in paths:
             try:
                 directories.append(
-                    LogDirectory(path, on_offline, reserve_bytes, is_locked=path in locked)
+                    LogDirectory(
+                        path,
+                        on_offline,
+                        reserve_bytes,
+                        is_locked=path in locked,
+                        boot_id=boot_id,
+                    )
                 )
             except (LogDirOfflineError, LogDirFullError):
                 offline.append(path)

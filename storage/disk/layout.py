@@ -44,6 +44,7 @@ FOREIGN_DIRECTORIES: Final = frozenset({"coordinator"})
 """Directories of a log dir that are not logs: the data of a node's own coordinator."""
 LOCK: Final = ".lock"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
+BOOT_ID: Final = ".ottla-boot-id"
 RECOVERY_POINT_CHECKPOINT: Final = "recovery-point-offset-checkpoint"
 LOG_START_CHECKPOINT: Final = "log-start-offset-checkpoint"
 HIGH_WATERMARK_CHECKPOINT: Final = "replication-offset-checkpoint"

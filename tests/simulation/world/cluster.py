@@ -85,6 +85,7 @@ class Host(ABC):
         assert process is not None
         process.death.set()
         self._loop.network.on_power_lost(process)
+        self._loop.boot_counts[self.name] += 1
         self.disk.crash()
 
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -195,6 +196,14 @@ class Disk:
         kept_count = self._chance.choice((0, count, self._chance.randint(0, count)))
         for change in reversed(self._changes[kept_count:]):
             change.undo()
+        self._changes.clear()
+
+    def replace(self) -> None:
+        """Be a new disk, without files and faults."""
+        self.crash()
+        self.heal()
+        for entry in real.listdir(self.path):
+            shutil.rmtree(self.path / entry)
         self._changes.clear()
 
     def heal(self) -> None:

@@ -12,6 +12,7 @@ import random
 import socket
 import struct
 import zlib
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from contextvars import Context
@@ -65,6 +66,8 @@ class WorldLoop(asyncio.BaseEventLoop):
         self.files = Files(self.chance)
         self.slow_hosts: dict[str, tuple[float, float]] = {}
         """Hosts where work for an executor takes longer."""
+        self.boot_counts: Counter[str] = Counter()
+        """Losses of power of each host: the host boots after each."""
         self.children = Children(self)
         self.clock: Any = None
         self.step_count = 0

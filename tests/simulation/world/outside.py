@@ -15,7 +15,7 @@ import pytest
 
 import coordination.client.client as coordination_client
 import coordination.server.coordinator as coordinator
-from broker.logs import cleaner_process
+from broker.logs import broker_logs, cleaner_process
 from coordination.client.heartbeat import Heartbeat
 from coordination.server.disk.journal import FileLog
 from coordination.server.disk.wal_writer import WalWriter
@@ -23,7 +23,7 @@ from ottla.client.producer import producer
 from storage.directory import log_directory, opening
 from tests.executors import InTurn
 from tests.simulation.world.loop import WorldLoop
-from tests.simulation.world.process import PROCESS, Process
+from tests.simulation.world.process import PROCESS, Process, current_host
 
 EPOCH_S: Final = 1_700_000_000
 """Wall-clock time at the loop's time 0."""
@@ -114,6 +114,9 @@ def replaced(loop: WorldLoop) -> Iterator[Clock]:
     def urandom(size: int) -> bytes:
         return loop.chance.randbytes(size)
 
+    def boot_id() -> str:
+        return f"boot {loop.boot_counts[current_host()]}"
+
     def thread(_heartbeat: Heartbeat) -> None:
         pass
 
@@ -130,6 +133,7 @@ def replaced(loop: WorldLoop) -> Iterator[Clock]:
         patch.setattr(
             coordination_client, "Random", lambda: random.Random(loop.chance.getrandbits(64))
         )
+        patch.setattr(broker_logs, "current_boot_id", boot_id)
         patch.setattr(Heartbeat, "start", thread)
         patch.setattr(Heartbeat, "stop", thread)
         patch.setattr(coordinator, "_exit_at_once", _exit_at_once)

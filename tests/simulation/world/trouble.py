@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import structlog
 
 from broker.errors import StartupError
-from clusterstate.znodes import paths
 from tests.simulation.world.cluster import BrokerHost, Cluster, Host
 
 MAX_CALLS_TO_LOSS: Final = 60
-SETTLE_S: Final = 8.0
-"""Time in which a controller, or its successor, notices that a broker was restarted."""
 CALL_S: Final = 5.0
-POLL_S: Final = 0.5
 
 DISK_FAULTS: Final = frozenset({"fill_disk", "lack_descriptors", "break_log_dir"})
 """Faults after which an orderly stop may not sync all."""
-HARMLESS: Final = frozenset({"fill_disk", "lack_descriptors", "slow_disk", "reset", "step_clock"})
-"""Faults that fell no broker, and do not keep the controller from its work."""
+LOSSES: Final = frozenset({"lose_power", "lose_disk"})
+"""Faults that lose acknowledged records of one broker."""
 
 log = structlog.get_logger("world")
 
@@ -31,14 +27,12 @@ log = structlog.get_logger("world")
 class Trouble:
     """Makes faults one after the other, some of them at the same time, until it is ended."""
 
-    def __init__(self, cluster: Cluster, *, may_lead_after_loss: bool = False) -> None:
+    def __init__(self, cluster: Cluster) -> None:
         self.counts: Counter[str] = Counter()
         self.is_over = False
-        self._settled_s = 0.0
-        # An open defect, as in Kafka before KIP-966: a broker that has lost unsynced records stays
-        # in the in-sync set until the controller notices. If it is back before that, or if the
-        # others are restarted before that, it leads, and acknowledged records are lost.
-        self._may_lead_after_loss = may_lead_after_loss
+        self._spared: BrokerHost | None = None
+        self._afflicted: Counter[str] = Counter()
+        """Brokers that are down, paused or cut off."""
         self._running: dict[asyncio.Task[None], str] = {}
         self._cluster = cluster
         self._loop = cluster.loop
@@ -57,6 +51,7 @@ class Trouble:
             self._step_clock,
             self._lose_power,
             self._lose_power,
+            self._lose_disk,
             self._lose_coordinator_power,
             self._black_out,
             self._fill_disk,
@@ -89,17 +84,11 @@ class Trouble:
     def _may_start(self, name: str) -> bool:
         """Whether the promise holds if a fault of this kind is added to the running ones."""
         running = set(self._running.values())
-        if name == "lose_power":
-            is_alone = self._may_lead_after_loss or running <= HARMLESS
-            return is_alone and self._cluster.is_in_sync() and self._is_settled()
+        if name in LOSSES:
+            return running.isdisjoint(LOSSES | {"black_out"}) and self._cluster.is_in_sync()
         if name == "black_out":
-            return running.isdisjoint(DISK_FAULTS) and self._is_settled()
-        if name in DISK_FAULTS and "black_out" in running:
-            return False
-        return name in HARMLESS or self._may_lead_after_loss or self._is_settled()
-
-    def _is_settled(self) -> bool:
-        return self._loop.time() >= self._settled_s
+            return running.isdisjoint(DISK_FAULTS | LOSSES)
+        return name not in DISK_FAULTS or "black_out" not in running
 
     async def _some_time(self) -> None:
         await asyncio.sleep(
@@ -107,8 +96,16 @@ class Trouble:
         )
 
     def _up_broker(self) -> BrokerHost | None:
-        up = [each for each in self._cluster.brokers if each.is_up]
+        up = [each for each in self._cluster.brokers if each.is_up and each is not self._spared]
         return self._chance.choice(up) if up else None
+
+    @contextmanager
+    def _afflict(self, *names: str) -> Iterator[None]:
+        self._afflicted.update(names)
+        try:
+            yield
+        finally:
+            self._afflicted.subtract(names)
 
     async def _boot(self, host: Host) -> None:
         """Start a program; repeat it as a supervisor does if the start fails for a known reason."""
@@ -127,20 +124,22 @@ class Trouble:
     async def _kill_broker(self) -> None:
         host = self._up_broker()
         if host is not None:
-            host.kill()
-            await self._some_time()
-            if not host.is_up:
-                await self._boot(host)
+            with self._afflict(host.name):
+                host.kill()
+                await self._some_time()
+                if not host.is_up:
+                    await self._boot(host)
 
     async def _stop_broker(self) -> None:
         host = self._up_broker()
         if host is None or host.process is None or host.process.is_paused or not host.has_started:
             return
-        await self._stop(host)
-        if not host.is_up:
-            await self._some_time()
+        with self._afflict(host.name):
+            await self._stop(host)
             if not host.is_up:
-                await self._boot(host)
+                await self._some_time()
+                if not host.is_up:
+                    await self._boot(host)
 
     async def _stop(self, host: BrokerHost) -> None:
         assert host.process is not None
@@ -152,9 +151,10 @@ class Trouble:
         host = self._up_broker()
         if host is not None and host.process is not None:
             process = host.process
-            process.pause()
-            await self._some_time()
-            process.resume()
+            with self._afflict(host.name):
+                process.pause()
+                await self._some_time()
+                process.resume()
 
     async def _kill_coordinator(self) -> None:
         host = self._cluster.coordinator
@@ -177,12 +177,13 @@ class Trouble:
         await self._block(both_ways=False)
 
     async def _block(self, *, both_ways: bool) -> None:
-        names = [each.name for each in (*self._cluster.brokers, self._cluster.coordinator)]
+        names = [each.name for each in self._cluster.hosts if each is not self._spared]
         one, other = self._chance.sample(names, 2)
         routes = {(one, other)} | ({(other, one)} if both_ways else set())
-        self._loop.network.blocked |= routes
-        await self._some_time()
-        self._loop.network.blocked -= routes
+        with self._afflict(one, other):
+            self._loop.network.blocked |= routes
+            await self._some_time()
+            self._loop.network.blocked -= routes
 
     async def _reset(self) -> None:
         self._loop.network.reset_one()
@@ -198,11 +199,32 @@ class Trouble:
         Brokers do not sync each append, so an acknowledged record survives the loss of one host's
         unsynced data. The next host may lose its power once the last one is in sync again.
         """
-        self._settled_s = math.inf
         host = self._chance.choice(self._cluster.brokers)
-        host.disk.may_lose_power = self._cluster.is_in_sync
-        await self._lose_power_of(host)
-        self._settled_s = self._loop.time() + SETTLE_S
+        if self._spare_one_beside(host):
+            host.disk.may_lose_power = self._cluster.is_in_sync
+            await self._lose_power_of(host)
+            self._spared = None
+
+    async def _lose_disk(self) -> None:
+        """Kill a broker and replace its disk, if the other replicas hold all that it holds."""
+        host = self._chance.choice(self._cluster.brokers)
+        if self._spare_one_beside(host):
+            host.kill()
+            host.disk.replace()
+            await self._some_time()
+            await self._boot(host)
+            self._spared = None
+
+    def _spare_one_beside(self, host: BrokerHost) -> bool:
+        """Let no fault fell one of the other brokers until `host` is back; return if one is well.
+
+        If all others leave an in-sync set before the coordinator notices that `host` is dead, then
+        `host` is its last member, and must lead.
+        """
+        others = [each for each in self._cluster.brokers if each is not host]
+        well = [each for each in others if not self._afflicted[each.name]]
+        self._spared = self._chance.choice(well) if well else None
+        return bool(well)
 
     async def _black_out(self) -> None:
         """Lose the power of all hosts after an orderly stop of all brokers, which syncs all."""
@@ -235,26 +257,7 @@ class Trouble:
             host.disk.calls_to_loss = None
         self.counts["power lost"] += process.is_dead
         await self._some_time()
-        if isinstance(host, BrokerHost) and not self._may_lead_after_loss:
-            await self._fall_out_of_sync(host)
         await self._boot(host)
-
-    async def _fall_out_of_sync(self, host: BrokerHost) -> None:
-        """Wait until a broker without power is in no in-sync set, unless it is the last one.
-
-        The sets of a topic that waits for the broker with its deletion do not change.
-        """
-
-        def is_in_sync() -> bool:
-            nodes = self._cluster.nodes
-            return any(
-                host.number in state.isr and len(state.isr) > 1
-                for partition, state in self._cluster.partition_states().items()
-                if paths.topic_deletion(partition.topic) not in nodes
-            )
-
-        while not host.is_up and is_in_sync():  # noqa: ASYNC110 - polls the coordinator's state
-            await asyncio.sleep(POLL_S)
 
     async def _fill_disk(self) -> None:
         host = self._chance.choice(self._cluster.brokers)
@@ -280,8 +283,9 @@ class Trouble:
         if host is None or len(host.log_dirs) == 1 or host.disk.broken is not None:
             return
         host.disk.broken = self._chance.choice(host.log_dirs)
-        await self._some_time()
-        if host.is_up:
-            host.kill()
-        host.disk.broken = None
-        await self._boot(host)
+        with self._afflict(host.name):
+            await self._some_time()
+            if host.is_up:
+                host.kill()
+            host.disk.broken = None
+            await self._boot(host)

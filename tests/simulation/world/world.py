@@ -9,11 +9,11 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import structlog
 
@@ -40,6 +40,7 @@ from tests.simulation.world.workload import (
     read_all,
 )
 
+T = TypeVar("T")
 BROKERS: Final = 3
 FAULTS_S: Final = 20.0
 """Virtual time with faults in a world, unless another one is given."""
@@ -78,11 +79,22 @@ def run_world(seed: int, faults_s: float, *, has_operators: bool = False) -> Out
     Raises:
         AssertionError: the cluster broke a promise.
     """
+    return in_world(
+        seed, lambda loop, root: _live(loop, root, faults_s, has_operators=has_operators)
+    )
+
+
+def in_world(seed: int, live: Callable[[WorldLoop, Path], Coroutine[Any, Any, T]]) -> T:
+    """Run `live` in a new world, whose hosts have their files below a given directory.
+
+    Raises:
+        AssertionError: a callback failed.
+    """
     with unraisable_ignored():
-        return _run_and_judge(seed, faults_s, has_operators=has_operators)
+        return _run(seed, live)
 
 
-def _run_and_judge(seed: int, faults_s: float, *, has_operators: bool) -> Outcome:
+def _run(seed: int, live: Callable[[WorldLoop, Path], Coroutine[Any, Any, T]]) -> T:
     loop = WorldLoop(seed)
     errors: list[dict[str, Any]] = []
 
@@ -94,11 +106,9 @@ def _run_and_judge(seed: int, faults_s: float, *, has_operators: bool) -> Outcom
     root = Path(tempfile.mkdtemp(dir=MEMORY if MEMORY.is_dir() else None))
     try:
         with replaced(loop):
-            outcome = loop.run_until_complete(
-                _live(loop, root, faults_s, has_operators=has_operators)
-            )
+            result = loop.run_until_complete(live(loop, root))
             assert errors == [], errors
-            return outcome
+            return result
     finally:
         _forget(loop)
         loop.files.end()

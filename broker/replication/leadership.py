@@ -260,6 +260,10 @@ class Leadership:
     def _epoch_of(self, broker: BrokerId) -> int:
         if broker == self.broker_id:
             return self._live_epoch(broker) or UNKNOWN_BROKER_EPOCH
+        if broker in self.state.isr:
+            # The partition epoch proves that it is still recorded. It may have registered again in
+            # the meantime, without another fetch of this partition.
+            return UNKNOWN_BROKER_EPOCH
         return self._followers[broker].broker_epoch
 
     def _advance(self, now_ms: int) -> None:

@@ -12,6 +12,7 @@ from broker.replication.leadership import Leadership, Limits
 from clusterstate.leader_and_isr import LeaderAndIsr
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch, Offset
+from kafkawire.sentinels import UNKNOWN_BROKER_EPOCH
 
 B1, B2, B3, B4 = map(BrokerId, range(1, 5))
 LIMITS = Limits(min_insync_replicas=2, max_lag_ms=1000)
@@ -62,7 +63,7 @@ def test_lagging_follower_counts_until_its_removal_is_recorded() -> None:
     assert not led.on_tick(1600), "one change at a time"
     sent = led.proposal_to_send
     assert sent is not None
-    assert sent.isr == ((B1, 11), (B2, 12))
+    assert sent.isr == ((B1, 11), (B2, UNKNOWN_BROKER_EPOCH))
     assert led.high_watermark == 10
     led.on_recorded(sent, recorded(1, 2, epoch=10), 1700)
     assert (led.high_watermark, led.partition_epoch) == (20, 10)
@@ -212,7 +213,18 @@ def test_follower_that_registered_again_joins_with_its_new_epoch() -> None:
     assert not led.on_idle_fetch(B3, 2, 13)
     assert led.on_idle_fetch(B3, 3, 33)
     assert led.proposal_to_send is not None
-    assert led.proposal_to_send.isr == ((B1, 11), (B2, 12), (B3, 33))
+    assert led.proposal_to_send.isr == ((B1, 11), (B2, UNKNOWN_BROKER_EPOCH), (B3, 33))
+
+
+def test_member_that_registered_again_does_not_block_a_joining_one() -> None:
+    """A new controller confirms such a member, which fetches an idle partition by its session."""
+    alive = {B1: 11, B2: 12, B3: 13}
+    led = lead(1, 2, live=alive)
+    led.on_fetch(B2, Offset(10), 1, 12)
+    alive[B2] = 22
+    assert led.on_fetch(B3, Offset(10), 2, 13)
+    assert led.proposal_to_send is not None
+    assert led.proposal_to_send.isr == ((B1, 11), (B2, UNKNOWN_BROKER_EPOCH), (B3, 13))
 
 
 def test_only_other_replicas_are_followers() -> None:

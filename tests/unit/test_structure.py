@@ -1,6 +1,7 @@
 """The structure of the product: imports, inheritance and prose."""
 
 import ast
+import functools
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,13 +18,17 @@ MODULES = {
 SERVER = {"broker", "controller", "clusterstate", "coordination", "storage"}
 # PySpark looks for the method that only the subclass has.
 INHERITED_ONCE = {"analytics.data_source.SegmentReader"}
-TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in MODULES.items()}
+
+
+@functools.cache
+def trees() -> dict[str, ast.Module]:
+    return {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in MODULES.items()}
 
 
 def imports() -> dict[str, set[str]]:
     """Return the modules of ours that each module imports, also inside functions."""
     found: dict[str, set[str]] = {}
-    for name, tree in TREES.items():
+    for name, tree in trees().items():
         found[name] = {
             f"{node.module}.{alias.name}"
             if f"{node.module}.{alias.name}" in MODULES
@@ -65,7 +70,7 @@ def cycles(graph: Mapping[str, set[str]]) -> list[list[str]]:
 def bases_by_class() -> dict[str, list[str]]:
     """Return the full names of the bases of each class, by its full name."""
     found: dict[str, list[str]] = {}
-    for module, tree in TREES.items():
+    for module, tree in trees().items():
         classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
         names = {node.name: f"{module}.{node.name}" for node in classes}
         names |= {

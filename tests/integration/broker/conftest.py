@@ -35,7 +35,10 @@ def wire(shared_broker: BrokerProcess) -> Iterator[Wire]:
 
 @pytest.fixture
 def coordinator(tmp_path: Path) -> Iterator[Coordinator]:
-    """A coordinator in its own process."""
+    """A coordinator in its own process.
+
+    A test names it before `start_broker`, because a broker waits for its coordinator when it stops.
+    """
     started = Coordinator(tmp_path / "coordinator")
     yield started
     kill_all([started])

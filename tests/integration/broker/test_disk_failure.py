@@ -42,7 +42,7 @@ def states(wire: Wire) -> list[tuple[int, int, int, Sequence[int]]]:
 
 
 def test_a_broker_without_any_log_dir_stops_and_logs_the_reason(
-    start_broker: StartBroker, coordinator: Coordinator
+    coordinator: Coordinator, start_broker: StartBroker
 ) -> None:
     joining = {"zookeeper.connect": coordinator.address}
     broker = start_broker(overrides=joining)
@@ -60,7 +60,7 @@ def test_a_broker_without_any_log_dir_stops_and_logs_the_reason(
 
 
 def test_the_other_log_dirs_stay_online(
-    start_broker: StartBroker, coordinator: Coordinator, tmp_path: object
+    coordinator: Coordinator, start_broker: StartBroker, tmp_path: object
 ) -> None:
     paths = f"{tmp_path}/first,{tmp_path}/second"
     broker = start_broker(overrides={"log.dirs": paths, "zookeeper.connect": coordinator.address})
@@ -96,7 +96,7 @@ def test_the_other_log_dirs_stay_online(
 
 
 def test_a_stop_with_a_broken_log_dir_finishes_for_the_others(
-    start_broker: StartBroker, coordinator: Coordinator, tmp_path: Path
+    coordinator: Coordinator, start_broker: StartBroker, tmp_path: Path
 ) -> None:
     paths = [tmp_path / "first", tmp_path / "second"]
     joining = {"zookeeper.connect": coordinator.address, "broker.id": "1"}

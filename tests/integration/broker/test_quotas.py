@@ -150,7 +150,7 @@ def test_quotas_are_described_and_survive_a_restart(start_broker: StartBroker) -
 
 
 def test_a_tool_sets_quotas_at_the_nodes(
-    start_broker: StartBroker, coordinator: Coordinator
+    coordinator: Coordinator, start_broker: StartBroker
 ) -> None:
     broker = start_broker(overrides={"zookeeper.connect": coordinator.address})
 

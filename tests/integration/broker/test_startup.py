@@ -43,7 +43,7 @@ def test_an_unusable_log_dir_does_not_affect_the_others(
 
 
 def test_a_second_process_on_a_log_dir_leaves_the_first_ones_session_alone(
-    start_broker: StartBroker, coordinator: Coordinator
+    coordinator: Coordinator, start_broker: StartBroker
 ) -> None:
     """The same holds for a process in another container, which cannot see the first one."""
     overrides = {"zookeeper.connect": coordinator.address, "broker.id": "1"}

@@ -1,11 +1,13 @@
 #!/bin/sh
 # Run the quick tests, and each micro-benchmark once, with the programs in $1 and $2 workers. A
-# third argument turns on coverage, except for the tests that tests/conftest.py excludes.
+# third argument counts the lines that run, except in the tests that tests/conftest.py excludes.
 set -eu
 
 bin=$1
 workers=$2
-counting=${3:+"--cov --cov-report="}
+if [ -n "${3:-}" ]; then
+    export OTTLA_TEST_COUNTED=1
+fi
 
 # These tests include the interoperability tests that need no Java and only a few seconds.
 set -- tests/unit tests/property tests/simulation tests/integration tests/analytics benchmarks/micro \
@@ -22,5 +24,4 @@ compile_tests tests/property tests/simulation tests/integration tests/analytics 
 wait
 rm -f .coverage .coverage.*
 # Each file runs on one worker, so that fixtures shared by its tests, such as Spark, start once.
-# shellcheck disable=SC2086 # two options
-exec "$bin/python" -m pytest -q $counting -n "$workers" --dist loadfile --no-loadscope-reorder "$@"
+exec "$bin/python" -m pytest -q -n "$workers" --dist loadfile --no-loadscope-reorder "$@"

@@ -21,6 +21,7 @@ from typing import Any, Protocol
 import hypothesis
 import pytest
 
+from tests import line_counter
 from tests.programs import Program
 
 if os.environ.get("OTTLA_TEST_COMPILED"):
@@ -31,9 +32,9 @@ if os.environ.get("OTTLA_TEST_COMPILED"):
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # Prefixes of the names of tests that run without coverage. Some draw random examples, so their
-# coverage differs between runs. Others run lines a thousand times that other tests run once, and
-# counting would double their time. Separate broker processes are not counted either, except for
-# the brokers that all tests of a module share.
+# coverage differs between runs. Others try thousands of cases and run lines that no test is about.
+# Separate broker processes are not counted either, except for the brokers that all tests of a
+# module share.
 UNCOUNTED = (
     "benchmarks/",
     "tests/analytics/histories/",
@@ -126,6 +127,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("seed", seeds, ids=[f"seed{seed}" for seed in seeds])
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish() -> None:
+    if line_counter.IS_ON:
+        line_counter.save()
+
+
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
@@ -135,9 +142,17 @@ def pytest_terminal_summary(
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if item.nodeid.startswith(UNCOUNTED) or _draws(item):
-            item.add_marker(pytest.mark.no_cover)
+        if line_counter.IS_ON and (item.nodeid.startswith(UNCOUNTED) or _draws(item)):
+            item.add_marker("uncounted")
     items[:] = scheduled(items)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    if item.get_closest_marker("uncounted") is None:
+        return (yield)
+    with line_counter.paused():
+        return (yield)
 
 
 def _draws(item: pytest.Item) -> bool:
@@ -193,8 +208,11 @@ class BrokerProcess:
     def _start(self, environment: Mapping[str, str] | None) -> Program | subprocess.Popen[str]:
         if environment is None:
             return Program("broker", self._arguments(), stderr=subprocess.PIPE)
+        program = ["broker"]
+        if line_counter.VARIABLE in environment:
+            program.insert(0, "tests.counted_program")
         return subprocess.Popen(
-            [sys.executable, "-m", "broker", *self._arguments()],
+            [sys.executable, "-m", *program, *self._arguments()],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
@@ -299,11 +317,10 @@ class StartBroker(Protocol):
 
 
 @pytest.fixture(scope="session")
-def counted(pytestconfig: pytest.Config) -> Mapping[str, str]:
-    """Additional environment for a process with coverage; empty if coverage is off."""
-    if not pytestconfig.pluginmanager.hasplugin("_cov"):
-        return {}
-    return {"COVERAGE_PROCESS_START": str(pytestconfig.rootpath / "pyproject.toml")}
+def counted() -> Mapping[str, str]:
+    """Additional environment for a process whose lines coverage counts, if it counts any."""
+    # The marks are in the sources only, not in compiled modules.
+    return {line_counter.VARIABLE: "1", "OTTLA_PURE_PYTHON": "1"} if line_counter.IS_ON else {}
 
 
 @pytest.fixture

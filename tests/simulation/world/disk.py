@@ -177,6 +177,7 @@ class Disk:
         """Number of the changing call, from now, in which the power is lost."""
         self.may_lose_power: Callable[[], bool] = lambda: True
         self.lose_power: Callable[[], None] = self.crash
+        self.crash_count = 0
         self._chance = chance
         self._unsynced: dict[int, Unsynced] = {}
         self._changes: list[Change] = []
@@ -187,6 +188,7 @@ class Disk:
 
     def crash(self) -> None:
         """Lose unsynced changes, as far as the seed draws it."""
+        self.crash_count += 1
         self.calls_to_loss = None
         for each in self._unsynced.values():
             each.crash(self._chance)

@@ -14,11 +14,15 @@ from typing import Any, Final, NamedTuple
 
 from broker.replication.replica import Replica
 from clusterstate.leader_and_isr import LeaderAndIsr
+from clusterstate.znodes.topic import TopicAssignment
 from kafkawire.consumer_protocol import decode_assignment
 from kafkawire.group_records import OFFSETS_TOPIC
 from kafkawire.ids import ZERO_TOPIC_ID, Offset, TopicPartition
 from kafkawire.records import iterate_batches
 from kafkawire.units import MIB
+from storage.disk.checkpoint import read_entries
+from storage.disk.layout import HIGH_WATERMARK_CHECKPOINT, DirectoryState
+from storage.errors import CorruptCheckpointError
 from tests.simulation.world.cluster import BrokerHost, Cluster
 
 LOOK_S: Final = 0.5
@@ -50,11 +54,13 @@ class Judges:
         self._high_watermarks: dict[tuple[object, ...], int] = {}
         self._committed: dict[tuple[str, TopicPartition], int] = {}
         self._topic_ids: dict[str, set[object]] = {}
+        self._stored: dict[tuple[object, ...], dict[str, int]] = {}
 
     def look(self) -> None:
         """Judge the present state."""
         for host in self._running():
             self._judge_epochs(host)
+            self._judge_checkpoints(host)
             for replica in host.program._replicas.table:
                 self._judge_replica(host, replica)
         for led in self._led():
@@ -127,6 +133,20 @@ class Judges:
         assert before <= now <= replica.log.log_end_offset, f"{here}: {before}, {now}"
         self._high_watermarks[here] = now
 
+    def _judge_checkpoints(self, host: BrokerHost) -> None:
+        """Check that stored high watermarks never go back, of a topic that is never moved."""
+        for directory in host.log_dirs:
+            try:
+                entries = read_entries(directory / HIGH_WATERMARK_CHECKPOINT)
+            except (OSError, CorruptCheckpointError):
+                continue
+            key = (directory, host.disk.crash_count)
+            stored = {number: int(at) for topic, number, at in entries if topic == OFFSETS_TOPIC}
+            for number, least in self._stored.get(key, {}).items():
+                now = stored.get(number, -1)
+                assert least <= now, f"{directory} stores {now} of {number} after {least}"
+            self._stored[key] = stored
+
     def _judge_leader(self, led: Led) -> None:
         replica, leadership = led.replica, led.replica.leadership
         partition = replica.topic_partition
@@ -197,6 +217,7 @@ class Judges:
             memory = host.program._serving.server._network.memory
             if memory.reserved_bytes or memory.kept_bytes:
                 faults.append(f"{host.name} holds memory of requests")
+            faults += _leftovers(host, assignments, self._topic)
         return faults
 
     def _compare(self, partition: TopicPartition, state: LeaderAndIsr) -> None:
@@ -208,6 +229,26 @@ class Judges:
         start = max(each.log.log_start_offset for each in replicas)
         contents = {_content(each, start) for each in replicas}
         assert len(contents) == 1, f"{partition}: the replicas differ"
+
+
+def _leftovers(
+    host: BrokerHost, assignments: Mapping[str, TopicAssignment], moved: str
+) -> list[str]:
+    """Return the directories and files of partitions that a broker should have deleted.
+
+    A broker that returns after a reassignment without it keeps its replica of `moved` as a stray.
+    """
+    found = []
+    for path in [each for log_dir in host.log_dirs for each in log_dir.iterdir() if each.is_dir()]:
+        topic, _, number = path.name.rpartition("-")
+        if number == DirectoryState.STRAY.value and topic.startswith(f"{moved}-"):
+            continue
+        of_topic = assignments[topic].partitions if topic in assignments else {}
+        is_assigned = number.isdigit() and int(number) in of_topic
+        if not is_assigned or host.number not in of_topic[int(number)].replicas:
+            found.append(f"{path} is left")
+        found += [f"{each} is left" for each in path.glob("*.deleted")]
+    return found
 
 
 def _judge_assignment(group: Any) -> None:

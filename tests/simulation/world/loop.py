@@ -102,12 +102,17 @@ class WorldLoop(asyncio.BaseEventLoop):
     def end_tasks(self) -> None:
         """Run the `finally` clauses of all unfinished tasks, and ignore their errors."""
         self.set_exception_handler(lambda _loop, _context: None)
-        for task in self._tasks:
-            work: Any = task.get_coro()
-            for _ in range(MAX_ENDS_PER_TASK):
-                with suppress(BaseException):
-                    work.close()
-                    break
+        # The clauses may create tasks, which must belong to this loop.
+        asyncio._set_running_loop(self)
+        try:
+            for task in self._tasks:
+                work: Any = task.get_coro()
+                for _ in range(MAX_ENDS_PER_TASK):
+                    with suppress(BaseException):
+                        work.close()
+                        break
+        finally:
+            asyncio._set_running_loop(None)
         self._tasks.clear()
 
     def create_future(self) -> asyncio.Future[Any]:

@@ -7,10 +7,18 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import ottla
-from kafkawire.ids import TopicPartition
+from broker.handlers.appending import ADMIN_CLIENT_ID
+from clusterstate.znodes import paths
+from coordination.client import client as coordination_client
+from coordination.errors import CoordinationError
+from kafkawire.group_records import OFFSETS_TOPIC
+from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, TopicId, TopicPartition
+from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from kafkawire.records import iterate_batches, read_records
+from kafkawire.units import MIB
 from ottla.client.admin_model import ResourceType
 from ottla.client.errors import OttlaError, TopicExistsError, UnknownTopicError
-from tests.simulation.world.cluster import Cluster
+from tests.simulation.world.cluster import COORDINATOR, Cluster
 from tests.simulation.world.judges import Judges
 from tests.simulation.world.workload import (
     DELIVERY_TIMEOUT_MS,
@@ -28,7 +36,10 @@ KEYED: Final = "keyed"
 KEYS: Final = 5
 PAUSE_S: Final = (0.0, 3.0)
 KEYED_PAUSE_S: Final = (0.0, 0.2)
+VANDAL_PAUSE_S: Final = (3.0, 20.0)
+CONNECT_S: Final = 10.0
 RETRIES: Final = 3
+BROKEN: Final = b"{"
 SEGMENT_BYTES: Final = ("16384", "65536", "1048576")
 COMPACTED: Final = {
     "cleanup.policy": "compact",
@@ -51,6 +62,8 @@ class TopicOperator(Client):
         self.counts = {"created": 0, "uncertain": 0, "written": 0}
         self._judges = judges
         self._written: dict[tuple[int, int], set[tuple[int, bytes]]] = {}
+        self._old: tuple[TopicId, int] = (ZERO_TOPIC_ID, 0)
+        """Id and generation of the topic that was deleted last."""
 
     async def _work(self) -> None:
         async with ottla.Admin(self.cluster.bootstrap, client_id=self.name) as admin:
@@ -74,11 +87,13 @@ class TopicOperator(Client):
 
     async def _create(self, admin: ottla.Admin) -> None:
         replicas = self.loop.chance.choice((2, 3))
-        await admin.create_topics([ottla.NewTopic(SCRATCH, 1, replicas)])
+        unclean = {"unclean.leader.election.enable": self.loop.chance.choice(("true", "false"))}
+        await admin.create_topics([ottla.NewTopic(SCRATCH, 1, replicas, unclean)])
         self.counts["created"] += 1
 
     async def _use(self, admin: ottla.Admin) -> None:
         await self._retry(self._write)
+        await self._read_deleted(admin)
         if self.loop.chance.random() < 0.5:
             await self._retry(lambda: admin.create_partitions({SCRATCH: 2}))
             await self._retry(self._write)
@@ -113,11 +128,34 @@ class TopicOperator(Client):
 
     async def _delete(self, admin: ottla.Admin) -> None:
         self._judges.deletions[SCRATCH] += 1
+        known = self.cluster.assignments().get(SCRATCH)
+        if known is not None and known.topic_id is not None:
+            self._old = (known.topic_id, self.generation)
         try:
             await admin.delete_topics([SCRATCH])
         except OttlaError:
             return
         self.generation += 1
+
+    async def _read_deleted(self, admin: ottla.Admin) -> None:
+        """Read by the id of a deleted topic: this must not return records of its successor."""
+        partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=MIB)
+        topic = FetchTopic(topic_id=self._old[0], partitions=(partition,))
+        request = FetchRequest(min_bytes=0, topics=(topic,), max_bytes=MIB, session_epoch=-1)
+        network = admin._cluster
+        assert network is not None
+        for host in self.cluster.brokers:
+            try:
+                answer = await network.request(BrokerId(host.number), request, FetchResponse)
+            except OttlaError:
+                continue
+            for response in [each for found in answer.responses for each in found.partitions]:
+                records = response.records
+                assert records is None or isinstance(records, bytes | bytearray | memoryview)
+                for _, batch in iterate_batches(records or b""):
+                    for record in read_records(batch):
+                        generation = int(bytes(record.value or b"").split()[0])
+                        assert generation <= self._old[1], f"{record} of the topic's successor"
 
 
 class ReplicaOperator(Client):
@@ -199,3 +237,59 @@ class KeyedWriter(Client):
             found[record.key] = number
         for key, number in self.last.items():
             assert found.get(key, 0) >= number, f"key {key!r}: {found.get(key)}, {number} written"
+
+
+class Poisoner(Client):
+    """Writes records to the topic of committed offsets that no group coordinator understands."""
+
+    async def _work(self) -> None:
+        async with ottla.Producer(
+            self.cluster.bootstrap,
+            delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
+            client_id=ADMIN_CLIENT_ID,
+        ) as producer:
+            while not self.is_over:
+                try:
+                    await (await producer.send(OFFSETS_TOPIC, b"?", key=b"?"))
+                except OttlaError:
+                    self.promises.failed_count += 1
+                await asyncio.sleep(self.loop.chance.uniform(*PAUSE_S))
+
+
+class Vandal(Client):
+    """Makes the node of a topic unreadable for a while, as a broken tool does."""
+
+    async def _work(self) -> None:
+        path, chance, whole = paths.topic(KEYED), self.loop.chance, b""
+
+        async def damage(client: coordination_client.Client) -> None:
+            nonlocal whole
+            data, stat = await client.get_data(path)
+            if data != BROKEN and data is not None:
+                whole = data
+                await client.set_data(path, BROKEN, stat.version)
+
+        async def repair(client: coordination_client.Client) -> None:
+            data, stat = await client.get_data(path)
+            if data == BROKEN:
+                await client.set_data(path, whole, stat.version)
+
+        while not self.is_over:
+            await asyncio.sleep(chance.uniform(*VANDAL_PAUSE_S))
+            if paths.topic(KEYED) in self.cluster.nodes:
+                await self._until_done(damage)
+                await asyncio.sleep(chance.uniform(*PAUSE_S))
+                await self._until_done(repair)
+
+    async def _until_done(
+        self, act: Callable[[coordination_client.Client], Awaitable[None]]
+    ) -> None:
+        while True:
+            client = coordination_client.Client(COORDINATOR, has_heartbeat_thread=False)
+            try:
+                async with asyncio.timeout(CONNECT_S), client:
+                    await act(client)
+            except (CoordinationError, TimeoutError):
+                await asyncio.sleep(PAUSE_S[1])
+            else:
+                return

@@ -43,6 +43,11 @@ def test_a_cluster_keeps_its_promises_in_many_worlds(seed: int) -> None:
     sys.stdout.write(f"{run_world(seed, FAULTS_S)}\n")
 
 
+@pytest.mark.fresh_seeds(2)
+def test_a_cluster_keeps_its_promises_to_operators(seed: int) -> None:
+    sys.stdout.write(f"{run_world(seed, FAULTS_S, has_operators=True)}\n")
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(SOAK_SEEDS))
 def test_a_cluster_keeps_its_promises_to_operators_in_many_worlds(seed: int) -> None:

@@ -25,7 +25,13 @@ from tests.simulation.world.cluster import Cluster
 from tests.simulation.world.disk import PowerLost
 from tests.simulation.world.judges import Judges
 from tests.simulation.world.loop import WorldLoop
-from tests.simulation.world.operators import KeyedWriter, ReplicaOperator, TopicOperator
+from tests.simulation.world.operators import (
+    KeyedWriter,
+    Poisoner,
+    ReplicaOperator,
+    TopicOperator,
+    Vandal,
+)
 from tests.simulation.world.outside import replaced
 from tests.simulation.world.process import current_host
 from tests.simulation.world.trouble import Trouble
@@ -132,7 +138,12 @@ async def _live(loop: WorldLoop, root: Path, faults_s: float, *, has_operators: 
             TopicOperator(cluster, "o1", promises, judges),
             KeyedWriter(cluster, "k1", promises),
         ]
-        clients += [*judged, ReplicaOperator(cluster, "o2", promises)]
+        clients += [
+            *judged,
+            ReplicaOperator(cluster, "o2", promises),
+            Poisoner(cluster, "p1", promises),
+            Vandal(cluster, "v1", promises),
+        ]
     for client in clients:
         client.begin()
     trouble = Trouble(cluster)

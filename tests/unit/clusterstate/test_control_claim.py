@@ -7,7 +7,7 @@ from clusterstate.znodes import paths
 from clusterstate.znodes.controller_node import encode_controller, encode_controller_epoch
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId
-from tests.simulation.cluster.driver import Driver, empty_cluster
+from tests.plans.driver import Driver, empty_cluster
 
 B1, B2 = BrokerId(1), BrokerId(2)
 NODES = Evidence(controller_id=B2, controller_epoch=7, broker_epoch=50, hosts=("h",))

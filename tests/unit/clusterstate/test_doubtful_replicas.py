@@ -9,7 +9,7 @@ from clusterstate.znodes import paths
 from clusterstate.znodes.partition_node import encode_partition_state
 from kafkawire.ids import BrokerId, TopicPartition
 from kafkawire.sentinels import NO_LEADER
-from tests.simulation.cluster.driver import Driver, empty_cluster, put_topic
+from tests.plans.driver import Driver, empty_cluster, put_topic
 
 ME, B2, B3 = BrokerId(1), BrokerId(2), BrokerId(3)
 

@@ -34,7 +34,7 @@ from clusterstate.znodes.registration import Endpoint, Registration
 from clusterstate.znodes.topic import TopicAssignment, decode_topic
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
-from tests.simulation.cluster.driver import Driver, empty_cluster, put_topic
+from tests.plans.driver import Driver, empty_cluster, put_topic
 
 B1, B2 = BrokerId(1), BrokerId(2)
 

@@ -62,7 +62,7 @@ from kafkawire.messages.stop_replica import (
 from kafkawire.messages.update_metadata import UpdateMetadataRequest
 from kafkawire.sentinels import NO_LEADER
 from kafkawire.update_type import UpdateType
-from tests.simulation.cluster.driver import ORDERS_ID, Driver, empty_cluster, join, put_topic
+from tests.plans.driver import ORDERS_ID, Driver, empty_cluster, join, put_topic
 
 B1, B2, B3 = map(BrokerId, (1, 2, 3))
 T0 = TopicPartition("orders", 0)

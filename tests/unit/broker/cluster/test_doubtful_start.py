@@ -20,7 +20,7 @@ from clusterstate.znodes.partition_node import encode_partition_state
 from coordination.errors import ErrorCode, SessionExpiredError
 from kafkawire.ids import BrokerId
 from storage.directory.logs import Logs
-from tests.simulation.cluster.driver import Driver, empty_cluster, join, put_topic
+from tests.plans.driver import Driver, empty_cluster, join, put_topic
 
 T = TypeVar("T")
 ME, OTHER = BrokerId(1), BrokerId(2)

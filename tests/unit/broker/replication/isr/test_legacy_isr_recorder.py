@@ -20,7 +20,7 @@ from coordination.errors import ErrorCode as CoordinationCode
 from coordination.errors import SessionExpiredError
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch, TopicPartition
-from tests.simulation.cluster.driver import Driver, empty_cluster
+from tests.plans.driver import Driver, empty_cluster
 
 T = TypeVar("T")
 T0 = TopicPartition("orders", 0)

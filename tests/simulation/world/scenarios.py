@@ -1,4 +1,7 @@
-"""Small scenarios of the decisions without time; a planted bug breaks each of them."""
+"""Small scenarios without time, for planted bugs that are too unlikely to appear in a world."""
+
+from collections.abc import Callable, Mapping
+from typing import Final
 
 from broker.replication.leadership import Leadership, Limits
 from clusterstate.leader_and_isr import LeaderAndIsr
@@ -11,11 +14,8 @@ from controller.last_told import nothing_known
 from controller.partition_state_writes import change_states
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
-from kafkawire.messages.leader_and_isr import LeaderAndIsrPartitionState
 from kafkawire.messages.update_metadata import UpdateMetadataRequest
-from tests.simulation.cluster.driver import ORDERS_ID, Driver, empty_cluster, empty_image, put_topic
-from tests.simulation.cluster.fake_log import FakeLog
-from tests.simulation.cluster.replica import Replica
+from tests.plans.driver import ORDERS_ID, Driver, empty_cluster, empty_image, put_topic
 
 B1, B2, B3 = map(BrokerId, (1, 2, 3))
 LIMITS = Limits(min_insync_replicas=1, max_lag_ms=1000)
@@ -112,15 +112,6 @@ def members_outside_the_assignment_count() -> None:
     assert led.high_watermark == 10, "2 or 3 can still be elected"
 
 
-def old_news_changes_nothing() -> None:
-    """T9: a LeaderAndIsr arrives after a newer one."""
-    replica = Replica(TopicPartition("orders", 0), FakeLog(), Offset(0))
-    for epoch in (5, 4, 5):
-        state = LeaderAndIsrPartitionState(leader=2, leader_epoch=epoch, isr=(2,), replicas=(1, 2))
-        replica.apply(B1, state, ORDERS_ID, LIMITS, lambda _: -1, 0)
-        assert replica.leader_epoch == 5
-
-
 def a_joiner_counts_before_it_is_recorded() -> None:
     """T11: the controller may have recorded the joiner already, and may elect it."""
     led = leadership(1, mark=10)
@@ -129,14 +120,12 @@ def a_joiner_counts_before_it_is_recorded() -> None:
     assert led.high_watermark == 10
 
 
-def a_diverging_fetch_teaches_nothing() -> None:
-    """T3: a follower has the same end offset as the leader, but other records."""
-    leader = Replica(TopicPartition("orders", 0), FakeLog(), Offset(0))
-    state = LeaderAndIsrPartitionState(
-        leader=1, leader_epoch=5, isr=(1, 2), replicas=(1, 2), partition_epoch=1
-    )
-    leader.apply(B1, state, ORDERS_ID, LIMITS, lambda _: -1, 0)
-    leader.append(1, now_ms=1)
-    answer = leader.on_fetch(B2, LeaderEpoch(5), Offset(1), LeaderEpoch(3), -1, 2)
-    assert answer.diverging is not None
-    assert leader.high_watermark == 0
+SCENARIOS: Final[Mapping[str, Callable[[], None]]] = {
+    "any_version": no_update_is_lost,
+    "early_join": late_joiner_waits_for_the_epoch_start,
+    "joining_does_not_count": a_joiner_counts_before_it_is_recorded,
+    "lost_requests": requests_are_repeated,
+    "refusal_resets": unclear_refusal_keeps_the_joiner,
+    "removed_members_do_not_count": members_outside_the_assignment_count,
+}
+"""A scenario for each of these mutants."""

@@ -14,7 +14,7 @@ from controller.cluster import Cluster
 from controller.controller_config import ControllerConfig
 from controller.effects import Effect, Plan
 from kafkawire.ids import BrokerId, TopicId, TopicPartition
-from tests.simulation.cluster.coordinator import Coordinator
+from tests.plans.coordinator import Coordinator
 
 T = TypeVar("T")
 E = TypeVar("E")

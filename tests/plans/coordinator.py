@@ -1,13 +1,11 @@
-"""A coordinator in memory: versioned nodes, sessions, ephemeral nodes, one-shot watches, multi.
+"""A coordinator in memory: versioned nodes, sessions, ephemeral nodes, multi.
 
 It is more permissive to a zombie than a real one: it still applies the transactions of an expired
 session, unless they create ephemeral nodes. The controller's fence alone must therefore reject
 them.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from clusterstate.plans import (
     Answer,
@@ -33,39 +31,20 @@ class SessionExpiredError(Exception):
     """The session has expired, and the request needs one."""
 
 
-class Fired(NamedTuple):
-    """A watch triggered by a change."""
-
-    session: int
-    path: str
-    is_children: bool
-    is_deleted: bool
-
-
 @dataclass(slots=True)
 class _Znode:
     data: bytes | None
     version: int
     czxid: int
     owner: int
-    created_ms: int = 0
-
-
-Observer = Callable[[str, bytes | None, bytes | None], None]
-"""Called with the path and the old and new data of every write; None for no node."""
 
 
 class Coordinator:
-    """The tree, its sessions and its watches."""
+    """The tree and its sessions."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, _Znode] = {"/": _Znode(None, 0, 0, 0)}
         self.sessions: set[int] = set()
-        self.fired: list[Fired] = []
-        self.observers: list[Observer] = []
-        self._node_watches: dict[str, set[int]] = {}
-        self._child_watches: dict[str, set[int]] = {}
-        self.now_ms = 0
         self._zxid = 0
         self._last_session = 0
         self._sequence = 0
@@ -83,19 +62,14 @@ class Coordinator:
         self.sessions.discard(session)
         self._zxid += 1
         for path in [path for path, node in self.nodes.items() if node.owner == session]:
-            self._delete(path)
+            del self.nodes[path]
 
     def perform(self, session: int, effect: Read | ListChildren | Write) -> Answer:
         """Perform one request of `session` and return its answer."""
         match effect:
-            case Read(paths, watch):
-                if watch:
-                    for path in paths:
-                        self._node_watches.setdefault(path, set()).add(session)
+            case Read(paths):
                 return Nodes(tuple(self.read(path) for path in paths))
-            case ListChildren(path, watch):
-                if watch:
-                    self._child_watches.setdefault(path, set()).add(session)
+            case ListChildren(path):
                 return Children(tuple(self.children(path)))
             case Write(transactions):
                 return Outcomes(tuple(self._apply(session, one) for one in transactions))
@@ -105,7 +79,7 @@ class Coordinator:
         node = self.nodes.get(path)
         if node is None:
             return None
-        return Node(node.data, node.version, node.czxid, node.owner, node.created_ms)
+        return Node(node.data, node.version, node.czxid, node.owner, 0)
 
     def children(self, path: str) -> list[str]:
         """Return the names below a node."""
@@ -186,39 +160,15 @@ class Coordinator:
         match op:
             case Create(path, data, ephemeral):
                 owner = session if ephemeral else 0
-                self.nodes[path] = _Znode(data, 0, self._zxid, owner, self.now_ms)
-                self._fire(path, is_deleted=False)
-                self._fire_parent(path)
-                self._observe(path, None, data)
+                self.nodes[path] = _Znode(data, 0, self._zxid, owner)
                 return 0
             case SetData(path, data):
                 node = self.nodes[path]
-                old, node.data = node.data, data
+                node.data = data
                 node.version += 1
-                self._fire(path, is_deleted=False)
-                self._observe(path, old, data)
                 return node.version
             case Delete(path):
-                self._delete(path)
+                del self.nodes[path]
                 return 0
             case Check(path):
                 return self.nodes[path].version
-
-    def _delete(self, path: str) -> None:
-        old = self.nodes.pop(path)
-        self._fire(path, is_deleted=True)
-        self._fire_parent(path)
-        self._observe(path, old.data, None)
-
-    def _fire(self, path: str, *, is_deleted: bool) -> None:
-        for session in sorted(self._node_watches.pop(path, ())):
-            self.fired.append(Fired(session, path, is_children=False, is_deleted=is_deleted))
-
-    def _fire_parent(self, path: str) -> None:
-        parent = path.rpartition("/")[0] or "/"
-        for session in sorted(self._child_watches.pop(parent, ())):
-            self.fired.append(Fired(session, parent, is_children=True, is_deleted=False))
-
-    def _observe(self, path: str, old: bytes | None, new: bytes | None) -> None:
-        for observer in self.observers:
-            observer(path, old, new)

@@ -47,6 +47,10 @@ class DirectoryCheckpoints:
         self.high_watermarks = read_offsets_or_none(self._path / HIGH_WATERMARK_CHECKPOINT)
         self.cleaner_offsets = read_offsets_or_none(self._path / CLEANER_CHECKPOINT)
 
+    def is_uncleaned(self, partition: TopicPartition) -> bool:
+        """Whether a log was never cleaned; false if the previous process's checkpoints are lost."""
+        return bool(self.recovery_points) and partition not in self.cleaner_offsets
+
     def note_found(self, partitions: Iterable[TopicPartition]) -> None:
         """Compare the values of the previous process with the logs that were found."""
         named = {*self.recovery_points, *self.log_starts, *self.cleaner_offsets}

@@ -183,6 +183,7 @@ class LogDirectory:
                 recovery_point=self.checkpoints.recovery_points.get(partition, Offset(0)),
                 log_start_offset=self.checkpoints.log_starts.get(partition, Offset(0)),
                 high_watermark=self.checkpoints.high_watermarks.get(partition),
+                is_gapless=not config.is_compacted and self.checkpoints.is_uncleaned(partition),
                 was_clean=self.last_shutdown.was_clean,
             )
         except (CorruptCheckpointError, CorruptLogError) as error:
@@ -286,6 +287,7 @@ class LogDirectory:
         log_start_offset: Offset,
         was_clean: bool,
         high_watermark: Offset | None = None,
+        is_gapless: bool = False,
     ) -> Log:
         return Log.open(
             self.path / name,
@@ -294,6 +296,7 @@ class LogDirectory:
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
             high_watermark=high_watermark,
+            is_gapless=is_gapless,
             was_clean=was_clean,
             now_ms=now_ms,
             health=self.health,

@@ -16,7 +16,7 @@ from storage.disk.layout import LEADER_EPOCH_CHECKPOINT
 from storage.errors import CorruptLogError
 from storage.log import epoch_checkpoint, leftover, recovery
 from storage.log.leader_epochs import EpochEntry, LeaderEpochs
-from storage.log.leftover import Found
+from storage.log.leftover import NOWHERE, Found
 from storage.log.segment_list import SegmentList
 from storage.log.segment_split import split_overflowed
 from storage.producers import producer_replay, producer_snapshots
@@ -53,10 +53,14 @@ def load_log(
     recovery_point: Offset,
     log_start_offset: Offset,
     high_watermark: Offset | None = None,
+    is_gapless: bool = False,
     was_clean: bool,
     now_ms: int,
 ) -> LoadedLog:
     """Load the log in `directory`; an empty directory becomes an empty log.
+
+    With `is_gapless`, an offset between two segments that both lack it belonged to a lost record if
+    it lies above the recovery point: recovery ends the log there.
 
     Transactions that ended above `high_watermark`, if that is known, count as not yet committed.
 
@@ -72,7 +76,7 @@ def load_log(
     load.open_transactions()
     is_whole = was_clean and load.resume_last()
     if not is_whole:
-        load.recover()
+        load.recover(is_gapless=is_gapless)
     load.discard_below(log_start_offset)
     start, end = load.set_bounds(log_start_offset, config, now_ms)
     load.fit_epochs(start, end)
@@ -146,7 +150,7 @@ class _Load:
             return False
         return True
 
-    def recover(self) -> None:
+    def recover(self, *, is_gapless: bool) -> None:
         """Recover the segments from the recovery point on."""
         first = _first_to_recover(self.segments, self._recovery_point)
         trusted = self.segments[first].base_offset if self.segments else Offset(0)
@@ -154,7 +158,8 @@ class _Load:
         self._keep_snapshots(trusted)
         self.snapshots = producer_snapshots.remove_damaged(self._directory, self.snapshots)
         self._reindexed |= {each.base_offset for each in self.segments[first:]}
-        self.discarded += _recover(self.segments, self.epochs, first)
+        gapless_from = self._recovery_point if is_gapless else NOWHERE
+        self.discarded += _recover(self.segments, self.epochs, first, gapless_from)
 
     def discard_below(self, log_start_offset: Offset) -> None:
         """Discard all segments if the log ends below its start."""
@@ -266,8 +271,14 @@ def _check_indexes(segments: list[Segment], *, sample: bool = False) -> list[Cor
     return damage
 
 
-def _recover(segments: list[Segment], epochs: LeaderEpochs, first: int) -> list[Path]:
-    """Recover the segments from slot `first` on; discard those behind the first bad byte."""
+def _recover(
+    segments: list[Segment], epochs: LeaderEpochs, first: int, gapless_from: int
+) -> list[Path]:
+    """Recover the segments from slot `first` on; discard the ones behind the first bad byte.
+
+    A loss of power may also end a segment between two batches. Above `gapless_from`, it has lost
+    its end if the next segment does not continue it.
+    """
     for slot in range(first, len(segments)):
         segment = segments[slot]
         is_last = slot == len(segments) - 1
@@ -280,7 +291,8 @@ def _recover(segments: list[Segment], epochs: LeaderEpochs, first: int) -> list[
             size_bytes=segment.size_bytes,
             segments_left=len(segments) - 1 - slot,
         )
-        if cut_bytes:
+        is_hole = limit is not None and segment.next_offset < limit and limit > gapless_from
+        if cut_bytes or is_hole:
             log.warning(
                 "log.cut",
                 partition=segment.files.directory.name,

@@ -68,13 +68,14 @@ class Log:
         recovery_point: Offset,
         log_start_offset: Offset,
         high_watermark: Offset | None = None,
+        is_gapless: bool = False,
         was_clean: bool,
         now_ms: int,
         health: DirectoryHealth | None = None,
     ) -> "Log":
         """Open the log in `directory`, or create one if the directory is empty.
 
-        `high_watermark` is the stored one, if any.
+        `high_watermark` is the stored one, if any. `is_gapless`: see `load_log`.
 
         Raises:
             LogDirOfflineError: the disk failed.
@@ -89,6 +90,7 @@ class Log:
                 recovery_point=recovery_point,
                 log_start_offset=log_start_offset,
                 high_watermark=high_watermark,
+                is_gapless=is_gapless,
                 was_clean=was_clean,
                 now_ms=now_ms,
             )

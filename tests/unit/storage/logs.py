@@ -49,6 +49,7 @@ def open_log(
     was_clean: bool = True,
     recovery_point: int = 0,
     log_start_offset: int = 0,
+    is_gapless: bool = False,
 ) -> Log:
     """Open the log in `directory`, which is created if it is missing."""
     directory.mkdir(parents=True, exist_ok=True)
@@ -58,6 +59,7 @@ def open_log(
         topic_partition=PARTITION,
         recovery_point=Offset(recovery_point),
         log_start_offset=Offset(log_start_offset),
+        is_gapless=is_gapless,
         was_clean=was_clean,
         now_ms=NOW_MS,
     )

@@ -1,8 +1,10 @@
 """All logs of a broker over several log dirs: locks, markers, checkpoints, failures, deletion."""
 
+import os
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from kafkawire.ids import Offset, TopicId, TopicPartition
 from storage.config.log_config import LogConfig
 from storage.directory import load_progress
 from storage.directory.logs import Logs
-from storage.disk.checkpoint import read_offsets
+from storage.disk.checkpoint import read_offsets, write_offsets
 from storage.disk.layout import MAX_NAME_LENGTH
 from storage.errors import (
     InconsistentMetadataError,
@@ -619,4 +621,30 @@ def test_damage_below_the_recovery_point_is_counted_at_the_start(one: Path) -> N
     assert str(first) in [each.get("path") for each in captured if each["event"] == "log.damaged"]
     log = log_of(logs)
     assert log.log_end_offset == 60
+    logs.close()
+
+
+COMPACTED = replace(SMALL, cleanup_policy=frozenset({"compact"}))
+
+
+@pytest.mark.parametrize(
+    ("config", "checkpoints", "end_offset"),
+    [
+        pytest.param(SMALL, {"recovery-point": 0}, 0, id="hole"),
+        pytest.param(COMPACTED, {"recovery-point": 0}, 40, id="compacted"),
+        pytest.param(SMALL, {"recovery-point": 0, "cleaner": 40}, 40, id="once compacted"),
+        pytest.param(SMALL, {}, 40, id="the checkpoints are lost"),
+    ],
+)
+def test_a_log_ends_at_a_hole_unless_it_may_have_been_cleaned(
+    one: Path, config: LogConfig, checkpoints: dict[str, int], end_offset: int
+) -> None:
+    logs = open_logs(one)
+    fill(create(logs), 40)
+    crash(logs)
+    os.truncate(one / "orders-0" / f"{0:020d}.log", 0)
+    for name, offset in checkpoints.items():
+        write_offsets(one / f"{name}-offset-checkpoint", {PARTITION: offset})
+    logs = open_logs(one, config=config)
+    assert log_of(logs).log_end_offset == end_offset
     logs.close()

@@ -255,6 +255,41 @@ def test_segments_behind_a_bad_one_are_dropped(directory: Path) -> None:
     assert not list(directory.glob("*.deleted"))
 
 
+def lose_end(log: Log, slot: int, kept_count: int) -> int:
+    """Cut all but the first batches of a closed segment; return the offset of the first one lost.
+
+    A loss of power may do that, and keep the next segment.
+    """
+    base_offset = log.segments[slot].base_offset
+    log.upkeep.close()
+    path = log.directory / f"{base_offset:020d}.log"
+    lost = split(path.read_bytes())[kept_count]
+    os.truncate(path, lost.position)
+    return lost.base_offset
+
+
+@pytest.mark.parametrize("kept_count", [0, 5])
+def test_segments_behind_a_short_one_are_dropped(directory: Path, kept_count: int) -> None:
+    lost = lose_end(written(directory), 1, kept_count)
+    log = open_log(directory, was_clean=False, is_gapless=True)
+    assert log.log_end_offset == lost
+    assert len(log.segments) == 2
+
+
+def test_a_gap_below_the_recovery_point_is_kept(directory: Path) -> None:
+    """It was there when the segments were synced."""
+    log = written(directory)
+    synced = log.segments[2].base_offset
+    lose_end(log, 1, 0)
+    log = open_log(directory, was_clean=False, is_gapless=True, recovery_point=synced)
+    assert log.log_end_offset == 120
+
+
+def test_a_log_that_may_have_gaps_keeps_them(directory: Path) -> None:
+    lose_end(written(directory), 1, 0)
+    assert open_log(directory, was_clean=False).log_end_offset == 120
+
+
 def test_recovery_begins_at_the_recovery_point(directory: Path) -> None:
     log = written(directory)
     bases = [segment.base_offset for segment in log.segments]

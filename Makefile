@@ -56,7 +56,6 @@ sim: $(READY)  ## Run simulated clusters from fresh seeds for a minute. SEED=...
 	@$(BIN)/python -m tests.simulation.world $(SEED)
 
 coverage: $(READY)  ## Check the coverage of `make test COUNTED=1`: 90 %, and 100 % of decision modules.
-	@$(BIN)/coverage combine --quiet --keep
 	@$(BIN)/coverage report --fail-under=90
 	@$(BIN)/coverage report --fail-under=100 --include="$$($(BIN)/python -m scripts.decision_modules)"
 

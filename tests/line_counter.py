@@ -46,7 +46,7 @@ def paused() -> Iterator[None]:
 
 
 def save() -> None:
-    """Write the lines that ran in this process, for `coverage combine`."""
+    """Write the lines that ran in this process, for `coverage report`."""
     from coverage import CoverageData
 
     ours = [str(path) for name in PACKAGES for path in (ROOT / name).rglob("*.py")]

@@ -11,6 +11,7 @@ from typing import Final, Literal
 from kafkawire.compression import Codec
 from kafkawire.units import KIB, MIB
 from ottla.client.errors import ConfigurationError
+from ottla.client.security import NO_SECURITY, Security
 
 DEFAULT_PORT: Final = 9092
 MAX_INT32: Final = 2**31 - 1
@@ -50,6 +51,7 @@ class ClientConfig:
     reconnect_backoff_ms: int = 50
     reconnect_backoff_max_ms: int = 1_000
     max_response_bytes: int = 256 * MIB
+    security: Security = NO_SECURITY
 
     def __post_init__(self) -> None:
         if not self.bootstrap:

@@ -8,6 +8,7 @@
     │   └── NoBrokerAvailableError  none of the known addresses could be reached
     ├── RequestTimedOutError        no response within the timeout
     ├── ProtocolError               an invalid response: not a Kafka broker, or a bug
+    ├── AuthenticationFailedError   wrong credentials, or a certificate that is not trusted
     ├── UnsupportedVersionError     client and broker share no version of a request
     ├── BrokerError                 the broker responded with an error code
     │   ├── UnknownTopicError
@@ -71,6 +72,10 @@ class RequestTimedOutError(OttlaError):
 
 class ProtocolError(OttlaError):
     """The peer sent bytes that are not a valid response."""
+
+
+class AuthenticationFailedError(OttlaError):
+    """The broker refused the credentials, or is not trusted itself. A retry would fail, too."""
 
 
 class UnsupportedVersionError(OttlaError):

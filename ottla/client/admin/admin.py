@@ -5,7 +5,7 @@ up again and retries.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Self
+from typing import Self, Unpack
 
 from kafkawire.ids import BrokerId, Offset, TopicPartition
 from ottla.client.admin import admin_configs, admin_groups, admin_logs, admin_replicas, admin_topics
@@ -27,6 +27,7 @@ from ottla.client.errors import BrokerUnreachableError, ClientClosedError
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.offset_lookup import list_offsets
 from ottla.client.offset import CommittedOffset, OffsetAndTimestamp
+from ottla.client.security import SecurityOptions, security_of
 
 
 class Admin:
@@ -56,6 +57,7 @@ class Admin:
         retry_backoff_ms: int = 100,
         retry_backoff_max_ms: int = 1_000,
         client_id: str = "ottla",
+        **security: Unpack[SecurityOptions],
     ) -> None:
         """Configure the client; `start` or `async with` connects it.
 
@@ -66,6 +68,8 @@ class Admin:
             retry_backoff_ms: Delay before the first retry. It doubles with each further retry.
             retry_backoff_max_ms: Upper limit of that delay.
             client_id: Name of this client in the logs and quotas of the brokers.
+            **security: TLS and authentication, under the names of aiokafka; see
+                `ottla.client.security.SecurityOptions`.
 
         Raises:
             ConfigurationError: a setting is out of range; the message has its value and limits.
@@ -73,6 +77,7 @@ class Admin:
         self._config = ClientConfig(
             bootstrap=parse_bootstrap(bootstrap_servers),
             client_id=client_id,
+            security=security_of(**security),
             request_timeout_ms=request_timeout_ms,
             retry_backoff_ms=retry_backoff_ms,
             retry_backoff_max_ms=retry_backoff_max_ms,

@@ -5,7 +5,7 @@ It combines reader, fetcher, buffer, cluster and group.
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from typing import Final, Self
+from typing import Final, Self, Unpack
 
 from kafkawire.ids import Offset, TopicPartition
 from kafkawire.sentinels import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
@@ -36,6 +36,7 @@ from ottla.client.errors import ClientClosedError, ConfigurationError, NotInGrou
 from ottla.client.network.cluster import Cluster
 from ottla.client.offset import CommittedOffset, OffsetAndTimestamp, parse_commit
 from ottla.client.record import ConsumerRecord
+from ottla.client.security import SecurityOptions, security_of
 
 DEFAULT_CLOSE_TIMEOUT_MS: Final = 30_000
 """Same as in Kafka's Java consumer."""
@@ -93,6 +94,7 @@ class Consumer:
         retry_backoff_max_ms: int = 1_000,
         metadata_max_age_ms: int = 300_000,
         client_id: str = "ottla",
+        **security: Unpack[SecurityOptions],
     ) -> None:
         """Configure the consumer; `start` or `async with` connects it.
 
@@ -131,6 +133,8 @@ class Consumer:
             metadata_max_age_ms: Interval at which metadata is refreshed even without errors; new
                 partitions are discovered then.
             client_id: Name of this client in the logs and quotas of the brokers.
+            **security: TLS and authentication, under the names of aiokafka; see
+                `ottla.client.security.SecurityOptions`.
 
         Raises:
             ConfigurationError: a setting is out of range; the message has its value and limits.
@@ -138,6 +142,7 @@ class Consumer:
         self._client_config = ClientConfig(
             bootstrap=parse_bootstrap(bootstrap_servers),
             client_id=client_id,
+            security=security_of(**security),
             request_timeout_ms=request_timeout_ms,
             metadata_max_age_ms=metadata_max_age_ms,
             retry_backoff_ms=retry_backoff_ms,

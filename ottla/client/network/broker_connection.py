@@ -7,6 +7,7 @@ Invariant: every request is settled exactly once, at the latest when the connect
 
 import asyncio
 from collections.abc import Callable
+from math import inf
 from typing import Any, Final, TypeVar, cast
 
 from kafkawire.apis import ApiKey
@@ -58,6 +59,9 @@ class Connection(asyncio.BufferedProtocol):
         self._lost_because: OttlaError | None = None
         self._closed: asyncio.Future[None] = loop.create_future()
         self.last_used_s = loop.time()
+        self.expires_s = inf
+        """Time after which the connection is replaced, before its session ends."""
+        self._is_retiring = False
         self.is_writable = True
         """False while the write buffer is full because the peer reads too slowly."""
         self.on_writable: Callable[[], None] = lambda: None
@@ -146,6 +150,17 @@ class Connection(asyncio.BufferedProtocol):
         except VersionError as error:
             raise UnsupportedVersionError(f"{self.address}: {error}") from error
 
+    def expire_after(self, lifetime_s: float) -> None:
+        """Have the connection replaced after this time."""
+        self.expires_s = self._loop.time() + lifetime_s
+
+    def retire(self) -> None:
+        """Close the connection once no request waits for a response."""
+        if self.in_flight_count == 0:
+            self.begin_close()
+        else:
+            self._is_retiring = True
+
     def flush(self) -> None:
         """Write queued requests now, not only at the end of this turn of the event loop."""
         parts, self._outgoing = self._outgoing, []
@@ -208,6 +223,8 @@ class Connection(asyncio.BufferedProtocol):
             self.exchange.receive(nbytes)
         except WireError as error:
             self.abort(ProtocolError(f"{self.address} sent no valid Kafka response: {error}"))
+        if self._is_retiring and not self.exchange.pending:
+            self.begin_close()
 
     def eof_received(self) -> bool:
         """Close when the peer does; called by the event loop."""

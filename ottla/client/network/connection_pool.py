@@ -64,6 +64,7 @@ class ConnectionPool:
         self._on_failure = on_failure
         self._loop = asyncio.get_running_loop()
         self._open: dict[_Key, Connection] = {}
+        self._retiring: set[Connection] = set()
         self._opening: dict[_Key, _Opening] = {}
         self._failure_counts: dict[BrokerId, int] = {}
         self._is_closed = False
@@ -78,6 +79,11 @@ class ConnectionPool:
             connection.in_flight_count == 0
             and self._loop.time() - connection.last_used_s > MAX_IDLE_S
         )
+        if self._loop.time() >= connection.expires_s and connection.is_open:
+            del self._open[key]
+            self._retiring.add(connection)
+            connection.retire()
+            return None
         if is_stale or connection.address != address or not connection.is_open:
             del self._open[key]
             connection.abort()
@@ -126,7 +132,7 @@ class ConnectionPool:
                 await asyncio.wait(opening)
         finally:
             # Also when this call is cancelled: nothing else closes them.
-            connections = list(self._open.values())
+            connections = [*self._open.values(), *self._retiring]
             self._open.clear()
             for connection in connections:
                 connection.begin_close()
@@ -174,6 +180,7 @@ class ConnectionPool:
             (self._on_failure if has_failed else self._on_open)()
 
     def _on_lost(self, key: _Key, connection: Connection) -> None:
+        self._retiring.discard(connection)
         if self._open.get(key) is connection:
             del self._open[key]
             if not self._is_closed:

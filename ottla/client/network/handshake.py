@@ -1,9 +1,10 @@
-"""Opens a connection and negotiates the versions of requests (edge)."""
+"""Opens a connection: TLS, the versions of requests, authentication (edge)."""
 
 import asyncio
 import os
 import re
 import socket
+import ssl
 from collections.abc import Callable
 from typing import Final
 
@@ -12,10 +13,12 @@ from kafkawire.errors import ErrorCode
 from kafkawire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.client.client_config import Address, ClientConfig
 from ottla.client.errors import (
+    AuthenticationFailedError,
     BrokerUnreachableError,
     ProtocolError,
     broker_error,
 )
+from ottla.client.network.authenticate import authenticate
 from ottla.client.network.broker_connection import Connection
 
 SOFTWARE_NAME: Final = "ottla"
@@ -27,11 +30,13 @@ async def open_connection(
     config: ClientConfig,
     on_lost: Callable[[Connection], None],
 ) -> Connection:
-    """Connect to `address` and negotiate versions, within `connect_timeout_ms` in total.
+    """Connect to `address`, negotiate versions and authenticate, within `connect_timeout_ms`.
 
     No socket is left open if this fails or is cancelled.
 
     Raises:
+        AuthenticationFailedError: the broker's certificate is not trusted, or the broker refused
+            the credentials.
         BrokerUnreachableError: the connection was refused, or the handshake timed out.
         ConnectionLostError: the peer closed the connection during the handshake.
         ProtocolError: the peer does not speak Kafka's protocol.
@@ -40,18 +45,31 @@ async def open_connection(
     connection = Connection(loop, address, config, on_lost)
     try:
         async with asyncio.timeout(config.connect_timeout_ms / 1000):
-            await loop.create_connection(lambda: connection, address.host, address.port)
+            await loop.create_connection(
+                lambda: connection, address.host, address.port, ssl=config.security.tls
+            )
             await _negotiate(connection)
+            if config.security.sasl is not None:
+                await authenticate(connection, config.security.sasl)
     except TimeoutError as error:
         await connection.close()
         raise BrokerUnreachableError(
             f"{address} did not accept a connection within {config.connect_timeout_ms} ms: "
             "check host, port and firewall"
         ) from error
+    except ssl.SSLCertVerificationError as error:
+        await connection.close()
+        raise AuthenticationFailedError(
+            f"the certificate of {address} is not trusted: {error.verify_message}. Check "
+            "ssl_cafile, and that the certificate is for this host"
+        ) from error
     except OSError as error:
         await connection.close()
+        is_refused = isinstance(error, ConnectionRefusedError)
+        is_tls = isinstance(error, ssl.SSLError | ConnectionError) and not is_refused
+        hint = "Does it speak TLS?" if is_tls and config.security.tls else "Is the broker running?"
         raise BrokerUnreachableError(
-            f"cannot connect to {address}: {_reason(error)}. Is the broker running?"
+            f"cannot connect to {address}: {_reason(error)}. {hint}"
         ) from error
     except BaseException:
         await connection.close()
@@ -61,6 +79,11 @@ async def open_connection(
 
 def _reason(error: OSError) -> str:
     """Return the operating system's text for `error`; the event loop's repeats all addresses."""
+    if isinstance(error, ssl.SSLError):
+        return error.reason or str(error)
+    # The event loop has no text for a peer that ends the TLS handshake.
+    if isinstance(error, ConnectionError) and not error.args:
+        return "the connection was closed"
     # Failed name look-ups have error numbers of their own, which `os.strerror` does not know.
     if isinstance(error, socket.gaierror):
         return error.strerror or str(error)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from time import time_ns
-from typing import Final, NoReturn, Self, TypeAlias
+from typing import Final, NoReturn, Self, TypeAlias, Unpack
 
 from kafkawire.units import KIB, MIB
 from ottla.client.argument import record_mistake
@@ -34,6 +34,7 @@ from ottla.client.producer.memory_gate import MemoryGate
 from ottla.client.producer.producer_batch import Delivery, max_batch_size
 from ottla.client.producer.sender import Sender
 from ottla.client.record import BytesLike, Headers, RecordMetadata, UnsentRecord
+from ottla.client.security import SecurityOptions, security_of
 
 NANOSECONDS_PER_MS: Final = 1_000_000
 MAX_TIMESTAMP_MS: Final = 2**63 - 1
@@ -94,6 +95,7 @@ class Producer:
         adaptive_partitioning: bool = True,
         enable_idempotence: bool | None = None,
         client_id: str = "ottla",
+        **security: Unpack[SecurityOptions],
     ) -> None:
         """Configure the producer; `start` or `async with` connects it.
 
@@ -123,6 +125,8 @@ class Producer:
                 acks="all", retries, and `max_in_flight` of 5 or less; None enables it if these
                 settings allow it.
             client_id: Name of this client in the logs and quotas of the brokers.
+            **security: TLS and authentication, under the names of aiokafka; see
+                `ottla.client.security.SecurityOptions`.
 
         Raises:
             ConfigurationError: a setting is out of range, or contradicts `enable_idempotence`;
@@ -131,6 +135,7 @@ class Producer:
         self._client_config = ClientConfig(
             bootstrap=parse_bootstrap(bootstrap_servers),
             client_id=client_id,
+            security=security_of(**security),
             request_timeout_ms=request_timeout_ms,
             metadata_max_age_ms=metadata_max_age_ms,
             retry_backoff_ms=retry_backoff_ms,

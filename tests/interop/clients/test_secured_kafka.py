@@ -1,0 +1,212 @@
+"""Ottla's client against a Kafka 3.9.1 broker with TLS and SASL."""
+
+import asyncio
+import base64
+import json
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+import ottla
+from ottla.client.errors import (
+    AuthenticationFailedError,
+    ConnectionLostError,
+    NoBrokerAvailableError,
+)
+from tests.integration.coordination.process import Coordinator, wait_until
+from tests.interop.kafka_broker import KafkaBroker, kafka_jars_or_skip
+from tests.ports import free_port
+
+START_TIMEOUT_S = 120.0
+SESSION_MS = 2_000
+MODULES = "org.apache.kafka.common.security"
+
+pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
+
+
+class Secured(NamedTuple):
+    """The listeners of the broker, and the certificate that clients trust."""
+
+    plain: str
+    sasl_ssl: str
+    ssl: str
+    certificate: Path
+
+
+def make_certificate(directory: Path) -> tuple[Path, Path]:
+    """Return a self-signed certificate for 127.0.0.1, and a PEM keystore with it and its key."""
+    certificate, key = directory / "cert.pem", directory / "key.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1"]
+    command += ["-subj", "/CN=broker", "-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run(
+        [*command, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True
+    )
+    store = directory / "store.pem"
+    store.write_text(key.read_text() + certificate.read_text())
+    return certificate, store
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    jars = kafka_jars_or_skip()
+    directory = tmp_path_factory.mktemp("kafka")
+    certificate, store = make_certificate(directory)
+    ports = free_port(), free_port()
+    prefix = "listener.name.sasl_ssl"
+    settings = {
+        "advertised.listeners": "",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(store),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(certificate),
+        "listener.name.ssl.ssl.client.auth": "required",
+        f"{prefix}.plain.sasl.jaas.config": (
+            f'{MODULES}.plain.PlainLoginModule required user_alice="s3cret";'
+        ),
+        f"{prefix}.scram-sha-256.sasl.jaas.config": f"{MODULES}.scram.ScramLoginModule required;",
+        f"{prefix}.scram-sha-512.sasl.jaas.config": f"{MODULES}.scram.ScramLoginModule required;",
+        f"{prefix}.oauthbearer.sasl.jaas.config": (
+            f"{MODULES}.oauthbearer.OAuthBearerLoginModule required;"
+        ),
+        f"{prefix}.plain.connections.max.reauth.ms": str(SESSION_MS),
+    }
+    coordinator = Coordinator(directory / "coordinator")
+    plain = free_port()
+    listeners = (
+        f"PLAINTEXT://127.0.0.1:{plain},SASL_SSL://127.0.0.1:{ports[0]},SSL://127.0.0.1:{ports[1]}"
+    )
+    settings |= {"listeners": listeners, "advertised.listeners": listeners}
+    broker = KafkaBroker(1, directory, coordinator.address, jars, settings)
+    try:
+        wait_until(broker.has_started, START_TIMEOUT_S)
+        add_user(jars, f"127.0.0.1:{plain}")
+        yield Secured(
+            f"127.0.0.1:{plain}", f"127.0.0.1:{ports[0]}", f"127.0.0.1:{ports[1]}", certificate
+        )
+    finally:
+        broker.kill()
+        coordinator.kill()
+
+
+def add_user(jars: Path, bootstrap: str) -> None:
+    """Give alice SCRAM credentials; Kafka's tool computes them."""
+    credentials = (
+        "SCRAM-SHA-256=[iterations=4096,password=s3cret],"
+        "SCRAM-SHA-512=[iterations=16384,password=s3cret]"
+    )
+    tool = ["java", "-cp", f"{jars}/*", "kafka.admin.ConfigCommand", "--alter"]
+    what = ["--entity-type", "users", "--entity-name", "alice", "--add-config", credentials]
+    subprocess.run(
+        [*tool, "--bootstrap-server", bootstrap, *what], check=True, capture_output=True, timeout=60
+    )
+
+
+def options(kafka: Secured, mechanism: str, password: str = "s3cret") -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "security_protocol": "SASL_SSL",
+        "ssl_cafile": str(kafka.certificate),
+        "sasl_mechanism": mechanism,
+    }
+    if mechanism == "OAUTHBEARER":
+        return {**found, "sasl_oauth_token_provider": Tokens(password)}
+    return {**found, "sasl_plain_username": "alice", "sasl_plain_password": password}
+
+
+class Tokens:
+    """Provides tokens as Kafka's unsecured validator accepts them."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+
+    async def token(self) -> str:
+        if self._kind == "invalid":
+            return "no token"
+        now_s = int(time.time())
+        claims = {"sub": "alice", "iat": now_s, "exp": now_s + 600}
+        parts = [json.dumps(each).encode() for each in ({"alg": "none"}, claims)]
+        return ".".join(
+            [base64.urlsafe_b64encode(each).decode().rstrip("=") for each in parts] + [""]
+        )
+
+
+MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+async def test_records_go_through_an_authenticated_connection(
+    kafka: Secured, mechanism: str
+) -> None:
+    secured = options(kafka, mechanism)
+    topic = f"by-{mechanism.lower()}"
+    async with ottla.Admin(kafka.sasl_ssl, **secured) as admin:
+        await admin.create_topics([ottla.NewTopic(topic, 1, 1)])
+    async with ottla.Producer(kafka.sasl_ssl, **secured) as producer:
+        for number in range(10):
+            await producer.send(topic, b"%d" % number)
+        await producer.flush()
+    async with ottla.Consumer(kafka.sasl_ssl, auto_offset_reset="earliest", **secured) as consumer:
+        consumer.assign([ottla.TopicPartition(topic, 0)])
+        values: list[bytes | None] = []
+        async for record in consumer:
+            values.append(record.value)
+            if len(values) == 10:
+                break
+    assert values == [b"%d" % number for number in range(10)]
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+async def test_wrong_credentials_are_refused_for_good(kafka: Secured, mechanism: str) -> None:
+    wrong = options(kafka, mechanism, password="invalid")
+    with pytest.raises(AuthenticationFailedError, match="credentials") as caught:
+        await ottla.Admin(kafka.sasl_ssl, **wrong).start()
+    assert "invalid." not in str(caught.value)
+
+
+async def test_a_client_outlives_the_sessions_of_its_connections(kafka: Secured) -> None:
+    secured = options(kafka, "PLAIN")
+    async with ottla.Admin(kafka.sasl_ssl, **secured) as admin:
+        await admin.create_topics([ottla.NewTopic("long", 1, 1)])
+    deliveries = []
+    async with ottla.Producer(kafka.sasl_ssl, enable_idempotence=False, retries=0, **secured) as it:
+        end_s = time.monotonic() + 3 * SESSION_MS / 1000
+        while time.monotonic() < end_s:
+            deliveries.append(await it.send("long", b"x"))
+            await asyncio.sleep(0.02)
+        places = [(await each).offset for each in deliveries]
+    assert places == list(range(len(places)))
+
+
+async def test_a_certificate_of_another_authority_is_not_trusted(kafka: Secured) -> None:
+    secured = {**options(kafka, "PLAIN")}
+    del secured["ssl_cafile"]
+    with pytest.raises(AuthenticationFailedError, match="not trusted: self-signed"):
+        await ottla.Admin(kafka.sasl_ssl, **secured).start()
+
+
+async def test_a_certificate_for_another_host_is_not_trusted(kafka: Secured) -> None:
+    port = kafka.sasl_ssl.rpartition(":")[2]
+    with pytest.raises(AuthenticationFailedError, match="not valid for 'localhost'"):
+        await ottla.Admin(f"localhost:{port}", **options(kafka, "PLAIN")).start()
+
+
+async def test_a_client_certificate_is_shown(kafka: Secured) -> None:
+    store = kafka.certificate.parent / "store.pem"
+    secured: dict[str, Any] = {"security_protocol": "SSL", "ssl_cafile": str(kafka.certificate)}
+    async with ottla.Admin(kafka.ssl, **secured, ssl_certfile=str(store)) as admin:
+        assert len((await admin.describe_cluster()).brokers) == 1
+    with pytest.raises(NoBrokerAvailableError):
+        await ottla.Admin(kafka.ssl, **secured).start()
+
+
+async def test_a_listener_that_speaks_something_else_is_named(kafka: Secured) -> None:
+    with pytest.raises(NoBrokerAvailableError, match="Does it speak TLS"):
+        await ottla.Admin(kafka.plain, security_protocol="SSL").start()
+    with pytest.raises(ConnectionLostError):
+        await ottla.Admin(kafka.sasl_ssl).start()

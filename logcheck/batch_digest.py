@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from kafkawire.columns_loops import SoundBatch
-from kafkawire.records_header import DELETE_HORIZON_BIT
+from kafkawire.records_header import DELETE_HORIZON_BIT, LOG_APPEND_TIME_BIT
 from logcheck.finding import Check, Damage, Finding, Severity
 
 _COLUMNS: Final = 6
+_CODEC_BITS: Final = 0b111
 
 
 class BatchId(NamedTuple):
@@ -26,8 +27,12 @@ class BatchId(NamedTuple):
     crc: int
     size_bytes: int
     record_count: int
-    has_horizon: int
-    """1 if a cleaner has given the batch a delete horizon, else 0."""
+    attributes: int
+
+    @property
+    def has_horizon(self) -> bool:
+        """Whether a cleaner has given the batch a delete horizon."""
+        return bool(self.attributes & DELETE_HORIZON_BIT)
 
     @property
     def is_whole(self) -> bool:
@@ -79,7 +84,7 @@ class BatchDigest:
                 header.crc,
                 len(batch.data),
                 header.record_count,
-                has_horizon,
+                header.attributes,
             )
         )
 
@@ -138,14 +143,18 @@ class Difference(NamedTuple):
     def may_be_cleaning(self) -> bool:
         """Whether the cleaners of the two logs may have made the difference.
 
-        A cleaner keeps the offsets and the epoch of a batch, and rewrites it only to remove records
-        or to set a delete horizon.
+        A cleaner keeps the offsets, the epoch, the codec and the type of timestamps of a batch, and
+        rewrites it only to remove records or to set a delete horizon.
         """
         before, after = self.before, self.after
         if before is None or after is None:
             return True
         is_same = before.last_offset == after.last_offset
         is_same = is_same and before.leader_epoch == after.leader_epoch
+        # An empty batch has no codec.
+        is_empty = not (before.record_count and after.record_count)
+        kept_bits = LOG_APPEND_TIME_BIT if is_empty else LOG_APPEND_TIME_BIT | _CODEC_BITS
+        is_same = is_same and not (before.attributes ^ after.attributes) & kept_bits
         return is_same and not (before.is_whole and after.is_whole)
 
     @property
@@ -155,7 +164,7 @@ class Difference(NamedTuple):
         return (
             before is not None
             and after is not None
-            and after.has_horizon == 1
+            and after.has_horizon
             and after.last_offset == before.last_offset
             and after.record_count == before.record_count
         )

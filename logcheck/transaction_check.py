@@ -81,6 +81,8 @@ class TransactionCheck(ProducerObserver):
                 return
             if self._later and header.record_count:
                 self._settle_later(batch)
+        elif not header.record_count:
+            self._check_emptied(batch)
         ended = self.replay.apply(batch, reading.marker)
         if ended is not None and ended.is_aborted:
             self._check_abort(ended, header.leader_epoch)
@@ -119,6 +121,17 @@ class TransactionCheck(ProducerObserver):
             )
             place = batch.file, batch.position, header.base_offset
             self._find(Damage.PLAIN_IN_TRANSACTION, *place, expected, "none")
+
+    def _check_emptied(self, batch: SoundBatch) -> None:
+        """Report a marker that was emptied although its transaction has records."""
+        header = batch.header
+        current = self.replay.open.get(header.producer_id)
+        if current is None or current.data_offset == NO_OFFSET or self._is_unsure:
+            return
+        if current.data_offset >= self._history.log_start:
+            expected = f"a marker, as its records still exist at {current.data_offset}"
+            place = batch.file, batch.position, header.base_offset
+            self._find(Damage.MARKER_LOST, *place, expected, "an empty batch")
 
     @property
     def _is_unsure(self) -> bool:

@@ -17,6 +17,7 @@ from analytics.report.picture import WIDTH, Bar, Span, draw_bars, draw_timeline,
 from analytics.task import AuditTask, task_from_json
 from analytics.verdict import judge
 from kafkawire import columns_loops, key_table_loops
+from kafkawire.compression import Codec
 from kafkawire.errors import CorruptBatchError
 from kafkawire.key_table_loops import KeyLimitError
 from kafkawire.native import KeyTable
@@ -121,6 +122,8 @@ def test_cleaner_explains_removals_and_horizons_only() -> None:
         ([replace(raw[20], epoch=5)], False),
         ([replace(short, epoch=5)], False),
         ([replace(short, last=103)], False),
+        ([replace(short, codec=Codec.LZ4)], False),
+        ([replace(short, codec=Codec.LZ4, records=())], True),
     ):
         batches = [*raw[:20], *changed, *raw[21:]]
         [difference] = find_differences(digest_of(raw), digest_of(batches), 0, 400)

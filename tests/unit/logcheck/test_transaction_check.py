@@ -137,3 +137,19 @@ def test_entry_is_not_missing_before_later_ones() -> None:
     assert Partition(log, entry(3, first=2), History()).findings() == [
         (Damage.TXNINDEX_MISSING, 1, Severity.ERROR)
     ]
+
+
+@pytest.mark.parametrize(
+    ("log_start", "first", "severities"),
+    [
+        pytest.param(0, data(0), [Severity.ERROR], id="records"),
+        pytest.param(0, emptied(data(0)), [], id="no records"),
+        pytest.param(1, data(0), [], id="records below the log start"),
+    ],
+)
+def test_marker_of_remaining_records_must_not_be_emptied(
+    log_start: int, first: bytearray, severities: list[Severity]
+) -> None:
+    log = [first, emptied(marker(1)), plain(2)]
+    expected = [(Damage.MARKER_LOST, 1, severity) for severity in severities]
+    assert Partition(log, history=History(log_start=log_start)).findings() == expected

@@ -51,7 +51,11 @@ def marker(each: Batch) -> bool:
 
 
 def idempotent(each: Batch) -> bool:
-    return data(each) and each.producer_id >= 0 and not each.is_transactional
+    return produced(each) and not each.is_transactional
+
+
+def produced(each: Batch) -> bool:
+    return data(each) and each.producer_id >= 0
 
 
 def transactional(each: Batch) -> bool:
@@ -60,6 +64,10 @@ def transactional(each: Batch) -> bool:
 
 def plain(each: Batch) -> bool:
     return data(each) and each.producer_id < 0
+
+
+def whole(each: Batch) -> bool:
+    return data(each) and len(each.records) > each.delta
 
 
 def several(each: Batch) -> bool:
@@ -102,8 +110,94 @@ def on_field(condition: Callable[[Batch], object], **fields: object) -> Damage:
     return on_batch(condition, change)
 
 
+def flip(bits: int) -> Callable[[Batch], None]:
+    def change(batch: Batch) -> None:
+        batch.attributes ^= bits
+
+    return change
+
+
 def flipped(condition: Callable[[Batch], object], bits: int) -> Damage:
-    return on_field(condition, attributes=lambda batch: batch.attributes ^ bits)
+    return on_batch(condition, flip(bits))
+
+
+def horizon_moved(by_ms: int) -> Callable[[Batch], None]:
+    def change(batch: Batch) -> None:
+        batch.base_ms += by_ms
+
+    return change
+
+
+def on_earlier_horizon(change: Callable[[Batch], object]) -> Damage:
+    """Return the damage to a batch of tombstones whose horizon is not the last one of the log."""
+
+    def damage(log: EditedLog) -> bool:
+        with_horizon = [each for each in part(log) if data(each) and each.attributes & HORIZON]
+        last = max((each.base for each in with_horizon), default=0)
+        for batch in with_horizon:
+            if batch.base < last and any(map(is_tombstone, batch.records)):
+                change(batch)
+                log.save()
+                return True
+        return False
+
+    return damage
+
+
+def last_records(log: EditedLog) -> dict[bytes | None, tuple[Batch, Record]]:
+    """Return the last record of each key, with its batch."""
+    return {
+        record.key: (batch, record)
+        for batch in log.batches
+        if data(batch)
+        for record in batch.records
+    }
+
+
+def on_needed_record(
+    change: Callable[[Batch, Record], object],
+    batches: Callable[[Batch], object] = data,
+    records: Callable[[Record], object] = lambda _: True,
+) -> Damage:
+    """Return the damage to a batch with a record, in a cleaned log one that no cleaner may remove.
+
+    That is the last record of a key, if it is a value or was written less than 900 ms before the
+    end of the log. Without any, it is another one.
+    """
+
+    def damage(log: EditedLog) -> bool:
+        is_cleaned = log.checkpoint("cleaner_point") is not None
+        young_ms = max(batch.newest_ms for batch in log.batches) - 900
+        last = {
+            id(record)
+            for _, record in last_records(log).values()
+            if has_value(record) or record.timestamp_ms > young_ms
+        }
+        owners = [
+            (batch, record)
+            for batch in filter(batches, part(log))
+            for record in filter(records, batch.records)
+        ]
+        if not owners:
+            return False
+        needed = (each for each in owners if not is_cleaned or id(each[1]) in last)
+        change(*next(needed, owners[0]))
+        log.save()
+        return True
+
+    return damage
+
+
+def needed_marker_emptied(log: EditedLog) -> bool:
+    """Empty a marker whose transaction has records."""
+    batches = log.batches
+
+    def has_records(batch: Batch) -> bool:
+        own = [each for each in batches if each.producer_id == batch.producer_id]
+        before = own[own.index(batch) - 1] if own.index(batch) else batch
+        return data(before) and before.is_transactional
+
+    return on_batch(lambda each: marker(each) and has_records(each), emptied)(log) is True
 
 
 def has_value(record: Record) -> bool:
@@ -323,7 +417,7 @@ def on_transaction(**fields: int) -> Damage:
 def transaction_begun_earlier(log: EditedLog) -> bool:
     for _, entries in aborted(log):
         for each in entries:
-            if each.first > 0:
+            if any(batch.base < each.first <= batch.last + 1 for batch in log.batches):
                 each.first -= 1
                 log.save()
                 return True
@@ -372,12 +466,30 @@ def on_producers(change: Callable[[list[Producer]], object]) -> Damage:
     return damage
 
 
-def on_producer(**changes: Callable[[Producer], int]) -> Damage:
-    def change(producers: list[Producer]) -> None:
-        for name, value in changes.items():
-            setattr(producers[0], name, value(producers[0]))
+def on_producer(
+    wrote: Callable[[Batch], object] = produced, **changes: Callable[[Producer], int]
+) -> Damage:
+    """Return the damage to the entry of a producer that `wrote` behind the last missing offset."""
 
-    return on_producers(change)
+    def damage(log: EditedLog) -> bool:
+        end, writers = log.end, set[int]()
+        for batch in reversed(log.batches):
+            if batch.last + 1 != end:
+                break
+            end = batch.base
+            if wrote(batch):
+                writers.add(batch.producer_id)
+        for producer in log.producers[max(log.producers)]:
+            before = vars(producer).copy()
+            if producer.producer_id in writers:
+                for name, value in changes.items():
+                    setattr(producer, name, value(producer))
+                if vars(producer) != before:
+                    log.save()
+                    return True
+        return False
+
+    return damage
 
 
 def snapshots_gone(log: EditedLog) -> bool:
@@ -444,12 +556,8 @@ def checkpoints_gone(log: EditedLog) -> None:
 def last_of_key_gone(log: EditedLog) -> bool:
     """Remove the newest record of a key from the log, as if it had never been written."""
     end = log.checkpoint("cleaner_point") or log.active
-    owners: dict[bytes | None, tuple[Batch, Record]] = {}
-    for batch in log.batches:
-        for record in batch.records if data(batch) else ():
-            owners[record.key] = batch, record
     # Below the part's end, so that nothing newer supersedes the key.
-    for batch, record in owners.values():
+    for batch, record in last_records(log).values():
         if batch.last < end and record.value is not None:
             batch.records.remove(record)
             log.save()
@@ -496,8 +604,10 @@ def metadata(text: str) -> Damage:
 
 
 RECORDS: Final[dict[str, Damage]] = {
-    "a record dropped, delta kept": on_batch(several, lambda each: each.records.pop(0)),
-    "all records of a batch dropped": on_batch(data, emptied),
+    "a record dropped, delta kept": on_needed_record(
+        lambda each, record: each.records.remove(record), several
+    ),
+    "all records of a batch dropped": on_needed_record(lambda each, _: emptied(each)),
     "a batch swallowed by the delta of the one before": without_delta_gap,
     "a value changed": on_record(has_value, value=b"another"),
     "a value emptied": on_record(has_value, value=b""),
@@ -547,12 +657,9 @@ ATTRIBUTES: Final[dict[str, Damage]] = {
     "the transactional bit cleared": flipped(transactional, TRANSACTIONAL),
     "the control bit set on data": flipped(data, CONTROL),
     "the control bit cleared on a marker": flipped(marker, CONTROL),
-    "the horizon bit set": flipped(lambda each: data(each) and not each.attributes & 64, HORIZON),
-    "the horizon bit cleared": flipped(lambda each: data(each) and each.attributes & 64, HORIZON),
-    "a horizon ten hours earlier": on_field(
-        lambda each: data(each) and each.attributes & 64,
-        base_ms=lambda batch: batch.base_ms - 10 * HOUR_MS,
-    ),
+    "the horizon bit set": flipped(lambda each: whole(each) and not each.attributes & 64, HORIZON),
+    "the horizon bit cleared": on_earlier_horizon(flip(HORIZON)),
+    "a horizon ten hours earlier": on_earlier_horizon(horizon_moved(-10 * HOUR_MS)),
     "a horizon ten years later": on_field(
         lambda each: data(each) and each.attributes & 64,
         base_ms=lambda batch: batch.base_ms + 10 * YEAR_MS,
@@ -560,9 +667,8 @@ ATTRIBUTES: Final[dict[str, Damage]] = {
     "a horizon a millisecond later": on_field(
         lambda each: data(each) and each.attributes & 64, base_ms=lambda batch: batch.base_ms + 1
     ),
-    "a tombstone removed before its horizon": on_batch(
-        lambda each: data(each) and any(map(is_tombstone, each.records)),
-        lambda each: each.records.remove(next(filter(is_tombstone, each.records))),
+    "a tombstone removed before its horizon": on_needed_record(
+        lambda each, record: each.records.remove(record), records=is_tombstone
     ),
 }
 MARKERS: Final[dict[str, Damage]] = {
@@ -572,7 +678,7 @@ MARKERS: Final[dict[str, Damage]] = {
     "an abort turned into a commit, index adapted": abort_to_commit_with_index,
     "an unknown type of marker": on_batch(marker, marker_key(9)),
     "the coordinator epoch of a marker": on_batch(marker, coordinator_epoch),
-    "a marker emptied": on_batch(marker, emptied),
+    "a marker emptied": needed_marker_emptied,
     "a marker of another producer": on_field(marker, producer_id=999),
     "a lower producer epoch of a marker": on_field(
         lambda each: marker(each) and each.producer_epoch > 0, producer_epoch=0
@@ -652,10 +758,10 @@ SNAPSHOTS: Final[dict[str, Damage]] = {
     "snapshot: another delta": on_producer(delta=lambda each: each.delta + 1),
     "snapshot: another timestamp": on_producer(timestamp_ms=lambda each: each.timestamp_ms + 1),
     "snapshot: another coordinator epoch": on_producer(
-        coordinator_epoch=lambda each: each.coordinator_epoch + 1
+        marker, coordinator_epoch=lambda each: each.coordinator_epoch + 1
     ),
     "snapshot: an open transaction that never was": on_producer(
-        transaction_first=lambda each: each.offset
+        marker, transaction_first=lambda each: max(each.offset, 0)
     ),
     "snapshot: a producer dropped": on_producers(lambda each: each.pop()),
     "snapshot: all producers dropped": on_producers(lambda each: each.clear()),

@@ -27,3 +27,8 @@ NOT_FOUND_YET: Final[dict[str, tuple[int, ...]]] = {
 """Damage that an audit should find."""
 NOT_AGREED_YET: Final[dict[str, tuple[int, ...]]] = {}
 """Damage of which `logs verify --deep` and `audit integrity` find different kinds."""
+FOUND_IN_SOME_LOGS: Final = {
+    "a tombstone removed before its horizon": "only a young one must exist, by a reference",
+    "a horizon a millisecond later": "only the horizons of the last cleaning show its time",
+}
+"""Damage that an audit finds in some logs only, with the reason."""

@@ -8,6 +8,7 @@ segment look as Kafka leaves them. It keeps nothing in memory, and opens its fil
 Indexes that are inconsistent with the log are detected on use, and rebuilt.
 """
 
+from contextlib import suppress
 from pathlib import Path
 from zlib import crc32
 
@@ -75,10 +76,19 @@ class Segment:
     def create(
         cls, directory: Path, base_offset: Offset, config: LogConfig, now_ms: int
     ) -> "Segment":
-        """Create an empty, active segment, replacing any existing files."""
+        """Create an empty, active segment, replacing any existing files.
+
+        Raises:
+            OSError: no file of the segment is left, as the next batch may fit in the one before.
+        """
         segment = cls(directory, base_offset, 0, config, now_ms)
-        segment._file = segment.files.create_log(config)
-        segment.start_indexing()
+        try:
+            segment._file = segment.files.create_log(config)
+            segment.start_indexing()
+        except OSError:
+            with suppress(OSError):
+                segment.files.remove()
+            raise
         return segment
 
     @property

@@ -50,12 +50,16 @@ class SegmentFiles:
 
     def create_log(self, config: LogConfig) -> LogFile:
         """Create an empty log file; any existing file of this segment is removed."""
-        for path in [*self._paths(), self._snapshot_path()]:
-            path.unlink(missing_ok=True)
+        self.remove()
         file = LogFile(self._log_path(), 0, is_new=True)
         if config.preallocate:
             file.reserve(config.segment_bytes)
         return file
+
+    def remove(self) -> None:
+        """Remove all files; readers that hold a region of the log can finish."""
+        for path in [*self._paths(), self._snapshot_path()]:
+            path.unlink(missing_ok=True)
 
     def open_log(self, size_bytes: int) -> LogFile:
         """Open the existing log file."""

@@ -2,6 +2,7 @@
 
 import errno
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -75,6 +76,28 @@ def test_log_continues_once_a_full_disk_has_space_again(tmp_path: Path, call: st
         if len(numbers) <= number:
             break
     assert number > 3, "hardly any call was refused"
+
+
+@pytest.mark.parametrize("was_clean", [True, False])
+@pytest.mark.parametrize("suffix", ["index", "timeindex"])
+def test_a_roll_that_finds_no_space_leaves_no_segment(
+    log: Log, suffix: str, *, was_clean: bool
+) -> None:
+    """After it, larger segments are configured, so that the next batches need no roll."""
+    log.update_config(replace(log.config, segment_bytes=log.size_bytes + 1))
+    with (
+        failing("open", errno.ENOSPC, at=lambda path: path.name == f"{5:020d}.{suffix}"),
+        pytest.raises(LogDirFullError),
+    ):
+        append(log)
+    log.health.note_space()
+    log.update_config(replace(log.config, segment_bytes=100_000))
+    fill(log, 5)
+    log.upkeep.close()
+    check_files(log.directory)
+    again = open_log(log.directory, was_clean=was_clean)
+    assert len(again.segments) == 1
+    assert offsets_in(read_all(again)) == list(range(10))
 
 
 def _append_with_patience(log: Log) -> tuple[int, int]:

@@ -319,6 +319,28 @@ def test_record_that_its_leader_would_have_removed_is_a_contradiction(
     assert [each.severity for each in stale] == [severity]
 
 
+@pytest.mark.parametrize(
+    ("key", "severity"), [(b"other", Severity.NOTE), (b"twice", Severity.WARNING)]
+)
+def test_lost_record_with_a_later_one_in_the_active_segment_is_a_note(
+    tmp_path: Path, key: bytes, severity: Severity
+) -> None:
+    """The cleaner of its leader may have read that segment, and removed the record for it."""
+    raw = make_log(400, 400, tombstone_every=10**6)
+    # That cleaner would have removed the record at 210 for that at 290, too.
+    keys = {100: b"key", 300: b"key", 210: b"twice", 290: key}
+    segments = [
+        (base, [keyed(each, keys[each.first]) if each.first in keys else each for each in batches])
+        for base, batches in raw.segments
+    ]
+    reference = replace(raw, segments=segments)
+    log = replace(reference, segments=lacking(reference, 1), cleaner_point=200)
+    here, there = write_pair(tmp_path, log, reference)
+    found = findings_of("compaction", here, against=there)
+    lost = [each for each in found if each.damage is Damage.LOST_KEY]
+    assert [(each.offset, each.severity) for each in lost] == [(100, severity)]
+
+
 def test_retention_keeps_segments_above_the_high_watermark(tmp_path: Path) -> None:
     rules = ("retention.ms=1", "retention.bytes=1", "retention.slack.ms=0")
     log = make_log()

@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 from broker.config.broker_config import BrokerConfig
 from broker.node import Node
-from clusterstate.errors import MalformedZnodeError
 from clusterstate.leader_and_isr import LeaderAndIsr
 from clusterstate.znodes import paths
 from clusterstate.znodes.partition_node import decode_partition_state
@@ -24,7 +22,6 @@ from tests.simulation.world.process import Process
 
 COORDINATOR_HOST: Final = "zk"
 COORDINATOR_PORT: Final = 2181
-COORDINATOR: Final = f"{COORDINATOR_HOST}:{COORDINATOR_PORT}"
 BROKER_PORT: Final = 9092
 SESSION_TIMEOUT_MS: Final = 6000
 SETTINGS: Final = {
@@ -37,7 +34,7 @@ SETTINGS: Final = {
     "min.insync.replicas": "2",
     "num.partitions": "2",
     "replica.high.watermark.checkpoint.interval.ms": "1000",
-    "zookeeper.connect": COORDINATOR,
+    "zookeeper.connect": f"{COORDINATOR_HOST}:{COORDINATOR_PORT}",
     "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
 }
 
@@ -154,6 +151,8 @@ class Cluster:
 
     def __init__(self, loop: WorldLoop, root: Path, count: int) -> None:
         self.loop = loop
+        self.keeps_all_replicas = True
+        """Whether each partition with promises has a replica on every broker."""
         self.coordinator = CoordinatorHost(loop, root)
         self.brokers = [BrokerHost(loop, number, root) for number in range(1, count + 1)]
         for host in self.hosts:
@@ -185,12 +184,14 @@ class Cluster:
         return {} if server is None else server.service.state.tree.nodes
 
     def assignments(self) -> dict[str, TopicAssignment]:
-        """Return the assignment of each topic that is readable, as the coordinator holds it."""
-        nodes, found = self.nodes, {}
-        for name in nodes[paths.TOPICS].children if paths.TOPICS in nodes else ():
-            with suppress(MalformedZnodeError):
-                found[name] = decode_topic(nodes[paths.topic(name)].data)
-        return found
+        """Return the assignment of each topic, as the coordinator holds it."""
+        nodes = self.nodes
+        if paths.TOPICS not in nodes:
+            return {}
+        return {
+            name: decode_topic(nodes[paths.topic(name)].data)
+            for name in nodes[paths.TOPICS].children
+        }
 
     def partition_states(self) -> dict[TopicPartition, LeaderAndIsr]:
         """Return leader and in-sync set of each partition, as the coordinator holds them."""

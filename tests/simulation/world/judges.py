@@ -217,6 +217,8 @@ class Judges:
             memory = host.program._serving.server._network.memory
             if memory.reserved_bytes or memory.kept_bytes:
                 faults.append(f"{host.name} holds memory of requests")
+            if host.program._groups.registry.is_loading:
+                faults.append(f"{host.name} loads groups")
             faults += _leftovers(host, assignments, self._topic)
         return faults
 

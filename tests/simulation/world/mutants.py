@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
+from broker.cluster import control_fence
 from broker.cluster.control_fence import ControlFence
 from broker.cluster.coordinator_session import CoordinatorSession
 from broker.groups.offsets import GroupOffsets
@@ -21,7 +22,7 @@ from broker.groups.store import DelayedStore
 from broker.handlers.follower_fetch import FollowerFetch
 from broker.network.processor import Processor
 from broker.network.request_channel import EARLY_APIS, RequestChannel
-from broker.replication import fetcher, leadership, replica, replica_roles
+from broker.replication import divergence, fetcher, leadership, replica, replica_roles
 from broker.replication.fetch_session import FetchSessions
 from broker.replication.isr import isr_state
 from broker.replication.isr.isr_state import Committed, PendingExpand, PendingShrink, Refused
@@ -130,7 +131,7 @@ def uncommitted_reads(real: Bug, *arguments: Any, **options: Any) -> Any:
     return real(*arguments, **options | {"only_committed": False})
 
 
-@replaces((fetcher, "truncation_offset"))
+@replaces((fetcher, "truncation_offset"), (divergence, "truncation_offset"))
 def kept_records(_real: Bug, _history: Any, end: Offset, *_: Any) -> Offset:
     """A follower keeps records that its leader does not have (T2)."""
     return end
@@ -144,7 +145,7 @@ def cut_at_the_watermark(real: Bug, self: ReplicaFetchers, replicas: Any) -> Non
     real(self, replicas)
 
 
-@replaces((replica, "divergence"))
+@replaces((replica, "divergence"), (divergence, "divergence"))
 def unchecked_history(*_: Any, **__: Any) -> None:
     """A leader serves followers without comparing their last epoch (T2)."""
 
@@ -166,7 +167,7 @@ def diverging_fetch_counts(real: Bug, fetch: Any, key: Any, wanted: Any, **optio
     return data, is_complete
 
 
-@replaces((replica_roles, "refuse_leadership"))
+@replaces((replica_roles, "refuse_leadership"), (control_fence, "refuse_leadership"))
 def any_leader_epoch(*_: Any) -> None:
     """Brokers apply leaderships in order of arrival (T9)."""
 
@@ -338,7 +339,7 @@ def strays_by_absence(*_: Any) -> bool:
     return True
 
 
-@replaces((replica_roles, "refuse_stop"))
+@replaces((replica_roles, "refuse_stop"), (control_fence, "refuse_stop"))
 def any_stop(*_: Any) -> None:
     """A broker stops and deletes replicas for an earlier leadership (T15)."""
 

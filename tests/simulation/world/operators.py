@@ -8,17 +8,21 @@ from typing import Any, Final
 
 import ottla
 from broker.handlers.appending import ADMIN_CLIENT_ID
-from clusterstate.znodes import paths
-from coordination.client import client as coordination_client
-from coordination.errors import CoordinationError
 from kafkawire.group_records import OFFSETS_TOPIC
 from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, TopicId, TopicPartition
-from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from kafkawire.messages.fetch import (
+    TOPIC_IDS_SINCE,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+)
 from kafkawire.records import iterate_batches, read_records
 from kafkawire.units import MIB
 from ottla.client.admin_model import ResourceType
 from ottla.client.errors import OttlaError, TopicExistsError, UnknownTopicError
-from tests.simulation.world.cluster import COORDINATOR, Cluster
+from ottla.client.network.connection_pool import Purpose
+from tests.simulation.world.cluster import Cluster
 from tests.simulation.world.judges import Judges
 from tests.simulation.world.workload import (
     DELIVERY_TIMEOUT_MS,
@@ -36,10 +40,7 @@ KEYED: Final = "keyed"
 KEYS: Final = 5
 PAUSE_S: Final = (0.0, 3.0)
 KEYED_PAUSE_S: Final = (0.0, 0.2)
-VANDAL_PAUSE_S: Final = (3.0, 20.0)
-CONNECT_S: Final = 10.0
 RETRIES: Final = 3
-BROKEN: Final = b"{"
 SEGMENT_BYTES: Final = ("16384", "65536", "1048576")
 COMPACTED: Final = {
     "cleanup.policy": "compact",
@@ -145,8 +146,11 @@ class TopicOperator(Client):
         network = admin._cluster
         assert network is not None
         for host in self.cluster.brokers:
+            connection = network.ready_connection(BrokerId(host.number), Purpose.CONTROL)
+            if connection is None:
+                continue
             try:
-                answer = await network.request(BrokerId(host.number), request, FetchResponse)
+                answer = await connection.request(request, FetchResponse, version=TOPIC_IDS_SINCE)
             except OttlaError:
                 continue
             for response in [each for found in answer.responses for each in found.partitions]:
@@ -161,7 +165,11 @@ class TopicOperator(Client):
 class ReplicaOperator(Client):
     """Moves the partitions and leaders of a topic, and changes its configs."""
 
-    uncertain_count = 0
+    def __init__(self, cluster: Cluster, name: str, promises: Promises) -> None:
+        super().__init__(cluster, name, promises)
+        self.uncertain_count = 0
+        # In some worlds it removes replicas, and no broker loses records meanwhile.
+        cluster.keeps_all_replicas = self.loop.chance.random() < 0.5
 
     async def _work(self) -> None:
         async with ottla.Admin(self.cluster.bootstrap, client_id=self.name) as admin:
@@ -179,7 +187,8 @@ class ReplicaOperator(Client):
 
     async def _move(self, admin: ottla.Admin) -> None:
         numbers = [host.number for host in self.cluster.brokers]
-        replicas = self.loop.chance.sample(numbers, self.loop.chance.choice((2, 3, 3)))
+        count = 3 if self.cluster.keeps_all_replicas else self.loop.chance.choice((2, 3, 3))
+        replicas = self.loop.chance.sample(numbers, count)
         await admin.alter_reassignments({self._partition(): replicas})
 
     async def _take_back(self, admin: ottla.Admin) -> None:
@@ -254,42 +263,3 @@ class Poisoner(Client):
                 except OttlaError:
                     self.promises.failed_count += 1
                 await asyncio.sleep(self.loop.chance.uniform(*PAUSE_S))
-
-
-class Vandal(Client):
-    """Makes the node of a topic unreadable for a while, as a broken tool does."""
-
-    async def _work(self) -> None:
-        path, chance, whole = paths.topic(KEYED), self.loop.chance, b""
-
-        async def damage(client: coordination_client.Client) -> None:
-            nonlocal whole
-            data, stat = await client.get_data(path)
-            if data != BROKEN and data is not None:
-                whole = data
-                await client.set_data(path, BROKEN, stat.version)
-
-        async def repair(client: coordination_client.Client) -> None:
-            data, stat = await client.get_data(path)
-            if data == BROKEN:
-                await client.set_data(path, whole, stat.version)
-
-        while not self.is_over:
-            await asyncio.sleep(chance.uniform(*VANDAL_PAUSE_S))
-            if paths.topic(KEYED) in self.cluster.nodes:
-                await self._until_done(damage)
-                await asyncio.sleep(chance.uniform(*PAUSE_S))
-                await self._until_done(repair)
-
-    async def _until_done(
-        self, act: Callable[[coordination_client.Client], Awaitable[None]]
-    ) -> None:
-        while True:
-            client = coordination_client.Client(COORDINATOR, has_heartbeat_thread=False)
-            try:
-                async with asyncio.timeout(CONNECT_S), client:
-                    await act(client)
-            except (CoordinationError, TimeoutError):
-                await asyncio.sleep(PAUSE_S[1])
-            else:
-                return

@@ -30,7 +30,6 @@ from tests.simulation.world.operators import (
     Poisoner,
     ReplicaOperator,
     TopicOperator,
-    Vandal,
 )
 from tests.simulation.world.outside import replaced
 from tests.simulation.world.process import current_host
@@ -142,7 +141,6 @@ async def _live(loop: WorldLoop, root: Path, faults_s: float, *, has_operators: 
             *judged,
             ReplicaOperator(cluster, "o2", promises),
             Poisoner(cluster, "p1", promises),
-            Vandal(cluster, "v1", promises),
         ]
     for client in clients:
         client.begin()

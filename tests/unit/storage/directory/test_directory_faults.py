@@ -159,15 +159,20 @@ def test_log_that_could_not_be_opened_is_not_recreated(one: Path, two: Path) -> 
     logs.close()
 
 
-def test_creation_that_failed_halfway_is_resumed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_left", [False, True])
+def test_creation_that_failed_halfway_is_resumed(tmp_path: Path, is_left: bool) -> None:
     logs = open_logs(tmp_path)
+    log_file = tmp_path / "orders-0" / f"{0:020d}.log"
 
     def is_index(path: Path) -> bool:
         return path.suffix == ".index"
 
     with failing("open", errno.EMFILE, at=is_index), pytest.raises(OutOfFilesError):
         create(logs)
-    assert names(tmp_path, "orders-0/*.log") == [f"{0:020d}.log"]
+    assert log_file.parent.is_dir()
+    assert not log_file.exists()
+    if is_left:
+        log_file.touch()
     append(create(logs))
     logs.close()
 

@@ -40,9 +40,11 @@ class Pair:
             # Cleaners may leave different older records.
             stale_below=0,
             tombstones_after_ms=tombstones_after_ms,
-            # Else `found` may have received, applied and removed a tombstone that `expected` lacks.
+            # Else `found` may have received, applied and removed a tombstone that `expected` lacks,
+            # or its replica has died while it emptied its log.
             is_decided=found.digest.cleaned_until <= expected.scan.log_end_offset
-            and expected.is_end_committed,
+            and expected.is_end_committed
+            and found.scan.batch_count > 0,
         )
         check = self._check(bounds, until, partial(self.certainty, bounds))
         again = self.keys.read_again(found, check)

@@ -364,12 +364,15 @@ def test_retention_does_not_count_a_preallocated_file(tmp_path: Path) -> None:
 def test_follower_that_died_while_it_emptied_its_log_raises_no_error(tmp_path: Path) -> None:
     """Its leader had deleted all of the records, and the new segment may be preallocated."""
     raw = make_log()
-    emptied = replace(raw, segments=[(0, [])], high_watermark=300, recovery_point=300)
+    emptied = replace(raw, segments=[(0, [])], high_watermark=raw.end, recovery_point=raw.end)
     here, there = write_pair(tmp_path, emptied, raw)
     (here / "orders-0" / f"{0:020d}.log").write_bytes(bytes(1_000))
     for pair in ((here, there), (there, here)):
         for found in (audited("replicas", *pair), verified(*pair)):
             assert Damage.REPLICA_DIFFERS in {each.damage for each in found}
             assert {severity for _, severity in kinds(found)} == {Severity.WARNING}
+    against = findings_of("compaction", here, against=there)
+    assert (Damage.LOST_KEY, Severity.WARNING) in kinds(against)
+    assert Severity.ERROR not in {each.severity for each in against}
     assert kinds(verified(here)) == {(Damage.CHECKPOINT_BEYOND, Severity.WARNING)}
     assert kinds(audited("integrity", here)) == kinds(verified(here))

@@ -469,12 +469,12 @@ def on_producers(change: Callable[[list[Producer]], object]) -> Damage:
 def on_producer(
     wrote: Callable[[Batch], object] = produced, **changes: Callable[[Producer], int]
 ) -> Damage:
-    """Return the damage to the entry of a producer that `wrote` behind the last missing offset."""
+    """Return the damage to the entry of a producer that `wrote` behind the last missing record."""
 
     def damage(log: EditedLog) -> bool:
         end, writers = log.end, set[int]()
         for batch in reversed(log.batches):
-            if batch.last + 1 != end:
+            if batch.last + 1 != end or len(batch.records) <= batch.delta:
                 break
             end = batch.base
             if wrote(batch):

@@ -33,7 +33,7 @@ EXPLAINED: Final = {
         "tombstone_kept_late",
         "tombstone_gone_early",
     },
-    EMPTYING: {"checkpoint_beyond", "epoch_beyond", "replica_differs"},
+    EMPTYING: {"checkpoint_beyond", "epoch_beyond", "lost_key", "replica_differs"},
 }
 # Seeds that raised a false alarm, by the kind of the finding.
 EXAMPLES: Final = [

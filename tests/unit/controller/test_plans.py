@@ -892,6 +892,19 @@ def test_an_existing_state_of_a_new_partition_is_adopted_and_sent() -> None:
     assert harness.state(new).leader == 2
 
 
+def test_a_state_written_in_a_request_without_a_response_is_that_of_a_new_partition() -> None:
+    harness = Harness()
+    put_topic(harness.coordinator, (1, 2), name="made")
+    harness.driver.repeats = True
+    harness.do(e.TopicChange())
+    for _, request in harness.sent(LeaderAndIsrRequest):
+        assert isinstance(request, LeaderAndIsrRequest)
+        [topic] = request.topic_states
+        [state] = topic.partition_states
+        assert (topic.topic_name, state.leader, state.is_new) == ("made", 1, True)
+    assert harness.state(TopicPartition("made", 0)).leader == 1
+
+
 def test_a_new_partition_without_a_live_replica_waits_for_one() -> None:
     harness = Harness()
     put_topic(harness.coordinator, (9,), name="lonely")
@@ -1121,6 +1134,15 @@ def test_a_registration_that_disappears_during_the_check_is_retried() -> None:
     coordinator.remove(paths.broker(B1))
     again = plan.send(coordinator.perform(driver.session, second))
     assert again == first
+
+
+def test_register_leaves_the_registration_of_another_process_alone() -> None:
+    driver = empty_cluster()
+    other = join(driver.coordinator, B1)
+    assert driver.run(register(B1, b"{}", Sessions(driver.session))) == Taken(other.session)
+    node = driver.coordinator.read(paths.broker(B1))
+    assert node is not None
+    assert node.ephemeral_owner == other.session
 
 
 def test_register_gives_up_on_a_registration_that_always_reappears() -> None:

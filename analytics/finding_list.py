@@ -34,18 +34,22 @@ def printable(text: str) -> str:
 
 
 class FindingList:
-    """A list of findings. Beyond `limit` of one kind they are only counted."""
+    """A list of findings. Beyond `limit` of one damage and severity they are only counted.
+
+    Many notes thus hide no error of the same damage.
+    """
 
     def __init__(self, files: ReplicaFiles, limit: int) -> None:
         self._files = files
         self._limit = limit
-        self._counts: Counter[str] = Counter()
+        self._counts: Counter[tuple[str, str]] = Counter()
         self._rows: list[Finding] = []
 
     def report(self, finding: Finding) -> None:
         """Add a finding, and fill in its place."""
-        self._counts[finding.damage] += 1
-        if self._counts[finding.damage] <= self._limit:
+        kind = finding.damage, finding.severity
+        self._counts[kind] += 1
+        if self._counts[kind] <= self._limit:
             topic, partition = self._files.topic, self._files.partition
             replica = finding.replica or self._files.replica
             self._rows.append(replace(finding, topic=topic, partition=partition, replica=replica))
@@ -55,7 +59,7 @@ class FindingList:
         rows = sorted(self._rows, key=lambda row: (row.file, row.position or 0, row.offset or 0))
         for kind, count in self._counts.items():
             if count > self._limit:
-                last = next(row for row in reversed(rows) if row.damage == kind)
-                found = f"{count - self._limit} more of {kind}"
+                last = next(row for row in reversed(rows) if (row.damage, row.severity) == kind)
+                found = f"{count - self._limit} more of {kind[0]}"
                 rows.append(replace(last, position=None, offset=None, found=found))
         return rows

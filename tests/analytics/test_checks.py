@@ -86,6 +86,14 @@ def test_finding_list_only_counts_findings_beyond_its_limit() -> None:
     assert [row.found for row in rows.rows()] == ["that", "that", "3 more of bad_crc"]
 
 
+def test_many_notes_hide_no_error_of_the_same_damage() -> None:
+    rows = FindingList(ReplicaFiles(topic="t", partition=0, replica="r", directory="t-0"), 2)
+    for _ in range(5):
+        rows.report(replace(FINDING, severity=Severity.NOTE))
+    rows.report(FINDING)
+    assert Severity.ERROR in [row.severity for row in rows.rows()]
+
+
 def test_time_index_entry_after_the_first_maximum_is_reported(tmp_path: Path) -> None:
     records = [Rec(n, b"k%d" % n, b"v", START_MS if n < 2 else START_MS - 5) for n in range(4)]
     batches = [Bat(n, n, (record,)) for n, record in enumerate(records)]

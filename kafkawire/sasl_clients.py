@@ -3,7 +3,7 @@
 A mechanism sends `first`, and then an answer to each of the server's messages until `answer` is
 None. No error text contains a password or a token.
 
-Source: RFC 4616 (PLAIN), RFC 5802 (SCRAM), RFC 7628 (OAUTHBEARER) with KIP-255 and KIP-342.
+Source: RFC 4616 (PLAIN), RFC 5802 (SCRAM), RFC 7628 (OAUTHBEARER) with KIP-255.
 """
 
 import hmac
@@ -56,12 +56,10 @@ class PlainClient:
 
 
 class OAuthBearerClient:
-    """OAUTHBEARER: sends a token, with extensions that the server may know."""
+    """OAUTHBEARER: sends a token of printable characters."""
 
-    def __init__(self, token: str, extensions: Mapping[str, str] | None = None) -> None:
-        fields = {"auth": f"Bearer {token}", **(extensions or {})}
-        pairs = "".join(f"{key}={value}\x01" for key, value in fields.items())
-        self._message = GS2_HEADER + b"\x01" + pairs.encode() + b"\x01"
+    def __init__(self, token: str) -> None:
+        self._message = GS2_HEADER + f"\x01auth=Bearer {token}\x01\x01".encode()
 
     def first(self) -> bytes:
         """Return the message with the token."""

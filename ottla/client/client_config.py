@@ -4,14 +4,20 @@ Names follow Kafka's client settings with underscores; the unit is the last word
 Invariant: every instance is valid.
 """
 
-from collections.abc import Sequence
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from kafkawire.compression import Codec
 from kafkawire.units import KIB, MIB
 from ottla.client.errors import ConfigurationError
-from ottla.client.security import NO_SECURITY, Security
+
+if TYPE_CHECKING:
+    import ssl
+
+    from kafkawire.sasl_clients import SaslClient
 
 DEFAULT_PORT: Final = 9092
 MAX_INT32: Final = 2**31 - 1
@@ -35,6 +41,25 @@ class Address:
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Sasl:
+    """A mechanism, and the start of an exchange with it."""
+
+    mechanism: str
+    begin: Callable[[], Awaitable[SaslClient]]
+
+
+@dataclass(frozen=True, slots=True)
+class Security:
+    """TLS and authentication of all connections; a `repr` shows no secret."""
+
+    tls: ssl.SSLContext | None = None
+    sasl: Sasl | None = None
+
+
+NO_SECURITY: Final = Security()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

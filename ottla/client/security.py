@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import secrets
 import ssl
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypedDict
 
 from kafkawire.sasl_clients import OAuthBearerClient, PlainClient, SaslClient, ScramClient
 from kafkawire.scram import HASHES
-from ottla.client.errors import ConfigurationError
+from ottla.client.client_config import Sasl, Security
+from ottla.client.errors import AuthenticationFailedError, ConfigurationError
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -60,25 +60,6 @@ class SecurityOptions(TypedDict, total=False):
     """The user's password."""
     sasl_oauth_token_provider: TokenProvider
     """Provides the tokens of OAUTHBEARER."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sasl:
-    """A mechanism, and the start of an exchange with it."""
-
-    mechanism: str
-    begin: Callable[[], Awaitable[SaslClient]]
-
-
-@dataclass(frozen=True, slots=True)
-class Security:
-    """The settings of all connections of a client; a `repr` shows no secret."""
-
-    tls: ssl.SSLContext | None = None
-    sasl: Sasl | None = None
-
-
-NO_SECURITY: Final = Security()
 
 
 def security_of(**options: Unpack[SecurityOptions]) -> Security:
@@ -151,19 +132,33 @@ def _sasl(options: SecurityOptions) -> Sasl:
         if provider is None:
             raise ConfigurationError("OAUTHBEARER needs sasl_oauth_token_provider")
         return Sasl(mechanism, lambda: _begin_with_token(provider))
-    username = options.get("sasl_plain_username")
-    password = options.get("sasl_plain_password")
-    if not username or not password:
-        raise ConfigurationError(
-            f"{mechanism} needs sasl_plain_username and sasl_plain_password, neither of them empty"
-        )
-    if "\0" in username + password:
-        raise ConfigurationError("a user name or password cannot contain the character NUL")
+    username = _credential(options.get("sasl_plain_username"), "sasl_plain_username", mechanism)
+    password = _credential(options.get("sasl_plain_password"), "sasl_plain_password", mechanism)
     return Sasl(mechanism, lambda: _begin_with_password(mechanism, username, password))
 
 
+def _credential(text: object, name: str, mechanism: str) -> str:
+    if not isinstance(text, str) or not text:
+        raise ConfigurationError(f"{mechanism} needs {name}, a str that is not empty")
+    try:
+        is_legal = b"\0" not in text.encode()
+    except UnicodeEncodeError:
+        is_legal = False
+    if not is_legal:
+        raise ConfigurationError(f"{name} must be encodable as UTF-8, without the character NUL")
+    return text
+
+
 async def _begin_with_token(provider: TokenProvider) -> SaslClient:
-    return OAuthBearerClient(await provider.token())
+    try:
+        token: object = await provider.token()
+    except Exception as error:
+        # Its text may have parts of the token or of the password that bought it.
+        name = type(error).__name__
+        raise AuthenticationFailedError(f"sasl_oauth_token_provider raised {name}") from error
+    if not isinstance(token, str) or not token.isascii() or not token.isprintable() or not token:
+        raise AuthenticationFailedError("sasl_oauth_token_provider provided no printable str")
+    return OAuthBearerClient(token)
 
 
 async def _begin_with_password(mechanism: str, username: str, password: str) -> SaslClient:

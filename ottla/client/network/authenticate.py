@@ -12,9 +12,9 @@ from kafkawire.messages.sasl import (
     SaslHandshakeResponse,
 )
 from kafkawire.scram import ScramError
+from ottla.client.client_config import Sasl
 from ottla.client.errors import AuthenticationFailedError, broker_error
 from ottla.client.network.broker_connection import Connection
-from ottla.client.security import Sasl
 
 MAX_EXCHANGES: Final = 8
 """Limit of messages that a broker may ask for; SCRAM needs 2."""

@@ -14,10 +14,9 @@ from kafkawire.messages.sasl import (
 )
 from kafkawire.sasl_clients import SaslClient
 from kafkawire.scram import ScramError
-from ottla.client.client_config import Address
+from ottla.client.client_config import Address, Sasl
 from ottla.client.errors import AuthenticationFailedError, BrokerError
 from ottla.client.network.authenticate import MAX_EXCHANGES, RENEWAL_SHARE, authenticate
-from ottla.client.security import Sasl
 
 
 class Countdown:

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 import ottla
-from ottla.client.errors import ConfigurationError
-from ottla.client.security import NO_SECURITY, security_of
+from ottla.client.client_config import NO_SECURITY
+from ottla.client.errors import AuthenticationFailedError, ConfigurationError
+from ottla.client.security import security_of
 
 PASSWORD = "correct horse"
 SCRAM: dict[str, Any] = {
@@ -20,8 +21,16 @@ SCRAM: dict[str, Any] = {
 
 
 class Provider:
+    """Provides a token, or raises it."""
+
+    def __init__(self, token: Any = "a.b.c") -> None:
+        self._token = token
+
     async def token(self) -> str:
-        return "a.b.c"
+        if isinstance(self._token, Exception):
+            raise self._token
+        token: str = self._token
+        return token
 
 
 def test_without_options_nothing_is_secured() -> None:
@@ -67,6 +76,19 @@ async def test_a_token_is_provided_for_each_connection() -> None:
     assert b"auth=Bearer a.b.c" in (await sasl.begin()).first()
 
 
+@pytest.mark.parametrize("token", [OSError("s3cret"), None, "", "a\x01auth=b", "\xe4"])
+async def test_a_provider_without_a_token_fails_the_authentication(token: Any) -> None:
+    sasl = security_of(
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism="OAUTHBEARER",
+        sasl_oauth_token_provider=Provider(token),
+    ).sasl
+    assert sasl is not None
+    with pytest.raises(AuthenticationFailedError, match="sasl_oauth_token_provider") as caught:
+        await sasl.begin()
+    assert "s3cret" not in str(caught.value)
+
+
 def test_no_secret_is_shown() -> None:
     assert PASSWORD not in repr(security_of(**SCRAM))
 
@@ -80,7 +102,9 @@ def test_no_secret_is_shown() -> None:
         ({"security_protocol": "PLAINTEXT"}, "needs security_protocol SASL"),
         ({"sasl_mechanism": "GSSAPI"}, "must be one of PLAIN, SCRAM-SHA-256"),
         ({"sasl_mechanism": "OAUTHBEARER"}, "needs sasl_oauth_token_provider"),
-        ({"sasl_plain_password": ""}, "neither of them empty"),
+        ({"sasl_plain_password": ""}, "needs sasl_plain_password"),
+        ({"sasl_plain_password": b"bytes"}, "needs sasl_plain_password"),
+        ({"sasl_plain_username": "\ud800"}, "UTF-8"),
         ({"sasl_plain_username": "a\0b"}, "NUL"),
         ({"security_protocol": "SASL_SSL", "ssl_cafile": "/missing"}, "'/missing' cannot be read"),
         ({"security_protocol": "SASL_SSL", "ssl_keyfile": "/missing"}, "needs its certificate"),

@@ -35,9 +35,9 @@ def test_plain_sends_user_and_password_once() -> None:
     assert client.answer(b"") is None
 
 
-def test_oauthbearer_sends_a_token_with_extensions() -> None:
-    client = OAuthBearerClient("t.o.k", {"logicalCluster": "lkc-1"})
-    assert client.first() == b"n,,\x01auth=Bearer t.o.k\x01logicalCluster=lkc-1\x01\x01"
+def test_oauthbearer_sends_a_token() -> None:
+    client = OAuthBearerClient("t.o.k")
+    assert client.first() == b"n,,\x01auth=Bearer t.o.k\x01\x01"
     assert client.answer(b"") is None
 
 

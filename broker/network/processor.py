@@ -33,9 +33,10 @@ from broker.network.frame_receiver import FrameReceiver
 from broker.network.limits import NetworkLimits
 from broker.network.metrics import NetworkMetrics
 from broker.network.receive_memory import BLOCKED_REQUESTS_SHARE, ReceiveMemory
-from broker.network.request import ANONYMOUS, Request
+from broker.network.request import Request
 from broker.network.request_channel import EARLY_APIS, RequestChannel
 from broker.network.response_sender import ReadAhead, ResponseSender
+from broker.security.principal import ANONYMOUS
 from kafkawire.errors import DecodeError
 from kafkawire.native import decode_request_header
 from kafkawire.units import MIB
@@ -84,7 +85,7 @@ class Processor(asyncio.BufferedProtocol):
         limits = network.limits
         self.listener_name = listener_name
         self.client_host = ""
-        self.user_name = ANONYMOUS
+        self.principal = ANONYMOUS
         self.number = 0
         self._state = ConnectionState.NEW
         # Reason why the transport is not read at present.

@@ -6,10 +6,9 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from broker.network.reply import Reply
+from broker.security.principal import Principal
 from kafkawire.headers import RequestHeader
 
-# User name of a connection without authentication.
-ANONYMOUS: Final = "ANONYMOUS"
 # Reply of a request that no handler has seen.
 NOT_HANDLED: Final = Reply()
 NO_BODY: Final = memoryview(b"")
@@ -27,8 +26,8 @@ class Connection(Protocol):
         """Address of the client."""
 
     @property
-    def user_name(self) -> str:
-        """User that the client acts for."""
+    def principal(self) -> Principal:
+        """Identity that the client acts for; authentication may change it between requests."""
 
     @property
     def number(self) -> int:
@@ -135,3 +134,8 @@ class Request:
     def client_host(self) -> str:
         """Address of the client."""
         return self.connection.client_host
+
+    @property
+    def principal(self) -> Principal:
+        """Identity that the client acts for."""
+        return self.connection.principal

@@ -27,13 +27,13 @@ class Throttle:
 
     def burst(self, request: Request, most: int) -> int:
         """Return the amount that the sender may take at once, limited to `most`."""
-        user, client_id = request.connection.user_name, request.header.client_id or ""
+        user, client_id = request.principal.name, request.header.client_id or ""
         burst = self._quotas.burst(self._key, user, client_id)
         return most if burst is None else min(most, int(burst))
 
     def charge(self, request: Request, amount: int) -> int:
         """Count `amount` for the sender; return its throttle time in ms and mute it that long."""
-        user, client_id = request.connection.user_name, request.header.client_id or ""
+        user, client_id = request.principal.name, request.header.client_id or ""
         wait_ms = self._quotas.take(self._key, user, client_id, amount, self._now_ms())
         if wait_ms > 0:
             request.connection.mute(wait_ms / 1000)

@@ -3,6 +3,7 @@
 from typing import cast
 
 from broker.network.request import Connection, ConnectionQueue, Request
+from broker.security.principal import ANONYMOUS
 from kafkawire.apis import ApiKey
 from kafkawire.headers import RequestHeader
 from kafkawire.schema import encode
@@ -13,7 +14,7 @@ class NoConnection:
 
     listener_name = "PLAINTEXT"
     client_host = "127.0.0.1"
-    user_name = "ANONYMOUS"
+    principal = ANONYMOUS
     number = 1
 
 

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from broker.network.limits import NetworkLimits
 from broker.network.receive_memory import ReceiveMemoryExhaustedError
 from broker.network.reply import Reply
-from broker.network.request import ANONYMOUS, Request
+from broker.network.request import Request
 from broker.network.request_channel import (
     BATCH_BYTES,
     LONG_REQUEST_BYTES,
@@ -18,6 +18,7 @@ from broker.network.request_channel import (
     SEND_BYTES,
     RequestChannel,
 )
+from broker.security.principal import ANONYMOUS
 from kafkawire.apis import ApiKey
 from tests.unit.broker.network_fakes import FakeLoop, make_request
 
@@ -27,7 +28,7 @@ class FakeConnection:
 
     listener_name = "PLAINTEXT"
     client_host = "10.0.0.1"
-    user_name = ANONYMOUS
+    principal = ANONYMOUS
 
     def __init__(self, channel: RequestChannel, *, is_control_plane: bool = False) -> None:
         self.number = 1

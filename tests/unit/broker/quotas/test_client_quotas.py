@@ -2,11 +2,12 @@
 
 import pytest
 
-from broker.network.request import ANONYMOUS
 from broker.quotas import client_quotas
 from broker.quotas.client_quotas import ClientQuotas
 from broker.quotas.entity import PRODUCER_BYTE_RATE, QuotaEntity
+from broker.security import principal
 
+ANONYMOUS = principal.ANONYMOUS.name
 NOW_MS = 1_000_000
 IN_ORDER: list[list[tuple[str, str | None]]] = [
     [("user", ANONYMOUS), ("client-id", "c")],

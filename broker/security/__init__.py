@@ -1,0 +1,1 @@
+"""Principals of connections, and the access control that decides over their requests."""

@@ -98,16 +98,23 @@ class BrokerHost(Host):
     def __init__(self, loop: WorldLoop, number: int, root: Path, **settings: str) -> None:
         super().__init__(loop, f"b{number}", root / f"b{number}")
         self.number = number
+        self.is_stopping = False
         self.has_stopped = False
         """Whether the last run of the program ended in order."""
         count = loop.chance.choice((1, 2))
         self.log_dirs = [self.root / f"d{number}" for number in range(count)]
         self._settings = settings
 
+    @property
+    def may_stop(self) -> bool:
+        """Whether the program runs and nobody stops it yet."""
+        return self.is_up and self.has_started and not self.is_stopping
+
     async def stop(self) -> None:
-        """Stop the program in order."""
+        """Stop the program in order, which `may_stop`."""
         process = self.process
         assert process is not None
+        self.is_stopping = True
         task = self._loop.create_task(self.program.stop(), context=process.context)
         process.tasks.append(task)
         await task
@@ -116,7 +123,7 @@ class BrokerHost(Host):
         self.has_stopped = True
 
     async def _start(self) -> None:
-        self.has_stopped = False
+        self.is_stopping = self.has_stopped = False
         address = f"PLAINTEXT://{self.name}:{BROKER_PORT}"
         config = BrokerConfig.from_properties(
             SETTINGS

@@ -55,6 +55,7 @@ class Judges:
         self._committed: dict[tuple[str, TopicPartition], int] = {}
         self._topic_ids: dict[str, set[object]] = {}
         self._stored: dict[tuple[object, ...], dict[str, int]] = {}
+        self._first_stored: dict[tuple[object, ...], dict[str, int]] = {}
 
     def look(self) -> None:
         """Judge the present state."""
@@ -145,7 +146,9 @@ class Judges:
             for number, least in self._stored.get(key, {}).items():
                 now = stored.get(number, -1)
                 assert least <= now, f"{directory} stores {now} of {number} after {least}"
-            self._stored[key] = stored
+            # A loss of power may cut a log to below the high watermark that was stored before.
+            if stored != self._first_stored.setdefault(key, stored):
+                self._stored[key] = stored
 
     def _judge_leader(self, led: Led) -> None:
         replica, leadership = led.replica, led.replica.leadership

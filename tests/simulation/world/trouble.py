@@ -134,7 +134,7 @@ class Trouble:
 
     async def _stop_broker(self) -> None:
         host = self._up_broker()
-        if host is None or host.process is None or host.process.is_paused or not host.has_started:
+        if host is None or host.process is None or host.process.is_paused or not host.may_stop:
             return
         with self._afflict(host.name):
             await self._stop(host)
@@ -241,7 +241,7 @@ class Trouble:
     async def _black_out(self) -> None:
         """Lose the power of all hosts after an orderly stop of all brokers, which syncs all."""
         hosts = self._cluster.brokers
-        if not all(host.is_up and host.has_started for host in hosts):
+        if not all(host.may_stop for host in hosts):
             return
         runs = [host.process for host in hosts]
         await asyncio.gather(*(self._stop(host) for host in hosts))

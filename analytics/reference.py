@@ -23,9 +23,12 @@ from logcheck.replica import KeyComparison, Replica
 from logcheck.replica_comparison import (
     Explained,
     common_end,
+    difference_severity,
     divergence,
+    is_skipped,
     report_divergence,
     report_later_start,
+    skip_forgotten,
     undamaged_differences,
 )
 from logcheck.replica_files import ReplicaFiles
@@ -87,7 +90,7 @@ class Reference:
             self.table,
             bounds,
             limit,
-            report,
+            partial(self._report_remembered, report),
             read,
             is_reference_damaged=is_damaged,
             is_undecided=self._replica.undecided(),
@@ -97,13 +100,10 @@ class Reference:
 
     def compare_batches(self, batches: ProducerBatches, log: LogScan, report: Report) -> None:
         """Compare the producers of the batches and the markers in the cleaned part of the log."""
-
-        def is_damaged(offset: int) -> bool:
-            return log.is_damaged(offset) or self.scan.is_damaged(offset)
-
         until = min(self._log.cleaner_point or 0, self.scan.log_end_offset, self._diverged(log))
         expected = self._batches, self.scan
-        compare_producers(*expected, batches, log, until, is_damaged, report)
+        skipped = partial(is_skipped, self.scan, log)
+        compare_producers(*expected, batches, log, until, skipped, report)
 
     def compare_producers(self, replay: ProducerReplay, log: LogScan, report: Report) -> None:
         """Report the last batches of producers that are missing."""
@@ -133,21 +133,24 @@ class Reference:
         report = self._report if with_batches else _ignore
         reference, log = self._replica, Replica(scan, digest, batches, self._report)
         self._found = log
+        kind = Check.UNCLEANABLE, Damage.REWRITTEN_BATCH
+        report_later_start(Check.UNCLEANABLE, scan, self.scan, report)
+        skip_forgotten(*kind, self.scan, scan, report)
         start = max(self._log.cleaner_point or 0, self.scan.first_offset, scan.first_offset)
         end, diverged = common_end([reference, log]), self._diverged(scan)
         if diverged < end:
-            report_divergence(Check.UNCLEANABLE, Damage.REWRITTEN_BATCH, scan, diverged, report)
+            report_divergence(*kind, scan, diverged, report)
             end = diverged
         self.compared.append(Compared(Check.UNCLEANABLE, BY_BATCHES, start, end))
-        report_later_start(Check.UNCLEANABLE, scan, self.scan, report)
         explained = Explained(Check.UNCLEANABLE, Damage.CLEANED_BEYOND_CHECKPOINT)
         for difference in undamaged_differences(reference, log, start, end):
             severity = scan.history.missing(difference.offset)
             is_removal = difference.is_lacking_after and difference.may_be_cleaning
             if severity is Severity.ERROR or not is_removal:
+                lacking = difference_severity(difference, log) if is_removal else None
                 is_committed = reference.is_end_committed and log.is_end_committed
-                certainty = Severity.ERROR if is_committed else Severity.WARNING
-                report(difference.finding(Check.UNCLEANABLE, Damage.REWRITTEN_BATCH, certainty))
+                certainty = lacking or Severity.ERROR if is_committed else Severity.WARNING
+                report(difference.finding(*kind, certainty))
             else:
                 explained.add(difference, severity)
         if not explained.until:
@@ -158,6 +161,12 @@ class Reference:
         until = min(explained.until, diverged)
         again = Pair(reference, log, diverged, self._keys).find_lost(until, deadline_ms)
         explained.conclude(scan, [again], report)
+
+    def _report_remembered(self, report: Report, finding: Finding) -> None:
+        """Report a finding, unless it is below a log start that only the epochs of both show."""
+        start = 0 if self._found is None else self._found.scan.forgotten_until
+        if finding.offset is None or finding.offset >= start:
+            report(finding)
 
     def _certainty(self, bounds: Bounds, offsets: Collection[int]) -> Mapping[int, Severity]:
         """Return the certainty that records of the reference must not be missing."""

@@ -5,10 +5,15 @@ replica truncates them before it fetches again. Until then its log has a diverge
 older epoch than the other log, which has a later epoch at the same offsets. Nothing that its
 checkpoints say to be committed can diverge.
 
-Source: KIP-101.
+A new leader may forget its oldest epochs, because retention or DeleteRecords raised its log start.
+Its replica then truncates to the first epoch that the leader knows. Below it, the log keeps the
+diverged batches until its own log start is stored. No reader can fetch them.
+
+Source: KIP-101; LeaderEpochFileCache.endOffsetFor of Kafka 3.9.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice, pairwise
 from typing import Final, Protocol
 
 from logcheck.replica_files import ReplicaFiles
@@ -44,6 +49,33 @@ def diverged_from(
         return MAX_OFFSET
     conflict = min(conflicts)
     return min(max(_common_end(one, other, conflict), committed), conflict)
+
+
+def forgotten_until(
+    one: Runs, one_files: ReplicaFiles, other: Runs, other_files: ReplicaFiles
+) -> int:
+    """Return the offset below which one of the logs may have diverged batches for good; else 0.
+
+    It then has an older epoch where the other log has a newer one, and newer batches above.
+    """
+    return max(_forgotten(one, other, one_files), _forgotten(other, one, other_files))
+
+
+def _forgotten(earlier: Runs, later: Runs, files: ReplicaFiles) -> int:
+    """Return the end of the last batches of `earlier` that `later` has replaced."""
+    end_offset = slot = 0
+    if files.was_stopped:
+        # A clean stop stores the log start.
+        return end_offset
+    for run, following in pairwise(earlier):
+        while slot < len(later) and later[slot].last_offset < run.first_offset:
+            slot += 1
+        for other in islice(later, slot, None):
+            if other.first_offset > run.last_offset:
+                break
+            if run.epoch < other.epoch <= following.epoch:
+                end_offset = following.first_offset
+    return end_offset
 
 
 def _committed(files: ReplicaFiles) -> int:

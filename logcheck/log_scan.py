@@ -56,11 +56,13 @@ class LogScan:
         self.segments: list[SegmentColumns] = []
         self.batch_count = 0
         self.record_count = 0
+        self.forgotten_until = 0
+        """The log start by another log, which may be newer than the checkpoint."""
 
     @property
     def first_offset(self) -> int:
-        """The first offset of the log, by its files and its checkpoint."""
-        return max(self.files.first_base_offset, self.files.log_start or 0)
+        """The first offset of the log, by its files, its checkpoint, and another log."""
+        return max(self.files.first_base_offset, self.files.log_start or 0, self.forgotten_until)
 
     @property
     def log_end_offset(self) -> int:

@@ -9,10 +9,12 @@ the other, or a later record of the key.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from logcheck.batch_digest import Difference, find_differences
-from logcheck.diverged_end import diverged_from
+from logcheck.diverged_end import diverged_from, forgotten_until
 from logcheck.finding import Check, Damage, Finder, Finding, Report, Severity
+from logcheck.history import COMPACT
 from logcheck.log_scan import LogScan
 from logcheck.lost_record import Pair
 from logcheck.producer_batches import compare_producers
@@ -35,7 +37,28 @@ def common_end(replicas: Sequence[Replica]) -> int:
 
 def divergence(one: LogScan, other: LogScan) -> int:
     """Return the offset from which one of the logs must still be truncated."""
-    return diverged_from(one.epochs.runs, one.files, other.epochs.runs, other.files)
+    start = max(one.forgotten_until, other.forgotten_until)
+    runs = ([run for run in log.epochs.runs if run.last_offset >= start] for log in (one, other))
+    return diverged_from(next(runs), one.files, next(runs), other.files)
+
+
+def skip_forgotten(
+    check: Check, damage: Damage, expected: LogScan, log: LogScan, report: Report
+) -> None:
+    """Let `log` begin behind the batches that it or the other one keeps for good, and report it.
+
+    Compaction alone never moves the log start, so that a leader forgets no epoch.
+    """
+    if log.history.cleanup_policy == COMPACT:
+        return
+    runs = expected.epochs.runs, expected.files, log.epochs.runs, log.files
+    offset = forgotten_until(*runs)
+    if offset > max(expected.first_offset, log.first_offset):
+        log.forgotten_until = offset
+        text = "the same leader epochs, or a log start in a checkpoint"
+        found = "batches of other leader epochs below, as before a log start that was not stored"
+        place = *log.place_of(offset), offset
+        Finder(check, report).find(damage, *place, text, found, Severity.WARNING)
 
 
 def compare_pair(
@@ -47,23 +70,25 @@ def compare_pair(
     with_batches: bool = True,
 ) -> ComparedRange:
     """Report the differences below `end`; without `with_batches` those between keys alone."""
-    start = max(expected.scan.first_offset, found.scan.first_offset)
     report = found.report if with_batches else _ignore
-    diverged = divergence(expected.scan, found.scan)
-    if diverged < end:
-        report_divergence(Check.REPLICAS, Damage.REPLICA_DIFFERS, found.scan, diverged, report)
-        end = diverged
+    kind = Check.REPLICAS, Damage.REPLICA_DIFFERS
     report_later_start(Check.REPLICAS, found.scan, expected.scan, report)
     report_later_start(Check.REPLICAS, expected.scan, found.scan, report)
-    explained = Explained(Check.REPLICAS, Damage.REPLICA_DIFFERS)
+    skip_forgotten(*kind, expected.scan, found.scan, report)
+    start = max(expected.scan.first_offset, found.scan.first_offset)
+    diverged = divergence(expected.scan, found.scan)
+    if diverged < end:
+        report_divergence(*kind, found.scan, diverged, report)
+        end = diverged
+    explained = Explained(*kind)
     for difference in undamaged_differences(expected, found, start, end):
         lacking = found if difference.is_lacking_after else expected
-        severity = _severity(difference, lacking)
+        severity = difference_severity(difference, lacking)
         if severity is Severity.ERROR or difference.offset >= lacking.scan.log_end_offset:
             # Without a high watermark, a short log may have an end that it must still truncate.
             is_committed = expected.is_end_committed and found.is_end_committed
             certainty = severity or Severity.ERROR if is_committed else Severity.WARNING
-            report(difference.finding(Check.REPLICAS, Damage.REPLICA_DIFFERS, certainty))
+            report(difference.finding(*kind, certainty))
         else:
             explained.add(difference, severity)
     if explained.until:
@@ -81,7 +106,7 @@ def compare_pair(
         found.producers,
         found.scan,
         min(until, end),
-        lambda offset: expected.scan.is_damaged(offset) or found.scan.is_damaged(offset),
+        partial(is_skipped, expected.scan, found.scan),
         report,
     )
     return ComparedRange(start, min(max(explained.until, start), end), end)
@@ -92,12 +117,17 @@ def undamaged_differences(
 ) -> Iterator[Difference]:
     """Yield the differences between two logs that lie in no damaged part of either."""
     for difference in find_differences(expected.digest, found.digest, start, end):
-        offset = difference.offset
-        if not (expected.scan.is_damaged(offset) or found.scan.is_damaged(offset)):
+        if not is_skipped(expected.scan, found.scan, difference.offset):
             yield difference
 
 
-def _severity(difference: Difference, lacking: Replica) -> Severity | None:
+def is_skipped(one: LogScan, other: LogScan, offset: int) -> bool:
+    """Whether the logs cannot be compared at `offset`, which is damaged or forgotten in one."""
+    is_forgotten = offset < max(one.forgotten_until, other.forgotten_until)
+    return is_forgotten or one.is_damaged(offset) or other.is_damaged(offset)
+
+
+def difference_severity(difference: Difference, lacking: Replica) -> Severity | None:
     """Return the certainty that the difference is wrong; None below the cleaner's point."""
     if not difference.may_be_cleaning:
         return Severity.ERROR

@@ -235,6 +235,36 @@ def test_committed_offsets_in_another_epoch_are_an_error(tmp_path: Path) -> None
         assert error in kinds(found)
 
 
+def forgotten_pair(tmp_path: Path) -> tuple[Path, Path]:
+    """Write a log that has kept diverged batches, and one with the batches of the next leader."""
+    raw = make_log()
+    *others, (base, batches), (last_base, last) = raw.segments
+    newest = last_base, [replace(each, epoch=2) for each in last]
+    elected = spread([replace(each, epoch=1, records=each.records[::-1]) for each in batches])
+    kept = replace(raw, segments=[*others, (base, batches), newest])
+    kept = replace(kept, epochs=[(0, 0), (2, last_base)])
+    led = replace(raw, segments=[*others, (base, elected), newest])
+    return write_pair(tmp_path, kept, replace(led, epochs=[(0, 0), (1, base), (2, last_base)]))
+
+
+def test_diverged_batches_that_a_log_start_should_hide_are_a_warning(tmp_path: Path) -> None:
+    """The leader's log began behind them, so that it had forgotten where its epoch began."""
+    here, there = forgotten_pair(tmp_path)
+    for pair in ((here, there), (there, here)):
+        for found in (audited("replicas", *pair), verified(*pair)):
+            assert kinds(found) == {(Damage.REPLICA_DIFFERS, Severity.WARNING)}
+        found = findings_of("compaction", pair[0], against=pair[1])
+        assert kinds(found) == {(Damage.REWRITTEN_BATCH, Severity.WARNING)}
+
+
+def test_diverged_batches_are_an_error_where_no_log_start_can_have_moved(tmp_path: Path) -> None:
+    here, there = forgotten_pair(tmp_path)
+    error = (Damage.REPLICA_DIFFERS, Severity.ERROR)
+    assert error in kinds(verified(here, there, rules=("cleanup.policy=compact",)))
+    (here / ".kafka_cleanshutdown").touch()
+    assert error in kinds(verified(here, there))
+
+
 @pytest.mark.parametrize("has_marker", [False, True], ids=["no marker", "no index entry"])
 def test_record_of_a_transaction_that_only_one_replica_knows_as_aborted_passes(
     tmp_path: Path, has_marker: bool
@@ -374,5 +404,9 @@ def test_follower_that_died_while_it_emptied_its_log_raises_no_error(tmp_path: P
     against = findings_of("compaction", here, against=there)
     assert (Damage.LOST_KEY, Severity.WARNING) in kinds(against)
     assert Severity.ERROR not in {each.severity for each in against}
+    rules = replace(parse_rules(("cleanup.policy=delete",)), now_ms=NOW_MS)
+    uncleaned = findings_of("compaction", here, against=there, rules=rules)
+    assert (Damage.REWRITTEN_BATCH, Severity.WARNING) in kinds(uncleaned)
+    assert Severity.ERROR not in {each.severity for each in uncleaned}
     assert kinds(verified(here)) == {(Damage.CHECKPOINT_BEYOND, Severity.WARNING)}
     assert kinds(audited("integrity", here)) == kinds(verified(here))

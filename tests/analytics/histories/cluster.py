@@ -9,7 +9,7 @@ A step may end with the death of the process that does it, before any of its cha
 import random
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -35,6 +35,8 @@ PLAIN, IDEMPOTENT, TRANSACTIONAL = range(3)
 POLICIES: Final = (frozenset({COMPACT}), frozenset({COMPACT, DELETE}), frozenset({DELETE}))
 MAX_REPLICAS: Final = 3
 ODD_TIMES_MS: Final = (0, -1, 1, 10**15)
+FORGETTING: Final = "forgetting"
+"""A leader has forgotten the epochs by which a replica would truncate its whole diverged end."""
 EMPTYING: Final = "emptying"
 """A replica has died while it emptied its log, so that committed records seem to be lost."""
 
@@ -46,8 +48,18 @@ class Producer:
     epoch: int = 0
     sequence: int = 0
     is_open: bool = False
-    end_offset: int = 0
-    """The offset after its last batch."""
+    sent: list[tuple[int, int, int]] = field(default_factory=list)
+    """After each batch: the log end offset, the epoch, and the next sequence."""
+
+    def lose_from(self, end_offset: int) -> bool:
+        """Forget the batches at and beyond `end_offset`; return whether there were any."""
+        count = len(self.sent)
+        while self.sent and self.sent[-1][0] > end_offset:
+            self.sent.pop()
+        return len(self.sent) < count
+
+    def __str__(self) -> str:
+        return f"{self.producer_id} epoch {self.epoch} sequence {self.sequence}"
 
 
 class Cluster:
@@ -80,7 +92,7 @@ class Cluster:
         kinds = [PLAIN, IDEMPOTENT, IDEMPOTENT, TRANSACTIONAL, TRANSACTIONAL]
         self.producers = [Producer(number + 100, kind) for number, kind in enumerate(kinds)]
         self.changes: set[str] = set()
-        """The configs that were changed after the beginning, and `EMPTYING`."""
+        """The configs that were changed after the beginning, `EMPTYING` and `FORGETTING`."""
         self.epoch = self.coordinator_epoch = 0
         self._names = 0
         self.replicas: list[Replica] = []
@@ -150,23 +162,28 @@ class Cluster:
         if self.in_sync != {replica}:
             self.in_sync.discard(replica)
 
+    @property
+    def is_led(self) -> bool:
+        """Whether the leader is up. One that has left the in-sync set waits for an election."""
+        return self.leader.is_up and self.leader in self.in_sync
+
     def _any_up(self) -> Replica | None:
         up = [each for each in self.replicas if each.is_up]
         return self.dice.choice(up) if up else None
 
     def _feed_archive(self) -> None:
-        if self.leader.is_up:
+        if self.is_led:
             self.archive.fetch(self.leader, self.now_ms, 1_000_000)
             self.archive.write_high_watermark()
             self._raise_high_watermark()
 
     def _raise_high_watermark(self) -> None:
         ends = [each.end for each in self.in_sync if each.is_up]
-        if self.leader.is_up and ends:
+        if self.is_led and ends:
             self.leader.high_watermark = max(self.leader.high_watermark, min(ends))
 
     def produce(self) -> str:
-        if not self.leader.is_up:
+        if not self.is_led:
             return ""
         kind = self.dice.choice(self.producers if self.has_producers else self.producers[:1])
         done = []
@@ -189,7 +206,7 @@ class Cluster:
             header = read_header(batch)
             self._append_bytes(batch)
         producer.sequence += header.record_count
-        producer.end_offset = self.leader.end
+        producer.sent.append((self.leader.end, producer.epoch, producer.sequence))
         producer.is_open = producer.kind == TRANSACTIONAL
         if producer.kind == IDEMPOTENT and self.dice.random() < 0.1:
             # A retry, because the response was lost.
@@ -237,7 +254,7 @@ class Cluster:
 
     def end_transaction(self) -> str:
         choice = [each for each in self.producers if each.is_open]
-        if not self.leader.is_up or not choice:
+        if not self.is_led or not choice:
             return ""
         producer = self.dice.choice(choice)
         kind = self.dice.choice(list(ControlType))
@@ -250,7 +267,7 @@ class Cluster:
     def write_marker_again(self) -> str:
         """Write a marker without data, as a coordinator does that repeats its requests."""
         choice = [each for each in self.producers if each.kind == TRANSACTIONAL]
-        if not self.leader.is_up or not self.has_producers:
+        if not self.is_led or not self.has_producers:
             return ""
         producer, kind = self.dice.choice(choice), self.dice.choice(list(ControlType))
         done = self._do(self.leader, partial(self._append_marker, producer, kind))
@@ -272,7 +289,7 @@ class Cluster:
     def fetch(self) -> str:
         self._feed_archive()
         choice = [each for each in self.replicas if each.is_up and each is not self.leader]
-        if not self.leader.is_up or not choice:
+        if not self.is_led or not choice:
             return ""
         replica = self.dice.choice(choice)
         max_bytes = self.dice.choice([1, 300, 1_000_000])
@@ -281,6 +298,8 @@ class Cluster:
         done = self._do(replica, work)
         if replica.is_emptying:
             self.changes.add(EMPTYING)
+        if replica.has_forgotten:
+            self.changes.add(FORGETTING)
         if replica.truncation_count > count:
             self.live_copy.on_truncation(replica.root)
         if replica.is_up and replica.end == self.leader.end:
@@ -311,7 +330,7 @@ class Cluster:
         return done
 
     def delete_records(self) -> str:
-        if not self.leader.is_up or DELETE not in self.config.cleanup_policy:
+        if not self.is_led or DELETE not in self.config.cleanup_policy:
             return ""
         start = int(self.leader.log.log_start_offset)
         to = self.dice.randint(start, max(start, self.leader.high_watermark))
@@ -339,9 +358,14 @@ class Cluster:
         self.epoch += 1
         self.in_sync = {self.leader}
         for each in self.producers:
-            if each.end_offset > self.leader.end:
-                # A batch that was never acknowledged is lost. The client skips no sequence.
-                each.epoch, each.sequence, each.end_offset = each.epoch + 1, 0, 0
+            if each.lose_from(self.leader.end):
+                # Batches that were never acknowledged are lost. The client begins another epoch, or
+                # sends others of the same sequences; it skips none.
+                has_first = not each.sent or each.sent[-1][1] == each.epoch
+                if self.dice.random() < 0.5 or not has_first:
+                    each.epoch, each.sequence = each.epoch + 1, 0
+                else:
+                    each.sequence = each.sent[-1][2] if each.sent else 0
         self._feed_archive()
         return f"{self.leader} epoch {self.epoch}"
 

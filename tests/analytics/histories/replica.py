@@ -41,6 +41,8 @@ class Replica:
         self.truncation_count = 0
         self.is_emptying = False
         """Whether it is emptying its log, which its leader has deleted, or has died meanwhile."""
+        self.has_forgotten = False
+        """Whether a diverged end may remain below a log start that moved too early."""
         self._config = self._own(config)
         root.mkdir(parents=True)
         self.logs = self._opened(now_ms)
@@ -153,6 +155,7 @@ class Replica:
                 ours.leader_epochs, ours.log_end_offset, Offset(self.high_watermark), found
             )
             self.truncation_count += 1
+            self.has_forgotten |= self.high_watermark < target <= theirs.log_start_offset
             self.logs.truncate_to({PARTITION: target})
             if before == (ours.log_end_offset, ours.leader_epochs.latest):
                 break

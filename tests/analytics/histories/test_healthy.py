@@ -16,7 +16,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from logcheck.finding import Severity
-from tests.analytics.histories.cluster import EMPTYING, Cluster
+from tests.analytics.histories.cluster import EMPTYING, FORGETTING, Cluster
 from tests.analytics.histories.verdicts import Alarm, Judge
 from tests.unit.storage.faults import faulty
 
@@ -33,7 +33,14 @@ EXPLAINED: Final = {
         "tombstone_kept_late",
         "tombstone_gone_early",
     },
-    EMPTYING: {"checkpoint_beyond", "epoch_beyond", "lost_key", "replica_differs"},
+    EMPTYING: {
+        "checkpoint_beyond",
+        "epoch_beyond",
+        "lost_key",
+        "replica_differs",
+        "rewritten_batch",
+    },
+    FORGETTING: {"replica_differs", "rewritten_batch", "sequence_broken", "producer_epoch_back"},
 }
 # Seeds that raised a false alarm, by the kind of the finding.
 EXAMPLES: Final = [
@@ -68,6 +75,7 @@ EXAMPLES: Final = [
     ("snapshot_producer", 1000063),
     ("lost_key", 1000182),
     ("zero_tail", 1010019),
+    ("producer_lost", 10321),
 ]
 
 
@@ -105,7 +113,6 @@ def _quiet() -> Iterator[None]:
         yield
 
 
-# Not part of the check: one history in a thousand still raises an alarm (1070236, 1070372).
 @pytest.mark.soak
 @pytest.mark.fresh_seeds(12)
 def test_no_alarm_in_a_healthy_history(seed: int, root: Path) -> None:

@@ -1,8 +1,10 @@
 """The end of a log that its replica must still truncate, by the leader epochs of two logs."""
 
+from dataclasses import replace
+
 import pytest
 
-from logcheck.diverged_end import MAX_OFFSET, Runs, diverged_from
+from logcheck.diverged_end import MAX_OFFSET, Runs, diverged_from, forgotten_until
 from logcheck.epoch_check import Run
 from logcheck.replica_files import ReplicaFiles
 
@@ -70,3 +72,30 @@ def test_committed_offsets_do_not_diverge() -> None:
     assert diverged(one, other, high_watermark=13) == MAX_OFFSET
     cleaned = runs(one), files(0, cleaner_point=13)
     assert diverged_from(*cleaned, runs(other), files(30)) == MAX_OFFSET
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        ([(0, 0, 9), (2, 10, 19)], [(0, 0, 4), (1, 5, 9), (2, 10, 19)], 10),
+        ([(0, 0, 9), (2, 10, 19), (4, 22, 30)], [(0, 0, 4), (1, 5, 9), (3, 20, 30)], 10),
+        ([(0, 0, 9), (2, 10, 19)], [(1, 5, 9), (2, 10, 19)], 10),
+        ([(0, 0, 9), (2, 10, 19)], [(0, 0, 9), (2, 10, 19)], 0),
+        ([(0, 0, 9)], [(0, 0, 4), (1, 5, 19)], 0),
+        ([(0, 0, 9), (1, 10, 19)], [(0, 0, 4), (2, 5, 19)], 0),
+    ],
+    ids=["same", "other later epochs", "cut", "no conflict", "tail", "older epoch goes on"],
+)
+def test_batches_of_an_older_epoch_below_newer_ones_are_kept_for_good(
+    one: Spans, other: Spans, expected: int
+) -> None:
+    first, second = (runs(one), files(30)), (runs(other), files(30))
+    assert forgotten_until(*first, *second) == expected
+    assert forgotten_until(*second, *first) == expected
+
+
+def test_clean_stop_stores_the_log_start_that_hides_diverged_batches() -> None:
+    one, other = runs([(0, 0, 9), (2, 10, 19)]), runs([(0, 0, 4), (1, 5, 9), (2, 10, 19)])
+    stopped = replace(files(30), was_stopped=True)
+    assert forgotten_until(one, stopped, other, files(30)) == 0
+    assert forgotten_until(one, files(30), other, stopped) == 10

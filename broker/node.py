@@ -260,6 +260,7 @@ class Node:
             fence=self._fence,
             loop=self._loop,
             now_ms=now_ms,
+            clock_ms=self._clock_ms,
             log_config_of=self._configs.topics.log_config,
             endpoint_of=member.endpoint_of,
             isr_recorder=recorder,
@@ -320,6 +321,7 @@ class Node:
             topics=topics,
             watch=self._serving.watch,
             now_ms=now_ms,
+            clock_ms=self._clock_ms,
         )
         return Router(makers(parts))
 

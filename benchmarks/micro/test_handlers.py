@@ -69,6 +69,7 @@ class Bench:
             fence=ControlFence(),
             loop=loop,
             now_ms=lambda: NOW_MS,
+            clock_ms=lambda: NOW_MS,
             log_config_of=lambda _topic: LogConfig(),
         )
         self.replicas.events.on_change(purgatory.on_change)
@@ -84,7 +85,7 @@ class Bench:
             loop=loop,
             max_sessions=0,
             max_bytes=MAX_BYTES,
-            now_ms=lambda: NOW_MS,
+            clock_ms=lambda: NOW_MS,
         )
         fetch_handler = FetchHandler(self.replicas, purgatory, MAX_BYTES, followers)
         self.router = Router(

@@ -309,8 +309,8 @@ def _handler(parts: Parts) -> FetchHandler:
         loop=parts.loop,
         max_sessions=parts.config.server.max_incremental_fetch_session_cache_slots,
         max_bytes=max_bytes,
-        now_ms=parts.now_ms,
+        clock_ms=parts.clock_ms,
         may_be=parts.peers.may_be,
     )
-    throttle = Throttle(parts.configs.quotas, CONSUMER_BYTE_RATE, parts.now_ms)
+    throttle = Throttle(parts.configs.quotas, CONSUMER_BYTE_RATE, parts.clock_ms)
     return FetchHandler(parts.replicas, parts.purgatory, max_bytes, followers, throttle)

@@ -46,7 +46,7 @@ class FollowerFetchHandler:
         loop: asyncio.AbstractEventLoop,
         max_sessions: int,
         max_bytes: int,
-        now_ms: Callable[[], int],
+        clock_ms: Callable[[], int],
         may_be: Callable[[BrokerId, Request], bool] = lambda _broker_id, _request: True,
     ) -> None:
         """Keep at most `max_sessions`; limit each response to about `max_bytes`.
@@ -59,7 +59,7 @@ class FollowerFetchHandler:
         self.loop = loop
         self.sessions = FetchSessions(max_sessions)
         self.max_bytes = max_bytes
-        self.now_ms = now_ms
+        self.clock_ms = clock_ms
         self._touch_interval_ms = min(
             replicas.config.replica_lag_time_max_ms // TOUCHES_PER_LAG_LIMIT, MAX_TOUCH_INTERVAL_MS
         )
@@ -69,7 +69,7 @@ class FollowerFetchHandler:
         """Return a reply that is complete unless the fetch must wait for records."""
         if not self._may_be(follower.broker_id, request):
             return Reply(FetchResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
-        now_ms, version = self.now_ms(), request.header.api_version
+        now_ms, version = self.clock_ms(), request.header.api_version
         found = self.sessions.find(
             message,
             follower,
@@ -267,7 +267,7 @@ class FollowerFetch:
         for key, data, is_complete in self._found or self._read_active():
             marks = (data.high_watermark, data.log_start_offset)
             if size_bytes := self._sizes.get(key):
-                self._replicas.followers.on_sent(key, size_bytes, self._handler.now_ms())
+                self._replicas.followers.on_sent(key, size_bytes, self._handler.clock_ms())
             if not self._is_empty(key) or session.must_send(key, marks):
                 topics.setdefault(key[0], []).append(data)
                 sent.append(key)
@@ -336,7 +336,7 @@ class FollowerFetch:
 
     def _is_held_back(self, key: Key) -> bool:
         follower = self._session.follower.broker_id
-        return self._replicas.followers.is_held_back(key, follower, self._handler.now_ms())
+        return self._replicas.followers.is_held_back(key, follower, self._handler.clock_ms())
 
     def _is_empty(self, key: Key) -> bool:
         """Whether the last read of a partition found neither records nor an error."""

@@ -102,6 +102,7 @@ class Parts:
     metadata: MetadataCache
     mover: LogMover
     now_ms: Callable[[], int]
+    clock_ms: Callable[[], int]
     peers: PeerAddresses
     producer_ids: ProducerIds
     proof: ControlProof

@@ -64,7 +64,7 @@ APIS: Final[Apis] = {
             parts.purgatory,
             parts.now_ms,
             parts.tasks,
-            Throttle(parts.configs.quotas, PRODUCER_BYTE_RATE, parts.now_ms),
+            Throttle(parts.configs.quotas, PRODUCER_BYTE_RATE, parts.clock_ms),
         ).handle
     ),
 }

@@ -15,10 +15,11 @@ from broker.quotas.client_quotas import ClientQuotas
 class Throttle:
     """Charges clients for their use of one quota."""
 
-    def __init__(self, quotas: ClientQuotas, key: str, now_ms: Callable[[], int]) -> None:
+    def __init__(self, quotas: ClientQuotas, key: str, clock_ms: Callable[[], int]) -> None:
+        """Measure rates by `clock_ms`, which must not decrease."""
         self._quotas = quotas
         self._key = key
-        self._now_ms = now_ms
+        self._clock_ms = clock_ms
 
     @property
     def is_needed(self) -> bool:
@@ -34,7 +35,7 @@ class Throttle:
     def charge(self, request: Request, amount: int) -> int:
         """Count `amount` for the sender; return its throttle time in ms and mute it that long."""
         user, client_id = request.principal.name, request.header.client_id or ""
-        wait_ms = self._quotas.take(self._key, user, client_id, amount, self._now_ms())
+        wait_ms = self._quotas.take(self._key, user, client_id, amount, self._clock_ms())
         if wait_ms > 0:
             request.connection.mute(wait_ms / 1000)
         return wait_ms

@@ -64,13 +64,16 @@ class Fetcher:
         config: ReplicationKeys,
         loop: asyncio.AbstractEventLoop,
         now_ms: Callable[[], int],
+        clock_ms: Callable[[], int],
     ) -> None:
+        """Date records by `now_ms`; measure delays by `clock_ms`, which never jumps."""
         self.peer = peer
         self._broker_id = broker_id
         self._logs = logs
         self._throttle = throttle
         self._config = config
         self._now_ms = now_ms
+        self._clock_ms = clock_ms
         self._plan = FetchPlan(broker_id, config, fence)
         self._wakeup = asyncio.Event()
         # Whether a fetch is pending, which the leader may delay until it has records.
@@ -116,7 +119,7 @@ class Fetcher:
 
     async def _wait_until_ready(self) -> bool:
         """Return True if a partition is ready; otherwise wait for a change and return False."""
-        wait_ms = self._plan.resume_in_ms(self._now_ms())
+        wait_ms = self._plan.resume_in_ms(self._clock_ms())
         if self._plan.has_ready:
             return True
         self._wakeup.clear()
@@ -146,7 +149,7 @@ class Fetcher:
         # First, so that the request is built from the state at the time it is sent.
         version = await self._choose_version()
         self._wakeup.clear()
-        request = self._plan.request(self._now_ms(), version)
+        request = self._plan.request(self._clock_ms(), version)
         self._is_fetching = True
         try:
             response = await self._ask(request, version)
@@ -187,7 +190,7 @@ class Fetcher:
 
     def _take(self, response: FetchResponse) -> list[FollowedPartition]:
         """Handle a response, and return the partitions whose offset is out of range."""
-        now_ms = self._now_ms()
+        now_ms = self._clock_ms()
         lost: list[FollowedPartition] = []
         refused: dict[int, list[FollowedPartition]] = {}
         cuts: dict[TopicPartition, Offset] = {}
@@ -227,7 +230,7 @@ class Fetcher:
             )
             return
         try:
-            if _append(replica, data, now_ms):
+            if _append(replica, data, self._now_ms()):
                 self._plan.on_moved(replica.topic_partition)
         except CorruptBatchError as error:
             self._fail([followed], str(error), now_ms)
@@ -265,7 +268,7 @@ class Fetcher:
             self._on_truncated(each)
             if each.position == position:
                 # Truncation made no progress: back off before retrying.
-                self._fail([each], "the leader's epochs do not match the log", self._now_ms())
+                self._fail([each], "the leader's epochs do not match the log", self._clock_ms())
 
     def _fail(self, partitions: Sequence[FollowedPartition], reason: str, now_ms: int) -> None:
         """Back off from partitions that cannot be copied now; log one event for all of them."""
@@ -289,7 +292,7 @@ class Fetcher:
             return
         starts = await self._list(lost, EARLIEST_TIMESTAMP)
         ends = await self._list(lost, LATEST_TIMESTAMP)
-        now_ms = self._now_ms()
+        now_ms = self._clock_ms()
         for followed in lost:
             partition = followed.replica.topic_partition
             start, end = starts.get(partition), ends.get(partition)

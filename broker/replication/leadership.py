@@ -11,6 +11,7 @@ from collections.abc import Callable, Set
 from dataclasses import dataclass
 
 from broker.replication.isr.isr_membership import (
+    NEVER_MS,
     UNKNOWN,
     FollowerProgress,
     lagging_followers,
@@ -75,7 +76,7 @@ class Leadership:
         # The last step of a reassignment leaves brokers in the in-sync set that are no longer
         # replicas. They count as long as they are recorded, because they could be elected.
         self._followers = {
-            one: FollowerProgress(caught_up_at_ms=now_ms if one in isr else 0)
+            one: FollowerProgress(caught_up_at_ms=now_ms if one in isr else NEVER_MS)
             for one in (self.replicas | isr) - {broker_id}
         }
         self.state: IsrState

@@ -8,7 +8,7 @@ truncated. On the leader, `leadership` advances it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from broker.replication.batch_rules import BatchRules
@@ -40,6 +40,7 @@ class Replica:
     """This broker's copy of a partition."""
 
     __slots__ = (
+        "_clock_ms",
         "_high_watermark",
         "leader",
         "leader_epoch",
@@ -51,9 +52,15 @@ class Replica:
     )
 
     def __init__(
-        self, topic_partition: TopicPartition, topic_id: TopicId, log: Log, high_watermark: Offset
+        self,
+        topic_partition: TopicPartition,
+        topic_id: TopicId,
+        log: Log,
+        high_watermark: Offset,
+        clock_ms: Callable[[], int],
     ) -> None:
-        """Hold `log`, without a role until a controller assigns one."""
+        """Hold `log`, without a role until a controller assigns one. `clock_ms` never jumps."""
+        self._clock_ms = clock_ms
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.log = log
@@ -178,7 +185,7 @@ class Replica:
         info = self.log.append_as_leader(batch, header, leadership.leader_epoch, now_ms)
         # Not true of a duplicate of an earlier batch, whose offset does not change.
         if info.last_offset >= leadership.log_end_offset:
-            leadership.on_append(Offset(info.last_offset + 1), now_ms)
+            leadership.on_append(Offset(info.last_offset + 1), self._clock_ms())
         return info
 
     def read(

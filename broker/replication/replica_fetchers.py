@@ -44,6 +44,7 @@ class ReplicaFetchers:
         config: ReplicationKeys,
         loop: asyncio.AbstractEventLoop,
         now_ms: Callable[[], int],
+        clock_ms: Callable[[], int],
     ) -> None:
         self._broker_id = broker_id
         self._table = table
@@ -54,6 +55,7 @@ class ReplicaFetchers:
         self._config = config
         self._loop = loop
         self._now_ms = now_ms
+        self._clock_ms = clock_ms
         self._fetchers: dict[FetcherId, Fetcher] = {}
         self._home: dict[Key, FetcherId] = {}
         # Replicas whose leader is dead or has no known address.
@@ -139,6 +141,7 @@ class ReplicaFetchers:
                 config=self._config,
                 loop=self._loop,
                 now_ms=self._now_ms,
+                clock_ms=self._clock_ms,
             )
             fetcher.task.add_done_callback(partial(self._on_end, fetcher_id, fetcher))
         return fetcher

@@ -47,6 +47,7 @@ class ReplicaManager:
         fence: ControlFence,
         loop: asyncio.AbstractEventLoop,
         now_ms: Callable[[], int],
+        clock_ms: Callable[[], int],
         log_config_of: Callable[[str], LogConfig],
         endpoint_of: Callable[[BrokerId], Endpoint | None] = lambda _broker_id: None,
         isr_recorder: IsrRecorder | None = None,
@@ -55,6 +56,7 @@ class ReplicaManager:
     ) -> None:
         """Serve no partition until the controller assigns one.
 
+        `now_ms` is the time of day, for records; `clock_ms` never jumps, and measures delays.
         `fence` holds the newest epochs of controllers' requests, and this broker's own epoch.
         `endpoint_of` returns the address where another broker accepts requests of brokers,
         `log_config_of` the configs of a topic's logs. `isr_recorder` sends ISR proposals to the
@@ -63,7 +65,7 @@ class ReplicaManager:
         """
         self.config = config or ReplicationKeys()
         self._metadata = metadata
-        self._now_ms = now_ms
+        self._clock_ms = clock_ms
         self._is_in_doubt = is_in_doubt
         self.table = ReplicaTable(broker_id, metadata)
         self.events = self.table.events
@@ -80,9 +82,10 @@ class ReplicaManager:
             config=self.config,
             loop=loop,
             now_ms=now_ms,
+            clock_ms=clock_ms,
         )
         self._isr_proposals = IsrProposals(
-            isr_recorder, table=self.table, config=self.config, loop=loop, now_ms=now_ms
+            isr_recorder, table=self.table, config=self.config, loop=loop, clock_ms=clock_ms
         )
         self.events.on_isr_proposal(self._isr_proposals.put)
         self.followers = FollowerService(broker_id, self.table)
@@ -98,6 +101,7 @@ class ReplicaManager:
             config=self.config,
             loop=loop,
             now_ms=now_ms,
+            clock_ms=clock_ms,
         )
         """Handles the requests of controllers."""
         self._live_brokers: frozenset[BrokerId] = frozenset()
@@ -140,7 +144,7 @@ class ReplicaManager:
 
     def update_topic_config(self, topic: str, config: LogConfig) -> None:
         """Apply a topic's changed configs to its partitions on this broker."""
-        now_ms = self._now_ms()
+        now_ms = self._clock_ms()
         for replica in self.table:
             if replica.topic_partition.topic != topic:
                 continue
@@ -286,7 +290,7 @@ class ReplicaManager:
     def _reconsider_high_watermarks(self) -> None:
         """Stop waiting for brokers that are dead."""
         # No append may follow that would do this: a producer that waits for a response sends none.
-        now_ms = self._now_ms()
+        now_ms = self._clock_ms()
         for replica in self.table:
             if replica.leadership is not None and replica.leadership.reconsider(now_ms):
                 self.events.changed(replica.topic_partition)

@@ -42,12 +42,14 @@ class ReplicaOpening:
         log_config_of: Callable[[str], LogConfig],
         loop: asyncio.AbstractEventLoop,
         now_ms: Callable[[], int],
+        clock_ms: Callable[[], int],
     ) -> None:
         self._table = table
         self._logs = logs
         self._log_config_of = log_config_of
         self._loop = loop
         self._now_ms = now_ms
+        self._clock_ms = clock_ms
         self._waiting: dict[TopicPartition, RoleChange] = {}
 
     @property
@@ -161,7 +163,7 @@ class ReplicaOpening:
         replica = self._table.by_key.get(partition)
         if replica is None:
             mark = self._logs.checkpoints.high_watermark(partition)
-            replica = Replica(partition, change.topic_id, local, mark)
+            replica = Replica(partition, change.topic_id, local, mark, self._clock_ms)
             replica.update_config(self._log_config_of(partition.topic))
             self._table.add(replica)
         elif replica.topic_id == ZERO_TOPIC_ID:

@@ -70,6 +70,7 @@ class ReplicaRoles:
         config: ReplicationKeys,
         loop: asyncio.AbstractEventLoop,
         now_ms: Callable[[], int],
+        clock_ms: Callable[[], int],
     ) -> None:
         self.queue = RequestTasks(loop, max_running=1)
         """Queue of the controllers' requests, which are handled one after the other."""
@@ -82,9 +83,14 @@ class ReplicaRoles:
         self._fetchers = fetchers
         self._config = config
         self._loop = loop
-        self._now_ms = now_ms
+        self._clock_ms = clock_ms
         self._opening = ReplicaOpening(
-            table, logs, log_config_of=log_config_of, loop=loop, now_ms=now_ms
+            table,
+            logs,
+            log_config_of=log_config_of,
+            loop=loop,
+            now_ms=now_ms,
+            clock_ms=clock_ms,
         )
         self._retry_timer: asyncio.TimerHandle | None = None
         self.strays = StrayLogs(broker_id, table=table, logs=logs, metadata=metadata)
@@ -240,7 +246,7 @@ class ReplicaRoles:
                 max_lag_ms=self._config.replica_lag_time_max_ms,
             ),
             live_epoch=self._live_epoch,
-            now_ms=self._now_ms(),
+            now_ms=self._clock_ms(),
         )
         replica.lead(leadership)
         self._events.became_leader(replica.topic_partition, change.state.leader_epoch)

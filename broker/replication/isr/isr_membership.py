@@ -16,6 +16,8 @@ from kafkawire.sentinels import UNKNOWN_BROKER_EPOCH
 
 UNKNOWN: Final = Offset(-1)
 NEVER_REACHED: Final = Offset(2**63 - 1)
+NEVER_MS: Final = -(2**53)
+"""Before every time: the clock may count from the start of the machine."""
 
 
 class FollowerProgress:
@@ -36,7 +38,7 @@ class FollowerProgress:
         self.log_start_offset = UNKNOWN
         self.broker_epoch = UNKNOWN_BROKER_EPOCH
         self.caught_up_at_ms = caught_up_at_ms
-        self._fetched_at_ms = 0
+        self._fetched_at_ms = NEVER_MS
         self._leader_end_at_fetch = NEVER_REACHED
 
     def on_fetch(

@@ -67,14 +67,14 @@ class IsrProposals:
         table: ReplicaTable,
         config: ReplicationKeys,
         loop: asyncio.AbstractEventLoop,
-        now_ms: Callable[[], int],
+        clock_ms: Callable[[], int],
     ) -> None:
         self._recorder = recorder
         self._table = table
         self._events = table.events
         self._config = config
         self._loop = loop
-        self._now_ms = now_ms
+        self._clock_ms = clock_ms
         self._waiting: dict[TopicPartition, None] = {}
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -110,7 +110,7 @@ class IsrProposals:
 
     def _tick(self) -> None:
         """Let each leadership propose to remove its lagging followers."""
-        now_ms = self._now_ms()
+        now_ms = self._clock_ms()
         for replica in self._table:
             leadership = replica.leadership
             if leadership is None:
@@ -169,10 +169,10 @@ class IsrProposals:
             before, isr = leadership.state.isr, set(result.isr)
             self.shrink_count += isr < before
             self.expand_count += isr > before
-            leadership.on_recorded(submitted.proposal, result, self._now_ms())
+            leadership.on_recorded(submitted.proposal, result, self._clock_ms())
             log.info("isr.recorded", partition=str(partition), isr=sorted(isr))
         else:
-            leadership.on_refused(submitted.proposal, result, self._now_ms())
+            leadership.on_refused(submitted.proposal, result, self._clock_ms())
             log.info("isr.refused", partition=str(partition), error=result.name)
         self._events.changed(partition)
         return leadership.proposal_to_send is None

@@ -148,6 +148,7 @@ class RigBroker:
             fence=ControlFence(),
             loop=loop,
             now_ms=now_ms,
+            clock_ms=now_ms,
             log_config_of=lambda _topic: log_config,
             endpoint_of=endpoints.get,
             isr_recorder=self.recorder,
@@ -187,7 +188,7 @@ class RigBroker:
             loop=asyncio.get_running_loop(),
             max_sessions=MAX_SESSIONS,
             max_bytes=MAX_BYTES,
-            now_ms=now_ms,
+            clock_ms=now_ms,
         )
         return FetchHandler(self.replicas, self.purgatory, MAX_BYTES, followers).handle
 

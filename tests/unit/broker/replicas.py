@@ -39,6 +39,7 @@ def make_manager(
         fence=ControlFence(),
         loop=asyncio.get_running_loop(),
         now_ms=lambda: NOW_MS,
+        clock_ms=lambda: NOW_MS,
         log_config_of=lambda _topic: LogConfig(),
         is_in_doubt=is_in_doubt,
     )
@@ -49,7 +50,7 @@ def make_manager(
 def lead_alone(replicas: ReplicaManager, local: Log, leader_epoch: LeaderEpoch = E0) -> Replica:
     """Let broker 1 lead `local` as its only replica, without a controller."""
     assert local.topic_id is not None
-    replica = Replica(local.topic_partition, local.topic_id, local, Offset(0))
+    replica = Replica(local.topic_partition, local.topic_id, local, Offset(0), lambda: NOW_MS)
     replicas.table.add(replica)
     replica.lead(
         Leadership(

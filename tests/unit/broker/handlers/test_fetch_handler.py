@@ -97,7 +97,7 @@ async def test_waiting_requests_hold_a_limited_number_of_partitions(tmp_path: Pa
         loop=asyncio.get_running_loop(),
         max_sessions=1,
         max_bytes=1 << 20,
-        now_ms=lambda: NOW_MS,
+        clock_ms=lambda: NOW_MS,
     )
     handler = FetchHandler(
         world.replicas, world.purgatory, 1 << 20, followers, max_held_partitions=3

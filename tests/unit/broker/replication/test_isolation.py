@@ -74,7 +74,7 @@ def fetch(
         loop=asyncio.get_running_loop(),
         max_sessions=1,
         max_bytes=1 << 20,
-        now_ms=lambda: NOW_MS,
+        clock_ms=lambda: NOW_MS,
     )
     handler = FetchHandler(world.replicas, world.purgatory, 1 << 20, followers)
     return handler.handle(request(ApiKey.FETCH, VERSION, message), message)

@@ -53,6 +53,13 @@ def test_slowest_in_sync_replica_determines_the_high_watermark() -> None:
     assert led.high_watermark == 15
 
 
+def test_absent_replica_does_not_count_on_a_machine_that_has_just_started() -> None:
+    led = lead(1, 2)
+    led.on_append(Offset(20), 1)
+    led.on_fetch(B2, Offset(20), 2, 12)
+    assert led.high_watermark == 20
+
+
 def test_lagging_follower_counts_until_its_removal_is_recorded() -> None:
     led = lead(1, 2, 3)
     led.on_append(Offset(20), 1)

@@ -31,7 +31,7 @@ def make_replica(tmp_path: Path) -> MakeReplica:
 
     def make(partition: TopicPartition, topic_id: TopicId) -> Replica:
         log = logs.create(partition, LogConfig(), ID, now_ms=NOW_MS)
-        return Replica(partition, topic_id, log, Offset(0))
+        return Replica(partition, topic_id, log, Offset(0), lambda: NOW_MS)
 
     return make
 

@@ -64,7 +64,7 @@ class Submitting:
             table=world.replicas.table,
             config=ReplicationKeys(),
             loop=asyncio.get_running_loop(),
-            now_ms=lambda: NOW_MS,
+            clock_ms=lambda: NOW_MS,
         )
         assert self.leadership.on_fetch(B2, Offset(0), NOW_MS)
         self.changes.put(PARTITION)

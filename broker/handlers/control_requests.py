@@ -5,7 +5,7 @@ Control requests that change replicas run one after the other, in order of arriv
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence, Set
+from collections.abc import Awaitable, Callable, Iterable, Sequence, Set
 from functools import partial
 from typing import Final
 
@@ -16,7 +16,7 @@ from broker.handlers.from_brokers import from_controller
 from broker.handlers.handler_table import Apis
 from broker.network.reply import Reply
 from broker.network.request import Request
-from broker.replication.control_orders import is_legal, role_changes
+from broker.replication.control_orders import RoleChange, is_legal, role_changes
 from broker.replication.replica_roles import ReplicaRoles
 from coordination.errors import SessionExpiredError
 from kafkawire.apis import ApiKey
@@ -68,19 +68,20 @@ class LeaderAndIsrHandler:
     async def _apply(
         self, message: LeaderAndIsrRequest, version: int, connection: int
     ) -> LeaderAndIsrResponse:
-        new_topics = self._new_topics(message)
+        changes = list(role_changes(message))
+        new_topics = self._new_topics(changes)
         if new_topics:
             try:
                 await self._learn_configs(new_topics)
             except SessionExpiredError:
                 # The registration that the controller addresses ended with the session.
                 return LeaderAndIsrResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
-        return await self._roles.become_leader_or_follower(message, version, connection)
+        return await self._roles.become_leader_or_follower(message, changes, version, connection)
 
-    def _new_topics(self, message: LeaderAndIsrRequest) -> set[str]:
+    def _new_topics(self, changes: Iterable[RoleChange]) -> set[str]:
         """Return the topics of the logs to be created."""
-        changed = [change.topic_partition for change in role_changes(message)]
-        return {each.topic for each in changed if is_legal(each) and self._logs.get(each) is None}
+        changed = [change.topic_partition for change in changes]
+        return {each.topic for each in changed if self._logs.get(each) is None and is_legal(each)}
 
 
 class StopReplicaHandler:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import cast
 
 from clusterstate.leader_and_isr import LeaderAndIsr
 from kafkawire.errors import ErrorCode
@@ -74,12 +75,13 @@ def _role_change(topic: str, topic_id: TopicId, state: LeaderAndIsrPartitionStat
         # Without the recovery state, which matters to the controller only.
         state=LeaderAndIsr(
             leader=BrokerId(state.leader),
-            isr=tuple(map(BrokerId, state.isr)),
+            # Calls of BrokerId for each number would take most of the time.
+            isr=cast("tuple[BrokerId, ...]", tuple(state.isr)),
             controller_epoch=state.controller_epoch,
             leader_epoch=LeaderEpoch(state.leader_epoch),
             partition_epoch=state.partition_epoch,
         ),
-        replicas=frozenset(map(BrokerId, state.replicas)),
+        replicas=cast("frozenset[BrokerId]", frozenset(state.replicas)),
         is_new=state.is_new,
     )
 

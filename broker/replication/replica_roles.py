@@ -25,7 +25,6 @@ from broker.replication.control_orders import (
     RoleChange,
     is_legal,
     replica_stops,
-    role_changes,
     roles_response,
     stop_response,
 )
@@ -108,25 +107,33 @@ class ReplicaRoles:
         self._opening.forget_all()
 
     async def become_leader_or_follower(
-        self, request: LeaderAndIsrRequest, version: int, connection: int = 0
+        self,
+        request: LeaderAndIsrRequest,
+        changes: Iterable[RoleChange],
+        version: int,
+        connection: int = 0,
     ) -> LeaderAndIsrResponse:
-        """Assign the roles in `request`; one bad partition does not fail the others.
+        """Make the `changes` in `request`; one bad partition does not fail the others.
 
         Handlers call this through `queue`.
         """
         try:
-            return await self._assign(request, version, connection)
+            by_key = {change.topic_partition: change for change in changes}
+            return await self._assign(request, by_key, version, connection)
         finally:
             self._retry_later()
 
     async def _assign(
-        self, request: LeaderAndIsrRequest, version: int, connection: int
+        self,
+        request: LeaderAndIsrRequest,
+        changes: dict[TopicPartition, RoleChange],
+        version: int,
+        connection: int,
     ) -> LeaderAndIsrResponse:
         refusal = self._fence.refuse(request.controller_epoch, request.broker_epoch, connection)
         if refusal is not None:
             log.warning("leader_and_isr.refused", error=refusal.name)
             return LeaderAndIsrResponse(error_code=refusal)
-        changes = {change.topic_partition: change for change in role_changes(request)}
         is_incremental = request.type == UpdateType.INCREMENTAL
         for partition in self.strays.find(changes, is_incremental=is_incremental):
             self._set_aside(partition)
@@ -199,11 +206,11 @@ class ReplicaRoles:
             self._retry_later()
 
     def _refuse(self, change: RoleChange) -> ErrorCode | None:
-        if not is_legal(change.topic_partition):
+        replica = self._table.by_key.get(change.topic_partition)
+        if replica is None and not is_legal(change.topic_partition):
             return ErrorCode.INVALID_TOPIC_EXCEPTION
         if change.state.leader_epoch < 0:
             return ErrorCode.INVALID_REQUEST
-        replica = self._table.by_key.get(change.topic_partition)
         refusal = refuse_leadership(
             None if replica is None else replica.leader_epoch,
             None if replica is None else replica.topic_id,

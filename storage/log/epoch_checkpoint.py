@@ -81,17 +81,18 @@ class StoredEpochs:
         with self._lock:
             entries = self.history.entries
             if entries != self._stored or (is_durable and not self._is_durable):
-                self._write(directory / LEADER_EPOCH_CHECKPOINT, entries, is_durable=is_durable)
+                self._write(directory, entries, is_durable=is_durable)
                 self._stored, self._is_durable = entries, is_durable
 
-    def _write(self, path: Path, entries: tuple[EpochEntry, ...], *, is_durable: bool) -> None:
+    def _write(self, directory: Path, entries: tuple[EpochEntry, ...], *, is_durable: bool) -> None:
         self._is_durable = False
         lines = _lines(entries)
         if is_durable or self._is_torn or not may_overwrite(_lines(self._stored), lines):
-            write_entries(path, lines, is_durable=is_durable)
+            write_entries(directory / LEADER_EPOCH_CHECKPOINT, lines, is_durable=is_durable)
         else:
             self._is_torn = True
-            overwrite_entries(path, lines)
+            # Joining paths by `/` would take as long as the write itself.
+            overwrite_entries(f"{directory}/{LEADER_EPOCH_CHECKPOINT}", lines)
         self._is_torn = False
 
 

@@ -77,7 +77,7 @@ def test_no_temporary_file_is_left(path: Path) -> None:
 
 def test_an_overwritten_checkpoint_has_the_new_entries_only(path: Path) -> None:
     for lines in (["1 0"], ["1 0", "2 5"], ["3 0"], []):
-        overwrite_entries(path, lines)
+        overwrite_entries(str(path), lines)
         assert read_entries(path) == [line.split() for line in lines]
 
 

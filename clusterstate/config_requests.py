@@ -1,19 +1,16 @@
 """Reads and changes of the config znodes, and notifications of changes (decision).
 
-A change is announced by a notification: a sequential znode below a parent that every broker
-watches. Each broker that reads notifications deletes the expired ones.
-
-Source: kafka.zk.AdminZkClient.changeEntityConfig, kafka.common.ZkNodeChangeNotificationListener.
+Source: kafka.zk.AdminZkClient.changeEntityConfig.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
+from clusterstate.change_notifications import Changes, take_changes
 from clusterstate.errors import MalformedZnodeError
 from clusterstate.plans import (
     MAX_ATTEMPTS,
     Create,
-    Delete,
     Plan,
     Refusal,
     SetData,
@@ -23,7 +20,6 @@ from clusterstate.plans import (
 )
 from clusterstate.znodes import paths
 from clusterstate.znodes.config import (
-    CHANGE_EXPIRY_MS,
     decode_config,
     decode_config_change,
     encode_config,
@@ -31,18 +27,10 @@ from clusterstate.znodes.config import (
 )
 from kafkawire.errors import ApiError, ErrorCode
 
-NO_CHANGE: Final = -1
 USERS: Final = "users"
 CLIENTS: Final = "clients"
 
 Configs = Mapping[str, str]
-
-
-class ConfigChanges(NamedTuple):
-    """Changed entities, in order, and the sequence number of the last notification."""
-
-    entity_paths: tuple[str, ...]
-    last_number: int
 
 
 def read_config(entity_path: str) -> Plan[dict[str, str]]:
@@ -121,33 +109,7 @@ def change_config(entity_path: str, change: Callable[[Configs], Configs]) -> Pla
     raise ApiError(ErrorCode.REQUEST_TIMED_OUT, text)
 
 
-def take_config_changes(last_number: int, now_ms: int) -> Plan[ConfigChanges]:
-    """Return the changes announced after notification `last_number`; delete expired notifications.
-
-    Sets a watch for the next notification.
-    """
-    names = yield from list_children(paths.CONFIG_CHANGES, watch=True)
-    numbers = {number: name for name in names if (number := _number(name)) is not None}
-    ordered = [numbers[number] for number in sorted(numbers)]
-    nodes = yield from read([f"{paths.CONFIG_CHANGES}/{name}" for name in ordered])
-    entities: dict[str, None] = {}
-    expired: list[str] = []
-    for name, node in zip(ordered, nodes, strict=True):
-        if node is None:
-            continue
-        if now_ms - node.created_ms > CHANGE_EXPIRY_MS:
-            expired.append(name)
-        if (_number(name) or 0) > last_number:
-            try:
-                entities[decode_config_change(node.data)] = None
-            except MalformedZnodeError:
-                continue
-    yield from write([(Delete(f"{paths.CONFIG_CHANGES}/{name}"),) for name in expired])
-    return ConfigChanges(tuple(entities), max(numbers, default=last_number))
-
-
-def _number(name: str) -> int | None:
-    """Return the sequence number of a notification; None for a znode of another kind."""
-    prefix = paths.CONFIG_CHANGE_PREFIX.rpartition("/")[2]
-    digits = name.removeprefix(prefix)
-    return int(digits) if name.startswith(prefix) and digits.isdecimal() else None
+def take_config_changes(last_number: int, now_ms: int) -> Plan[Changes[str]]:
+    """Return the entities announced after notification `last_number`; see `take_changes`."""
+    prefix = paths.CONFIG_CHANGE_PREFIX
+    return (yield from take_changes(prefix, decode_config_change, last_number, now_ms))

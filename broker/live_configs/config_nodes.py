@@ -14,8 +14,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from broker.cluster.coordinator_session import CoordinatorSession
 from broker.cluster.node_watch import NodeWatch
+from clusterstate.change_notifications import NO_CHANGE
 from clusterstate.config_requests import (
-    NO_CHANGE,
     change_config,
     read_config,
     read_entity_paths,
@@ -99,7 +99,7 @@ class ConfigNodes:
         async with self._lock:
             taken = await self.session.run(take_config_changes(self._last_number, self._now_ms()))
             announced: dict[str, list[str]] = {}
-            for path in taken.entity_paths:
+            for path in taken.announced:
                 kind, _, name = path.partition("/")
                 announced.setdefault(kind, []).append(name)
             for kind, names in announced.items():

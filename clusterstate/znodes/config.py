@@ -1,7 +1,6 @@
 """`/config/<type>/<name>` and the notifications of its changes (decision).
 
-A config znode holds only the overrides. A change is announced by a sequential notification znode
-that every broker reads, and that is deleted when it is `CHANGE_EXPIRY_MS` old.
+A config znode holds only the overrides.
 """
 
 from collections.abc import Mapping
@@ -10,7 +9,6 @@ from typing import Final
 from clusterstate.errors import MalformedZnodeError
 from clusterstate.znodes.json_object import JsonObject, encode_json
 
-CHANGE_EXPIRY_MS: Final = 15 * 60 * 1000
 _CHANGE_VERSION: Final = 2
 
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import pytest
 
 from clusterstate.broker_registration import check_endpoints, existing_cluster_id
+from clusterstate.change_notifications import EXPIRY_MS, NO_CHANGE
 from clusterstate.config_requests import (
-    NO_CHANGE,
     change_config,
     read_all_topic_configs,
     read_config,
@@ -27,7 +27,7 @@ from clusterstate.topic_requests import (
 )
 from clusterstate.znodes import paths
 from clusterstate.znodes.cluster_node import decode_features, encode_cluster_id, encode_features
-from clusterstate.znodes.config import CHANGE_EXPIRY_MS, decode_config, encode_config_change
+from clusterstate.znodes.config import decode_config, encode_config_change
 from clusterstate.znodes.notification import decode_log_dir_event, decode_partitions
 from clusterstate.znodes.partition_node import decode_partition_state
 from clusterstate.znodes.registration import Endpoint, Registration
@@ -247,7 +247,7 @@ def test_a_repeated_deletion_request_has_no_effect() -> None:
 def test_a_changed_config_is_announced_to_all() -> None:
     driver = empty_cluster(1)
     taken = driver.run(take_config_changes(NO_CHANGE, now_ms=0))
-    assert (taken.entity_paths, taken.last_number) == ((), NO_CHANGE)
+    assert (taken.announced, taken.last_number) == ((), NO_CHANGE)
     driver.run(change_config("topics/orders", lambda found: {**found, "a": "1"}))
     driver.run(change_config("topics/orders", lambda found: {**found, "b": "2"}))
     driver.run(change_config("topics/other", lambda _found: {"c": "3"}))
@@ -258,8 +258,8 @@ def test_a_changed_config_is_announced_to_all() -> None:
         "other": {"c": "3"},
     }
     taken = driver.run(take_config_changes(NO_CHANGE, now_ms=0))
-    assert taken.entity_paths == ("topics/orders", "topics/other")
-    assert driver.run(take_config_changes(taken.last_number, now_ms=0)).entity_paths == ()
+    assert taken.announced == ("topics/orders", "topics/other")
+    assert driver.run(take_config_changes(taken.last_number, now_ms=0)).announced == ()
 
 
 def test_a_concurrent_change_of_a_config_is_kept() -> None:
@@ -298,10 +298,10 @@ def test_expired_and_malformed_notifications_are_deleted() -> None:
     coordinator.put(f"{paths.CONFIG_CHANGES}/something", b"else")
     coordinator.put(paths.config("topics/broken"), b"broken")
     assert driver.run(read_all_topic_configs()) == {}
-    taken = driver.run(take_config_changes(NO_CHANGE, now_ms=CHANGE_EXPIRY_MS))
-    assert (taken.entity_paths, taken.last_number) == (("topics/old",), 2)
+    taken = driver.run(take_config_changes(NO_CHANGE, now_ms=EXPIRY_MS))
+    assert (taken.announced, taken.last_number) == (("topics/old",), 2)
     assert len(coordinator.children(paths.CONFIG_CHANGES)) == 3
-    driver.run(take_config_changes(taken.last_number, now_ms=CHANGE_EXPIRY_MS + 1))
+    driver.run(take_config_changes(taken.last_number, now_ms=EXPIRY_MS + 1))
     assert coordinator.children(paths.CONFIG_CHANGES) == ["something"]
 
 
@@ -316,7 +316,7 @@ def test_a_notification_deleted_during_the_read_is_skipped() -> None:
     reading = plan.send(names)
     with pytest.raises(StopIteration) as stop:
         plan.send(driver.coordinator.perform(driver.session, reading))
-    assert stop.value.value.entity_paths == ()
+    assert stop.value.value.announced == ()
 
 
 def test_brokers_notify_the_controller_of_failures_and_in_sync_sets() -> None:

@@ -52,6 +52,7 @@ from broker.network.router import Router
 from broker.replication.isr.alter_partition_recorder import make_isr_recorder
 from broker.replication.replica_manager import ReplicaManager
 from broker.scheduler import Scheduler
+from broker.security.access_control import AccessControl
 from broker.serving import Serving
 from broker.status.broker_status import BrokerStatus
 from broker.status.gauges import BrokerState, add_gauges
@@ -105,6 +106,7 @@ class Node:
         self._controller = ControllerLink(self._member.controller_endpoint, self._member.make_peer)
         self._running.push_async_callback(self._controller.close)
         self._directory_failure = LogDirFailure(self._member, self._serving.tasks, loop, self._fail)
+        self._access: AccessControl | None = None
         self._configs: LiveConfigs
         self._producer_ids: ProducerIds
         self._groups: GroupCoordinator
@@ -170,6 +172,8 @@ class Node:
             await member.join(locked[0])
         with step("dynamic configs"):
             configs = await self._load_configs()
+        with step("access control lists"):
+            await self._load_access()
         with step("features"):
             features = FinalizedFeatures(member.session)
             self._running.push_async_callback(features.stop)
@@ -198,6 +202,8 @@ class Node:
         with step("config handlers"):
             changes = self._follow_configs(configs, replicas, mover)
             features.listen()
+            if self._access is not None:
+                self._access.nodes.listen()
         with step("metadata"):
             if not await self._serving.watch.wait_for(
                 self._has_metadata, FIRST_METADATA_TIMEOUT_MS
@@ -225,6 +231,15 @@ class Node:
         self._running.push_async_callback(configs.stop)
         await configs.load()
         return configs
+
+    async def _load_access(self) -> None:
+        """Read the access control lists, before any request can arrive."""
+        if self._config.server.authorizer_class_name:
+            self._access = AccessControl(
+                self._config.server, self._member.session, clock=self._loop.time, now_ms=now_ms
+            )
+            self._running.push_async_callback(self._access.nodes.stop)
+            await self._access.nodes.load()
 
     def _follow_configs(
         self, configs: LiveConfigs, replicas: ReplicaManager, mover: LogMover
@@ -301,6 +316,7 @@ class Node:
             roll=roll,
         )
         parts = Parts(
+            access=self._access,
             config=self._config,
             configs=self._configs,
             controller=member.controller,

@@ -71,7 +71,7 @@ def configuration_page() -> str:
         + "Names, types and defaults are Kafka's. `ottla broker server.properties` reads a file "
         "of `key=value` lines; `--override key=value` replaces one of them. Unknown keys are "
         "logged as a warning, without their values. A broker refuses to start with keys for TLS, "
-        "SASL, access control, a cluster without ZooKeeper (`process.roles`) or tiered storage, "
+        "SASL, a cluster without ZooKeeper (`process.roles`) or tiered storage, "
         "because ignoring them would break the promise they make. All other Kafka keys are read "
         "and validated, even if they belong to a feature that is not implemented yet (see the "
         "feature table in the README); such keys have no effect.\n\n## Broker\n\n"

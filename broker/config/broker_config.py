@@ -87,6 +87,7 @@ class BrokerConfig:
                 rule = "must not be 0.0.0.0, which no client can reach; set a host name or address"
                 raise ConfigError("advertised.listeners", listener, rule)
         self.server.status_listener  # noqa: B018 - raises ConfigError if it is malformed
+        self.server.super_principals  # noqa: B018 - likewise
         self._check_special_listeners({listener.name for listener in network.advertised})
 
     def _check_special_listeners(self, names: set[str]) -> None:

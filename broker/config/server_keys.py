@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from broker.config.declared_key import (
     KeyRule,
@@ -13,7 +14,11 @@ from broker.config.declared_key import (
     string,
 )
 from broker.config.listener import Listener, parse_listeners
+from broker.errors import ConfigError
+from broker.security.principal import Principal, parse_principal
 from storage.config.config_key import at_least
+
+AUTHORIZER: Final = "kafka.security.authorizer.AclAuthorizer"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +67,14 @@ class ServerKeys:
         1, "Number of replicas of a new partition by default."
     )
     authorizer_class_name: str = string(
-        "", "Must be empty: access control is not served yet, and is refused rather than ignored."
+        "", f"Set {AUTHORIZER} to control access by the lists in the coordinator; empty allows "
+        "everybody everything.",
+    )  # fmt: skip
+    super_users: str = string(
+        "", "Principals that may do everything, User:NAME;User:NAME...; needs an authorizer."
+    )
+    allow_everyone_if_no_acl_found: bool = boolean(
+        False, "Whether everybody may use a resource without any entry; needs an authorizer."
     )
     controlled_shutdown_enable: bool = boolean(
         True, "Whether this broker hands over its leaderships before it stops."
@@ -105,6 +117,15 @@ class ServerKeys:
         key, text = "metrics.listener", f"STATUS://{self.metrics_listener}"
         return parse_listeners(key, text, distinct_ports=False)[0]
 
+    @property
+    def super_principals(self) -> frozenset[Principal]:
+        """The principals in `super.users`, which are separated by semicolons."""
+        texts = (text.strip() for text in self.super_users.split(";"))
+        try:
+            return frozenset(parse_principal(text) for text in texts if text)
+        except ValueError as error:
+            raise ConfigError("super.users", self.super_users, str(error)) from None
+
     def rules(self) -> Iterator[KeyRule]:
         """Yield the rules between the keys."""
         lowest = -1 if self.broker_id_generation_enable else 0
@@ -115,7 +136,7 @@ class ServerKeys:
         )  # fmt: skip
         yield (
             "authorizer.class.name", self.authorizer_class_name,
-            not self.authorizer_class_name, "must be empty: access control is not served yet",
+            self.authorizer_class_name in ("", AUTHORIZER), f"must be empty or {AUTHORIZER}",
         )  # fmt: skip
         yield (
             "zookeeper.connect", self.zookeeper_connect, _is_connect_string(self.zookeeper_connect),

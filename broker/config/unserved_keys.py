@@ -1,6 +1,6 @@
 """Keys of Kafka that must not be ignored silently (decision).
 
-They promise encryption, authentication, access control, a cluster without ZooKeeper, or tiered
+They promise encryption, authentication, a cluster without ZooKeeper, or tiered
 storage, none of which is served. A broker that ignored them would be open where its operator
 believes it to be closed. It refuses to start instead, and names the key, but never its value.
 """
@@ -12,23 +12,21 @@ from typing import Final
 
 from broker.errors import ConfigError
 
-_SECURITY: Final = "is not served yet: encryption, authentication and access control; remove it"
+_SECURITY: Final = "is not served yet: encryption and authentication; remove it"
 _KRAFT: Final = "is for clusters without ZooKeeper (KRaft), which are not served; remove it"
 _MIGRATION: Final = "is for the move to a cluster without ZooKeeper, which is not served; remove it"
 _TIERED: Final = "is not served: there is no tiered storage; remove it"
 
-_PREFIXES: Final = ("ssl.", "sasl.", "zookeeper.ssl.", "password.encoder.")
+_PREFIXES: Final = ("ssl.", "sasl.", "zookeeper.ssl.", "password.encoder.", "authorizer.zookeeper.")
 _LISTENER_PREFIX: Final = "listener.name."
 _REASONS: Final[Mapping[str, str]] = {
     **dict.fromkeys(
         (
-            "allow.everyone.if.no.acl.found",
             "connections.max.reauth.ms",
             "delegation.token.master.key",
             "delegation.token.secret.key",
             "principal.builder.class",
             "security.providers",
-            "super.users",
             "zookeeper.clientCnxnSocket",
         ),
         _SECURITY,
@@ -47,7 +45,6 @@ _REASONS: Final[Mapping[str, str]] = {
     "remote.log.storage.system.enable": _TIERED,
 }
 _AS_IT_IS: Final[Mapping[str, str]] = {
-    "allow.everyone.if.no.acl.found": "true",
     "connections.max.reauth.ms": "0",
     "remote.log.storage.system.enable": "false",
     "sasl.enabled.mechanisms": "GSSAPI",

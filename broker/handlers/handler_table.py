@@ -32,6 +32,7 @@ from broker.network.request_tasks import RequestTasks
 from broker.network.router import Handler
 from broker.purgatory import Purgatory
 from broker.replication.replica_manager import ReplicaManager
+from broker.security.access_control import AccessControl
 from kafkawire.apis import ApiKey
 from kafkawire.ids import TopicPartition
 from storage.directory.logs import Logs
@@ -84,12 +85,16 @@ MODULES: Final[Mapping[ApiKey, str]] = {
     ApiKey.ALLOCATE_PRODUCER_IDS: "broker_requests",
 }
 """Every served API."""
+GUARD_TABLE: Final = "broker.handlers.guards.guard_table"
+"""The module of the guards, which is imported only if there is an authorizer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
     """The parts of a broker that handlers use."""
 
+    access: AccessControl | None
+    """None without an authorizer."""
     config: BrokerConfig
     configs: LiveConfigs
     controller: ControllerRole
@@ -129,4 +134,8 @@ def apis_of(module: str) -> Apis:
 
 
 def _make(key: ApiKey, parts: Parts) -> Handler:
-    return apis_of(MODULES[key])[key](parts)
+    handle = apis_of(MODULES[key])[key](parts)
+    if parts.access is None:
+        return handle
+    guarded: Handler = import_module(GUARD_TABLE).guarded(key, parts, parts.access, handle)
+    return guarded

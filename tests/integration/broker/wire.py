@@ -50,8 +50,11 @@ M = TypeVar("M")
 class Wire:
     """One connection to a broker."""
 
-    def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S)
+    def __init__(self, port: int, source: str = "127.0.0.1") -> None:
+        """Connect from the address `source`."""
+        self.socket = socket.create_connection(
+            ("127.0.0.1", port), timeout=TIMEOUT_S, source_address=(source, 0)
+        )
         self._correlation_id = 0
 
     def __enter__(self) -> Self:

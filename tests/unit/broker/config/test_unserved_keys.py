@@ -14,7 +14,7 @@ KRAFT = {"process.roles": "broker", "node.id": "1", "controller.quorum.voters": 
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("allow.everyone.if.no.acl.found", "false"),
+        ("authorizer.zookeeper.url", "h:2181"),
         ("connections.max.reauth.ms", "1000"),
         ("controller.quorum.voters", "1@h:9093"),
         ("delegation.token.secret.key", "hush"),
@@ -30,7 +30,6 @@ KRAFT = {"process.roles": "broker", "node.id": "1", "controller.quorum.voters": 
         ("sasl.jaas.config", "hush"),
         ("ssl.client.auth", "required"),
         ("ssl.key.password", "hush"),
-        ("super.users", "User:admin"),
         ("zookeeper.metadata.migration.enable", "true"),
         ("zookeeper.set.acl", "true"),
         ("zookeeper.ssl.client.enable", "TRUE"),

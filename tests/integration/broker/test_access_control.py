@@ -1,0 +1,216 @@
+"""A broker with an authorizer: entries in the coordinator decide over requests."""
+
+from collections.abc import Iterator, Mapping
+from itertools import count
+
+import pytest
+
+from kafkawire.acl import (
+    AclFilter,
+    Operation,
+    PatternType,
+    Permission,
+    ResourcePattern,
+    ResourceType,
+)
+from kafkawire.apis import ApiKey
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.acls import (
+    AclCreation,
+    CreateAclsRequest,
+    DeleteAclsFilter,
+    DeleteAclsRequest,
+    DescribeAclsRequest,
+    DescribeAclsResponse,
+)
+from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from tests.conftest import READY_EVENT, BrokerProcess
+from tests.integration.broker.acl_client import (
+    CLIENT_HOST,
+    CLUSTER,
+    WITH_AUTHORIZER,
+    acl,
+    add,
+    group,
+    listed,
+    remove,
+    reserve_for_admin,
+    topic,
+)
+from tests.integration.broker.wire import Wire, batch
+
+TOPIC = ResourceType.TOPIC
+NONE = ErrorCode.NONE
+NAMES = (f"t{number}" for number in count())
+
+
+@pytest.fixture(scope="module")
+def guarded_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    broker = BrokerProcess(tmp_path_factory.mktemp("broker"), WITH_AUTHORIZER)
+    try:
+        broker.wait_for_event(READY_EVENT)
+        with Wire(broker.port) as admin:
+            reserve_for_admin(admin)
+        yield broker
+        assert broker.stop() == 0, broker.log_tail()
+    finally:
+        broker.kill()
+
+
+@pytest.fixture
+def admin(guarded_broker: BrokerProcess) -> Iterator[Wire]:
+    with Wire(guarded_broker.port) as connected:
+        yield connected
+
+
+@pytest.fixture
+def client(guarded_broker: BrokerProcess, admin: Wire) -> Iterator[Wire]:
+    """A client without any right at the start of a test."""
+    with Wire(guarded_broker.port, CLIENT_HOST) as connected:
+        yield connected
+    remove(admin, AclFilter(host=CLIENT_HOST))
+
+
+def metadata(wire: Wire, *names: str) -> dict[str | None, int]:
+    topics = [MetadataRequestTopic(name=name) for name in names] if names else None
+    response = wire.ask(ApiKey.METADATA, 12, MetadataRequest(topics=topics), MetadataResponse)
+    return {each.name: each.error_code for each in response.topics}
+
+
+def test_entry_counts_for_the_next_request(admin: Wire, client: Wire) -> None:
+    name = next(NAMES)
+    admin.create_topic(name)
+    denied, allowed = ErrorCode.TOPIC_AUTHORIZATION_FAILED, NONE
+    assert metadata(client, name) == {name: denied}
+    assert add(admin, acl(Operation.READ, topic(name))) == [NONE]
+    assert metadata(client, name) == {name: allowed}
+    assert client.produce(name, batch(b"x")).error_code == denied
+    assert add(admin, acl(Operation.WRITE, topic(name))) == [NONE]
+    assert client.produce(name, batch(b"x")).error_code == allowed
+    remove(admin, AclFilter(name=name, operation=Operation.WRITE))
+    assert client.produce(name, batch(b"x")).error_code == denied
+    assert client.fetch(name, 0).error_code == allowed
+
+
+def test_unknown_topic_is_not_revealed(admin: Wire, client: Wire) -> None:
+    name, missing = next(NAMES), next(NAMES)
+    admin.create_topic(name)
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert metadata(client, name, missing) == {name: code, missing: code}
+    assert metadata(client) == {}
+    for unknown in (name, missing):
+        assert client.produce(unknown, batch(b"x")).error_code == code
+        assert client.fetch(unknown, 0).error_code == code
+    add(admin, acl(Operation.DESCRIBE, topic("t", PatternType.PREFIXED)))
+    assert metadata(client, name, missing) == {
+        name: NONE,
+        missing: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+    assert name in metadata(client)
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_entries_are_added_listed_and_removed(admin: Wire, client: Wire, version: int) -> None:
+    del client
+    orders, every = topic("orders"), topic("*")
+    acls = {
+        acl(Operation.READ, orders),
+        acl(Operation.WRITE, orders, permission=Permission.DENY),
+        acl(Operation.ALTER, every),
+        acl(Operation.DESCRIBE, group("g")),
+    }
+    if version:
+        acls.add(acl(Operation.READ, topic("ord", PatternType.PREFIXED)))
+    assert set(add(admin, *sorted(acls, key=str), version=version)) == {NONE}
+    assert add(admin, acl(Operation.READ, orders), version=version) == [NONE]
+    by_host = AclFilter(host=CLIENT_HOST, pattern_type=PatternType.LITERAL)
+    literals = {each for each in acls if each[0].pattern_type is PatternType.LITERAL}
+    assert listed(admin, by_host, version) == literals
+    if version:
+        match = AclFilter(
+            resource_type=TOPIC,
+            name="orders",
+            pattern_type=PatternType.MATCH,
+            host=CLIENT_HOST,
+        )
+        assert listed(admin, match, version) == {each for each in acls if each[0] != group("g")}
+    only_reads = AclFilter(
+        host=CLIENT_HOST, operation=Operation.READ, pattern_type=PatternType.LITERAL
+    )
+    reads = {each for each in literals if each[1].operation is Operation.READ}
+    assert remove(admin, only_reads, by_host, version=version) == [reads, literals - reads]
+    assert listed(admin, by_host, version) == set()
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "pattern_type"),
+    [
+        (ResourceType.CLUSTER, "my-cluster", PatternType.LITERAL),
+        (TOPIC, "", PatternType.LITERAL),
+        (TOPIC, "a/b", PatternType.LITERAL),
+        (TOPIC, "..", PatternType.PREFIXED),
+        (TOPIC, "a\0", PatternType.LITERAL),
+        (TOPIC, "a", PatternType.MATCH),
+        (TOPIC, "a", PatternType.ANY),
+        (ResourceType.ANY, "a", PatternType.LITERAL),
+    ],
+)
+def test_entry_that_would_apply_to_nothing_is_refused_alone(
+    admin: Wire, client: Wire, kind: ResourceType, name: str, pattern_type: PatternType
+) -> None:
+    del client
+    bad = acl(Operation.READ, ResourcePattern(kind, name, pattern_type))
+    good = acl(Operation.READ, topic("good"))
+    assert add(admin, bad, good) == [ErrorCode.INVALID_REQUEST, NONE]
+    assert listed(admin, AclFilter(host=CLIENT_HOST)) == {good}
+
+
+def test_request_with_an_undefined_number_closes_the_connection(
+    guarded_broker: BrokerProcess,
+) -> None:
+    for key, message in (
+        (ApiKey.CREATE_ACLS, CreateAclsRequest(creations=[AclCreation(resource_name="a")])),
+        (ApiKey.DELETE_ACLS, DeleteAclsRequest(filters=[DeleteAclsFilter(operation=99)])),
+        (ApiKey.DESCRIBE_ACLS, DescribeAclsRequest(permission_type=-1)),
+    ):
+        with Wire(guarded_broker.port) as wire:
+            wire.send(key, 3, message)
+            assert wire.is_closed()
+
+
+def test_lists_are_for_those_with_rights_on_the_cluster(admin: Wire, client: Wire) -> None:
+    code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    wanted = DescribeAclsRequest(
+        resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1
+    )
+    answer = client.ask(ApiKey.DESCRIBE_ACLS, 3, wanted, DescribeAclsResponse)
+    assert (answer.error_code, list(answer.resources)) == (code, [])
+    assert add(client, acl(Operation.ALL)) == [code]
+    add(admin, acl(Operation.DESCRIBE, CLUSTER))
+    assert listed(client)
+    assert add(client, acl(Operation.ALL)) == [code]
+
+
+def test_denials_are_in_the_audit_log_once(
+    guarded_broker: BrokerProcess, admin: Wire, client: Wire
+) -> None:
+    name = next(NAMES)
+    admin.create_topic(name)
+    for _ in range(3):
+        client.produce(name, batch(b"x"))
+    metadata(client)
+
+    def denials() -> list[Mapping[str, object]]:
+        return [
+            event
+            for event in guarded_broker.events
+            if event["event"] == "authorizer.denied" and name in str(event["resource"])
+        ]
+
+    [denial] = denials()
+    assert denial["principal"] == "User:ANONYMOUS"
+    assert denial["operation"] == "Write"
+    assert denial["host"] == CLIENT_HOST
+    assert denial["request"] == "PRODUCE"
+    assert denial["resource"] == f"Topic:LITERAL:{name}"
+    assert denial["resource_ref_count"] == 1

@@ -32,10 +32,11 @@ def _snapshot(arguments: Sequence[str], _text: str) -> str:
     return ""
 
 
-PROGRAMS: Final[dict[str, Program]] = {
-    "storage.compaction.worker": _clean,
-    "coordination.server.disk.snapshotter": _snapshot,
+PROGRAMS: Final[dict[str, tuple[str, Program]]] = {
+    "storage.compaction.worker": ("compaction", _clean),
+    "coordination.server.disk.snapshotter": ("snapshot", _snapshot),
 }
+"""Name of its operation and function, by the module of a program."""
 
 
 class Children:
@@ -49,9 +50,9 @@ class Children:
         """Start `python ... -m PROGRAM ARGUMENTS`."""
         self.count += 1
         place = command.index("-m")
-        child = Child(
-            self.loop, protocol, self.count, PROGRAMS[command[place + 1]], command[place + 2 :]
-        )
+        operation, program = PROGRAMS[command[place + 1]]
+        on_ended = self.loop.overlaps.begin(operation)
+        child = Child(self.loop, protocol, self.count, program, command[place + 2 :], on_ended)
         protocol.connection_made(child)
         child.begin()
         return child, protocol
@@ -67,6 +68,7 @@ class Child(asyncio.SubprocessTransport):
         number: int,
         program: Program,
         arguments: Sequence[str],
+        on_ended: Callable[[], None],
     ) -> None:
         super().__init__()
         self._loop = loop
@@ -76,6 +78,7 @@ class Child(asyncio.SubprocessTransport):
         self._arguments = arguments
         self._input = _Input(self._run_soon)
         self._code: int | None = None
+        self._on_ended = on_ended
         self._ended: asyncio.Future[int] = loop.create_future()
 
     def begin(self) -> None:
@@ -126,6 +129,7 @@ class Child(asyncio.SubprocessTransport):
     def _end(self, code: int) -> None:
         if self._code is None:
             self._code = code
+            self._on_ended()
             self._ended.set_result(code)
             for pipe in (0, 1):
                 self._protocol.pipe_connection_lost(pipe, None)

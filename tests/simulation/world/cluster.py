@@ -67,9 +67,18 @@ class Host(ABC):
         process = self.process = Process(self.name)
         self.runs.append(process)
         self.has_started = False
-        started: asyncio.Task[None] = self._loop.create_task(self._start(), context=process.context)
+        started: asyncio.Task[None] = self._loop.create_task(
+            self._count_start(), context=process.context
+        )
         process.tasks.append(started)
         return started
+
+    async def _count_start(self) -> None:
+        end = self._loop.overlaps.begin(f"start of {type(self).__name__}")
+        try:
+            await self._start()
+        finally:
+            end()
 
     @abstractmethod
     async def _start(self) -> None:
@@ -115,12 +124,17 @@ class BrokerHost(Host):
         process = self.process
         assert process is not None
         self.is_stopping = True
-        task = self._loop.create_task(self.program.stop(), context=process.context)
+        task = self._loop.create_task(self._count_stop(), context=process.context)
         process.tasks.append(task)
         await task
         self._loop.network.on_death(process)
         process.death.set()
         self.has_stopped = True
+
+    async def _count_stop(self) -> None:
+        end = self._loop.overlaps.begin("stop of BrokerHost")
+        await self.program.stop()
+        end()
 
     async def _start(self) -> None:
         self.is_stopping = self.has_stopped = False

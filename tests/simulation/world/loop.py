@@ -21,6 +21,7 @@ from typing import Any, Final
 from tests.simulation.world.child import Children
 from tests.simulation.world.files import Files
 from tests.simulation.world.network import Network
+from tests.simulation.world.overlaps import Overlaps
 from tests.simulation.world.process import current_host, step, timed_step
 
 EXECUTOR_S: Final = (0.0001, 0.02)
@@ -69,6 +70,7 @@ class WorldLoop(asyncio.BaseEventLoop):
         self.boot_counts: Counter[str] = Counter()
         """Losses of power of each host: the host boots after each."""
         self.children = Children(self)
+        self.overlaps = Overlaps()
         self.clock: Any = None
         self.step_count = 0
         self.trace = 0

@@ -19,6 +19,7 @@ from broker.logs import broker_logs, cleaner_process
 from coordination.client.heartbeat import Heartbeat
 from coordination.server.disk.journal import FileLog
 from coordination.server.disk.wal_writer import WalWriter
+from kafkawire.exchange import Exchange
 from ottla.client.producer import producer
 from storage.directory import log_directory, opening
 from tests.executors import InTurn
@@ -141,6 +142,7 @@ def replaced(loop: WorldLoop) -> Iterator[Clock]:
         for module in (opening, log_directory):
             patch.setattr(module, "ThreadPoolExecutor", InTurn)
         patch.setattr(coordinator, "FileLog", AwaitedLog)
+        patch.setattr(Exchange, "request", loop.overlaps.counted_requests())
         loop.files.replace_calls(patch)
         yield clock
     random.setstate(state)

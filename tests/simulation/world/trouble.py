@@ -1,17 +1,20 @@
-"""Faults of a simulated world, in an order that the seed draws."""
+"""Makes the faults of a script in a simulated world."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar, copy_context
+from random import Random
 from typing import Any, Final
 
 import structlog
 
 from broker.errors import StartupError
 from tests.simulation.world.cluster import SESSION_TIMEOUT_MS, BrokerHost, Cluster, Host
+from tests.simulation.world.script import Fault
 
 MAX_CALLS_TO_LOSS: Final = 60
 CALL_S: Final = 5.0
@@ -21,59 +24,38 @@ DISK_FAULTS: Final = frozenset({"fill_disk", "lack_descriptors", "break_log_dir"
 LOSSES: Final = frozenset({"lose_power", "lose_disk"})
 """Faults that lose acknowledged records of one broker."""
 
+_DICE: Final[ContextVar[Random]] = ContextVar("dice")
+
 log = structlog.get_logger("world")
 
 
 class Trouble:
-    """Makes faults one after the other, some of them at the same time, until it is ended."""
+    """Makes faults, some of them at the same time. Each one draws from dice of its own."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.counts: Counter[str] = Counter()
-        self.is_over = False
         self._spared: BrokerHost | None = None
         self._afflicted: Counter[str] = Counter()
         """Brokers that are down, paused or cut off."""
         self._running: dict[asyncio.Task[None], str] = {}
         self._cluster = cluster
         self._loop = cluster.loop
-        self._chance = cluster.loop.chance
-        self._kinds: list[Callable[[], Coroutine[Any, Any, None]]] = [
-            self._kill_broker,
-            self._kill_broker,
-            self._stop_broker,
-            self._pause_broker,
-            self._kill_coordinator,
-            self._pause_coordinator,
-            self._let_coordinator_stutter,
-            self._part,
-            self._part_one_way,
-            self._reset,
-            self._reset,
-            self._step_clock,
-            self._lose_power,
-            self._lose_power,
-            self._lose_disk,
-            self._lose_coordinator_power,
-            self._black_out,
-            self._fill_disk,
-            self._slow_disk,
-            self._lack_descriptors,
-            self._break_log_dir,
-        ]
 
-    async def run(self) -> None:
-        """Make faults until `is_over`; then mend everything."""
-        while not self.is_over:
-            await asyncio.sleep(self._chance.expovariate(0.5))
-            kind = self._chance.choice(self._kinds)
-            name = kind.__name__.strip("_")
+    async def run(self, faults: Sequence[Fault]) -> None:
+        """Make faults; then mend everything."""
+        begin_s = self._loop.time()
+        for fault in faults:
+            await asyncio.sleep(max(0.0, begin_s + fault.at_s - self._loop.time()))
             for done in [each for each in self._running if each.done()]:
                 del self._running[done]
                 done.result()
-            if self._may_start(name):
-                log.info("FAULT", kind=name, at=self._loop.time())
-                self.counts[name] += 1
-                self._running[self._loop.create_task(kind())] = name
+            if self._may_start(fault.kind):
+                log.info("FAULT", kind=fault.kind, at=self._loop.time())
+                self.counts[fault.kind] += 1
+                context = copy_context()
+                context.run(_DICE.set, Random(fault.dice))
+                task = self._loop.create_task(self._make(fault.kind), context=context)
+                self._running[task] = fault.kind
         for task in self._running:
             await task
         self._loop.network.blocked.clear()
@@ -81,6 +63,16 @@ class Trouble:
             host.disk.heal()
             if not host.is_up:
                 await self._boot(host)
+
+    async def _make(self, kind: str) -> None:
+        make: Callable[[], Coroutine[Any, Any, None]] = getattr(self, f"_{kind}")
+        with self._loop.overlaps.during(kind):
+            await make()
+
+    @property
+    def _chance(self) -> Random:
+        """The dice of the running fault."""
+        return _DICE.get()
 
     def _may_start(self, name: str) -> bool:
         """Whether the promise holds if a fault of this kind is added to the running ones."""

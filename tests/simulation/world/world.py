@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import logging
 import shutil
 import sys
 import tempfile
@@ -14,8 +13,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
-
-import structlog
 
 import ottla
 from logcheck.finding import Severity
@@ -32,7 +29,7 @@ from tests.simulation.world.operators import (
     TopicOperator,
 )
 from tests.simulation.world.outside import replaced
-from tests.simulation.world.process import current_host
+from tests.simulation.world.script import Script, draw_script
 from tests.simulation.world.trouble import Trouble
 from tests.simulation.world.workload import (
     PARTITIONS,
@@ -65,6 +62,9 @@ class Outcome:
     step_count: int
     virtual_s: float
     fault_counts: Counter[str]
+    operation_counts: Counter[str]
+    overlaps: Counter[tuple[str, str]]
+    """Pairs of a fault and an operation that ran at the same time."""
     acknowledged_count: int
     failed_count: int
     read_count: int
@@ -73,6 +73,7 @@ class Outcome:
         faults = ", ".join(f"{name} {count}" for name, count in sorted(self.fault_counts.items()))
         return (
             f"trace {self.trace:08x}; {self.virtual_s:.0f} s in {self.step_count} steps; "
+            f"{self.operation_counts.total()} operations; "
             f"{self.acknowledged_count} records acknowledged, {self.failed_count} failed, "
             f"{self.read_count} read; {faults}"
         )
@@ -84,9 +85,16 @@ def run_world(seed: int, faults_s: float, *, has_operators: bool = False) -> Out
     Raises:
         AssertionError: the cluster broke a promise.
     """
-    return in_world(
-        seed, lambda loop, root: _live(loop, root, faults_s, has_operators=has_operators)
-    )
+    return run_script(draw_script(seed, faults_s, has_operators=has_operators))
+
+
+def run_script(script: Script) -> Outcome:
+    """Run the world of a script, and judge it.
+
+    Raises:
+        AssertionError: the cluster broke a promise.
+    """
+    return in_world(script.seed, lambda loop, root: _live(loop, root, script))
 
 
 def in_world(seed: int, live: Callable[[WorldLoop, Path], Coroutine[Any, Any, T]]) -> T:
@@ -114,13 +122,16 @@ def _run(seed: int, live: Callable[[WorldLoop, Path], Coroutine[Any, Any, T]]) -
             result = loop.run_until_complete(live(loop, root))
             assert errors == [], errors
             return result
+    except Exception as error:
+        error.add_note(f"trace {loop.trace:08x} after {loop.time() - loop.begin_s:.3f} s")
+        raise
     finally:
         _forget(loop)
         loop.files.end()
         shutil.rmtree(root)
 
 
-async def _live(loop: WorldLoop, root: Path, faults_s: float, *, has_operators: bool) -> Outcome:
+async def _live(loop: WorldLoop, root: Path, script: Script) -> Outcome:
     cluster = Cluster(loop, root, BROKERS)
     await cluster.boot()
     async with ottla.Admin(cluster.bootstrap) as admin:
@@ -132,7 +143,7 @@ async def _live(loop: WorldLoop, root: Path, faults_s: float, *, has_operators: 
     ]
     judges = Judges(cluster, TOPIC, promises.ends)
     judged: list[TopicOperator | KeyedWriter] = []
-    if has_operators:
+    if script.has_operators:
         judged += [
             TopicOperator(cluster, "o1", promises, judges),
             KeyedWriter(cluster, "k1", promises),
@@ -145,13 +156,12 @@ async def _live(loop: WorldLoop, root: Path, faults_s: float, *, has_operators: 
     for client in clients:
         client.begin()
     trouble = Trouble(cluster)
-    torment = loop.create_task(trouble.run())
-    end_s = loop.time() + faults_s
+    torment = loop.create_task(trouble.run(script.faults))
+    end_s = loop.time() + script.faults_s
     while loop.time() < end_s:
         await asyncio.sleep(WATCH_S)
         _check_alive(cluster, [*(each.task for each in clients), torment])
         judges.look()
-    trouble.is_over = True
     for client in clients:
         client.is_over = True
     async with asyncio.timeout(RECOVERY_S):
@@ -170,6 +180,8 @@ async def _live(loop: WorldLoop, root: Path, faults_s: float, *, has_operators: 
         loop.step_count,
         loop.time() - loop.begin_s,
         trouble.counts,
+        loop.overlaps.operation_counts,
+        loop.overlaps.counts,
         len(promises.written),
         promises.failed_count,
         len(promises.read),
@@ -229,24 +241,3 @@ def quiet_collection() -> Iterator[None]:
             for _ in range(MAX_COLLECTIONS):
                 if not gc.collect():
                     break
-
-
-def replay(seed: int, faults_s: float, *, has_operators: bool) -> None:
-    """Run a world and print its log, with the virtual time and the host of each event."""
-    begin_s = WorldLoop.FIRST_S
-    logging.basicConfig(stream=sys.stdout, level=logging.INFO)
-
-    def locate(_logger: object, _method: str, event: Any) -> Any:
-        event["at"] = f"{asyncio.get_running_loop().time() - begin_s:.4f}"
-        event["host"] = current_host()
-        return event
-
-    structlog.configure(
-        processors=[
-            locate,
-            structlog.processors.format_exc_info,
-            structlog.processors.KeyValueRenderer(key_order=["at", "host", "event"]),
-        ],
-        logger_factory=structlog.PrintLoggerFactory(sys.stdout),
-    )
-    sys.stdout.write(f"{run_world(seed, faults_s, has_operators=has_operators)}\n")

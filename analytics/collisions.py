@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from analytics.finding_list import FINDING_SCHEMA, arrow_schema, finding_row
+from analytics.finding_row import FINDING_SCHEMA, arrow_schema, finding_row
 from logcheck.finding import Check, Damage, Finding
 from logcheck.rule import Rules
 
@@ -34,8 +34,20 @@ def find_collisions(session: Any, places: Sequence[str], rules: Rules) -> list[d
     records = source.option("paths", ",".join(places)).load()
     with spark_errors_translated():
         found = collisions(records, rules.hash_bytes, rules.finding_limit).toArrow()
-    rows: list[dict[str, Any]] = found.to_pylist()
+        rows: list[dict[str, Any]] = found.to_pylist()
+        if len(rows) >= rules.finding_limit:
+            groups = _groups(_keyed(records, rules.hash_bytes)).count()
+            rows += _unlisted(rows, groups - rules.finding_limit)
     return rows
+
+
+def _unlisted(rows: Sequence[dict[str, Any]], more: int) -> list[dict[str, Any]]:
+    """Return a row for `more` groups of colliding keys that are not listed; none for 0."""
+    if more <= 0:
+        return []
+    found = f"{more} more hashes that different keys share"
+    last = rows[-1] | {"position": None, "offset": None}
+    return [last | {"expected": "keys with different hashes", "found": found, "more": more - 1}]
 
 
 def collisions(records: Any, hash_bytes: int = HASH_BYTES, limit: int = 200) -> Any:
@@ -46,18 +58,8 @@ def collisions(records: Any, hash_bytes: int = HASH_BYTES, limit: int = 200) -> 
     """
     from pyspark.sql import functions as f
 
-    is_data = f"(attributes & {_CONTROL_BIT}) = 0 and key is not null"
-    prefix = f.substring(f.md5("key"), 1, 2 * hash_bytes).alias("prefix")
-    keyed = records.where(is_data).select("*", prefix)
-    shared = (
-        keyed.select(*_GROUP, "key")
-        .distinct()
-        .groupBy(*_GROUP)
-        .agg(f.count("*").alias("keys"), f.min("key").alias("first_key"))
-        .where("keys > 1")
-        .drop("keys")
-        .limit(limit)
-    )
+    keyed = _keyed(records, hash_bytes)
+    shared = _groups(keyed).limit(limit)
     # Without a collision `shared` is empty, and Spark skips the second read for this join.
     place = f.max(f.struct("offset", "replica", "file", "position")).alias("place")
     return (
@@ -69,6 +71,29 @@ def collisions(records: Any, hash_bytes: int = HASH_BYTES, limit: int = 200) -> 
         .coalesce(1)
         .sortWithinPartitions("topic", "partition", "offset")
         .mapInArrow(_to_findings, FINDING_SCHEMA)
+    )
+
+
+def _keyed(records: Any, hash_bytes: int) -> Any:
+    """Return the records with a key, and the first bytes of its MD5 as the column `prefix`."""
+    from pyspark.sql import functions as f
+
+    is_data = f"(attributes & {_CONTROL_BIT}) = 0 and key is not null"
+    prefix = f.substring(f.md5("key"), 1, 2 * hash_bytes).alias("prefix")
+    return records.where(is_data).select("*", prefix)
+
+
+def _groups(keyed: Any) -> Any:
+    """Return each prefix that different keys of a partition share, and the first of them."""
+    from pyspark.sql import functions as f
+
+    return (
+        keyed.select(*_GROUP, "key")
+        .distinct()
+        .groupBy(*_GROUP)
+        .agg(f.count("*").alias("keys"), f.min("key").alias("first_key"))
+        .where("keys > 1")
+        .drop("keys")
     )
 
 

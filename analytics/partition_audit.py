@@ -16,12 +16,12 @@ from analytics.coverage import (
     ranges_of,
 )
 from analytics.file_store import OpenFile, read_bytes
-from analytics.finding_list import FindingList
 from analytics.replica_audit import ReplicaAudit, identify, summarize
 from analytics.task import AuditTask
 from kafkawire.native import KeyTable
 from logcheck.batch_digest import BatchDigest
 from logcheck.finding import Check, Finding, audit_failed
+from logcheck.finding_list import FindingList
 from logcheck.history import history_of
 from logcheck.log_scan import LogScan
 from logcheck.producer_batches import ProducerBatches

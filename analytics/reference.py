@@ -1,15 +1,14 @@
 """The reference of a compaction audit: an uncompacted replica, read into a table (composition)."""
 
-from collections.abc import Collection, Mapping
 from functools import partial
 
 from analytics.coverage import BY_BATCHES, BY_KEYS, Compared
 from analytics.file_store import OpenFile, read_bytes
-from analytics.finding_list import FindingList
 from analytics.task import AuditTask
 from kafkawire.native import KeyTable
 from logcheck.batch_digest import BatchDigest
 from logcheck.finding import Check, Damage, Finding, Report, Severity
+from logcheck.finding_list import FindingList
 from logcheck.history import history_of
 from logcheck.kept_producers import check_last_batches, check_markers
 from logcheck.log_scan import LogScan
@@ -33,6 +32,7 @@ from logcheck.replica_comparison import (
 )
 from logcheck.replica_files import ReplicaFiles
 from logcheck.transaction_replay import TransactionReplay
+from logcheck.unseen_record import Severities, UnseenRecords
 
 
 class Reference:
@@ -90,10 +90,11 @@ class Reference:
             self.table,
             bounds,
             limit,
-            partial(self._report_remembered, report),
+            report,
             read,
             is_reference_damaged=is_damaged,
             is_undecided=self._replica.undecided(),
+            forgotten_until=self._forgotten_until,
             certainty=partial(self._certainty, bounds),
         )
         return self._check
@@ -162,18 +163,16 @@ class Reference:
         again = Pair(reference, log, diverged, self._keys).find_lost(until, deadline_ms)
         explained.conclude(scan, [again], report)
 
-    def _report_remembered(self, report: Report, finding: Finding) -> None:
-        """Report a finding, unless it is below a log start that only the epochs of both show."""
-        start = 0 if self._found is None else self._found.scan.forgotten_until
-        if finding.offset is None or finding.offset >= start:
-            report(finding)
+    def _forgotten_until(self) -> int:
+        """Return the log start that only the epochs of both logs show."""
+        return 0 if self._found is None else self._found.scan.forgotten_until
 
-    def _certainty(self, bounds: Bounds, offsets: Collection[int]) -> Mapping[int, Severity]:
+    def _certainty(self, bounds: Bounds, unseen: UnseenRecords) -> Severities:
         """Return the certainty that records of the reference must not be missing."""
         assert self._found is not None, "the log is compared before the checks conclude"
         diverged = self._diverged(self._found.scan)
         pair = Pair(self._replica, self._found, diverged, self._keys)
-        return pair.certainty(bounds, offsets)
+        return pair.certainty(bounds, unseen)
 
 
 def _ignore(_: Finding) -> None:

@@ -13,7 +13,7 @@ from analytics.checks.retention import check_retention
 from analytics.checks.tombstones import TombstoneCheck
 from analytics.coverage import BY_KEYS, Compared, not_checked, nothing_compared, ranges_of
 from analytics.file_store import OpenFile, read_bytes
-from analytics.finding_list import FindingList, printable
+from analytics.finding_row import printable
 from analytics.place import child_of, parent_of
 from analytics.reference import Reference
 from analytics.snapshot import earlier_bounds, read_snapshot
@@ -22,6 +22,7 @@ from kafkawire.native import KeyTable
 from logcheck.batch_digest import BatchDigest
 from logcheck.epoch_check import EpochCheckpoint
 from logcheck.finding import Check, Finding
+from logcheck.finding_list import FindingList
 from logcheck.history import history_of
 from logcheck.index_files import IndexFiles
 from logcheck.log_scan import LogScan
@@ -111,7 +112,9 @@ class ReplicaAudit:
         rules, report, until = self._rules, self._report, self._until
         checks: list[LogCheck] = []
         if Check.UNIQUENESS in self._checks:
-            checks.append(UniquenessCheck(self._table(), until, rules.finding_limit, report))
+            limit, is_first = rules.finding_limit, self._is_first
+            unique = UniquenessCheck(self._table(), until, limit, report, with_whole=is_first)
+            checks.append(unique)
         if Check.PRESERVATION in self._checks and reference is not None:
             checks.append(reference.check(report))
         if Check.PRESERVATION in self._checks and self._task.snapshot is not None:

@@ -12,7 +12,7 @@ import pyarrow
 from pyarrow import parquet
 
 from analytics.errors import AuditError
-from analytics.finding_list import arrow_schema
+from analytics.finding_row import arrow_schema
 from analytics.report.page import render_page
 from analytics.run import Result
 

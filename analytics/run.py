@@ -11,7 +11,7 @@ from analytics.coverage import no_reference, replica_missing
 from analytics.discovery import find_replicas, group_by_partition
 from analytics.errors import AuditError, AuditUsageError
 from analytics.file_store import is_file, real_place
-from analytics.finding_list import finding_row
+from analytics.finding_row import by_severity, finding_row
 from analytics.interrupt import InterruptGuard
 from analytics.plan import MIN_REPLICAS, WITH_REFERENCE, Audit, plan_tasks
 from analytics.shipping import ship_modules
@@ -59,7 +59,7 @@ def run_audit(request: Request) -> Result:
     started = time.monotonic()
     tasks, found = plan(request)
     findings, summaries = _run_on_spark(request, tasks)
-    findings = [finding_row(finding) for finding in found] + findings
+    findings = by_severity([*map(finding_row, found), *findings])
     verdict = judge(request.audit, findings, summaries, time.monotonic() - started)
     return Result(verdict=verdict, findings=findings, summaries=summaries)
 

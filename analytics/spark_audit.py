@@ -12,7 +12,7 @@ must first adopt the compiled modules that were shipped to it, and needs no modu
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from analytics.finding_list import FINDING_SCHEMA, arrow_schema, finding_row
+from analytics.finding_row import FINDING_SCHEMA, arrow_schema, distinct_rows, finding_row
 from analytics.plan import split_task
 from analytics.task import AuditTask, task_from_json
 
@@ -53,7 +53,7 @@ def run_shards(
         # If the keys of one shard do not fit, all shards of the replica are split again.
         too_large = {task.place: task for task, found in outcomes if found is None}
         whole = [found for task, found in outcomes if task.place not in too_large]
-        findings += distinct_rows(whole)
+        findings += rows_of(whole)
         summaries += [summary for found in whole for _, summary in found or ()]
         tasks = [part for place in sorted(too_large) for part in split_task(too_large[place])]
     return findings, summaries
@@ -98,13 +98,14 @@ def find(batches: Iterable[Any]) -> Iterator[Any]:
             shards = [task_from_json(text)]
             while None in (results := [run_task(shard) for shard in shards]):
                 shards = split_task(shards[0])
-            yield pyarrow.RecordBatch.from_pylist(distinct_rows(results), schema=schema)
+            yield pyarrow.RecordBatch.from_pylist(rows_of(results), schema=schema)
 
 
-def distinct_rows(results: Iterable[list[Outcome] | None]) -> list[dict[str, Any]]:
-    """Return the findings of all results; several shards may report the same finding."""
-    rows = [row for outcomes in results for found, _ in outcomes or () for row in found]
-    return list({tuple(row.values()): row for row in rows}.values())
+def rows_of(results: Iterable[list[Outcome] | None]) -> list[dict[str, Any]]:
+    """Return the findings of all results."""
+    return distinct_rows(
+        row for outcomes in results for found, _ in outcomes or () for row in found
+    )
 
 
 def run_task(task: AuditTask) -> list[Outcome] | None:

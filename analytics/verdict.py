@@ -26,6 +26,8 @@ class Verdict:
     warnings: int
     notes: int
     by_kind: dict[str, int]
+    unlisted: dict[str, int]
+    """By severity: the number of findings that are only counted, and not listed."""
     coverage: Coverage
     duration_s: float
 
@@ -53,7 +55,9 @@ class Verdict:
 
     def lines(self) -> list[str]:
         """Return the verdict and its coverage in a few lines."""
-        return [self.line(), *self.coverage.lines()]
+        counts = ", ".join(f"{count:,} {severity}s" for severity, count in self.unlisted.items())
+        more = [f"  not listed: {counts} more"] if counts else []
+        return [self.line(), *more, *self.coverage.lines()]
 
     def to_json(self) -> dict[str, Any]:
         """Return the verdict as JSON fields."""
@@ -64,6 +68,7 @@ class Verdict:
             "warnings": self.warnings,
             "notes": self.notes,
             "by_kind": self.by_kind,
+            "unlisted": self.unlisted,
             "partitions": self.partitions,
             "replicas": self.replicas,
             "records": self.records,
@@ -93,6 +98,14 @@ def judge(
         warnings=severities[Severity.WARNING],
         notes=severities[Severity.NOTE],
         by_kind=dict(kinds.most_common()),
+        unlisted=_unlisted(findings),
         coverage=cover([str(check) for check in CHECKS[audit]], whole),
         duration_s=duration_s,
     )
+
+
+def _unlisted(findings: Sequence[dict[str, Any]]) -> dict[str, int]:
+    counts: Counter[str] = Counter()
+    for finding in findings:
+        counts[finding["severity"]] += finding["more"]
+    return {severity: counts[severity] for severity in Severity if counts[severity]}

@@ -8,7 +8,7 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.ref cimport PyObject
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, realloc
+from libc.stdlib cimport calloc, free, qsort, realloc
 from libc.string cimport memcpy
 
 from kafkawire._header cimport (
@@ -573,6 +573,8 @@ cdef enum:
     # Number of records that wait for the prefetch of their slots while later ones are hashed.
     AHEAD = 32
     CACHE_LINE_BYTES = 64
+    # See `put_row`.
+    ROW_BYTES = 48
 
 # A hashed record that waits for its slot.
 cdef struct Hashed:
@@ -584,6 +586,27 @@ cdef struct Hashed:
     uint32_t record_bytes
     bint has_attributes
     bint is_tombstone
+
+
+cdef int put_row(Buffer rows, const Slot *slot) except -1:
+    """Append the six numbers of a key in `KeyTable.export`."""
+    rows.reserve(ROW_BYTES)
+    rows.put64(<int64_t>slot.high)
+    rows.put64(<int64_t>slot.low)
+    rows.put64(<int64_t>slot.offset)
+    rows.put64(<int64_t>slot.fingerprint)
+    rows.put64(slot.time)
+    rows.put64(<int64_t>slot.is_tombstone)
+    return 0
+
+
+cdef int by_offset(const void *first, const void *second) noexcept nogil:
+    """Order two rows by their offsets; in a table of several logs, equal ones by their hash."""
+    cdef const int64_t *left = <const int64_t *>first
+    cdef const int64_t *right = <const int64_t *>second
+    if left[2] != right[2]:
+        return -1 if left[2] < right[2] else 1
+    return -1 if left[0] < right[0] else left[0] > right[0]
 
 
 cdef class KeyTable:
@@ -814,20 +837,22 @@ cdef class KeyTable:
             mismatches.append((kind, hashed.offset, last))
         return 0
 
-    def unseen(self, int64_t tombstones_after_ms, Py_ssize_t limit):
+    def unseen(self, int64_t start_offset, int64_t end_offset):
         """See `key_table_loops.KeyTable.unseen`."""
-        cdef list found = []
+        cdef Buffer rows = Buffer()
         cdef uint64_t index
         cdef Slot *slot
-        cdef int64_t time
         for index in range(self._capacity):
             slot = self._slots + index
-            if slot.count and not slot.is_seen:
-                time = slot.time if slot.is_tombstone else NO_TIMESTAMP
-                if not slot.is_tombstone or time > tombstones_after_ms:
-                    found.append((<int64_t>slot.offset, time, bool(slot.is_tombstone)))
-        found.sort()
-        return found[:limit]
+            if (
+                slot.count
+                and not slot.is_seen
+                and start_offset <= <int64_t>slot.offset < end_offset
+            ):
+                put_row(rows, slot)
+        if rows.size:
+            qsort(rows.data, rows.size // ROW_BYTES, ROW_BYTES, by_offset)
+        return rows.take()
 
     def is_seen(self, bytes key not None):
         """See `key_table_loops.KeyTable.is_seen`."""
@@ -843,13 +868,7 @@ cdef class KeyTable:
         for index in range(self._capacity):
             slot = self._slots + index
             if slot.count:
-                rows.reserve(48)
-                rows.put64(<int64_t>slot.high)
-                rows.put64(<int64_t>slot.low)
-                rows.put64(<int64_t>slot.offset)
-                rows.put64(<int64_t>slot.fingerprint)
-                rows.put64(slot.time)
-                rows.put64(<int64_t>slot.is_tombstone)
+                put_row(rows, slot)
         return rows.take()
 
     def load(self, rows):
@@ -860,7 +879,7 @@ cdef class KeyTable:
         cdef Slot *slot
         PyObject_GetBuffer(rows, &view, PyBUF_SIMPLE)
         try:
-            for index in range(view.len // 48):
+            for index in range(view.len // ROW_BYTES):
                 row = <const int64_t *>view.buf + 6 * index
                 if self._shard_count > 1 and <uint64_t>row[0] % self._shard_count != self._shard:
                     continue

@@ -4,6 +4,7 @@ Invariant: a table never holds more than `key_limit` keys, regardless of its inp
 """
 
 from array import array
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
@@ -13,7 +14,10 @@ from kafkawire.key_hash import hash_key, shard_of
 from kafkawire.records_loops import BytesLike
 
 EXPORT_COLUMNS: Final = 6
-"""Numbers per key in the result of `export`."""
+"""Numbers per key in the results of `export` and `unseen`."""
+OFFSET_COLUMN: Final = 2
+TIME_COLUMN: Final = 4
+TOMBSTONE_COLUMN: Final = 5
 
 _NO_TIMESTAMP: Final = -1
 # A fingerprint's highest byte also depends on the record's attributes.
@@ -163,18 +167,17 @@ class KeyTable:
                 mismatches.append((int(kind), offset, -1 if slot is None else slot.offset))
         return mismatches
 
-    def unseen(self, tombstones_after_ms: int, limit: int) -> list[tuple[int, int, bool]]:
-        """Return the keys that `match` did not mark: (offset, timestamp, is_tombstone), by offset.
+    def unseen(self, start_offset: int, end_offset: int) -> bytes:
+        """Return the rows of `export`, by offset, of the keys that `match` did not mark.
 
-        The timestamp is known only for tombstones, and -1 for others. A tombstone is included only
-        if its timestamp is above `tombstones_after_ms`.
+        Only keys whose offset is in `start_offset..end_offset` (exclusive) are included.
         """
-        found = sorted(
-            (slot.offset, slot.time if slot.is_tombstone else _NO_TIMESTAMP, slot.is_tombstone)
-            for slot in self._slots.values()
-            if not slot.is_seen and (not slot.is_tombstone or slot.time > tombstones_after_ms)
+        unseen = (
+            (key, slot)
+            for key, slot in self._slots.items()
+            if not slot.is_seen and start_offset <= slot.offset < end_offset
         )
-        return found[:limit]
+        return _rows(sorted(unseen, key=lambda each: (each[1].offset, each[0])))
 
     def is_seen(self, key: bytes) -> bool:
         """Whether `match` has seen the last record of `key`."""
@@ -203,11 +206,7 @@ class KeyTable:
         These are the key's hash (two numbers), the last record's offset, fingerprint and timestamp,
         and whether it is a tombstone.
         """
-        rows = array("q")
-        for (first, second), slot in self._slots.items():
-            record = slot.offset, slot.fingerprint, slot.time, slot.is_tombstone
-            rows.extend((first, second, *record))
-        return rows.tobytes()
+        return _rows(self._slots.items())
 
     def load(self, rows: BytesLike) -> None:
         """Add the keys that another table has exported.
@@ -234,6 +233,14 @@ class KeyTable:
         if self._shard_count > 1 and shard_of(place[0], self._shard_count) != self._shard:
             return None
         return place
+
+
+def _rows(slots: Iterable[tuple[tuple[int, int], _Slot]]) -> bytes:
+    rows = array("q")
+    for (first, second), slot in slots:
+        record = slot.offset, slot.fingerprint, slot.time, slot.is_tombstone
+        rows.extend((first, second, *record))
+    return rows.tobytes()
 
 
 def _fingerprint(fields: Fields) -> int:

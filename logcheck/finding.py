@@ -161,6 +161,8 @@ class Finding:
     expected: str
     found: str
     severity: Severity = Severity.ERROR
+    more: int = 0
+    """Number of further findings of its kind that this one stands for."""
 
     @property
     def text(self) -> str:
@@ -169,7 +171,9 @@ class Finding:
 
     def counted(self, more: int) -> "Finding":
         """Return the finding, which stands for `more` of its kind."""
-        return replace(self, found=f"{self.found}, and {more} more places") if more else self
+        if not more:
+            return self
+        return replace(self, found=f"{self.found}, and {more} more places", more=more)
 
     def __str__(self) -> str:
         place = "" if self.position is None else f" at {self.position}"
@@ -209,6 +213,28 @@ class Finder:
                 expected=expected,
                 found=found,
                 severity=severity,
+            )
+        )
+
+    def find_more(
+        self,
+        damage: Damage,
+        file: str,
+        count: int,
+        expected: str,
+        found: str,
+        severity: Severity = Severity.ERROR,
+    ) -> None:
+        """Report `count` violations that are not listed one by one."""
+        self._report(
+            Finding(
+                check=self._check,
+                damage=damage,
+                file=file,
+                expected=expected,
+                found=f"{count} {found}",
+                severity=severity,
+                more=count - 1,
             )
         )
 

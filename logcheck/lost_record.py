@@ -4,15 +4,16 @@ A record that is missing from a log is judged by the records that its cleaner, o
 another replica, may have removed it for. The logs are read again for that.
 """
 
-from collections.abc import Collection, Mapping
+from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from logcheck.finding import Severity
 from logcheck.leftover_records import Leftovers, Successors
 from logcheck.log_scan import LogScan
 from logcheck.preservation import MAX_OFFSET, Bounds, Certainty, PreservationCheck, ReferenceTable
 from logcheck.replica import KeyComparison, Replica
+from logcheck.unseen_record import Severities, Spans, UnseenRecords
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class Pair:
         check.conclude(found.scan)
         return again
 
-    def certainty(self, bounds: Bounds, offsets: Collection[int]) -> Mapping[int, Severity]:
+    def certainty(self, bounds: Bounds, unseen: UnseenRecords) -> Severities:
         """Return the certainty that records of `expected` must not be missing in `found`.
 
         An error if `expected` has no later record of the key either. A note if the cleaner of
@@ -61,31 +62,24 @@ class Pair:
         widest = replace(bounds, superseded_until=MAX_OFFSET)
         check = self._check(widest, self.diverged, None)
         self.keys.read_again(self.found, check)
-        certain = check.missing(self.found.scan).keys()
-        severities = dict.fromkeys(offsets, Severity.NOTE)
-        explained = [offset for offset in offsets if offset not in certain]
-        severities |= dict.fromkeys(self._contradicted(explained), Severity.WARNING)
-        return severities | dict.fromkeys(certain, Severity.ERROR)
+        certain = check.missing(self.found.scan)
+        return Severities(certain, self._contradicted(unseen, certain))
 
-    def _contradicted(self, offsets: Collection[int]) -> Collection[int]:
+    def _contradicted(self, unseen: UnseenRecords, certain: UnseenRecords) -> Sequence[int]:
         """Return the missing records that no other cleaner removed before `found` copied them."""
-        if not offsets:
+        explained = (offset for offset in unseen.offsets if not certain.is_due(offset))
+        spans = Spans(array("q", explained))
+        if not spans.offsets:
             return ()
-        spans: dict[int, int] = {}
         for log in (self.expected, self.found):
-            successors = Successors(self.keys.make_table(), self.keys.aborted(log))
-            for offset in offsets:
-                record = self.expected.scan.read_record(offset)
-                if record is not None:
-                    successors.add(offset, record[0])
-            self.keys.read_again(log, successors)
-            for offset, successor in successors.offsets.items():
-                spans[offset] = min(successor, spans.get(offset, successor))
-        if not spans:
+            table = self.keys.make_table()
+            table.load(unseen.rows)
+            self.keys.read_again(log, Successors(table, self.keys.aborted(log), spans))
+        if not spans.has_any:
             return ()
         leftovers = Leftovers(self.keys.make_table(), self.keys.aborted(self.found), spans)
         self.keys.read_again(self.found, leftovers)
-        return leftovers.contradicted
+        return leftovers.contradicted()
 
     def _check(
         self, bounds: Bounds, table_until: int, certainty: Certainty | None

@@ -6,8 +6,10 @@ its value. A tombstone may be gone once its time is over. Below the cleaner's po
 remains whose key has a later record there.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, Final
 
 from kafkawire.columns_loops import SoundBatch
@@ -18,6 +20,7 @@ from logcheck.finding import Check, Damage, Finder, Report, Severity
 from logcheck.log_view import LogView, ReadRecord
 from logcheck.transaction_ranges import Transaction, TransactionRanges
 from logcheck.uniqueness import show_key
+from logcheck.unseen_record import Kind, Severities, UnseenRecords
 
 MAX_OFFSET: Final = 2**63 - 1
 
@@ -79,8 +82,8 @@ def _append_time(header: BatchHeader) -> int | None:
 
 
 _MATCH_LIMIT: Final = 1 << 20
-Certainty = Callable[[Collection[int]], Mapping[int, Severity]]
-"""A function that returns the certainty that the records at some offsets must not be missing."""
+Certainty = Callable[[UnseenRecords], Severities]
+"""A function that returns the certainty that records must not be missing."""
 
 
 class PreservationCheck:
@@ -96,15 +99,19 @@ class PreservationCheck:
         *,
         is_reference_damaged: Callable[[int], bool] = lambda _: False,
         is_undecided: Callable[[int], bool] = lambda _: False,
+        forgotten_until: Callable[[], int] = lambda: 0,
         only_missing: bool = False,
         certainty: Certainty | None = None,
     ) -> None:
         """A record `is_undecided` if the reference does not know whether it was aborted.
 
         With `only_missing`, records that the reference lacks are not reported. Without
-        `certainty`, each missing record is an error.
+        `certainty`, each missing record is an error. At most `limit` findings of one damage and
+        severity are listed. Nothing below `forgotten_until` is reported, which is known only after
+        the pass over the log.
         """
-        self._certainty = certainty or (lambda _: {})
+        self._forgotten_until = forgotten_until
+        self._certainty = certainty
         self._is_reference_damaged = is_reference_damaged
         self._is_undecided = is_undecided
         self._only_missing = only_missing
@@ -113,8 +120,11 @@ class PreservationCheck:
         self._bounds = bounds
         self._limit = limit
         self._report = report
-        self._mismatches: list[tuple[int, int, int]] = []
-        self._unlisted = 0
+        self._mismatches: dict[int, list[tuple[int, int]]] = {}
+        """By kind: the offset of a record, and the reference's offset of its key."""
+        self._unlisted_count = self._last_unlisted = 0
+        self._explained: set[int] = set()
+        """Offsets of the reference whose key may have a later record in a damaged part of it."""
 
     def on_batch(self, batch: SoundBatch) -> None:
         """See `log_view.Observer`."""
@@ -126,7 +136,7 @@ class PreservationCheck:
         )
         if header.is_control or not (is_judged or is_newer):
             return
-        found = self._table.match(
+        for kind, offset, last in self._table.match(
             batch.section,
             header.record_count,
             header.base_offset,
@@ -136,67 +146,69 @@ class PreservationCheck:
             bounds.superseded_from,
             bounds.stale_below,
             _MATCH_LIMIT,
-        )
-        if found and header.last_offset >= bounds.end:
-            found = [each for each in found if each[1] < bounds.end]
-        if found and len(self._mismatches) < self._limit:
-            self._mismatches += found
-        else:
-            self._unlisted += len(found)
+        ):
+            if offset < bounds.end:
+                self._add(kind, offset, last)
+
+    def _add(self, kind: int, offset: int, last: int) -> None:
+        """Keep a mismatch, unless it is none under the rules of this comparison."""
+        if kind in (Mismatch.NEWER, Mismatch.UNKNOWN_KEY):
+            if self._is_reference_damaged(offset):
+                self._explained.add(last)
+                return
+            if self._only_missing:
+                return
+        if kind == Mismatch.OTHER_TIME and not self._bounds.compares_time:
+            return
+        listed = self._mismatches.setdefault(kind, [])
+        if len(listed) < self._limit:
+            listed.append((offset, last))
+        elif kind != Mismatch.OLDER:
+            # The last record beside an older one is missing, which is reported in any case.
+            self._unlisted_count += 1
+            self._last_unlisted = offset
 
     def skip_missing(self) -> None:
         """Report no missing records: a cleaner has passed the end, so that others decide it."""
         self._bounds = replace(self._bounds, end=self._bounds.start)
 
-    def missing(self, log: LogView) -> dict[int, bool]:
-        """Return the missing records: the offset of each, and whether it is a tombstone."""
-        start = max(self._bounds.log_start, self._bounds.start)
-        unseen = self._table.unseen(self._bounds.tombstones_after_ms, self._limit * 4)
-        return {
-            offset: is_tombstone
-            for offset, _, is_tombstone in unseen
-            if start <= offset < self._bounds.end
-            and not log.is_damaged(offset)
-            and not self._is_undecided(offset)
-        }
+    def missing(self, log: LogView) -> UnseenRecords:
+        """Return the missing records, and the gone tombstones whose time is over."""
+        start = max(self._bounds.log_start, self._bounds.start, self._forgotten_until())
+
+        def is_known(offset: int) -> bool:
+            return not (
+                offset in self._explained or log.is_damaged(offset) or self._is_undecided(offset)
+            )
+
+        rows = self._table.unseen(start, self._bounds.end)
+        return UnseenRecords(rows, self._bounds.tombstones_after_ms, is_known)
 
     def conclude(self, log: LogView) -> dict[str, Any]:
         """Report missing, changed and superfluous records."""
-        lost = self.missing(log)
-        stale = {last for kind, _, last in self._mismatches if kind == Mismatch.OLDER}
-        severities = self._certainty(lost.keys() | stale) if lost or stale else {}
-        for kind, offset, last in self._mismatches:
-            severity = severities.get(last, Severity.ERROR)
-            self._judge(kind, offset, last, lost, log, severity)
-        for offset, is_tombstone in sorted(lost.items()):
-            record = self._read_reference(offset)
-            key = "a key" if record is None else f"key {show_key(record[0])}"
-            missing = Damage.TOMBSTONE_GONE_EARLY if is_tombstone else Damage.LOST_KEY
-            check = Check.TOMBSTONES if is_tombstone else Check.PRESERVATION
-            expected = f"the last {'tombstone' if is_tombstone else 'value'} of {key}"
-            severity = severities.get(offset, Severity.ERROR)
-            if severity is Severity.ERROR and not self._bounds.is_decided:
-                severity = Severity.WARNING
-            self._find(missing, offset, expected, "no record", log, check, severity)
-        if self._unlisted and not self._only_missing:
-            expected, found = "the reference's records", f"{self._unlisted} more that differ"
-            self._find(Damage.MORE_MISMATCHES, self._mismatches[-1][1], expected, found, log)
+        unseen = self.missing(log)
+        severities = None
+        if self._certainty is not None and (unseen.has_due or Mismatch.OLDER in self._mismatches):
+            severities = self._certainty(unseen)
+        replaced: set[int] = set()
+        start = self._forgotten_until()
+        for kind, mismatches in sorted(self._mismatches.items()):
+            for offset, last in mismatches:
+                if offset < start:
+                    continue
+                if kind != Mismatch.OLDER:
+                    replaced.update(self._judge(kind, offset, last, log))
+                elif unseen.kind_at(last) is not None:
+                    replaced.add(last)
+                    self._report_stale(offset, last, log, _severity(severities, last))
+                # Else it is a duplicate of its key's last record, which S8 reports.
+        if self._unlisted_count and self._last_unlisted >= start:
+            self._report_unlisted(log)
+        self._report_missing(unseen, severities, replaced, log)
         return {"reference_keys": self._table.key_count}
 
-    def _judge(
-        self,
-        kind: int,
-        offset: int,
-        last: int,
-        lost: dict[int, bool],
-        log: LogView,
-        severity: Severity,
-    ) -> None:
-        """Report a mismatch; `severity` is that of the missing record at `last`."""
-        if kind in (Mismatch.NEWER, Mismatch.UNKNOWN_KEY) and self._is_reference_damaged(offset):
-            # The record may lie in a damaged part of the reference.
-            lost.pop(last, None)
-            return
+    def _judge(self, kind: int, offset: int, last: int, log: LogView) -> Collection[int]:
+        """Report a mismatch; return the missing record that it replaces, if any."""
         record = log.read_record(offset)
         key = "its key" if record is None else f"key {show_key(record[0])}"
         is_last_kept = record is not None and self._table.is_seen(record[0])
@@ -204,24 +216,72 @@ class PreservationCheck:
             expected = f"the reference's value of {key}"
             self._find(Damage.CHANGED_VALUE, offset, expected, "another value", log)
         elif kind == Mismatch.OTHER_TIME:
-            if self._bounds.compares_time:
-                expected = f"the reference's timestamp of {key}"
-                self._find(Damage.CHANGED_TIMESTAMP, offset, expected, "another timestamp", log)
-        elif kind == Mismatch.OLDER and not is_last_kept:
-            lost.pop(last, None)
-            expected = f"{key} at offset {last}, its last record"
-            found = f"an older record at {offset}"
-            self._find(Damage.STALE_VALUE, offset, expected, found, log, severity=severity)
-        elif kind == Mismatch.NEWER and not is_last_kept and not self._only_missing:
-            lost.pop(last, None)
+            expected = f"the reference's timestamp of {key}"
+            self._find(Damage.CHANGED_TIMESTAMP, offset, expected, "another timestamp", log)
+        elif kind == Mismatch.NEWER and not is_last_kept:
             expected = f"{key} at offset {last}"
             self._find(Damage.MOVED_RECORD, offset, expected, f"its record at {offset}", log)
-        elif kind in (Mismatch.NEWER, Mismatch.UNKNOWN_KEY) and not self._only_missing:
+            return (last,)
+        else:
             expected = f"no record of {key} at this offset"
             self._find(
                 Damage.UNKNOWN_RECORD, offset, expected, "a record that was never written", log
             )
-        # An older record beside its key's last one is a duplicate, which S8 reports.
+        return ()
+
+    def _report_stale(self, offset: int, last: int, log: LogView, severity: Severity) -> None:
+        record = log.read_record(offset)
+        key = "its key" if record is None else f"key {show_key(record[0])}"
+        expected = f"{key} at offset {last}, its last record"
+        found = f"an older record at {offset}"
+        self._find(Damage.STALE_VALUE, offset, expected, found, log, severity=severity)
+
+    def _report_missing(
+        self,
+        unseen: UnseenRecords,
+        severities: Severities | None,
+        replaced: Collection[int],
+        log: LogView,
+    ) -> None:
+        """Report the missing records; no number of notes hides the errors among them."""
+        counts: Counter[tuple[Kind, Severity]] = Counter()
+        certain, start = () if severities is None else severities.certain, self._forgotten_until()
+        # A certain one may be no last record in the table, which may have a later, aborted one.
+        others = (each for each in certain if each[0] >= start and unseen.kind_at(each[0]) is None)
+        for offset, kind in chain(unseen, others):
+            if kind is not Kind.EXPIRED and offset not in replaced:
+                severity = _severity(severities, offset)
+                if severity is Severity.ERROR and not self._bounds.is_decided:
+                    severity = Severity.WARNING
+                counts[kind, severity] += 1
+                if counts[kind, severity] <= self._limit:
+                    self._report_lost(offset, kind, log, severity)
+        for (kind, severity), count in counts.items():
+            if count > self._limit:
+                file, _ = log.place_of(log.first_offset)
+                check, damage = _LOST[kind]
+                more = count - self._limit
+                Finder(check, self._report).find_more(
+                    damage, file, more, "the last records of keys", "more missing", severity
+                )
+
+    def _report_lost(self, offset: int, kind: Kind, log: LogView, severity: Severity) -> None:
+        record = self._read_reference(offset)
+        key = "a key" if record is None else f"key {show_key(record[0])}"
+        what = "tombstone" if kind is Kind.TOMBSTONE else "value"
+        check, damage = _LOST[kind]
+        expected = f"the last {what} of {key}"
+        self._find(damage, offset, expected, "no record", log, check, severity)
+
+    def _report_unlisted(self, log: LogView) -> None:
+        file, _ = log.place_of(self._last_unlisted)
+        Finder(Check.PRESERVATION, self._report).find_more(
+            Damage.MORE_MISMATCHES,
+            file,
+            self._unlisted_count,
+            "the reference's records",
+            "more that differ",
+        )
 
     def _find(
         self,
@@ -235,3 +295,13 @@ class PreservationCheck:
     ) -> None:
         file, position = log.place_of(offset)
         Finder(check, self._report).find(damage, file, position, offset, expected, found, severity)
+
+
+_LOST: Final = {
+    Kind.VALUE: (Check.PRESERVATION, Damage.LOST_KEY),
+    Kind.TOMBSTONE: (Check.TOMBSTONES, Damage.TOMBSTONE_GONE_EARLY),
+}
+
+
+def _severity(severities: Severities | None, offset: int) -> Severity:
+    return Severity.ERROR if severities is None else severities.of(offset)

@@ -16,8 +16,18 @@ _SHOWN_KEY_BYTES: Final = 60
 class UniquenessCheck:
     """An observer that keeps the keys of the cleaned part of a log."""
 
-    def __init__(self, table: KeyTable, cleaned_until: int, limit: int, report: Report) -> None:
+    def __init__(
+        self,
+        table: KeyTable,
+        cleaned_until: int,
+        limit: int,
+        report: Report,
+        *,
+        with_whole: bool = True,
+    ) -> None:
+        """`with_whole` also reports records without a key, for the first shard."""
         self.table = table
+        self._with_whole = with_whole
         self._cleaned_until = cleaned_until
         self._limit = limit
         self._finder = Finder(Check.UNIQUENESS, report)
@@ -28,7 +38,8 @@ class UniquenessCheck:
         header = batch.header
         if header.is_control or header.base_offset >= self._cleaned_until:
             return
-        if batch.survey.without_key and header.last_offset < self._cleaned_until:
+        is_whole = self._with_whole and header.last_offset < self._cleaned_until
+        if is_whole and batch.survey.without_key:
             place = batch.file, batch.position, header.base_offset
             found = f"{batch.survey.without_key} records without a key"
             self._finder.find(Damage.NO_KEY, *place, "a key in every cleaned record", found)
@@ -53,10 +64,10 @@ class UniquenessCheck:
                 self._finder.find(Damage.DUPLICATE_KEY, *place, expected, found)
         unlisted = self.table.repeat_count - len(self._suspects)
         if unlisted > 0:
-            file, position = log.place_of(self._suspects[-1][0])
-            found = f"{unlisted} more records with a key that occurs before"
-            self._finder.find(
-                Damage.MORE_DUPLICATE_KEYS, file, position, None, "each key once", found
+            file, _ = log.place_of(self._suspects[-1][0])
+            found = "more records with a key that occurs before"
+            self._finder.find_more(
+                Damage.MORE_DUPLICATE_KEYS, file, unlisted, "each key once", found
             )
         return {"cleaned_keys": self.table.key_count}
 

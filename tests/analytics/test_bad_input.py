@@ -17,7 +17,7 @@ from analytics.errors import AuditError
 from analytics.plan import Audit, plan_tasks
 from analytics.result_files import write_result
 from analytics.run import Request, Result, run_audit
-from analytics.spark_audit import distinct_rows, run_task
+from analytics.spark_audit import rows_of, run_task
 from analytics.spark_session import find_java
 from analytics.task import task_from_json
 from analytics.verdict import judge
@@ -233,7 +233,7 @@ def test_finding_that_does_not_depend_on_keys_is_reported_once(tmp_path: Path) -
     replicas = find_replicas(str(tmp_path), lambda _: None)
     [task] = plan_tasks(Audit.COMPACTION, group_by_partition(replicas), {}, RULES)
     shards = [replace(task, shard=shard, shard_count=8) for shard in range(8)]
-    rows = distinct_rows(run_task(shard) for shard in shards)
+    rows = rows_of(run_task(shard) for shard in shards)
     assert [row["what"] for row in rows].count("no_key") == 1
 
 

@@ -1,6 +1,7 @@
 """Corner cases of single checks."""
 
 import struct
+from array import array
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from xml.etree import ElementTree
 import pytest
 
 from analytics.file_store import OpenFile
-from analytics.finding_list import FindingList, finding_row
+from analytics.finding_row import distinct_rows, finding_row
 from analytics.plan import Audit, split_task
 from analytics.report.figures import draw_figures, size_text
 from analytics.report.page import MAX_LISTED, render_page
@@ -25,6 +26,7 @@ from kafkawire.records import BATCH_HEADER_BYTES, BatchBuilder
 from logcheck.batch_digest import BatchDigest, find_differences
 from logcheck.batch_walk import Batch, Hole, Walk
 from logcheck.finding import Check, Damage, Finding, Severity
+from logcheck.finding_list import FindingList
 from logcheck.log_scan import LogScan, read_record
 from logcheck.log_view import LogView
 from logcheck.replica_files import ReplicaFiles, SegmentFiles
@@ -84,6 +86,9 @@ def test_finding_list_only_counts_findings_beyond_its_limit() -> None:
     for _ in range(5):
         rows.report(FINDING)
     assert [row.found for row in rows.rows()] == ["that", "that", "3 more of bad_crc"]
+    assert [row.more for row in rows.rows()] == [0, 0, 2]
+    rows.report(FINDING.counted(10))
+    assert rows.rows()[-1].found == "14 more of bad_crc"
 
 
 def test_many_notes_hide_no_error_of_the_same_damage() -> None:
@@ -241,9 +246,9 @@ def test_task_survives_a_round_trip_through_json() -> None:
 
 def test_verdict_counts_kinds_and_ignores_notes() -> None:
     rows = [
-        {"severity": "note", "what": "torn_tail"},
-        {"severity": "error", "what": "lost_key"},
-        {"severity": "warning", "what": "old"},
+        {"severity": "note", "what": "torn_tail", "more": 1_500},
+        {"severity": "error", "what": "lost_key", "more": 0},
+        {"severity": "warning", "what": "old", "more": 2},
     ]
     summary: dict[str, Any] = {"topic": "t", "partition": 0, "replica": "r", "shard": 0}
     summary |= {"records": 5, "bytes": 9, "not_checked": {}}
@@ -255,6 +260,14 @@ def test_verdict_counts_kinds_and_ignores_notes() -> None:
     assert (found.exit_code, found.records, found.by_kind) == (3, 5, {"lost_key": 1, "old": 1})
     assert found.line().startswith("integrity: 1 errors, 1 warnings (1 lost_key, 1 old); ")
     assert found.to_json()["clean"] is False
+    assert found.to_json()["unlisted"] == {"warning": 2, "note": 1_500}
+    assert found.lines()[1] == "  not listed: 2 warnings, 1,500 notes more"
+
+
+def test_rows_of_several_shards_are_listed_once_and_counted_together() -> None:
+    listed, counted = finding_row(FINDING), finding_row(FINDING.counted(9))
+    rows = distinct_rows([listed, counted, dict(listed), dict(counted)])
+    assert [row["more"] for row in rows] == [0, 19]
 
 
 def test_page_contains_every_chart_and_escapes_its_input() -> None:
@@ -374,7 +387,8 @@ def test_plain_table_matches_its_own_records() -> None:
     table = key_table_loops.KeyTable(9)
     table.note(section(3), 3, 0, START_MS, None, 100)
     assert table.match(section(2), 2, 0, START_MS, None, 0, 100, 100, 9) == []
-    assert [offset for offset, _, _ in table.unseen(0, 9)] == [2]
+    assert array("q", table.unseen(0, 9))[2::6].tolist() == [2]
+    assert table.unseen(0, 2) == table.unseen(3, 9) == b""
     other = BatchBuilder()
     other.append(START_MS, b"0", b"other")
     changed = bytes(other.build())[BATCH_HEADER_BYTES:]
@@ -421,7 +435,7 @@ def test_plain_table_enforces_its_limit_and_marks_newer_keys() -> None:
     table.note(section(3), 3, 0, START_MS, None, 100)
     full = table.export()
     assert table.match(section(4), 4, 50, START_MS, None, 0, 40, 0, 9) == []
-    assert table.unseen(0, 9) == []
+    assert table.unseen(0, 99) == b""
     small = key_table_loops.KeyTable(2)
     with pytest.raises(KeyLimitError):
         small.load(full)

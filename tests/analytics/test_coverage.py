@@ -7,7 +7,7 @@ import pytest
 
 from analytics.coverage import NO_BATCHES, NO_REFERENCE, NOT_CLEANED, ONE_REPLICA
 from analytics.errors import AuditError, AuditUsageError
-from analytics.finding_list import finding_row
+from analytics.finding_row import finding_row
 from analytics.plan import Audit
 from analytics.report.page import render_page
 from analytics.run import Request, plan, snapshot_logs

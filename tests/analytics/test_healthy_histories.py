@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from logcheck.finding import Damage, Finding, Severity
-from logcheck.rule import parse_rules
+from logcheck.rule import Rules, parse_rules
 from ottla.cli.logs.partition_verification import VerifyOptions
 from ottla.cli.logs.verify import verify_directories
 from tests.analytics.audited import NOW_MS, RULES, findings_of
-from tests.analytics.log_model import START_MS, Bat, Log, Rec, compact, make_log
+from tests.analytics.log_model import START_MS, Bat, Log, Rec, add_checkpoint, compact, make_log
 
 HORIZON_MS = NOW_MS + RULES.delete_retention_ms
 
@@ -255,6 +255,18 @@ def test_diverged_batches_that_a_log_start_should_hide_are_a_warning(tmp_path: P
             assert kinds(found) == {(Damage.REPLICA_DIFFERS, Severity.WARNING)}
         found = findings_of("compaction", pair[0], against=pair[1])
         assert kinds(found) == {(Damage.REWRITTEN_BATCH, Severity.WARNING)}
+
+
+@pytest.mark.parametrize("limit", [2, 200])
+def test_cleaned_batches_that_a_log_start_should_hide_are_a_warning(
+    tmp_path: Path, limit: int
+) -> None:
+    here, there = forgotten_pair(tmp_path)
+    add_checkpoint(here / "cleaner-offset-checkpoint", "orders", 0, 300)
+    rules = Rules(now_ms=NOW_MS, finding_limit=limit)
+    found = findings_of("compaction", here, against=there, rules=rules)
+    about_keys = {each.severity for each in found if each.check == "S9"}
+    assert about_keys <= {Severity.NOTE, Severity.WARNING}
 
 
 def test_diverged_batches_are_an_error_where_no_log_start_can_have_moved(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import signal
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 
 from analytics.data_source import KafkaSegments
 from analytics.errors import AuditError
-from analytics.finding_list import finding_row
+from analytics.finding_row import finding_row
 from analytics.plan import Audit
 from analytics.result_files import write_result
 from analytics.run import Request, plan, run_audit
@@ -221,8 +222,12 @@ def test_shorter_hash_gives_more_collisions(tmp_path: Path) -> None:
     request = compaction_of(tmp_path, hash_bytes=1)
     result = run_audit(replace(request, audit=Audit.COLLISIONS, against=None))
     keys = {record.key or b"" for batch in make_log(100, 90).batches for record in batch.records}
-    digests = {hashlib.md5(key).digest()[0] for key in keys}
-    assert result.verdict.by_kind == {"key_collision": len(keys) - len(digests)}
+    digests = [hashlib.md5(key).digest()[0] for key in keys]
+    assert result.verdict.by_kind == {"key_collision": len(keys) - len(set(digests))}
+    groups = sum(count > 1 for count in Counter(digests).values())
+    short = replace(request, rules=replace(request.rules, finding_limit=3))
+    verdict = run_audit(replace(short, audit=Audit.COLLISIONS, against=None)).verdict
+    assert verdict.unlisted == {"error": groups - 3 - 1}, "one row stands for those without a row"
 
 
 def test_data_source_projects_and_filters(spark: Any, tmp_path: Path) -> None:

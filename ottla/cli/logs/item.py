@@ -159,7 +159,7 @@ class FindingItem:
         return f"! {self.finding}"
 
     def to_json(self) -> dict[str, JsonValue]:
-        names = "file", "damage", "position", "offset", "text"
+        names = "file", "damage", "severity", "position", "offset", "text", "more"
         return {"type": "finding", **{name: getattr(self.finding, name) for name in names}}
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from kafkawire.ids import TopicPartition
 from logcheck.finding import Finding, Severity
+from logcheck.finding_list import FindingList
 from logcheck.replica import Replica
 
 
@@ -24,11 +25,9 @@ class PartitionResult:
     """Number of offset indexes by shape."""
     replica: Replica | None = None
     """The log and its batches, if other replicas are compared with them."""
+    compared: FindingList | None = None
+    """The findings of this comparison."""
     reported: list[Finding] = field(default_factory=list)
-
-    def report(self, finding: Finding) -> None:
-        """Add a finding."""
-        self.reported.append(finding)
 
     @property
     def name(self) -> str:
@@ -45,6 +44,15 @@ class PartitionResult:
         """The findings that are normal traces of a crash, a cleaner or a running broker."""
         return [each for each in self.reported if each.severity is Severity.NOTE]
 
+    @property
+    def unlisted(self) -> dict[str, int]:
+        """By severity: the number of findings that are only counted, and not listed."""
+        counts = Counter[str]()
+        for finding in self.reported:
+            counts[finding.severity] += finding.more
+        return {severity: counts[severity] for severity in Severity if counts[severity]}
+
     def without_batches(self) -> "PartitionResult":
-        """Return a copy without the batches, which only a comparison needs."""
-        return replace(self, replica=None)
+        """Return a copy with the findings of a comparison, and without its batches."""
+        found = [] if self.compared is None else self.compared.rows()
+        return replace(self, replica=None, compared=None, reported=[*self.reported, *found])

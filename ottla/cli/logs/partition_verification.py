@@ -18,6 +18,7 @@ from logcheck.batch_digest import BatchDigest
 from logcheck.epoch_check import EpochCheckpoint
 from logcheck.file_name import parse_partition_directory
 from logcheck.finding import Check, Damage, Finder, Finding, Report, Severity
+from logcheck.finding_list import FindingList
 from logcheck.history import history_of
 from logcheck.index_files import IndexFiles
 from logcheck.local_file import FileSource, list_directory, read_bytes
@@ -96,24 +97,25 @@ def _read_once(
 ) -> PartitionResult:
     partition = parse_partition_directory(directory.name)
     result = PartitionResult(directory, partition)
-    reported: list[Finding] = []
-    report = reported.append
     # Listed before the scan: a broker may be writing newer files. It may also have moved the
     # directory away to delete it.
     entries = list_directory(directory) if directory.exists() else []
     entries = finish_swap(entries, FileSource)
     files = replica_files(partition, str(directory.parent), str(directory), entries, checkpoints)
+    rules = options.rules.of_topic(files.topic)
+    reported = FindingList(files, rules.finding_limit)
+    report = reported.report
     read_topic_id(read_bytes, files.metadata, report)
     report_foreign(files, lambda name: str(directory / name), report)
     epochs = EpochCheckpoint(files.epoch_checkpoint, read_bytes, report)
-    rules = options.rules.of_topic(files.topic)
     history = history_of(files, rules.cleanup_policy)
     scan = LogScan(files, report, FileSource, history=history, with_records=options.with_records)
     indexes = IndexFiles(report, read_bytes)
     observers: list[Observer] = [_ProgressObserver(options.on_progress)]
     if is_compared:
         digest = BatchDigest(0)
-        result.replica = Replica(scan, digest, ProducerBatches(), result.report)
+        result.compared = FindingList(files, rules.finding_limit)
+        result.replica = Replica(scan, digest, ProducerBatches(), result.compared.report)
         observers += [digest, result.replica.producers]
     checks = _producer_checks(scan, rules, report) if options.with_records else []
     scan.run([*observers, *checks], indexes)
@@ -128,7 +130,7 @@ def _read_once(
         check_checkpoints(files, end, history.beyond(end), lambda file: str(place_of(file)), report)
     epochs.conclude(scan.epochs, end, history, is_end_known=is_end_known)
     may_be_torn = (files.recovery_point or 0) <= end
-    judged = (_judge(each, may_be_torn=may_be_torn) for each in reported)
+    judged = (_judge(each, may_be_torn=may_be_torn) for each in reported.rows())
     result.reported = [each for each in judged if each is not None]
     _count(result, scan, indexes, options)
     return result

@@ -21,6 +21,8 @@ def print_results(results: Sequence[PartitionResult], *, as_json: bool) -> int:
             print_line(f"! {finding}")
         for finding in result.notes:
             print_line(f"  {finding}")
+        for severity, more in result.unlisted.items():
+            print_line(f"  {result.name}: {more:,} {severity}s more are not listed")
     # With several log directories, results for replicas of a partition have the same name.
     is_ambiguous = len({result.name for result in results}) < len(results)
     print_table(COLUMNS, [_row(result, with_path=is_ambiguous) for result in results])
@@ -53,5 +55,6 @@ def _to_json(result: PartitionResult) -> JsonValue:
         "log_end_offset": result.log_end_offset,
         "index_shapes": dict(result.index_shapes),
         "findings": [FindingItem(finding).to_json() for finding in result.findings],
+        "unlisted": {**result.unlisted},
         "notes": [FindingItem(finding).to_json() for finding in result.notes],
     }

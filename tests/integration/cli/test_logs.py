@@ -452,7 +452,7 @@ def test_missing_offsets_are_an_error_only_if_no_cleaner_can_explain_them(
     no_indexes = [Damage.INDEX_MISSING] * 2
     assert verify(log_directory) == no_indexes, "a new replica of a compacted topic"
     for rule in ("cleanup.policy=delete", "orders:cleanup.policy=delete"):
-        assert verify(log_directory, rule) == [Damage.OFFSET_GAP, *no_indexes]
+        assert sorted(verify(log_directory, rule)) == [*no_indexes, Damage.OFFSET_GAP]
     assert verify(log_directory, "other:cleanup.policy=delete") == no_indexes
     checkpoint(log_directory, "cleaner-offset-checkpoint", RECORDS_PER_SEGMENT)
     assert verify(log_directory) == no_indexes, "killed before it wrote its checkpoint"

@@ -1,11 +1,12 @@
 """Records between a missing one and its successor show that no other cleaner removed it."""
 
 from kafkawire.native import KeyTable
-from kafkawire.records import BatchBuilder
+from kafkawire.records import BATCH_HEADER_BYTES, BatchBuilder
 from logcheck.history import History
 from logcheck.leftover_records import Leftovers, Successors
 from logcheck.log_view import Observer
 from logcheck.transaction_ranges import Transaction
+from logcheck.unseen_record import NO_SUCCESSOR, Spans
 from tests.unit.logcheck.partition_bytes import FIRST_TIMESTAMP_MS
 from tests.unit.logcheck.producer_bytes import marker, scan_of
 
@@ -37,19 +38,24 @@ def scan(keys: str, observer: Observer) -> None:
 
 def successors(keys: str, *offsets: int, aborted: tuple[Transaction, ...] = ()) -> dict[int, int]:
     """Return the first later offset of the keys of the records at `offsets`."""
-    found = Successors(KeyTable(100), aborted)
+    table, spans = KeyTable(100), Spans(offsets)
     for offset in offsets:
-        found.add(offset, keys[offset].lower().encode())
-    scan(keys, found)
-    return found.offsets
+        section = bytes(log(keys)[offset])[BATCH_HEADER_BYTES:]
+        table.note(section, 1, offset, FIRST_TIMESTAMP_MS, None, 100)
+    scan(keys, Successors(table, aborted, spans))
+    found = zip(offsets, spans.successors, strict=True)
+    return {offset: successor for offset, successor in found if successor != NO_SUCCESSOR}
 
 
 def contradicted(
     keys: str, spans: dict[int, int], aborted: tuple[Transaction, ...] = ()
 ) -> set[int]:
-    found = Leftovers(KeyTable(100), aborted, spans)
+    ends = Spans(sorted(spans))
+    for offset, successor in spans.items():
+        ends.end_at(offset, successor)
+    found = Leftovers(KeyTable(100), aborted, ends)
     scan(keys, found)
-    return found.contradicted
+    return set(found.contradicted())
 
 
 def test_successor_is_the_first_later_record_of_the_key() -> None:
@@ -71,3 +77,10 @@ def test_superseded_record_up_to_the_successor_is_a_contradiction() -> None:
     assert contradicted("xabab", {1: 3}) == set()
     assert contradicted("xabab", {1: 4, 0: 2, 3: 4}) == {1}
     assert contradicted("xabab", {}) == set()
+
+
+def test_the_nearest_of_several_later_records_ends_a_span() -> None:
+    spans = Spans([3, 5])
+    for offset, successor in ((5, 9), (5, 7), (5, 8), (4, 6)):
+        spans.end_at(offset, successor)
+    assert list(spans.successors) == [NO_SUCCESSOR, 7]

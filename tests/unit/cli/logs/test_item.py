@@ -122,9 +122,11 @@ def test_finding_line_shows_its_position() -> None:
         "type": "finding",
         "file": FILE,
         "damage": "bad_crc",
+        "severity": "error",
         "position": 61,
         "offset": 3,
         "text": "expected this, found that",
+        "more": 0,
     }
 
 

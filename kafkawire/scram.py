@@ -11,8 +11,8 @@ import base64
 import binascii
 import hashlib
 import hmac
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Final, Self
 
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 """The hash function of each mechanism."""
@@ -36,9 +36,43 @@ class Challenge:
     iterations: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credential:
+    """The keys that a server keeps of a user's password."""
+
+    salt: bytes
+    stored_key: bytes = field(repr=False)
+    server_key: bytes = field(repr=False)
+    iterations: int
+
+    @classmethod
+    def of(cls, mechanism: str, salted_password: bytes, salt: bytes, iterations: int) -> Self:
+        """Return the credential of a password that is salted already."""
+        hash_name = HASHES[mechanism]
+        client_key = hmac.digest(salted_password, b"Client Key", hash_name)
+        return cls(
+            salt=salt,
+            stored_key=hashlib.new(hash_name, client_key).digest(),
+            server_key=hmac.digest(salted_password, b"Server Key", hash_name),
+            iterations=iterations,
+        )
+
+
 def encode_name(name: str) -> str:
     """Return a user name as it stands in messages."""
     return name.replace("=", "=3D").replace(",", "=2C")
+
+
+def decode_name(text: str) -> str:
+    """Return the user name that stands in a message as `text`.
+
+    Raises:
+        ScramError: it is empty, or an escape is not one of the two that exist.
+    """
+    name = text.replace("=2C", ",").replace("=3D", "=")
+    if not text or "\0" in text or encode_name(name) != text:
+        raise ScramError("a name is malformed")
+    return name
 
 
 def parse_attributes(message: bytes) -> dict[str, str]:

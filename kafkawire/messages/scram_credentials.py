@@ -1,8 +1,8 @@
-"""Declares DescribeUserScramCredentials (decision)."""
+"""Declares DescribeUserScramCredentials and AlterUserScramCredentials (decision)."""
 
 from collections.abc import Sequence
 
-from kafkawire.schema import INT8, INT16, INT32, STRING, array, field, message, struct
+from kafkawire.schema import BYTES, INT8, INT16, INT32, STRING, array, field, message, struct
 
 
 @struct
@@ -40,4 +40,44 @@ class DescribeUserScramCredentialsResponse:
     error_message: str | None = field(STRING, nullable=0)
     results: Sequence[DescribeUserScramCredentialsResult] = field(
         array(DescribeUserScramCredentialsResult)
+    )
+
+
+@struct
+class ScramCredentialDeletion:
+    name: str = field(STRING)
+    mechanism: int = field(INT8)
+
+
+@struct
+class ScramCredentialUpsertion:
+    name: str = field(STRING)
+    mechanism: int = field(INT8)
+    iterations: int = field(INT32)
+    salt: bytes = field(BYTES)
+    salted_password: bytes = field(BYTES)
+
+
+@message(versions=(0, 0), flexible=0)
+class AlterUserScramCredentialsRequest:
+    """Request to delete and set credentials; the client has salted and hashed the passwords."""
+
+    deletions: Sequence[ScramCredentialDeletion] = field(array(ScramCredentialDeletion))
+    upsertions: Sequence[ScramCredentialUpsertion] = field(array(ScramCredentialUpsertion))
+
+
+@struct
+class AlterUserScramCredentialsResult:
+    user: str = field(STRING)
+    error_code: int = field(INT16)
+    error_message: str | None = field(STRING, nullable=0)
+
+
+@message(versions=(0, 0), flexible=0)
+class AlterUserScramCredentialsResponse:
+    """The outcome for each user."""
+
+    throttle_time_ms: int = field(INT32)
+    results: Sequence[AlterUserScramCredentialsResult] = field(
+        array(AlterUserScramCredentialsResult)
     )

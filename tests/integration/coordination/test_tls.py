@@ -1,33 +1,27 @@
 """The TLS listener, and the client over TLS."""
 
 import asyncio
-import shutil
 import socket
 import ssl
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from coordination.client import Client
 from coordination.errors import ConnectionLossError
+from tests.certificates import needs_openssl, self_signed
 from tests.integration.coordination.conftest import StartCoordinator
 from tests.integration.coordination.process import DEADLINE_S
 from tests.ports import free_port
 
-pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
+pytestmark = needs_openssl
 
 
 @pytest.fixture
 def certificate(tmp_path: Path) -> tuple[Path, Path]:
     """Return a self-signed certificate for 127.0.0.1, and its key."""
-    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1"]
-    command += ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
-    subprocess.run(
-        [*command, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True
-    )
-    return certificate, key
+    made = self_signed(tmp_path)
+    return made.certificate, made.key
 
 
 def client_context(certificate: Path, key: Path | None) -> ssl.SSLContext:

@@ -3,7 +3,6 @@
 import asyncio
 import base64
 import json
-import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from ottla.client.errors import (
     ConnectionLostError,
     NoBrokerAvailableError,
 )
+from tests.certificates import needs_openssl, self_signed
 from tests.integration.coordination.process import Coordinator, wait_until
 from tests.interop.kafka_broker import KafkaBroker, kafka_jars_or_skip
 from tests.ports import free_port
@@ -26,7 +26,7 @@ START_TIMEOUT_S = 120.0
 SESSION_MS = 2_000
 MODULES = "org.apache.kafka.common.security"
 
-pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
+pytestmark = needs_openssl
 
 
 class Secured(NamedTuple):
@@ -38,24 +38,12 @@ class Secured(NamedTuple):
     certificate: Path
 
 
-def make_certificate(directory: Path) -> tuple[Path, Path]:
-    """Return a self-signed certificate for 127.0.0.1, and a PEM keystore with it and its key."""
-    certificate, key = directory / "cert.pem", directory / "key.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1"]
-    command += ["-subj", "/CN=broker", "-addext", "subjectAltName=IP:127.0.0.1"]
-    subprocess.run(
-        [*command, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True
-    )
-    store = directory / "store.pem"
-    store.write_text(key.read_text() + certificate.read_text())
-    return certificate, store
-
-
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     jars = kafka_jars_or_skip()
     directory = tmp_path_factory.mktemp("kafka")
-    certificate, store = make_certificate(directory)
+    made = self_signed(directory)
+    certificate, store = made.certificate, made.store
     ports = free_port(), free_port()
     prefix = "listener.name.sasl_ssl"
     settings = {

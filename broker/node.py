@@ -52,6 +52,7 @@ from broker.network.router import Router
 from broker.replication.isr.alter_partition_recorder import make_isr_recorder
 from broker.replication.replica_manager import ReplicaManager
 from broker.scheduler import Scheduler
+from broker.secured_listeners import SecuredListeners
 from broker.security.access_control import AccessControl
 from broker.serving import Serving
 from broker.status.broker_status import BrokerStatus
@@ -112,6 +113,7 @@ class Node:
         self._groups: GroupCoordinator
         self._logs: Logs
         self._replicas: ReplicaManager
+        self._secured: SecuredListeners
 
     async def start(self) -> None:
         """Start the broker; it serves clients when this returns.
@@ -281,6 +283,7 @@ class Node:
             isr_recorder=recorder,
             config=self._configs.current.replication,
             is_in_doubt=lambda: member.session.is_in_doubt,
+            security=member.security.inter_broker,
         )
         replicas.events.on_change(self._serving.purgatory.on_change)
         self._broker_logs.attach(replicas)
@@ -359,7 +362,8 @@ class Node:
         """Bind all listeners; return the advertised endpoint of each."""
         config, serving = self._config.network, self._serving
         limits = network_limits_of(self._configs.current.network)
-        await serving.listen(router.handle, config, limits, self._status.network_metrics)
+        secured = self._secured = SecuredListeners(self._config, self._configs.scram_users)
+        await serving.listen(router.handle, config, limits, self._status.network_metrics, secured)
         self._running.push_async_callback(serving.stop, self._groups)
         add_gauges(
             self.metrics,

@@ -22,6 +22,7 @@ from broker.network.request_channel import RequestChannel
 from broker.network.request_tasks import RequestTasks
 from broker.network.socket_server import SocketServer
 from broker.purgatory import Purgatory
+from broker.secured_listeners import SecuredListeners
 from kafkawire.ids import TopicPartition
 
 DRAIN_TIMEOUT_S: Final = 10.0
@@ -48,6 +49,7 @@ class Serving:
         config: NetworkKeys,
         limits: NetworkLimits,
         metrics: NetworkMetrics,
+        secured: SecuredListeners,
     ) -> None:
         """Bind all listeners; until `open`, only requests that a start needs are handled.
 
@@ -63,6 +65,7 @@ class Serving:
             self._channel,
             control_plane_listener_name=config.control_plane_listener_name,
             inter_broker_listener_name=config.inter_broker_listener,
+            security=secured.make(handle, metrics, self._loop),
         )
         await self.server.start()
 

@@ -37,6 +37,7 @@ def configuration_page() -> str:
     """Return the page of all configuration keys of brokers and topics."""
     from broker.config.declared_key import declared_keys
     from broker.config.group_keys import GroupKeys
+    from broker.config.listener_security_keys import ListenerSecurityKeys
     from broker.config.log_keys import LogKeys
     from broker.config.network_keys import NetworkKeys
     from broker.config.replication_keys import ReplicationKeys
@@ -57,6 +58,7 @@ def configuration_page() -> str:
     groups = {
         "Server": ServerKeys,
         "Network": NetworkKeys,
+        "Security of listeners": ListenerSecurityKeys,
         "Log": LogKeys,
         "Replication": ReplicationKeys,
         "Groups and transactions": GroupKeys,
@@ -70,8 +72,9 @@ def configuration_page() -> str:
         + GENERATED
         + "Names, types and defaults are Kafka's. `ottla broker server.properties` reads a file "
         "of `key=value` lines; `--override key=value` replaces one of them. Unknown keys are "
-        "logged as a warning, without their values. A broker refuses to start with keys for TLS, "
-        "SASL, a cluster without ZooKeeper (`process.roles`) or tiered storage, "
+        "logged as a warning, without their values. A broker refuses keys of TLS and SASL that it "
+        "does not serve, and keys of a cluster without ZooKeeper (`process.roles`) or tiered "
+        "storage, "
         "because ignoring them would break the promise they make. All other Kafka keys are read "
         "and validated, even if they belong to a feature that is not implemented yet (see the "
         "feature table in the README); such keys have no effect.\n\n## Broker\n\n"

@@ -27,6 +27,7 @@ from broker.cluster.identity import (
 from broker.cluster.metadata_cache import Endpoint, MetadataCache
 from broker.cluster.own_registration import dialled_endpoint, registration_of
 from broker.cluster.peer import Peer
+from broker.cluster.peer_security import PeerSecurities, PeerSecurity
 from broker.config.broker_config import BrokerConfig
 from broker.errors import StartupError
 from clusterstate.broker_registration import (
@@ -61,6 +62,7 @@ class ClusterMember:
         self.session: CoordinatorSession
         self.identity: Identity
         self.controller: ControllerRole
+        self.security: PeerSecurities
         self._config = config
         self._metadata = metadata
         self._loop = loop
@@ -75,6 +77,7 @@ class ClusterMember:
         Raises:
             StartupError: no coordinator, or the log dirs belong to another broker or cluster.
         """
+        self.security = PeerSecurities(self._config)
         past = recall(_remembered(self._config.logs.log_directories))
         self.session = await self._open_session(session_dir)
         self.identity = await self._identify(past)
@@ -137,13 +140,17 @@ class ClusterMember:
         """Return the address for requests to the controller, None while it is unknown."""
         return self.endpoint_of(self._metadata.image.controller_id)
 
-    def make_peer(self, endpoint: Endpoint) -> Peer:
-        """Return a connection to another broker, for requests to a controller."""
+    def make_peer(self, endpoint: Endpoint, security: PeerSecurity | None = None) -> Peer:
+        """Return a connection to another broker, for requests from or to a controller.
+
+        The default `security` is that of the inter-broker listener.
+        """
         return Peer(
             endpoint,
             loop=self._loop,
             client_id=str(self.identity.broker_id),
             timeout_ms=self._config.replication.controller_socket_timeout_ms,
+            security=security or self.security.inter_broker,
         )
 
     @property
@@ -195,7 +202,8 @@ class ClusterMember:
         return Identity(broker_id, cluster)
 
     def _dial(self, registration: Registration) -> Peer:
-        return self.make_peer(dialled_endpoint(self._config.network, registration))
+        endpoint = dialled_endpoint(self._config, registration)
+        return self.make_peer(endpoint, self.security.control_plane)
 
 
 def _remembered(log_directories: Iterable[str]) -> list[Remembered]:

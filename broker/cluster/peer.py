@@ -8,12 +8,12 @@ brokers are supported. Invariant: after a failure no earlier request gets a resp
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, Final, TypeVar, cast
 
 from broker.cluster.metadata_cache import Endpoint
+from broker.cluster.peer_security import PeerSecurity
 from kafkawire.apis import APIS, ApiKey, api_of
 from kafkawire.errors import ErrorCode, WireError
 from kafkawire.exchange import Exchange, callbacks_of
@@ -41,14 +41,17 @@ class Peer:
         loop: asyncio.AbstractEventLoop,
         client_id: str,
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
-        ssl_context: ssl.SSLContext | None = None,
+        security: PeerSecurity | None = None,
     ) -> None:
-        """Open no connection yet. `timeout_ms` applies to requests without their own timeout."""
+        """Open no connection yet. `timeout_ms` applies to requests without their own timeout.
+
+        Without `security` the connection is plain.
+        """
         self.endpoint = endpoint
         self._loop = loop
         self._client_id = client_id
         self._timeout_ms = timeout_ms
-        self._ssl_context = ssl_context
+        self._security = security
         self._lock = asyncio.Lock()
         self._link: _Link | None = None
         self._is_closed = False
@@ -131,12 +134,14 @@ class Peer:
 
     async def _open(self) -> _Link:
         if self._link is not None and self._link.is_open:
-            return self._link
+            if not self._link.is_expired:
+                return self._link
+            self.interrupt()
         _, link = await self._loop.create_connection(
             lambda: _Link(self._loop, self._client_id),
             self.endpoint.host,
             self.endpoint.port,
-            ssl=self._ssl_context,
+            ssl=self._security.tls if self._security else None,
         )
         self._link = link
         if self._is_closed:
@@ -150,6 +155,8 @@ class Peer:
             version = link.exchange.negotiate(response, version)
         if response.error_code != ErrorCode.NONE:
             raise PeerError(f"ApiVersions was refused with error {response.error_code}")
+        if self._security is not None:
+            link.expires_at_s = await self._security.log_in(link.ask, self._loop)
         return link
 
 
@@ -159,8 +166,14 @@ class _Link(asyncio.BufferedProtocol):
     def __init__(self, loop: asyncio.AbstractEventLoop, client_id: str) -> None:
         self.closed: asyncio.Future[None] = loop.create_future()
         self.exchange = Exchange[Exception](client_id, MAX_FRAME_BYTES, reuses_memory=True)
+        self.expires_at_s: float | None = None
         self._loop = loop
         self._transport: asyncio.Transport | None = None
+
+    @property
+    def is_expired(self) -> bool:
+        """Whether the login is about to expire."""
+        return self.expires_at_s is not None and self._loop.time() >= self.expires_at_s
 
     @property
     def is_open(self) -> bool:

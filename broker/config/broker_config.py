@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import chain
 from typing import Any, Final
 
@@ -16,14 +17,21 @@ from broker.config.declared_key import DeclaredKey, declared_keys, render
 from broker.config.group_keys import GroupKeys
 from broker.config.listener import (
     UNROUTABLE_HOST,
-    check_served,
+    check_protocols,
     parse_protocol_map,
+)
+from broker.config.listener_security import ListenerSecurityConfig, resolve
+from broker.config.listener_security_keys import (
+    JAAS_KEY,
+    ListenerSecurityKeys,
+    is_listener_key,
 )
 from broker.config.log_keys import LogKeys
 from broker.config.network_keys import NetworkKeys
 from broker.config.replication_keys import ReplicationKeys
 from broker.config.server_keys import ServerKeys
 from broker.errors import ConfigError
+from storage.config.config_key import ConfigType
 from storage.config.log_config import TOPIC_CONFIG_KEYS, ConfigKey, LogConfig
 
 ALIASES: Final = {"node.id": "broker.id", "log.cleaner.enabled": "log.cleaner.enable"}
@@ -43,7 +51,8 @@ class BrokerConfig:
     network: NetworkKeys = field(default_factory=NetworkKeys)
     server: ServerKeys = field(default_factory=ServerKeys)
     topic_defaults: LogConfig = field(default_factory=LogConfig)
-    originals: Mapping[str, str] = field(default_factory=dict)
+    security: ListenerSecurityKeys = field(default_factory=ListenerSecurityKeys)
+    originals: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         for part in (self.server, self.logs, self.replication, self.network):
@@ -73,11 +82,21 @@ class BrokerConfig:
             raise ConfigError(*_split_assignment(name), rule or str(error)) from None
         return cls(**parts, topic_defaults=topic_defaults, originals=originals)
 
+    @cached_property
+    def listener_security(self) -> Mapping[str, ListenerSecurityConfig]:
+        """The security of each listener, by its name.
+
+        Raises:
+            ConfigError: it cannot be used.
+        """
+        network, key = self.network, "listener.security.protocol.map"
+        protocols = parse_protocol_map(key, network.listener_security_protocol_map)
+        check_protocols("listeners", network.listening, protocols)
+        return resolve(network.listening, protocols, self.originals, _parse)
+
     def _check_listeners(self) -> None:
         network = self.network
-        key = "listener.security.protocol.map"
-        protocols = parse_protocol_map(key, network.listener_security_protocol_map)
-        check_served("listeners", network.listening, protocols)
+        self.listener_security  # noqa: B018 - raises ConfigError if it cannot be used
         listening = {listener.name for listener in network.listening}
         for listener in network.advertised:
             if listener.name not in listening:
@@ -103,12 +122,31 @@ class BrokerConfig:
         rule = f"must be one of the advertised listeners: {', '.join(sorted(names))}"
         if network.inter_broker_listener not in names:
             raise ConfigError("inter.broker.listener.name", network.inter_broker_listener, rule)
+        self._check_login(network.inter_broker_listener)
         control_plane = network.control_plane_listener_name
         if control_plane is None:
             return
         if control_plane.upper() not in names - {network.inter_broker_listener}:
             rule += ", and differ from inter.broker.listener.name"
             raise ConfigError("control.plane.listener.name", control_plane, rule)
+        self._check_login(control_plane.upper())
+
+    def _check_login(self, listener_name: str) -> None:
+        """Check that this broker can log in at the listener of other brokers."""
+        listener = self.listener_security[listener_name]
+        if not listener.has_sasl:
+            return
+        mechanism = listener.keys.sasl_mechanism_inter_broker_protocol
+        found = listener.mechanisms.get(mechanism)
+        if found is None:
+            rule = f"must be one of the mechanisms of {listener_name}: "
+            rule += ", ".join(listener.mechanisms)
+            raise ConfigError("sasl.mechanism.inter.broker.protocol", mechanism, rule)
+        if found.module is None or found.module.login is None:
+            key = f"{listener.prefix}{mechanism.lower()}.{JAAS_KEY}"
+            raise ConfigError(
+                key, None, "must have username and password, with which brokers log in"
+            )
 
 
 def canonical(properties: Mapping[str, str]) -> dict[str, str]:
@@ -119,7 +157,8 @@ def canonical(properties: Mapping[str, str]) -> dict[str, str]:
 
 def unknown_keys(properties: Mapping[str, str]) -> list[str]:
     """Return the keys in `properties` that are unknown to this broker, sorted."""
-    return sorted(canonical(properties).keys() - SERVER_KEYS.keys())
+    unknown = canonical(properties).keys() - SERVER_KEYS.keys()
+    return sorted(name for name in unknown if not is_listener_key(name))
 
 
 def value_text(config: BrokerConfig, name: str) -> str | None:
@@ -143,7 +182,8 @@ def _parse(key: ConfigKey, text: str) -> Any:  # checked against the field's typ
         return key.parse(text)
     except ValueError as error:
         _, _, rule = str(error).rpartition(": ")
-        raise ConfigError(key.name, text, rule) from None
+        is_secret = key.type is ConfigType.PASSWORD
+        raise ConfigError(key.name, None if is_secret else text, rule) from None
 
 
 def _split_assignment(text: str) -> tuple[str, str]:
@@ -165,6 +205,7 @@ _PARTS: Final[Mapping[str, Any]] = {
     "logs": LogKeys,
     "network": NetworkKeys,
     "server": ServerKeys,
+    "security": ListenerSecurityKeys,
 }
 """By attribute of BrokerConfig; DescribeConfigs lists the keys in this order."""
 _PART_KEYS: Final = {name: declared_keys(part) for name, part in _PARTS.items()}

@@ -91,6 +91,17 @@ def optional_string(documentation: str) -> str | None:
     return _declare(ConfigType.STRING, None, documentation)
 
 
+def names(default: tuple[str, ...], documentation: str) -> tuple[str, ...]:
+    """Declare a key with a list of names."""
+    return _declare(ConfigType.LIST, default, documentation)
+
+
+def password(documentation: str) -> str:
+    """Declare a key with a secret, empty by default; no representation shows its value."""
+    return _declare(ConfigType.PASSWORD, "", documentation)
+
+
 def _declare(kind: ConfigType, default: T, documentation: str, rule: Rule | None = None) -> T:
     declaration = {"type": kind, "documentation": documentation, "rule": rule}
-    return field(default=default, metadata={_METADATA: declaration})
+    is_shown = kind is not ConfigType.PASSWORD
+    return field(default=default, repr=is_shown, metadata={_METADATA: declaration})

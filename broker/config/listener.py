@@ -11,7 +11,6 @@ from typing import Final
 
 from broker.errors import ConfigError
 
-SERVED_PROTOCOL: Final = "PLAINTEXT"
 SECURITY_PROTOCOLS: Final = frozenset({"PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"})
 UNROUTABLE_HOST: Final = "0.0.0.0"
 MAX_PORT: Final = 65_535
@@ -79,21 +78,16 @@ def parse_map(key: str, text: str) -> dict[str, str]:
     return pairs
 
 
-def check_served(key: str, listeners: Sequence[Listener], protocols: Mapping[str, str]) -> None:
-    """Refuse listeners with an unknown or unserved protocol.
+def check_protocols(key: str, listeners: Sequence[Listener], protocols: Mapping[str, str]) -> None:
+    """Refuse listeners without a security protocol.
 
     Raises:
         ConfigError: for the first such listener.
     """
     for listener in listeners:
-        protocol = protocols.get(listener.name)
-        if protocol is None:
+        if listener.name not in protocols:
             rule = "must be a name of listener.security.protocol.map"
             raise ConfigError(key, listener, rule)
-        if protocol != SERVED_PROTOCOL:
-            raise ConfigError(
-                key, listener, f"must map to {SERVED_PROTOCOL}, other protocols are not served"
-            )
 
 
 def _parse_one(key: str, text: str) -> Listener:

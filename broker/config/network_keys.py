@@ -87,7 +87,9 @@ class NetworkKeys:
         600_000, "Time without a request or response after which a connection is closed; -1 never."
     )
     connection_failed_authentication_delay_ms: int = integer(
-        100, "No effect: there is no authentication yet.", at_least(0)
+        100,
+        "Time before a failed authentication is answered and its connection closed.",
+        at_least(0),
     )
 
     @property

@@ -1,7 +1,7 @@
 """Keys of Kafka that must not be ignored silently (decision).
 
-They promise encryption, authentication, a cluster without ZooKeeper, or tiered
-storage, none of which is served. A broker that ignored them would be open where its operator
+They promise encryption or authentication of a kind that is not served, a cluster without
+ZooKeeper, or tiered storage. A broker that ignored them would be open where its operator
 believes it to be closed. It refuses to start instead, and names the key, but never its value.
 """
 
@@ -10,9 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from broker.config.listener_security_keys import JAAS_KEY, SECURITY_KEYS, is_listener_key
 from broker.errors import ConfigError
 
-_SECURITY: Final = "is not served yet: encryption and authentication; remove it"
+_SERVED: Final = frozenset(declared.key.name for declared in SECURITY_KEYS)
+_JAAS: Final = "must have the prefix listener.name.LISTENER.MECHANISM., in small letters"
+_SECURITY: Final = "is not served: it belongs to encryption or authentication; remove it"
 _KRAFT: Final = "is for clusters without ZooKeeper (KRaft), which are not served; remove it"
 _MIGRATION: Final = "is for the move to a cluster without ZooKeeper, which is not served; remove it"
 _TIERED: Final = "is not served: there is no tiered storage; remove it"
@@ -22,7 +25,6 @@ _LISTENER_PREFIX: Final = "listener.name."
 _REASONS: Final[Mapping[str, str]] = {
     **dict.fromkeys(
         (
-            "connections.max.reauth.ms",
             "delegation.token.master.key",
             "delegation.token.secret.key",
             "principal.builder.class",
@@ -45,10 +47,9 @@ _REASONS: Final[Mapping[str, str]] = {
     "remote.log.storage.system.enable": _TIERED,
 }
 _AS_IT_IS: Final[Mapping[str, str]] = {
-    "connections.max.reauth.ms": "0",
     "remote.log.storage.system.enable": "false",
-    "sasl.enabled.mechanisms": "GSSAPI",
-    "ssl.client.auth": "none",
+    "ssl.keymanager.algorithm": "SunX509",
+    "ssl.trustmanager.algorithm": "PKIX",
     "zookeeper.metadata.migration.enable": "false",
     "zookeeper.set.acl": "false",
     "zookeeper.ssl.client.enable": "false",
@@ -69,6 +70,10 @@ def check_served_keys(properties: Mapping[str, str]) -> None:
 
 
 def _reason(name: str) -> str | None:
+    if name in _SERVED or is_listener_key(name):
+        return None
+    if name == JAAS_KEY:
+        return _JAAS
     if name.startswith(_PREFIXES):
         return _SECURITY
     if name.startswith(_LISTENER_PREFIX):

@@ -1,7 +1,7 @@
-"""DescribeAcls, CreateAcls, DeleteAcls and DescribeUserScramCredentials (edge).
+"""DescribeAcls, CreateAcls and DeleteAcls (edge).
 
 Without an authorizer it responds that security is disabled: tools request these APIs incidentally
-and continue then, but a closed connection stops them. No user has credentials.
+and continue then, but a closed connection stops them.
 
 Source: kafka.server.AclApis, kafka.security.authorizer.AclAuthorizer of Kafka 3.9.
 """
@@ -50,14 +50,8 @@ from kafkawire.messages.acls import (
     DescribeAclsResource,
     DescribeAclsResponse,
 )
-from kafkawire.messages.scram_credentials import (
-    DescribeUserScramCredentialsRequest,
-    DescribeUserScramCredentialsResponse,
-    DescribeUserScramCredentialsResult,
-)
 
 NO_AUTHORIZER: Final = "No authorizer is configured."
-NO_CREDENTIAL: Final = "The user has no SCRAM credential."
 
 log = structlog.get_logger(__name__)
 
@@ -71,7 +65,6 @@ APIS: Final[Apis] = {
     ApiKey.DELETE_ACLS: lambda parts: (
         delete_nothing if parts.access is None else _handler(parts, parts.access).delete
     ),
-    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: lambda _parts: describe_scram_credentials,
 }
 
 
@@ -317,18 +310,3 @@ def delete_nothing(request: Request, message: DeleteAclsRequest) -> Reply:
         error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER
     )
     return Reply(DeleteAclsResponse(filter_results=[refused] * len(message.filters)))
-
-
-def describe_scram_credentials(
-    request: Request, message: DescribeUserScramCredentialsRequest
-) -> Reply:
-    """Respond that no user has credentials; each requested user is unknown."""
-    del request
-    names = dict.fromkeys(user.name for user in message.users or ())
-    results = [
-        DescribeUserScramCredentialsResult(
-            user=name, error_code=ErrorCode.RESOURCE_NOT_FOUND, error_message=NO_CREDENTIAL
-        )
-        for name in names
-    ]
-    return Reply(DescribeUserScramCredentialsResponse(results=results))

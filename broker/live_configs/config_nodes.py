@@ -38,7 +38,7 @@ class ConfigNodes:
         self._now_ms = now_ms
         self._last_number = NO_CHANGE
         self._lock = asyncio.Lock()
-        self._on_change: dict[str, OnChange] = {}
+        self._on_change: dict[str, list[OnChange]] = {}
         self._watch = NodeWatch(session, paths.CONFIG_CHANGES, self._handle_notifications)
 
     async def catch_up(self) -> None:
@@ -48,7 +48,7 @@ class ConfigNodes:
 
     def on_change(self, kind: str, callback: OnChange) -> None:
         """Call `callback` with the changed entities of a kind, such as `topics`."""
-        self._on_change[kind] = callback
+        self._on_change.setdefault(kind, []).append(callback)
 
     def listen(self) -> None:
         """Follow all changes from now on."""
@@ -103,8 +103,8 @@ class ConfigNodes:
                 kind, _, name = path.partition("/")
                 announced.setdefault(kind, []).append(name)
             for kind, names in announced.items():
-                if kind in self._on_change:
-                    await self._on_change[kind](names)
+                for callback in self._on_change.get(kind, ()):
+                    await callback(names)
             self._last_number = taken.last_number
 
 

@@ -11,6 +11,7 @@ from broker.live_configs.broker_overrides import BrokerConfigs
 from broker.live_configs.config_nodes import ConfigNodes
 from broker.live_configs.quota_configs import QuotaConfigs
 from broker.live_configs.reconfiguration import Reconfiguration
+from broker.live_configs.scram_users import ScramUsers
 from broker.live_configs.topic_overrides import TopicConfigs
 from broker.quotas.client_quotas import ClientQuotas
 from kafkawire.ids import BrokerId
@@ -31,6 +32,7 @@ class LiveConfigs:
         self.nodes = ConfigNodes(session, now_ms)
         self.topics = TopicConfigs(self.nodes, lambda: self.broker.current.topic_defaults)
         self.quota_configs = QuotaConfigs(self.nodes, self.quotas)
+        self.scram_users = ScramUsers(self.nodes)
         self._broker_configs = BrokerConfigs(self.nodes, self.broker, broker_id)
 
     @property
@@ -44,6 +46,7 @@ class LiveConfigs:
         await self._broker_configs.load()
         await self.topics.load()
         await self.quota_configs.load()
+        await self.scram_users.load()
 
     def follow(self, changes: Reconfiguration) -> None:
         """Notify `changes` of every later change."""

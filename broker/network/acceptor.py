@@ -7,15 +7,15 @@ import contextlib
 import os
 import socket
 import ssl
-from typing import Final
+from collections.abc import Callable
+from typing import Final, Protocol
 
 from broker.config.listener import Listener
+from broker.network.connection_gate import ListenerSecurity
 from broker.network.processor import ConnectionOwner, Network, Processor
+from broker.network.tls_acceptor import Admission, TlsAcceptor
 from storage.config.config_key import INT_MAX
 
-TLS_HANDSHAKE_TIMEOUT_S: Final = 10.0
-# Time for a client to confirm the end of TLS: shorter than the stop of a broker.
-TLS_SHUTDOWN_TIMEOUT_S: Final = 1.0
 CLOSE_TIMEOUT_S: Final = 1.0
 # These probes detect clients that vanished silently. If connections.max.idle.ms sets a limit, it
 # also bounds the time that probes and sent data may stay unacknowledged.
@@ -24,26 +24,32 @@ KEEPALIVE_INTERVAL_S: Final = 15
 KEEPALIVE_PROBES: Final = 4
 
 
+class SocketOwner(ConnectionOwner, Admission, Protocol):
+    """The keeper of the list of connections, and of their number."""
+
+
 class Acceptor:
-    """The listening socket of one listener."""
+    """The listening sockets of one listener."""
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         listener: Listener,
         network: Network,
-        owner: ConnectionOwner,
+        owner: SocketOwner,
         *,
         is_control_plane: bool,
-        ssl_context: ssl.SSLContext | None,
+        security: ListenerSecurity,
     ) -> None:
         self.listener = listener
         self._loop = loop
         self._network = network
         self._owner = owner
         self._is_control_plane = is_control_plane
-        self._ssl_context = ssl_context
+        self._security = security
         self._server: asyncio.Server | None = None
+        self._tls: TlsAcceptor | None = None
+        self._bound_address = ("", 0)
 
     async def start(self) -> None:
         """Bind the address and accept connections.
@@ -53,49 +59,88 @@ class Acceptor:
         """
         host, port = self.listener.host, self.listener.port
         try:
-            self._server = server = await self._loop.create_server(
-                self._make_processor,
-                host or None,
-                port,
-                backlog=self._network.limits.socket_listen_backlog_size,
-                ssl=self._ssl_context,
-                ssl_handshake_timeout=TLS_HANDSHAKE_TIMEOUT_S if self._ssl_context else None,
-                ssl_shutdown_timeout=TLS_SHUTDOWN_TIMEOUT_S if self._ssl_context else None,
-                start_serving=False,
-            )
+            if self._security.tls is None:
+                await self._serve(host, port)
+            else:
+                await self._serve_tls(host, port, self._security.tls)
         except OSError as error:
             reason = os.strerror(error.errno).lower() if error.errno else str(error)
             raise OSError(f"cannot listen on {host}:{port}: {reason}") from error
-        # Must precede listening: the receive buffer determines the window offered to clients.
-        for listening in server.sockets:
-            self._set_options(listening)
-        await server.start_serving()
 
     @property
     def bound_address(self) -> tuple[str, int]:
         """Host and port; port 0 is replaced by the port that the system chose."""
-        assert self._server is not None, "start comes first"
-        host, port = self._server.sockets[0].getsockname()[:2]
-        return str(host), int(port)
+        assert self._bound_address[1], "start comes first"
+        return self._bound_address
 
     def stop(self) -> None:
         """Stop accepting connections."""
         if self._server is not None:
             self._server.close()
+        if self._tls is not None:
+            self._tls.stop()
 
     async def wait_closed(self) -> None:
-        """Wait until the listening socket and connections without a processor are closed.
-
-        Connections in a TLS handshake have no processor yet; the wait for them has a timeout.
-        """
+        """Wait until the listening sockets are closed, and no handshake is pending."""
+        if self._tls is not None:
+            await self._tls.wait_closed()
         if self._server is not None:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._server.wait_closed(), CLOSE_TIMEOUT_S)
 
-    def _make_processor(self) -> Processor:
-        return Processor(
-            self._network, self._owner, self.listener.name, is_control_plane=self._is_control_plane
+    async def _serve(self, host: str, port: int) -> None:
+        self._server = server = await self._loop.create_server(
+            self._make_processor,
+            host or None,
+            port,
+            backlog=self._network.limits.socket_listen_backlog_size,
+            start_serving=False,
         )
+        # Must precede listening: the receive buffer determines the window offered to clients.
+        for listening in server.sockets:
+            self._set_options(listening)
+        self._note_bound(server.sockets[0])
+        await server.start_serving()
+
+    async def _serve_tls(self, host: str, port: int, context: Callable[[], ssl.SSLContext]) -> None:
+        found = await self._loop.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        with contextlib.ExitStack() as opened:
+            sockets = []
+            for family, _, _, _, address in dict.fromkeys(found):
+                listening = opened.enter_context(socket.socket(family, socket.SOCK_STREAM))
+                listening.setblocking(False)
+                listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if family == socket.AF_INET6:
+                    listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                listening.bind(address)
+                self._set_options(listening)
+                listening.listen(self._network.limits.socket_listen_backlog_size)
+                sockets.append(listening)
+            opened.pop_all()
+        self._note_bound(sockets[0])
+        self._tls = TlsAcceptor(
+            self._loop, self._owner, self.listener.name, context, self._make_counted_processor
+        )
+        self._tls.start(sockets)
+
+    def _note_bound(self, listening: socket.socket) -> None:
+        host, port = listening.getsockname()[:2]
+        self._bound_address = (str(host), int(port))
+
+    def _make_processor(self, *, is_counted: bool = False) -> Processor:
+        return Processor(
+            self._network,
+            self._owner,
+            self.listener.name,
+            is_control_plane=self._is_control_plane,
+            security=self._security,
+            is_counted=is_counted,
+        )
+
+    def _make_counted_processor(self) -> Processor:
+        return self._make_processor(is_counted=True)
 
     def _set_options(self, listening: socket.socket) -> None:
         """Set the socket options that accepted connections inherit."""

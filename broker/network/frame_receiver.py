@@ -16,6 +16,7 @@ from typing import Final
 from broker.network.buffer_pool import Arena, BufferPool
 from broker.network.limits import CONTROL_PLANE_APIS, LARGE_REQUEST_APIS, NetworkLimits
 from broker.network.receive_memory import (
+    UNAUTHENTICATED_SHARE,
     ReceiveMemory,
     ReceiveMemoryExhaustedError,
     Reservation,
@@ -29,6 +30,8 @@ SIZE_BYTES: Final = SIZE.size
 # The size, and the API key at the start of the request header.
 SIZE_AND_KEY: Final = Struct(">ih")
 SIZE_AND_KEY_BYTES: Final = SIZE_AND_KEY.size
+# The first bytes of a client that speaks TLS.
+TLS_HANDSHAKE: Final = 0x1603
 # A larger frame that has not arrived whole is assembled in its own buffer. For a smaller frame it
 # is cheaper to move the received part than to read up to the end of each frame separately.
 LARGE_FRAME_BYTES: Final = 64 * KIB
@@ -77,6 +80,8 @@ class FrameReceiver:
     ) -> None:
         self._pool = pool
         self._memory = memory
+        self._limits = limits
+        self._share = 1.0
         self._max_frame_bytes = limits.socket_request_max_bytes
         self._max_client_bytes = limits.client_request_max_bytes
         self._is_control_plane = is_control_plane
@@ -122,6 +127,15 @@ class FrameReceiver:
         """Have `waiter` called once the memory that `take` needs is available."""
         assert self._reservation is not None, "only a large frame needs memory"
         self._memory.wait(waiter, self._reservation, self.wanted_bytes)
+
+    def restrict(self, max_frame_bytes: int | None) -> None:
+        """Limit the frames of a client that is not authenticated; None ends that.
+
+        Such clients share a small part of the memory, so that they do not keep others out.
+        """
+        most = self._limits.socket_request_max_bytes
+        self._max_frame_bytes = most if max_frame_bytes is None else min(max_frame_bytes, most)
+        self._share = 1.0 if max_frame_bytes is None else UNAUTHENTICATED_SHARE
 
     def get_buffer(self) -> memoryview:
         """Return the buffer for the next read, never empty. No state changes until `receive`."""
@@ -188,7 +202,11 @@ class FrameReceiver:
         """Set `failure` if the size of the next frame is not allowed."""
         (size_bytes,) = _peek_size(self._view, self._start)
         if not 0 <= size_bytes <= self._max_frame_bytes:
-            self.failure = f"frame of {size_bytes} bytes; at most {self._max_frame_bytes}"
+            self.failure = (
+                "the client speaks TLS, and this listener does not"
+                if size_bytes >> 16 == TLS_HANDSHAKE
+                else f"frame of {size_bytes} bytes; at most {self._max_frame_bytes}"
+            )
         elif size_bytes > self._max_client_bytes and self._end - self._start >= SIZE_AND_KEY_BYTES:
             key = _peek_size_and_key(self._view, self._start)[1]
             if key not in LARGE_REQUEST_APIS:
@@ -210,7 +228,7 @@ class FrameReceiver:
 
     def _keep(self, rest_bytes: int) -> None:
         try:
-            self._memory.keep(rest_bytes)
+            self._memory.keep(rest_bytes, self._share)
         except ReceiveMemoryExhaustedError as error:
             self.failure = str(error)
             self._drop_rest()
@@ -244,6 +262,7 @@ class FrameReceiver:
             self._reservation = self._memory.reservation(
                 whole_bytes,
                 is_control_plane=self._is_control_plane or key in CONTROL_PLANE_APIS,
+                share=self._share,
             )
         if not self._is_granted(self._reservation, rest_bytes):
             return False

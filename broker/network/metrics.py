@@ -42,6 +42,8 @@ class NetworkMetrics:
     """Counters of all listeners and connections of one broker."""
 
     __slots__ = (
+        "authentications",
+        "authentications_failed",
         "bytes_in",
         "bytes_out",
         "cold_reads",
@@ -62,6 +64,9 @@ class NetworkMetrics:
         self.sendfile_bytes = 0
         # File windows that a thread read from the disk before they were sent.
         self.cold_reads = 0
+        # Only on listeners with SASL.
+        self.authentications = 0
+        self.authentications_failed = 0
         self.connections_accepted = 0
         self.connections_refused = 0
         # Connections closed by the broker: bad input, idleness, failure of a handler.

@@ -15,11 +15,13 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Protocol, cast
+from math import inf
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 import structlog
 
 from broker.network.buffer_pool import BufferPool
+from broker.network.connection_gate import NO_SECURITY, Gate, ListenerSecurity
 from broker.network.connection_state import (
     PREDECESSORS,
     WAITS_FOR_BROKER,
@@ -33,19 +35,25 @@ from broker.network.frame_receiver import FrameReceiver
 from broker.network.limits import NetworkLimits
 from broker.network.metrics import NetworkMetrics
 from broker.network.receive_memory import BLOCKED_REQUESTS_SHARE, ReceiveMemory
-from broker.network.request import Request
+from broker.network.request import ConnectionQueue, Request
 from broker.network.request_channel import EARLY_APIS, RequestChannel
 from broker.network.response_sender import ReadAhead, ResponseSender
-from broker.security.principal import ANONYMOUS
+from broker.security.principal import ANONYMOUS, Principal
+from kafkawire.apis import ApiKey
 from kafkawire.errors import DecodeError
 from kafkawire.native import decode_request_header
 from kafkawire.units import MIB
+
+if TYPE_CHECKING:
+    from broker.security.sasl_exchange import SaslExchange
 
 # With more than `MAX_LARGE_IN_FLIGHT` requests in flight, the processor stops reading while their
 # total size exceeds `MAX_IN_FLIGHT_BYTES`: decoded requests and unsent responses take several times
 # as much memory.
 MAX_LARGE_IN_FLIGHT: Final = 8
 MAX_IN_FLIGHT_BYTES: Final = 4 * MIB
+# The requests that an expired session is served: they renew it.
+RENEWAL_APIS: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 # Bound once, because member lookup in an enum runs Python code.
 _OPEN: Final = ConnectionState.OPEN
 _CLOSED: Final = ConnectionState.CLOSED
@@ -80,13 +88,24 @@ class Processor(asyncio.BufferedProtocol):
     """The protocol of one connection."""
 
     def __init__(
-        self, network: Network, owner: ConnectionOwner, listener_name: str, is_control_plane: bool
+        self,
+        network: Network,
+        owner: ConnectionOwner,
+        listener_name: str,
+        is_control_plane: bool,
+        security: ListenerSecurity = NO_SECURITY,
+        is_counted: bool = False,
     ) -> None:
+        """Make the protocol; `is_counted` if the owner has counted the connection already."""
         limits = network.limits
         self.listener_name = listener_name
         self.client_host = ""
         self.principal = ANONYMOUS
+        # 0 until the owner has adopted the connection.
         self.number = 0
+        self.is_counted = is_counted
+        # The authentication that began the session, None without SASL.
+        self.session: SaslExchange | None = None
         self._state = ConnectionState.NEW
         # Reason why the transport is not read at present.
         self._pause: Pause | None = None
@@ -103,6 +122,10 @@ class Processor(asyncio.BufferedProtocol):
             network.pool, network.memory, limits, is_control_plane=is_control_plane
         )
         self._in_flight: deque[Request] = deque()
+        self._security = security
+        # Receives all frames until the client is authenticated.
+        self._gate: Gate | None = None
+        self._expires_at_s = inf
         self._transport: asyncio.Transport
         self._sender: ResponseSender
 
@@ -132,6 +155,15 @@ class Processor(asyncio.BufferedProtocol):
             self._queue.wake,
         )
         self._sender.start()
+        if self._security.principal_of is not None:
+            try:
+                self.principal = self._security.principal_of(transport)
+            except ValueError as error:
+                self.drop(str(error))
+                return
+        if self._security.make_gate is not None:
+            gate = self._gate = self._security.make_gate(self)
+            self._receiver.restrict(gate.max_frame_bytes)
 
     def get_buffer(self, _sizehint: int) -> memoryview:
         """Return the buffer for the next read."""
@@ -140,7 +172,9 @@ class Processor(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Submit the requests read."""
         self._metrics.bytes_in += nbytes
-        if self._channel.is_open:
+        if self._gate is not None:
+            self._pass_gate(self._receiver.receive(nbytes, 1))
+        elif self._channel.is_open:
             room = self._room()
             self._submit(self._receiver.receive(nbytes, room), room)
         else:
@@ -161,6 +195,8 @@ class Processor(asyncio.BufferedProtocol):
         if not self._move_to(ConnectionState.CLOSED):
             return
         self._metrics.connections_open -= 1
+        if self._gate is not None:
+            self._gate.close()
         self._drop_input()
         self._sender.close()
         self._channel.close(self._queue)
@@ -202,11 +238,7 @@ class Processor(asyncio.BufferedProtocol):
         if self._pause is None or self._state is not _OPEN:
             return
         self._network.memory.stop_waiting(self.on_room)
-        if self._channel.is_open:
-            room = self._room()
-            self._submit(self._receiver.take(room), room)
-        else:
-            self._submit_early()
+        self._take_input()
 
     def keep(self, request: Request) -> None:
         """Copy the body of `request` out of the arena, and charge for it until it is given back.
@@ -237,6 +269,36 @@ class Processor(asyncio.BufferedProtocol):
         if self._move_to(ConnectionState.MUTED):
             self._set_reading()
             self._channel.loop.call_later(delay_s, self._unmute)
+
+    def renew(self, expires_at_s: float) -> None:
+        """Extend the session."""
+        self._expires_at_s = expires_at_s
+
+    # Called by the gate, and by handlers that renew a session.
+
+    @property
+    def queue(self) -> ConnectionQueue:
+        """Its place in the request channel."""
+        return self._queue
+
+    def send_unqueued(self, data: bytes) -> None:
+        """Send bytes; no request may be in flight."""
+        assert not self._in_flight, "responses leave in the order of their requests"
+        if self._state in (_OPEN, ConnectionState.MUTED):
+            self._sender.send([data])
+
+    def hold(self) -> None:
+        """Read no more, until the connection is closed."""
+        if self._move_to(ConnectionState.MUTED):
+            self._set_reading()
+
+    def admit(
+        self, principal: Principal, session: SaslExchange | None, expires_at_s: float
+    ) -> None:
+        """Serve all requests from now on, for `principal` and up to `expires_at_s`."""
+        self.principal, self.session, self._expires_at_s = principal, session, expires_at_s
+        self._gate = None
+        self._receiver.restrict(None)
 
     # Called by the socket server.
 
@@ -288,6 +350,38 @@ class Processor(asyncio.BufferedProtocol):
 
     # Input.
 
+    def _pass_gate(self, frames: list[memoryview]) -> None:
+        """Hand frames to the gate one by one, until it opens; submit the later ones."""
+        receiver = self._receiver
+        if frames:
+            # Even without a response: the pump ends the use of the arenas.
+            self._channel.mark_ready(self._queue)
+        while frames and self._gate is not None:
+            release = receiver.release_frame
+            self._gate.on_frame(frames[0])
+            if release is not None:
+                release()
+            is_next = self._state is _OPEN and self._gate is not None
+            frames = receiver.take(1) if is_next else []
+        if self._state is not _OPEN:
+            return
+        if self._gate is None:
+            self._take_input()
+        elif receiver.failure:
+            self.refuse_input(receiver.failure)
+        else:
+            self._set_reading()
+
+    def _take_input(self) -> None:
+        """Submit the requests that have arrived."""
+        if self._gate is not None:
+            self._pass_gate(self._receiver.take(1))
+        elif self._channel.is_open:
+            room = self._room()
+            self._submit(self._receiver.take(room), room)
+        else:
+            self._submit_early()
+
     def _submit(self, frames: list[memoryview], room: int) -> None:
         """Submit the requests in `frames`; stop reading if they used up the `room`."""
         receiver = self._receiver
@@ -295,9 +389,12 @@ class Processor(asyncio.BufferedProtocol):
             now_s = self._last_active_s = self._clock()
             requests: list[Request] = []
             failure, release, queue = "", receiver.release_frame, self._queue
+            is_expired = now_s >= self._expires_at_s
             try:
                 for frame in frames:
                     header, body_start = decode_request_header(frame)
+                    if is_expired and header.api_key not in RENEWAL_APIS:
+                        raise DecodeError("the session has expired")
                     requests.append(Request(queue, header, frame[body_start:], now_s, release))
             except DecodeError as error:
                 failure = str(error)
@@ -328,7 +425,7 @@ class Processor(asyncio.BufferedProtocol):
     @property
     def _is_early(self) -> bool:
         """Whether the next request must wait until the channel is open."""
-        if self._channel.is_open:
+        if self._channel.is_open or self._gate is not None:
             return False
         api_key = self._receiver.next_api_key
         return api_key is not None and api_key not in EARLY_APIS

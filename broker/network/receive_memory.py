@@ -26,6 +26,8 @@ LARGE_FRAMES_SHARE: Final = 0.5
 SMALL_FRAMES_SHARE: Final = 0.75
 # Share of the second budget for requests behind a long one; the remainder is for partial frames.
 BLOCKED_REQUESTS_SHARE: Final = 0.75
+# Share of either budget for clients that are not authenticated yet.
+UNAUTHENTICATED_SHARE: Final = 0.25
 
 
 class ReceiveMemoryExhaustedError(Exception):
@@ -68,12 +70,13 @@ class ReceiveMemory:
         """
         self._on_wakeable = callback
 
-    def reservation(self, frame_bytes: int, *, is_control_plane: bool) -> Reservation:
-        """Return a reservation, still empty, for a frame of `frame_bytes`."""
-        share = SMALL_FRAMES_SHARE if frame_bytes <= SMALL_FRAME_BYTES else LARGE_FRAMES_SHARE
-        return Reservation(
-            frame_bytes, self.limit_bytes if is_control_plane else int(self.limit_bytes * share)
-        )
+    def reservation(
+        self, frame_bytes: int, *, is_control_plane: bool, share: float = 1.0
+    ) -> Reservation:
+        """Return a reservation, still empty, for a frame of `frame_bytes`, in `share` at most."""
+        own = SMALL_FRAMES_SHARE if frame_bytes <= SMALL_FRAME_BYTES else LARGE_FRAMES_SHARE
+        share = min(share, 1.0 if is_control_plane else own)
+        return Reservation(frame_bytes, int(self.limit_bytes * share))
 
     def try_grow(self, reservation: Reservation, size_bytes: int) -> bool:
         """Grow a reservation to `size_bytes`; return False if the budget does not allow it."""

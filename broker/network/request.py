@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from broker.network.reply import Reply
 from broker.security.principal import Principal
 from kafkawire.headers import RequestHeader
+
+if TYPE_CHECKING:
+    from broker.security.sasl_exchange import SaslExchange
 
 # Reply of a request that no handler has seen.
 NOT_HANDLED: Final = Reply()
@@ -32,6 +35,16 @@ class Connection(Protocol):
     @property
     def number(self) -> int:
         """Sequence number of the connection; later connections have larger numbers."""
+
+    @property
+    def session(self) -> SaslExchange | None:
+        """The authentication that began the session; None without SASL."""
+
+    def renew(self, expires_at_s: float) -> None:
+        """Extend the session."""
+
+    def hold(self) -> None:
+        """Read no more, until the connection is closed."""
 
     def mute(self, delay_s: float) -> None:
         """Stop reading for `delay_s`. Requests already read are still answered."""

@@ -7,7 +7,6 @@ Owns the shared receive memory, the connection quota and the idle timer. Invaria
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import Final
@@ -17,6 +16,7 @@ import structlog
 from broker.config.listener import Listener
 from broker.network.acceptor import Acceptor
 from broker.network.buffer_pool import BufferPool
+from broker.network.connection_gate import NO_SECURITY, ListenerSecurity
 from broker.network.connection_quota import ConnectionQuota
 from broker.network.limits import NetworkLimits
 from broker.network.metrics import NetworkMetrics
@@ -47,12 +47,13 @@ class SocketServer:
         *,
         control_plane_listener_name: str | None = None,
         inter_broker_listener_name: str | None = None,
-        ssl_contexts: Mapping[str, ssl.SSLContext] | None = None,
+        security: Mapping[str, ListenerSecurity] | None = None,
         executor: Executor | None = None,
     ) -> None:
         """Prepare to listen.
 
-        `ssl_contexts` holds the TLS contexts by listener name. `executor` reads files that are not
+        `security` holds the encryption and authentication by listener name, for listeners that have
+        any. `executor` reads files that are not
         in memory; the default is the loop's executor.
         """
         self._loop = channel.loop
@@ -76,7 +77,7 @@ class SocketServer:
         self._is_accepting = True
         self._executor = executor
         self._network = self._make_network()
-        contexts = ssl_contexts or {}
+        secured = security or {}
         self._acceptors = [
             Acceptor(
                 self._loop,
@@ -84,7 +85,7 @@ class SocketServer:
                 self._network,
                 self,
                 is_control_plane=listener.name == control_plane_listener_name,
-                ssl_context=contexts.get(listener.name),
+                security=secured.get(listener.name, NO_SECURITY),
             )
             for listener in listeners
         ]
@@ -164,13 +165,23 @@ class SocketServer:
 
     # Called by connections.
 
-    def on_opened(self, connection: Processor) -> str | None:
-        """Add a connection to the list, or return the reason to refuse it."""
+    def admit(self, client_host: str, listener_name: str) -> str | None:
+        """Count a connection, or return the reason to refuse it."""
         if not self._is_accepting:
             # The system accepted it just before the stop; `drain` would not wait for it.
             return "the broker is stopping"
-        is_exempt = connection.listener_name in self._exempt_listeners
-        refusal = self._quota.try_add(connection.client_host, is_exempt=is_exempt)
+        return self._quota.try_add(client_host, is_exempt=listener_name in self._exempt_listeners)
+
+    def leave(self, client_host: str) -> None:
+        """Stop counting a connection that was never opened."""
+        self._quota.remove(client_host)
+
+    def on_opened(self, connection: Processor) -> str | None:
+        """Add a connection to the list, or return the reason to refuse it."""
+        if connection.is_counted:
+            refusal = None if self._is_accepting else "the broker is stopping"
+        else:
+            refusal = self.admit(connection.client_host, connection.listener_name)
         if refusal is None:
             self._connections[connection] = None
             self._all_closed.clear()

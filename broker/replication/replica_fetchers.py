@@ -14,6 +14,7 @@ import structlog
 from broker.cluster.control_fence import ControlFence
 from broker.cluster.metadata_cache import Endpoint
 from broker.cluster.peer import Peer
+from broker.cluster.peer_security import PeerSecurity
 from broker.config.replication_keys import ReplicationKeys
 from broker.replication.fetcher import Fetcher
 from broker.replication.replica import Replica
@@ -39,6 +40,7 @@ class ReplicaFetchers:
         table: ReplicaTable,
         logs: Logs,
         endpoint_of: Callable[[BrokerId], Endpoint | None],
+        security: PeerSecurity | None,
         fence: ControlFence,
         throttle: ReplicationThrottle,
         config: ReplicationKeys,
@@ -50,6 +52,7 @@ class ReplicaFetchers:
         self._table = table
         self._logs = logs
         self._endpoint_of = endpoint_of
+        self._security = security
         self._fence = fence
         self._throttle = throttle
         self._config = config
@@ -131,6 +134,7 @@ class ReplicaFetchers:
                 loop=self._loop,
                 client_id=f"broker-{self._broker_id}-fetcher-{index}",
                 timeout_ms=self._config.replica_socket_timeout_ms,
+                security=self._security,
             )
             fetcher = self._fetchers[fetcher_id] = Fetcher(
                 self._broker_id,

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 
 from broker.cluster.control_fence import ControlFence
 from broker.cluster.metadata_cache import Endpoint, MetadataCache
+from broker.cluster.peer_security import PeerSecurity
 from broker.config.replication_keys import ReplicationKeys
 from broker.errors import storage_failure
 from broker.replication.batch_rules import BatchRules
@@ -53,6 +54,7 @@ class ReplicaManager:
         isr_recorder: IsrRecorder | None = None,
         config: ReplicationKeys | None = None,
         is_in_doubt: Callable[[], bool] = lambda: False,
+        security: PeerSecurity | None = None,
     ) -> None:
         """Serve no partition until the controller assigns one.
 
@@ -61,7 +63,7 @@ class ReplicaManager:
         `endpoint_of` returns the address where another broker accepts requests of brokers,
         `log_config_of` the configs of a topic's logs. `isr_recorder` sends ISR proposals to the
         controller; a standalone broker needs none. `is_in_doubt` returns whether this broker's
-        session may have expired.
+        session may have expired. `security` is for connections to leaders.
         """
         self.config = config or ReplicationKeys()
         self._metadata = metadata
@@ -78,6 +80,7 @@ class ReplicaManager:
             fence=fence,
             logs=logs,
             endpoint_of=endpoint_of,
+            security=security,
             throttle=self.follower_throttle,
             config=self.config,
             loop=loop,

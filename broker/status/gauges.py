@@ -82,6 +82,8 @@ def add_network_gauges(metrics: Metrics, network: NetworkMetrics) -> None:
     metrics.add_gauge("bytes_out_total", lambda: network.bytes_out)
     metrics.add_gauge("sendfile_bytes_total", lambda: network.sendfile_bytes)
     metrics.add_gauge("cold_reads_total", lambda: network.cold_reads)
+    metrics.add_gauge("authentications_total", lambda: network.authentications)
+    metrics.add_gauge("authentications_failed_total", lambda: network.authentications_failed)
     metrics.add_gauge("connections_accepted_total", lambda: network.connections_accepted)
     metrics.add_gauge("connections_refused_total", lambda: network.connections_refused)
     metrics.add_gauge("connections_dropped_total", lambda: network.connections_dropped)

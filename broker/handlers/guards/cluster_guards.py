@@ -56,7 +56,12 @@ from kafkawire.messages.reassignment import (
     ReassignableTopicResponse,
     ReplicaElectionResult,
 )
-from kafkawire.messages.scram_credentials import DescribeUserScramCredentialsResponse
+from kafkawire.messages.scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+    DescribeUserScramCredentialsResponse,
+)
 from kafkawire.messages.stop_replica import (
     StopReplicaPartitionError,
     StopReplicaRequest,
@@ -194,6 +199,20 @@ def alter_quotas(_request: Request, message: AlterClientQuotasRequest) -> AlterC
     return AlterClientQuotasResponse(entries=entries)
 
 
+def alter_users(
+    _request: Request, message: AlterUserScramCredentialsRequest
+) -> AlterUserScramCredentialsResponse:
+    """Return the denial of changed credentials, for each user."""
+    names = [each.name for each in message.deletions]
+    names += [each.name for each in message.upsertions]
+    return AlterUserScramCredentialsResponse(
+        results=[
+            AlterUserScramCredentialsResult(user=name, error_code=DENIED, error_message=TEXT)
+            for name in dict.fromkeys(names)
+        ]
+    )
+
+
 def describe_acls(_request: Request, _message: DescribeAclsRequest) -> DescribeAclsResponse:
     """Return the denial of a list."""
     return DescribeAclsResponse(error_code=DENIED, error_message=TEXT)
@@ -250,6 +269,7 @@ GUARDS: Final[dict[ApiKey, Maker]] = {
             error_code=DENIED, error_message=TEXT
         ),
     ),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: of_cluster(Operation.ALTER, alter_users),
     ApiKey.DESCRIBE_ACLS: of_cluster(Operation.DESCRIBE, describe_acls),
     ApiKey.CREATE_ACLS: of_cluster(Operation.ALTER, create_acls),
     ApiKey.DELETE_ACLS: of_cluster(Operation.ALTER, delete_acls),

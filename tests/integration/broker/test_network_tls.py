@@ -10,6 +10,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Final
 
+from broker.network.connection_gate import ListenerSecurity
 from broker.network.reply import EncodedMessage, Reply
 from kafkawire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from tests.integration.broker.network_support import Served, on_every_loop, serving
@@ -32,6 +33,9 @@ def server_context() -> ssl.SSLContext:
     return context
 
 
+SECURED: Final = {"SSL": ListenerSecurity(tls=server_context)}
+
+
 def client_context() -> ssl.SSLContext:
     return ssl.create_default_context(cafile=str(FOLDER / "server.crt"))
 
@@ -39,7 +43,7 @@ def client_context() -> ssl.SSLContext:
 @on_every_loop
 async def test_requests_over_tls_are_answered_in_order() -> None:
     names = ("PLAINTEXT", "SSL")
-    async with serving(names=names, ssl_contexts={"SSL": server_context()}) as served:
+    async with serving(names=names, security=SECURED) as served:
         client = await served.connect("SSL", ssl=client_context())
         bodies = [bytes([number]) * number * 3000 for number in range(40)]
         client.send(*enumerate(bodies))
@@ -59,7 +63,7 @@ async def test_files_are_copied_into_tls(tmp_path: Path) -> None:
         partition = PartitionData(records=Region(file, 5, REGION_BYTES - 5))
         return Reply(FetchResponse(responses=[FetchableTopicResponse(partitions=[partition])]))
 
-    async with serving(handle, names=("SSL",), ssl_contexts={"SSL": server_context()}) as served:
+    async with serving(handle, names=("SSL",), security=SECURED) as served:
         client = await served.connect("SSL", ssl=client_context())
         client.send((1, b""), (2, b""))
         for number in (1, 2):
@@ -72,7 +76,7 @@ async def test_files_are_copied_into_tls(tmp_path: Path) -> None:
 
 @on_every_loop
 async def test_a_plain_client_on_a_tls_listener_is_closed_and_the_others_stay() -> None:
-    async with serving(names=("SSL",), ssl_contexts={"SSL": server_context()}) as served:
+    async with serving(names=("SSL",), security=SECURED) as served:
         good = await served.connect("SSL", ssl=client_context())
         plain = await served.connect("SSL")
         plain.send((1, b"not TLS"))
@@ -87,7 +91,7 @@ async def test_a_tls_client_that_never_reads_costs_a_bounded_amount() -> None:
     async with serving(
         lambda _request: Reply(EncodedMessage(body)),
         names=("SSL",),
-        ssl_contexts={"SSL": server_context()},
+        security=SECURED,
     ) as served:
         client = await served.connect("SSL", ssl=client_context())
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]
@@ -102,7 +106,7 @@ async def test_a_tls_client_that_never_reads_costs_a_bounded_amount() -> None:
 
 @on_every_loop
 async def test_a_client_without_a_handshake_does_not_delay_the_stop() -> None:
-    async with serving(names=("SSL",), ssl_contexts={"SSL": server_context()}) as served:
+    async with serving(names=("SSL",), security=SECURED) as served:
         silent = await served.connect("SSL")
         await (await served.connect("SSL", ssl=client_context())).ask(1)
         began_s = asyncio.get_running_loop().time()

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from broker.network.buffer_pool import BufferPool
+from broker.network.connection_gate import NO_SECURITY, ListenerSecurity
 from broker.network.limits import NetworkLimits
 from broker.network.processor import Network, Processor
 from broker.network.receive_memory import ReceiveMemory
@@ -47,11 +48,23 @@ def make_request(queue: Any, correlation_id: int = 0, api_key: int = 0) -> Reque
     return Request(queue, header, memoryview(b""), 0.0)
 
 
+@dataclass
+class FakeTimer:
+    """A callback for later."""
+
+    at_s: float
+    callback: Callable[..., object]
+    is_cancelled: bool = False
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+
 class FakeLoop:
     """Runs callbacks in scheduling order; time advances only in `pass_time`."""
 
     def __init__(self) -> None:
-        self._timers: list[tuple[float, Callable[..., object]]] = []
+        self._timers: list[FakeTimer] = []
         self.now_s = 100.0
         self._soon: deque[tuple[Callable[..., object], tuple[object, ...]]] = deque()
 
@@ -61,17 +74,20 @@ class FakeLoop:
     def call_soon(self, callback: Callable[..., object], *arguments: object) -> None:
         self._soon.append((callback, arguments))
 
-    def call_later(self, delay_s: float, callback: Callable[..., object]) -> None:
+    def call_later(self, delay_s: float, callback: Callable[..., object]) -> FakeTimer:
         """Keep `callback` for `pass_time`."""
-        self._timers.append((self.now_s + delay_s, callback))
+        timer = FakeTimer(self.now_s + delay_s, callback)
+        self._timers.append(timer)
+        return timer
 
     def pass_time(self, seconds: float) -> None:
         """Advance the time, and run the timers that expire."""
         self.now_s += seconds
-        due = [callback for at_s, callback in self._timers if at_s <= self.now_s]
-        self._timers = [each for each in self._timers if each[0] > self.now_s]
-        for callback in due:
-            callback()
+        due = [each for each in self._timers if each.at_s <= self.now_s]
+        self._timers = [each for each in self._timers if each.at_s > self.now_s]
+        for timer in due:
+            if not timer.is_cancelled:
+                timer.callback()
         self.run()
 
     def run_turn(self) -> None:
@@ -242,9 +258,15 @@ class World:
             read_ahead=self._read_ahead,
         )
 
-    def connect(self, *, is_control_plane: bool = False) -> Client:
+    def connect(
+        self, *, is_control_plane: bool = False, security: ListenerSecurity = NO_SECURITY
+    ) -> Client:
         processor = Processor(
-            self.network, self.owner, "PLAINTEXT", is_control_plane=is_control_plane
+            self.network,
+            self.owner,
+            "PLAINTEXT",
+            is_control_plane=is_control_plane,
+            security=security,
         )
         transport = FakeTransport(self.loop)
         transport.protocol = processor

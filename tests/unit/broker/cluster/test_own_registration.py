@@ -37,10 +37,10 @@ def test_controller_dials_the_control_plane_listener() -> None:
     config = BrokerConfig.from_properties(PROPERTIES)
     endpoints = {"INNER": Endpoint("h", 1), "CONTROL": Endpoint("h", 3)}
     found = registration_of(config, BrokerId(7), endpoints)
-    assert dialled_endpoint(config.network, found) == Endpoint("h", 1)
+    assert dialled_endpoint(config, found) == Endpoint("h", 1)
     control = BrokerConfig.from_properties({**PROPERTIES, "control.plane.listener.name": "CONTROL"})
-    assert dialled_endpoint(control.network, found) == Endpoint("h", 3)
-    assert dialled_endpoint(config.network, OTHER) == Endpoint("o", 0)
+    assert dialled_endpoint(control, found) == Endpoint("h", 3)
+    assert dialled_endpoint(config, OTHER) == Endpoint("o", 0)
 
 
 @pytest.mark.parametrize("secret", ["A", "INNER"])
@@ -50,6 +50,4 @@ def test_controller_prefers_a_listener_of_its_own_protocol(
     endpoints = [RegisteredEndpoint(secret, "o", 0), RegisteredEndpoint("B", "o", 1)]
     protocols = {secret: "SSL", "B": "PLAINTEXT"}
     other = replace(OTHER, endpoints=endpoints, security_protocols=protocols)
-    assert dialled_endpoint(BrokerConfig.from_properties(PROPERTIES).network, other) == Endpoint(
-        "o", 1
-    )
+    assert dialled_endpoint(BrokerConfig.from_properties(PROPERTIES), other) == Endpoint("o", 1)

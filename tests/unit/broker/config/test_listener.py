@@ -4,7 +4,7 @@ import pytest
 
 from broker.config.listener import (
     Listener,
-    check_served,
+    check_protocols,
     parse_listeners,
     parse_map,
     parse_protocol_map,
@@ -78,10 +78,7 @@ def test_a_map_needs_colons() -> None:
         parse_map("map", "a:1,b")
 
 
-@pytest.mark.parametrize(
-    ("protocols", "rule"),
-    [({}, "listener.security.protocol.map"), ({"A": "SSL"}, "other protocols are not served")],
-)
-def test_only_plaintext_listeners_are_served(protocols: dict[str, str], rule: str) -> None:
-    with pytest.raises(ConfigError, match=rule):
-        check_served("listeners", [Listener("A", "", 1)], protocols)
+def test_a_listener_needs_a_protocol() -> None:
+    check_protocols("listeners", [Listener("A", "", 1)], {"A": "SASL_SSL"})
+    with pytest.raises(ConfigError, match=r"listener\.security\.protocol\.map"):
+        check_protocols("listeners", [Listener("A", "", 1)], {"B": "SSL"})

@@ -15,21 +15,16 @@ KRAFT = {"process.roles": "broker", "node.id": "1", "controller.quorum.voters": 
     ("key", "value"),
     [
         ("authorizer.zookeeper.url", "h:2181"),
-        ("connections.max.reauth.ms", "1000"),
         ("controller.quorum.voters", "1@h:9093"),
         ("delegation.token.secret.key", "hush"),
-        ("listener.name.inner.plain.sasl.jaas.config", "hush"),
-        ("listener.name.inner.sasl.enabled.mechanisms", "PLAIN"),
-        ("listener.name.inner.ssl.client.auth", "required"),
-        ("listener.name.inner.ssl.keystore.password", "hush"),
         ("password.encoder.secret", "hush"),
         ("principal.builder.class", "org.example.Builder"),
         ("process.roles", "broker,controller"),
         ("remote.log.storage.system.enable", "true"),
-        ("sasl.enabled.mechanisms", "SCRAM-SHA-256"),
-        ("sasl.jaas.config", "hush"),
-        ("ssl.client.auth", "required"),
-        ("ssl.key.password", "hush"),
+        ("listener.name.inner.sasl.kerberos.service.name", "hush"),
+        ("listener.name.inner.plain.sasl.server.callback.handler.class", "hush"),
+        ("sasl.oauthbearer.jwks.endpoint.url", "hush"),
+        ("ssl.engine.factory.class", "hush"),
         ("zookeeper.metadata.migration.enable", "true"),
         ("zookeeper.set.acl", "true"),
         ("zookeeper.ssl.client.enable", "TRUE"),
@@ -52,12 +47,22 @@ def test_a_file_of_a_broker_without_zookeeper_is_refused_by_its_key(tmp_path: Pa
         read_config(file, [])
 
 
+def test_a_login_module_without_the_prefix_of_its_mechanism_is_refused() -> None:
+    for key in ("sasl.jaas.config", "listener.name.inner.sasl.jaas.config"):
+        with pytest.raises(ConfigError, match="must have the prefix") as caught:
+            check_served_keys({key: "hush"})
+        assert "hush" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("key", "value"),
     [
         ("process.roles", ""),
-        ("sasl.enabled.mechanisms", "GSSAPI"),
-        ("ssl.client.auth", "none"),
+        ("listener.name.inner.plain.sasl.jaas.config", "x"),
+        ("listener.name.inner.ssl.keystore.password", "x"),
+        ("sasl.enabled.mechanisms", "SCRAM-SHA-256"),
+        ("ssl.client.auth", "required"),
+        ("ssl.keymanager.algorithm", "SunX509"),
         ("ssl.keystore.location", " "),
         ("zookeeper.set.acl", "False"),
         ("listener.name.inner.ssl.client.auth", ""),

@@ -29,6 +29,7 @@ class FakeConnection:
     listener_name = "PLAINTEXT"
     client_host = "10.0.0.1"
     principal = ANONYMOUS
+    session = None
 
     def __init__(self, channel: RequestChannel, *, is_control_plane: bool = False) -> None:
         self.number = 1
@@ -48,6 +49,12 @@ class FakeConnection:
 
     def mute(self, delay_s: float) -> None:
         raise AssertionError(f"the channel must not mute a connection ({delay_s} s)")
+
+    def hold(self) -> None:
+        raise AssertionError("the channel must not hold a connection")
+
+    def renew(self, expires_at_s: float) -> None:
+        raise AssertionError(f"the channel must not renew a session (to {expires_at_s})")
 
     def keep(self, request: Request) -> None:
         if not self.has_memory:

@@ -17,7 +17,7 @@ from broker.network.socket_server import (
     STALL_CHECK_INTERVAL_S,
     SocketServer,
 )
-from tests.unit.broker.network_fakes import FakeLoop
+from tests.unit.broker.network_fakes import FakeLoop, FakeTimer
 
 
 class TimedLoop(FakeLoop):
@@ -27,14 +27,16 @@ class TimedLoop(FakeLoop):
         super().__init__()
         self.timers: list[tuple[float, Callable[..., object]]] = []
 
-    def call_later(self, delay_s: float, callback: Callable[..., object]) -> None:
+    def call_later(self, delay_s: float, callback: Callable[..., object]) -> FakeTimer:
         self.timers.append((delay_s, callback))
+        return FakeTimer(delay_s, callback)
 
 
 class FakeConnection:
     """Records its checks."""
 
     client_host = "10.0.0.1"
+    is_counted = False
 
     def __init__(self, listener_name: str = "A") -> None:
         self.listener_name = listener_name

@@ -1,0 +1,96 @@
+"""Keys of encryption and authentication, which each listener may set for itself (decision).
+
+`listener.name.LISTENER.KEY` replaces KEY for one listener; the listener's name is in small letters.
+`listener.name.LISTENER.MECHANISM.KEY` replaces it for one SASL mechanism.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from broker.config.declared_key import declared_keys, integer, long, names, password, string
+from storage.config.config_key import at_least, one_of
+
+LISTENER_PREFIX: Final = "listener.name."
+JAAS_KEY: Final = "sasl.jaas.config"
+REAUTH_KEY: Final = "connections.max.reauth.ms"
+MECHANISM_KEYS: Final = frozenset({JAAS_KEY, REAUTH_KEY})
+"""The keys that may have the prefix of a mechanism."""
+STORE_TYPES: Final = ("JKS", "PKCS12", "PEM")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListenerSecurityKeys:
+    """Encryption and authentication of listeners."""
+
+    sasl_enabled_mechanisms: tuple[str, ...] = names(
+        ("GSSAPI",),
+        "SASL mechanisms of a listener: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512. A listener with SASL "
+        "must name its mechanisms, because GSSAPI is not served.",
+    )
+    sasl_mechanism_inter_broker_protocol: str = string(
+        "GSSAPI", "SASL mechanism of this broker's logins at other brokers."
+    )
+    sasl_server_max_receive_size: int = integer(
+        512 * 1024, "Maximum size of a request before authentication.", at_least(1)
+    )
+    connections_max_reauth_ms: int = long(
+        0, "Time after which a client must authenticate again (KIP-368); 0 never.", at_least(0)
+    )
+    ssl_client_auth: str = string(
+        "none",
+        "Whether TLS clients must show a certificate: required, requested, none. A listener with "
+        "SASL_SSL only obeys the key with its own prefix.",
+        one_of("required", "requested", "none"),
+    )
+    ssl_principal_mapping_rules: str = string(
+        "DEFAULT",
+        "Rules RULE:PATTERN/REPLACEMENT/[L|U] or DEFAULT, separated by commas; the first one whose "
+        "pattern matches a certificate's whole name makes the principal.",
+    )
+    ssl_keystore_type: str = string(
+        "JKS", "Format of the own key and certificate; only PEM is read.", one_of(*STORE_TYPES)
+    )
+    ssl_keystore_location: str = string("", "PEM file of the private key and its certificates.")
+    ssl_keystore_password: str = password("Password of the keystore; not for PEM.")
+    ssl_keystore_key: str = password("Private key as PEM text, instead of a file.")
+    ssl_keystore_certificate_chain: str = password(
+        "Certificates of the key as PEM text, the own one first."
+    )
+    ssl_key_password: str = password("Password of an encrypted private key.")
+    ssl_truststore_type: str = string(
+        "JKS", "Format of the trusted certificates; only PEM is read.", one_of(*STORE_TYPES)
+    )
+    ssl_truststore_location: str = string("", "PEM file of the trusted certificates.")
+    ssl_truststore_password: str = password("Password of the truststore; not for PEM.")
+    ssl_truststore_certificates: str = password("Trusted certificates as PEM text.")
+    ssl_enabled_protocols: tuple[str, ...] = names(
+        ("TLSv1.2", "TLSv1.3"), "Versions of TLS; older ones are refused."
+    )
+    ssl_protocol: str = string(
+        "TLSv1.3", "No effect: ssl.enabled.protocols decides.", one_of("TLSv1.3", "TLSv1.2", "TLS")
+    )
+    ssl_endpoint_identification_algorithm: str = string(
+        "https",
+        "Whether this broker checks the host names of other brokers' certificates; empty: no.",
+        one_of("https", ""),
+    )
+
+
+SECURITY_KEYS: Final = declared_keys(ListenerSecurityKeys)
+_NAMES: Final = frozenset(declared.key.name for declared in SECURITY_KEYS)
+
+
+def is_listener_key(name: str) -> bool:
+    """Whether `name` is one of the keys with the prefix of a listener, and of a mechanism."""
+    if not name.startswith(LISTENER_PREFIX):
+        return False
+    _, _, key = name.removeprefix(LISTENER_PREFIX).partition(".")
+    _, _, key_of_mechanism = key.partition(".")
+    return key in _NAMES or key_of_mechanism in MECHANISM_KEYS
+
+
+def listener_of(name: str) -> str:
+    """Return the listener in the prefix of a key, in capital letters."""
+    return name.removeprefix(LISTENER_PREFIX).partition(".")[0].upper()

@@ -1,0 +1,149 @@
+"""Accepts the connections of a listener with TLS, and performs their handshakes (edge).
+
+A connection counts from the moment it is accepted. `create_server` with a TLS context reports a
+connection only after its handshake, so that sockets in a handshake would escape every limit; and it
+never reports a handshake that failed. At most one connection per turn of the loop is accepted, so
+that a wave of handshakes delays established connections little. If too many handshakes are pending,
+the oldest one ends: silent clients keep nobody out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol
+
+import structlog
+
+from broker.network.processor import Processor
+
+HANDSHAKE_TIMEOUT_S: Final = 10.0
+# Time for a client to confirm the end of TLS: shorter than the stop of a broker.
+SHUTDOWN_TIMEOUT_S: Final = 1.0
+# Back-off after a failed accept, for example without free file descriptors.
+ACCEPT_BACKOFF_S: Final = 0.1
+MAX_HANDSHAKES: Final = 2_000
+_REASONS: Final[Mapping[str, str]] = {
+    "HTTP_REQUEST": "the client does not speak TLS",
+    "WRONG_VERSION_NUMBER": "the client does not speak TLS",
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "the client shows no certificate",
+    "TLSV1_ALERT_UNKNOWN_CA": "the client does not trust the certificate of this listener",
+    "SSLV3_ALERT_BAD_CERTIFICATE": "the client refuses the certificate of this listener",
+    "UNSUPPORTED_PROTOCOL": "the client speaks only versions of TLS that are not enabled",
+}
+"""By the reason of OpenSSL."""
+
+log = structlog.get_logger(__name__)
+
+
+class Admission(Protocol):
+    """Counts connections from before their handshakes."""
+
+    def admit(self, client_host: str, listener_name: str) -> str | None:
+        """Count a connection, or return the reason to refuse it."""
+
+    def leave(self, client_host: str) -> None:
+        """Stop counting a connection whose handshake failed."""
+
+
+class TlsAcceptor:
+    """Accepts on bound sockets."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        admission: Admission,
+        listener_name: str,
+        context: Callable[[], ssl.SSLContext],
+        make_processor: Callable[[], Processor],
+    ) -> None:
+        """Use the current `context` for each new connection."""
+        self._loop = loop
+        self._admission = admission
+        self._listener_name = listener_name
+        self._context = context
+        self._make_processor = make_processor
+        self._sockets: list[socket.socket] = []
+        self._accepting: list[asyncio.Task[None]] = []
+        # Oldest first.
+        self._handshakes: dict[asyncio.Task[None], None] = {}
+
+    def start(self, sockets: list[socket.socket]) -> None:
+        """Accept on listening sockets from now on."""
+        self._sockets = sockets
+        self._accepting = [
+            self._loop.create_task(self._accept(each), name="tls-accept") for each in sockets
+        ]
+
+    def stop(self) -> None:
+        """Stop accepting, and end the pending handshakes."""
+        for task in (*self._accepting, *self._handshakes):
+            task.cancel()
+
+    async def wait_closed(self) -> None:
+        """Wait until nothing is pending any more."""
+        pending = [*self._accepting, *self._handshakes]
+        if pending:
+            await asyncio.wait(pending)
+        for each in self._sockets:
+            each.close()
+
+    async def _accept(self, listening: socket.socket) -> None:
+        while True:
+            try:
+                accepted, peer = await self._loop.sock_accept(listening)
+            except OSError as error:
+                log.warning("connection.not_accepted", error=str(error))
+                await asyncio.sleep(ACCEPT_BACKOFF_S)
+                continue
+            client_host = str(peer[0])
+            refusal = self._admission.admit(client_host, self._listener_name)
+            if refusal is not None:
+                log.warning("connection.refused", client_host=client_host, reason=refusal)
+                accepted.close()
+                continue
+            if len(self._handshakes) >= MAX_HANDSHAKES:
+                next(iter(self._handshakes)).cancel()
+            task = self._loop.create_task(
+                self._negotiate(accepted, client_host), name="tls-handshake"
+            )
+            self._handshakes[task] = None
+            task.add_done_callback(self._on_negotiated)
+            # A waiting connection is accepted without a turn of the loop.
+            await asyncio.sleep(0)
+
+    def _on_negotiated(self, task: asyncio.Task[None]) -> None:
+        del self._handshakes[task]
+
+    async def _negotiate(self, accepted: socket.socket, client_host: str) -> None:
+        processor = self._make_processor()
+        try:
+            await self._loop.connect_accepted_socket(
+                lambda: processor,
+                accepted,
+                ssl=self._context(),
+                ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S,
+                ssl_shutdown_timeout=SHUTDOWN_TIMEOUT_S,
+            )
+        except OSError as error:
+            log.warning(
+                "connection.handshake_failed",
+                listener_name=self._listener_name,
+                client_host=client_host,
+                reason=reason_of(error),
+            )
+        finally:
+            if not processor.number:
+                self._admission.leave(client_host)
+
+
+def reason_of(error: OSError) -> str:
+    """Return the reason of a failed handshake, for the log."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the certificate of the client is not trusted: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        code = error.reason or ""
+        return _REASONS.get(code, code.lower().replace("_", " ")) or str(error)
+    return str(error) or "the client closed the connection"

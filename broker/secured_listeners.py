@@ -1,0 +1,137 @@
+"""Makes the encryption and authentication of each listener from its configuration (composition)."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import ssl
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final
+
+from broker.config.broker_config import BrokerConfig
+from broker.config.listener_security import ListenerSecurityConfig, MechanismConfig
+from broker.errors import ConfigError, StartupError
+from broker.live_configs.scram_users import ScramUsers
+from broker.network.connection_gate import ListenerSecurity
+from broker.network.metrics import NetworkMetrics
+from broker.network.reply import Reply
+from broker.network.request import Request
+from broker.network.sasl_gate import GateSettings, SaslGate
+from broker.security.distinguished_name import subject_of
+from broker.security.principal import ANONYMOUS, USER, Principal
+from broker.security.principal_mapping import PrincipalMapping
+from broker.security.sasl_exchange import OfferedMechanism
+from broker.security.tls_context import server_context
+from kafkawire.sasl_servers import PlainServer, SaslServer, ScramServer
+
+NONCE_BYTES: Final = 24
+SECRET_BYTES: Final = 32
+
+
+class SecuredListeners:
+    """The security of all listeners of a broker."""
+
+    def __init__(self, config: BrokerConfig, users: ScramUsers) -> None:
+        """Read the keys and certificates.
+
+        Raises:
+            StartupError: a file or key cannot be used.
+        """
+        self._config = config
+        self._users = users
+        # Fake salts of unknown users depend on it.
+        self._secret = secrets.token_bytes(SECRET_BYTES)
+        self._contexts: dict[str, ssl.SSLContext] = {}
+        self._mappings: dict[str, PrincipalMapping] = {}
+        for name, listener in config.listener_security.items():
+            if listener.has_tls:
+                self._mappings[name] = _mapping_of(listener)
+        try:
+            self.reload(config)
+        except ConfigError as error:
+            raise StartupError(str(error)) from None
+
+    def reload(self, config: BrokerConfig) -> None:
+        """Read the keys and certificates again; new connections get them.
+
+        Raises:
+            ConfigError: a file or key cannot be used; every listener keeps its certificate.
+        """
+        self._contexts = {
+            name: server_context(listener)
+            for name, listener in config.listener_security.items()
+            if listener.has_tls
+        }
+
+    def make(
+        self,
+        handle: Callable[[Request], Reply],
+        metrics: NetworkMetrics,
+        loop: asyncio.AbstractEventLoop,
+    ) -> Mapping[str, ListenerSecurity]:
+        """Return the security of each listener; `handle` answers ApiVersions."""
+        return {
+            name: self._make_one(listener, handle, metrics, loop)
+            for name, listener in self._config.listener_security.items()
+            if listener.has_tls or listener.has_sasl
+        }
+
+    def _make_one(
+        self,
+        listener: ListenerSecurityConfig,
+        handle: Callable[[Request], Reply],
+        metrics: NetworkMetrics,
+        loop: asyncio.AbstractEventLoop,
+    ) -> ListenerSecurity:
+        name = listener.listener_name
+        tls = (lambda: self._contexts[name]) if listener.has_tls else None
+        if not listener.has_sasl:
+            return ListenerSecurity(
+                tls=tls, principal_of=partial(principal_of, self._mappings[name])
+            )
+        delay_ms = self._config.network.connection_failed_authentication_delay_ms
+        settings = GateSettings(
+            loop=loop,
+            handle=handle,
+            metrics=metrics,
+            offered={
+                mechanism: OfferedMechanism(
+                    begin=self._begin(mechanism, config), max_reauth_ms=config.max_reauth_ms
+                )
+                for mechanism, config in listener.mechanisms.items()
+            },
+            max_frame_bytes=listener.keys.sasl_server_max_receive_size,
+            failure_delay_s=delay_ms / 1000,
+        )
+        return ListenerSecurity(tls=tls, make_gate=partial(SaslGate, settings))
+
+    def _begin(self, mechanism: str, config: MechanismConfig) -> Callable[[], SaslServer]:
+        """Return the function that begins an exchange of a mechanism."""
+        if mechanism == "PLAIN":
+            assert config.module is not None, "the configuration was checked"
+            return partial(PlainServer, config.module.passwords)
+        find = partial(self._users.credential, mechanism)
+        return lambda: ScramServer(
+            mechanism, find, secrets.token_urlsafe(NONCE_BYTES), self._secret
+        )
+
+
+def principal_of(mapping: PrincipalMapping, transport: asyncio.BaseTransport) -> Principal:
+    """Return the principal of the certificate that a TLS client has shown.
+
+    Raises:
+        ValueError: no rule applies to the certificate's name.
+    """
+    tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
+    certificate = tls.getpeercert(binary_form=True) if tls is not None else None
+    if certificate is None:
+        return ANONYMOUS
+    return Principal(USER, mapping.name_of(subject_of(certificate)))
+
+
+def _mapping_of(listener: ListenerSecurityConfig) -> PrincipalMapping:
+    try:
+        return PrincipalMapping(listener.keys.ssl_principal_mapping_rules)
+    except ValueError as error:
+        raise StartupError(f"{listener.prefix}ssl.principal.mapping.rules: {error}") from None

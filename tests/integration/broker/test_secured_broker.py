@@ -1,0 +1,389 @@
+"""A broker with TLS and SASL, and clients of all libraries."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from typing import Any, NamedTuple
+
+import aiokafka
+import pytest
+from confluent_kafka import Producer
+
+import ottla
+from broker.security.jaas import PLAIN_MODULE, SCRAM_MODULE
+from kafkawire.apis import ApiKey
+from kafkawire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
+from kafkawire.messages.metadata import MetadataRequest, MetadataResponse
+from kafkawire.messages.scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from ottla.client.errors import OttlaError
+from tests.certificates import Authority, needs_openssl
+from tests.conftest import READY_EVENT, BrokerProcess
+from tests.integration.broker.wire import Wire
+from tests.ports import free_port
+
+PASSWORD = "s3cret-of-alice"
+OWN_PASSWORD = "s3cret-of-the-broker"
+SESSION_MS = 2_000
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+PROTOCOLS = ("SASL_PLAINTEXT", "SASL_SSL")
+
+pytestmark = needs_openssl
+
+
+class Secured(NamedTuple):
+    """A broker with a listener of each protocol."""
+
+    broker: BrokerProcess
+    authority: Authority
+    stranger: Authority
+    ports: dict[str, int]
+
+    def address(self, protocol: str) -> str:
+        return f"127.0.0.1:{self.ports[protocol]}"
+
+    def options(self, protocol: str, mechanism: str, password: str = PASSWORD) -> dict[str, Any]:
+        """Return the options of our client."""
+        options: dict[str, Any] = {
+            "security_protocol": protocol,
+            "sasl_mechanism": mechanism,
+            "sasl_plain_username": "alice",
+            "sasl_plain_password": password,
+        }
+        if protocol == "SASL_SSL":
+            options["ssl_cafile"] = str(self.authority.own.certificate)
+        return options
+
+
+def overrides(authority: Authority, ports: dict[str, int]) -> dict[str, str]:
+    """Return the configuration of the broker."""
+    listeners = ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items())
+    settings = {
+        "listeners": listeners,
+        "inter.broker.listener.name": "SASL_PLAINTEXT",
+        "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        "sasl.enabled.mechanisms": ",".join(MECHANISMS),
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(authority.issue("broker", hosts="IP:127.0.0.1").store),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(authority.own.certificate),
+        "listener.name.ssl.ssl.client.auth": "requested",
+        "listener.name.ssl.ssl.principal.mapping.rules": "RULE:^.*CN=(.*?)$/$1/L",
+        "listener.name.sasl_ssl.plain.connections.max.reauth.ms": str(SESSION_MS),
+    }
+    for name in ("sasl_plaintext", "sasl_ssl"):
+        settings[f"listener.name.{name}.plain.sasl.jaas.config"] = (
+            f'{PLAIN_MODULE} required username="own" password="{OWN_PASSWORD}" '
+            f'user_own="{OWN_PASSWORD}" user_alice="{PASSWORD}";'
+        )
+        settings[f"listener.name.{name}.scram-sha-256.sasl.jaas.config"] = (
+            f"{SCRAM_MODULE} required;"
+        )
+    return settings
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    directory = tmp_path_factory.mktemp("secured")
+    authority = Authority.make(directory)
+    ports = {name: free_port() for name in ("PLAINTEXT", "SSL", *PROTOCOLS)}
+    broker = BrokerProcess(directory / "data", overrides(authority, ports))
+    try:
+        broker.wait_for_event(READY_EVENT)
+        asyncio.run(add_user(f"127.0.0.1:{ports['PLAINTEXT']}"))
+        yield Secured(broker, authority, Authority.make(directory, "stranger"), ports)
+    finally:
+        broker.kill()
+    log = "".join(broker.output)
+    for secret in (PASSWORD, OWN_PASSWORD):
+        assert secret not in log
+    assert "Traceback" not in log
+
+
+async def add_user(address: str) -> None:
+    """Give alice SCRAM credentials, and create the topic of the tests."""
+    async with ottla.Admin(address) as admin:
+        await admin.create_topics([ottla.NewTopic("orders", 1, 1)])
+    port = int(address.rpartition(":")[2])
+    await asyncio.to_thread(alter_users, port, [upsertion("alice", number) for number in (1, 2)])
+
+
+def upsertion(user: str, number: int, password: str = PASSWORD) -> ScramCredentialUpsertion:
+    """Return the change that sets a password; `number` is Kafka's of the mechanism."""
+    name = {1: "sha256", 2: "sha512"}[number]
+    return ScramCredentialUpsertion(
+        name=user,
+        mechanism=number,
+        iterations=4096,
+        salt=b"pepper",
+        salted_password=hashlib.pbkdf2_hmac(name, password.encode(), b"pepper", 4096),
+    )
+
+
+def alter_users(
+    port: int,
+    upsertions: list[ScramCredentialUpsertion],
+    deletions: Sequence[ScramCredentialDeletion] = (),
+) -> dict[str, int]:
+    """Change credentials; return the error code of each user."""
+    request = AlterUserScramCredentialsRequest(deletions=deletions, upsertions=upsertions)
+    with Wire(port) as wire:
+        response = wire.ask(
+            ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, request, AlterUserScramCredentialsResponse
+        )
+    return {each.user: each.error_code for each in response.results}
+
+
+async def can_read_back(address: str, options: dict[str, Any]) -> bool:
+    """Produce a record and consume it."""
+    async with ottla.Producer(address, **options) as producer:
+        sent = await (await producer.send("orders", b"paid"))
+    async with ottla.Consumer(address, **options) as consumer:
+        consumer.assign([ottla.TopicPartition("orders", 0)])
+        consumer.seek(ottla.TopicPartition("orders", 0), sent.offset)
+        async for record in consumer:
+            return record.value == b"paid"
+    return False
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+async def test_records_go_through_an_authenticated_connection(
+    secured: Secured, protocol: str, mechanism: str
+) -> None:
+    assert await can_read_back(secured.address(protocol), secured.options(protocol, mechanism))
+
+
+async def test_records_go_through_tls(secured: Secured) -> None:
+    options: dict[str, Any] = {
+        "security_protocol": "SSL",
+        "ssl_cafile": str(secured.authority.own.certificate),
+    }
+    assert await can_read_back(secured.address("SSL"), options)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("user", ["alice", "nobody"])
+async def test_a_wrong_password_and_an_unknown_user_are_refused_alike(
+    secured: Secured, protocol: str, mechanism: str, user: str
+) -> None:
+    options = secured.options(protocol, mechanism, "wrong")
+    options["sasl_plain_username"] = user
+    with pytest.raises(OttlaError, match="refused the"):
+        async with ottla.Admin(secured.address(protocol), **options):
+            pass
+
+
+async def test_a_mechanism_that_is_not_offered_is_refused(secured: Secured) -> None:
+    class Tokens:
+        async def token(self) -> str:
+            return "x"
+
+    with pytest.raises(OttlaError, match="does not offer the mechanism OAUTHBEARER"):
+        async with ottla.Admin(
+            secured.address("SASL_PLAINTEXT"),
+            security_protocol="SASL_PLAINTEXT",
+            sasl_mechanism="OAUTHBEARER",
+            sasl_oauth_token_provider=Tokens(),
+        ):
+            pass
+
+
+async def test_users_come_and_go_while_the_broker_runs(secured: Secured) -> None:
+    port, address = secured.ports["PLAINTEXT"], secured.address("SASL_PLAINTEXT")
+    options = secured.options("SASL_PLAINTEXT", "SCRAM-SHA-256", "first")
+    options["sasl_plain_username"] = "b%,=* b"
+
+    async def may_log_in(password: str) -> bool:
+        try:
+            async with ottla.Admin(address, **{**options, "sasl_plain_password": password}):
+                return True
+        except OttlaError:
+            return False
+
+    name = str(options["sasl_plain_username"])
+    changes = [
+        ([upsertion(name, 1, "first")], [], "first"),
+        ([upsertion(name, 1, "second")], [], "second"),
+        ([], [ScramCredentialDeletion(name=name, mechanism=1)], ""),
+    ]
+    for upsertions, deletions, valid in changes:
+        result = await asyncio.to_thread(alter_users, port, upsertions, deletions)
+        assert result == {name: 0}
+        logins = [await may_log_in(password) for password in ("first", "second")]
+        assert logins == [valid == "first", valid == "second"]
+
+
+async def test_an_untrusted_certificate_and_a_wrong_host_are_refused(secured: Secured) -> None:
+    options = secured.options("SASL_SSL", "PLAIN")
+    stranger = str(secured.stranger.own.certificate)
+    with pytest.raises(OttlaError, match="not trusted"):
+        async with ottla.Admin(secured.address("SASL_SSL"), **{**options, "ssl_cafile": stranger}):
+            pass
+    with pytest.raises(OttlaError, match="not trusted"):
+        async with ottla.Admin(f"localhost:{secured.ports['SASL_SSL']}", **options):
+            pass
+
+
+async def test_a_plain_client_on_a_tls_port_is_logged_in_one_line(secured: Secured) -> None:
+    with socket.create_connection(("127.0.0.1", secured.ports["SSL"]), timeout=10) as client:
+        client.sendall(b"\0\0\0\x0e\0\x12\0\0\0\0\0\1\0\4test")
+        while client.recv(100):
+            continue
+    event = await asyncio.to_thread(
+        secured.broker.wait_for_event, "connection.handshake_failed", 10, is_about_tls
+    )
+    assert event["listener_name"] == "SSL"
+
+
+def is_about_tls(event: Mapping[str, object]) -> bool:
+    return event["reason"] == "the client does not speak TLS"
+
+
+@pytest.mark.parametrize("protocol", ["PLAINTEXT", "SASL_PLAINTEXT"])
+async def test_a_tls_client_on_a_plain_port_is_logged_in_one_line(
+    secured: Secured, protocol: str
+) -> None:
+    with pytest.raises(OSError, match=r".*"):
+        await asyncio.open_connection(
+            "127.0.0.1", secured.ports[protocol], ssl=secured.authority.context()
+        )
+    await asyncio.to_thread(
+        secured.broker.wait_for_event,
+        "connection.dropped",
+        10,
+        lambda event: (
+            event["reason"] == "the client speaks TLS, and this listener does not"
+            and event["listener_name"] == protocol
+        ),
+    )
+
+
+async def test_the_certificate_of_a_client_names_its_principal(secured: Secured) -> None:
+    known = secured.authority.issue("alice", "/O=Ottla/CN=Alice")
+    nameless = secured.authority.issue("nameless", "/O=nobody")
+    reader, writer = await asyncio.open_connection(
+        "127.0.0.1", secured.ports["SSL"], ssl=secured.authority.context(known)
+    )
+    writer.close()
+    await reader.read()
+    # The rules of the listener match no name without CN.
+    reader, writer = await asyncio.open_connection(
+        "127.0.0.1", secured.ports["SSL"], ssl=secured.authority.context(nameless)
+    )
+    assert await reader.read() == b""
+    writer.close()
+    event = await asyncio.to_thread(
+        secured.broker.wait_for_event,
+        "connection.dropped",
+        10,
+        lambda event: "no rule of ssl.principal" in str(event["reason"]),
+    )
+    assert event["reason"] == "no rule of ssl.principal.mapping.rules applies to O=nobody"
+
+
+async def test_a_session_is_renewed_in_time(secured: Secured) -> None:
+    options = secured.options("SASL_SSL", "PLAIN")
+    async with ottla.Producer(secured.address("SASL_SSL"), **options) as producer:
+        ends_s = asyncio.get_running_loop().time() + 1.5 * SESSION_MS / 1000
+        offsets = []
+        while asyncio.get_running_loop().time() < ends_s:
+            offsets.append((await (await producer.send("orders", b"x"))).offset)
+            await asyncio.sleep(0.05)
+    assert offsets == list(range(offsets[0], offsets[0] + len(offsets)))
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+async def test_librdkafka_logs_in(secured: Secured, protocol: str, mechanism: str) -> None:
+    def produce(password: str) -> list[object]:
+        errors: list[object] = []
+        producer = Producer(
+            {
+                "bootstrap.servers": secured.address(protocol),
+                "security.protocol": protocol,
+                "sasl.mechanism": mechanism,
+                "sasl.username": "alice",
+                "sasl.password": password,
+                "ssl.ca.location": str(secured.authority.own.certificate),
+                "message.timeout.ms": 5_000,
+                "error_cb": errors.append,
+                "log_level": 0,
+            }
+        )
+        delivered: list[object] = []
+        producer.produce("orders", b"x", on_delivery=lambda error, _: delivered.append(error))
+        if password == PASSWORD:
+            producer.flush(20)
+            return delivered
+        for _ in range(100):
+            producer.poll(0.1)
+            if errors:
+                break
+        return [error.name() for error in errors if hasattr(error, "name")][:1]
+
+    assert await asyncio.to_thread(produce, PASSWORD) == [None]
+    assert await asyncio.to_thread(produce, "wrong") == ["_AUTHENTICATION"]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+async def test_aiokafka_logs_in(secured: Secured, protocol: str, mechanism: str) -> None:
+    producer = aiokafka.AIOKafkaProducer(
+        bootstrap_servers=secured.address(protocol),
+        security_protocol=protocol,
+        sasl_mechanism=mechanism,
+        sasl_plain_username="alice",
+        sasl_plain_password=PASSWORD,
+        ssl_context=secured.authority.context() if protocol == "SASL_SSL" else None,
+    )
+    async with producer:
+        sent = await producer.send_and_wait("orders", b"x")
+    assert sent.partition == 0
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+async def test_kafka_python_logs_in(secured: Secured, protocol: str, mechanism: str) -> None:
+    from kafka import KafkaAdminClient
+
+    def topics() -> list[str]:
+        with closing(
+            KafkaAdminClient(
+                bootstrap_servers=secured.address(protocol),
+                security_protocol=protocol,
+                sasl_mechanism=mechanism,
+                sasl_plain_username="alice",
+                sasl_plain_password=PASSWORD,
+                ssl_cafile=str(secured.authority.own.certificate),
+            )
+        ) as admin:
+            return list(admin.list_topics())
+
+    assert "orders" in await asyncio.to_thread(topics)
+
+
+def test_passwords_are_not_described(secured: Secured) -> None:
+    resource = DescribeConfigsResource(resource_type=4, resource_name="", configuration_keys=None)
+    request = DescribeConfigsRequest(resources=[resource], include_synonyms=True)
+    with Wire(secured.ports["PLAINTEXT"]) as wire:
+        node = wire.ask(ApiKey.METADATA, 12, MetadataRequest(topics=[]), MetadataResponse)
+        resource.resource_name = str(node.brokers[0].node_id)
+        response = wire.ask(ApiKey.DESCRIBE_CONFIGS, 4, request, DescribeConfigsResponse)
+    entries = {each.name: each for each in response.results[0].configs}
+    assert entries["ssl.key.password"].is_sensitive
+    assert "s3cret" not in repr(response)

@@ -1,0 +1,107 @@
+"""Prefixes of security keys: `broker.config.listener_security`."""
+
+import pytest
+
+from broker.config.broker_config import BrokerConfig, unknown_keys
+from broker.errors import ConfigError
+from broker.security.jaas import PLAIN_MODULE, SCRAM_MODULE
+
+PLAIN = f'{PLAIN_MODULE} required username="broker" password="hush" user_broker="hush";'
+SCRAM = f'{SCRAM_MODULE} required username="broker" password="hush";'
+PROPERTIES = {
+    "listeners": "INNER://127.0.0.1:1,OUTER://127.0.0.1:2,OPEN://127.0.0.1:3",
+    "listener.security.protocol.map": "INNER:SASL_PLAINTEXT,OUTER:SASL_SSL,OPEN:SSL",
+    "inter.broker.listener.name": "INNER",
+    "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-256",
+    "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+    "connections.max.reauth.ms": "1000",
+    "ssl.client.auth": "required",
+    "ssl.keystore.type": "PEM",
+    "ssl.keystore.location": "/general.pem",
+    "listener.name.inner.scram-sha-256.sasl.jaas.config": SCRAM,
+    "listener.name.outer.sasl.enabled.mechanisms": "PLAIN, SCRAM-SHA-512",
+    "listener.name.outer.plain.sasl.jaas.config": PLAIN,
+    "listener.name.outer.plain.connections.max.reauth.ms": "500",
+    "listener.name.outer.ssl.keystore.location": "/outer.pem",
+    "listener.name.outer.ssl.key.password": "hush",
+}
+
+
+def config(**changes: str | None) -> BrokerConfig:
+    """Return the configuration after `changes`, whose names have _ for dots and __ for _."""
+    named = {name.replace("__", "-").replace("_", "."): text for name, text in changes.items()}
+    merged = {**PROPERTIES, **named}
+    return BrokerConfig.from_properties(
+        {name: text for name, text in merged.items() if text is not None}
+    )
+
+
+def test_a_prefix_wins_over_the_general_key() -> None:
+    found = config().listener_security
+    assert [each.protocol for each in found.values()] == ["SASL_PLAINTEXT", "SASL_SSL", "SSL"]
+    assert [each.has_tls for each in found.values()] == [False, True, True]
+    assert [each.has_sasl for each in found.values()] == [True, True, False]
+    assert found["OUTER"].keys.ssl_keystore_location == "/outer.pem"
+    assert found["OPEN"].keys.ssl_keystore_location == "/general.pem"
+    assert list(found["INNER"].mechanisms) == ["SCRAM-SHA-256"]
+    assert list(found["OUTER"].mechanisms) == ["PLAIN", "SCRAM-SHA-512"]
+    assert found["OUTER"].mechanisms["PLAIN"].max_reauth_ms == 500
+    assert found["OUTER"].mechanisms["SCRAM-SHA-512"].max_reauth_ms == 1000
+    assert found["OUTER"].mechanisms["SCRAM-SHA-512"].module is None
+    assert not found["OPEN"].mechanisms
+
+
+def test_certificates_of_clients_are_asked_for_explicitly_where_sasl_authenticates() -> None:
+    found = config().listener_security
+    assert (found["OUTER"].keys.ssl_client_auth, found["OPEN"].keys.ssl_client_auth) == (
+        "none",
+        "required",
+    )
+    outer = config(listener_name_outer_ssl_client_auth="requested").listener_security["OUTER"]
+    assert outer.keys.ssl_client_auth == "requested"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "rule"),
+    [
+        ("sasl.enabled.mechanisms", "GSSAPI", "GSSAPI is not served"),
+        ("sasl.enabled.mechanisms", None, "GSSAPI is not served"),
+        ("listener.name.outer.sasl.enabled.mechanisms", "OAUTHBEARER", "is not served"),
+        ("listener.name.outer.plain.sasl.jaas.config", None, "must be set"),
+        ("listener.name.outer.plain.sasl.jaas.config", SCRAM, "must configure"),
+        ("listener.name.other.ssl.key.password", "hush", "does not exist"),
+        ("listener.name.outer.ssl.client.auth", "hush", "must be one of"),
+        ("listener.name.outer.plain.connections.max.reauth.ms", "-1", "must be >= 0"),
+        ("sasl.mechanism.inter.broker.protocol", "PLAIN", "one of the mechanisms of INNER"),
+        (
+            "listener.name.inner.scram-sha-256.sasl.jaas.config",
+            f"{SCRAM_MODULE} required password=hush;",
+            "must have username and password",
+        ),
+        ("listener.name.inner.scram-sha-256.sasl.jaas.config", None, "must have username"),
+    ],
+)
+def test_a_configuration_that_cannot_be_honoured_is_refused(
+    key: str, value: str | None, rule: str
+) -> None:
+    merged = {**PROPERTIES, key: value}
+    with pytest.raises(ConfigError, match=rule) as caught:
+        BrokerConfig.from_properties({name: text for name, text in merged.items() if text})
+    assert "password=" not in str(caught.value)
+
+
+def test_the_controller_logs_in_at_the_control_plane_listener_too() -> None:
+    with pytest.raises(ConfigError, match="one of the mechanisms of OUTER"):
+        config(control_plane_listener_name="outer")
+    config(control_plane_listener_name="open")
+
+
+def test_no_representation_shows_a_secret() -> None:
+    shown = repr(config()) + repr(config().listener_security)
+    assert "INNER" in shown
+    assert "hush" not in shown
+
+
+def test_keys_with_prefixes_are_known() -> None:
+    assert unknown_keys(PROPERTIES) == []
+    assert unknown_keys({"listener.name.outer.max.connections": "1"}) != []

@@ -1,0 +1,40 @@
+"""`ssl.principal.mapping.rules`: `broker.security.principal_mapping`."""
+
+import pytest
+
+from broker.security.principal_mapping import PrincipalMapping
+
+NAME = "CN=Alice,OU=Sales\\, West,O=q"
+
+
+@pytest.mark.parametrize(
+    ("rules", "expected"),
+    [
+        ("", NAME),
+        ("DEFAULT", NAME),
+        ("RULE:^CN=(.*?),.*$/$1/", "Alice"),
+        ("RULE:^CN=(.*?),.*$/$1/L", "alice"),
+        ("RULE:^CN=(.*?),.*$/$1@x/U", "ALICE@X"),
+        ("RULE:^UID=(.*)$/$1/, DEFAULT", NAME),
+        ("RULE:^UID=(.*)$/$1/,RULE:^CN=(\\w+),OU=(\\w+).*$/$2-$1/", "Sales-Alice"),
+        # Commas inside a rule, and an escaped slash.
+        ("RULE:^CN=(.{1,5}),(.*)$/$1\\/$3/", "Alice/$3"),
+        ("RULE:^CN=(.*?),.*$/$12/", "Alice2"),
+        ("RULE:CN/x/ , DEFAULT", NAME),
+    ],
+)
+def test_the_first_rule_that_matches_the_whole_name_wins(rules: str, expected: str) -> None:
+    assert PrincipalMapping(rules).name_of(NAME) == expected
+
+
+def test_without_a_matching_rule_there_is_no_principal() -> None:
+    with pytest.raises(ValueError, match="no rule"):
+        PrincipalMapping("RULE:^UID=(.*)$/$1/").name_of(NAME)
+
+
+@pytest.mark.parametrize(
+    "rules", ["RULE:", "RULE:a/b", "RULE:(/b/", "DEFAULT DEFAULT", "RULE:a/b/X", "default"]
+)
+def test_a_malformed_rule_is_refused(rules: str) -> None:
+    with pytest.raises(ValueError, match=r"is malformed|illegal pattern"):
+        PrincipalMapping(rules)

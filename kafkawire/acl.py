@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 
 class AclEnum(IntEnum):
@@ -115,6 +115,13 @@ class AclEntry:
     host: str
     operation: Operation
     permission: Permission
+
+
+class AclBinding(NamedTuple):
+    """An entry with its pattern."""
+
+    pattern: ResourcePattern
+    entry: AclEntry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 import structlog
 
@@ -25,6 +25,7 @@ from clusterstate.znodes.acl_entries import acl_path
 from coordination.protocol.node_path import is_valid
 from kafkawire.acl import (
     CLUSTER_NAME,
+    AclBinding,
     AclEntry,
     AclFilter,
     Operation,
@@ -66,13 +67,6 @@ APIS: Final[Apis] = {
         delete_nothing if parts.access is None else _handler(parts, parts.access).delete
     ),
 }
-
-
-class Acl(NamedTuple):
-    """An entry with its pattern."""
-
-    pattern: ResourcePattern
-    entry: AclEntry
 
 
 class AclsHandler:
@@ -232,7 +226,7 @@ def _filter(found: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter | None:
         return None
 
 
-def _acl(creation: AclCreation) -> Acl:
+def _acl(creation: AclCreation) -> AclBinding:
     """Return the requested entry.
 
     Raises:
@@ -251,7 +245,7 @@ def _acl(creation: AclCreation) -> Acl:
     )
     if fault := _fault(pattern, entry):
         raise ApiError(ErrorCode.INVALID_REQUEST, fault)
-    return Acl(pattern, entry)
+    return AclBinding(pattern, entry)
 
 
 def _fault(pattern: ResourcePattern, entry: AclEntry) -> str | None:

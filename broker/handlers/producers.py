@@ -12,7 +12,7 @@ from broker.network.request_tasks import RequestTasks
 from broker.replication.replica_manager import ReplicaManager
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ApiError, ErrorCode
-from kafkawire.ids import TopicPartition
+from kafkawire.ids import TopicPartition, validate_topic_name
 from kafkawire.messages.describe_producers import (
     DescribeProducersPartition,
     DescribeProducersRequest,
@@ -105,6 +105,8 @@ class DescribeProducersHandler:
     def _describe(self, partition: TopicPartition) -> DescribeProducersPartition:
         index = partition.partition
         try:
+            if validate_topic_name(partition.topic) is not None:
+                raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION)
             log = self._replicas.table.replica(partition).log
         except ApiError as error:
             text = error.message or error.code.text

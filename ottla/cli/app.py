@@ -9,6 +9,7 @@ import sys
 import typer
 
 from ottla.cli.commands import (
+    acls,
     audit,
     broker,
     cluster,
@@ -42,6 +43,7 @@ def make_app() -> typer.Typer:
     app.add_typer(configs.app, name="configs")
     app.add_typer(groups.app, name="groups")
     app.add_typer(cluster.app, name="cluster")
+    app.add_typer(acls.app, name="acls")
     app.command("produce")(produce.produce)
     app.command("consume")(consume.consume)
     app.add_typer(logs.app, name="logs")

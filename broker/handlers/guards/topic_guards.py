@@ -192,7 +192,7 @@ def create_topics(parts: Parts, guard: Guard, handle: Handler) -> Handler:
 
         def hide(response: CreateTopicsResponse) -> CreateTopicsResponse:
             for topic in response.topics:
-                if topic.name not in readable:
+                if topic.name not in readable and topic.error_code in (ErrorCode.NONE, DENIED):
                     topic.topic_config_error_code = DENIED
                     topic.num_partitions = topic.replication_factor = UNKNOWN_COUNT
                     topic.configs = []

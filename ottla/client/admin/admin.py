@@ -5,10 +5,18 @@ up again and retries.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Self, Unpack
+from typing import Final, Self, Unpack
 
+from kafkawire.acl import AclBinding, AclFilter
 from kafkawire.ids import BrokerId, Offset, TopicPartition
-from ottla.client.admin import admin_configs, admin_groups, admin_logs, admin_replicas, admin_topics
+from ottla.client.admin import (
+    admin_acls,
+    admin_configs,
+    admin_groups,
+    admin_logs,
+    admin_replicas,
+    admin_topics,
+)
 from ottla.client.admin_model import (
     ClusterDescription,
     ConfigEntry,
@@ -28,6 +36,8 @@ from ottla.client.network.cluster import Cluster
 from ottla.client.network.offset_lookup import list_offsets
 from ottla.client.offset import CommittedOffset, OffsetAndTimestamp
 from ottla.client.security import SecurityOptions, security_of
+
+EVERY_ENTRY: Final = AclFilter()
 
 
 class Admin:
@@ -228,6 +238,35 @@ class Admin:
             ConnectionLostError: no response arrived; check with `describe_configs`.
         """
         await admin_configs.alter_configs(self._started(), kind, name, changes, self._timeout_s)
+
+    async def describe_acls(self, wanted: AclFilter = EVERY_ENTRY) -> list[AclBinding]:
+        """Return the access control entries that match a filter, all of them by default.
+
+        Raises:
+            NotAuthorizedError: this user may not list entries.
+            BrokerError: the broker has no authorizer.
+        """
+        return await admin_acls.describe_acls(self._started(), wanted, self._timeout_s)
+
+    async def create_acls(self, bindings: Iterable[AclBinding]) -> None:
+        """Add access control entries; one that exists already is a success.
+
+        Raises:
+            NotAuthorizedError: this user may not add entries.
+            BrokerError: the broker has no authorizer, or refuses an entry.
+            ConnectionLostError: no response arrived; adding them again does no harm.
+        """
+        await admin_acls.create_acls(self._started(), list(bindings), self._timeout_s)
+
+    async def delete_acls(self, filters: Iterable[AclFilter]) -> list[AclBinding]:
+        """Remove the access control entries that match any of the filters, and return them.
+
+        Raises:
+            NotAuthorizedError: this user may not remove entries.
+            BrokerError: the broker has no authorizer.
+            ConnectionLostError: no response arrived; check with `describe_acls`.
+        """
+        return await admin_acls.delete_acls(self._started(), filters, self._timeout_s)
 
     async def describe_log_dirs(
         self,

@@ -1,6 +1,6 @@
 """A broker with an authorizer: entries in the coordinator decide over requests."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 
 import pytest
@@ -23,8 +23,15 @@ from kafkawire.messages.acls import (
     DescribeAclsRequest,
     DescribeAclsResponse,
 )
+from kafkawire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from tests.conftest import READY_EVENT, BrokerProcess
+from kafkawire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from tests.conftest import READY_EVENT, BrokerProcess, StartBroker
 from tests.integration.broker.acl_client import (
     CLIENT_HOST,
     CLUSTER,
@@ -38,6 +45,7 @@ from tests.integration.broker.acl_client import (
     topic,
 )
 from tests.integration.broker.wire import Wire, batch
+from tests.integration.coordination.process import wait_until
 
 TOPIC = ResourceType.TOPIC
 NONE = ErrorCode.NONE
@@ -189,6 +197,90 @@ def test_lists_are_for_those_with_rights_on_the_cluster(admin: Wire, client: Wir
     add(admin, acl(Operation.DESCRIBE, CLUSTER))
     assert listed(client)
     assert add(client, acl(Operation.ALL)) == [code]
+
+
+def test_idempotent_producer_needs_a_topic_to_write_or_a_right_on_the_cluster(
+    admin: Wire, client: Wire
+) -> None:
+    def allocate() -> int:
+        request = InitProducerIdRequest(transactional_id=None)
+        return client.ask(ApiKey.INIT_PRODUCER_ID, 4, request, InitProducerIdResponse).error_code
+
+    assert allocate() == NONE, "everybody may write topics without entries"
+    add(admin, acl(Operation.WRITE, topic("*"), permission=Permission.DENY))
+    assert allocate() == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    add(admin, acl(Operation.IDEMPOTENT_WRITE))
+    assert allocate() == NONE
+
+
+@pytest.mark.parametrize("is_mixed", [False, True])
+def test_denied_produce_without_acknowledgement_closes_the_connection(
+    guarded_broker: BrokerProcess, admin: Wire, client: Wire, is_mixed: bool
+) -> None:
+    del client
+    allowed, denied = next(NAMES), next(NAMES)
+    admin.create_topic(allowed)
+    add(admin, acl(Operation.WRITE, topic(allowed)))
+    names = [allowed, denied] if is_mixed else [denied]
+    with Wire(guarded_broker.port, CLIENT_HOST) as wire:
+        wire.send(ApiKey.PRODUCE, 9, produce_request(names, acks=0))
+        assert wire.is_closed()
+    assert admin.fetch(allowed, 0).high_watermark == len(names) - 1
+
+
+def test_allowed_batches_are_acknowledged_beside_denied_ones(admin: Wire, client: Wire) -> None:
+    allowed, denied = next(NAMES), next(NAMES)
+    admin.create_topic(allowed)
+    add(admin, acl(Operation.WRITE, topic(allowed)))
+    for acks in (1, -1):
+        request = produce_request([denied, allowed], acks)
+        answer = client.ask(ApiKey.PRODUCE, 9, request, ProduceResponse)
+        assert {each.name: each.partition_responses[0].error_code for each in answer.responses} == {
+            allowed: NONE,
+            denied: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        }
+    assert admin.fetch(allowed, 0).high_watermark == 2
+
+
+def produce_request(names: Sequence[str], acks: int) -> ProduceRequest:
+    return ProduceRequest(
+        acks=acks,
+        timeout_ms=5000,
+        topic_data=[
+            TopicProduceData(
+                name=name, partition_data=[PartitionProduceData(index=0, records=batch(b"x"))]
+            )
+            for name in names
+        ],
+    )
+
+
+def test_creation_by_metadata_needs_the_right_to_create(
+    start_broker: StartBroker,
+) -> None:
+    broker = start_broker(overrides={**WITH_AUTHORIZER, "auto.create.topics.enable": "true"})
+    with Wire(broker.port) as admin, Wire(broker.port, CLIENT_HOST) as client:
+        reserve_for_admin(admin)
+        add(admin, acl(Operation.DESCRIBE, topic("new", PatternType.PREFIXED)))
+        denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        assert metadata(client, "new-1", "other") == {"new-1": denied, "other": denied}
+        assert "new-1" not in metadata(admin)
+        add(admin, acl(Operation.CREATE, topic("new-1")))
+        assert metadata(client, "new-1", "new-2")["new-2"] == denied
+        wait_until(lambda: "new-1" in metadata(admin))
+        add(admin, acl(Operation.CREATE))
+        assert metadata(client, "new-2")["new-2"] != denied
+
+
+def test_entries_survive_a_restart_and_guard_the_first_request(start_broker: StartBroker) -> None:
+    broker = start_broker(overrides=WITH_AUTHORIZER)
+    with Wire(broker.port) as admin:
+        reserve_for_admin(admin)
+    broker.stop()
+    again = start_broker(overrides=WITH_AUTHORIZER, data_dir=broker.data_dir)
+    with Wire(again.port) as admin, Wire(again.port, CLIENT_HOST) as client:
+        assert len(listed(admin)) == 4
+        assert add(client, acl(Operation.ALL)) == [ErrorCode.CLUSTER_AUTHORIZATION_FAILED]
 
 
 def test_denials_are_in_the_audit_log_once(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kafkawire.ids import TopicPartition
+from ottla.cli.command_config import ClusterAccess
 from ottla.cli.failure import EXIT_USAGE, CommandError
 from ottla.cli.partition_argument import (
     expand,
@@ -35,24 +36,26 @@ class MoveRequest:
 
 
 async def elect_leaders(
-    bootstrap: str, places: Sequence[str] | None, kind: ElectionType
+    access: ClusterAccess, places: Sequence[str] | None, kind: ElectionType
 ) -> list[TopicPartition]:
     """Elect leaders of the partitions that `places` name, or of all partitions if it is empty."""
-    async with Admin(bootstrap) as admin:
+    async with access.admin() as admin:
         return await admin.elect_leaders(await _partitions(admin, places), kind)
 
 
 async def list_moves(
-    bootstrap: str, places: Sequence[str] | None
+    access: ClusterAccess, places: Sequence[str] | None
 ) -> Mapping[TopicPartition, Reassignment]:
     """Return the reassignments in progress of the named partitions, or of all if none is named."""
-    async with Admin(bootstrap) as admin:
+    async with access.admin() as admin:
         return await admin.list_reassignments(await _partitions(admin, places))
 
 
-async def move(bootstrap: str, request: MoveRequest, *, is_waiting: bool) -> list[TopicPartition]:
+async def move(
+    access: ClusterAccess, request: MoveRequest, *, is_waiting: bool
+) -> list[TopicPartition]:
     """Start or cancel the requested moves; with `is_waiting`, return once all have completed."""
-    async with Admin(bootstrap) as admin:
+    async with access.admin() as admin:
         moves = await _moves(admin, request)
         await admin.alter_reassignments(moves)
         if is_waiting:

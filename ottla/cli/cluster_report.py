@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from ottla.cli.command_config import ClusterAccess
 from ottla.cli.terminal import Cell
 from ottla.cli.text import JsonValue
-from ottla.client.admin.admin import Admin
 from ottla.client.admin_model import ClusterDescription, TopicDescription
 from ottla.client.cluster_metadata import PartitionMetadata
 
@@ -30,9 +30,9 @@ class ClusterReport:
         return [part for topic in self.topics.values() for part in topic.partitions]
 
 
-async def describe_cluster(bootstrap: str) -> ClusterReport:
+async def describe_cluster(access: ClusterAccess) -> ClusterReport:
     """Fetch the brokers and topics of the cluster."""
-    async with Admin(bootstrap) as admin:
+    async with access.admin() as admin:
         return ClusterReport(await admin.describe_cluster(), await admin.describe_all_topics())
 
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Final, assert_never
 
 from kafkawire.ids import Offset, TopicPartition
+from ottla.cli.command_config import ClusterAccess
 from ottla.cli.failure import CommandError, complain
 from ottla.cli.output_record import WriteRecord, record_size_bytes
 from ottla.cli.start_point import AtOffset, AtTime, Beginning, End, StartPoint
 from ottla.cli.transfer import Transfer
-from ottla.client.admin.admin import Admin
 from ottla.client.client_config import ResetPolicy
 from ottla.client.consumer.consumer import Consumer
 from ottla.client.record import ConsumerRecord
@@ -25,7 +25,7 @@ SILENT_WAIT_S: Final = 5.0
 class ConsumeOptions:
     """Topic to read, start point and end condition."""
 
-    bootstrap: str
+    access: ClusterAccess
     topic: str
     partitions: list[int] | None
     start: StartPoint
@@ -41,7 +41,10 @@ async def consume_records(options: ConsumeOptions, write: WriteRecord, transfer:
     """
     reset: ResetPolicy = "latest" if isinstance(options.start, End) else "earliest"
     async with Consumer(
-        options.bootstrap, group_id=options.group, auto_offset_reset=reset
+        options.access.bootstrap,
+        group_id=options.group,
+        auto_offset_reset=reset,
+        **options.access.security,
     ) as consumer:
         partitions = await _partitions(consumer, options)
         ends = None if options.is_following else await consumer.end_offsets(partitions)
@@ -120,7 +123,7 @@ def _write(
 
 async def _partitions(consumer: Consumer, options: ConsumeOptions) -> list[TopicPartition]:
     # A consumer waits for its topic to appear, but a mistyped name should fail at once.
-    async with Admin(options.bootstrap) as admin:
+    async with options.access.admin() as admin:
         await admin.describe_topics([options.topic])
     existing = await consumer.partitions_of(options.topic)
     if options.partitions is None:

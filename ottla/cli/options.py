@@ -1,5 +1,6 @@
 """Options that several commands share (decision)."""
 
+from pathlib import Path
 from typing import Annotated, Final
 
 import typer
@@ -7,13 +8,23 @@ import typer
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 
 Bootstrap = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--bootstrap",
         "-b",
         metavar="HOST:PORT[,...]",
         envvar="OTTLA_BOOTSTRAP",
         help="Brokers to connect to first, of Ottla or of Kafka.",
+        show_default=DEFAULT_BOOTSTRAP,
+    ),
+]
+CommandConfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--command-config",
+        metavar="FILE",
+        envvar="OTTLA_COMMAND_CONFIG",
+        help="Properties of the connection: TLS, user and password, in Kafka's or kcat's names.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]

@@ -8,6 +8,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 
+from ottla.cli.command_config import ClusterAccess
 from ottla.cli.failure import CommandError
 from ottla.cli.input_record import InputError, LineSplitter, ParseLine
 from ottla.cli.record_source import read_chunks
@@ -21,7 +22,7 @@ from ottla.client.record import RecordMetadata
 class ProduceOptions:
     """Destination of the records and settings of the producer."""
 
-    bootstrap: str
+    access: ClusterAccess
     topic: str
     partition: int | None
     acks: Acks
@@ -40,11 +41,12 @@ async def produce_lines(
         OttlaError: a record was rejected.
     """
     async with Producer(
-        options.bootstrap,
+        options.access.bootstrap,
         acks=options.acks,
         compression=options.compression,
         linger_ms=options.linger_ms,
         batch_size_bytes=options.batch_size_bytes,
+        **options.access.security,
     ) as producer:
         sending = _Sending(producer, parse, options, transfer)
         splitter = LineSplitter()

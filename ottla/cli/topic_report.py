@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kafkawire.ids import TopicPartition, topic_id_to_text
+from ottla.cli.command_config import ClusterAccess
 from ottla.cli.terminal import Cell
 from ottla.cli.text import JsonValue
 from ottla.client.admin.admin import Admin
@@ -26,13 +27,13 @@ class TopicReport:
     configs: Mapping[str, str | None]
 
 
-async def describe_topics(bootstrap: str, names: Sequence[str] | None) -> list[TopicReport]:
+async def describe_topics(access: ClusterAccess, names: Sequence[str] | None) -> list[TopicReport]:
     """Fetch topics, offsets and configs in the order of `names`, or of all topics without names.
 
     Raises:
         UnknownTopicError: one of the topics does not exist.
     """
-    async with Admin(bootstrap) as admin:
+    async with access.admin() as admin:
         if not names:
             found = await admin.describe_all_topics()
             return [await _report(admin, topic) for topic in found.values()]

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ottla.cli.command_config import cluster_access
 from ottla.cli.failure import guarded, run_client, usage_error
-from ottla.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json
+from ottla.cli.options import Bootstrap, CommandConfig, Json
 from ottla.cli.terminal import print_done, print_json, print_line, print_table
 
 if TYPE_CHECKING:
@@ -25,7 +26,9 @@ Places = Annotated[
 
 @app.command()
 @guarded
-def describe(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, json: Json = False) -> None:
+def describe(
+    bootstrap: Bootstrap = None, command_config: CommandConfig = None, json: Json = False
+) -> None:
     """Print brokers, controller and partition counts.
 
     \b
@@ -34,7 +37,7 @@ def describe(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, json: Json = False) -> No
     """
     from ottla.cli.cluster_report import COLUMNS, describe_cluster, to_json, to_rows
 
-    report = run_client(describe_cluster(bootstrap))
+    report = run_client(describe_cluster(cluster_access(bootstrap, command_config)))
     if json:
         print_json(to_json(report))
         return
@@ -50,7 +53,8 @@ def elect(
         bool,
         typer.Option("--unclean", help="Elect any live replica if none in sync is left."),
     ] = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
     json: Json = False,
 ) -> None:
     """Return leadership to the preferred leaders.
@@ -69,7 +73,7 @@ def elect(
     if unclean and not partitions:
         usage_error("an unclean election can lose records: name the partitions.")
     kind = ElectionType.UNCLEAN if unclean else ElectionType.PREFERRED
-    elected = run_client(elect_leaders(bootstrap, partitions, kind))
+    elected = run_client(elect_leaders(cluster_access(bootstrap, command_config), partitions, kind))
     if json:
         print_json([{"topic": each.topic, "partition": each.partition} for each in elected])
     else:
@@ -101,7 +105,8 @@ def reassign(
     ] = None,
     cancel: Annotated[bool, typer.Option("--cancel", help="Cancel moves in progress.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until the moves complete.")] = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
     json: Json = False,
 ) -> None:
     """Move partitions to other brokers.
@@ -122,7 +127,7 @@ def reassign(
         usage_error("--plan, --brokers and --cancel are mutually exclusive: choose one.")
     text = None if plan is None else plan.read_text(encoding="utf-8", errors="replace")
     request = MoveRequest(tuple(moves or ()), brokers, text, cancel)
-    moved = run_client(move(bootstrap, request, is_waiting=wait))
+    moved = run_client(move(cluster_access(bootstrap, command_config), request, is_waiting=wait))
     verb = "cancelled" if cancel else "moved" if wait else "moving"
     print_done(verb, [str(where) for where in moved], as_json=json)
 
@@ -130,7 +135,10 @@ def reassign(
 @app.command()
 @guarded
 def reassignments(
-    partitions: Places = None, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, json: Json = False
+    partitions: Places = None,
+    bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
+    json: Json = False,
 ) -> None:
     """Print the reassignments in progress.
 
@@ -140,7 +148,7 @@ def reassignments(
     """
     from ottla.cli.cluster_moves import list_moves
 
-    found = run_client(list_moves(bootstrap, partitions))
+    found = run_client(list_moves(cluster_access(bootstrap, command_config), partitions))
     if json:
         print_json([_move_json(where, each) for where, each in found.items()])
         return

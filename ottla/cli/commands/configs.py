@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ottla.cli.command_config import cluster_access
 from ottla.cli.failure import CommandError, guarded, run_client, usage_error
-from ottla.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, Setting, parse_settings
+from ottla.cli.options import Bootstrap, CommandConfig, Json, Setting, parse_settings
 from ottla.cli.terminal import print_done, print_json, print_table
 
 if TYPE_CHECKING:
@@ -43,7 +44,8 @@ def describe(
     changed: Annotated[
         bool, typer.Option("--changed", help="Omit configs at their default.")
     ] = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
     json: Json = False,
 ) -> None:
     """Print the effective configs.
@@ -54,10 +56,9 @@ def describe(
       ottla configs describe broker 1 --changed
       ottla configs describe broker default
     """
-    from ottla.client.admin.admin import Admin
 
     async def work() -> "dict[str, ConfigEntry]":
-        async with Admin(bootstrap) as admin:
+        async with cluster_access(bootstrap, command_config).admin() as admin:
             entity = await _entity(admin, kind, name)
             return await admin.describe_configs(_resource(kind), entity)
 
@@ -99,7 +100,8 @@ def alter(
         list[str] | None,
         typer.Option(metavar="KEY", help="Reset this config to its default; repeatable."),
     ] = None,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
     json: Json = False,
 ) -> None:
     """Change configs of a topic or broker at run time.
@@ -109,15 +111,13 @@ def alter(
       ottla configs alter topic orders --config retention.ms=3600000 --delete-config segment.ms
       ottla configs alter broker default --config log.retention.ms=86400000
     """
-    from ottla.client.admin.admin import Admin
-
     changes: dict[str, str | None] = {**parse_settings(config)}
     changes.update(dict.fromkeys(delete_config or ()))
     if not changes:
         usage_error("nothing to change: give --config or --delete-config.")
 
     async def work() -> None:
-        async with Admin(bootstrap) as admin:
+        async with cluster_access(bootstrap, command_config).admin() as admin:
             entity = await _entity(admin, kind, name)
             await admin.alter_configs(_resource(kind), entity, changes)
 

@@ -4,8 +4,9 @@ from typing import Annotated
 
 import typer
 
+from ottla.cli.command_config import cluster_access
 from ottla.cli.failure import guarded, run_client, usage_error
-from ottla.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, JsonLines, Topic
+from ottla.cli.options import Bootstrap, CommandConfig, JsonLines, Topic
 from ottla.cli.output_record import DEFAULT_SEPARATOR, OutputFormat
 from ottla.cli.transfer import Transfer
 
@@ -46,7 +47,8 @@ def consume(
     key_separator: Annotated[
         str, typer.Option(metavar="TEXT", help="Separator of --format key-value.")
     ] = DEFAULT_SEPARATOR,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
     json: JsonLines = False,
 ) -> None:
     """Print the records of a topic.
@@ -82,7 +84,7 @@ def consume(
             "--from must be beginning or end with --group; see `ottla groups reset-offsets`."
         )
     options = ConsumeOptions(
-        bootstrap=bootstrap,
+        access=cluster_access(bootstrap, command_config),
         topic=topic,
         partitions=partition,
         start=start_point,

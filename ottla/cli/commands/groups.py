@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ottla.cli.command_config import cluster_access
 from ottla.cli.failure import guarded, run_client, usage_error
-from ottla.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json
+from ottla.cli.options import Bootstrap, CommandConfig, Json
 from ottla.cli.terminal import print_done, print_json, print_line, print_table
 
 if TYPE_CHECKING:
@@ -20,17 +21,18 @@ Group = Annotated[str, typer.Argument(metavar="GROUP", help="The group's name.")
 
 @app.command("list")
 @guarded
-def list_groups(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, json: Json = False) -> None:
+def list_groups(
+    bootstrap: Bootstrap = None, command_config: CommandConfig = None, json: Json = False
+) -> None:
     """Print all groups with their states.
 
     \b
     Example:
       ottla groups list
     """
-    from ottla.client.admin.admin import Admin
 
     async def work() -> "list[GroupListing]":
-        async with Admin(bootstrap) as admin:
+        async with cluster_access(bootstrap, command_config).admin() as admin:
             return await admin.list_groups()
 
     groups = run_client(work())
@@ -52,7 +54,12 @@ def list_groups(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, json: Json = False) ->
 
 @app.command()
 @guarded
-def describe(group: Group, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, json: Json = False) -> None:
+def describe(
+    group: Group,
+    bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
+    json: Json = False,
+) -> None:
     """Print the offsets, lag and members of a group.
 
     For each partition: committed offset, log end offset, lag and owning member.
@@ -62,10 +69,9 @@ def describe(group: Group, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, json: Json 
       ottla groups describe billing
     """
     from ottla.cli.group_report import describe_group, to_json, to_rows
-    from ottla.client.admin.admin import Admin
 
     async def work() -> "GroupReport":
-        async with Admin(bootstrap) as admin:
+        async with cluster_access(bootstrap, command_config).admin() as admin:
             return await describe_group(admin, group)
 
     report = run_client(work())
@@ -99,7 +105,8 @@ def reset_offsets(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the new offsets without committing them.")
     ] = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
     json: Json = False,
 ) -> None:
     """Set the committed offsets of a group.
@@ -113,7 +120,6 @@ def reset_offsets(
     from ottla.cli.group_report import reset
     from ottla.cli.input_record import InputError
     from ottla.cli.start_point import parse_start_point
-    from ottla.client.admin.admin import Admin
 
     try:
         start = parse_start_point(to)
@@ -121,7 +127,7 @@ def reset_offsets(
         usage_error(f"--to: {error}.")
 
     async def work() -> "dict[TopicPartition, int]":
-        async with Admin(bootstrap) as admin:
+        async with cluster_access(bootstrap, command_config).admin() as admin:
             return await reset(admin, group, start, topic or (), is_dry_run=dry_run)
 
     offsets = run_client(work())
@@ -143,7 +149,8 @@ def reset_offsets(
 @guarded
 def delete(
     groups: Annotated[list[str], typer.Argument(metavar="GROUP", help="Names of groups.")],
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
     json: Json = False,
 ) -> None:
     """Delete groups with all their offsets.
@@ -154,10 +161,9 @@ def delete(
     Example:
       ottla groups delete billing
     """
-    from ottla.client.admin.admin import Admin
 
     async def work() -> None:
-        async with Admin(bootstrap) as admin:
+        async with cluster_access(bootstrap, command_config).admin() as admin:
             for group in groups:
                 await admin.delete_group(group)
                 deleted.append(group)

@@ -7,8 +7,9 @@ from typing import Annotated, Final
 
 import typer
 
+from ottla.cli.command_config import cluster_access
 from ottla.cli.failure import guarded, run_client, usage_error
-from ottla.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, Topic
+from ottla.cli.options import Bootstrap, CommandConfig, Json, Topic
 from ottla.cli.terminal import print_json
 from ottla.cli.transfer import Transfer
 
@@ -61,7 +62,8 @@ def produce(
     linger_ms: Annotated[
         float, typer.Option(min=0, help="Time that a batch waits for more records.")
     ] = DEFAULT_LINGER_MS,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
     json: Json = False,
 ) -> None:
     """Send one record per line.
@@ -85,7 +87,7 @@ def produce(
     if file is not None and not file.is_file():
         usage_error(f"{file} is not a file: name an existing file, or pipe the lines in.")
     options = ProduceOptions(
-        bootstrap=bootstrap,
+        access=cluster_access(bootstrap, command_config),
         topic=topic,
         partition=partition,
         acks="all" if acks is AckLevel.ALL else 0 if acks is AckLevel.ZERO else 1,

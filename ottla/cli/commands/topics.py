@@ -7,10 +7,11 @@ from typing import Annotated
 
 import typer
 
+from ottla.cli.command_config import cluster_access
 from ottla.cli.failure import guarded, run_client, usage_error
 from ottla.cli.options import (
-    DEFAULT_BOOTSTRAP,
     Bootstrap,
+    CommandConfig,
     Json,
     Setting,
     Topic,
@@ -42,7 +43,8 @@ def create(
         ),
     ] = None,
     config: Setting = None,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
     json: Json = False,
 ) -> None:
     """Create a topic.
@@ -56,7 +58,6 @@ def create(
         usage_error(
             "--replicas sets both numbers: leave out --partitions and --replication-factor."
         )
-    from ottla.client.admin.admin import Admin
     from ottla.client.admin_model import BROKER_DEFAULT, NewTopic
 
     new_topic = NewTopic(
@@ -68,7 +69,7 @@ def create(
     )
 
     async def work() -> None:
-        async with Admin(bootstrap) as admin:
+        async with cluster_access(bootstrap, command_config).admin() as admin:
             await admin.create_topics([new_topic])
 
     run_client(work())
@@ -93,7 +94,8 @@ def list_topics(
     internal: Annotated[
         bool, typer.Option("--internal", help="Include the brokers' internal topics.")
     ] = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
     json: Json = False,
 ) -> None:
     """Print the names of all topics, one per line.
@@ -102,10 +104,9 @@ def list_topics(
     Example:
       ottla topics list
     """
-    from ottla.client.admin.admin import Admin
 
     async def work() -> list[str]:
-        async with Admin(bootstrap) as admin:
+        async with cluster_access(bootstrap, command_config).admin() as admin:
             return await admin.list_topics(include_internal=internal)
 
     names = run_client(work())
@@ -129,7 +130,8 @@ def describe(
     unavailable: Annotated[
         bool, typer.Option("--unavailable", help="Only partitions without a leader.")
     ] = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
     json: Json = False,
 ) -> None:
     """Print leader, replicas, ISR and offsets of partitions.
@@ -141,7 +143,7 @@ def describe(
     """
     from ottla.cli.topic_report import describe_topics, narrowed, to_json, to_rows
 
-    reports = run_client(describe_topics(bootstrap, topics))
+    reports = run_client(describe_topics(cluster_access(bootstrap, command_config), topics))
     if under_replicated or unavailable:
         reports = narrowed(reports, under_replicated=under_replicated, unavailable=unavailable)
     if json:
@@ -163,7 +165,8 @@ def alter(
         list[str] | None,
         typer.Option(metavar="KEY", help="Reset this config to its default; repeatable."),
     ] = None,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
     json: Json = False,
 ) -> None:
     """Add partitions, or change configs of a topic.
@@ -174,7 +177,6 @@ def alter(
     Example:
       ottla topics alter orders --partitions 12 --config retention.ms=3600000
     """
-    from ottla.client.admin.admin import Admin
     from ottla.client.admin_model import ResourceType
 
     changes: dict[str, str | None] = {**parse_settings(config)}
@@ -183,7 +185,7 @@ def alter(
         usage_error("nothing to change: give --partitions, --config or --delete-config.")
 
     async def work() -> None:
-        async with Admin(bootstrap) as admin:
+        async with cluster_access(bootstrap, command_config).admin() as admin:
             if changes:
                 await admin.alter_configs(ResourceType.TOPIC, topic, changes)
             if partitions is not None:
@@ -197,7 +199,8 @@ def alter(
 @guarded
 def delete(
     topics: Topics,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
     json: Json = False,
 ) -> None:
     """Delete topics with all their records.
@@ -208,10 +211,9 @@ def delete(
     Example:
       ottla topics delete orders
     """
-    from ottla.client.admin.admin import Admin
 
     async def work() -> None:
-        async with Admin(bootstrap) as admin:
+        async with cluster_access(bootstrap, command_config).admin() as admin:
             await admin.delete_topics(topics)
 
     run_client(work())

@@ -3,7 +3,9 @@
 import asyncio
 import base64
 import json
+import os
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -198,3 +200,50 @@ async def test_a_listener_that_speaks_something_else_is_named(kafka: Secured) ->
         await ottla.Admin(kafka.plain, security_protocol="SSL").start()
     with pytest.raises(ConnectionLostError):
         await ottla.Admin(kafka.sasl_ssl).start()
+
+
+def test_commands_read_the_file_of_kafkas_tools(kafka: Secured, tmp_path: Path) -> None:
+    """The same file serves Kafka's tool and every kind of command of ours."""
+    file = tmp_path / "client.properties"
+    file.write_text(
+        f"""
+        security.protocol=SASL_SSL
+        sasl.mechanism=SCRAM-SHA-512
+        sasl.jaas.config={MODULES}.scram.ScramLoginModule required username="alice" \\
+            password="s3cret";
+        ssl.truststore.type=PEM
+        ssl.truststore.location={kafka.certificate}
+        """
+    )
+    tool = ["java", "-cp", f"{kafka_jars_or_skip()}/*", "kafka.admin.ConfigCommand", "--describe"]
+    where = ["--bootstrap-server", kafka.sasl_ssl, "--command-config", str(file)]
+    users = subprocess.run(
+        [*tool, *where, "--entity-type", "users"], check=True, capture_output=True, text=True
+    )
+    assert "alice" in users.stdout
+    environment = {
+        **os.environ,
+        "OTTLA_BOOTSTRAP": kafka.sasl_ssl,
+        "OTTLA_COMMAND_CONFIG": str(file),
+    }
+
+    def run(*arguments: str, given: str = "", expect: int = 0) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "ottla.cli", *arguments],
+            env=environment, input=given, capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+        assert done.returncode == expect, done.stderr
+        return done.stdout if expect == 0 else done.stderr
+
+    run("topics", "create", "shared")
+    assert "shared" in run("topics", "list").split()
+    run("produce", "shared", given="a\nb\n")
+    assert run("consume", "shared", "--no-follow") == "a\nb\n"
+    assert run("consume", "shared", "--no-follow", "--group", "g") == "a\nb\n"
+    assert "g" in run("groups", "list")
+    assert '"brokers"' in run("cluster", "describe", "--json")
+    assert "retention.ms" in run("configs", "describe", "topic", "shared")
+    file.write_text(file.read_text().replace("s3cret", "wrong-word"))
+    failure = run("topics", "list", expect=1)
+    assert "credentials" in failure
+    assert "wrong-word" not in failure

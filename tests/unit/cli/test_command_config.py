@@ -1,0 +1,121 @@
+"""`--command-config`: keys of Kafka's tools and of librdkafka become options of our client."""
+
+from pathlib import Path
+
+import pytest
+
+from ottla.cli.command_config import cluster_access
+from ottla.cli.failure import CommandError
+
+SECRET = "hunter2;="
+JAAS = "org.apache.kafka.common.security.scram.ScramLoginModule required"
+
+
+def write(folder: Path, text: str) -> Path:
+    file = folder / "client.properties"
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def test_file_of_kafkas_tools_is_read(tmp_path: Path) -> None:
+    file = write(
+        tmp_path,
+        f"""
+        # of kafka-topics.sh
+        bootstrap.servers=kafka.example:9093
+        security.protocol=SASL_SSL
+        sasl.mechanism=SCRAM-SHA-512
+        sasl.jaas.config={JAAS} \\
+            username="alice" password="{SECRET}";
+        ssl.truststore.type=PEM
+        ssl.truststore.location=/etc/ca.pem
+        ssl.keystore.type=PEM
+        ssl.keystore.location=/etc/alice.pem
+        ssl.key.password=of the key
+        ssl.endpoint.identification.algorithm=
+        group.id=ignored
+        """,
+    )
+    access = cluster_access(None, file)
+    assert access.bootstrap == "kafka.example:9093"
+    assert access.security == {
+        "security_protocol": "SASL_SSL",
+        "sasl_mechanism": "SCRAM-SHA-512",
+        "sasl_plain_username": "alice",
+        "sasl_plain_password": SECRET,
+        "ssl_cafile": "/etc/ca.pem",
+        "ssl_certfile": "/etc/alice.pem",
+        "ssl_password": "of the key",
+        "ssl_check_hostname": False,
+    }
+    assert SECRET not in repr(access)
+
+
+def test_file_of_kcat_is_read(tmp_path: Path) -> None:
+    file = write(
+        tmp_path,
+        """
+        security.protocol=sasl_ssl
+        sasl.mechanisms=PLAIN
+        sasl.username=alice
+        sasl.password=pass
+        ssl.ca.location=ca.pem
+        ssl.certificate.location=alice.pem
+        ssl.key.location=alice.key
+        ssl.endpoint.identification.algorithm=https
+        """,
+    )
+    assert cluster_access(None, file).security == {
+        "security_protocol": "SASL_SSL",
+        "sasl_mechanism": "PLAIN",
+        "sasl_plain_username": "alice",
+        "sasl_plain_password": "pass",
+        "ssl_cafile": "ca.pem",
+        "ssl_certfile": "alice.pem",
+        "ssl_keyfile": "alice.key",
+        "ssl_check_hostname": True,
+    }
+
+
+def test_option_takes_precedence_over_the_addresses_of_the_file(tmp_path: Path) -> None:
+    file = write(tmp_path, "bootstrap.servers=other:1")
+    assert cluster_access("here:2", file).bootstrap == "here:2"
+    assert cluster_access(None, file).bootstrap == "other:1"
+    assert cluster_access(None, None).bootstrap == "127.0.0.1:9092"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("ssl.truststore.location=ca.jks", "ssl.truststore.type must be PEM"),
+        (
+            "ssl.keystore.location=a\nssl.keystore.type=PKCS12",
+            "ssl.keystore.type must be PEM, other formats are not read",
+        ),
+        ("ssl.enabled.protocols=TLSv1.3", "ssl.enabled.protocols is not supported"),
+        ("sasl.login.class=x.Y", "sasl.login.class is not supported"),
+        (f"sasl.jaas.config={JAAS} password={SECRET};", "sasl.jaas.config needs sasl.mechanism"),
+        (
+            f"sasl.mechanism=SCRAM-SHA-256\nsasl.jaas.config={JAAS} password='{SECRET}';",
+            "sasl.jaas.config must have a username and a password",
+        ),
+        (
+            f"sasl.mechanism=SCRAM-SHA-256\nsasl.jaas.config={JAAS} password='{SECRET}'",
+            "sasl.jaas.config must end with a semicolon",
+        ),
+        ("key=\\u12", "is not a properties file in UTF-8"),
+    ],
+)
+def test_unusable_keys_are_refused_without_secrets(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(CommandError) as caught:
+        cluster_access(None, write(tmp_path, text))
+    assert message in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+    assert caught.value.exit_code == 2
+
+
+def test_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_bytes(b"\xff\xfe")
+    with pytest.raises(CommandError, match="is not a properties file in UTF-8"):
+        cluster_access(None, file)

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ottla.cli.command_config import cluster_access
 from ottla.cli.failure import guarded, run_client, usage_error
-from ottla.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json
+from ottla.cli.options import Bootstrap, CommandConfig, Json
 from ottla.cli.terminal import print_json, print_line, print_table
 
 if TYPE_CHECKING:
@@ -92,7 +93,8 @@ def list_entries(
         list[str] | None,
         typer.Option(metavar="User:NAME", help="Only entries of this principal; repeatable."),
     ] = None,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
     json: Json = False,
 ) -> None:
     """Print entries, all of them without an option.
@@ -103,13 +105,12 @@ def list_entries(
       ottla acls list --topic orders --resource-pattern-type match
     """
     from ottla.cli.acl_choice import filters
-    from ottla.client.admin.admin import Admin
 
     resources = _resources(topic, group, transactional_id, cluster, resource_pattern_type)
     wanted = filters(resources, principal or ())
 
     async def work() -> "list[AclBinding]":
-        async with Admin(bootstrap) as admin:
+        async with cluster_access(bootstrap, command_config).admin() as admin:
             return [found for each in wanted for found in await admin.describe_acls(each)]
 
     _print(dict.fromkeys(run_client(work())), as_json=json)
@@ -131,7 +132,8 @@ def add(
     producer: Producer = False,
     consumer: Consumer = False,
     idempotent: Idempotent = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
     json: Json = False,
 ) -> None:
     """Add entries, for every combination of the options.
@@ -143,7 +145,6 @@ def add(
         --resource-pattern-type prefixed
     """
     from ottla.cli.acl_choice import Role, bindings
-    from ottla.client.admin.admin import Admin
 
     resources = _resources(topic, group, transactional_id, cluster, resource_pattern_type)
     subjects = _subjects(allow_principal, deny_principal, allow_host, deny_host)
@@ -154,7 +155,7 @@ def add(
         usage_error(f"{error}.")
 
     async def work() -> None:
-        async with Admin(bootstrap) as admin:
+        async with cluster_access(bootstrap, command_config).admin() as admin:
             await admin.create_acls(wanted)
 
     run_client(work())
@@ -177,7 +178,8 @@ def remove(
     producer: Producer = False,
     consumer: Consumer = False,
     idempotent: Idempotent = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
     json: Json = False,
 ) -> None:
     """Remove entries, chosen by the options of `add`; without a principal, all of the resources.
@@ -188,7 +190,6 @@ def remove(
       ottla acls remove --topic orders
     """
     from ottla.cli.acl_choice import Role, bindings, exact_filter, filters
-    from ottla.client.admin.admin import Admin
 
     resources = _resources(topic, group, transactional_id, cluster, resource_pattern_type)
     subjects = _subjects(allow_principal, deny_principal, allow_host, deny_host)
@@ -206,7 +207,7 @@ def remove(
         usage_error(f"{error}.")
 
     async def work() -> "list[AclBinding]":
-        async with Admin(bootstrap) as admin:
+        async with cluster_access(bootstrap, command_config).admin() as admin:
             return await admin.delete_acls(wanted)
 
     _print(run_client(work()), as_json=json)

@@ -7,6 +7,7 @@ import asyncio
 import gc
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -15,11 +16,16 @@ from structlog.testing import capture_logs
 from speedups.finder import are_built
 from tests.simulation.world.loop import WorldLoop
 from tests.simulation.world.process import Process
+from tests.simulation.world.runner import attempt
+from tests.simulation.world.script import draw_script
 from tests.simulation.world.world import FAULTS_S, run_world
 
 SOAK_SEEDS = 100
-REPEATED_S = 5.0
-"""Virtual time with faults in the world that is repeated."""
+REPEATED_S = 4.0
+"""Virtual time with faults in a world that is repeated."""
+SEEDS_REPEATED = 50
+COMPILED = "import tests.compiled"
+compiled = pytest.mark.skipif(not are_built(), reason="no compiled modules match the sources")
 ROOT = Path(__file__).parents[3]
 
 
@@ -54,16 +60,26 @@ def test_a_cluster_keeps_its_promises_to_operators_in_many_worlds(seed: int) -> 
     sys.stdout.write(f"{run_world(seed, FAULTS_S, has_operators=True)}\n")
 
 
-def test_a_seed_repeats_its_world_in_every_process() -> None:
-    run_world(1, 0.5)
-    here = run_world(2, REPEATED_S, has_operators=True)
-    assert outcome_in("") == str(here)
+@pytest.mark.fresh_seeds(1)
+def test_seeds_repeat_their_worlds_in_every_process(seed: int) -> None:
+    seeds = range(seed, seed + 2)
+    assert outcomes_in("", seeds) == outcomes(seeds)
 
 
-@pytest.mark.skipif(not are_built(), reason="no compiled modules match the sources")
-def test_compiled_modules_repeat_the_world_of_the_sources() -> None:
-    here = run_world(2, REPEATED_S, has_operators=True)
-    assert outcome_in("import tests.compiled") == str(here)
+@compiled
+@pytest.mark.fresh_seeds(1)
+def test_compiled_modules_repeat_the_worlds_of_the_sources(seed: int) -> None:
+    seeds = range(seed, seed + 2)
+    assert outcomes_in(COMPILED, seeds) == outcomes(seeds)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("preparation", ["", pytest.param(COMPILED, marks=compiled)])
+@pytest.mark.parametrize("number", range(10))
+def test_a_thousand_seeds_repeat_their_worlds(number: int, preparation: str) -> None:
+    first = SEEDS_REPEATED * (2 * number + bool(preparation))
+    seeds = range(first, first + SEEDS_REPEATED)
+    assert outcomes_in(preparation, seeds) == outcomes(seeds)
 
 
 def test_collections_do_not_run_the_tasks_of_dead_processes() -> None:
@@ -91,17 +107,22 @@ def test_collections_do_not_run_the_tasks_of_dead_processes() -> None:
     assert ended
 
 
-def outcome_in(preparation: str) -> str:
-    """Return the outcome of a world in a process of its own."""
+def outcomes(seeds: Iterable[int]) -> list[str]:
+    """Return a line for each seed; that of a failure has no message, but the trace."""
+    results = [attempt(draw_script(seed, REPEATED_S, has_operators=True)) for seed in seeds]
+    return [str(each)[str(each).rindex("trace ") :] for each in results]
+
+
+def outcomes_in(preparation: str, seeds: range) -> list[str]:
+    """Return the outcomes of seeds in a process of its own, with another seed of hashes."""
     program = (
         f"{preparation}\n"
-        "import logging, structlog\n"
-        "from tests.simulation.world.world import run_world\n"
+        "import logging\n"
+        "from tests.simulation.world.test_world import outcomes\n"
         "logging.disable()\n"
-        "structlog.configure(logger_factory=structlog.ReturnLoggerFactory())\n"
-        f"print(run_world(2, {REPEATED_S}, has_operators=True), end='')\n"
+        f"print(*outcomes({seeds!r}), sep='\\n')\n"
     )
     ended = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT
     )
-    return ended.stdout
+    return ended.stdout.splitlines()

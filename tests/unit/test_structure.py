@@ -3,8 +3,10 @@
 import ast
 import functools
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+import pytest
 
 from scripts.decision_modules import PACKAGES
 from scripts.prose import PLACES, files, hits_in
@@ -16,6 +18,116 @@ MODULES = {
     for path in (ROOT / package).rglob("*.py")
 }
 SERVER = {"broker", "controller", "clusterstate", "coordination", "storage"}
+# Prefixes of the names by which a process reaches outside its event loop (ADR 0070). The simulated
+# worlds replace them in tests/simulation/world/outside.py.
+OUTSIDE = {
+    "clock": ("time.", "datetime.datetime.now", "datetime.datetime.utcnow", "datetime.date.today"),
+    "dice": ("random.", "secrets.", "uuid.uuid1", "uuid.uuid4", "os.urandom", "os.getrandom"),
+    "thread": ("threading.Thread", "threading.Timer", "concurrent.futures.", "asyncio.to_thread"),
+    "socket": ("socket.socket", "socket.create_", "socket.from", "socket.get"),
+    "file": (
+        "open",
+        "io.open",
+        "io.FileIO",
+        "os.open",
+        "os.fdopen",
+        "tempfile.",
+        "fcntl.",
+        "mmap.",
+    ),
+    "process": (
+        *(
+            "subprocess.",
+            "multiprocessing.",
+            "signal.",
+            "os.fork",
+            "os.exec",
+            "os.kill",
+            "os._exit",
+        ),
+        "os.spawn",
+    ),
+}
+# The modules that may. An addition needs a line in `outside.py`, or the worlds cannot repeat it.
+SEAMS = {
+    "clock": {
+        "broker.node",
+        "coordination.client.heartbeat",
+        "coordination.server.coordinator",
+        "ottla.cli.commands.logs",
+        "ottla.cli.transfer",
+        "ottla.cli.up.supervisor",
+        "ottla.cli.up.survey",
+        "ottla.client.producer.producer",
+        "storage.compaction.cleaner",
+        "storage.compaction.worker",
+        "storage.directory.load_progress",
+    },
+    "dice": {
+        "broker.cluster.cluster_topics",
+        "broker.cluster.controller_role",
+        "broker.cluster.member",
+        "broker.cluster.peer_security",
+        "broker.groups.group_coordinator",
+        "broker.node",
+        "broker.secured_listeners",
+        "coordination.client.client",
+        "coordination.server.disk.data_dir",
+        "ottla.cli.up.ground",
+        "ottla.client.network.authenticate",
+        "ottla.client.network.cluster",
+        "ottla.client.producer.producer",
+        "ottla.client.security",
+        "storage.compaction.worker",
+        "storage.disk.layout",
+    },
+    "thread": {
+        "broker.handlers.long_produce",
+        "broker.node",
+        "coordination.client.heartbeat",
+        "coordination.server.disk.journal",
+        "ottla.cli.record_source",
+        "ottla.client.network.authenticate",
+        "storage.directory.log_directory",
+        "storage.directory.opening",
+    },
+    "socket": {
+        "broker.network.acceptor",
+        "broker.serving",
+        "coordination.server.listeners",
+        "ottla.cli.up.ground",
+    },
+    "file": {
+        "broker.network.buffer_pool",
+        "coordination.client.session_file",
+        "coordination.server.disk.data_dir",
+        "coordination.server.disk.wal_writer",
+        "kafkawire.compression",
+        "kafkawire.response_receiver",
+        "logcheck.local_file",
+        "ottla.cli.failure",
+        "ottla.cli.up.ground",
+        "storage.directory.directory_lock",
+        "storage.disk.checkpoint",
+        "storage.disk.space_reserve",
+        "storage.segment.index_file",
+        "storage.segment.log_file",
+        "storage.segment.segment_files",
+        "storage.segment.transaction_index_file",
+    },
+    "process": {
+        "broker.daemon",
+        "coordination.daemon",
+        "coordination.server.coordinator",
+        "ottla.cli.__main__",
+        "ottla.cli.commands.coordinator",
+        "ottla.cli.up.events",
+        "ottla.cli.up.process",
+        "ottla.cli.up.running",
+        "ottla.cli.up.supervisor",
+        "storage.compaction.worker",
+    },
+}
 # PySpark looks for the method that only the subclass has.
 INHERITED_ONCE = {"analytics.data_source.SegmentReader"}
 
@@ -83,6 +195,81 @@ def bases_by_class() -> dict[str, list[str]]:
             bases = [ast.unparse(base).split("[")[0] for base in node.bases]
             found[f"{module}.{node.name}"] = [names.get(base, base) for base in bases]
     return found
+
+
+def names_used(tree: ast.Module) -> set[str]:
+    """Return the full names of imported things that a module uses, apart from annotations."""
+    imported = {"open": "open"}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            imported |= {
+                each.asname or each.name.split(".")[0]: each.name
+                if each.asname
+                else each.name.split(".")[0]
+                for each in node.names
+            }
+        elif isinstance(node, ast.ImportFrom):
+            imported |= {
+                each.asname or each.name: f"{node.module}.{each.name}" for each in node.names
+            }
+
+    def full_name(node: ast.AST) -> str | None:
+        if isinstance(node, ast.Attribute):
+            owner = full_name(node.value)
+            return None if owner is None else f"{owner}.{node.attr}"
+        return imported.get(node.id) if isinstance(node, ast.Name) else None
+
+    def visit(node: ast.AST) -> Iterator[str]:
+        if (name := full_name(node)) is not None:
+            yield name
+        for field, value in ast.iter_fields(node):
+            if field not in ("annotation", "returns"):
+                for each in value if isinstance(value, list) else [value]:
+                    if isinstance(each, ast.AST):
+                        yield from visit(each)
+
+    return set(visit(tree))
+
+
+def kinds_of_outside(tree: ast.Module) -> set[str]:
+    """Return the kinds of things outside the event loop that a module uses."""
+    return {
+        kind
+        for kind, prefixes in OUTSIDE.items()
+        for name in names_used(tree)
+        if any(name == each or (name.startswith(each) and each != "open") for each in prefixes)
+    }
+
+
+@pytest.mark.parametrize(
+    ("source", "kinds"),
+    [
+        ("import time\ndef f(clock=time.monotonic): ...", {"clock"}),
+        ("from time import time_ns as now\nnow()", {"clock"}),
+        ("import random as dice\ndice.random()", {"dice"}),
+        ("from uuid import UUID, uuid4\nuuid4()", {"dice"}),
+        ("from concurrent.futures import ThreadPoolExecutor\nThreadPoolExecutor()", {"thread"}),
+        ("import socket\nsocket.create_connection(a)\nopen(b)", {"socket", "file"}),
+        ("import subprocess, os\nsubprocess.run(os.environ)", {"process"}),
+        ("import os.path\nos.open(a, 0)", {"file"}),
+        ("import random\ndef f(chance: random.Random) -> random.Random: ...", set()),
+        ("def f(log, time): log.open(time.time())", set()),
+        ("from uuid import UUID\nUUID(int=0)", set()),
+    ],
+)
+def test_uses_of_things_outside_the_event_loop_are_recognised(source: str, kinds: set[str]) -> None:
+    assert kinds_of_outside(ast.parse(source)) == kinds
+
+
+def test_only_known_modules_reach_outside_the_event_loop() -> None:
+    """Another clock, thread or socket would escape the simulated worlds (ADR 0070)."""
+    found: dict[str, set[str]] = {kind: set() for kind in OUTSIDE}
+    for module, tree in trees().items():
+        if not module.startswith("analytics"):
+            for kind in kinds_of_outside(tree):
+                found[kind].add(module)
+    differing = {kind: found[kind] ^ SEAMS[kind] for kind in OUTSIDE}
+    assert not any(differing.values()), f"not as in SEAMS: {differing}"
 
 
 def test_search_finds_a_cycle() -> None:

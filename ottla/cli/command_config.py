@@ -61,7 +61,7 @@ def cluster_access(bootstrap: str | None, file: Path | None) -> ClusterAccess:
         CommandError: the file cannot be read, or has a key that cannot be honoured.
     """
     properties = {} if file is None else _read(file)
-    addresses = bootstrap or properties.get(BOOTSTRAP) or DEFAULT_BOOTSTRAP
+    addresses = properties.get(BOOTSTRAP, DEFAULT_BOOTSTRAP) if bootstrap is None else bootstrap
     return ClusterAccess(addresses, security_options(properties))
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from kafkawire.acl import (
@@ -128,6 +129,7 @@ class AclIndex:
             del by_length[len(pattern.name)]
 
 
+@lru_cache(maxsize=1024)
 def canonical_host(text: str) -> str:
     """Return one text for all spellings of an address; other texts stay as they are.
 

@@ -35,6 +35,8 @@ class Guard:
     def __init__(self, authorizer: Authorizer, audit: Audit) -> None:
         self._authorizer = authorizer
         self._audit = audit
+        self.logs_allowed = audit.logs_allowed
+        """Whether allowed operations are logged."""
 
     def allows(
         self,
@@ -51,7 +53,7 @@ class Guard:
         principal, host = connection.principal, connection.client_host
         mask = self._authorizer.operations(principal, host, kind, name)
         is_allowed = mask >> operation & 1
-        if is_logged and (not is_allowed or self._audit.logs_allowed):
+        if is_logged and (not is_allowed or self.logs_allowed):
             note = self._audit.allowed if is_allowed else self._audit.denied
             note(
                 principal,

@@ -116,7 +116,11 @@ from kafkawire.messages.reassignment import (
     ReassignableTopic,
     TopicPartitions,
 )
-from kafkawire.messages.scram_credentials import DescribeUserScramCredentialsRequest
+from kafkawire.messages.scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    DescribeUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+)
 from kafkawire.messages.stop_replica import (
     StopReplicaPartitionState,
     StopReplicaRequest,
@@ -999,6 +1003,16 @@ row(
     0,
     lambda _stage: DescribeUserScramCredentialsRequest(users=[]),
     on_cluster(Operation.DESCRIBE),
+    CLUSTER_DENIED,
+)
+row(
+    "AlterUserScramCredentials",
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+    0,
+    lambda _stage: AlterUserScramCredentialsRequest(
+        deletions=[ScramCredentialDeletion(name="nobody", mechanism=1)]
+    ),
+    on_cluster(Operation.ALTER),
     CLUSTER_DENIED,
 )
 row(

@@ -38,7 +38,7 @@ from broker.cluster.peer_addresses import PeerAddresses
 from broker.cluster.producer_ids import ProducerIds
 from broker.cluster.topic_plan import topic_defaults_of
 from broker.config.broker_config import BrokerConfig
-from broker.errors import StartupError
+from broker.errors import ConfigError, StartupError
 from broker.groups.group_coordinator import GroupCoordinator
 from broker.handlers.handler_table import Parts, makers
 from broker.live_configs.live_configs import LiveConfigs
@@ -52,7 +52,7 @@ from broker.network.router import Router
 from broker.replication.isr.alter_partition_recorder import make_isr_recorder
 from broker.replication.replica_manager import ReplicaManager
 from broker.scheduler import Scheduler
-from broker.secured_listeners import SecuredListeners
+from broker.secured_listeners import SecuredListeners, contexts_of
 from broker.security.access_control import AccessControl
 from broker.serving import Serving
 from broker.status.broker_status import BrokerStatus
@@ -254,8 +254,22 @@ class Node:
             replicas=replicas,
             server=self._serving.server,
         )
+        changes.reload_by(self._reload_certificates)
+        configs.broker.check_files = contexts_of
         configs.follow(changes)
         return changes
+
+    def _reload_certificates(self, config: BrokerConfig) -> None:
+        if not self._secured.has_tls:
+            return
+        try:
+            self._secured.reload(config)
+            self._member.security.reload(config)
+        except ConfigError as error:
+            # The files were good when the change was requested.
+            log.error("certificates.kept", error=str(error))
+        else:
+            log.info("certificates.loaded")
 
     async def _open_logs(self, locked: Collection[Path]) -> Logs:
         self.metrics.state = BrokerState.RECOVERY
@@ -362,7 +376,11 @@ class Node:
         """Bind all listeners; return the advertised endpoint of each."""
         config, serving = self._config.network, self._serving
         limits = network_limits_of(self._configs.current.network)
-        secured = self._secured = SecuredListeners(self._config, self._configs.scram_users)
+        secured = self._secured = SecuredListeners(self._configs.current, self._configs.scram_users)
+        try:
+            self._member.security.reload(self._configs.current)
+        except ConfigError as error:
+            raise StartupError(str(error)) from None
         await serving.listen(router.handle, config, limits, self._status.network_metrics, secured)
         self._running.push_async_callback(serving.stop, self._groups)
         add_gauges(

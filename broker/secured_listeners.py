@@ -58,11 +58,12 @@ class SecuredListeners:
         Raises:
             ConfigError: a file or key cannot be used; every listener keeps its certificate.
         """
-        self._contexts = {
-            name: server_context(listener)
-            for name, listener in config.listener_security.items()
-            if listener.has_tls
-        }
+        self._contexts = contexts_of(config)
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether a listener has TLS."""
+        return bool(self._contexts)
 
     def make(
         self,
@@ -115,6 +116,19 @@ class SecuredListeners:
         return lambda: ScramServer(
             mechanism, find, secrets.token_urlsafe(NONCE_BYTES), self._secret
         )
+
+
+def contexts_of(config: BrokerConfig) -> dict[str, ssl.SSLContext]:
+    """Return a new TLS context for each listener with TLS.
+
+    Raises:
+        ConfigError: a file or key cannot be used.
+    """
+    return {
+        name: server_context(listener)
+        for name, listener in config.listener_security.items()
+        if listener.has_tls
+    }
 
 
 def principal_of(mapping: PrincipalMapping, transport: asyncio.BaseTransport) -> Principal:

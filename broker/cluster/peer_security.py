@@ -53,6 +53,7 @@ class PeerSecurity:
             StartupError: a file or key cannot be used.
         """
         self.tls: ssl.SSLContext | None = None
+        self.listener_name = config.listener_name
         self._config = config
         try:
             self.reload(config)
@@ -134,3 +135,12 @@ class PeerSecurities:
         if network.control_plane_listener_name is not None:
             name = network.control_plane_listener_name.upper()
             self.control_plane = PeerSecurity(listeners[name])
+
+    def reload(self, config: BrokerConfig) -> None:
+        """Read keys and certificates again, for new connections.
+
+        Raises:
+            ConfigError: a file or key cannot be used.
+        """
+        for security in (self.inter_broker, self.control_plane):
+            security.reload(config.listener_security[security.listener_name])

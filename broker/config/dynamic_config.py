@@ -7,7 +7,8 @@ two. Source: DynamicBrokerConfig of Kafka 3.9.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Final
 
 from broker.config.broker_config import BrokerConfig, value_text
 from broker.config.dynamic_keys import (
@@ -19,8 +20,11 @@ from broker.config.dynamic_keys import (
     overridden,
     usable,
 )
+from broker.config.listener_security_keys import is_reloadable
 from broker.errors import ConfigError
 from kafkawire.errors import ApiError, ErrorCode
+
+FILES_OF_ALL: Final = "files of keys and certificates can be changed for one broker only"
 
 Configs = Mapping[str, str]
 
@@ -33,6 +37,8 @@ class DynamicConfig:
         self.current = static
         self.own: Configs = {}
         self.shared: Configs = {}
+        # Raises ConfigError if the files of a configuration cannot be used.
+        self.check_files: Callable[[BrokerConfig], object] = lambda _config: None
 
     def check(self, configs: Configs, *, is_shared: bool) -> None:
         """Refuse `configs` that cannot take effect, as the broker's own or as the shared ones.
@@ -41,9 +47,14 @@ class DynamicConfig:
             ApiError: INVALID_REQUEST.
         """
         check_dynamic(configs)
+        has_files = any(map(is_reloadable, configs))
+        if has_files and is_shared:
+            raise ApiError(ErrorCode.INVALID_REQUEST, FILES_OF_ALL)
         own, shared = (self.own, configs) if is_shared else (configs, self.shared)
         try:
             merged = self._merged(own, shared)
+            if has_files:
+                self.check_files(merged)
         except ConfigError as error:
             raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from None
         counted = (*THREAD_COUNTS, CLEANER_THREADS)
@@ -56,7 +67,11 @@ class DynamicConfig:
 
     def adopt_shared(self, configs: Configs) -> list[str]:
         """Make `configs` the shared ones; return the reasons why some have no effect."""
-        shared, reasons = usable(configs)
+        shared, reasons = usable(
+            {name: text for name, text in configs.items() if not is_reloadable(name)}
+        )
+        if len(shared) + len(reasons) < len(configs):
+            reasons.append(FILES_OF_ALL)
         return reasons + self._adopt(self.own, shared)
 
     def rate(self, name: str) -> int:

@@ -1,7 +1,8 @@
 """The keys that may change while a broker runs, and their rules (decision).
 
 The list is Kafka's, without listeners and their security: this broker fixes these at start and
-refuses to change them, like every other fixed key. Keys that size a thread pool are accepted and
+refuses to change them, like every other fixed key. Only files of keys and certificates may change,
+for one broker. Keys that size a thread pool are accepted and
 checked like Kafka does. The sizes for replica fetchers and recovery take effect at the next start,
 the others never, as their pools do not exist. A key that is unknown to the broker is kept for other
 programs; its value is not shown, because it may be a secret.
@@ -14,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from broker.config.broker_config import SERVER_KEYS
+from broker.config.listener_security_keys import is_reloadable
 from kafkawire.errors import ApiError, ErrorCode
 from storage.config.config_key import LONG_MAX, ConfigKey, ConfigType, at_least
 from storage.config.topic_config import TOPIC_CONFIG_KEYS
@@ -128,7 +130,7 @@ def is_secret(name: str) -> bool:
 
 def is_fixed(name: str) -> bool:
     """Whether a key can only be set in `server.properties`."""
-    if name in _OF_LOGINS:
+    if name in _OF_LOGINS or is_reloadable(name):
         return False
     is_known = name in SERVER_KEYS and name not in DYNAMIC_KEYS
     return is_known or name.startswith(_UNSERVED_PREFIXES)

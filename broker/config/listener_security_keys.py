@@ -17,6 +17,16 @@ JAAS_KEY: Final = "sasl.jaas.config"
 REAUTH_KEY: Final = "connections.max.reauth.ms"
 MECHANISM_KEYS: Final = frozenset({JAAS_KEY, REAUTH_KEY})
 """The keys that may have the prefix of a mechanism."""
+RELOADABLE_KEYS: Final = frozenset(
+    {
+        "ssl.keystore.location",
+        "ssl.keystore.type",
+        "ssl.truststore.location",
+        "ssl.truststore.type",
+    }
+)
+"""The keys that one broker may change for a listener while it runs; even the same value makes it
+read the file again."""
 STORE_TYPES: Final = ("JKS", "PKCS12", "PEM")
 
 
@@ -89,6 +99,12 @@ def is_listener_key(name: str) -> bool:
     _, _, key = name.removeprefix(LISTENER_PREFIX).partition(".")
     _, _, key_of_mechanism = key.partition(".")
     return key in _NAMES or key_of_mechanism in MECHANISM_KEYS
+
+
+def is_reloadable(name: str) -> bool:
+    """Whether `name` is one of `RELOADABLE_KEYS` with the prefix of a listener."""
+    _, _, key = name.removeprefix(LISTENER_PREFIX).partition(".")
+    return name.startswith(LISTENER_PREFIX) and key in RELOADABLE_KEYS
 
 
 def listener_of(name: str) -> str:

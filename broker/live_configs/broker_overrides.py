@@ -34,6 +34,7 @@ class BrokerConfigs:
         self._config = config
         self._own_name = str(broker_id)
         self._on_change: Callable[[BrokerConfig, BrokerConfig], None] = lambda _old, _new: None
+        self._on_own_changed: Callable[[BrokerConfig], None] = lambda _config: None
         nodes.on_change(KIND, self._on_changed)
 
     async def load(self) -> None:
@@ -41,9 +42,17 @@ class BrokerConfigs:
         await self._read(DEFAULT_ENTITY)
         await self._read(self._own_name)
 
-    def listen(self, on_change: Callable[[BrokerConfig, BrokerConfig], None]) -> None:
-        """Call `on_change` with the old and the new config after each change."""
-        self._on_change = on_change
+    def listen(
+        self,
+        on_change: Callable[[BrokerConfig, BrokerConfig], None],
+        on_own_changed: Callable[[BrokerConfig], None],
+    ) -> None:
+        """Call `on_change` with the old and the new config after each change.
+
+        Each time the broker's own overrides are set, even to the same values, `on_own_changed` is
+        called as well: files may have changed.
+        """
+        self._on_change, self._on_own_changed = on_change, on_own_changed
 
     async def _on_changed(self, names: Sequence[str]) -> None:
         before, overrides = self._config.current, self._overrides()
@@ -55,6 +64,8 @@ class BrokerConfigs:
             keys = changed_keys(overrides, self._overrides())
             log.info("config.changed", broker_id=self._own_name, keys=keys)
             self._on_change(before, after)
+        if self._own_name in names:
+            self._on_own_changed(after)
 
     def _overrides(self) -> dict[str, str]:
         return {**self._config.shared, **self._config.own}

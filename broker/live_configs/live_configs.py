@@ -51,7 +51,7 @@ class LiveConfigs:
     def follow(self, changes: Reconfiguration) -> None:
         """Notify `changes` of every later change."""
         self.topics.listen(changes.on_topic_config)
-        self._broker_configs.listen(changes.on_broker_config)
+        self._broker_configs.listen(changes.on_broker_config, changes.on_own_config)
         self.nodes.listen()
 
     async def stop(self) -> None:

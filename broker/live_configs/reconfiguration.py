@@ -40,6 +40,7 @@ class Reconfiguration:
         self._replicas = replicas
         self._server = server
         self._others: list[Callable[[BrokerConfig], object]] = []
+        self._reload: Callable[[BrokerConfig], object] = lambda _config: None
         self._moves_rate = LONG_MAX
         controller.reconfigure(config.current)
         self._set_rates()
@@ -47,6 +48,14 @@ class Reconfiguration:
     def add(self, reconfigure: Callable[[BrokerConfig], object]) -> None:
         """Also call `reconfigure` after every change of the broker's configuration."""
         self._others.append(reconfigure)
+
+    def reload_by(self, reload: Callable[[BrokerConfig], object]) -> None:
+        """Call `reload` whenever files of the broker's configuration may have changed."""
+        self._reload = reload
+
+    def on_own_config(self, config: BrokerConfig) -> None:
+        """Read the files that `config` names again."""
+        self._reload(config)
 
     def on_broker_config(self, old: BrokerConfig, new: BrokerConfig) -> None:
         """Apply `new` to the broker's parts."""

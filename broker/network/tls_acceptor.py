@@ -2,7 +2,7 @@
 
 A connection counts from the moment it is accepted. `create_server` with a TLS context reports a
 connection only after its handshake, so that sockets in a handshake would escape every limit; and it
-never reports a handshake that failed. At most one connection per turn of the loop is accepted, so
+never reports a handshake that failed. A turn of the loop accepts `ACCEPTS_PER_TURN` connections, so
 that a wave of handshakes delays established connections little. If too many handshakes are pending,
 the oldest one ends: silent clients keep nobody out.
 """
@@ -13,6 +13,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Final, Protocol
 
 import structlog
@@ -25,6 +26,7 @@ SHUTDOWN_TIMEOUT_S: Final = 1.0
 # Back-off after a failed accept, for example without free file descriptors.
 ACCEPT_BACKOFF_S: Final = 0.1
 MAX_HANDSHAKES: Final = 2_000
+ACCEPTS_PER_TURN: Final = 16
 _REASONS: Final[Mapping[str, str]] = {
     "HTTP_REQUEST": "the client does not speak TLS",
     "WRONG_VERSION_NUMBER": "the client does not speak TLS",
@@ -94,25 +96,31 @@ class TlsAcceptor:
         while True:
             try:
                 accepted, peer = await self._loop.sock_accept(listening)
+                self._admit(accepted, str(peer[0]))
+                # Also the waiting connections: a full backlog would delay others by a second.
+                with suppress(BlockingIOError):
+                    for _ in range(ACCEPTS_PER_TURN - 1):
+                        accepted, peer = listening.accept()
+                        accepted.setblocking(False)
+                        self._admit(accepted, str(peer[0]))
             except OSError as error:
                 log.warning("connection.not_accepted", error=str(error))
                 await asyncio.sleep(ACCEPT_BACKOFF_S)
-                continue
-            client_host = str(peer[0])
-            refusal = self._admission.admit(client_host, self._listener_name)
-            if refusal is not None:
-                log.warning("connection.refused", client_host=client_host, reason=refusal)
-                accepted.close()
-                continue
-            if len(self._handshakes) >= MAX_HANDSHAKES:
-                next(iter(self._handshakes)).cancel()
-            task = self._loop.create_task(
-                self._negotiate(accepted, client_host), name="tls-handshake"
-            )
-            self._handshakes[task] = None
-            task.add_done_callback(self._on_negotiated)
-            # A waiting connection is accepted without a turn of the loop.
+            # Without this, a waiting connection is accepted in the same turn of the loop.
             await asyncio.sleep(0)
+
+    def _admit(self, accepted: socket.socket, client_host: str) -> None:
+        """Count a connection and begin its handshake, or refuse it."""
+        refusal = self._admission.admit(client_host, self._listener_name)
+        if refusal is not None:
+            log.warning("connection.refused", client_host=client_host, reason=refusal)
+            accepted.close()
+            return
+        if len(self._handshakes) >= MAX_HANDSHAKES:
+            next(iter(self._handshakes)).cancel()
+        task = self._loop.create_task(self._negotiate(accepted, client_host), name="tls-handshake")
+        self._handshakes[task] = None
+        task.add_done_callback(self._on_negotiated)
 
     def _on_negotiated(self, task: asyncio.Task[None]) -> None:
         del self._handshakes[task]

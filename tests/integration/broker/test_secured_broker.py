@@ -28,6 +28,7 @@ from kafkawire.messages.scram_credentials import (
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
+from ottla.client.admin_model import ResourceType
 from ottla.client.errors import OttlaError
 from tests.certificates import Authority, needs_openssl
 from tests.conftest import READY_EVENT, BrokerProcess
@@ -79,7 +80,9 @@ def overrides(authority: Authority, ports: dict[str, int]) -> dict[str, str]:
         "ssl.keystore.location": str(authority.issue("broker", hosts="IP:127.0.0.1").store),
         "ssl.truststore.type": "PEM",
         "ssl.truststore.location": str(authority.own.certificate),
+        "socket.listen.backlog.size": "1000",
         "listener.name.ssl.ssl.client.auth": "requested",
+        "listener.name.ssl.ssl.keystore.location": str(authority.issue("rotating").store),
         "listener.name.ssl.ssl.principal.mapping.rules": "RULE:^.*CN=(.*?)$/$1/L",
         "listener.name.sasl_ssl.plain.connections.max.reauth.ms": str(SESSION_MS),
     }
@@ -293,6 +296,57 @@ async def test_the_certificate_of_a_client_names_its_principal(secured: Secured)
         lambda event: "no rule of ssl.principal" in str(event["reason"]),
     )
     assert event["reason"] == "no rule of ssl.principal.mapping.rules applies to O=nobody"
+
+
+async def test_a_certificate_is_replaced_while_connections_stay(secured: Secured) -> None:
+    key = "listener.name.ssl.ssl.keystore.location"
+    store = secured.authority.own.key.parent / "rotating.pem"
+    port, context = secured.ports["SSL"], secured.authority.context()
+
+    async def certificate() -> bytes:
+        _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
+        found: bytes = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+        writer.close()
+        return found
+
+    options: dict[str, Any] = {"security_protocol": "SSL", "ssl_context": context}
+    async with ottla.Admin(f"127.0.0.1:{port}", **options) as admin:
+        broker_id = str((await admin.describe_cluster()).controller_id)
+        before = await certificate()
+        secured.authority.issue("rotating")
+        assert await certificate() == before, "the file is read on request only"
+        await admin.alter_configs(ResourceType.BROKER, broker_id, {key: str(store)})
+        after = await certificate()
+        assert after != before
+        # The same value again, because the file has changed again.
+        secured.authority.issue("rotating")
+        await admin.alter_configs(ResourceType.BROKER, broker_id, {key: str(store)})
+        assert await certificate() not in (before, after)
+        good = await certificate()
+        store.write_text("no certificate")
+        with pytest.raises(OttlaError, match=r"ssl\.keystore\.location"):
+            await admin.alter_configs(ResourceType.BROKER, broker_id, {key: str(store)})
+        assert await certificate() == good
+        # This connection was opened with the first certificate.
+        assert await admin.list_topics()
+
+
+async def test_many_silent_clients_delay_no_other_one(secured: Secured) -> None:
+    port, loop = secured.ports["SSL"], asyncio.get_running_loop()
+    silent = []
+    try:
+        for _ in range(1_000):
+            client = socket.socket()
+            client.setblocking(False)
+            silent.append(client)
+            await loop.sock_connect(client, ("127.0.0.1", port))
+        _, writer = await asyncio.open_connection(
+            "127.0.0.1", port, ssl=secured.authority.context()
+        )
+        writer.close()
+    finally:
+        for client in silent:
+            client.close()
 
 
 async def test_a_session_is_renewed_in_time(secured: Secured) -> None:

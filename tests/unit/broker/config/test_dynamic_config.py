@@ -5,6 +5,7 @@ import pytest
 from broker.config.broker_config import BrokerConfig
 from broker.config.dynamic_config import DynamicConfig
 from broker.config.dynamic_keys import LEADER_RATE
+from broker.errors import ConfigError
 from kafkawire.errors import ApiError, ErrorCode
 from storage.config.config_key import LONG_MAX
 
@@ -81,3 +82,41 @@ def test_rates_exist_only_as_dynamic_configs() -> None:
     assert config.rate(LEADER_RATE) == 2
     config.adopt_own({LEADER_RATE: "3"})
     assert config.rate(LEADER_RATE) == 3
+
+
+RELOADED = "listener.name.plaintext.ssl.keystore.location"
+
+
+def test_files_of_certificates_change_for_one_broker_and_are_checked_first() -> None:
+    config = made()
+    checked: list[BrokerConfig] = []
+    config.check_files = checked.append
+    config.check({RELOADED: "/new.pem"}, is_shared=False)
+    [merged] = checked
+    location = merged.listener_security["PLAINTEXT"].keys.ssl_keystore_location
+    assert location == "/new.pem"
+    config.check({"log.cleaner.threads": "2"}, is_shared=False)
+    assert len(checked) == 1, "no file is named"
+    with pytest.raises(ApiError, match="for one broker only"):
+        config.check({RELOADED: "/new.pem"}, is_shared=True)
+    assert config.adopt_own({RELOADED: "/new.pem"}) == []
+    assert config.current == merged
+    assert config.adopt_shared({RELOADED: "/other.pem"}) == [
+        "files of keys and certificates can be changed for one broker only"
+    ]
+    assert config.current == merged
+
+
+def test_files_that_cannot_be_used_are_refused() -> None:
+    def fail(_config: BrokerConfig) -> None:
+        raise ConfigError(RELOADED, "/new.pem", "cannot be read")
+
+    config = made()
+    config.check_files = fail
+    with pytest.raises(ApiError, match="cannot be read"):
+        config.check({RELOADED: "/new.pem"}, is_shared=False)
+
+
+def test_passwords_of_certificates_are_fixed() -> None:
+    with pytest.raises(ApiError, match="cannot be changed"):
+        made().check({"listener.name.plaintext.ssl.key.password": "hush"}, is_shared=False)

@@ -10,7 +10,7 @@ from logcheck.batch_digest import BatchDigest
 from logcheck.finding import Check, Damage, Finding, Report, Severity
 from logcheck.finding_list import FindingList
 from logcheck.history import history_of
-from logcheck.kept_producers import check_last_batches, check_markers
+from logcheck.kept_producers import LastBatches, check_last_batches, check_markers
 from logcheck.log_scan import LogScan
 from logcheck.log_view import Observer
 from logcheck.lost_record import Pair
@@ -31,7 +31,7 @@ from logcheck.replica_comparison import (
     undamaged_differences,
 )
 from logcheck.replica_files import ReplicaFiles
-from logcheck.transaction_replay import TransactionReplay
+from logcheck.transaction_replay import TransactionColumns, TransactionReplay
 from logcheck.unseen_record import Severities, UnseenRecords
 
 
@@ -51,7 +51,7 @@ class Reference:
         self._report = report
         self._make_table = partial(KeyTable, rules.key_limit, task.shard, task.shard_count)
         self.table = self._make_table()
-        self._producers, self._transactions = ProducerReplay(), TransactionReplay()
+        self._producers, self._transactions = LastBatches(), TransactionColumns()
         self._batches = ProducerBatches()
         self.digest = BatchDigest(log.cleaner_point or 0)
         self._replica = Replica(self.scan, self.digest, self._batches, _ignore)

@@ -151,12 +151,14 @@ def _sql(chosen: Path, count: int) -> Figure:
 
 
 def _transactions(root: Path) -> Figure:
-    write_transactions(root, TRANSACTIONS)
+    log, reference = root / "log", root / "reference"
+    write_transactions(log, TRANSACTIONS)
+    shutil.copytree(log, reference)
     os.sync()
     return Figure(
-        name=f"audit compaction, {TRANSACTIONS / 1e6:g} M transactions in 1 partition",
+        name=f"audit compaction, {TRANSACTIONS / 1e6:g} M transactions in 1 partition, and a copy",
         unit="s",
-        value=_run("audit_run", root, root)["seconds"],
+        value=_run("audit_run", log, reference)["seconds"],
         better="lower",
         goal=GOAL_TRANSACTIONS_S,
     )

@@ -7,15 +7,19 @@ not defend against attackers.
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from kafkawire.columns_loops import SoundBatch
+from kafkawire.records import LOG_OVERHEAD_BYTES
 from kafkawire.records_header import DELETE_HORIZON_BIT, LOG_APPEND_TIME_BIT
 from logcheck.finding import Check, Damage, Finding, Severity
+from logcheck.log_view import RunObserver
 
 _COLUMNS: Final = 6
 _CODEC_BITS: Final = 0b111
+_RUN_LENGTH: Final = 1024
+"""Number of batches that are compared at once; nearly all of them are equal."""
 
 
 class BatchId(NamedTuple):
@@ -47,7 +51,7 @@ class BatchId(NamedTuple):
         )
 
 
-class BatchDigest:
+class BatchDigest(RunObserver):
     """An observer that keeps the identity of every batch from an offset, in flat columns."""
 
     def __init__(self, from_offset: int) -> None:
@@ -60,33 +64,31 @@ class BatchDigest:
         self._base_offsets = array("q")
         self._files: list[tuple[int, str]] = []
 
-    def on_batch(self, batch: SoundBatch) -> None:
-        """See `log_view.Observer`."""
-        header = batch.header
-        base_offset = header.base_offset
-        if base_offset < self._from_offset:
-            return
-        if self._next_offset is not None and base_offset > self._next_offset:
-            self.cleaned_until = base_offset
-        last_offset = base_offset + header.last_offset_delta
-        self._next_offset = last_offset + 1
-        has_horizon = bool(header.attributes & DELETE_HORIZON_BIT)
-        if has_horizon or header.record_count <= header.last_offset_delta:
-            self.cleaned_until = self._next_offset
-        if not self._files or self._files[-1][1] != batch.file:
-            self._files.append((len(self._base_offsets), batch.file))
-        self._base_offsets.append(base_offset)
-        self._positions.append(batch.position)
-        self._rows.extend(
-            (
-                last_offset,
-                header.leader_epoch,
-                header.crc,
-                len(batch.data),
-                header.record_count,
-                header.attributes,
-            )
-        )
+    def on_run(self, batches: Sequence[SoundBatch]) -> None:
+        """See `log_view.RunObserver`."""
+        extend, next_offset, from_offset = self._rows.extend, self._next_offset, self._from_offset
+        for file, position, header, _, _, _ in batches:
+            base_offset, length, epoch, _, crc, attributes, delta, *_, record_count = header
+            if base_offset < from_offset:
+                continue
+            if next_offset is not None and base_offset > next_offset:
+                self.cleaned_until = base_offset
+            last_offset = base_offset + delta
+            next_offset = last_offset + 1
+            if attributes & DELETE_HORIZON_BIT or record_count <= delta:
+                self.cleaned_until = next_offset
+            if not self._files or self._files[-1][1] != file:
+                self._files.append((len(self._base_offsets), file))
+            self._base_offsets.append(base_offset)
+            self._positions.append(position)
+            size_bytes = LOG_OVERHEAD_BYTES + length
+            extend((last_offset, epoch, crc, size_bytes, record_count, attributes))
+        self._next_offset = next_offset
+
+    def run(self, slot: int, count: int) -> tuple["array[int]", "array[int]"]:
+        """Return the columns of `count` batches from `slot` on, which are equal for equal ones."""
+        rows = self._rows[_COLUMNS * slot : _COLUMNS * (slot + count)]
+        return self._base_offsets[slot : slot + count], rows
 
     def __len__(self) -> int:
         return len(self._base_offsets)
@@ -189,7 +191,14 @@ def find_differences(
     """Yield each batch that begins in the range (end exclusive) and differs between the digests."""
     first, second = expected.slot_from(start_offset), found.slot_from(start_offset)
     first_end, second_end = expected.slot_from(end_offset), found.slot_from(end_offset)
+    next_run = first
     while first < first_end or second < second_end:
+        if first >= next_run:
+            count = min(_RUN_LENGTH, first_end - first, second_end - second)
+            if count > 0 and expected.run(first, count) == found.run(second, count):
+                first, second = first + count, second + count
+                continue
+            next_run = first + _RUN_LENGTH
         before = expected.batch(first) if first < first_end else None
         after = found.batch(second) if second < second_end else None
         if after is None or (before is not None and before.base_offset < after.base_offset):

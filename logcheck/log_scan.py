@@ -20,7 +20,7 @@ from logcheck.epoch_check import EpochCheck
 from logcheck.finding import Report, unreadable
 from logcheck.history import History, history_of
 from logcheck.index_files import IndexFiles
-from logcheck.log_view import Observer, ProducerObserver
+from logcheck.log_view import Observer, ProducerObserver, RunObserver
 from logcheck.marker import NOT_READ, check_marker
 from logcheck.offset_check import MAX_RELATIVE_OFFSET, OffsetCheck
 from logcheck.replica_files import ReplicaFiles, SegmentFiles
@@ -243,20 +243,29 @@ class _Audience:
     """The observers of a pass."""
 
     def __init__(self, observers: Sequence[Observer]) -> None:
+        self._runs = [each for each in observers if isinstance(each, RunObserver)]
         self._producers = [each for each in observers if isinstance(each, ProducerObserver)]
-        self._others = [each for each in observers if not isinstance(each, ProducerObserver)]
+        grouped = RunObserver, ProducerObserver
+        self._others = [each for each in observers if not isinstance(each, grouped)]
 
     def observe(self, batches: Sequence[SoundBatch]) -> None:
         """Pass on the next batches, in log order; each marker is read once."""
-        for batch in batches:
-            for observer in self._others:
+        for run_observer in self._runs:
+            run_observer.on_run(batches)
+        for observer in self._others:
+            for batch in batches:
                 observer.on_batch(batch)
-            header = batch.header
-            if self._producers and header.producer_id != NO_PRODUCER_ID:
-                is_control = header.attributes & CONTROL_BIT
-                reading = check_marker(batch) if is_control else NOT_READ
-                for each in self._producers:
-                    each.on_producer_batch(batch, reading)
+        if not self._producers:
+            return
+        readings = [
+            (batch, check_marker(batch) if batch.header.attributes & CONTROL_BIT else NOT_READ)
+            for batch in batches
+            if batch.header.producer_id != NO_PRODUCER_ID
+        ]
+        for each in self._producers:
+            on_producer_batch = each.on_producer_batch
+            for batch, reading in readings:
+                on_producer_batch(batch, reading)
 
 
 def read_record(

@@ -50,6 +50,21 @@ class Observer(Protocol):
         """Observe the next batch."""
 
 
+class RunObserver(ABC):
+    """An observer that takes the batches in runs: a call per batch would cost as much as its work.
+
+    `python -m benchmarks audit` shows it for short transactions.
+    """
+
+    @abstractmethod
+    def on_run(self, batches: Sequence[SoundBatch]) -> None:
+        """Observe the next batches, which continue the log; there is at least one."""
+
+    def on_batch(self, batch: SoundBatch) -> None:
+        """See `Observer`."""
+        self.on_run((batch,))
+
+
 class ProducerObserver(ABC):
     """An observer that needs only batches with a producer id, and the markers among them."""
 

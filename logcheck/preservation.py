@@ -7,7 +7,7 @@ remains whose key has a later record there.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Final
@@ -16,8 +16,9 @@ from kafkawire.columns_loops import SoundBatch
 from kafkawire.key_table_loops import Mismatch
 from kafkawire.native import KeyTable
 from kafkawire.records import BatchHeader, TimestampType
+from kafkawire.records_header import CONTROL_BIT
 from logcheck.finding import Check, Damage, Finder, Report, Severity
-from logcheck.log_view import LogView, ReadRecord
+from logcheck.log_view import LogView, ReadRecord, RunObserver
 from logcheck.transaction_ranges import Transaction, TransactionRanges
 from logcheck.uniqueness import show_key
 from logcheck.unseen_record import Kind, Severities, UnseenRecords
@@ -49,7 +50,7 @@ class Bounds:
     """Whether a missing record is an error; else it may have been deleted or cleaned since."""
 
 
-class ReferenceTable:
+class ReferenceTable(RunObserver):
     """An observer of the reference log that keeps the last record of each key."""
 
     def __init__(self, table: KeyTable, end_offset: int, aborted: Iterable[Transaction]) -> None:
@@ -58,11 +59,16 @@ class ReferenceTable:
         self._end_offset = end_offset
         self._aborted = TransactionRanges(aborted)
 
-    def on_batch(self, batch: SoundBatch) -> None:
-        """See `log_view.Observer`."""
+    def on_run(self, batches: Sequence[SoundBatch]) -> None:
+        """See `log_view.RunObserver`."""
+        for batch in batches:
+            if batch.header.base_offset >= self._end_offset:
+                return
+            if not batch.header.attributes & CONTROL_BIT:
+                self._add(batch)
+
+    def _add(self, batch: SoundBatch) -> None:
         header = batch.header
-        if header.is_control or header.base_offset >= self._end_offset:
-            return
         if header.is_transactional and self._aborted.covers(header.producer_id, header.base_offset):
             return
         self.table.note(
@@ -86,7 +92,7 @@ Certainty = Callable[[UnseenRecords], Severities]
 """A function that returns the certainty that records must not be missing."""
 
 
-class PreservationCheck:
+class PreservationCheck(RunObserver):
     """An observer of the log under audit that compares it with a reference's table."""
 
     def __init__(
@@ -126,16 +132,23 @@ class PreservationCheck:
         self._explained: set[int] = set()
         """Offsets of the reference whose key may have a later record in a damaged part of it."""
 
-    def on_batch(self, batch: SoundBatch) -> None:
-        """See `log_view.Observer`."""
-        header, bounds = batch.header, self._bounds
-        is_judged = header.base_offset < bounds.end
-        is_newer = (
-            header.last_offset >= bounds.superseded_from
-            and header.base_offset < bounds.superseded_until
-        )
-        if header.is_control or not (is_judged or is_newer):
+    def on_run(self, batches: Sequence[SoundBatch]) -> None:
+        """See `log_view.RunObserver`."""
+        bounds = self._bounds
+        if batches[0].header.base_offset >= max(bounds.end, bounds.superseded_until):
             return
+        for batch in batches:
+            header = batch.header
+            is_judged = header.base_offset < bounds.end
+            is_newer = (
+                header.last_offset >= bounds.superseded_from
+                and header.base_offset < bounds.superseded_until
+            )
+            if (is_judged or is_newer) and not header.attributes & CONTROL_BIT:
+                self._compare(batch)
+
+    def _compare(self, batch: SoundBatch) -> None:
+        header, bounds = batch.header, self._bounds
         for kind, offset, last in self._table.match(
             batch.section,
             header.record_count,

@@ -65,17 +65,11 @@ class ProducerBatches(ProducerObserver):
 
     def on_producer_batch(self, batch: SoundBatch, reading: MarkerReading) -> None:
         """See `log_view.ProducerObserver`."""
-        header, marker = batch.header, reading.marker
+        marker = reading.marker
         kind, coordinator_epoch = (_NO_MARKER, -1) if marker is None else marker
-        self.base_offsets.append(header.base_offset)
-        self._rows += _ROW.pack(
-            header.producer_id,
-            header.producer_epoch,
-            header.base_sequence,
-            header.attributes & _PRODUCER_BITS,
-            kind,
-            coordinator_epoch,
-        )
+        base_offset, _, _, _, _, attributes, _, _, _, *named, _ = batch.header
+        self.base_offsets.append(base_offset)
+        self._rows += _ROW.pack(*named, attributes & _PRODUCER_BITS, kind, coordinator_epoch)
 
     def undecided(self) -> Callable[[int], bool]:
         """Return whether a batch, by its base offset, is in a transaction without a marker."""

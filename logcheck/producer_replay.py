@@ -147,10 +147,11 @@ class ProducerReplay(ProducerObserver):
     def apply(self, batch: SoundBatch, marker: EndTransactionMarker | None) -> None:
         """Add a batch; `marker` is that of a control batch, None if it holds none."""
         header = batch.header
-        if header.attributes & CONTROL_BIT:
+        attributes, record_count = header.attributes, header.record_count
+        if attributes & CONTROL_BIT:
             if marker is not None:
                 self._end_transaction(header, marker.coordinator_epoch)
-            elif header.record_count == 0:
+            elif record_count == 0:
                 self._forget(header)
             return
         producer = self._producer(header)
@@ -162,10 +163,10 @@ class ProducerReplay(ProducerObserver):
         producer.last_offset = producer.seen_offset
         producer.offset_delta = header.last_offset_delta
         producer.data_timestamp_ms = producer.timestamp_ms = header.max_timestamp_ms
-        producer.has_timestamp = header.record_count > header.last_offset_delta
+        producer.has_timestamp = record_count > producer.offset_delta
         producer.is_cleared = False
-        if header.attributes & TRANSACTIONAL_BIT:
-            if header.record_count:
+        if attributes & TRANSACTIONAL_BIT:
+            if record_count:
                 producer.has_open_data = True
             if producer.transaction_first_offset < 0:
                 producer.transaction_first_offset = header.base_offset
@@ -186,7 +187,7 @@ class ProducerReplay(ProducerObserver):
         producer = self.producers.get(header.producer_id)
         if producer is None:
             producer = self.producers[header.producer_id] = Producer()
-        elif producer.has_expired(self._now_ms):
+        elif not producer.has_open_data and producer.has_expired(self._now_ms):
             producer.may_be_forgotten = True
         producer.seen_offset = header.last_offset
         producer.missing_at_batch = self._gaps.missing_count

@@ -97,7 +97,7 @@ class TransactionCheck(ProducerObserver):
         self._check_unknown(log)
         self._check_unindexed(log)
         self._check_aborted_data(log)
-        return {"transactions": len(self.replay.markers[0])}
+        return {"transactions": len(self.replay.columns.markers[0])}
 
     # Batch by batch
 
@@ -214,7 +214,7 @@ class TransactionCheck(ProducerObserver):
                 found = f"open since {start.timestamp_ms} ms"
                 place = start.file, start.position, start.data_offset
                 # Clients choose the timestamps of records: only a later marker proves the age.
-                clock_ms = self.replay.clock_after(start.data_offset)
+                clock_ms = self.replay.columns.clock_after(start.data_offset)
                 is_certain = clock_ms is not None and clock_ms < self._deadline_ms
                 severity = Severity.ERROR if is_certain else Severity.NOTE
                 self._find(Damage.HANGING_TRANSACTION, *place, expected, found, severity)
@@ -287,7 +287,7 @@ class TransactionCheck(ProducerObserver):
             (ended.producer_id, ended.data_offset, ended.marker_offset) for ended in self._unindexed
         )
         aborted = TransactionRanges(chain(self._index.transactions(), unindexed))
-        for producer_id, offset in zip(*self.replay.data, strict=True):
+        for producer_id, offset in zip(*self.replay.columns.data, strict=True):
             if offset >= (self._history.cleaner_point or 0):
                 return
             if aborted.covers(producer_id, offset):

@@ -44,54 +44,41 @@ class Ended(NamedTuple):
     is_aborted: bool
 
 
-class TransactionReplay(ProducerObserver):
-    """An observer that keeps the open transactions and the records of all transactions."""
+class TransactionColumns(ProducerObserver):
+    """An observer that keeps the records and the markers of all transactions."""
 
     def __init__(self) -> None:
-        self.open: dict[int, _Open] = {}
-        """By producer id."""
         self.data = (array("q"), array("q"))
         """Producer ids and base offsets of the batches of transactions that contain records."""
         self.markers = (array("q"), array("q"))
         """Producer ids and offsets of the markers."""
         self.marker_times_ms = array("q")
         """The timestamps of the markers: the clock of their broker."""
-        self.emptied = array("q")
-        """Base offsets of the batches of transactions from which a cleaner removed all records."""
-        # Data offset -> producer id, ascending. Not a dict: finding the first key of a dict is
-        # linear in the number of keys deleted before it.
-        self._open_data: OrderedDict[int, int] = OrderedDict()
 
     def on_producer_batch(self, batch: SoundBatch, reading: MarkerReading) -> None:
         """See `log_view.ProducerObserver`."""
-        if batch.header.attributes & TRANSACTIONAL_BIT:
-            self.apply(batch, reading.marker)
-
-    def apply(self, batch: SoundBatch, marker: EndTransactionMarker | None) -> Ended | None:
-        """Add a batch of a transaction and its `marker`; return the transaction that it ends."""
         header = batch.header
-        if header.attributes & CONTROL_BIT:
-            return self._end(header, marker)
-        producer_id, offset = header.producer_id, header.base_offset
-        current = self.open.get(producer_id)
-        if current is None:
-            current = _Open(offset, NO_OFFSET, -1, batch.file, batch.position)
-            self.open[producer_id] = current
-        if header.record_count:
-            self.data[0].append(producer_id)
-            self.data[1].append(offset)
-            if current.data_offset == NO_OFFSET:
-                current.data_offset, current.timestamp_ms = offset, header.max_timestamp_ms
-                current.file, current.position = batch.file, batch.position
-                self._open_data[offset] = producer_id
-        else:
-            self.emptied.append(offset)
-        return None
+        attributes = header.attributes
+        if not attributes & TRANSACTIONAL_BIT:
+            return
+        if not attributes & CONTROL_BIT:
+            if header.record_count:
+                self.add_data(header)
+        elif reading.marker is not None:
+            self.add_marker(header)
 
-    def is_emptied(self, offset: int) -> bool:
-        """Whether a cleaner has removed all records from the batch at `offset`."""
-        slot = bisect_left(self.emptied, offset)
-        return slot < len(self.emptied) and self.emptied[slot] == offset
+    def add_data(self, header: BatchHeader) -> None:
+        """Add a batch with records."""
+        producer_ids, offsets = self.data
+        producer_ids.append(header.producer_id)
+        offsets.append(header.base_offset)
+
+    def add_marker(self, header: BatchHeader) -> None:
+        """Add a batch with a marker."""
+        producer_ids, offsets = self.markers
+        producer_ids.append(header.producer_id)
+        offsets.append(header.base_offset)
+        self.marker_times_ms.append(header.max_timestamp_ms)
 
     def has_marker(self, producer_id: int, offset: int) -> bool:
         """Whether the log has a marker of the producer at `offset`."""
@@ -123,6 +110,50 @@ class TransactionReplay(ProducerObserver):
             if first is not None:
                 yield producer_id, first, marker_offset
 
+
+class TransactionReplay(ProducerObserver):
+    """An observer that keeps the open transactions and the records of all transactions."""
+
+    def __init__(self) -> None:
+        self.open: dict[int, _Open] = {}
+        """By producer id."""
+        self.columns = TransactionColumns()
+        self.emptied = array("q")
+        """Base offsets of the batches of transactions from which a cleaner removed all records."""
+        # Data offset -> producer id, ascending. Not a dict: finding the first key of a dict is
+        # linear in the number of keys deleted before it.
+        self._open_data: OrderedDict[int, int] = OrderedDict()
+
+    def on_producer_batch(self, batch: SoundBatch, reading: MarkerReading) -> None:
+        """See `log_view.ProducerObserver`."""
+        if batch.header.attributes & TRANSACTIONAL_BIT:
+            self.apply(batch, reading.marker)
+
+    def apply(self, batch: SoundBatch, marker: EndTransactionMarker | None) -> Ended | None:
+        """Add a batch of a transaction and its `marker`; return the transaction that it ends."""
+        header = batch.header
+        if header.attributes & CONTROL_BIT:
+            return self._end(header, marker)
+        producer_id, offset = header.producer_id, header.base_offset
+        current = self.open.get(producer_id)
+        if current is None:
+            current = _Open(offset, NO_OFFSET, -1, batch.file, batch.position)
+            self.open[producer_id] = current
+        if header.record_count:
+            self.columns.add_data(header)
+            if current.data_offset == NO_OFFSET:
+                current.data_offset, current.timestamp_ms = offset, header.max_timestamp_ms
+                current.file, current.position = batch.file, batch.position
+                self._open_data[offset] = producer_id
+        else:
+            self.emptied.append(offset)
+        return None
+
+    def is_emptied(self, offset: int) -> bool:
+        """Whether a cleaner has removed all records from the batch at `offset`."""
+        slot = bisect_left(self.emptied, offset)
+        return slot < len(self.emptied) and self.emptied[slot] == offset
+
     def first_open(self) -> int | None:
         """Return the offset of the first record in an open transaction."""
         return next(iter(self._open_data), None)
@@ -132,9 +163,7 @@ class TransactionReplay(ProducerObserver):
             self.emptied.append(header.base_offset)
         if marker is None:
             return None
-        self.markers[0].append(header.producer_id)
-        self.markers[1].append(header.base_offset)
-        self.marker_times_ms.append(header.max_timestamp_ms)
+        self.columns.add_marker(header)
         start = self.open.pop(header.producer_id, None)
         first = header.base_offset if start is None else start.first_offset
         data = NO_OFFSET if start is None else start.data_offset

@@ -3,17 +3,18 @@
 Keys are first compared by a 128-bit hash; a match is then confirmed by the bytes in the log.
 """
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from kafkawire.columns_loops import SoundBatch
 from kafkawire.native import KeyTable
 from logcheck.finding import Check, Damage, Finder, Report
-from logcheck.log_view import LogView
+from logcheck.log_view import LogView, RunObserver
 
 _SHOWN_KEY_BYTES: Final = 60
 
 
-class UniquenessCheck:
+class UniquenessCheck(RunObserver):
     """An observer that keeps the keys of the cleaned part of a log."""
 
     def __init__(
@@ -33,11 +34,16 @@ class UniquenessCheck:
         self._finder = Finder(Check.UNIQUENESS, report)
         self._suspects: list[tuple[int, int]] = []
 
-    def on_batch(self, batch: SoundBatch) -> None:
-        """See `log_view.Observer`."""
+    def on_run(self, batches: Sequence[SoundBatch]) -> None:
+        """See `log_view.RunObserver`."""
+        for batch in batches:
+            if batch.header.base_offset >= self._cleaned_until:
+                return
+            if not batch.header.is_control:
+                self._add(batch)
+
+    def _add(self, batch: SoundBatch) -> None:
         header = batch.header
-        if header.is_control or header.base_offset >= self._cleaned_until:
-            return
         is_whole = self._with_whole and header.last_offset < self._cleaned_until
         if is_whole and batch.survey.without_key:
             place = batch.file, batch.position, header.base_offset

@@ -9,12 +9,13 @@ too early: see `preservation`.
 Source: KIP-534.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from kafkawire.columns_loops import SoundBatch
 from logcheck.finding import Check, Damage, Finder, Finding, Report, Severity
-from logcheck.log_view import LogView
+from logcheck.log_view import LogView, RunObserver
 from logcheck.rule import Rules
 
 # Enough for a chart of their ages; a summary must stay small.
@@ -31,7 +32,7 @@ class _Waiting:
     horizon_ms: int
 
 
-class TombstoneCheck:
+class TombstoneCheck(RunObserver):
     """An observer that keeps the delete horizons of the cleaned part."""
 
     def __init__(self, cleaned_until: int, rules: Rules, report: Report) -> None:
@@ -47,11 +48,15 @@ class TombstoneCheck:
         self._count = 0
         self._horizons_ms: list[int] = []
 
-    def on_batch(self, batch: SoundBatch) -> None:
-        """See `log_view.Observer`."""
+    def on_run(self, batches: Sequence[SoundBatch]) -> None:
+        """See `log_view.RunObserver`."""
+        for batch in batches:
+            if batch.header.last_offset >= self._cleaned_until:
+                return
+            self._add(batch)
+
+    def _add(self, batch: SoundBatch) -> None:
         header = batch.header
-        if header.last_offset >= self._cleaned_until:
-            return
         self._count += batch.survey.tombstones
         horizon_ms = header.delete_horizon_ms
         if horizon_ms is None:

@@ -7,9 +7,9 @@ import pytest
 from kafkawire.records import ControlType
 from logcheck.finding import Damage
 from logcheck.history import History
-from logcheck.kept_producers import check_last_batches, check_markers
+from logcheck.kept_producers import LastBatches, check_last_batches, check_markers
 from logcheck.producer_replay import PRODUCER_EXPIRATION_MS, ProducerReplay
-from logcheck.transaction_replay import TransactionReplay
+from logcheck.transaction_replay import TransactionColumns, TransactionReplay
 from tests.unit.logcheck.partition_bytes import FIRST_TIMESTAMP_MS, Reported
 from tests.unit.logcheck.producer_bytes import corrupt, data, emptied, marker, plain, scan_of
 
@@ -25,7 +25,7 @@ def compared(
 ) -> Found:
     """Compare `log` with COMMITTED below `end_offset`."""
     reported, now_ms = Reported(), FIRST_TIMESTAMP_MS if now_ms is None else now_ms
-    producers, transactions = ProducerReplay(), TransactionReplay()
+    producers, transactions = LastBatches(), TransactionColumns()
     scan_of(COMMITTED, history=History()).run([producers, transactions])
     own_producers, own_transactions = ProducerReplay(), TransactionReplay()
     scan = scan_of(log, history=History())

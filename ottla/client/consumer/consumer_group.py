@@ -45,6 +45,8 @@ class ConsumerGroup:
         self._member = Member()
         self._tasks = TaskSet(asyncio.get_running_loop())
         self._committed: dict[TopicPartition, CommittedOffset] = {}
+        self._underway: list[Mapping[TopicPartition, CommittedOffset]] = []
+        """Commits of the application that have no response yet."""
         coordinator = GroupCoordinator(cluster, config.group_id)
         self.store = OffsetStore(
             coordinator,
@@ -98,7 +100,11 @@ class ConsumerGroup:
     async def commit(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
         """Commit `offsets`; see `OffsetStore.commit`."""
         author = self._author(offsets)
-        await self.store.commit(offsets, author)
+        self._underway.append(offsets)
+        try:
+            await self.store.commit(offsets, author)
+        finally:
+            self._underway.remove(offsets)
         self._remember(offsets)
 
     # The interface `Holding`, for the session.
@@ -125,8 +131,7 @@ class ConsumerGroup:
         """Commit the positions after processed records if auto-commit is on; never raises."""
         if not self._config.enable_auto_commit:
             return
-        processed = self._reading.processed()
-        changed = {each: at for each, at in processed.items() if self._committed.get(each) != at}
+        changed = self._uncommitted()
         try:
             await self.store.commit_once(changed, self._author(changed))
         except OttlaError as error:
@@ -141,6 +146,24 @@ class ConsumerGroup:
         while True:
             await asyncio.sleep(self._config.auto_commit_interval_ms / 1000)
             await self.commit_processed()
+
+    def _uncommitted(self) -> dict[TopicPartition, CommittedOffset]:
+        """Return the positions after processed records that no commit covers.
+
+        If the application has committed records that are still in hand, their commit stands.
+        """
+        last = self._reading.handed_over()
+
+        def is_covered(partition: TopicPartition, at: CommittedOffset) -> bool:
+            known = [each.get(partition) for each in (self._committed, *self._underway)]
+            return any(
+                each == at or at.offset < each.offset <= last[partition].offset
+                for each in known
+                if each is not None
+            )
+
+        processed = self._reading.processed()
+        return {each: at for each, at in processed.items() if not is_covered(each, at)}
 
     def _author(self, partitions: Collection[TopicPartition]) -> Author:
         """Return the function that provides the identity for a commit of `partitions`.

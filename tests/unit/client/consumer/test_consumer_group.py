@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from kafkawire.consumer_protocol import encode_assignment
 from kafkawire.errors import ErrorCode
-from kafkawire.ids import Offset
+from kafkawire.ids import LeaderEpoch, Offset
 from kafkawire.messages.consumer_protocol import AssignedPartitions, ConsumerProtocolAssignment
 from kafkawire.messages.find_coordinator import FindCoordinatorResponse
 from kafkawire.messages.group_membership import (
@@ -24,6 +24,7 @@ from kafkawire.messages.group_offsets import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from kafkawire.records import TimestampType
 from ottla.client.client_config import ClientConfig, ConsumerConfig, parse_bootstrap
 from ottla.client.consumer.consumer_group import ConsumerGroup
 from ottla.client.consumer.fetch_buffer import FetchBuffer
@@ -34,6 +35,7 @@ from ottla.client.consumer.reading import Reading
 from ottla.client.errors import CommitFailedError
 from ottla.client.network.cluster import Cluster
 from ottla.client.offset import CommittedOffset
+from ottla.client.record import ConsumerRecord
 from ottla.client.retry import Backoff
 from tests.unit.client.client_fakes import T0
 from tests.waiting import until
@@ -99,9 +101,9 @@ class Rig:
     def __init__(self) -> None:
         self.coordinator = FakeCoordinator()
         loop = asyncio.get_running_loop()
-        buffer = FetchBuffer(ConsumerConfig())
-        self.reading = Reading(buffer, None, lambda: None)
-        self.gate = ReadGate(loop, buffer.interrupt)
+        self.buffer = FetchBuffer(ConsumerConfig())
+        self.reading = Reading(self.buffer, None, lambda: None)
+        self.gate = ReadGate(loop, self.buffer.interrupt)
         self.group = ConsumerGroup(
             cast(Cluster, self.coordinator),
             GroupConfig(
@@ -119,6 +121,22 @@ class Rig:
         self.group.subscribe([T0.topic], RebalanceListener())
         await until(lambda: self.reading.partitions() == [T0], "the assignment")
         self.reading.seek(self.reading.state(T0), 5)
+
+    def hand_over(self, offset: int) -> None:
+        """Hand over the records from `offset` to position 5 to the application."""
+        first = ConsumerRecord(
+            T0.topic,
+            T0.partition,
+            Offset(offset),
+            timestamp_ms=0,
+            key=None,
+            value=None,
+            headers=(),
+            timestamp_type=TimestampType.CREATE_TIME,
+            leader_epoch=LeaderEpoch(-1),
+        )
+        self.buffer.hand_out()
+        self.buffer.hold_from(self.reading.state(T0), first)
 
     async def lose(self) -> None:
         """Be removed from the group while a record is in hand."""
@@ -147,6 +165,43 @@ async def test_a_member_commits_under_its_member_id(rig: Rig) -> None:
     await rig.group.commit_processed()
     [commit] = rig.coordinator.commits
     assert (commit.member_id, commit.generation_id_or_member_epoch) == (MEMBER, 1)
+
+
+def committed_offsets(rig: Rig) -> list[int]:
+    return [
+        partition.committed_offset
+        for commit in rig.coordinator.commits
+        for topic in commit.topics
+        for partition in topic.partitions
+    ]
+
+
+async def test_an_automatic_commit_does_not_undo_one_of_the_application(rig: Rig) -> None:
+    await rig.join()
+    rig.hand_over(3)
+    await rig.group.commit({T0: at(5)})
+    await rig.group.commit_processed()
+    assert committed_offsets(rig) == [5]
+
+
+async def test_an_automatic_commit_does_not_overtake_one_of_the_application(rig: Rig) -> None:
+    await rig.join()
+    rig.hand_over(3)
+    rig.coordinator.may_be_found.clear()
+    commit = asyncio.ensure_future(rig.group.commit({T0: at(5)}))
+    await asyncio.sleep(0)
+    automatic = asyncio.ensure_future(rig.group.commit_processed())
+    rig.coordinator.may_be_found.set()
+    await asyncio.gather(commit, automatic)
+    assert committed_offsets(rig) == [5]
+
+
+async def test_an_automatic_commit_follows_a_seek_back(rig: Rig) -> None:
+    await rig.join()
+    await rig.group.commit({T0: at(5)})
+    rig.reading.seek(rig.reading.state(T0), 2)
+    await rig.group.commit_processed()
+    assert committed_offsets(rig) == [5, 2]
 
 
 async def test_a_removed_member_commits_nothing_automatically(rig: Rig) -> None:

@@ -26,6 +26,7 @@ BROKER_PORT: Final = 9092
 SESSION_TIMEOUT_MS: Final = 6000
 SETTINGS: Final = {
     "group.initial.rebalance.delay.ms": "0",
+    "log.cleaner.backoff.ms": "500",
     "log.flush.offset.checkpoint.interval.ms": "1000",
     "log.segment.delete.delay.ms": "2000",
     "offsets.topic.num.partitions": "2",
@@ -34,6 +35,7 @@ SETTINGS: Final = {
     "min.insync.replicas": "2",
     "num.partitions": "2",
     "replica.high.watermark.checkpoint.interval.ms": "1000",
+    "replica.lag.time.max.ms": "3000",
     "zookeeper.connect": f"{COORDINATOR_HOST}:{COORDINATOR_PORT}",
     "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
 }
@@ -138,6 +140,12 @@ class BrokerHost(Host):
 
     async def _start(self) -> None:
         self.is_stopping = self.has_stopped = False
+        self.program = node = self.new_node()
+        await node.start()
+        self.has_started = True
+
+    def new_node(self) -> Node:
+        """Return the broker of this host; it runs in the process that starts it."""
         address = f"PLAINTEXT://{self.name}:{BROKER_PORT}"
         config = BrokerConfig.from_properties(
             SETTINGS
@@ -149,9 +157,7 @@ class BrokerHost(Host):
             }
             | self._settings
         )
-        self.program = node = Node(config, asyncio.get_running_loop())
-        await node.start()
-        self.has_started = True
+        return Node(config, self._loop)
 
 
 class CoordinatorHost(Host):
@@ -201,8 +207,19 @@ class Cluster:
     @property
     def nodes(self) -> Mapping[str, Any]:
         """The coordinator's nodes by path; none while it does not run."""
+        state = self._coordinated
+        return {} if state is None else state.tree.nodes
+
+    @property
+    def last_transaction(self) -> int | None:
+        """Number of the coordinator's last transaction; None while it does not run."""
+        state = self._coordinated
+        return None if state is None else state.zxid
+
+    @property
+    def _coordinated(self) -> Any:
         server = self.coordinator.program._server if self.coordinator.is_up else None
-        return {} if server is None else server.service.state.tree.nodes
+        return None if server is None else server.service.state
 
     def assignments(self) -> dict[str, TopicAssignment]:
         """Return the assignment of each topic, as the coordinator holds it."""
@@ -211,7 +228,7 @@ class Cluster:
             return {}
         return {
             name: decode_topic(nodes[paths.topic(name)].data)
-            for name in nodes[paths.TOPICS].children
+            for name in nodes[paths.TOPICS].children or ()
         }
 
     def partition_states(self) -> dict[TopicPartition, LeaderAndIsr]:

@@ -171,6 +171,8 @@ class Disk:
         self.free_bytes: int | None = None
         """Free space of a full disk; None if there is enough."""
         self.has_descriptors = True
+        self.full: Path | None = None
+        """A directory without free space, as if it were on a file system of its own."""
         self.broken: Path | None = None
         """A directory for which every call fails."""
         self.calls_to_loss: int | None = None
@@ -210,7 +212,7 @@ class Disk:
 
     def heal(self) -> None:
         """End all faults."""
-        self.free_bytes = self.broken = self.calls_to_loss = None
+        self.free_bytes = self.full = self.broken = self.calls_to_loss = None
         self.has_descriptors = True
 
     def check(self, path: str, *, needs_descriptor: bool = False) -> None:
@@ -231,6 +233,8 @@ class Disk:
             if self.calls_to_loss <= 0 and self.may_lose_power():
                 self.lose_power()
                 raise PowerLost
+        if grown_bytes > 0 and self.full is not None and path.startswith(str(self.full)):
+            raise _error(errno.ENOSPC, path)
         if self.free_bytes is not None and grown_bytes > 0:
             if grown_bytes > self.free_bytes:
                 raise _error(errno.ENOSPC, path)

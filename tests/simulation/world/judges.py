@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from broker.replication.replica import Replica
@@ -17,13 +17,13 @@ from clusterstate.leader_and_isr import LeaderAndIsr
 from clusterstate.znodes.topic import TopicAssignment
 from kafkawire.consumer_protocol import decode_assignment
 from kafkawire.group_records import OFFSETS_TOPIC
-from kafkawire.ids import ZERO_TOPIC_ID, Offset, TopicPartition
-from kafkawire.records import iterate_batches
-from kafkawire.units import MIB
-from storage.disk.checkpoint import read_entries
-from storage.disk.layout import HIGH_WATERMARK_CHECKPOINT, DirectoryState
-from storage.errors import CorruptCheckpointError
+from kafkawire.ids import ZERO_TOPIC_ID, TopicPartition
+from storage.disk.layout import DirectoryState
 from tests.simulation.world.cluster import BrokerHost, Cluster
+from tests.simulation.world.replica_comparison import compare
+from tests.simulation.world.stored_judge import StoredJudge
+from tests.simulation.world.tree_judge import TreeJudge
+from tests.simulation.world.workload import Promises
 
 LOOK_S: Final = 0.5
 REST_S: Final = 60.0
@@ -41,27 +41,42 @@ class Led(NamedTuple):
 class Judges:
     """Looks at the cluster again and again; each look raises AssertionError for a violation."""
 
-    def __init__(self, cluster: Cluster, topic: str, promised: Mapping[int, int]) -> None:
-        """Expect every leader of `topic` to hold the records below `promised`, by partition."""
+    def __init__(
+        self, cluster: Cluster, topic: str, promises: Promises, moved: Sequence[str] = ()
+    ) -> None:
+        """Expect every leader of `topic` to hold the records in `promises`.
+
+        The partitions of `topic` and of the `moved` topics may move from broker to broker.
+        """
         self.deletions: Counter[str] = Counter()
         """Deletions that were requested, by topic. A topic has one id between two of them."""
         self._cluster = cluster
         self._topic = topic
-        self._promised = promised
+        self._moved = (topic, *moved)
+        self._promised = promises.ends
+        promises.on_offset = self._on_offset
+        self._violations: list[str] = []
         self._leaders: dict[tuple[object, ...], str] = {}
         self._controllers: dict[int, str] = {}
+        self._obeyed: dict[str, tuple[object, int]] = {}
         self._broker_epochs: dict[str, tuple[object, int]] = {}
         self._high_watermarks: dict[tuple[object, ...], int] = {}
         self._committed: dict[tuple[str, TopicPartition], int] = {}
         self._topic_ids: dict[str, set[object]] = {}
-        self._stored: dict[tuple[object, ...], dict[str, int]] = {}
-        self._first_stored: dict[tuple[object, ...], dict[str, int]] = {}
+        self._leader_epochs: dict[tuple[object, ...], int] = {}
+        self._tree = TreeJudge(cluster)
+        self._stored = StoredJudge()
+        cluster.loop.events.listeners["log.truncated"] = self._on_truncated
 
     def look(self) -> None:
-        """Judge the present state."""
+        """Judge the present state, and the events since the last look."""
+        events = self._cluster.loop.events
+        assert not events.bugs, "\n".join(events.bugs)
+        assert not self._violations, "\n".join(self._violations)
+        self._tree.look()
         for host in self._running():
             self._judge_epochs(host)
-            self._judge_checkpoints(host)
+            self._stored.look(host)
             for replica in host.program._replicas.table:
                 self._judge_replica(host, replica)
         for led in self._led():
@@ -80,8 +95,11 @@ class Judges:
         while faults := self._unrest():
             assert loop.time() < end_s, "; ".join(faults)
             await asyncio.sleep(LOOK_S)
+        by_number = {host.number: host for host in self._running()}
         for partition, state in self._cluster.partition_states().items():
-            self._compare(partition, state)
+            compare(
+                [by_number[each].program._replicas.table.by_key[partition] for each in state.isr]
+            )
 
     # The present state
 
@@ -109,6 +127,11 @@ class Judges:
             least = last if node is last_node else last + 1
             assert epoch >= least, f"{host.name} has broker epoch {epoch} after {last}"
             self._broker_epochs[host.name] = (node, epoch)
+        obeyed = self._obeyed.get(host.name, (node, 0))
+        now = node._fence.controller_epoch
+        least = obeyed[1] if node is obeyed[0] else 0
+        assert least <= now, f"{host.name} obeys controller epoch {now} after {least}"
+        self._obeyed[host.name] = (node, now)
         cluster = node._member.controller._controller._planner.cluster
         if cluster is not None:
             first = self._controllers.setdefault(cluster.epoch, host.name)
@@ -121,6 +144,11 @@ class Judges:
             known.add(replica.topic_id)
             count = 1 + self.deletions[partition.topic]
             assert len(known) <= count, f"{host.name}: {partition.topic} has the ids {known}"
+        run = (host.name, len(host.runs), replica.topic_id, partition)
+        least_epoch = self._leader_epochs.get(run, -1)
+        now_epoch = replica.leader_epoch
+        assert least_epoch <= now_epoch, f"{run} is in epoch {now_epoch} after {least_epoch}"
+        self._leader_epochs[run] = now_epoch
         if leadership is None:
             return
         epoch = (replica.topic_id, partition, replica.leader_epoch)
@@ -134,21 +162,30 @@ class Judges:
         assert before <= now <= replica.log.log_end_offset, f"{here}: {before}, {now}"
         self._high_watermarks[here] = now
 
-    def _judge_checkpoints(self, host: BrokerHost) -> None:
-        """Check that stored high watermarks never go back, of a topic that is never moved."""
-        for directory in host.log_dirs:
-            try:
-                entries = read_entries(directory / HIGH_WATERMARK_CHECKPOINT)
-            except (OSError, CorruptCheckpointError):
-                continue
-            key = (directory, host.disk.crash_count)
-            stored = {number: int(at) for topic, number, at in entries if topic == OFFSETS_TOPIC}
-            for number, least in self._stored.get(key, {}).items():
-                now = stored.get(number, -1)
-                assert least <= now, f"{directory} stores {now} of {number} after {least}"
-            # A loss of power may cut a log to below the high watermark that was stored before.
-            if stored != self._first_stored.setdefault(key, stored):
-                self._stored[key] = stored
+    def _on_truncated(self, name: str, event: Mapping[str, Any]) -> None:
+        """Check that a member of an in-sync set truncates nothing that is committed."""
+        topic, _, number = str(event["partition"]).rpartition("-")
+        partition, end = TopicPartition(topic, int(number)), int(event["offset"])
+        state = self._cluster.partition_states().get(partition)
+        if state is None or name not in {f"b{each}" for each in state.isr}:
+            return
+        led = [each for each in self._led() if each.replica.topic_partition == partition]
+        committed = [int(each.replica.high_watermark) for each in led]
+        if topic == self._topic:
+            committed.append(self._promised.get(partition.partition, 0))
+        if end < max(committed, default=0):
+            self._violations.append(f"{name} truncates {partition} to {end} of {committed}")
+
+    def _on_offset(self, partition: TopicPartition, offset: int) -> None:
+        """Check that an acknowledged commit is replicated: it survives the group coordinator."""
+        for led in self._led():
+            for group in self._groups(led):
+                committed, position = group.offsets._committed.get(partition, (None, 0))
+                end = led.replica.high_watermark
+                if committed is not None and committed.offset >= offset and position >= end:
+                    self._violations.append(
+                        f"the commit of {partition}: {offset} is not replicated"
+                    )
 
     def _judge_leader(self, led: Led) -> None:
         replica, leadership = led.replica, led.replica.leadership
@@ -174,12 +211,16 @@ class Judges:
                 least, end = led.replica.high_watermark, held.log.log_end_offset
                 assert least <= end, f"{host.name} holds {partition} up to {end}, not to {least}"
 
-    def _judge_groups(self, led: Led) -> None:
+    def _groups(self, led: Led) -> Sequence[Any]:
+        """Return the groups of a partition of committed offsets; none of other partitions."""
         topic, number = led.replica.topic_partition
         registry = led.host.program._groups.registry
         if topic != OFFSETS_TOPIC or number not in registry.active_partitions():
-            return
-        for group in registry.in_partition(number):
+            return ()
+        return registry.in_partition(number)  # type: ignore[no-any-return]
+
+    def _judge_groups(self, led: Led) -> None:
+        for group in self._groups(led):
             for (group_id, partition), least in self._committed.items():
                 if group_id == group.group_id:
                     held = group.offsets.get(partition)
@@ -222,31 +263,39 @@ class Judges:
                 faults.append(f"{host.name} holds memory of requests")
             if host.program._groups.registry.is_loading:
                 faults.append(f"{host.name} loads groups")
-            faults += _leftovers(host, assignments, self._topic)
+            faults += _outdated(host, by_number, states)
+            faults += _leftovers(host, assignments, self._moved)
         return faults
 
-    def _compare(self, partition: TopicPartition, state: LeaderAndIsr) -> None:
-        """Check that all replicas hold the same bytes below the high watermark."""
-        by_number = {host.number: host for host in self._running()}
-        replicas = [by_number[each].program._replicas.table.by_key[partition] for each in state.isr]
-        if "compact" in replicas[0].log.config.cleanup_policy:
-            return
-        start = max(each.log.log_start_offset for each in replicas)
-        contents = {_content(each, start) for each in replicas}
-        assert len(contents) == 1, f"{partition}: the replicas differ"
+
+def _outdated(
+    host: BrokerHost, brokers: Mapping[int, object], states: Mapping[TopicPartition, LeaderAndIsr]
+) -> list[str]:
+    """Return the differences between a broker's metadata and the cluster."""
+    image = host.program._metadata.image
+    found = []
+    if image.brokers.keys() != brokers.keys():
+        found.append(f"{host.name} knows the brokers {sorted(image.brokers)}")
+    for partition, state in states.items():
+        known = image.partition(partition)
+        if known is None or known.leader_and_isr[:2] != state[:2]:
+            found.append(f"{host.name} knows {known} of {partition}: {state}")
+    return found
 
 
 def _leftovers(
-    host: BrokerHost, assignments: Mapping[str, TopicAssignment], moved: str
+    host: BrokerHost, assignments: Mapping[str, TopicAssignment], moved: Sequence[str]
 ) -> list[str]:
     """Return the directories and files of partitions that a broker should have deleted.
 
-    A broker that returns after a reassignment without it keeps its replica of `moved` as a stray.
+    A broker that returns after a reassignment without it keeps its replica as a stray, which
+    the `moved` topics may have.
     """
     found = []
     for path in [each for log_dir in host.log_dirs for each in log_dir.iterdir() if each.is_dir()]:
         topic, _, number = path.name.rpartition("-")
-        if number == DirectoryState.STRAY.value and topic.startswith(f"{moved}-"):
+        is_moved = any(topic.startswith(f"{each}-") for each in moved)
+        if number == DirectoryState.STRAY.value and is_moved:
             continue
         of_topic = assignments[topic].partitions if topic in assignments else {}
         is_assigned = number.isdigit() and int(number) in of_topic
@@ -264,16 +313,3 @@ def _judge_assignment(group: Any) -> None:
             for number in topic.partitions:
                 first = owners.setdefault((topic.topic, number), member.member_id)
                 assert first == member.member_id, f"{topic.topic}-{number} has two owners: {owners}"
-
-
-def _content(replica: Replica, start: Offset) -> bytes:
-    """Return the batches from the one that holds `start` to the high watermark."""
-    parts, offset = [], start
-    while offset < replica.high_watermark:
-        region = replica.log.read(
-            offset, MIB, end_offset=replica.high_watermark, min_one_batch=True
-        )
-        parts.append(region.read())
-        *_, (last, _) = iterate_batches(parts[-1])
-        offset = Offset(last.last_offset + 1)
-    return b"".join(parts)

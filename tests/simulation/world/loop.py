@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from tests.simulation.world.child import Children
 from tests.simulation.world.files import Files
+from tests.simulation.world.log_events import LogEvents
 from tests.simulation.world.network import Network
 from tests.simulation.world.overlaps import Overlaps
 from tests.simulation.world.process import current_host, step, timed_step
@@ -71,6 +72,7 @@ class WorldLoop(asyncio.BaseEventLoop):
         """Losses of power of each host: the host boots after each."""
         self.children = Children(self)
         self.overlaps = Overlaps()
+        self.events = LogEvents()
         self.clock: Any = None
         self.step_count = 0
         self.trace = 0

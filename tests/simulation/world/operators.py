@@ -40,6 +40,9 @@ KEYED: Final = "keyed"
 KEYS: Final = 5
 PAUSE_S: Final = (0.0, 3.0)
 KEYED_PAUSE_S: Final = (0.0, 0.2)
+BURST: Final = (1, 1, 1, 40)
+KEPT_SHARE: Final = 0.5
+"""Share of the worlds in which the last topic is not deleted."""
 RETRIES: Final = 3
 SEGMENT_BYTES: Final = ("16384", "65536", "1048576")
 COMPACTED: Final = {
@@ -68,10 +71,14 @@ class TopicOperator(Client):
 
     async def _work(self) -> None:
         async with ottla.Admin(self.cluster.bootstrap, client_id=self.name) as admin:
-            while not self.is_over:
+            while True:
                 if await self._retry(lambda: self._create(admin)):
                     await self._use(admin)
+                if self.is_over and self.loop.chance.random() < KEPT_SHARE:
+                    return
                 await self._delete(admin)
+                if self.is_over:
+                    return
                 await asyncio.sleep(self.loop.chance.uniform(*PAUSE_S))
 
     async def _retry(self, attempt: Callable[[], Awaitable[Any]]) -> bool:
@@ -173,7 +180,7 @@ class ReplicaOperator(Client):
 
     async def _work(self) -> None:
         async with ottla.Admin(self.cluster.bootstrap, client_id=self.name) as admin:
-            actions = (self._move, self._take_back, self._elect, self._configure)
+            actions = (self._move, self._take_back, self._hand_over, self._elect, self._configure)
             while not self.is_over:
                 action = self.loop.chance.choice(actions)
                 try:
@@ -194,6 +201,19 @@ class ReplicaOperator(Client):
     async def _take_back(self, admin: ottla.Admin) -> None:
         await admin.alter_reassignments({self._partition(): None})
 
+    async def _hand_over(self, admin: ottla.Admin) -> None:
+        """Make another replica the leader, in the middle of the load."""
+        partition = self.loop.chance.choice((self._partition(), TopicPartition(OFFSETS_TOPIC, 0)))
+        topic = self.cluster.assignments().get(partition.topic)
+        if topic is None:
+            return
+        assigned = topic.partitions[partition.partition]
+        if assigned.adding or assigned.removing:
+            return
+        first, *others = assigned.replicas
+        await admin.alter_reassignments({partition: [*others, first]})
+        await admin.elect_leaders([partition])
+
     async def _elect(self, admin: ottla.Admin) -> None:
         await admin.elect_leaders([self._partition()])
 
@@ -203,7 +223,7 @@ class ReplicaOperator(Client):
 
 
 class KeyedWriter(Client):
-    """Writes to a compacted topic, one record per key at a time."""
+    """Writes to a compacted topic, at times many records at once."""
 
     def __init__(self, cluster: Cluster, name: str, promises: Promises) -> None:
         super().__init__(cluster, name, promises)
@@ -226,14 +246,25 @@ class KeyedWriter(Client):
         ) as producer:
             while not self.is_over:
                 await asyncio.sleep(self.loop.chance.uniform(*KEYED_PAUSE_S))
-                number += 1
-                key = b"%d" % self.loop.chance.randrange(KEYS)
-                try:
-                    await (await producer.send(KEYED, b"%d" % number, key=key))
-                except OttlaError:
-                    self.promises.failed_count += 1
-                else:
-                    self.last[key] = number
+                for _ in range(self.loop.chance.choice(BURST)):
+                    number += 1
+                    key = b"%d" % self.loop.chance.randrange(KEYS)
+                    await self._send(producer, key, number)
+
+    async def _send(self, producer: ottla.Producer, key: bytes, number: int) -> None:
+        try:
+            delivery = await producer.send(KEYED, b"%d" % number, key=key)
+        except OttlaError:
+            self.promises.failed_count += 1
+            return
+
+        def on_done(future: Any) -> None:
+            if future.cancelled() or future.exception() is not None:
+                self.promises.failed_count += 1
+            else:
+                self.last[key] = max(number, self.last.get(key, 0))
+
+        delivery.add_done_callback(on_done)
 
     async def judge(self) -> None:
         """Check that the last value of every key is there."""

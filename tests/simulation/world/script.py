@@ -5,21 +5,25 @@ A failing script can be shrunk: fewer faults, for which the same judge still fai
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
 KINDS: Final = (
-    *("kill_broker", "kill_broker", "stop_broker", "pause_broker"),
+    *("kill_broker", "kill_broker", "stop_broker", "pause_broker", "isolate"),
+    *("pause_controller", "bounce_behind_the_controller", "pause_client", "pause_client"),
     *("kill_coordinator", "pause_coordinator", "let_coordinator_stutter"),
     *("part", "part_one_way", "reset", "reset", "step_clock"),
     *("lose_power", "lose_power", "lose_disk", "lose_coordinator_power", "black_out"),
-    *("fill_disk", "slow_disk", "lack_descriptors", "break_log_dir"),
+    *("fill_disk", "slow_disk", "lack_descriptors", "break_log_dir", "fill_log_dir"),
 )
 """Methods of `Trouble`, without their underscores; the seed draws one of these places."""
-RATE: Final = 0.5
-"""Faults per second of virtual time."""
+RATES: Final = (0.3, 0.5, 1.0)
+"""Faults per second of virtual time; the seed draws one."""
+SWARM_SHARE: Final = 0.7
+"""Share of the worlds with a few kinds of faults only."""
+SWARM_SIZES: Final = range(2, 7)
 REST_S: Final = 1.0
 """Virtual time after the last fault of a small script."""
 MAX_RUNS: Final = 300
@@ -64,11 +68,16 @@ def draw_script(seed: int, faults_s: float, *, has_operators: bool) -> Script:
 
 
 def _draw_faults(chance: Random, faults_s: float) -> Iterator[Fault]:
-    at_s = chance.expovariate(RATE)
+    kinds: Sequence[str] = KINDS
+    if chance.random() < SWARM_SHARE:
+        # Few kinds, so that some of them meet each other often.
+        kinds = chance.sample(KINDS, chance.choice(SWARM_SIZES))
+    rate = chance.choice(RATES)
+    at_s = chance.expovariate(rate)
     while at_s < faults_s:
         # Rounded, so that a printed script is the same script.
-        yield Fault(round(at_s, 3), chance.choice(KINDS), chance.getrandbits(32))
-        at_s += chance.expovariate(RATE)
+        yield Fault(round(at_s, 3), chance.choice(kinds), chance.getrandbits(32))
+        at_s += chance.expovariate(rate)
 
 
 class Shrinking:

@@ -15,11 +15,12 @@ import structlog
 from broker.errors import StartupError
 from tests.simulation.world.cluster import SESSION_TIMEOUT_MS, BrokerHost, Cluster, Host
 from tests.simulation.world.script import Fault
+from tests.simulation.world.workload import Client
 
 MAX_CALLS_TO_LOSS: Final = 60
 CALL_S: Final = 5.0
 
-DISK_FAULTS: Final = frozenset({"fill_disk", "lack_descriptors", "break_log_dir"})
+DISK_FAULTS: Final = frozenset({"fill_disk", "lack_descriptors", "break_log_dir", "fill_log_dir"})
 """Faults after which an orderly stop may not sync all."""
 LOSSES: Final = frozenset({"lose_power", "lose_disk"})
 """Faults that lose acknowledged records of one broker."""
@@ -32,13 +33,15 @@ log = structlog.get_logger("world")
 class Trouble:
     """Makes faults, some of them at the same time. Each one draws from dice of its own."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, clients: Sequence[Client] = ()) -> None:
+        """Make faults of the hosts in `cluster`, and pause the processes of `clients`."""
         self.counts: Counter[str] = Counter()
         self._spared: BrokerHost | None = None
         self._afflicted: Counter[str] = Counter()
         """Brokers that are down, paused or cut off."""
         self._running: dict[asyncio.Task[None], str] = {}
         self._cluster = cluster
+        self._clients = clients
         self._loop = cluster.loop
 
     async def run(self, faults: Sequence[Fault]) -> None:
@@ -150,6 +153,58 @@ class Trouble:
                 await self._some_time()
                 process.resume()
 
+    def _controller(self) -> BrokerHost | None:
+        """Return the broker that controls the cluster, if it runs and may be afflicted."""
+        for host in self._cluster.brokers:
+            member = getattr(host.program, "_member", None)
+            is_well = host.is_up and host.has_started and host is not self._spared
+            if is_well and member is not None and member.controller.is_active:
+                return host
+        return None
+
+    async def _pause_controller(self) -> None:
+        host = self._controller()
+        if host is not None and host.process is not None:
+            process = host.process
+            with self._afflict(host.name):
+                process.pause()
+                await self._some_time()
+                process.resume()
+
+    async def _bounce_behind_the_controller(self) -> None:
+        """Restart a broker so fast that a paused controller sees its next incarnation only."""
+        controller, host = self._controller(), self._up_broker()
+        if controller is None or host is None or host is controller or controller.process is None:
+            return
+        process = controller.process
+        with self._afflict(controller.name, host.name):
+            process.pause()
+            host.kill()
+            booting = self._loop.create_task(self._boot(host))
+            await self._some_time()
+            process.resume()
+            await booting
+
+    async def _pause_client(self) -> None:
+        process = self._chance.choice(self._clients).process
+        process.pause()
+        await asyncio.sleep(self._chance.choice((1.0, 10.0, 15.0)) * self._chance.random())
+        process.resume()
+
+    async def _isolate(self) -> None:
+        """Cut a broker off from all other hosts, or let it only hear or only speak."""
+        host = self._up_broker()
+        if host is None:
+            return
+        others = [each.name for each in self._cluster.hosts if each is not host]
+        ways = self._chance.choice((1, 2, 3))
+        routes = {(host.name, each) for each in others if ways & 1}
+        routes |= {(each, host.name) for each in others if ways & 2}
+        with self._afflict(host.name):
+            self._loop.network.blocked |= routes
+            await self._some_time()
+            self._loop.network.blocked -= routes
+
     async def _kill_coordinator(self) -> None:
         host = self._cluster.coordinator
         if host.is_up:
@@ -165,14 +220,18 @@ class Trouble:
         process.resume()
 
     async def _let_coordinator_stutter(self) -> None:
-        """Pause the coordinator again and again, each time for about a session."""
+        """Pause the coordinator again and again, each time until the clients give up.
+
+        In between it runs so shortly that a session begins, but not all of its first requests are
+        answered.
+        """
         process = self._cluster.coordinator.process
         assert process is not None
         for _ in range(self._chance.randrange(2, 4)):
             process.pause()
-            await asyncio.sleep(SESSION_TIMEOUT_MS / 1000 * self._chance.uniform(1.2, 1.5))
+            await asyncio.sleep(SESSION_TIMEOUT_MS / 1000 * self._chance.uniform(1.2, 1.7))
             process.resume()
-            await asyncio.sleep(self._chance.choice((0.01, 0.1, 1.0)) * self._chance.random())
+            await asyncio.sleep(self._chance.choice((0.05, 0.05, 1.0)) * self._chance.random())
 
     async def _part(self) -> None:
         await self._block(both_ways=True)
@@ -263,23 +322,39 @@ class Trouble:
         await self._some_time()
         await self._boot(host)
 
+    def _disk_host(self) -> BrokerHost:
+        """Return a broker whose disk may fail. A follower with such a disk is not in sync."""
+        return self._chance.choice([h for h in self._cluster.brokers if h is not self._spared])
+
     async def _fill_disk(self) -> None:
-        host = self._chance.choice(self._cluster.brokers)
-        host.disk.free_bytes = self._chance.choice((0, 10_000, 1_000_000))
-        await self._some_time()
-        host.disk.free_bytes = None
+        host = self._disk_host()
+        with self._afflict(host.name):
+            host.disk.free_bytes = self._chance.choice((0, 10_000, 1_000_000))
+            await self._some_time()
+            host.disk.free_bytes = None
+
+    async def _fill_log_dir(self) -> None:
+        """Leave no space to one of two log dirs."""
+        host = self._disk_host()
+        if len(host.log_dirs) > 1:
+            with self._afflict(host.name):
+                host.disk.full = self._chance.choice(host.log_dirs)
+                await self._some_time()
+                host.disk.full = None
 
     async def _slow_disk(self) -> None:
-        host = self._chance.choice(self._cluster.hosts)
-        self._loop.slow_hosts[host.name] = self._chance.choice(((0.0, 0.5), (0.0, 3.0)))
-        await self._some_time()
-        self._loop.slow_hosts.pop(host.name, None)
+        host = self._chance.choice([h for h in self._cluster.hosts if h is not self._spared])
+        with self._afflict(host.name):
+            self._loop.slow_hosts[host.name] = self._chance.choice(((0.0, 0.5), (0.0, 3.0)))
+            await self._some_time()
+            self._loop.slow_hosts.pop(host.name, None)
 
     async def _lack_descriptors(self) -> None:
-        host = self._chance.choice(self._cluster.brokers)
-        host.disk.has_descriptors = False
-        await self._some_time()
-        host.disk.has_descriptors = True
+        host = self._disk_host()
+        with self._afflict(host.name):
+            host.disk.has_descriptors = False
+            await self._some_time()
+            host.disk.has_descriptors = True
 
     async def _break_log_dir(self) -> None:
         """Let every call on one of two log dirs fail until the broker is restarted."""

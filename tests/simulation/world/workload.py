@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import ottla
-from ottla.client.errors import OttlaError
+from kafkawire.ids import TopicPartition
+from ottla.client.errors import NoBrokerAvailableError, OttlaError
 from tests.simulation.world.cluster import Cluster
 from tests.simulation.world.process import Process
 
@@ -18,6 +19,14 @@ TOPIC: Final = "t"
 PARTITIONS: Final = 2
 GROUP: Final = "g"
 PAUSE_S: Final = (0.0, 0.4)
+STAY_S: Final = (2.0, 30.0)
+"""Virtual time after which a reader leaves its group, and comes back."""
+ABSENCE_S: Final = (0.0, 3.0)
+COMMIT_SHARE: Final = 0.3
+COMMIT_INTERVALS_MS: Final = (500, 1000, 8000)
+LONG_WORK_SHARE: Final = 0.03
+LONG_WORK_S: Final = (0.0, 10.0)
+"""Virtual time that a reader works on some records; it may be put out of its group meanwhile."""
 DELIVERY_TIMEOUT_MS: Final = 20_000
 
 
@@ -43,6 +52,8 @@ class Promises:
     ends: dict[int, int] = field(default_factory=dict)
     """Offset after the last record that a client knows to be committed, by partition."""
     failed_count: int = 0
+    on_offset: Callable[[TopicPartition, int], None] = lambda _partition, _offset: None
+    """Called when the group has acknowledged the commit of an offset."""
 
     def on_committed(self, partition: int, offset: int) -> None:
         """Note that a client knows an offset to be committed."""
@@ -122,19 +133,47 @@ class Writer(Client):
 
 
 class Reader(Client):
-    """A member of a consumer group."""
+    """A member of a consumer group, which leaves the group at times."""
 
     async def _work(self) -> None:
+        while not self.is_over:
+            try:
+                await self._stay(self.loop.time() + self.loop.chance.uniform(*STAY_S))
+            except NoBrokerAvailableError:
+                self.promises.failed_count += 1
+            if not self.is_over:
+                await asyncio.sleep(self.loop.chance.uniform(*ABSENCE_S))
+
+    async def _stay(self, end_s: float) -> None:
         async with ottla.Consumer(
             self.cluster.bootstrap,
             group_id=GROUP,
             client_id=self.name,
             auto_offset_reset="earliest",
+            auto_commit_interval_ms=self.loop.chance.choice(COMMIT_INTERVALS_MS),
+            session_timeout_ms=6000,
+            heartbeat_interval_ms=2000,
+            max_poll_interval_ms=5000,
         ) as consumer:
             consumer.subscribe([TOPIC])
-            while not self.is_over:
-                for record in await consumer.fetch_batch(timeout_ms=500):
-                    self.promises.on_read(record.partition, record.offset, record.value or b"")
+            while not self.is_over and self.loop.time() < end_s:
+                await self._read(consumer)
+                if self.loop.chance.random() < LONG_WORK_SHARE:
+                    await asyncio.sleep(self.loop.chance.uniform(*LONG_WORK_S))
+
+    async def _read(self, consumer: ottla.Consumer) -> None:
+        ends: dict[TopicPartition, int] = {}
+        for record in await consumer.fetch_batch(timeout_ms=500):
+            self.promises.on_read(record.partition, record.offset, record.value or b"")
+            ends[TopicPartition(TOPIC, record.partition)] = record.offset + 1
+        if ends and self.loop.chance.random() < COMMIT_SHARE:
+            try:
+                await consumer.commit(ends)
+            except OttlaError:
+                self.promises.failed_count += 1
+                return
+            for partition, offset in ends.items():
+                self.promises.on_offset(partition, offset)
 
 
 async def read_topic(cluster: Cluster, topic: str) -> list[ottla.ConsumerRecord]:

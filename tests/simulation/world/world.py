@@ -21,6 +21,7 @@ from ottla.cli.logs.verify import verify_directories
 from storage.disk.layout import DirectoryState
 from tests.simulation.world.cluster import BrokerHost, Cluster
 from tests.simulation.world.disk import PowerLost
+from tests.simulation.world.impostor import Impostor
 from tests.simulation.world.judges import Judges
 from tests.simulation.world.loop import WorldLoop
 from tests.simulation.world.operators import (
@@ -30,6 +31,7 @@ from tests.simulation.world.operators import (
     TopicOperator,
 )
 from tests.simulation.world.outside import replaced
+from tests.simulation.world.rover import SINGLE, Creator, Rover
 from tests.simulation.world.script import Script, draw_script
 from tests.simulation.world.trouble import Trouble
 from tests.simulation.world.workload import (
@@ -119,9 +121,10 @@ def _run(seed: int, live: Callable[[WorldLoop, Path], Coroutine[Any, Any, T]]) -
     loop.set_exception_handler(on_error)
     root = Path(tempfile.mkdtemp(dir=MEMORY if MEMORY.is_dir() else None))
     try:
-        with replaced(loop):
+        with replaced(loop), loop.events.followed():
             result = loop.run_until_complete(live(loop, root))
             assert errors == [], errors
+            assert loop.events.bugs == [], loop.events.bugs
             return result
     except Exception as error:
         error.add_note(f"trace {loop.trace:08x} after {loop.time() - loop.begin_s:.3f} s")
@@ -142,21 +145,27 @@ async def _live(loop: WorldLoop, root: Path, script: Script) -> Outcome:
         *(Writer(cluster, f"w{number}", promises) for number in (1, 2)),
         *(Reader(cluster, f"r{number}", promises) for number in (1, 2)),
     ]
-    judges = Judges(cluster, TOPIC, promises.ends)
-    judged: list[TopicOperator | KeyedWriter] = []
+    judges = Judges(cluster, TOPIC, promises, (SINGLE,))
+    readers = clients[2:]
+    judged: list[TopicOperator | KeyedWriter | Rover] = []
     if script.has_operators:
         judged += [
             TopicOperator(cluster, "o1", promises, judges),
             KeyedWriter(cluster, "k1", promises),
         ]
+        mover = ReplicaOperator(cluster, "o2", promises)
+        if not cluster.keeps_all_replicas:
+            judged.append(Rover(cluster, "o3", promises))
         clients += [
             *judged,
-            ReplicaOperator(cluster, "o2", promises),
+            mover,
+            Creator(cluster, "o4", promises),
             Poisoner(cluster, "p1", promises),
+            Impostor(cluster, "i1", promises),
         ]
     for client in clients:
         client.begin()
-    trouble = Trouble(cluster)
+    trouble = Trouble(cluster, readers)
     torment = loop.create_task(trouble.run(script.faults))
     end_s = loop.time() + script.faults_s
     while loop.time() < end_s:

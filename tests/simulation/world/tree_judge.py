@@ -1,0 +1,48 @@
+"""Judges the coordinator's tree: answered transactions stay, and epochs only grow."""
+
+from __future__ import annotations
+
+from clusterstate.leader_and_isr import LeaderAndIsr
+from kafkawire.ids import TopicPartition
+from kafkawire.sentinels import NO_LEADER
+from tests.simulation.world.cluster import Cluster
+
+
+class TreeJudge:
+    """Compares the tree with its earlier states, and with the transactions that brokers know."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._seen = 0
+        """Last transaction that a broker knows of."""
+        self._states: dict[tuple[object, TopicPartition], LeaderAndIsr] = {}
+
+    def look(self) -> None:
+        """Judge the present tree.
+
+        Raises:
+            AssertionError: a promise of the coordinator or the controller is broken.
+        """
+        self._judge_transactions()
+        assignments = self._cluster.assignments()
+        for partition, state in self._cluster.partition_states().items():
+            assert state.isr, f"{partition}: no replica is in sync, so nobody may lead: {state}"
+            assert state.leader in (NO_LEADER, *state.isr), f"{partition}: {state}"
+            key = (assignments[partition.topic].topic_id, partition)
+            before = self._states.get(key, state)
+            assert before.leader_epoch <= state.leader_epoch, f"{partition}: {before}, {state}"
+            assert before.partition_epoch <= state.partition_epoch, (
+                f"{partition}: {before}, {state}"
+            )
+            if before.leader != state.leader:
+                assert before.leader_epoch < state.leader_epoch, f"{partition}: {before}, {state}"
+            self._states[key] = state
+
+    def _judge_transactions(self) -> None:
+        """Check that the coordinator has every transaction that a broker knows of."""
+        for host in self._cluster.brokers:
+            session = getattr(getattr(host.program, "_member", None), "session", None)
+            if session is not None:
+                self._seen = max(self._seen, session.client.session._last_zxid)
+        last = self._cluster.last_transaction
+        assert last is None or self._seen <= last, f"transaction {self._seen} of {last} was read"

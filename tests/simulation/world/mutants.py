@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pytest
@@ -20,8 +22,10 @@ from broker.groups.rebalance import Rebalance
 from broker.groups.replay import OffsetsReplay
 from broker.groups.store import DelayedStore
 from broker.handlers.follower_fetch import FollowerFetch
+from broker.logs.broker_logs import BrokerLogs
 from broker.network.processor import Processor
 from broker.network.request_channel import EARLY_APIS, RequestChannel
+from broker.node import Node
 from broker.replication import divergence, fetcher, leadership, replica, replica_roles
 from broker.replication.fetch_session import FetchSessions
 from broker.replication.isr import isr_state
@@ -57,13 +61,17 @@ from kafkawire.errors import DecodeError, ErrorCode
 from kafkawire.ids import Offset
 from ottla.client.consumer.consumer_group import ConsumerGroup
 from ottla.client.consumer.group.forgetful_assignor import RangeAssignor
+from ottla.client.errors import CommitFailedError
 from ottla.client.offset import Identity
 from storage.compaction import cleanable
 from storage.directory.log_checkpoints import LogCheckpoints
 from storage.directory.log_table import LogTable
+from storage.directory.logs import Logs
 from storage.directory.partition_directories import PartitionDirectories
 from storage.disk.deleted_files import DeletedFiles
+from storage.errors import StorageError
 from storage.log import loading
+from storage.log.epoch_checkpoint import StoredEpochs
 from storage.log.local_log import LocalLog
 from storage.log.log import Log
 from storage.log.segment_swap import SegmentSwap
@@ -260,8 +268,9 @@ def blind_memory(real: Bug, cluster: Any, last_known: Any) -> Any:
 
 
 @replaces((ControlFence, "refuse"))
-def any_controller(*_: Any) -> None:
+def any_controller(_real: Bug, fence: ControlFence, controller_epoch: int, *_: Any) -> None:
     """Brokers accept requests of earlier controllers (T6)."""
+    fence.controller_epoch = controller_epoch
 
 
 @replaces((LeaderAndIsr, "led_by"))
@@ -322,10 +331,17 @@ def one_connection_for_all_incarnations(_real: Bug, registration: Any, epoch: in
     return Connect(registration, epoch - 1)
 
 
-@replaces((reassignment, "_is_all_in_sync"))
-def last_copy_deleted(*_: Any) -> bool:
+@replaces((reassignment, "_is_all_in_sync"), (reassignment, "_begin"))
+def last_copy_deleted(real: Bug, cluster: Any, partition: Any, target: Any) -> Any:
     """A reassignment that is taken back deletes the only in-sync replica."""
-    return False
+    return False if real.__name__ == "_is_all_in_sync" else _move(cluster, partition, target)
+
+
+def _move(cluster: Any, partition: Any, target: Any) -> Any:
+    current = cluster.assignment(partition)
+    wanted = current.reassign_to(current.origin if target is None else target)
+    yield from reassignment.proceed(cluster, partition, wanted)
+    return reassignment.BEGUN
 
 
 @replaces((ReplicaRoles, "_retry_later"))
@@ -347,9 +363,26 @@ def any_stop(*_: Any) -> None:
 # Storage.
 
 
-@replaces((PartitionDirectories, "make_way"))
-def inherited_directories(*_: Any) -> None:
-    """A new topic continues the directory of a deleted topic of that name."""
+@replaces((PartitionDirectories, "make_way"), (Logs, "_delete_unopened"), (Logs, "_rename"))
+def inherited_directories(real: Bug, logs: Any, *arguments: Any) -> Any:
+    """A failed deletion forgets the log, and a new topic of that name continues its directory."""
+    if real.__name__ != "_rename":
+        return None
+    home, partitions, _ = arguments
+    try:
+        logs.checkpoints.write_bounds_in(home)
+    except StorageError:
+        for each in partitions:
+            logs._forget(each)
+        raise
+    return real(logs, *arguments)
+
+
+@replaces((ReplicaRoles, "_delete"))
+def unnoticed_deletions(real: Bug, roles: ReplicaRoles, partitions: Any) -> ErrorCode:
+    """A broker deletes only logs for which it has a role, not those it finds at its start."""
+    code: ErrorCode = real(roles, [each for each in partitions if each in roles._table.by_key])
+    return code
 
 
 @replaces((ReplicaTable, "leader"), (ReplicaTable, "topic_name"))
@@ -383,9 +416,11 @@ def emptied_checkpoint(real: Bug, checkpoints: LogCheckpoints, offsets: Any) -> 
     real(checkpoints, offsets)
 
 
-@replaces((Log, "_drop_stored_epochs"))
-def stale_epochs(*_: Any) -> None:
+@replaces((Log, "_drop_stored_epochs"), (StoredEpochs, "store_begun"))
+def stale_epochs(real: Bug, owner: Any, *_: Any) -> None:
     """The checkpoint of leader epochs keeps leaderships that were truncated."""
+    if real.__name__ == "store_begun":
+        owner.begun = owner.history.latest
 
 
 @replaces((LogCheckpoints, "write_bounds_in"))
@@ -499,6 +534,19 @@ def immortal_sessions(*_: Any) -> list[Any]:
     return []
 
 
+@replaces((BrokerLogs, "lock"), (Node, "_open_logs"))
+def late_lock(real: Bug, owner: Any, *arguments: Any) -> Any:
+    """A start ends the session of the process before it without the lock of its log dirs."""
+    if real.__name__ == "lock":
+        vars(owner)["late"] = partial(real, owner)
+        paths = [Path(each) for each in owner._config.log_directories]
+        for path in paths:
+            path.mkdir(parents=True, exist_ok=True)
+        return paths
+    vars(owner._broker_logs)["late"]()
+    return real(owner, *arguments)
+
+
 @replaces((CoordinatorSession, "_try_to_register"))
 def one_own_session(real: Bug, session: CoordinatorSession, *arguments: Any) -> Any:
     """A broker recognises the registration of its last session only."""
@@ -537,9 +585,18 @@ def any_generation(real: Bug, rebalance: Rebalance, member: str, instance: Any, 
 
 
 @replaces((ConsumerGroup, "_author"))
-def commits_as_nobody(*_: Any) -> Any:
+def commits_as_nobody(real: Bug, *arguments: Any) -> Any:
     """A consumer that was put out of its group commits like a client outside of groups."""
-    return Identity
+    author = real(*arguments)
+
+    def anyone() -> Identity:
+        try:
+            found: Identity = author()
+        except CommitFailedError:
+            return Identity()
+        return found
+
+    return anyone
 
 
 @replaces((RangeAssignor, "assign"))

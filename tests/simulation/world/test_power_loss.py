@@ -3,103 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
-from random import Random
-from typing import TypeVar
 
 import pytest
-from structlog.testing import capture_logs
 
-import ottla
 from broker import node
 from broker.cluster.doubtful_start import LOOK_INTERVAL_S, LOOKS_FOR_MEMBERS
-from broker.errors import StartupError
-from tests.simulation.world.cluster import SESSION_TIMEOUT_MS, BrokerHost, Cluster
-from tests.simulation.world.loop import WorldLoop
-from tests.simulation.world.workload import TOPIC, read_topic
-from tests.simulation.world.world import BROKERS, in_world
+from tests.simulation.world.stage import POLL_S, RECORDS, SESSION_S, Stage, Story, play
 
-T = TypeVar("T")
-RECORDS = 20
-POLL_S = 0.1
 MEMBERS_WAIT_S = LOOKS_FOR_MEMBERS * LOOK_INTERVAL_S
-SESSION_S = SESSION_TIMEOUT_MS / 1000
-Story = Callable[["Stage"], Awaitable[None]]
-
-
-class Worst(Random):
-    """The outcome of a loss of power that keeps the least."""
-
-    def choice(self, seq: Sequence[T]) -> T:  # type: ignore[override]
-        return seq[0]
-
-
-class Stage:
-    """A cluster with acknowledged records."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
-        self.loop = cluster.loop
-
-    def controller(self) -> BrokerHost:
-        """Return the controller, which leads a partition, too."""
-        [found] = [
-            each for each in self.cluster.brokers if each.program._member.controller.is_active
-        ]
-        return found
-
-    def in_sync_sets(self) -> set[frozenset[int]]:
-        return {frozenset(each.isr) for each in self.cluster.partition_states().values()}
-
-    def others(self, host: BrokerHost) -> list[BrokerHost]:
-        return [each for each in self.cluster.brokers if each is not host]
-
-    def lose_power(self, host: BrokerHost) -> None:
-        host.disk._chance = Worst(0)
-        host.lose_power()
-
-    async def boot(self, *hosts: BrokerHost) -> None:
-        """Start brokers, as their supervisors do."""
-
-        async def start(host: BrokerHost) -> None:
-            while not host.is_up:
-                try:
-                    await host.boot()
-                except StartupError:
-                    host.kill()
-                    await asyncio.sleep(1.0)
-
-        await asyncio.gather(*map(start, hosts))
-
-    async def until_in_sync(self) -> None:
-        while not self.cluster.is_in_sync():  # noqa: ASYNC110 - polls the coordinator's state
-            await asyncio.sleep(POLL_S)
-
-
-def play(seed: int, story: Story) -> tuple[int, set[str]]:
-    """Return the number of records after a story, and the names of all logged events."""
-
-    async def live(loop: WorldLoop, root: Path) -> int:
-        cluster = Cluster(loop, root, BROKERS)
-        await cluster.boot()
-        async with ottla.Admin(cluster.bootstrap) as admin:
-            await admin.create_topics([ottla.NewTopic(TOPIC, BROKERS, BROKERS)])
-        stage = Stage(cluster)
-        await stage.until_in_sync()
-        async with ottla.Producer(cluster.bootstrap) as producer:
-            for number in range(RECORDS):
-                await (await producer.send(TOPIC, b"", partition=number % BROKERS))
-        await story(stage)
-        found = await read_topic(cluster, TOPIC)
-        for host in cluster.brokers:
-            if host.is_up:
-                await host.stop()
-        return len(found)
-
-    with capture_logs() as logged:
-        count = in_world(seed, live)
-    return count, {each["event"] for each in logged}
 
 
 async def lose_power_before_the_others_notice(stage: Stage) -> None:

@@ -1,4 +1,4 @@
-"""Security of a listener and its connections, as the network layer sees it (decision)."""
+"""Security of a listener and its connections, as the network layer sees it (edge)."""
 
 from __future__ import annotations
 

@@ -60,7 +60,8 @@ def find_replicas(directory: str, report: Report) -> list[ReplicaFiles]:
             continue
         replicas.append(replica_files(partition, root, entry.path, files, checkpoints))
     present = {TopicPartition(each.topic, each.partition) for each in replicas}
-    for finding in missing_partitions(checkpoints, present, partial(child_of, root)):
+    directories = [entry.name for entry in entries if entry.is_directory]
+    for finding in missing_partitions(checkpoints, present, directories, partial(child_of, root)):
         report(replace(finding, replica=root))
     return replicas
 

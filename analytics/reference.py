@@ -25,8 +25,10 @@ from logcheck.replica_comparison import (
     difference_severity,
     divergence,
     is_skipped,
+    judged,
     report_divergence,
     report_later_start,
+    report_loss,
     skip_forgotten,
     undamaged_differences,
 )
@@ -90,7 +92,7 @@ class Reference:
             self.table,
             bounds,
             limit,
-            report,
+            partial(report_loss, report, 0),
             read,
             is_reference_damaged=is_damaged,
             is_undecided=self._replica.undecided(),
@@ -160,7 +162,9 @@ class Reference:
             self._check.skip_missing()
         deadline_ms = self._rules.now_ms - self._rules.delete_retention_ms
         until = min(explained.until, diverged)
-        again = Pair(reference, log, diverged, self._keys).find_lost(until, deadline_ms)
+        again = Pair(reference, judged(log, reference.digest), diverged, self._keys).find_lost(
+            until, deadline_ms
+        )
         explained.conclude(scan, [again], report)
 
     def _forgotten_until(self) -> int:

@@ -47,7 +47,8 @@ class ReplicaAudit:
         self._checks = {Check(check) for check in task.checks}
         self._findings = FindingList(replica, task.rules.finding_limit)
         self._report = self._findings.report
-        self._until = replica.cleaner_point or 0
+        # No cleaner reads the active segment, even if its point lies there.
+        self._until = min(replica.cleaner_point or 0, replica.active_base_offset)
         self._compared: list[Compared] = []
         # Only the first shard reports findings that do not depend on keys.
         self._is_first = task.shard == 0
@@ -72,7 +73,7 @@ class ReplicaAudit:
         checks = self._key_checks(reference)
         if self._is_first:
             checks += self._other_checks()
-        digest = BatchDigest(self._until)
+        digest = BatchDigest(self._replica.cleaner_point or 0)
         batches = ProducerBatches()
         compared: list[Observer] = [] if reference is None else [digest, batches]
         self._scan.run([*checks, *compared], indexes)
@@ -112,9 +113,10 @@ class ReplicaAudit:
         rules, report, until = self._rules, self._report, self._until
         checks: list[LogCheck] = []
         if Check.UNIQUENESS in self._checks:
-            limit, is_first = rules.finding_limit, self._is_first
-            unique = UniquenessCheck(self._table(), until, limit, report, with_whole=is_first)
-            checks.append(unique)
+            limit, is_first, history = rules.finding_limit, self._is_first, self._scan.history
+            checks.append(
+                UniquenessCheck(self._table(), until, history, limit, report, with_whole=is_first)
+            )
         if Check.PRESERVATION in self._checks and reference is not None:
             checks.append(reference.check(report))
         if Check.PRESERVATION in self._checks and self._task.snapshot is not None:

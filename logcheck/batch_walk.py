@@ -201,6 +201,11 @@ class Walk:
             found = f"{left} zero bytes"
             self._find(Damage.ZERO_TAIL, position, None, "batches", found, severity)
             return True
+        if self.is_tail_allowed and prefix != self.source.read_at(position, len(prefix)):
+            # A broker has written there since: these bytes are no longer in the file.
+            found = f"{left} bytes, to which a broker writes"
+            self._find(Damage.TORN_TAIL, position, None, "batches", found, Severity.NOTE)
+            return True
         if len(prefix) == _PREFIX.size:
             offset, length, _, magic = _PREFIX.unpack(prefix)
             size = LOG_OVERHEAD_BYTES + length

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from kafkawire.ids import TopicPartition
 
 _OFFSET_FILE: Final = re.compile(r"([0-9]{20})\.(log|index|timeindex|txnindex|snapshot)")
+_LEAVING_DIRECTORY: Final = re.compile(r"([a-zA-Z0-9._-]+)\.[0-9a-f]{32}-(?:delete|stray)")
 _PARTITION_DIRECTORY: Final = re.compile(r"([a-zA-Z0-9._-]{1,249})-([0-9]{1,10})")
 EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
@@ -48,6 +49,12 @@ def parse_partition_directory(name: str) -> TopicPartition | None:
     """
     match = _PARTITION_DIRECTORY.fullmatch(name)
     return TopicPartition(match[1], int(match[2])) if match else None
+
+
+def parse_leaving_directory(name: str) -> TopicPartition | None:
+    """Return the partition in a directory that a broker is deleting or has set aside, or None."""
+    match = _LEAVING_DIRECTORY.fullmatch(name)
+    return parse_partition_directory(match[1]) if match else None
 
 
 def is_foreign(name: str) -> bool:

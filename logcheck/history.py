@@ -52,6 +52,8 @@ class History:
     """The base offset of the first segment."""
     first_segment_end: int | None = None
     """The base offset of the second segment, if there is one."""
+    is_point_at_segment: bool = True
+    """Whether a segment begins at the cleaner's point, where a cleaner usually ends."""
     committed_end: int = 0
     """The offset up to which records were committed, or deleted after that."""
 
@@ -99,6 +101,19 @@ class History:
             return Severity.ERROR
         has_changed = is_compaction_unlikely or self._is_compacted is False
         return Severity.WARNING if has_changed else Severity.NOTE
+
+    def is_cleaned(self, offset: int, last_gap: int) -> Severity | None:
+        """Return the certainty that the replica's cleaner has judged the record at `offset`.
+
+        `last_gap` is the end of the last missing offsets below the cleaner's point. The cleaner of
+        Kafka also raises its point to the log start, with no work done, and the log start itself
+        may be stored later. None if it is not expected.
+        """
+        if not self.log_start <= offset < (self.cleaner_point or 0):
+            return None
+        if self.was_stopped or self.cleanup_policy == COMPACT or offset < last_gap:
+            return Severity.ERROR
+        return Severity.WARNING if self.is_point_at_segment else Severity.NOTE
 
     def begins_later(self, first_base_offset: int) -> Severity:
         """Return the certainty that this log must not begin after another replica of it.
@@ -154,6 +169,7 @@ def history_of(files: ReplicaFiles, cleanup_policy: str | None = None) -> Histor
         recovered_from=files.recovered_from,
         first_base_offset=files.first_base_offset,
         first_segment_end=files.segments[1].base_offset if len(files.segments) > 1 else None,
+        is_point_at_segment=files.cleaner_point in {each.base_offset for each in files.segments},
         committed_end=max(files.high_watermark or 0, files.log_start or 0),
     )
 

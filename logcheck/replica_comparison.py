@@ -8,10 +8,10 @@ the other, or a later record of the key.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
-from logcheck.batch_digest import Difference, find_differences
+from logcheck.batch_digest import BatchDigest, Difference, find_differences
 from logcheck.diverged_end import diverged_from, forgotten_until
 from logcheck.finding import Check, Damage, Finder, Finding, Report, Severity
 from logcheck.history import COMPACT
@@ -94,8 +94,8 @@ def compare_pair(
     if explained.until:
         until = min(explained.until, diverged)
         scans = [
-            Pair(expected, found, diverged, keys).find_lost(until),
-            Pair(found, expected, diverged, keys).find_lost(until),
+            Pair(expected, judged(found, expected.digest), diverged, keys).find_lost(until),
+            Pair(found, judged(expected, found.digest), diverged, keys).find_lost(until),
         ]
         explained.conclude((found if explained.is_lacking_after else expected).scan, scans, report)
     points = (each.scan.files.cleaner_point or 0 for each in (expected, found))
@@ -157,6 +157,24 @@ def report_divergence(
     place = *log.place_of(offset), offset
     expected, found = "the same leader epochs", "an end that a replica must still truncate"
     Finder(check, report).find(damage, *place, expected, found, Severity.NOTE)
+
+
+def judged(replica: Replica, other: BatchDigest) -> Replica:
+    """Return `replica`, whose missing records are judged by the traces of cleaners in another."""
+    return replace(replica, report=partial(report_loss, replica.report, other.cleaned_until))
+
+
+def report_loss(report: Report, cleaned_until: int, finding: Finding) -> None:
+    """Report a missing record; only as a warning if a cleaner may have judged it differently.
+
+    Below `cleaned_until`, the other log has traces of a cleaner behind the record. That cleaner may
+    have removed a tombstone which ended the record, before the other replica could copy it. And the
+    retention of tombstones may have been shorter before.
+    """
+    is_ended = (0 if finding.offset is None else finding.offset) < cleaned_until
+    is_unsure = finding.damage is Damage.TOMBSTONE_GONE_EARLY or is_ended
+    is_warning = is_unsure and finding.severity is Severity.ERROR
+    report(replace(finding, severity=Severity.WARNING) if is_warning else finding)
 
 
 def _ignore(_: Finding) -> None:

@@ -21,6 +21,7 @@ from logcheck.file_name import (
     PARTITION_METADATA,
     RECOVERY_POINT,
     is_foreign,
+    parse_leaving_directory,
     parse_offset_file,
 )
 from logcheck.finding import Check, Damage, Finder, Finding, Report, Severity, unreadable
@@ -141,13 +142,20 @@ def read_checkpoints(
 
 
 def missing_partitions(
-    checkpoints: Checkpoints, present: set[TopicPartition], place_of: Callable[[str], str]
+    checkpoints: Checkpoints,
+    present: set[TopicPartition],
+    directories: Iterable[str],
+    place_of: Callable[[str], str],
 ) -> Iterator[Finding]:
     """Yield a finding for each entry of a partition that is not `present`.
 
     For a high watermark it is a note: the broker rewrites that file every few seconds, and not when
-    it deletes a partition.
+    it deletes a partition. So it is if one of the `directories` is a partition that the broker has
+    renamed to delete it, and died or was copied before it dropped the other entries.
     """
+    leaving = {parse_leaving_directory(name) for name in directories}
+    if CLEAN_STOP in checkpoints:
+        leaving.clear()
     for file, offsets in checkpoints.items():
         for partition in sorted(offsets.keys() - present):
             yield Finding(
@@ -159,7 +167,9 @@ def missing_partitions(
                 offset=offsets[partition],
                 expected=f"a directory {partition}",
                 found="none; the next start drops the entry",
-                severity=Severity.NOTE if file == HIGH_WATERMARK else Severity.ERROR,
+                severity=Severity.NOTE
+                if file == HIGH_WATERMARK or partition in leaving
+                else Severity.ERROR,
             )
 
 
@@ -258,7 +268,11 @@ def check_checkpoints(
         expected = f"at least the log start offset {start}"
         find(HIGH_WATERMARK, watermark, expected, Severity.NOTE)
     active_base = replica.segments[-1].base_offset if replica.segments else log_end
-    if replica.cleaner_point is not None and replica.cleaner_point > active_base:
+    point = replica.cleaner_point
+    if point is not None and point > max(active_base, start):
         expected = f"at most the active segment's base offset {active_base}"
-        # A follower that was killed while it emptied its log has lowered no checkpoint yet.
-        find(CLEANER_POINT, replica.cleaner_point, expected, Severity.WARNING)
+        # Kafka raises it to the log start, whose own checkpoint is written later. A follower that
+        # was killed while it emptied its log has lowered no checkpoint yet.
+        may_be_start = point <= log_end and not replica.was_stopped
+        severity = Severity.NOTE if may_be_start else Severity.WARNING
+        find(CLEANER_POINT, point, expected, severity)

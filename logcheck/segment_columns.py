@@ -2,8 +2,24 @@
 
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 
 from kafkawire.records import BatchHeader
+
+
+def last_gap_below(segments: Sequence["SegmentColumns"], end_offset: int) -> int:
+    """Return the end of the last missing offsets below `end_offset`; 0 if none are missing."""
+    gap_end = next_offset = 0
+    for segment in segments:
+        for base_offset, last_offset in zip(
+            segment.base_offsets, segment.last_offsets, strict=True
+        ):
+            if base_offset >= end_offset:
+                return gap_end
+            if base_offset > next_offset:
+                gap_end = base_offset
+            next_offset = last_offset + 1
+    return gap_end
 
 
 class SegmentColumns:

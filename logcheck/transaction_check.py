@@ -20,6 +20,7 @@ from logcheck.log_view import LogView, ProducerObserver
 from logcheck.marker import MarkerFault, MarkerReading
 from logcheck.producer_replay import Gaps
 from logcheck.replica_files import ReplicaFiles
+from logcheck.segment_columns import last_gap_below
 from logcheck.transaction_index import AbortedEntry, IndexFile, TransactionIndex
 from logcheck.transaction_ranges import TransactionRanges
 from logcheck.transaction_replay import Ended, TransactionReplay
@@ -68,6 +69,8 @@ class TransactionCheck(ProducerObserver):
         self._unindexed: list[Ended] = []
         self._later: dict[int, list[_Later]] = {}
         """Entries by producer whose LSO may be the start of a later transaction of another."""
+        self._doubtful: list[tuple[int, Severity]] = []
+        """Entries whose LSO lies below the first surviving batch of a later transaction."""
         self._has_bad_marker = False
 
     def on_producer_batch(self, batch: SoundBatch, reading: MarkerReading) -> None:
@@ -79,7 +82,7 @@ class TransactionCheck(ProducerObserver):
             if not header.attributes & TRANSACTIONAL_BIT:
                 self._check_plain(batch)
                 return
-            if self._later and header.record_count:
+            if self._later:
                 self._settle_later(batch)
         elif not header.record_count:
             self._check_emptied(batch)
@@ -91,6 +94,7 @@ class TransactionCheck(ProducerObserver):
         """See `log_view.LogCheck`."""
         for slot, _ in chain.from_iterable(self._later.values()):
             self._report_stable(slot, self._index.entry(slot).last_offset + 1)
+        self._check_doubtful(log)
         if not log.is_damaged(log.log_end_offset - 1) and not self._has_bad_marker:
             self._check_open()
         self._check_unproven(log)
@@ -163,7 +167,8 @@ class TransactionCheck(ProducerObserver):
     def _check_stable(self, slot: int, entry: AbortedEntry, leader_epoch: int) -> None:
         found, opened = entry.last_stable_offset, self.replay.first_open()
         expected = entry.last_offset + 1 if opened is None else opened
-        if found == expected:
+        # Below the log start a marker may be gone before its records.
+        if found == expected or (opened is not None and opened < self._history.log_start):
             return
         if found > expected and opened is None:
             # A follower adds the transactions of a whole append before it ends the first of them.
@@ -183,14 +188,20 @@ class TransactionCheck(ProducerObserver):
         if self.replay.open.get(header.producer_id) is not None:
             return
         own = self._later.pop(header.producer_id, None)
-        for slot, leader_epoch in chain.from_iterable(self._later.values()):
-            entry = self._index.entry(slot)
-            if entry.last_stable_offset != header.base_offset:
+        later, self._later = self._later, {} if own is None else {header.producer_id: own}
+        for producer_id, each in later.items():
+            for slot, leader_epoch in each:
+                stable_offset = self._index.entry(slot).last_stable_offset
                 # A truncation at a change of the leader may have removed that transaction.
                 has_changed = header.leader_epoch > leader_epoch
                 severity = Severity.WARNING if has_changed else Severity.ERROR
-                self._report_stable(slot, entry.last_offset + 1, severity)
-        self._later = {} if own is None else {header.producer_id: own}
+                if stable_offset > header.base_offset and not header.record_count:
+                    # An emptied batch may belong to a transaction that ended before.
+                    self._later.setdefault(producer_id, []).append(_Later(slot, leader_epoch))
+                elif stable_offset > header.base_offset:
+                    self._report_stable(slot, self._index.entry(slot).last_offset + 1, severity)
+                elif stable_offset < header.base_offset:
+                    self._doubtful.append((slot, severity))
 
     def _report_first(self, slot: int, expected: int) -> None:
         entry = self._index.entry(slot)
@@ -218,6 +229,15 @@ class TransactionCheck(ProducerObserver):
                 is_certain = clock_ms is not None and clock_ms < self._deadline_ms
                 severity = Severity.ERROR if is_certain else Severity.NOTE
                 self._find(Damage.HANGING_TRANSACTION, *place, expected, found, severity)
+
+    def _check_doubtful(self, log: LogView) -> None:
+        """Report the LSOs at which no transaction began that a cleaner may have removed."""
+        for slot, severity in self._doubtful:
+            entry = self._index.entry(slot)
+            offset = entry.last_stable_offset
+            is_whole = self._history.missing(offset) is Severity.ERROR
+            if log.has_batch(offset) or is_whole:
+                self._report_stable(slot, entry.last_offset + 1, severity)
 
     def _check_unindexed(self, log: LogView) -> None:
         """Report the abort markers without an entry."""
@@ -287,10 +307,16 @@ class TransactionCheck(ProducerObserver):
             (ended.producer_id, ended.data_offset, ended.marker_offset) for ended in self._unindexed
         )
         aborted = TransactionRanges(chain(self._index.transactions(), unindexed))
+        end = min(self._history.cleaner_point or 0, self._files.active_base_offset)
+        last_gap: int | None = None
         for producer_id, offset in zip(*self.replay.columns.data, strict=True):
-            if offset >= (self._history.cleaner_point or 0):
+            if offset >= end:
                 return
             if aborted.covers(producer_id, offset):
-                expected = "no record of an aborted transaction in the cleaned part"
-                found = f"records of producer {producer_id}"
-                self._find(Damage.ABORTED_DATA, *log.place_of(offset), offset, expected, found)
+                last_gap = last_gap_below(log.segments, end) if last_gap is None else last_gap
+                severity = self._history.is_cleaned(offset, last_gap)
+                if severity is not None:
+                    expected = "no record of an aborted transaction in the cleaned part"
+                    place = *log.place_of(offset), offset
+                    found = f"records of producer {producer_id}"
+                    self._find(Damage.ABORTED_DATA, *place, expected, found, severity)

@@ -8,8 +8,10 @@ from typing import Any, Final
 
 from kafkawire.columns_loops import SoundBatch
 from kafkawire.native import KeyTable
-from logcheck.finding import Check, Damage, Finder, Report
+from logcheck.finding import Check, Damage, Finder, Report, Severity
+from logcheck.history import History
 from logcheck.log_view import LogView, RunObserver
+from logcheck.segment_columns import last_gap_below
 
 _SHOWN_KEY_BYTES: Final = 60
 
@@ -21,6 +23,7 @@ class UniquenessCheck(RunObserver):
         self,
         table: KeyTable,
         cleaned_until: int,
+        history: History,
         limit: int,
         report: Report,
         *,
@@ -30,6 +33,7 @@ class UniquenessCheck(RunObserver):
         self.table = table
         self._with_whole = with_whole
         self._cleaned_until = cleaned_until
+        self._history = history
         self._limit = limit
         self._finder = Finder(Check.UNIQUENESS, report)
         self._suspects: list[tuple[int, int]] = []
@@ -61,20 +65,28 @@ class UniquenessCheck(RunObserver):
 
     def conclude(self, log: LogView) -> dict[str, Any]:
         """Report the suspects whose keys are equal byte by byte."""
+        certainties = set[Severity]()
+        last_gap = last_gap_below(log.segments, self._cleaned_until) if self._suspects else 0
         for earlier, later in self._suspects:
+            # A cleaner that has left a gap behind both of them has read both.
+            is_read = self._history.is_cleaned(later, last_gap)
+            severity = self._history.is_cleaned(earlier, last_gap) and is_read
+            if severity is None:
+                continue
+            certainties.add(severity)
             first, second = log.read_record(earlier), log.read_record(later)
             if first is not None and second is not None and first[0] == second[0]:
                 place = *log.place_of(earlier), earlier
                 expected = f"key {show_key(first[0])} once, at offset {later}"
                 found = f"also at offset {earlier}"
-                self._finder.find(Damage.DUPLICATE_KEY, *place, expected, found)
+                self._finder.find(Damage.DUPLICATE_KEY, *place, expected, found, severity)
         unlisted = self.table.repeat_count - len(self._suspects)
-        if unlisted > 0:
+        if unlisted > 0 and certainties:
             file, _ = log.place_of(self._suspects[-1][0])
+            worst = Severity.ERROR if Severity.ERROR in certainties else certainties.pop()
+            kind, expected = Damage.MORE_DUPLICATE_KEYS, "each key once"
             found = "more records with a key that occurs before"
-            self._finder.find_more(
-                Damage.MORE_DUPLICATE_KEYS, file, unlisted, "each key once", found
-            )
+            self._finder.find_more(kind, file, unlisted, expected, found, worst)
         return {"cleaned_keys": self.table.key_count}
 
 

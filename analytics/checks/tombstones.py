@@ -1,8 +1,9 @@
 """S10 without a reference: delete horizons, and tombstones kept for too long (decision).
 
 The first cleaning gives a batch with tombstones its delete horizon. A later cleaning rewrites the
-whole cleaned part, and the horizons that it sets prove its time: they are that time plus
-`delete.retention.ms`. But a horizon does not say which `delete.retention.ms` made it, and the value
+cleaned part from its beginning, and the horizons that it sets prove its time: they are that time
+plus `delete.retention.ms`. It may have ended early: a horizon proves nothing about later segments.
+But a horizon does not say which `delete.retention.ms` made it, and the value
 of a topic may change: all findings are warnings. Only a reference shows tombstones that are gone
 too early: see `preservation`.
 
@@ -44,7 +45,8 @@ class TombstoneCheck(RunObserver):
         self._unmarked_count = self._missed_count = 0
         """Batches with tombstones and without a horizon, and those below a batch that has one."""
         self._first_unmarked: Finding | None = None
-        self._last_cleaning_ms = -1
+        self._cleanings_ms: dict[str, int] = {}
+        """By file: the last cleaning that its horizons prove."""
         self._count = 0
         self._horizons_ms: list[int] = []
 
@@ -65,9 +67,8 @@ class TombstoneCheck(RunObserver):
             return
         self._missed_count = self._unmarked_count
         self._check_use(batch)
-        self._last_cleaning_ms = max(
-            self._last_cleaning_ms, horizon_ms - self._rules.delete_retention_ms
-        )
+        cleaning_ms = horizon_ms - self._rules.delete_retention_ms
+        self._cleanings_ms[batch.file] = max(self._cleanings_ms.get(batch.file, -1), cleaning_ms)
         if horizon_ms > self._rules.now_ms + self._rules.delete_retention_ms:
             latest = self._rules.now_ms + self._rules.delete_retention_ms
             place = batch.file, batch.position, header.base_offset
@@ -107,10 +108,16 @@ class TombstoneCheck(RunObserver):
         """Report the tombstones without a horizon, or whose horizon a cleaning has passed."""
         if self._first_unmarked is not None and self._missed_count:
             self._report(self._first_unmarked.counted(self._missed_count - 1))
+        cleanings_ms, last_ms = {}, -1
+        for file, cleaning_ms in reversed(self._cleanings_ms.items()):
+            cleanings_ms[file] = last_ms = max(last_ms, cleaning_ms)
+        # Without retention, a cleaning sets horizons of its own time.
+        margin_ms = int(self._rules.delete_retention_ms == 0)
         for waiting in self._waiting:
+            last_ms = cleanings_ms[waiting.file]
             age_ms = self._rules.now_ms - waiting.horizon_ms
-            if waiting.horizon_ms <= self._last_cleaning_ms:
-                found = f"still present after a cleaning at {self._last_cleaning_ms} ms"
+            if waiting.horizon_ms + margin_ms <= last_ms:
+                found = f"still present after a cleaning at {last_ms} ms"
                 self._find_late(waiting, found)
             elif age_ms > self._rules.tombstone_grace_ms:
                 found = f"still present {age_ms} ms later"

@@ -1,5 +1,6 @@
 """Histories that a healthy log may have pass the audits and the verification of its files."""
 
+import shutil
 import struct
 from dataclasses import replace
 from pathlib import Path
@@ -70,6 +71,74 @@ def test_broker_killed_between_a_swap_and_its_checkpoint_leaves_a_healthy_log(
     assert kinds(audited("integrity", here)) == set()
     assert kinds(verified(here, there)) == set()
     assert kinds(findings_of("compaction", here, against=there)) == set()
+
+
+def test_cleaning_sets_horizons_of_its_own_time_without_retention(tmp_path: Path) -> None:
+    now, mixed = compact(make_log(), horizon_ms=NOW_MS), compact(make_log(), horizon_ms=NOW_MS - 1)
+    last = [each for each in mixed.batches if each.horizon_ms is not None][-1]
+    batches = [
+        replace(each, horizon_ms=NOW_MS) if each is last else each for each in mixed.segments[0][1]
+    ]
+    mixed = replace(mixed, segments=[(0, batches), mixed.segments[1]])
+    late = {(Damage.TOMBSTONE_KEPT_LATE, Severity.WARNING)}
+    for log, expected in ((now, set()), (mixed, late)):
+        shutil.rmtree(tmp_path)
+        log.write(tmp_path)
+        rules = ("delete.retention.ms=0",)
+        assert kinds(audited("compaction", tmp_path, rules=rules)) == expected
+
+
+@pytest.mark.parametrize("new_part", [0, 1], ids=["died in between", "whole"])
+def test_cleaning_proves_nothing_about_later_segments(tmp_path: Path, new_part: int) -> None:
+    """A broker that is killed while it cleans leaves later segments to the next cleaning."""
+    log = compact(make_log(), horizon_ms=HORIZON_MS)
+    (_, batches), active = log.segments
+    half = len(batches) // 2
+    parts = [batches[:half], batches[half:]]
+    parts[1 - new_part] = [
+        each if each.horizon_ms is None else replace(each, horizon_ms=NOW_MS - 1)
+        for each in parts[1 - new_part]
+    ]
+    assert all(any(each.horizon_ms is not None for each in part) for part in parts)
+    segments = [(0, parts[0]), (parts[1][0].first, parts[1]), active]
+    replace(log, segments=segments).write(tmp_path)
+    late = {(Damage.TOMBSTONE_KEPT_LATE, Severity.WARNING)}
+    assert kinds(audited("compaction", tmp_path)) == (late if new_part else set())
+
+
+def test_cleaners_point_may_be_a_log_start(tmp_path: Path) -> None:
+    """Kafka raises it to the log start that DeleteRecords has raised, and cleans nothing."""
+    at_segment = {(Damage.DUPLICATE_KEY, Severity.WARNING)}
+    certain = {(Damage.DUPLICATE_KEY, Severity.ERROR)}
+    for point, log_start, policy, expected in (
+        (123, 123, "compact,delete", set()),
+        (123, 0, "compact,delete", set()),
+        (100, 0, "compact,delete", at_segment),
+        (123, 0, "compact", certain),
+    ):
+        shutil.rmtree(tmp_path)
+        replace(make_log(), cleaner_point=point, log_start=log_start).write(tmp_path)
+        rules = (f"cleanup.policy={policy}",)
+        assert kinds(audited("compaction", tmp_path, rules=rules)) == expected
+        assert kinds(audited("integrity", tmp_path, rules=rules)) == set()
+
+
+def test_tombstone_that_came_and_went_makes_a_missing_record_a_warning(tmp_path: Path) -> None:
+    """A replica that was away for longer than the retention of tombstones keeps older values."""
+    raw = make_log(400, 400)
+    cleaned = compact(raw, horizon_ms=HORIZON_MS)
+    short = without_one_record(cleaned, 3)
+    for other, severity in ((cleaned, Severity.WARNING), (raw, Severity.ERROR)):
+        here, there = write_pair(tmp_path / severity, short, other)
+        for found in (audited("replicas", there, here), verified(there, here)):
+            assert (Damage.LOST_KEY, severity) in kinds(found)
+
+
+def test_tombstone_may_have_gone_under_a_shorter_retention(tmp_path: Path) -> None:
+    raw = make_log(400, 400)
+    here, there = write_pair(tmp_path, compact(raw, keep_tombstones=False), raw)
+    early = {(Damage.TOMBSTONE_GONE_EARLY, Severity.WARNING)}
+    assert kinds(findings_of("compaction", here, against=there)) == early
 
 
 def test_replicas_without_checkpoints_may_be_cleaned_differently(tmp_path: Path) -> None:

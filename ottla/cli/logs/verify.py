@@ -51,9 +51,12 @@ def _verify_directory(
     entries, reported = list_directory(log_directory), list[Finding]()
     checkpoints = read_checkpoints(entries, read_bytes, reported.append)
     if not is_single:
-        names = (entry.name for entry in entries if entry.is_directory)
+        names = [entry.name for entry in entries if entry.is_directory]
         present = {own for name in names if (own := parse_partition_directory(name)) is not None}
-        reported += missing_partitions(checkpoints, present, lambda file: str(directory / file))
+        place_of = directory.joinpath
+        reported += missing_partitions(
+            checkpoints, present, names, lambda file: str(place_of(file))
+        )
     results = [
         _verify_partition(path, checkpoints, options, is_compared=path.name in shared)
         for path in partitions

@@ -80,6 +80,23 @@ def audited(
     return found
 
 
+def alarms_in(roots: Sequence[Path], rules: Rules) -> list[Alarm]:
+    """Return the errors and warnings in log directories of one cluster, of all audits."""
+    verdicts = [
+        *(("verify", verified([root], rules)) for root in roots),
+        *(("integrity", audited(Audit.INTEGRITY, [root], rules)) for root in roots),
+        *(("compaction", audited(Audit.COMPACTION, [root], rules)) for root in roots),
+        ("replicas", audited(Audit.REPLICAS, roots, rules)),
+        ("verify", verified(roots, rules, with_records=False)),
+    ]
+    return [
+        Alarm(audit, finding)
+        for audit, findings in verdicts
+        for finding in findings
+        if finding.severity is not Severity.NOTE and finding.check is not Check.COVERAGE
+    ]
+
+
 class Judge:
     """Audits the replicas of a partition again and again, each one only after a change."""
 

@@ -427,11 +427,11 @@ def test_checkpoint_of_a_missing_partition_is_reported(log_directory: Path) -> N
     assert [note.damage for each in results for note in each.notes] == [Damage.PARTITION_MISSING]
 
 
-def test_cleaner_point_in_the_active_segment_is_reported(log_directory: Path) -> None:
+def test_cleaner_point_beyond_the_log_is_reported(log_directory: Path) -> None:
     active = (SEGMENT_COUNT - 1) * RECORDS_PER_SEGMENT
     checkpoint(log_directory, "cleaner-offset-checkpoint", active)
     assert verify(log_directory) == []
-    checkpoint(log_directory, "cleaner-offset-checkpoint", active + 1)
+    checkpoint(log_directory, "cleaner-offset-checkpoint", LOG_END_OFFSET + 1)
     assert verify(log_directory) == [Damage.CHECKPOINT_BEYOND]
 
 

@@ -1,5 +1,7 @@
 """The zones of a log's offsets, and the certainty of findings about missing records."""
 
+from dataclasses import replace
+
 import pytest
 
 from kafkawire.columns_loops import SectionSurvey, SoundBatch
@@ -24,6 +26,25 @@ CLEANED_TO_50 = History(log_start=10, cleaner_point=50)
 def test_certainty_depends_on_the_zone(offset: int, zone: Zone, severity: Severity | None) -> None:
     assert CLEANED_TO_50.zone(offset) is zone
     assert CLEANED_TO_50.missing(offset) is severity
+
+
+@pytest.mark.parametrize(
+    ("history", "offset", "severity"),
+    [
+        (CLEANED_TO_50, 9, None),
+        (CLEANED_TO_50, 10, Severity.ERROR),
+        (CLEANED_TO_50, 20, Severity.WARNING),
+        (CLEANED_TO_50, 50, None),
+        (replace(CLEANED_TO_50, is_point_at_segment=False), 20, Severity.NOTE),
+        (replace(CLEANED_TO_50, cleanup_policy="compact"), 20, Severity.ERROR),
+        (replace(CLEANED_TO_50, was_stopped=True), 20, Severity.ERROR),
+        (History(), 0, None),
+    ],
+)
+def test_only_gaps_prove_that_a_cleaner_has_read_up_to_its_point(
+    history: History, offset: int, severity: Severity | None
+) -> None:
+    assert history.is_cleaned(offset, last_gap=20) is severity
 
 
 def test_log_without_a_cleaner_point_may_be_a_copy_of_a_cleaned_one() -> None:
@@ -72,6 +93,7 @@ def test_history_is_built_from_checkpoints_and_the_rule() -> None:
         recovered_from=10,
         first_base_offset=0,
         first_segment_end=10,
+        is_point_at_segment=False,
         committed_end=25,
     )
 

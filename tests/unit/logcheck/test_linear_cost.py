@@ -4,6 +4,7 @@ import gc
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from types import FrameType
 
 from logcheck.batch_digest import BatchDigest
@@ -90,6 +91,8 @@ def check_transactions(count: int, cleaner_point: int | None) -> int:
         column.pop()
     scan = LogScan(files, lambda _: None, lambda _: nullcontext(BytesSource(data)))
     index = IndexFile(FILE, 0, None, entries)
+    active = SegmentFiles(base_offset=1 << 40, log="active", size_bytes=0)
+    files = replace(files, segments=(*files.segments, active))
 
     def work() -> None:
         check = TransactionCheck(

@@ -8,6 +8,7 @@ from contextlib import nullcontext
 import pytest
 
 from kafkawire.columns_loops import SoundBatch
+from logcheck.batch_walk import Batch, Walk
 from logcheck.finding import Damage, Finding, Severity
 from logcheck.log_scan import LogScan
 from logcheck.log_view import ProducerObserver
@@ -208,6 +209,32 @@ def test_zero_tail_is_reported(zero_count: int) -> None:
     findings = findings_of(data + bytes(zero_count))
     assert [finding.damage for finding in findings] == [Damage.ZERO_TAIL]
     assert findings[0].position == len(data)
+
+
+class WrittenSource(BytesSource):
+    """A source that a broker fills after it has been read once."""
+
+    def __init__(self, before: bytes, after: bytes) -> None:
+        super().__init__(before)
+        self._after = memoryview(after)
+
+    def read_at(self, position: int, size: int) -> memoryview:
+        found = super().read_at(position, size)
+        self._data = self._after
+        return found
+
+
+@pytest.mark.parametrize("is_active", [False, True])
+def test_end_to_which_a_broker_writes_meanwhile_is_no_damage(is_active: bool) -> None:
+    after = join(build_batches(3)) + bytes(300)
+    count = positions_of(build_batches(3))[2]
+    reported = Reported()
+    source = WrittenSource(bytes(after[:count] + bytes(len(after) - count)), bytes(after))
+    walk = Walk(source, FILE, reported, is_tail_allowed=is_active)
+    assert len([each for each in walk.items() if isinstance(each, Batch)]) == 2
+    (finding,) = reported.findings
+    expected = (Damage.TORN_TAIL, Severity.NOTE), (Damage.OLD_FORMAT, Severity.ERROR)
+    assert (finding.damage, finding.severity) == expected[not is_active]
 
 
 def test_zeros_followed_by_data_are_not_a_zero_tail() -> None:

@@ -1,5 +1,9 @@
 """The files and checkpoints of a replica, found among the entries of its directories."""
 
+from dataclasses import replace
+
+import pytest
+
 from kafkawire.ids import TopicPartition
 from logcheck.file_name import (
     CLEAN_STOP,
@@ -51,11 +55,25 @@ def test_marker_of_a_clean_stop_is_found() -> None:
 
 def test_checkpoint_entry_without_a_directory_is_reported() -> None:
     checkpoints = {HIGH_WATERMARK: {ORDERS: 17, TopicPartition("gone", 1): 4}}
-    (found,) = missing_partitions(checkpoints, {ORDERS}, str)
+    (found,) = missing_partitions(checkpoints, {ORDERS}, [], str)
     assert (found.topic, found.partition, found.offset) == ("gone", 1, 4)
     assert found.file == HIGH_WATERMARK
     assert found.severity is Severity.NOTE, "the file is rewritten every few seconds"
-    (other,) = missing_partitions({LOG_START: checkpoints[HIGH_WATERMARK]}, {ORDERS}, str)
+    (other,) = missing_partitions({LOG_START: checkpoints[HIGH_WATERMARK]}, {ORDERS}, [], str)
+    assert other.severity is Severity.ERROR
+
+
+@pytest.mark.parametrize("suffix", ["delete", "stray"])
+def test_broker_may_die_before_it_drops_the_entries_of_a_partition_that_it_deletes(
+    suffix: str,
+) -> None:
+    starts = {LOG_START: {ORDERS: 17, TopicPartition("gone", 1): 4}}
+    names = [f"gone-1.{'0' * 32}-{suffix}", f"gone-2.{'1' * 32}-{suffix}", "orders-0"]
+    (found,) = missing_partitions(starts, {ORDERS}, names, str)
+    assert found.severity is Severity.NOTE
+    (certain,) = missing_partitions({CLEAN_STOP: {}, **starts}, {ORDERS}, names, str)
+    assert certain.severity is Severity.ERROR
+    (other,) = missing_partitions(starts, {ORDERS}, names[1:], str)
     assert other.severity is Severity.ERROR
 
 
@@ -100,10 +118,15 @@ def test_high_watermark_may_be_older_than_the_log_start() -> None:
     assert findings_of(files, 20) == [(HIGH_WATERMARK, 8, Severity.NOTE)]
 
 
-def test_cleaners_point_in_the_active_segment_is_a_warning() -> None:
+def test_cleaners_point_in_the_active_segment_may_be_the_log_start() -> None:
+    """Kafka raises it to the log start, whose own checkpoint is written later."""
     offsets = {CLEANER_POINT: {ORDERS: 8}}
     files = replica_files(ORDERS, "root", "root/orders-0", entries(LOG), offsets)
-    assert findings_of(files, 20) == [(CLEANER_POINT, 8, Severity.WARNING)]
+    assert findings_of(files, 20) == [(CLEANER_POINT, 8, Severity.NOTE)]
+    assert findings_of(files, 7) == [(CLEANER_POINT, 8, Severity.WARNING)]
+    stopped = replace(files, was_stopped=True)
+    assert findings_of(stopped, 20) == [(CLEANER_POINT, 8, Severity.WARNING)]
+    assert findings_of(replace(stopped, log_start=8), 20) == []
 
 
 def findings_of(files: ReplicaFiles, log_end: int) -> list[tuple[str, int | None, Severity]]:

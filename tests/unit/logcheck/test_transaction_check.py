@@ -76,6 +76,32 @@ def test_last_stable_offset_is_not_the_start_of_the_producers_own_next_transacti
         ]
 
 
+def test_cleaner_may_have_removed_the_transaction_whose_start_was_the_last_stable_offset() -> None:
+    """Its first batches are gone, since later records have the same keys."""
+    log = [*ABORTED, data(4, producer_id=OTHER)]
+    wrong = [(Damage.TXNINDEX_STABLE, 1, Severity.ERROR)]
+    assert Partition(log, entry(1, stable=3), History()).findings() == []
+    assert Partition(log, entry(1, stable=3)).findings() == wrong
+    there = [*ABORTED, plain(2), data(4, producer_id=OTHER)]
+    assert Partition(there, entry(1, stable=2)).findings() == []
+    kept = [*ABORTED, plain(3), data(4, producer_id=OTHER)]
+    assert Partition(kept, entry(1, stable=3), History()).findings() == wrong
+
+
+def test_marker_below_the_log_start_may_be_gone_before_its_records() -> None:
+    log = [data(0, producer_id=OTHER), data(2), marker(3)]
+    index = entry(3, 2)
+    assert Partition(log, index, History(log_start=2)).findings() == []
+    wrong = [(Damage.TXNINDEX_STABLE, 3, Severity.ERROR)]
+    assert Partition(log, index, History()).findings() == wrong
+
+
+def test_emptied_batch_need_not_be_the_start_of_an_open_transaction() -> None:
+    log = [*ABORTED, emptied(data(2, producer_id=OTHER)), data(4, producer_id=9)]
+    assert Partition(log, entry(1, stable=4), History()).findings() == []
+    assert Partition(log, entry(1, stable=2), History()).findings() == []
+
+
 def test_entry_that_begins_behind_the_first_record_is_reported() -> None:
     log = [data(0), data(1, 1), marker(2)]
     assert Partition(log, entry(2, first=1)).findings() == [

@@ -3,12 +3,14 @@
 A connection delivers bytes in order, in pieces of any size, after a latency. A blocked route loses
 packets, which are sent again until it is open. Each direction holds `WINDOW_BYTES` on the way and
 in the receiver's socket, so that a slow reader fills the sender's buffer. The end of a process
-resets its connections; the loss of a host closes none.
+resets its connections. The loss of a host closes none, but a listener that keeps its connections
+alive loses them later.
 """
 
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections import deque
 from collections.abc import Callable
 from contextvars import Context, copy_context
@@ -71,6 +73,7 @@ class Network:
             raise ConnectionRefusedError(111, f"{host}:{port} refused the connection")
         client = End(self, source, copy_context())
         server = End(self, target, listener.context)
+        server.keepalive_s = listener.keepalive_s
         client.peer, server.peer = server, client
         self.ends = [end for end in self.ends if not end.is_over]
         self.ends += [client, server]
@@ -101,6 +104,9 @@ class Network:
         self.dark.add(process.host)
         for end in self._close_of(process):
             end.vanish()
+            if end.peer is not None and end.peer.keepalive_s is not None:
+                error = TimeoutError(110, "connection timed out")
+                self.loop.call_later(end.peer.keepalive_s, end.peer.lose, error, context=_NOBODY)
 
     def _close_of(self, process: Process) -> list[End]:
         for key, listener in list(self.listeners.items()):
@@ -128,14 +134,17 @@ class Listener:
         self.process = PROCESS.get()
         self.context = copy_context()
         self.sockets = [self]
+        self.keepalive_s: int | None = None
+        """Time after which a connection to a lost host ends; None if it never does."""
         self._network = network
         self._key = key
 
     def getsockname(self) -> tuple[str, int]:
         return self._key
 
-    def setsockopt(self, *_: Any) -> None:
-        pass
+    def setsockopt(self, level: int, option: int, value: int) -> None:
+        if (level, option) == (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE):
+            self.keepalive_s = value
 
     async def start_serving(self) -> None:
         pass
@@ -156,6 +165,7 @@ class End(asyncio.Transport):
         self.host = host
         self.context = context
         self.peer: End | None = None
+        self.keepalive_s: int | None = None
         self.protocol: Any = None
         self._network = network
         self._buffer: deque[bytes] = deque()

@@ -14,6 +14,7 @@ import socket
 import ssl
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Final, Protocol
 
 import structlog
@@ -67,17 +68,17 @@ class TlsAcceptor:
         self._listener_name = listener_name
         self._context = context
         self._make_processor = make_processor
-        self._sockets: list[socket.socket] = []
         self._accepting: list[asyncio.Task[None]] = []
         # Oldest first.
         self._handshakes: dict[asyncio.Task[None], None] = {}
 
     def start(self, sockets: list[socket.socket]) -> None:
         """Accept on listening sockets from now on."""
-        self._sockets = sockets
-        self._accepting = [
-            self._loop.create_task(self._accept(each), name="tls-accept") for each in sockets
-        ]
+        for listening in sockets:
+            task = self._loop.create_task(self._accept(listening), name="tls-accept")
+            # Not before its end: the loop still watches the socket.
+            task.add_done_callback(partial(_close, listening))
+            self._accepting.append(task)
 
     def stop(self) -> None:
         """Stop accepting, and end the pending handshakes."""
@@ -89,8 +90,6 @@ class TlsAcceptor:
         pending = [*self._accepting, *self._handshakes]
         if pending:
             await asyncio.wait(pending)
-        for each in self._sockets:
-            each.close()
 
     async def _accept(self, listening: socket.socket) -> None:
         while True:
@@ -145,6 +144,10 @@ class TlsAcceptor:
         finally:
             if not processor.number:
                 self._admission.leave(client_host)
+
+
+def _close(listening: socket.socket, _: asyncio.Task[None]) -> None:
+    listening.close()
 
 
 def reason_of(error: OSError) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import ssl
 from dataclasses import dataclass
 from io import BufferedReader
@@ -113,6 +114,22 @@ async def test_a_client_without_a_handshake_does_not_delay_the_stop() -> None:
         await served.server.close()
         assert asyncio.get_running_loop().time() - began_s < 5
         silent.writer.transport.abort()
+
+
+@on_every_loop
+async def test_a_listener_that_stops_refuses_connections_at_once() -> None:
+    async with serving(names=("SSL",), security=SECURED) as served:
+        client = await served.connect("SSL", ssl=client_context())
+        await client.ask(1)
+        port = served.port("SSL")
+        served.server.stop_accepting()
+        await until(lambda: not is_listening(port), "a refused connection")
+        assert await client.ask(2, b"still here") == b"still here"
+
+
+def is_listening(port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
 
 
 def is_stuck(served: Served) -> bool:

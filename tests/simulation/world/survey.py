@@ -26,7 +26,8 @@ from tests.simulation.world.world import FAULTS_S, quiet_collection, run_world
 SEEDS: Final = 200
 """Worlds in which a planted bug must be found, unless something else finds it at once."""
 HEADING: Final = (
-    "| Planted bug | Broken rule | Found by a world | Found by |\n| --- | --- | --- | --- |"
+    "| Planted bug | Broken rule | Worlds until found | Found at once by |\n"
+    "| --- | --- | --- | --- |\n"
 )
 BY_TEST: Final[Mapping[str, str]] = {
     "any_leader_epoch": "broker/cluster/test_control_fence.py",

@@ -96,6 +96,23 @@ class Guard:
             if self.allows(request, operation, kind, name, is_logged=is_logged, count=count)
         }
 
+    def allows_all(
+        self, request: Request, operation: Operation, kind: ResourceType, names: Iterable[str]
+    ) -> bool:
+        """Whether the operation is allowed on each resource; not logged.
+
+        The common case of `sift`, in one loop. False if allowed operations must be logged.
+        """
+        if self.logs_allowed:
+            return False
+        connection = request.queue.connection
+        principal, host = connection.principal, connection.client_host
+        decide = self._authorizer.operations
+        for name in names:  # noqa: SIM110 - a generator would cost another 0.1 us
+            if not decide(principal, host, kind, name) >> operation & 1:
+                return False
+        return True
+
     def operations(self, request: Request, kind: ResourceType, name: str) -> int:
         """Return the bits of the allowed operations, for a response."""
         connection = request.queue.connection
@@ -135,6 +152,8 @@ class Sieve(Generic[I]):
         items = getattr(message, self.items)
         if allowed is None:
             names = [self.name(item) for item in items]
+            if guard.allows_all(request, self.operation, self.kind, names):
+                return handle(request, message)
             allowed = guard.sift(request, self.operation, self.kind, names)
         denied = [item for item in items if self.name(item) not in allowed]
         if not denied:

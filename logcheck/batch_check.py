@@ -3,7 +3,7 @@
 from typing import Final
 
 from kafkawire.columns_loops import SectionSurvey, SoundBatch
-from kafkawire.compression import MAX_DECOMPRESSED_BYTES
+from kafkawire.compression import MAX_DECOMPRESSED_BYTES, Decompressor
 from kafkawire.errors import CorruptBatchError
 from kafkawire.native import survey_section
 from kafkawire.records import TimestampType
@@ -22,6 +22,7 @@ class BatchCheck:
     def __init__(self, file: str, report: Report) -> None:
         self._file = file
         self._finder = Finder(Check.BATCHES, report)
+        self._decompressor = Decompressor()
 
     def check_header(self, batch: Batch) -> SoundBatch:
         """Check a batch by its header alone; its records are not read."""
@@ -44,7 +45,8 @@ class BatchCheck:
         """Decompress and check a batch; return None if its records cannot be trusted."""
         header = batch.header
         try:
-            section = memoryview(record_section(batch.data, header, MAX_DECOMPRESSED_BYTES))
+            whole = record_section(batch.data, header, MAX_DECOMPRESSED_BYTES, self._decompressor)
+            section = memoryview(whole)
             survey = survey_section(
                 section, header.record_count, header.last_offset_delta, header.base_timestamp_ms
             )

@@ -11,8 +11,8 @@ import lz4.frame  # type: ignore[import-untyped]
 import pytest
 import zstandard
 
-from kafkawire.compression import Codec, compress, decompress
-from kafkawire.errors import CorruptBatchError
+from kafkawire.compression import Codec, Decompressor, compress, decompress
+from kafkawire.errors import CorruptBatchError, TooLargeError
 from kafkawire.units import MIB
 
 TEXT = b"the log is partitioned, replicated and committed. " * 4000
@@ -218,3 +218,36 @@ def test_gzip_members_of_any_size_are_joined() -> None:
     data = b"".join(gzip.compress(bytes([size % 251]) * size) for size in sizes)
     joined = decompress(Codec.GZIP, data, 10 * MIB)
     assert bytes(joined) == b"".join(bytes([size % 251]) * size for size in sizes)
+
+
+def claiming(size: int, frame: bytes) -> bytes:
+    """Return a frame without a size that claims one, in eight bytes."""
+    assert frame[4] >> 5 == 0, "the frame has a size"
+    return frame[:4] + bytes([frame[4] | 3 << 6]) + frame[5:6] + struct.pack("<Q", size) + frame[6:]
+
+
+@pytest.mark.parametrize("size", [0, 5, len(TEXT) - 1, len(TEXT) + 1, 1 << 40])
+def test_zstd_frame_with_a_false_size_is_refused(size: int) -> None:
+    assert decompress(Codec.ZSTD, claiming(len(TEXT), zstd_stream(TEXT)), LIMIT) == TEXT
+    with pytest.raises(CorruptBatchError):
+        decompress(Codec.ZSTD, claiming(size, zstd_stream(TEXT)), 1 << 41)
+
+
+def test_zstd_frames_share_the_limit() -> None:
+    frames = compress(Codec.ZSTD, b"x" * 600) + zstd_stream(b"y" * 600)
+    assert decompress(Codec.ZSTD, frames, 1200) == b"x" * 600 + b"y" * 600
+    for limit in (0, 599, 600, 601, 1199):
+        with pytest.raises(TooLargeError):
+            decompress(Codec.ZSTD, frames, limit)
+    with pytest.raises(TooLargeError):
+        decompress(Codec.ZSTD, zstd_stream(b"z"), 0)
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_decompressor_works_after_damaged_data(codec: Codec) -> None:
+    decompressor, packed = Decompressor(), compress(codec, TEXT)
+    for cut in (1, 5, len(packed) // 2):
+        if codec is not Codec.NONE:
+            with pytest.raises(CorruptBatchError):
+                decompressor.decompress(codec, packed[:-cut], LIMIT)
+        assert decompressor.decompress(codec, packed, LIMIT) == TEXT

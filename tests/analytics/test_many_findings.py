@@ -60,10 +60,12 @@ def test_healthy_log_that_lacks_many_records_has_only_notes(tmp_path: Path) -> N
         assert {each.severity for each in found} <= {Severity.NOTE}, way
 
 
-def test_the_last_of_many_missing_records_is_an_error(tmp_path: Path) -> None:
+def test_the_last_of_many_missing_records_is_found(tmp_path: Path) -> None:
+    """It is an error against a reference; of two replicas, one may have cleaned further."""
     for way, found in judged(tmp_path, *lacking([(EXPLAINED, "lost")])).items():
-        errors = [each.offset for each in found if each.severity is Severity.ERROR]
-        assert errors == [EXPLAINED], way
+        alarms = [each for each in found if each.severity is not Severity.NOTE]
+        assert [each.offset for each in alarms] == [EXPLAINED], way
+        assert way != "against" or alarms[0].severity is Severity.ERROR
 
 
 def test_the_last_of_many_missing_records_is_a_warning(tmp_path: Path) -> None:

@@ -40,6 +40,9 @@ class LocalLog:
         self.recovery_point = loaded.recovery_point
         self.producers = loaded.producers
         """State of the producers. `append_all` updates it; a caller of `append` has to."""
+        self.has_dropped_producers = False
+        """Whether `producers` may reflect batches that a truncation has dropped."""
+        self._has_partial_producers = False
         self.deleted_files = DeletedFiles(loaded.discarded)
         self._active = loaded.segments.last
         self.has_aborted = any(each.transactions.size_bytes for each in loaded.segments)
@@ -252,7 +255,7 @@ class LocalLog:
             self._active = self.segments.last
             self._end_at(segment.base_offset)
         self._end_at(self._active.truncate_to(offset))
-        self._reload_producers()
+        self.reload_producers()
 
     def restart_at(self, offset: Offset) -> None:
         """Drop everything; the next batch begins at `offset` or above."""
@@ -269,26 +272,35 @@ class LocalLog:
         self.segments.replace(self._active)
         self._end_at(offset)
         self.producers.clear()
+        self._has_partial_producers = False
         self._snapshot_offset = Offset(0)
         offsets = producer_snapshots.snapshot_offsets(self.directory)
         producer_snapshots.remove(self.directory, offsets)
+        self.has_dropped_producers = False
 
-    def _reload_producers(self) -> None:
-        """Discard the state of batches above the log end."""
+    def reload_producers(self) -> None:
+        """Discard the state of batches above the log end.
+
+        A truncation does so. If that fails, it has to be repeated before the next append: otherwise
+        the retry of a dropped batch would count as a duplicate, and be acknowledged.
+        """
         offsets = producer_snapshots.snapshot_offsets(self.directory)
         behind = [offset for offset in offsets if offset > self.log_end_offset]
         producer_snapshots.remove(self.directory, behind)
         kept = offsets[: len(offsets) - len(behind)]
         self._snapshot_offset = max(kept, default=Offset(0))
-        if len(self.producers) and not self.producers.truncate(self.log_end_offset):
+        if self._has_partial_producers or not self.producers.truncate(self.log_end_offset):
+            self._has_partial_producers = True
             producer_replay.rebuild(
                 self.producers, self.directory, self.segments, kept, self.log_end_offset
             )
+        self.has_dropped_producers = self._has_partial_producers = False
 
     def _end_at(self, offset: Offset) -> None:
         self._empty_region = None
         with self._truncation_lock:
             self._truncation_count += 1
+            self.has_dropped_producers = True
             self.log_end_offset = offset
             self.recovery_point = min(self.recovery_point, offset)
 
@@ -355,7 +367,9 @@ class LocalLog:
         """Sync, and leave the files in the state for a start without recovery."""
         self.cancel_swap()
         self._active.close()
-        self._write_last_snapshot()
+        if not self.has_dropped_producers:
+            # Otherwise the next start reads the state from the batches.
+            self._write_last_snapshot()
         self.sync()
         for segment in self.segments:
             segment.release()

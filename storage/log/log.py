@@ -217,6 +217,9 @@ class Log:
             raise BatchTooLargeError(
                 f"a batch of {len(batch)} bytes for segments of {config.segment_bytes}"
             )
+        if local.has_dropped_producers:
+            with self.upkeep.io():
+                local.reload_producers()
         producer_id = header.producer_id
         is_control = producer_id >= 0 and header.is_control
         if (
@@ -274,6 +277,8 @@ class Log:
             return None
         base_offset, last_offset = headers[0].base_offset, headers[-1].last_offset
         with self.upkeep.io():
+            if self._local.has_dropped_producers:
+                self._local.reload_producers()
             if base_offset < self.log_end_offset:
                 # The log is empty, and its start offset lies inside this batch.
                 self._local.restart_at(Offset(base_offset))

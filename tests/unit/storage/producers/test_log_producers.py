@@ -1,5 +1,6 @@
 """The producer state of a log across rolls, restarts, crashes and truncations."""
 
+import itertools
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -10,10 +11,11 @@ from structlog.testing import capture_logs
 from kafkawire.ids import Offset
 from kafkawire.records import TimestampType, read_header, write_header
 from storage.config.log_config import LogConfig
-from storage.errors import OutOfOrderSequenceError
+from storage.errors import OutOfOrderSequenceError, StorageError
 from storage.log.log import Log
 from storage.producers import producer_replay
 from storage.producers.producer_snapshots import snapshot_offsets, write_snapshot
+from tests.faults import Fault, Injection, injected
 from tests.unit.storage.compacting import COMPACTED, clean
 from tests.unit.storage.faults import path_of
 from tests.unit.storage.logs import NOW_MS, PARTITION, fill, open_log
@@ -352,3 +354,38 @@ def test_snapshot_is_not_written_into_the_file_of_a_linked_copy(directory: Path)
     write_snapshot(directory, snapshot_offsets(directory)[-1], [])
     assert newest.read_bytes() != before
     assert copy.read_bytes() == before
+
+
+@pytest.mark.parametrize("ending", ["append", "copy", "close"])
+def test_failed_truncation_forgets_dropped_batches(tmp_path: Path, ending: str) -> None:
+    """Without a descriptor the truncation drops batches, and the state of producers follows."""
+    hits: set[str] = set()
+    for at in itertools.count():
+        log = written(tmp_path / f"orders-{at}")
+        with injected(Fault.NO_DESCRIPTOR, at, tmp_path) as injection:
+            if injection_ends(log, injection):
+                break
+        hits.add(injection.hit or "")
+        end = log.log_end_offset
+        assert end < 30
+        log.truncate_to(Offset(15))
+        if ending == "copy":
+            end = log.log_end_offset
+            follow(log, produced(7, int(end)))
+            assert [repeat(log, each) for each in (end, 29)] == [end, None]
+            continue
+        if ending == "close":
+            log.upkeep.close()
+            log = open_log(log.directory, CONFIG)
+        assert repeat(log, 29) is None
+        assert repeat(log, 14) == 14
+    assert "listdir" in hits
+
+
+def injection_ends(log: Log, injection: Injection) -> bool:
+    """Truncate; return whether no call was left to fail."""
+    try:
+        log.truncate_to(Offset(15))
+    except StorageError:
+        return False
+    return injection.hit is None

@@ -3,6 +3,7 @@
 Keys are first compared by a 128-bit hash; a match is then confirmed by the bytes in the log.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -13,6 +14,8 @@ from logcheck.history import History
 from logcheck.log_view import LogView, RunObserver
 from logcheck.segment_columns import last_gap_below
 
+MAX_SUSPECTS: Final = 100_000
+"""Limit of the pairs of records that are judged, about 10 MB. Further ones are only counted."""
 _SHOWN_KEY_BYTES: Final = 60
 
 
@@ -60,12 +63,12 @@ class UniquenessCheck(RunObserver):
             header.base_timestamp_ms,
             None,
             self._cleaned_until,
-            self._limit - len(self._suspects),
+            MAX_SUSPECTS - len(self._suspects),
         )
 
     def conclude(self, log: LogView) -> dict[str, Any]:
         """Report the suspects whose keys are equal byte by byte."""
-        certainties = set[Severity]()
+        listed, unlisted = Counter[Severity](), Counter[Severity]()
         last_gap = last_gap_below(log.segments, self._cleaned_until) if self._suspects else 0
         for earlier, later in self._suspects:
             # A cleaner that has left a gap behind both of them has read both.
@@ -73,20 +76,23 @@ class UniquenessCheck(RunObserver):
             severity = self._history.is_cleaned(earlier, last_gap) and is_read
             if severity is None:
                 continue
-            certainties.add(severity)
+            if listed[severity] >= self._limit:
+                unlisted[severity] += 1
+                continue
             first, second = log.read_record(earlier), log.read_record(later)
             if first is not None and second is not None and first[0] == second[0]:
+                listed[severity] += 1
                 place = *log.place_of(earlier), earlier
                 expected = f"key {show_key(first[0])} once, at offset {later}"
                 found = f"also at offset {earlier}"
                 self._finder.find(Damage.DUPLICATE_KEY, *place, expected, found, severity)
-        unlisted = self.table.repeat_count - len(self._suspects)
-        if unlisted > 0 and certainties:
+        if unjudged := self.table.repeat_count - len(self._suspects):
+            unlisted[next(filter(listed.__contains__, Severity), Severity.NOTE)] += unjudged
+        for severity, count in unlisted.items():
             file, _ = log.place_of(self._suspects[-1][0])
-            worst = Severity.ERROR if Severity.ERROR in certainties else certainties.pop()
             kind, expected = Damage.MORE_DUPLICATE_KEYS, "each key once"
             found = "more records with a key that occurs before"
-            self._finder.find_more(kind, file, unlisted, expected, found, worst)
+            self._finder.find_more(kind, file, count, expected, found, severity)
         return {"cleaned_keys": self.table.key_count}
 
 

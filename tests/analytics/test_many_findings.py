@@ -127,3 +127,18 @@ def test_records_of_one_replica_alone_hide_no_changed_value(tmp_path: Path) -> N
         for found in (findings_of("replicas", *roots), verified(roots, RULES)):
             changed = [each.offset for each in found if each.damage is Damage.CHANGED_VALUE]
             assert set(changed) == {EXPLAINED}, pair
+
+
+def test_repeated_keys_below_the_log_start_hide_no_duplicate(tmp_path: Path) -> None:
+    """No cleaner has to read records below the log start."""
+    old = batches_of((offset, "old") for offset in range(EXPLAINED))
+    twice = batches_of([(EXPLAINED, "twice"), (EXPLAINED + 1, "twice")])
+    active = batches_of([(FURTHER, "active")])
+    log = Log(
+        segments=[(0, [*old, *twice]), (FURTHER, active)],
+        cleaner_point=FURTHER,
+        log_start=EXPLAINED,
+    )
+    found = findings_of("compaction", log.write(tmp_path).parent)
+    duplicates = [each for each in found if each.damage is Damage.DUPLICATE_KEY]
+    assert [each.offset for each in duplicates] == [EXPLAINED]

@@ -53,12 +53,11 @@ class ReplicaAudit:
         # Only the first shard reports findings that do not depend on keys.
         self._is_first = task.shard == 0
         structure = self._findings if self._is_first else FindingList(replica, 0)
+        history = history_of(replica, task.rules.cleanup_policy)
+        self._scan = LogScan(replica, structure.report, OpenFile, history=history)
         reads_epochs = Check.EPOCHS in self._checks and self._is_first
         file = replica.epoch_checkpoint if reads_epochs else None
         self._epochs = EpochCheckpoint(file, read_bytes, self._report)
-        history = history_of(replica, task.rules.cleanup_policy)
-        history = history.begun_at(self._epochs.first_start)
-        self._scan = LogScan(replica, structure.report, OpenFile, history=history)
 
     def run(self) -> tuple[list[Finding], dict[str, Any]]:
         """Return the findings and the summary.

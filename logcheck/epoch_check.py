@@ -135,10 +135,7 @@ class EpochCheckpoint:
         self._file = file
         self._read_bytes = read_bytes
         self._report = report
-        entries = self._read(lambda _: None)
-        self._begun = {(epoch, start) for _, epoch, start in entries}
-        self.first_start = entries[0][2] if entries else None
-        """The start offset of the first entry, if there is one."""
+        self._begun = {(epoch, start) for _, epoch, start in self._read(lambda _: None)}
 
     def conclude(
         self, check: EpochCheck, log_end_offset: int, history: History, *, is_end_known: bool

@@ -259,10 +259,7 @@ class TransactionCheck(ProducerObserver):
 
         A broker writes the entries of an append after its markers: it may have been killed in
         between, and the next start writes them. A live copy lacks an index that was created later.
-        Kafka's cleaner drops entries from below the log start, where no reader needs them.
         """
-        if marker_offset < self._history.log_start:
-            return Severity.NOTE
         last, active = self._index.last_offset, self._files.active_base_offset
         is_flushed = marker_offset < active or self._history.is_flushed(marker_offset)
         is_last = last is None or last < marker_offset

@@ -108,7 +108,7 @@ def _read_once(
     read_topic_id(read_bytes, files.metadata, report)
     report_foreign(files, lambda name: str(directory / name), report)
     epochs = EpochCheckpoint(files.epoch_checkpoint, read_bytes, report)
-    history = history_of(files, rules.cleanup_policy).begun_at(epochs.first_start)
+    history = history_of(files, rules.cleanup_policy)
     scan = LogScan(files, report, FileSource, history=history, with_records=options.with_records)
     indexes = IndexFiles(report, read_bytes)
     observers: list[Observer] = [_ProgressObserver(options.on_progress)]

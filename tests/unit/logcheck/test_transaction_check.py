@@ -96,16 +96,6 @@ def test_marker_below_the_log_start_may_be_gone_before_its_records() -> None:
     assert Partition(log, index, History()).findings() == wrong
 
 
-def test_entry_of_a_marker_below_the_log_start_may_be_gone() -> None:
-    log = [*ABORTED, plain(2)]
-    missing = Damage.TXNINDEX_MISSING, 1
-    for history, severity in (
-        (History(log_start=2, recovery_point=3), Severity.NOTE),
-        (History(log_start=1, recovery_point=3), Severity.ERROR),
-    ):
-        assert Partition(log, history=history).findings() == [(*missing, severity)]
-
-
 def test_emptied_batch_need_not_be_the_start_of_an_open_transaction() -> None:
     log = [*ABORTED, emptied(data(2, producer_id=OTHER)), data(4, producer_id=9)]
     assert Partition(log, entry(1, stable=4), History()).findings() == []

@@ -4,6 +4,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from logcheck import uniqueness
 from logcheck.finding import Damage, Finding, Severity
 from ottla.cli.logs.verify import verify_directories
 from tests.analytics.audited import RULES, findings_of
@@ -142,3 +145,16 @@ def test_repeated_keys_below_the_log_start_hide_no_duplicate(tmp_path: Path) -> 
     found = findings_of("compaction", log.write(tmp_path).parent)
     duplicates = [each for each in found if each.damage is Damage.DUPLICATE_KEY]
     assert [each.offset for each in duplicates] == [EXPLAINED]
+
+
+def test_repeated_keys_that_are_not_judged_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uniqueness, "MAX_SUSPECTS", 2)
+    cleaned = batches_of((offset, "again") for offset in range(10))
+    log = Log(
+        segments=[(0, cleaned), (FURTHER, batches_of([(FURTHER, "active")]))], cleaner_point=FURTHER
+    )
+    found = findings_of("compaction", log.write(tmp_path).parent)
+    [more] = [each for each in found if each.damage is Damage.MORE_DUPLICATE_KEYS]
+    assert (more.found.split()[0], more.severity) == ("7", Severity.WARNING)

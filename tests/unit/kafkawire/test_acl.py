@@ -60,3 +60,28 @@ def test_every_type_of_resource_knows_its_operations() -> None:
 def test_filter_compares_each_field_of_an_entry(wanted: AclFilter, is_match: bool) -> None:
     assert wanted.matches_entry(ENTRY) is is_match
     assert wanted.matches_entry(replace(ENTRY)) is is_match
+
+
+@pytest.mark.parametrize(
+    ("pattern_type", "name", "expected"),
+    [
+        (PatternType.ANY, None, {"orders", "ord", "*", "other"}),
+        (PatternType.ANY, "orders", {"orders"}),
+        (PatternType.LITERAL, "orders", {"orders"}),
+        (PatternType.LITERAL, None, {"orders", "*", "other"}),
+        (PatternType.PREFIXED, "ord", {"ord"}),
+        (PatternType.PREFIXED, "orders", set()),
+        (PatternType.MATCH, "orders", {"orders", "ord", "*"}),
+        (PatternType.MATCH, None, {"orders", "ord", "*", "other"}),
+    ],
+)
+def test_filter_finds_patterns(
+    pattern_type: PatternType, name: str | None, expected: set[str]
+) -> None:
+    topic, prefixed = ResourceType.TOPIC, PatternType.PREFIXED
+    patterns = [ResourcePattern(topic, each) for each in ("orders", "*", "other")]
+    patterns.append(ResourcePattern(topic, "ord", prefixed))
+    wanted = AclFilter(resource_type=topic, name=name, pattern_type=pattern_type)
+    assert {each.name for each in patterns if wanted.matches_pattern(each)} == expected
+    elsewhere = AclFilter(resource_type=ResourceType.GROUP)
+    assert not any(map(elsewhere.matches_pattern, patterns))

@@ -106,7 +106,8 @@ class FetchPlan:
         self._config = config
         self._partitions: dict[Key, FollowedPartition] = {}
         self._topic_names = TopicNames()
-        self._paused: set[Key] = set()
+        # No set, whose order differs between processes.
+        self._paused: dict[Key, None] = {}
         self._session_id = NO_SESSION
         self._epoch = INITIAL_EPOCH
         # State of the leader's session: partitions in it, changed ones, and ones to remove from it.
@@ -139,7 +140,7 @@ class FetchPlan:
             self._topic_names.discard(former.topic_id)
         self._partitions[key] = FollowedPartition(replica)
         self._topic_names.add(replica.topic_id, key.topic)
-        self._paused.discard(key)
+        self._paused.pop(key, None)
         self._changed[key] = None
 
     def remove(self, keys: Iterable[Key]) -> None:
@@ -148,7 +149,7 @@ class FetchPlan:
             followed = self._partitions.pop(key, None)
             if followed is not None:
                 self._topic_names.discard(followed.topic_id)
-                self._paused.discard(key)
+                self._paused.pop(key, None)
                 self._forget(key)
 
     def get(self, key: Key) -> FollowedPartition | None:
@@ -163,14 +164,14 @@ class FetchPlan:
         """Back off from a partition that has failed."""
         key = followed.replica.topic_partition
         followed.back_off(now_ms, self._config.replica_fetch_backoff_ms)
-        self._paused.add(key)
+        self._paused[key] = None
         self._forget(key)
 
     def pause(self, followed: FollowedPartition, until_ms: int) -> None:
         """Pause a partition that has not failed."""
         key = followed.replica.topic_partition
         followed.ready_at_ms = until_ms
-        self._paused.add(key)
+        self._paused[key] = None
         self._forget(key)
 
     def resume_in_ms(self, now_ms: int) -> int | None:
@@ -179,7 +180,8 @@ class FetchPlan:
         Returns the time until the next one resumes, None if none is paused.
         """
         resumed = [key for key in self._paused if self._partitions[key].ready_at_ms <= now_ms]
-        self._paused.difference_update(resumed)
+        for key in resumed:
+            del self._paused[key]
         self._changed.update(dict.fromkeys(resumed))
         if not self._paused:
             return None

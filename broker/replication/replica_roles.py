@@ -179,9 +179,9 @@ class ReplicaRoles:
             replica.resign()
             self._events.resigned(topic_partition)
 
-    def on_directory_failed(self, path: Path) -> set[TopicPartition]:
+    def on_directory_failed(self, path: Path) -> list[TopicPartition]:
         """Stop serving the partitions in the log dir at `path`, and return them."""
-        lost = {each.topic_partition for each in self._logs.table.in_directory(path)}
+        lost = [each.topic_partition for each in self._logs.table.in_directory(path)]
         for partition in lost:
             self.remove(partition)
         self._table.set_offline(lost)

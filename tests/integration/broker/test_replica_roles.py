@@ -270,7 +270,7 @@ async def test_a_stop_with_an_older_epoch_is_refused_but_a_deletion_is_not(rig: 
 async def test_partitions_of_a_failed_log_dir_return_storage_errors(rig: Rig) -> None:
     await rig.set_leader(1, isr=[1], to=[1])
     broker = rig.brokers[1]
-    assert broker.replicas.roles.on_directory_failed(broker.directory) == {PARTITION}
+    assert broker.replicas.roles.on_directory_failed(broker.directory) == [PARTITION]
     assert (await broker.produce(b"a"))[0] == ErrorCode.KAFKA_STORAGE_ERROR
     assert await rig.stop_replica(1, deletes=True) is ErrorCode.KAFKA_STORAGE_ERROR
 

@@ -261,3 +261,11 @@ def test_topic_id_is_forgotten_with_the_last_partition_of_its_topic() -> None:
     assert (plan.topic_name(ID), plan.topic_name(OTHER_ID)) == ("t", "")
     plan.remove([T1])
     assert plan.topic_name(ID) == ""
+
+
+def test_partitions_resume_in_the_order_of_their_pauses() -> None:
+    partitions = [TopicPartition(name, 0) for name in "hgfedcbaponmlkji"]
+    plan = in_session(*partitions)
+    for each in partitions:
+        plan.on_failure(followed_of(plan, each), 0)
+    assert [name for name, _, _ in requested(plan.request(60_000, 17))] == list("hgfedcbaponmlkji")

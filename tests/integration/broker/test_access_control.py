@@ -1,6 +1,6 @@
 """A broker with an authorizer: entries in the coordinator decide over requests."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
 
 import pytest
@@ -292,14 +292,19 @@ def test_denials_are_in_the_audit_log_once(
         client.produce(name, batch(b"x"))
     metadata(client)
 
-    def denials() -> list[Mapping[str, object]]:
-        return [
-            event
-            for event in guarded_broker.events
-            if event["event"] == "authorizer.denied" and name in str(event["resource"])
-        ]
+    last = next(NAMES)
+    client.produce(last, batch(b"x"))
 
-    [denial] = denials()
+    def is_about(topic: str) -> Callable[[Mapping[str, object]], bool]:
+        return lambda event: event["resource"] == f"Topic:LITERAL:{topic}"
+
+    # Events are in order, and read by a thread.
+    guarded_broker.wait_for_event("authorizer.denied", where=is_about(last))
+    [denial] = [
+        event
+        for event in guarded_broker.events
+        if event["event"] == "authorizer.denied" and is_about(name)(event)
+    ]
     assert denial["principal"] == "User:ANONYMOUS"
     assert denial["operation"] == "Write"
     assert denial["host"] == CLIENT_HOST

@@ -22,6 +22,8 @@ MECHANISMS: Final[Mapping[int, str]] = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 """By Kafka's numbers."""
 NUMBERS: Final = {name: number for number, name in MECHANISMS.items()}
 MAX_ITERATIONS: Final = 16_384
+SHOWN: Final = 1_000
+"""Characters of a user's name in an error text, which has a limit of its own."""
 
 Configs = Mapping[str, str]
 
@@ -95,10 +97,11 @@ def described(
     result: dict[str, tuple[ErrorCode, str | None, Mapping[str, Credential]]] = {}
     for name, count in Counter(names).items():
         if count > 1:
-            text = f"Cannot describe SCRAM credentials for the same user twice: {name}"
+            text = f"Cannot describe SCRAM credentials for the same user twice: {name[:SHOWN]}"
             result[name] = (ErrorCode.DUPLICATE_RESOURCE, text, {})
         elif name not in found:
-            text = f"Attempt to describe a user credential that does not exist: {name}"
+            start = "Attempt to describe a user credential that does not exist"
+            text = f"{start}: {name[:SHOWN]}"
             result[name] = (ErrorCode.RESOURCE_NOT_FOUND, text, {})
         else:
             result[name] = (ErrorCode.NONE, None, found[name])

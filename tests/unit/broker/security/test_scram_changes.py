@@ -93,3 +93,13 @@ def test_each_named_user_is_described_once() -> None:
         "carol": ErrorCode.DUPLICATE_RESOURCE,
     }
     assert result["alice"][2] == found["alice"]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_error_about_a_long_name_can_be_encoded(count: int) -> None:
+    """Found by the fuzzer: the response was too long, and closed the connection."""
+    name = "\N{GRINNING FACE}" * 8_000
+    [(code, text, _)] = described([name] * count, {}).values()
+    assert code is not ErrorCode.NONE
+    assert text is not None
+    assert len(text.encode()) < 5_000

@@ -68,6 +68,26 @@ class Authority:
         return context
 
 
+def stores_of_java(made: Certificate, authority: Authority, password: str) -> tuple[Path, Path]:
+    """Return a JKS store with a key and its chain, and one that trusts the authority."""
+    folder, name = made.key.parent, made.key.stem
+    exported, key_store = folder / f"{name}.p12", folder / f"{name}.jks"
+    trust_store = folder / f"{name}-trust.jks"
+    _openssl(
+        "pkcs12", "-export", "-in", str(made.store), "-out", str(exported),
+        "-passout", f"pass:{password}",
+    )  # fmt: skip
+    _keytool(
+        "-importkeystore", "-srckeystore", str(exported), "-srcstorepass", password,
+        "-destkeystore", str(key_store), "-deststoretype", "JKS", "-deststorepass", password,
+    )  # fmt: skip
+    _keytool(
+        "-importcert", "-file", str(authority.own.certificate), "-keystore", str(trust_store),
+        "-storetype", "JKS", "-storepass", password,
+    )  # fmt: skip
+    return key_store, trust_store
+
+
 def self_signed(directory: Path, host: str = "127.0.0.1") -> Certificate:
     """Return a certificate for `host` that is its own authority."""
     return _self_signed(directory, "cert", f"/CN={host}", "-addext", f"subjectAltName=IP:{host}")
@@ -89,6 +109,10 @@ def _paths(folder: Path, name: str) -> Certificate:
 def _stored(made: Certificate) -> Certificate:
     made.store.write_text(made.key.read_text() + made.certificate.read_text())
     return made
+
+
+def _keytool(*arguments: str) -> None:
+    subprocess.run(["keytool", "-noprompt", *arguments], check=True, capture_output=True)
 
 
 def _openssl(*arguments: str) -> None:

@@ -1,0 +1,189 @@
+"""Loads keys and trusted certificates into TLS contexts (edge).
+
+The keys of properties are Kafka's, for brokers and for clients. Keys and inline PEM pass through
+memory only, and no error shows a secret.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from trust.key_store import MAX_STORE_BYTES, PEM, TYPES, key_pem, trust_pem
+from trust.pem import normalised
+
+KEY_STORE: Final = "ssl.keystore"
+TRUST_STORE: Final = "ssl.truststore"
+
+
+class StoreError(ValueError):
+    """A property cannot be used; `shown` is its value, None if that may be a secret."""
+
+    def __init__(self, key: str, rule: str, shown: str | None = None) -> None:
+        super().__init__(f"{key} {rule}")
+        self.key = key
+        self.rule = rule
+        self.shown = shown
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeySource:
+    """The properties `ssl.keystore.` and `ssl.key.password`; "" if not set."""
+
+    type: str
+    location: str = ""
+    password: str = field(default="", repr=False)
+    key: str = field(default="", repr=False)
+    certificate_chain: str = field(default="", repr=False)
+    key_password: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrustSource:
+    """The properties `ssl.truststore.`; "" if not set."""
+
+    type: str
+    location: str = ""
+    password: str = field(default="", repr=False)
+    certificates: str = ""
+
+
+def load_key(context: ssl.SSLContext, source: KeySource) -> bool:
+    """Load the private key and its certificates; return whether there are any.
+
+    Raises:
+        StoreError: a property contradicts another one, or a store cannot be used.
+    """
+    if not (source.location or source.key or source.certificate_chain):
+        return False
+    key = f"{KEY_STORE}.location" if source.location else f"{KEY_STORE}.key"
+    with _key_file(source) as path:
+        try:
+            # Without a password, OpenSSL would ask for one at the terminal.
+            context.load_cert_chain(path, password=lambda: source.key_password)
+        except ssl.SSLError as error:
+            hint = "check the key, its chain and ssl.key.password"
+            rule = f"cannot be used ({_reason(error)}): {hint}"
+            raise StoreError(key, rule, source.location or None) from None
+        except OSError as error:
+            raise StoreError(key, f"cannot be read: {error.strerror}", source.location) from None
+    return True
+
+
+def load_trust(context: ssl.SSLContext, source: TrustSource) -> None:
+    """Load the trusted certificates; if none are configured, the certificates of the system.
+
+    Raises:
+        StoreError: a property contradicts another one, or a store cannot be used.
+    """
+    if not source.location and not source.certificates:
+        context.load_default_certs()
+        return
+    key = f"{TRUST_STORE}.location" if source.location else f"{TRUST_STORE}.certificates"
+    with _trust_file(source) as path:
+        try:
+            context.load_verify_locations(cafile=path)
+        except ssl.SSLError as error:
+            rule = f"holds no certificates ({_reason(error)})"
+            raise StoreError(key, rule, source.location or None) from None
+        except OSError as error:
+            raise StoreError(key, f"cannot be read: {error.strerror}", source.location) from None
+
+
+@contextmanager
+def _key_file(source: KeySource) -> Iterator[str]:
+    """Yield the path of a PEM file with the key and its chain, which may be in memory."""
+    inline = source.key or source.certificate_chain
+    if source.location and inline:
+        raise StoreError(f"{KEY_STORE}.location", f"excludes {KEY_STORE}.key and its chain")
+    if source.type != PEM:
+        _check_store(KEY_STORE, source.location, source.type)
+        if not source.password:
+            raise StoreError(f"{KEY_STORE}.password", f"must be set for {source.type}")
+        open_store = partial(key_pem, password=source.password, key_password=source.key_password)
+        with _in_memory(_from_store(KEY_STORE, source.location, open_store)) as path:
+            yield path
+        return
+    if source.password:
+        rule = "must not be set for PEM; ssl.key.password is the password of the key"
+        raise StoreError(f"{KEY_STORE}.password", rule)
+    if source.location:
+        yield source.location
+        return
+    if not (source.key and source.certificate_chain):
+        rule = f"needs {KEY_STORE}.certificate.chain, and it this"
+        raise StoreError(f"{KEY_STORE}.key", rule)
+    text = f"{source.key}\n{source.certificate_chain}"
+    with _in_memory(_normalised(f"{KEY_STORE}.key", text)) as path:
+        yield path
+
+
+@contextmanager
+def _trust_file(source: TrustSource) -> Iterator[str]:
+    """Yield the path of a PEM file with the certificates, which may be in memory."""
+    if source.location and source.certificates:
+        raise StoreError(f"{TRUST_STORE}.location", f"excludes {TRUST_STORE}.certificates")
+    if source.type != PEM:
+        _check_store(TRUST_STORE, source.location, source.type)
+        open_store = partial(trust_pem, password=source.password)
+        with _in_memory(_from_store(TRUST_STORE, source.location, open_store)) as path:
+            yield path
+        return
+    if source.password:
+        raise StoreError(f"{TRUST_STORE}.password", "must not be set for PEM")
+    if source.location:
+        yield source.location
+        return
+    with _in_memory(_normalised(f"{TRUST_STORE}.certificates", source.certificates)) as path:
+        yield path
+
+
+def _check_store(prefix: str, location: str, kind: str) -> None:
+    if kind not in TYPES:
+        raise StoreError(f"{prefix}.type", f"must be one of {', '.join(TYPES)}", kind)
+    if not location:
+        raise StoreError(f"{prefix}.type", "must be PEM for text in the properties", kind)
+
+
+def _from_store(prefix: str, location: str, open_store: Callable[[bytes], str]) -> str:
+    """Return the PEM text that `open_store` finds in a file."""
+    try:
+        with Path(location).open("rb") as file:
+            data = file.read(MAX_STORE_BYTES + 1)
+        if len(data) > MAX_STORE_BYTES:
+            raise ValueError(f"it has more than {MAX_STORE_BYTES} bytes")
+        return open_store(data)
+    except OSError as error:
+        rule = f"cannot be read: {error.strerror}"
+        raise StoreError(f"{prefix}.location", rule, location) from None
+    except ValueError as error:
+        raise StoreError(f"{prefix}.location", f"cannot be used: {error}", location) from None
+
+
+def _normalised(key: str, text: str) -> str:
+    try:
+        return normalised(text)
+    except ValueError as error:
+        raise StoreError(key, f"cannot be used: {error}") from None
+
+
+@contextmanager
+def _in_memory(text: str) -> Iterator[str]:
+    """Yield the path of a file in memory that holds `text`."""
+    descriptor = os.memfd_create("pem")
+    try:
+        with os.fdopen(descriptor, "wb", closefd=False) as file:
+            file.write(text.encode())
+        yield f"/proc/self/fd/{descriptor}"
+    finally:
+        os.close(descriptor)
+
+
+def _reason(error: ssl.SSLError) -> str:
+    return (error.reason or "malformed").lower().replace("_", " ")

@@ -12,6 +12,7 @@ StorageError
   OutOfOrderSequenceError     a batch of an idempotent producer, with missing batches before it
   InvalidProducerEpochError   a batch of an idempotent producer with an old producer epoch
   InvalidTransactionStateError  a batch outside of its producer's open transaction
+  CoordinatorFencedError      a transaction marker of a coordinator that has been replaced
   InconsistentTopicIdError    a directory that belongs to another topic of the same name
   InconsistentMetadataError   a log dir that belongs to another broker or cluster
   LogDirLockedError           another process uses the log dir
@@ -26,6 +27,7 @@ from kafkawire.ids import Offset, TopicPartition
 
 __all__ = [
     "BatchTooLargeError",
+    "CoordinatorFencedError",
     "CorruptCheckpointError",
     "CorruptLogError",
     "CorruptSnapshotError",
@@ -115,6 +117,10 @@ class InvalidProducerEpochError(StorageError):
 
 class InvalidTransactionStateError(StorageError):
     """The producer has a transaction open, and the batch does not belong to it."""
+
+
+class CoordinatorFencedError(StorageError):
+    """The marker carries an older coordinator epoch than the log holds for its producer."""
 
 
 class InconsistentTopicIdError(StorageError):

@@ -115,10 +115,6 @@ class LocalLog:
             self.has_aborted = True
             self._active.transactions.append(aborted)
 
-    def note_marker(self, batch: memoryview, header: BatchHeader) -> None:
-        """Update transactions after `append` has written a control batch."""
-        self._note_producers(batch, [header])
-
     def read(
         self, offset: Offset, max_bytes: int, end_offset: Offset, *, min_one_batch: bool
     ) -> FileRegion:

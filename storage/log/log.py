@@ -8,6 +8,7 @@ One thread owns a log. Other threads may call `upkeep.flush`, and read the regio
 returned.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -32,8 +33,10 @@ from storage.log.leader_epochs import UNDEFINED_EPOCH
 from storage.log.loading import LoadedLog, load_log
 from storage.log.local_log import LocalLog
 from storage.log.log_upkeep import LogUpkeep
+from storage.log.marker_batches import build_marker_batches
 from storage.log.time_search import TimestampOffset
 from storage.producers.producer_entry import WrittenBatch
+from storage.producers.producer_state import NewMarker
 from storage.segment.segment import FileRegion, Segment
 from storage.segment.transaction_index import AbortedTransaction
 
@@ -195,19 +198,26 @@ class Log:
         self.topic_id = topic_id
 
     def append_as_leader(
-        self, batch: memoryview, header: BatchHeader, leader_epoch: LeaderEpoch, now_ms: int
+        self,
+        batch: memoryview,
+        header: BatchHeader,
+        leader_epoch: LeaderEpoch,
+        now_ms: int,
+        *,
+        has_sequence: bool = True,
     ) -> AppendInfo:
         """Append one validated batch, after writing offsets, epoch and time into `batch` in place.
 
         A duplicate of a producer's batch is not appended again; the result then holds the offsets
-        of the first copy, which are below `log_end_offset`. A control batch is always appended.
+        of the first copy, which are below `log_end_offset`. Without `has_sequence` the batch is
+        written by a coordinator for a producer, and no batch is a duplicate.
 
         Raises:
             OutOfOrderSequenceError, InvalidProducerEpochError, InvalidTransactionStateError: the
                 producer may not write this batch now; nothing was appended.
             BatchTooLargeError: the batch is larger than a segment; nothing was appended.
-            LogDirOfflineError: the disk failed, now or before; nothing was appended.
-            LogDirFullError: there is no space; nothing except perhaps a control batch was appended.
+            LogDirOfflineError, LogDirFullError: the disk failed, now or before, or has no space;
+                nothing was appended.
         """
         local = self._local
         config = local.config
@@ -221,13 +231,11 @@ class Log:
             with self.upkeep.io():
                 local.reload_producers()
         producer_id = header.producer_id
-        is_control = producer_id >= 0 and header.is_control
-        if (
-            producer_id >= 0
-            and not is_control
-            and (duplicate := self.producers.find_duplicate(header)) is not None
-        ):
-            return self._repeated(duplicate)
+        if producer_id >= 0:
+            if not has_sequence:
+                self.producers.check_unsequenced(header)
+            elif (duplicate := self.producers.find_duplicate(header)) is not None:
+                return self._repeated(duplicate)
         base_offset = local.log_end_offset
         last_offset = Offset(base_offset + header.last_offset_delta)
         timestamp_ms, append_time_ms = header.max_timestamp_ms, NO_APPEND_TIME
@@ -241,11 +249,9 @@ class Log:
             if leader_epoch != self._epochs.begun:
                 self._epochs.begin(local.directory, leader_epoch, base_offset)
             local.append(batch, base_offset, last_offset, timestamp_ms, now_ms)
-            if is_control:
-                local.note_marker(batch, header._replace(base_offset=base_offset))
         except OSError as error:
             raise self.health.fail(error) from error
-        if producer_id >= 0 and not is_control:
+        if producer_id >= 0:
             self.producers.on_append(header, last_offset, timestamp_ms)
         if local.log_end_offset - local.recovery_point >= config.flush_messages:
             self.upkeep.flush()
@@ -257,6 +263,46 @@ class Log:
     def _repeated(self, batch: WrittenBatch) -> AppendInfo:
         last_offset, time_ms = Offset(batch.last_offset), batch.timestamp_ms
         return AppendInfo(batch.base_offset, last_offset, time_ms, self.log_start_offset)
+
+    def append_markers(
+        self, markers: Sequence[NewMarker], leader_epoch: LeaderEpoch, now_ms: int
+    ) -> list[Offset | StorageError]:
+        """Append a control batch for each of `markers`, with a single write if possible.
+
+        Returns the offset of each marker; a marker that its producer's state forbids gets an
+        InvalidProducerEpochError or a CoordinatorFencedError instead, and is not appended.
+
+        Raises:
+            LogDirOfflineError: the disk failed, now or before; nothing was appended.
+            LogDirFullError: there is no space; markers may have been appended, see
+                `log_end_offset`.
+        """
+        self.health.check_writable()
+        local = self._local
+        config = local.config
+        if local.has_dropped_producers:
+            with self.upkeep.io():
+                local.reload_producers()
+        base_offset = local.log_end_offset
+        built = build_marker_batches(
+            markers,
+            self.producers,
+            base_offset,
+            leader_epoch,
+            config.message_timestamp_type,
+            now_ms,
+        )
+        if not built.headers:
+            return built.results
+        try:
+            if leader_epoch != self._epochs.begun:
+                self._epochs.begin(local.directory, leader_epoch, base_offset)
+            local.append_all(memoryview(built.data), built.headers, now_ms)
+        except OSError as error:
+            raise self.health.fail(error) from error
+        if local.log_end_offset - local.recovery_point >= config.flush_messages:
+            self.upkeep.flush()
+        return built.results
 
     def append_as_follower(self, data: memoryview, now_ms: int) -> AppendInfo | None:
         """Append the complete batches in `data` as the leader wrote them; None if there is none.

@@ -1,13 +1,14 @@
 """The state of a log's producers, which prevents duplicate writes (decision).
 
-A leader calls `find_duplicate` before and `on_append` after each append. A follower replays the
-batches that it appends, and a start replays the batches of the log, both without checks.
+A leader calls `find_duplicate` before and `on_append` after each append; for transaction markers it
+calls `check_markers` and `replay`. A follower replays the batches that it appends, and a start
+replays the batches of the log, both without checks.
 Invariant: the entry of a producer depends only on the batches below the log end, in their order.
 Source: KIP-98, KIP-360, and Kafka's ProducerStateManager and ProducerAppendInfo.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Final, NamedTuple
 
@@ -15,12 +16,15 @@ from kafkawire.ids import Offset
 from kafkawire.records import BatchHeader, ControlType, EndTransactionMarker
 from kafkawire.sentinels import NO_OFFSET, NO_PRODUCER_EPOCH
 from storage.errors import (
+    CoordinatorFencedError,
     InvalidProducerEpochError,
     InvalidTransactionStateError,
     OutOfOrderSequenceError,
+    StorageError,
 )
 from storage.producers.producer_entry import (
     MAX_SEQUENCE,
+    NO_COORDINATOR_EPOCH,
     RETAINED_BATCHES,
     ProducerEntry,
     WrittenBatch,
@@ -42,6 +46,15 @@ class EndedTransaction(NamedTuple):
 
     first_offset: Offset
     marker_offset: Offset
+
+
+class NewMarker(NamedTuple):
+    """A marker that a transaction coordinator has sent, before it is in the log."""
+
+    producer_id: int
+    producer_epoch: int
+    control_type: ControlType
+    coordinator_epoch: int
 
 
 class ProducerState:
@@ -90,11 +103,7 @@ class ProducerState:
             duplicate = entry.find(header.base_sequence, header.last_sequence)
             if duplicate is not None:
                 return duplicate
-        if header.producer_epoch < entry.epoch:
-            raise InvalidProducerEpochError(
-                f"producer {entry.producer_id} writes with epoch {header.producer_epoch}, "
-                f"epoch {entry.epoch} has written since"
-            )
+        _check_epoch(entry, header.producer_epoch)
         is_new_epoch = header.producer_epoch != entry.epoch
         expected = 0 if is_new_epoch else entry.next_sequence
         if header.base_sequence != expected and entry.epoch != NO_PRODUCER_EPOCH:
@@ -108,6 +117,45 @@ class ProducerState:
                 f"{entry.transaction_first_offset}, and writes outside of it"
             )
         return None
+
+    def check_unsequenced(self, header: BatchHeader) -> None:
+        """Check a batch that a coordinator writes for a producer, whose sequences do not count.
+
+        Such a batch duplicates none: two commits of offsets in a transaction look the same.
+
+        Raises:
+            InvalidProducerEpochError: a newer incarnation of the producer has written since.
+        """
+        entry = self._entries.get(header.producer_id)
+        if entry is not None:
+            _check_epoch(entry, header.producer_epoch)
+
+    def check_markers(self, markers: Sequence[NewMarker]) -> list[StorageError | None]:
+        """Return the reason against each of the consecutive `markers`, None if there is none.
+
+        It is an InvalidProducerEpochError or a CoordinatorFencedError: a newer incarnation of the
+        producer, or a newer coordinator, has written since.
+        """
+        refusals: list[StorageError | None] = []
+        # Epochs after the markers before, by producer.
+        known: dict[int, tuple[int, int]] = {}
+        for marker in markers:
+            entry = self._entries.get(marker.producer_id)
+            before = (
+                (NO_PRODUCER_EPOCH, NO_COORDINATOR_EPOCH)
+                if entry is None
+                else (entry.epoch, entry.coordinator_epoch)
+            )
+            refusal = _refusal(marker, *known.get(marker.producer_id, before))
+            if refusal is None:
+                known[marker.producer_id] = (marker.producer_epoch, marker.coordinator_epoch)
+            refusals.append(refusal)
+        return refusals
+
+    def has_transaction(self, producer_id: int, producer_epoch: int) -> bool:
+        """Whether a producer has a transaction open that it began in this epoch."""
+        entry = self._entries.get(producer_id)
+        return entry is not None and entry.has_transaction and entry.epoch == producer_epoch
 
     # Updates after an append
 
@@ -233,6 +281,18 @@ class ProducerState:
         stable = min(high_watermark, next(iter(self._open), high_watermark))
         return min(stable, ended[0].first_offset) if ended else stable
 
+    @property
+    def open_transaction_count(self) -> int:
+        """Number of open transactions."""
+        return len(self._open)
+
+    def has_transaction_idle_since(self, time_ms: int) -> bool:
+        """Whether an open transaction has got no record since `time_ms`, by records' timestamps."""
+        return any(
+            self._entries[producer_id].last_timestamp_ms < time_ms
+            for producer_id in self._open.values()
+        )
+
     def ended_below(self, end_offset: Offset) -> list[EndedTransaction]:
         """Return the transactions whose markers, below `end_offset`, may not be committed yet."""
         return [each for each in self._ended if each.marker_offset < end_offset]
@@ -283,3 +343,26 @@ class ProducerState:
         self._entries.clear()
         self._open.clear()
         self._ended.clear()
+
+
+def _check_epoch(entry: ProducerEntry, producer_epoch: int) -> None:
+    if producer_epoch < entry.epoch:
+        raise InvalidProducerEpochError(
+            f"producer {entry.producer_id} writes with epoch {producer_epoch}, "
+            f"epoch {entry.epoch} has written since"
+        )
+
+
+def _refusal(marker: NewMarker, epoch: int, coordinator_epoch: int) -> StorageError | None:
+    """Return the reason against a marker after writes in these epochs."""
+    if marker.producer_epoch < epoch:
+        return InvalidProducerEpochError(
+            f"a marker ends producer {marker.producer_id} in epoch {marker.producer_epoch}, "
+            f"epoch {epoch} has written since"
+        )
+    if marker.coordinator_epoch < coordinator_epoch:
+        return CoordinatorFencedError(
+            f"a marker for producer {marker.producer_id} is of coordinator epoch "
+            f"{marker.coordinator_epoch}, epoch {coordinator_epoch} has written since"
+        )
+    return None

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kafkawire.compression import Codec
-from kafkawire.ids import LeaderEpoch, Offset
+from kafkawire.ids import Offset
 from kafkawire.native import BYTES_PER_SLOT
 from kafkawire.records import (
     BatchBuilder,
@@ -13,7 +13,6 @@ from kafkawire.records import (
     TimestampType,
     assign_offsets,
     iterate_batches,
-    read_header,
     read_records,
 )
 from storage.compaction.cleanable import weigh
@@ -23,6 +22,7 @@ from storage.compaction.job_maker import CleanerSettings, cleaning_job, log_fact
 from storage.config.log_config import COMPACT, LogConfig
 from storage.log.log import AppendInfo, Log
 from tests.unit.storage.logs import NOW_MS
+from tests.unit.storage.produced_batches import write
 
 SEED = b"sixteen bytes..."
 COMPACTED = LogConfig(
@@ -65,7 +65,7 @@ def keyed_batch(
 
 def append_batch(log: Log, batch: bytearray, epoch: int = 0) -> AppendInfo:
     """Append any batch as a leader."""
-    return log.append_as_leader(memoryview(batch), read_header(batch), LeaderEpoch(epoch), NOW_MS)
+    return write(log, batch, epoch)
 
 
 def append_at(log: Log, batch: bytearray, base_offset: int, epoch: int = 0) -> None:

@@ -7,9 +7,12 @@ from kafkawire.records import (
     ControlType,
     assign_offsets,
     build_control_batch,
+    read_control_batch,
     read_header,
 )
-from storage.log.log import AppendInfo, Log
+from storage.errors import StorageError
+from storage.log.log import NO_APPEND_TIME, AppendInfo, Log
+from storage.producers.producer_state import NewMarker
 from tests.unit.storage.logs import NOW_MS
 
 MAX_SEQUENCE = 2**31 - 1
@@ -63,9 +66,21 @@ def marker(
     )
 
 
-def write(log: Log, batch: bytearray) -> AppendInfo:
-    """Append as a leader."""
-    return log.append_as_leader(memoryview(batch), read_header(batch), LeaderEpoch(0), NOW_MS)
+def write(log: Log, batch: bytes | bytearray, epoch: int = 0, now_ms: int = NOW_MS) -> AppendInfo:
+    """Append as a leader of `epoch`; the markers of control batches like from a coordinator."""
+    header = read_header(batch)
+    if not header.is_control:
+        data = memoryview(bytearray(batch))
+        return log.append_as_leader(data, header, LeaderEpoch(epoch), now_ms)
+    end = read_control_batch(batch)
+    assert end is not None, "a transaction marker"
+    sent = NewMarker(
+        header.producer_id, header.producer_epoch, end.control_type, end.coordinator_epoch
+    )
+    [result] = log.append_markers([sent], LeaderEpoch(epoch), header.max_timestamp_ms)
+    if isinstance(result, StorageError):
+        raise result
+    return AppendInfo(result, result, NO_APPEND_TIME, log.log_start_offset)
 
 
 def follow(log: Log, batch: bytearray, offset: int | None = None) -> None:

@@ -5,13 +5,19 @@ import pytest
 from kafkawire.ids import Offset
 from kafkawire.records import ControlType, EndTransactionMarker, read_header
 from storage.errors import (
+    CoordinatorFencedError,
     InvalidProducerEpochError,
     InvalidTransactionStateError,
     OutOfOrderSequenceError,
     StorageError,
 )
 from storage.producers.producer_entry import RETAINED_BATCHES, ProducerEntry, WrittenBatch
-from storage.producers.producer_state import EndedTransaction, LastRecord, ProducerState
+from storage.producers.producer_state import (
+    EndedTransaction,
+    LastRecord,
+    NewMarker,
+    ProducerState,
+)
 from tests.unit.storage.logs import NOW_MS
 from tests.unit.storage.produced_batches import MAX_SEQUENCE, header_of, marker, produced
 
@@ -241,6 +247,73 @@ def test_the_end_of_a_transaction_may_carry_a_new_epoch() -> None:
     with pytest.raises(InvalidProducerEpochError):
         state.find_duplicate(header_of(PRODUCER, 1))
     assert state.find_duplicate(header_of(PRODUCER, 0, epoch=1)) is None
+
+
+@pytest.mark.parametrize(
+    ("sent", "refusals"),
+    [
+        pytest.param([(1, 3)], [None], id="the same epochs again"),
+        pytest.param([(2, 4)], [None], id="newer epochs"),
+        pytest.param([(0, 4)], [InvalidProducerEpochError], id="older producer epoch"),
+        pytest.param([(1, 2)], [CoordinatorFencedError], id="older coordinator epoch"),
+        pytest.param([(0, 2)], [InvalidProducerEpochError], id="both older"),
+        pytest.param(
+            [(2, 5), (1, 5), (2, 4), (2, 5)],
+            [None, InvalidProducerEpochError, CoordinatorFencedError, None],
+            id="markers before count",
+        ),
+        pytest.param(
+            [(0, 9), (1, 3)], [InvalidProducerEpochError, None], id="refused markers do not count"
+        ),
+    ],
+)
+def test_markers_of_replaced_producers_and_coordinators_are_refused(
+    sent: list[tuple[int, int]], refusals: list[type[StorageError] | None]
+) -> None:
+    state = ProducerState()
+    transactional(state, PRODUCER, 0)
+    end(state, PRODUCER, 1, epoch=1)
+    markers = [NewMarker(PRODUCER, epoch, ControlType.ABORT, of) for epoch, of in sent]
+    found = state.check_markers(markers)
+    assert [None if each is None else type(each) for each in found] == refusals
+
+
+def test_marker_of_an_unknown_producer_is_admitted() -> None:
+    """Its data may have been deleted, or its writes may have been lost."""
+    marker = NewMarker(PRODUCER, 0, ControlType.COMMIT, 0)
+    assert ProducerState().check_markers([marker]) == [None]
+
+
+def test_batches_of_coordinators_repeat_sequences_but_not_epochs() -> None:
+    state = state_after((1, 0, 1))
+    state.check_unsequenced(header_of(PRODUCER, 0, epoch=1))
+    state.check_unsequenced(header_of(PRODUCER, 5, epoch=2))
+    state.check_unsequenced(header_of(PRODUCER + 1, 5))
+    with pytest.raises(InvalidProducerEpochError, match="epoch 1 has written since"):
+        state.check_unsequenced(header_of(PRODUCER, 1))
+
+
+def test_transaction_belongs_to_the_epoch_that_began_it() -> None:
+    state = ProducerState()
+    assert not state.has_transaction(PRODUCER, 0)
+    transactional(state, PRODUCER, 0)
+    assert state.has_transaction(PRODUCER, 0)
+    assert not state.has_transaction(PRODUCER, 1)
+    end(state, PRODUCER, 1)
+    assert not state.has_transaction(PRODUCER, 0)
+
+
+def test_transaction_is_late_if_its_last_record_is_old() -> None:
+    state = ProducerState()
+    assert not state.has_transaction_idle_since(NOW_MS + 1)
+    transactional(state, PRODUCER, 0)
+    assert state.open_transaction_count == 1
+    last_ms = entry_of(state).last_timestamp_ms
+    assert not state.has_transaction_idle_since(last_ms)
+    assert state.has_transaction_idle_since(last_ms + 1)
+    end(state, PRODUCER, 1)
+    assert not state.has_transaction_idle_since(last_ms + 1)
+    assert state.open_transaction_count == 0
 
 
 def test_empty_control_batch_changes_nothing() -> None:

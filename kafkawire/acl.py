@@ -190,6 +190,10 @@ OPERATIONS: Final[Mapping[ResourceType, frozenset[Operation]]] = {
     ResourceType.USER: frozenset({Operation.CREATE_TOKENS, Operation.DESCRIBE_TOKENS}),
 }
 """The operations that each type of resource knows. Source: AclEntry.supportedOperations."""
+OPERATION_BITS: Final[Mapping[ResourceType, int]] = {
+    kind: sum(1 << operation for operation in operations) for kind, operations in OPERATIONS.items()
+}
+"""The same as bits, in the form in which responses list them."""
 
 
 def applies(pattern: ResourcePattern, name: str) -> bool:

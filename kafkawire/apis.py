@@ -185,13 +185,18 @@ _ROWS: Final = (
     Api(ApiKey.CREATE_TOPICS, "CreateTopics", "create_topics", advertised=(2, 7)),
     Api(ApiKey.DELETE_TOPICS, "DeleteTopics", "delete_topics", advertised=(1, 6)),
     Api(ApiKey.DELETE_RECORDS, "DeleteRecords", "delete_records", advertised=(0, 2)),
-    Api(ApiKey.INIT_PRODUCER_ID, "InitProducerId", "init_producer_id", advertised=(0, 4)),
+    Api(ApiKey.INIT_PRODUCER_ID, "InitProducerId", "init_producer_id", advertised=(0, 5)),
     Api(
         ApiKey.OFFSET_FOR_LEADER_EPOCH,
         "OffsetForLeaderEpoch",
         "offset_for_leader_epoch",
         advertised=(2, 4),
     ),
+    Api(ApiKey.ADD_PARTITIONS_TO_TXN, "AddPartitionsToTxn", "transactions", advertised=(0, 5)),
+    Api(ApiKey.ADD_OFFSETS_TO_TXN, "AddOffsetsToTxn", "transactions", advertised=(0, 4)),
+    Api(ApiKey.END_TXN, "EndTxn", "transactions", advertised=(0, 4)),
+    Api(ApiKey.WRITE_TXN_MARKERS, "WriteTxnMarkers", "transactions", advertised=(0, 1)),
+    Api(ApiKey.TXN_OFFSET_COMMIT, "TxnOffsetCommit", "transactions", advertised=(0, 4)),
     Api(ApiKey.DESCRIBE_ACLS, "DescribeAcls", "acls", advertised=(0, 3)),
     Api(ApiKey.CREATE_ACLS, "CreateAcls", "acls", advertised=(0, 3)),
     Api(ApiKey.DELETE_ACLS, "DeleteAcls", "acls", advertised=(0, 3)),
@@ -206,6 +211,30 @@ _ROWS: Final = (
     Api(ApiKey.DESCRIBE_LOG_DIRS, "DescribeLogDirs", "describe_log_dirs", advertised=(0, 4)),
     Api(ApiKey.SASL_AUTHENTICATE, "SaslAuthenticate", "sasl", advertised=(0, 2)),
     Api(ApiKey.CREATE_PARTITIONS, "CreatePartitions", "create_partitions", advertised=(0, 3)),
+    Api(
+        ApiKey.CREATE_DELEGATION_TOKEN,
+        "CreateDelegationToken",
+        "delegation_tokens",
+        advertised=(0, 3),
+    ),
+    Api(
+        ApiKey.RENEW_DELEGATION_TOKEN,
+        "RenewDelegationToken",
+        "delegation_tokens",
+        advertised=(0, 2),
+    ),
+    Api(
+        ApiKey.EXPIRE_DELEGATION_TOKEN,
+        "ExpireDelegationToken",
+        "delegation_tokens",
+        advertised=(0, 2),
+    ),
+    Api(
+        ApiKey.DESCRIBE_DELEGATION_TOKEN,
+        "DescribeDelegationToken",
+        "delegation_tokens",
+        advertised=(0, 3),
+    ),
     Api(ApiKey.DELETE_GROUPS, "DeleteGroups", "group_admin", advertised=(0, 2)),
     Api(ApiKey.ELECT_LEADERS, "ElectLeaders", "reassignment", advertised=(0, 2)),
     Api(
@@ -244,7 +273,10 @@ _ROWS: Final = (
     Api(ApiKey.ALTER_PARTITION, "AlterPartition", "alter_partition", advertised=(0, 3)),
     Api(ApiKey.DESCRIBE_CLUSTER, "DescribeCluster", "describe_cluster", advertised=(0, 1)),
     Api(ApiKey.DESCRIBE_PRODUCERS, "DescribeProducers", "describe_producers", advertised=(0, 0)),
-    Api(ApiKey.LIST_TRANSACTIONS, "ListTransactions", "list_transactions", advertised=(0, 1)),
+    Api(
+        ApiKey.DESCRIBE_TRANSACTIONS, "DescribeTransactions", "transaction_admin", advertised=(0, 0)
+    ),
+    Api(ApiKey.LIST_TRANSACTIONS, "ListTransactions", "transaction_admin", advertised=(0, 1)),
     Api(
         ApiKey.ALLOCATE_PRODUCER_IDS,
         "AllocateProducerIds",

@@ -54,18 +54,12 @@ class Exchange(Generic[E]):
         max_response_bytes: int,
         *,
         ceilings: Mapping[ApiKey, int] = NO_CEILINGS,
-        reuses_memory: bool = False,
     ) -> None:
-        """Use no version above `ceilings`: later ones require features that the owner lacks.
-
-        With `reuses_memory`, the records of a response are valid until the next request.
-        """
+        """Use no version above `ceilings`: later ones require features that the owner lacks."""
         self.pending: deque[Pending[E]] = deque()
         self._client_id = client_id
         self._ceilings = ceilings
-        self._reuses_memory = reuses_memory
         self._receiver = ResponseReceiver(max_response_bytes)
-        self._last_frame: memoryview | None = None
         self._served: dict[int, tuple[int, int]] = {}
         self._next_correlation_id = 0
         self.free = self._receiver.free
@@ -89,9 +83,6 @@ class Exchange(Generic[E]):
             VersionError: the two sides share no version of this request, or only one that cannot
                 carry `message`.
         """
-        if self._last_frame is not None:
-            self._receiver.reuse(self._last_frame)
-            self._last_frame = None
         api = api_of(response_type)
         if version is None:
             version = self.choose_version(api.key)
@@ -129,8 +120,6 @@ class Exchange(Generic[E]):
                 )
             message = _decode_response(waiting.api, frame[start:], waiting.version)
             self.pending.popleft()
-            if self._reuses_memory:
-                self._last_frame = frame
             waiting.on_response(message)
 
     def fail(self, error: E) -> None:

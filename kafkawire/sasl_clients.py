@@ -71,11 +71,17 @@ class OAuthBearerClient:
 
 
 class ScramClient:
-    """SCRAM with one of the mechanisms in `scram.HASHES`, for a fresh random `nonce`."""
+    """SCRAM with one of the mechanisms in `scram.HASHES`, for a fresh random `nonce`.
 
-    def __init__(self, mechanism: str, username: str, password: str, nonce: str) -> None:
+    With `is_token`, name and password are the id and the HMAC of a delegation token.
+    """
+
+    def __init__(
+        self, mechanism: str, username: str, password: str, nonce: str, *, is_token: bool = False
+    ) -> None:
         self._mechanism, self._password, self._nonce = mechanism, password, nonce
-        self._first_bare = f"n={encode_name(username)},r={nonce}".encode()
+        extension = ",tokenauth=true" if is_token else ""
+        self._first_bare = f"n={encode_name(username)},r={nonce}{extension}".encode()
         self._expected: bytes | None = None
 
     def first(self) -> bytes:

@@ -10,29 +10,46 @@ that only ends with the right one, and does not compare the channel binding.
 import hashlib
 import hmac
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from kafkawire.scram import (
     HASHES,
-    MIN_ITERATIONS,
+    USUAL_ITERATIONS,
     Credential,
     ScramError,
     decode_base64,
     decode_name,
     encode_base64,
     parse_attributes,
+    salt_of,
 )
 
 MAX_MESSAGE_BYTES: Final = 16 * 1024
 """Limit of a message of PLAIN or SCRAM; names, passwords and nonces are much shorter."""
 PLAIN_PARTS: Final = 3
-# Fake salts look like the salts of Kafka's tools: 25 digits of base 36.
-_SALT_BYTES: Final = 25
-_SALT_DIGITS: Final = b"0123456789abcdefghijklmnopqrstuvwxyz"
+TOKEN_EXTENSION: Final = "tokenauth"
+"""With the value `true`, the client's name is the id of a delegation token."""
 
 
 class SaslError(ValueError):
-    """The client's message violates the mechanism, or its credentials are wrong."""
+    """The client's message violates the mechanism, or its credentials are wrong.
+
+    `shown` is the text for the client; if it is empty, the client gets the mechanism's general one.
+    """
+
+    def __init__(self, reason: str, shown: str = "") -> None:
+        super().__init__(reason)
+        self.shown = shown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenLogin:
+    """The login of a delegation token: its owner, its credential, its remaining time."""
+
+    owner: str
+    credential: Credential
+    lifetime_ms: int
 
 
 class SaslServer(Protocol):
@@ -40,6 +57,10 @@ class SaslServer(Protocol):
 
     user: str | None
     """The authenticated user, None until the exchange is complete."""
+    lifetime_ms: int | None
+    """Time after which the client's credential expires; None without a limit."""
+    uses_token: bool
+    """Whether the credential is a delegation token."""
 
     def answer(self, message: bytes) -> bytes:
         """Return the answer to a message of the client, which may be empty.
@@ -55,6 +76,8 @@ class PlainServer:
 
     def __init__(self, passwords: Mapping[str, str]) -> None:
         self.user: str | None = None
+        self.lifetime_ms: int | None = None
+        self.uses_token = False
         self._passwords = passwords
 
     def answer(self, message: bytes) -> bytes:
@@ -84,7 +107,8 @@ class ScramServer:
     """SCRAM with one of the mechanisms in `scram.HASHES`.
 
     An unknown user gets a challenge as well, with a salt that depends on the name and on `secret`,
-    and fails like a wrong password. Thus the exchange does not show which users exist.
+    and fails like a wrong password. Thus the exchange does not show which users exist, if the
+    secret is constant and the same at all brokers.
     """
 
     def __init__(
@@ -93,15 +117,24 @@ class ScramServer:
         credential_of: Callable[[str], Credential | None],
         nonce: str,
         secret: bytes,
+        token_of: Callable[[str], TokenLogin | None] = lambda _token_id: None,
     ) -> None:
-        """`nonce` is random, and `secret` stays the same for all exchanges."""
+        """`nonce` is random, and `secret` stays the same for all exchanges of a cluster.
+
+        `token_of` finds the delegation token with an id, which a client may give as its name.
+        """
         self.user: str | None = None
+        self.lifetime_ms: int | None = None
+        self.uses_token = False
         self._mechanism = mechanism
         self._hash = HASHES[mechanism]
         self._credential_of = credential_of
         self._nonce = nonce
         self._secret = secret
+        self._token_of = token_of
         self._name = ""
+        # The user after a right proof.
+        self._owner = ""
         self._binding = b""
         # Start of the text that both sides prove with their keys.
         self._signed = b""
@@ -134,7 +167,11 @@ class ScramServer:
             raise ScramError("the client wants to act for another user")
         if not attributes["r"] or not all("!" <= each <= "~" for each in attributes["r"]):
             raise ScramError("the nonce is malformed")
-        credential = self._credential = self._credential_of(self._name) or self._fake()
+        self._owner = self._name
+        self.uses_token = attributes.get(TOKEN_EXTENSION) == "true"
+        # Both are always made, so that the time of the answer does not show which users exist.
+        fake, credential = self._fake(), self._current_credential()
+        credential = self._credential = credential or fake
         self._nonce = attributes["r"] + self._nonce
         answer = (
             f"r={self._nonce},s={encode_base64(credential.salt)},i={credential.iterations}"
@@ -159,20 +196,36 @@ class ScramServer:
             raise ScramError("the proof has the wrong length")
         client_key = bytes(one ^ other for one, other in zip(proof, signature, strict=True))
         stored_key = hashlib.new(self._hash, client_key).digest()
-        if not hmac.compare_digest(stored_key, credential.stored_key):
+        is_right = hmac.compare_digest(stored_key, credential.stored_key)
+        # A client may wait with its proof while its user is removed or gets another password.
+        if not is_right or self._current_credential() != credential:
             raise ScramError("Authentication failed: Invalid username or password")
-        self.user = self._name
+        self.user = self._owner
         return (
             b"v=" + encode_base64(hmac.digest(credential.server_key, signed, self._hash)).encode()
         )
 
+    def _current_credential(self) -> Credential | None:
+        """Return the credential of the user or token; None if it is unknown."""
+        return self._token_credential() if self.uses_token else self._credential_of(self._name)
+
+    def _token_credential(self) -> Credential | None:
+        """Return the credential of a token, and note its owner; None for an unknown token."""
+        login = self._token_of(self._name)
+        if login is None:
+            return None
+        self._owner, self.lifetime_ms = login.owner, login.lifetime_ms
+        return login.credential
+
     def _fake(self) -> Credential:
         """Return a credential that no password matches, always the same for a name."""
         text = f"{self._mechanism},{self._name}".encode()
-        salt = hmac.digest(self._secret, b"salt," + text, "sha256")[:_SALT_BYTES]
-        salt = bytes(_SALT_DIGITS[each % len(_SALT_DIGITS)] for each in salt)
+        entropy = hmac.digest(self._secret, b"salt," + text, "sha256")
+        iterations = USUAL_ITERATIONS[entropy[0] % len(USUAL_ITERATIONS)]
         key = hmac.digest(self._secret, b"key," + text, self._hash)
-        return Credential(salt=salt, stored_key=key, server_key=key, iterations=MIN_ITERATIONS)
+        return Credential(
+            salt=salt_of(entropy), stored_key=key, server_key=key, iterations=iterations
+        )
 
 
 def _hash(text: str) -> bytes:

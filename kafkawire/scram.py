@@ -16,9 +16,15 @@ from typing import Final, Self
 
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 """The hash function of each mechanism."""
+NUMBERS: Final = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
+"""Kafka's number of each mechanism, in requests that change users."""
 MIN_ITERATIONS: Final = 4096
+USUAL_ITERATIONS: Final = (4096, 8192)
+"""The defaults of Kafka's tools and of Ottla's."""
 MAX_ITERATIONS: Final = 1_000_000
 """Limit for the work that a server can demand from a client: about half a second."""
+SALT_BITS: Final = 130
+SALT_DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 GS2_HEADER: Final = b"n,,"
 """No channel binding, and no user to act for."""
 
@@ -58,6 +64,24 @@ class Credential:
         )
 
 
+def salt_password(mechanism: str, password: str, salt: bytes, iterations: int) -> bytes:
+    """Return the salted hash of a password, from which all keys are derived."""
+    return hashlib.pbkdf2_hmac(HASHES[mechanism], password.encode(), salt, iterations)
+
+
+def salt_of(entropy: bytes) -> bytes:
+    """Return a salt for 17 random bytes or more.
+
+    It looks like a salt of Kafka's tools: a number of 130 bits in base 36.
+    """
+    number = int.from_bytes(entropy, "big") % (1 << SALT_BITS)
+    digits = ""
+    while number or not digits:
+        number, digit = divmod(number, len(SALT_DIGITS))
+        digits = SALT_DIGITS[digit] + digits
+    return digits.encode()
+
+
 def encode_name(name: str) -> str:
     """Return a user name as it stands in messages."""
     return name.replace("=", "=3D").replace(",", "=2C")
@@ -76,7 +100,7 @@ def decode_name(text: str) -> str:
 
 
 def parse_attributes(message: bytes) -> dict[str, str]:
-    """Return the attributes of a message, by their letters.
+    """Return the attributes of a message, by their letters, or the names of extensions.
 
     Raises:
         ScramError: the message is not a list of attributes.
@@ -88,7 +112,8 @@ def parse_attributes(message: bytes) -> dict[str, str]:
     attributes: dict[str, str] = {}
     for part in text.split(","):
         letter, separator, value = part.partition("=")
-        if len(letter) != 1 or not separator or letter in attributes:
+        is_name = letter.isascii() and letter.isalpha()
+        if not is_name or not separator or letter in attributes:
             raise ScramError("a message is not a list of attributes")
         attributes[letter] = value
     return attributes
@@ -142,7 +167,7 @@ class Keys:
 
     def __init__(self, mechanism: str, password: str, salt: bytes, iterations: int) -> None:
         self._hash = HASHES[mechanism]
-        salted = hashlib.pbkdf2_hmac(self._hash, password.encode(), salt, iterations)
+        salted = salt_password(mechanism, password, salt, iterations)
         self._client_key = self._hmac(salted, b"Client Key")
         self._server_key = self._hmac(salted, b"Server Key")
 

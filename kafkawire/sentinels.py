@@ -19,6 +19,9 @@ NO_SEQUENCE: Final = -1
 UNKNOWN_BROKER_EPOCH: Final = -1
 """Broker epoch in requests of brokers that do not know theirs, or of older versions."""
 
+OPERATIONS_NOT_ASKED_FOR: Final = -(2**31)
+"""Instead of the bits of allowed operations, if the request does not ask for them."""
+
 CONSUMER_REPLICA_ID: Final = -1
 """Replica id in the requests of clients; followers send their broker id."""
 LATEST_TIMESTAMP: Final = -1

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from kafkawire.schema import BOOL, INT8, INT16, INT32, STRING, array, field, message, struct
+from kafkawire.sentinels import OPERATIONS_NOT_ASKED_FOR
 
 
 @message(versions=(0, 1), flexible=0)
@@ -32,4 +33,4 @@ class DescribeClusterResponse:
     cluster_id: str = field(STRING)
     controller_id: int = field(INT32, default=-1)
     brokers: Sequence[DescribeClusterBroker] = field(array(DescribeClusterBroker))
-    cluster_authorized_operations: int = field(INT32, default=-2147483648)
+    cluster_authorized_operations: int = field(INT32, default=OPERATIONS_NOT_ASKED_FOR)

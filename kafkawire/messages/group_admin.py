@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from kafkawire.schema import BOOL, BYTES, INT16, INT32, STRING, array, field, message, struct
+from kafkawire.sentinels import OPERATIONS_NOT_ASKED_FOR
 
 
 @message(versions=(0, 5), flexible=5)
@@ -31,7 +32,7 @@ class DescribedGroup:
     protocol_type: str = field(STRING)
     protocol_data: str = field(STRING)
     members: Sequence[DescribedGroupMember] = field(array(DescribedGroupMember))
-    authorized_operations: int = field(INT32, since=3, default=-2147483648)
+    authorized_operations: int = field(INT32, since=3, default=OPERATIONS_NOT_ASKED_FOR)
 
 
 @message(versions=(0, 5), flexible=5)

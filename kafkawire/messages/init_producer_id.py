@@ -1,6 +1,8 @@
 """Declares InitProducerId, which assigns a producer its id and epoch (decision)."""
 
-from kafkawire.schema import INT16, INT32, INT64, STRING, field, message
+from typing import Final
+
+from kafkawire.schema import INT16, INT32, INT64, STRING, field, message, since
 
 
 @message(versions=(0, 5), flexible=2)
@@ -11,6 +13,10 @@ class InitProducerIdRequest:
     transaction_timeout_ms: int = field(INT32)
     producer_id: int = field(INT64, since=3, default=-1)
     producer_epoch: int = field(INT16, since=3, default=-1)
+
+
+IDENTITY_SINCE: Final = since(InitProducerIdRequest, "producer_id")
+"""First version that can ask for the next epoch of an existing producer (KIP-360)."""
 
 
 @message(versions=(0, 5), flexible=2)

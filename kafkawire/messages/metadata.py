@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from kafkawire.schema import BOOL, INT16, INT32, STRING, UUID, array, field, message, struct
+from kafkawire.sentinels import OPERATIONS_NOT_ASKED_FOR
 
 
 @struct
@@ -59,7 +60,7 @@ class MetadataResponseTopic:
     topic_id: uuid.UUID = field(UUID, since=10, ignorable=True)
     is_internal: bool = field(BOOL, since=1, ignorable=True)
     partitions: Sequence[MetadataResponsePartition] = field(array(MetadataResponsePartition))
-    topic_authorized_operations: int = field(INT32, since=8, default=-2147483648)
+    topic_authorized_operations: int = field(INT32, since=8, default=OPERATIONS_NOT_ASKED_FOR)
 
 
 @message(versions=(0, 12), flexible=9)
@@ -71,4 +72,6 @@ class MetadataResponse:
     cluster_id: str | None = field(STRING, since=2, nullable=2, default=None, ignorable=True)
     controller_id: int = field(INT32, since=1, default=-1, ignorable=True)
     topics: Sequence[MetadataResponseTopic] = field(array(MetadataResponseTopic))
-    cluster_authorized_operations: int = field(INT32, since=8, until=10, default=-2147483648)
+    cluster_authorized_operations: int = field(
+        INT32, since=8, until=10, default=OPERATIONS_NOT_ASKED_FOR
+    )

@@ -79,7 +79,7 @@ class Values:
         return self._rng.choice((0, 1, 1, 2, 3))
 
     def _number(self, wire: WireType[object], name: str) -> object:
-        if name == "error_code":
+        if name.endswith("error_code"):
             return self._rng.choice([int(code) for code in ErrorCode])
         if wire.code == "?":
             return self._rng.choice((False, True))

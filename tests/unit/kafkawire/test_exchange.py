@@ -21,17 +21,10 @@ class Owner:
     """The owner of an exchange, with the results of its requests in the order of their arrival."""
 
     def __init__(
-        self,
-        low: int = 0,
-        high: int = 99,
-        api_key: ApiKey = ApiKey.DESCRIBE_CLUSTER,
-        *,
-        reuses_memory: bool = False,
+        self, low: int = 0, high: int = 99, api_key: ApiKey = ApiKey.DESCRIBE_CLUSTER
     ) -> None:
         self.results: list[object] = []
-        self.exchange = Exchange[Exception](
-            "me", MAX_BYTES, ceilings={ApiKey.PRODUCE: 11}, reuses_memory=reuses_memory
-        )
+        self.exchange = Exchange[Exception]("me", MAX_BYTES, ceilings={ApiKey.PRODUCE: 11})
         row = ApiVersion(api_key=api_key, min_version=low, max_version=high)
         assert self.exchange.negotiate(ApiVersionsResponse(api_keys=[row]), 4) is None
 
@@ -175,9 +168,8 @@ def test_a_refusal_of_api_versions_is_in_version_0(body: str) -> None:
     assert owner.results == [ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)]
 
 
-@pytest.mark.parametrize("reuses_memory", [True, False])
-def test_records_stay_valid_until_the_next_request_or_for_good(reuses_memory: bool) -> None:
-    owner, kept = Owner(0, 12, ApiKey.FETCH, reuses_memory=reuses_memory), list[memoryview]()
+def test_records_stay_valid_as_long_as_they_are_referred_to() -> None:
+    owner, kept = Owner(0, 12, ApiKey.FETCH), list[memoryview]()
 
     def keep(response: FetchResponse) -> None:
         records = response.responses[0].partitions[0].records
@@ -186,10 +178,7 @@ def test_records_stay_valid_until_the_next_request_or_for_good(reuses_memory: bo
 
     for number, value in enumerate((b"a", b"b")):
         owner.exchange.request(FetchRequest(), FetchResponse, keep, print)
-        if kept:
-            assert bytes(kept[0]) == b"a" * 100_000
         data = FetchedPartition(records=value * 100_000)
         topic = FetchableTopicResponse(topic="t", partitions=[data])
         owner.feed(encode_response(ApiKey.FETCH, 12, number, FetchResponse(responses=[topic])))
-    assert bytes(kept[0]) == (b"b" if reuses_memory else b"a") * 100_000
-    assert bytes(kept[1]) == b"b" * 100_000
+    assert [bytes(each) for each in kept] == [b"a" * 100_000, b"b" * 100_000]

@@ -9,15 +9,14 @@ from kafkawire.group_records import (
     OffsetKey,
     group_key,
     group_value,
-    java_string_hash,
     offset_key,
     offset_value,
-    partition_for,
     read_group_value,
     read_key,
     read_offset_value,
 )
 from kafkawire.ids import TopicPartition
+from kafkawire.internal_topic import java_string_hash, partition_for
 from kafkawire.messages.offsets_topic import GroupMetadataValue, MemberMetadata
 from kafkawire.schema import encode
 

@@ -14,12 +14,12 @@ from kafkawire.group_records import (
     group_value,
     offset_key,
     offset_value,
-    partition_for,
     read_group_value,
     read_key,
     read_offset_value,
 )
 from kafkawire.ids import TopicPartition
+from kafkawire.internal_topic import partition_for
 from kafkawire.messages.offsets_topic import GroupMetadataValue, MemberMetadata
 from kafkawire.records import iterate_batches, read_records
 

@@ -6,7 +6,12 @@ from pathlib import Path
 import pytest
 
 from kafkawire.errors import DecodeError
-from kafkawire.response_receiver import MAX_KEPT_BYTES, SCRATCH_BYTES, ResponseReceiver
+from kafkawire.response_receiver import (
+    MAX_KEPT_BYTES,
+    MAX_ROOMS,
+    SCRATCH_BYTES,
+    ResponseReceiver,
+)
 
 
 def frame(body: bytes) -> bytes:
@@ -86,36 +91,72 @@ def test_an_impossible_size_is_refused_before_memory_is_taken(size: int) -> None
         receiver.feed(size.to_bytes(4, "big", signed=True))
 
 
-def test_a_large_frame_is_received_in_the_memory_that_its_owner_has_given_back() -> None:
-    receiver = Receiver(max_frame_bytes=4 * MAX_KEPT_BYTES)
-    sizes = (MAX_KEPT_BYTES + 1, SCRATCH_BYTES, MAX_KEPT_BYTES + 2)
-    for size in sizes:
-        data = frame(bytes(range(250)) * (size // 250) + b"x" * (size % 250))
-        receiver.feed(data[:1_000])
-        receiver.feed(data[1_000:])
-        assert bytes(receiver.views[-1]) == data[4:]
-        receiver.receiver.reuse(receiver.views[-1])
-    first, second, third = (view.obj for view in receiver.views)
-    assert first is second
-    assert first is not third, "it was too small"
-    receiver.feed(frame(b"small"))
-    receiver.receiver.reuse(receiver.views[-1])
-    receiver.feed(frame(b"x" * SCRATCH_BYTES))
-    assert receiver.views[-1].obj is not third, "a small frame ends the use of so much memory"
-    receiver.receiver.reuse(receiver.views[-1])
-    receiver.feed(frame(b"small"))
-    receiver.receiver.reuse(receiver.views[-1])
-    receiver.feed(frame(b"x" * SCRATCH_BYTES))
-    assert receiver.views[-1].obj is receiver.views[-3].obj
+def large(number: int, size: int) -> bytes:
+    return frame(bytes([number]) * size)
 
 
-def test_an_unsolicited_frame_keeps_its_own_memory() -> None:
+def room_of(receiver: Receiver) -> int:
+    """Forget all frames, and return the identity of the memory of the last one."""
+    room = id(receiver.views[-1].obj)
+    receiver.views.clear()
+    return room
+
+
+def test_a_large_frame_is_received_in_memory_that_nobody_refers_to() -> None:
     receiver = Receiver()
-    first, second = frame(b"1" * (SCRATCH_BYTES + 100)), frame(b"2" * SCRATCH_BYTES)
-    # Its size arrives, and none of its bytes, before the memory of the first one is given back.
-    receiver.feed(first[:SCRATCH_BYTES])
-    receiver.feed(first[SCRATCH_BYTES:])
+    receiver.feed(large(1, 2 * SCRATCH_BYTES))
+    first = room_of(receiver)
+    receiver.feed(large(2, SCRATCH_BYTES))
+    part = receiver.views[-1][10:20]
+    assert room_of(receiver) == first
+    receiver.feed(large(3, SCRATCH_BYTES))
+    assert room_of(receiver) != first, "a part of the second frame is still in use"
+    assert part == bytes([2]) * 10
+    del part
+    receiver.feed(large(4, 2 * SCRATCH_BYTES))
+    assert room_of(receiver) == first
+
+
+def test_memory_that_is_too_small_is_not_used_again() -> None:
+    receiver = Receiver(max_frame_bytes=4 * MAX_KEPT_BYTES)
+    rooms = set()
+    for size in (SCRATCH_BYTES, MAX_KEPT_BYTES, 2 * MAX_KEPT_BYTES):
+        receiver.feed(large(1, size))
+        assert bytes(receiver.views[-1]) == bytes([1]) * size
+        rooms.add(room_of(receiver))
+    assert len(rooms) == 3
+
+
+def test_a_small_frame_ends_the_use_of_much_memory() -> None:
+    receiver = Receiver(max_frame_bytes=4 * MAX_KEPT_BYTES)
+    for size, is_kept in ((MAX_KEPT_BYTES - 4, True), (MAX_KEPT_BYTES, False)):
+        receiver.feed(large(1, size) + frame(b"small"))
+        receiver.views.clear()
+        receiver.feed(large(2, SCRATCH_BYTES)[:1_000])
+        room = memoryview(receiver.receiver.free().obj)
+        assert (len(room) == size + 4) is is_kept
+        del room
+        receiver.feed(large(2, SCRATCH_BYTES)[1_000:])
+        receiver.views.clear()
+
+
+def test_few_rooms_are_kept_however_many_frames_are_in_use() -> None:
+    receiver = Receiver()
+    for number in range(3 * MAX_ROOMS):
+        receiver.feed(large(number, SCRATCH_BYTES))
+    assert receiver.frames == [bytes([number]) * SCRATCH_BYTES for number in range(3 * MAX_ROOMS)]
+    rooms = [id(view.obj) for view in receiver.views]
+    receiver.views.clear()
+    for number in range(MAX_ROOMS):
+        receiver.feed(large(number, SCRATCH_BYTES))
+    assert {id(view.obj) for view in receiver.views} == set(rooms[-MAX_ROOMS:])
+
+
+def test_an_unsolicited_frame_does_not_overwrite_one_in_use() -> None:
+    receiver = Receiver()
+    receiver.feed(large(1, SCRATCH_BYTES))
+    # Its size arrives, and none of its bytes, while the first one is in use.
+    second = large(2, SCRATCH_BYTES)
     receiver.feed(second[:4])
-    receiver.receiver.reuse(receiver.views[0])
     receiver.feed(second[4:] + frame(b"third"))
-    assert receiver.frames[1:] == [second[4:], b"third"]
+    assert receiver.frames == [bytes([1]) * SCRATCH_BYTES, second[4:], b"third"]

@@ -1,6 +1,8 @@
 """The server's side of PLAIN and SCRAM: `kafkawire.sasl_servers`, against our client's side."""
 
+import base64
 import hashlib
+import hmac
 import random
 
 import pytest
@@ -13,17 +15,19 @@ from kafkawire.sasl_servers import (
     SaslServer,
     ScramServer,
 )
-from kafkawire.scram import HASHES, Credential, encode_base64
+from kafkawire.scram import HASHES, SALT_DIGITS, Credential, encode_base64, salt_of
 
 USERS = {"alice": "s3cret", "Ü": "ß\u20ac"}
+
+
+def salted(password: str, mechanism: str = "SCRAM-SHA-256") -> bytes:
+    return hashlib.pbkdf2_hmac(HASHES[mechanism], password.encode(), b"salt", 4096)
 
 
 def scram(
     mechanism: str = "SCRAM-SHA-256", user: str = "alice", secret: bytes = b"x"
 ) -> ScramServer:
-    password = USERS["alice"].encode()
-    salted = hashlib.pbkdf2_hmac(HASHES[mechanism], password, b"salt", 4096)
-    credential = Credential.of(mechanism, salted, b"salt", 4096)
+    credential = Credential.of(mechanism, salted(USERS["alice"], mechanism), b"salt", 4096)
     return ScramServer(mechanism, {user: credential}.get, "server", secret)
 
 
@@ -116,7 +120,8 @@ def test_the_challenge_of_an_unknown_user_is_always_the_same() -> None:
         b"n,,n=alice,r=",
         b"n,,n=alice,r=\x07",
         b"n,,n=alice,r=c,n=alice",
-        b"n,,n=alice,r=c,tokenauth=true",
+        b"n,,n=alice,r=c,tokenauth",
+        b"n,,n=alice,r=c,t0=true",
         b"n,,n=\xff,r=c",
     ],
 )
@@ -167,6 +172,55 @@ def test_a_recorded_proof_does_not_fit_another_nonce() -> None:
     other.answer(client.first())
     with pytest.raises(SaslError, match="nonce"):
         other.answer(final)
+
+
+@pytest.mark.parametrize("has_new_password", [True, False])
+def test_a_password_that_changes_during_the_exchange_is_refused(has_new_password: bool) -> None:
+    users = {"alice": Credential.of("SCRAM-SHA-256", salted("s3cret"), b"salt", 4096)}
+    server = ScramServer("SCRAM-SHA-256", users.get, "server", b"x")
+    client = ScramClient("SCRAM-SHA-256", "alice", "s3cret", "client")
+    final = client.answer(server.answer(client.first()))
+    assert final is not None
+    if has_new_password:
+        users["alice"] = Credential.of("SCRAM-SHA-256", salted("changed"), b"salt", 4096)
+    else:
+        del users["alice"]
+    with pytest.raises(SaslError, match="Invalid username or password"):
+        server.answer(final)
+    assert server.user is None
+
+
+def test_salts_of_unknown_users_look_like_those_of_existing_ones() -> None:
+    answers = [
+        scram(secret=b"of the cluster").answer(f"n,,n=user{number},r=c".encode())
+        for number in range(200)
+    ]
+    salts = [base64.b64decode(answer.split(b",s=")[1].split(b",")[0]) for answer in answers]
+    made = [salt_of(random.randbytes(32)) for _ in range(200)]
+    assert {len(each) for each in made} >= {25, 26}
+    assert {len(each) for each in salts} >= {25, 26}
+    for each in (*made, *salts):
+        assert len(each) <= 26
+        assert set(each.decode()) <= set(SALT_DIGITS)
+    assert len(set(salts)) == len(salts)
+    assert {answer.rpartition(b"=")[2] for answer in answers} == {b"4096", b"8192"}
+
+
+@pytest.mark.parametrize("user", ["alice", "nobody"])
+def test_challenges_take_the_same_work_for_existing_and_unknown_users(
+    monkeypatch: pytest.MonkeyPatch, user: str
+) -> None:
+    server = scram()
+    calls = []
+    digest = hmac.digest
+
+    def counted(key: bytes, message: bytes, hash_name: str) -> bytes:
+        calls.append(key)
+        return digest(key, message, hash_name)
+
+    monkeypatch.setattr(hmac, "digest", counted)
+    server.answer(f"n,,n={user},r=c".encode())
+    assert len(calls) == 2
 
 
 def test_no_representation_shows_a_key() -> None:

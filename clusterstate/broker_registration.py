@@ -78,6 +78,20 @@ def existing_cluster_id() -> Plan[str | None]:
     return None if node is None else decode_cluster_id(node.data)
 
 
+def login_secret(proposed: bytes) -> Plan[bytes]:
+    """Return the secret that all brokers share; set it to `proposed` if there is none.
+
+    The salts of unknown users depend on it. It protects nothing else.
+    """
+    [node] = yield from read((paths.LOGIN_SECRET,))
+    if node is None:
+        create = Create(paths.LOGIN_SECRET, proposed)
+        yield from write([(Create("/cluster", None),), (create,)])
+        [node] = yield from read((paths.LOGIN_SECRET,))
+    assert node is not None, "nobody deletes the secret"
+    return node.data or b""
+
+
 def check_endpoints(registration: Registration) -> Plan[None]:
     """Check that no other live broker advertises one of the endpoints of `registration`.
 

@@ -158,7 +158,7 @@ class CoordinatorEdge:
         async def attempt() -> None:
             left = [number for number in range(len(transactions)) if number not in outcomes]
             futures = [
-                self._client.multi([_op(op) for op in transactions[number]]) for number in left
+                self._client.multi([self._op(op) for op in transactions[number]]) for number in left
             ]
             results = await asyncio.gather(*futures, return_exceptions=True)
             lost: BaseException | None = None
@@ -177,6 +177,20 @@ class CoordinatorEdge:
 
         await self._until_answered(attempt)
         return [outcomes[number] for number in range(len(transactions))]
+
+    def _op(self, op: Op) -> multi.Op:
+        match op:
+            case Create(path, data, ephemeral, sequential):
+                acl = self._client.default_acl(path)
+                return client_ops.create(
+                    path, data, acl=acl, ephemeral=ephemeral, sequential=sequential
+                )
+            case SetData(path, data, version):
+                return client_ops.set_data(path, data, version)
+            case Delete(path, version):
+                return client_ops.delete(path, version)
+            case Check(path, version):
+                return client_ops.check(path, version)
 
     async def _until_answered(self, attempt: Callable[[], Awaitable[_T]]) -> _T:
         while True:
@@ -198,18 +212,6 @@ def _found(path: str, result: multi.Result) -> Node | None:
     if not isinstance(result.response, GetDataResponse):
         raise OperationError.of(result.err, path)
     return _node(result.response.data, result.response.stat)
-
-
-def _op(op: Op) -> multi.Op:
-    match op:
-        case Create(path, data, ephemeral, sequential):
-            return client_ops.create(path, data, ephemeral=ephemeral, sequential=sequential)
-        case SetData(path, data, version):
-            return client_ops.set_data(path, data, version)
-        case Delete(path, version):
-            return client_ops.delete(path, version)
-        case Check(path, version):
-            return client_ops.check(path, version)
 
 
 def _version(result: multi.Result) -> int:

@@ -32,8 +32,9 @@ class JsonObject:
         """
         try:
             value = _DECODER.decode((data or b"").decode())
-        except ValueError as error:
-            raise MalformedZnodeError(f"not JSON: {data!r}") from error
+        except (ValueError, RecursionError) as error:
+            # Without the data, which may hold passwords and their keys.
+            raise MalformedZnodeError(f"not JSON, {len(data or b'')} bytes: {error}") from error
         return cls(_object(value))
 
     def has(self, name: str) -> bool:
@@ -48,15 +49,15 @@ class JsonObject:
         if isinstance(value, str):
             try:
                 return int(value)
-            except ValueError as error:
-                raise MalformedZnodeError(f"{name} is not an integer: {value!r}") from error
+            except ValueError:
+                raise MalformedZnodeError(f"{name} is not an integer, but text") from None
         return _integer(name, value)
 
     def text(self, name: str) -> str:
         """Return a string."""
         value = self._fields.get(name)
         if not isinstance(value, str):
-            raise MalformedZnodeError(f"{name} is not a string: {value!r}")
+            raise MalformedZnodeError(f"{name} is not a string: {type(value).__name__}")
         return value
 
     def integers(self, name: str) -> tuple[int, ...]:
@@ -67,7 +68,7 @@ class JsonObject:
         """Return a list of strings."""
         items = _list(name, self._fields.get(name))
         if any(not isinstance(item, str) for item in items):
-            raise MalformedZnodeError(f"{name} is not a list of strings: {items!r}")
+            raise MalformedZnodeError(f"{name} is not a list of strings: {type(items).__name__}")
         return tuple(str(item) for item in items)
 
     def objects(self, name: str) -> "list[JsonObject]":
@@ -78,7 +79,7 @@ class JsonObject:
         """Return a map of strings; empty if the field is missing."""
         fields = _object(self._fields.get(name) or {})
         if any(not isinstance(value, str) for value in fields.values()):
-            raise MalformedZnodeError(f"{name} is not a map of strings: {fields!r}")
+            raise MalformedZnodeError(f"{name} is not a map of strings: {type(fields).__name__}")
         return {key: str(value) for key, value in fields.items()}
 
     def level_map(self, name: str) -> dict[str, int]:
@@ -100,13 +101,13 @@ class JsonObject:
 
 def _object(value: object) -> dict[str, object]:
     if not isinstance(value, dict):
-        raise MalformedZnodeError(f"not an object: {value!r}")
+        raise MalformedZnodeError(f"not an object: {type(value).__name__}")
     return value
 
 
 def _list(name: str, value: object) -> Sequence[object]:
     if not isinstance(value, list):
-        raise MalformedZnodeError(f"{name} is not a list: {value!r}")
+        raise MalformedZnodeError(f"{name} is not a list: {type(value).__name__}")
     return value
 
 
@@ -117,5 +118,5 @@ def _integers(name: str, value: object) -> tuple[int, ...]:
 def _integer(name: str, value: object) -> int:
     # A bool is an int to Python, but not to JSON.
     if type(value) is not int:
-        raise MalformedZnodeError(f"{name} is not an integer: {value!r}")
+        raise MalformedZnodeError(f"{name} is not an integer: {type(value).__name__}")
     return value

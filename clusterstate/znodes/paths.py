@@ -4,9 +4,11 @@ from typing import Final
 
 from kafkawire.ids import TopicPartition
 
+CONSUMERS: Final = "/consumers"
 BROKER_IDS: Final = "/brokers/ids"
 DOUBTFUL_BROKERS: Final = "/brokers/doubtful"
-"""Ottla's own; the other paths are Kafka's."""
+LOGIN_SECRET: Final = "/cluster/login_secret"
+"""These two are Ottla's own; the other paths are Kafka's."""
 BROKER_SEQUENCE: Final = "/brokers/seqid"
 TOPICS: Final = "/brokers/topics"
 CONTROLLER: Final = "/controller"
@@ -29,7 +31,7 @@ LOG_DIR_EVENT_PREFIX: Final = f"{LOG_DIR_EVENTS}/log_dir_event_"
 CONFIG_CHANGE_PREFIX: Final = f"{CONFIG_CHANGES}/config_change_"
 
 PERSISTENT: Final = (
-    "/consumers",
+    CONSUMERS,
     BROKER_IDS,
     TOPICS,
     CONFIG_CHANGES,

@@ -11,7 +11,7 @@ from clusterstate.plans import Create, Nodes, Outcome, Outcomes, Read, Refusal, 
 from coordination.client import Client, SessionState
 from coordination.errors import ConnectionLossError, ErrorCode, RequestTooLargeError
 from coordination.protocol import frames
-from coordination.protocol.messages import GetDataResponse, OpCode, Stat
+from coordination.protocol.messages import OPEN_ACL, Acl, GetDataResponse, OpCode, Stat
 from coordination.protocol.multi import Op, Result, error_result
 
 PATHS = tuple(f"/{number}" for number in range(READS_PER_REQUEST + 10))
@@ -24,6 +24,9 @@ class NarrowClient:
     """
 
     state = SessionState.CONNECTED
+
+    def default_acl(self, _path: str) -> Sequence[Acl]:
+        return OPEN_ACL
 
     def __init__(self, room: int, *, loses: bool) -> None:
         self.room = room

@@ -4,7 +4,11 @@ from collections.abc import Mapping
 
 import pytest
 
-from clusterstate.broker_registration import check_endpoints, existing_cluster_id
+from clusterstate.broker_registration import (
+    check_endpoints,
+    existing_cluster_id,
+    login_secret,
+)
 from clusterstate.change_notifications import EXPIRY_MS, NO_CHANGE
 from clusterstate.config_requests import (
     change_config,
@@ -373,6 +377,12 @@ def test_the_existing_cluster_id_is_none_before_it_is_set() -> None:
     assert driver.run(existing_cluster_id()) is None
     driver.coordinator.put(paths.CLUSTER_ID, encode_cluster_id("c"))
     assert driver.run(existing_cluster_id()) == "c"
+
+
+def test_all_brokers_share_the_login_secret_of_the_first() -> None:
+    driver = empty_cluster()
+    assert driver.run(login_secret(b"first")) == b"first"
+    assert driver.run(login_secret(b"second")) == b"first"
 
 
 def test_two_brokers_cannot_advertise_the_same_endpoint() -> None:

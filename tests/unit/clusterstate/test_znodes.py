@@ -260,3 +260,21 @@ def test_integers_may_be_text_and_have_a_default() -> None:
         fields.integer("b")
     with pytest.raises(MalformedZnodeError):
         fields.integer("c")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'{"version":1,"config":{"SCRAM-SHA-256":"s3cret"}',
+        b'{"version":1,"config":{"SCRAM-SHA-256":["s3cret"]}}',
+        b'{"version":1,"config":["s3cret"]}',
+        b'["s3cret"]',
+        b'"s3cret"',
+        b'{"version":1,"config":{"a":"s3cret' + b"[" * 100_000,
+        b'{"version":1,"config":' + b"[" * 100_000,
+    ],
+)
+def test_the_error_of_a_malformed_config_shows_no_value(data: bytes) -> None:
+    with pytest.raises(MalformedZnodeError) as caught:
+        decode_config(data)
+    assert "s3cret" not in str(caught.value)

@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
+import structlog
+
 from coordination import daemon
 from coordination.errors import DataError
 from coordination.protocol.messages import DEFAULT_PORT
@@ -14,20 +16,27 @@ from coordination.server.coordinator_config import (
     DEFAULT_CONNECTIONS_PER_ADDRESS,
     DEFAULT_TICK_MS,
     Address,
+    ClientAuth,
     CoordinatorConfig,
     PasswordKind,
     TlsConfig,
-    parse_commands,
+    parse_words,
 )
 from coordination.server.coordinator_log import set_up_logging
 from coordination.server.disk.data_dir import DataDir
 from coordination.server.disk.state_recovery import recover, truncate_at
 from coordination.server.disk.zookeeper_export import export_zookeeper
+from trust.jaas import DIGEST_MODULE, JaasError, parse_login_file
 
 EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
+SERVER_SECTION: Final = "Server"
+"""Section of the login file with the users, as in ZooKeeper's."""
+READABLE_BY_OTHERS: Final = 0o077
 DEFAULT_DATA_DIR: Final = Path("coordinator-data")
+
+log = structlog.get_logger(__name__)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -52,12 +61,19 @@ def parser() -> argparse.ArgumentParser:
         "--passwords", choices=[kind.value for kind in PasswordKind], default="keyed"
     )
     parsed.add_argument("--super-digest", metavar="USER:SHA1")
+    parsed.add_argument("--super-digest-file", type=Path, metavar="FILE")
+    parsed.add_argument("--login-config", type=Path, metavar="FILE")
+    parsed.add_argument("--super-user", action="append", default=[], metavar="USER")
+    parsed.add_argument("--x509-super-user", metavar="NAME")
+    parsed.add_argument("--enforce-auth-schemes", default="", metavar="SCHEME,...")
     parsed.add_argument("--container-check-interval", type=int, default=60_000, metavar="MS")
     parsed.add_argument("--wal-fsync", choices=["always", "off"], default="always")
     parsed.add_argument("--tls-listen", metavar="HOST:PORT")
     parsed.add_argument("--tls-cert", type=Path, metavar="FILE")
     parsed.add_argument("--tls-key", type=Path, metavar="FILE")
+    parsed.add_argument("--tls-key-password-file", type=Path, metavar="FILE")
     parsed.add_argument("--tls-ca", type=Path, metavar="FILE")
+    parsed.add_argument("--tls-client-auth", choices=[each.value for each in ClientAuth])
     parsed.add_argument("--truncate-at", metavar="FILE:OFFSET")
     parsed.add_argument("--export-zookeeper", type=Path, metavar="DIR")
     return parsed
@@ -68,6 +84,7 @@ def config_from(options: argparse.Namespace) -> CoordinatorConfig:
 
     Raises:
         ValueError: an option is out of its range.
+        OSError: a file cannot be read.
     """
     least = options.min_session_timeout
     return CoordinatorConfig(
@@ -79,14 +96,53 @@ def config_from(options: argparse.Namespace) -> CoordinatorConfig:
         linger_ms=options.linger,
         max_connections=options.max_connections,
         max_connections_per_address=options.max_connections_per_address,
-        commands=parse_commands(options.four_letter_words),
+        commands=parse_words(options.four_letter_words),
         container_check_interval_ms=options.container_check_interval,
         handshake_timeout_ms=options.handshake_timeout,
         server_id=options.server_id,
         passwords=PasswordKind(options.passwords),
-        super_digest=options.super_digest,
+        super_digest=_super_digest(options),
+        users={} if options.login_config is None else _users(options.login_config),
+        super_users=frozenset(options.super_user),
+        x509_super_user=options.x509_super_user,
+        required_schemes=parse_words(options.enforce_auth_schemes),
         does_sync=options.wal_fsync == "always",
     )
+
+
+def _super_digest(options: argparse.Namespace) -> str | None:
+    if options.super_digest_file is None:
+        given: str | None = options.super_digest
+        return given
+    if options.super_digest is not None:
+        raise ValueError("--super-digest and --super-digest-file exclude each other")
+    return _text(options.super_digest_file).strip()
+
+
+def _users(path: Path) -> dict[str, str]:
+    text = _text(path)
+    if path.stat().st_mode & READABLE_BY_OTHERS:
+        log.warning("login_config.readable_by_others", file=str(path))
+    try:
+        modules = parse_login_file(text).get(SERVER_SECTION, ())
+    except JaasError as error:
+        raise ValueError(f"{path} {error}") from None
+    found = {name: each for module in modules for name, each in module.passwords.items()}
+    if [each.name for each in modules] != [DIGEST_MODULE] or not found:
+        raise ValueError(
+            f"{path} must have a section {SERVER_SECTION} with {DIGEST_MODULE} and options "
+            'user_NAME="PASSWORD"'
+        )
+    return found
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is not UTF-8") from None
+    except OSError as error:
+        raise OSError(f"cannot read {path}: {error.strerror}") from None
 
 
 def _tls(options: argparse.Namespace) -> TlsConfig | None:
@@ -94,11 +150,14 @@ def _tls(options: argparse.Namespace) -> TlsConfig | None:
         return None
     if options.tls_cert is None or options.tls_key is None:
         raise ValueError("--tls-listen needs --tls-cert and --tls-key")
+    implied = ClientAuth.NONE if options.tls_ca is None else ClientAuth.NEED
     return TlsConfig(
         listen=Address.parse(options.tls_listen),
         certificate_file=options.tls_cert,
         key_file=options.tls_key,
+        key_password_file=options.tls_key_password_file,
         ca_file=options.tls_ca,
+        client_auth=ClientAuth(options.tls_client_auth or implied),
     )
 
 

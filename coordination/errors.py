@@ -10,6 +10,7 @@ The tree:
     │   ├── ConnectionLossError the reply was lost; the operation may or may not have been applied
     │   └── SessionExpiredError the session is gone, and its ephemeral nodes with it
     ├── JuteError               bytes that violate the protocol
+    ├── SaslError               the other side of a SASL exchange does not prove its identity
     └── DataError               environment: the data directory cannot be used as it is
         ├── CorruptDataError    acknowledged data is damaged: names file and offset
         └── DirectoryLockedError
@@ -63,6 +64,10 @@ class CoordinationError(Exception):
 
 class JuteError(CoordinationError):
     """The bytes violate the protocol: the sender is broken or hostile."""
+
+
+class SaslError(CoordinationError):
+    """A SASL exchange has failed; the message never contains a secret."""
 
 
 class OperationError(CoordinationError):

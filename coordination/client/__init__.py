@@ -4,7 +4,8 @@
 """
 
 from coordination.client.client import Client
+from coordination.client.login import Login
 from coordination.client.session_expiry import SessionState
 from coordination.client.watch_registry import WatchEvent
 
-__all__ = ["Client", "SessionState", "WatchEvent"]
+__all__ = ["Client", "Login", "SessionState", "WatchEvent"]

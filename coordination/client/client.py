@@ -6,6 +6,7 @@ hidden by a retry. A watch survives a reconnect.
 """
 
 import asyncio
+import secrets
 import ssl
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -17,6 +18,7 @@ from coordination.client import ops as operations
 from coordination.client.client_session import ClientSession
 from coordination.client.connector import Connector
 from coordination.client.hosts import Rotation, parse_connect_string
+from coordination.client.login import Login, LoginExchange
 from coordination.client.session_expiry import SessionState
 from coordination.client.watch_registry import Callback, Kind
 from coordination.errors import ConnectionLossError, ErrorCode, MultiError, OperationError
@@ -41,6 +43,7 @@ from coordination.protocol.multi import Op, Result
 
 T = TypeVar("T")
 DEFAULT_SESSION_TIMEOUT_MS: Final = 6000
+NONCE_BYTES: Final = 24
 
 
 class Client:
@@ -61,6 +64,7 @@ class Client:
         has_heartbeat_thread: bool = True,
         random: Random | None = None,
         tls: ssl.SSLContext | None = None,
+        login: Login | None = None,
     ) -> None:
         """Create a client that is not connected.
 
@@ -69,13 +73,17 @@ class Client:
         """
         self.connect_string = connect_string
         self._servers = parse_connect_string(connect_string)
+        self._connector = Connector(Rotation(self._servers.hosts, random or Random()), tls)
         self.session = ClientSession(
             self._servers,
-            Connector(Rotation(self._servers.hosts, random or Random()), tls),
+            self._connector,
             timeout_ms=session_timeout_ms,
             has_linger=has_linger,
             file_path=session_file_path,
+            begin_login=None if login is None else partial(_begin, login),
         )
+        self.default_acl: Callable[[str], Sequence[Acl]] = lambda _path: OPEN_ACL
+        """Returns the ACL of a new node, by its path."""
         self._has_heartbeat_thread = has_heartbeat_thread
 
     # -- lifecycle
@@ -96,6 +104,11 @@ class Client:
     def session_id(self) -> int:
         """Id of the session; 0 without one."""
         return self.session.session_id
+
+    @property
+    def failure(self) -> str | None:
+        """Reason of the last failed attempt to connect, since there was a connection."""
+        return self._connector.failure
 
     async def connect(self, timeout_s: float = 30.0) -> None:
         """Establish a session; a new one after EXPIRED.
@@ -154,12 +167,18 @@ class Client:
         path: str,
         data: bytes | None = b"",
         *,
-        acl: Sequence[Acl] = OPEN_ACL,
+        acl: Sequence[Acl] | None = None,
         ephemeral: bool = False,
         sequential: bool = False,
     ) -> "asyncio.Future[str]":
         """Create a node; the future holds its path, with the suffix of a sequential one."""
-        op = operations.create(path, data, acl=acl, ephemeral=ephemeral, sequential=sequential)
+        op = operations.create(
+            path,
+            data,
+            acl=acl or self.default_acl(path),
+            ephemeral=ephemeral,
+            sequential=sequential,
+        )
         return self._send(op, self._path_of)
 
     def create_with_stat(
@@ -167,18 +186,25 @@ class Client:
         path: str,
         data: bytes | None = b"",
         *,
-        acl: Sequence[Acl] = OPEN_ACL,
+        acl: Sequence[Acl] | None = None,
         ephemeral: bool = False,
         sequential: bool = False,
     ) -> "asyncio.Future[tuple[str, Stat]]":
         """Create a node; the future holds its path and its Stat."""
-        op = operations.create(path, data, acl=acl, ephemeral=ephemeral, sequential=sequential)
+        op = operations.create(
+            path,
+            data,
+            acl=acl or self.default_acl(path),
+            ephemeral=ephemeral,
+            sequential=sequential,
+        )
         return self._send(Op(OpCode.CREATE2, op.request), self._path_and_stat_of)
 
     def create_container(
-        self, path: str, data: bytes | None = b"", *, acl: Sequence[Acl] = OPEN_ACL
+        self, path: str, data: bytes | None = b"", *, acl: Sequence[Acl] | None = None
     ) -> "asyncio.Future[tuple[str, Stat]]":
         """Create a container node, deleted some time after its last child is deleted."""
+        acl = self.default_acl(path) if acl is None else acl
         request = CreateRequest(path, data, acl, CreateFlag.CONTAINER)
         return self._send(Op(OpCode.CREATE_CONTAINER, request), self._path_and_stat_of)
 
@@ -188,11 +214,12 @@ class Client:
         data: bytes | None,
         ttl_ms: int,
         *,
-        acl: Sequence[Acl] = OPEN_ACL,
+        acl: Sequence[Acl] | None = None,
         sequential: bool = False,
     ) -> "asyncio.Future[tuple[str, Stat]]":
         """Create a node that is deleted `ttl_ms` after its last change, unless it has children."""
         flags = CreateFlag.TTL_SEQUENTIAL if sequential else CreateFlag.TTL
+        acl = self.default_acl(path) if acl is None else acl
         request = CreateTtlRequest(path, data, acl, flags, ttl_ms)
         return self._send(Op(OpCode.CREATE_TTL, request), self._path_and_stat_of)
 
@@ -201,7 +228,7 @@ class Client:
         names = self._servers.chroot.split("/")[1:]
         for depth in range(1, len(names) + 1):
             path = "/" + "/".join(names[:depth])
-            op = operations.create(path, None)
+            op = operations.create(path, None, acl=self.default_acl(path))
             try:
                 # Not by `_send`, because these paths are the server's.
                 await self.session.call(op.type, op.request, path, _nothing)
@@ -339,6 +366,10 @@ class Client:
         return result._replace(
             response=response._replace(path=self._servers.from_server(response.path))
         )
+
+
+def _begin(login: Login) -> LoginExchange:
+    return LoginExchange(login, lambda: secrets.token_urlsafe(NONCE_BYTES))
 
 
 def _decode(op: OpCode, payload: bytes) -> tuple[object, ...]:

@@ -1,7 +1,8 @@
 """Client side of one connection (edge): sends packets and delivers received ones, in order.
 
-It has no notion of sessions. It calls its owner for every packet in the order of arrival, and once
-when the connection is lost. Packets of one loop iteration are written together.
+Its handshake includes the login, if there is one. It has no notion of sessions. It calls its owner
+for every packet in the order of arrival, and once when the connection is lost. Packets of one loop
+iteration are written together.
 """
 
 import asyncio
@@ -10,7 +11,8 @@ import struct
 from contextlib import AbstractContextManager, nullcontext
 from typing import Final, Protocol, cast
 
-from coordination.errors import JuteError
+from coordination.client.login import LoginExchange
+from coordination.errors import JuteError, SaslError
 from coordination.protocol import frames
 from coordination.protocol.frames import FrameSplitter, Handshake
 from coordination.protocol.messages import ConnectRequest, ConnectResponse
@@ -33,10 +35,18 @@ class Owner(Protocol):
 class ClientConnection(asyncio.Protocol):
     """Connection to a server, from its handshake to its end."""
 
-    def __init__(self, owner: Owner, request: ConnectRequest, timeout_ms: float) -> None:
+    def __init__(
+        self,
+        owner: Owner,
+        request: ConnectRequest,
+        timeout_ms: float,
+        login: LoginExchange | None = None,
+    ) -> None:
         self._owner = owner
         self._request = request
         self._timeout_ms = timeout_ms
+        self._login = login
+        self._granted: ConnectResponse | None = None
         self._loop = asyncio.get_running_loop()
         self._splitter = FrameSplitter(MAX_REPLY_BYTES, max_first_bytes=frames.MAX_HANDSHAKE_BYTES)
         self._out: list[bytes] = []
@@ -45,6 +55,7 @@ class ClientConnection(asyncio.Protocol):
         self.write_lock: AbstractContextManager[object] = nullcontext()
         self.transport: asyncio.Transport
         self.handshake: asyncio.Future[ConnectResponse] = self._loop.create_future()
+        """Done once the server has responded, and has accepted the login."""
 
     @property
     def is_lost(self) -> bool:
@@ -64,11 +75,14 @@ class ClientConnection(asyncio.Protocol):
     def connection_lost(self, _exc: Exception | None) -> None:
         """Fail a pending handshake, and notify the owner (asyncio calls this)."""
         self._is_lost = True
+        self._fail_handshake(ConnectionResetError("closed before the end of the handshake"))
+        self._owner.on_lost(self)
+
+    def _fail_handshake(self, error: Exception) -> None:
         if not self.handshake.done():
-            self.handshake.set_exception(ConnectionResetError("closed before the handshake"))
+            self.handshake.set_exception(error)
             # The attempt may have been cancelled: mark the exception as retrieved.
             self.handshake.exception()
-        self._owner.on_lost(self)
 
     def data_received(self, data: bytes) -> None:
         """Deliver every complete packet; abort on malformed data (asyncio calls this)."""
@@ -76,11 +90,15 @@ class ClientConnection(asyncio.Protocol):
             payloads = self._splitter.feed(data)
             for payload in payloads:
                 if not self.handshake.done():
-                    self._on_handshake(payload)
+                    if self._granted is None:
+                        self._on_handshake(payload)
+                    else:
+                        self._on_login(self._granted, payload)
                 elif not self.handshake.cancelled():
                     self._on_packet(payload)
-        except (JuteError, struct.error):
-            # The server does not speak the protocol; the owner tries another one.
+        except (JuteError, SaslError, struct.error) as error:
+            # The server does not speak the protocol or refuses the login; the owner tries another.
+            self._fail_handshake(error)
             self.abort()
 
     def _on_handshake(self, payload: bytes) -> None:
@@ -88,7 +106,19 @@ class ClientConnection(asyncio.Protocol):
         assert isinstance(record, ConnectResponse), "decoded as one"
         if record.session_id and record.time_out <= 0:
             raise JuteError(f"session timeout must be positive, got {record.time_out} ms")
-        self.handshake.set_result(record)
+        if self._login is None or not record.session_id:
+            self.handshake.set_result(record)
+            return
+        self._granted = record
+        self.send(self._login.first())
+
+    def _on_login(self, granted: ConnectResponse, payload: bytes) -> None:
+        assert self._login is not None, "else the handshake is over"
+        packet = self._login.answer(payload)
+        if packet is None:
+            self.handshake.set_result(granted)
+        else:
+            self.send(packet)
 
     def _on_packet(self, payload: bytes) -> None:
         if self._is_lost:

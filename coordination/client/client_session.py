@@ -15,6 +15,7 @@ from coordination.client.client_connection import ClientConnection
 from coordination.client.connector import Connector
 from coordination.client.heartbeat import PING_PACKET, Heartbeat
 from coordination.client.hosts import ConnectString
+from coordination.client.login import LoginExchange
 from coordination.client.request_queue import Pending, RequestQueue
 from coordination.client.session_expiry import Due, SessionExpiry, SessionState
 from coordination.client.session_file import SavedSession
@@ -61,6 +62,7 @@ class ClientSession:
         timeout_ms: int,
         has_linger: bool,
         file_path: Path | None,
+        begin_login: Callable[[], LoginExchange] | None,
     ) -> None:
         """Create a session that is not established; `file_path` is for its id and password."""
         self.state = SessionState.DISCONNECTED
@@ -75,6 +77,7 @@ class ClientSession:
         self._wanted_timeout_ms = timeout_ms
         self._has_linger = has_linger
         self._file_path = file_path
+        self._begin_login = begin_login
         self._last_zxid = 0
         self._listeners: list[Callable[[SessionState], None]] = []
         self._requests = RequestQueue()
@@ -178,7 +181,8 @@ class ClientSession:
             self.session_id,
             self.password,
         )
-        return ClientConnection(self, request, self.silence_ms)
+        login = None if self._begin_login is None else self._begin_login()
+        return ClientConnection(self, request, self.silence_ms, login)
 
     async def _adopt(self, connection: ClientConnection, response: ConnectResponse) -> bool:
         if self.state in _OVER:

@@ -1,12 +1,15 @@
 """Finds a server that responds (edge): tries one at a time, each for a share of the timeout."""
 
 import asyncio
+import os
 import ssl
+import struct
 from collections.abc import Awaitable, Callable
 from typing import Final
 
 from coordination.client.client_connection import ClientConnection
 from coordination.client.hosts import Host, Rotation
+from coordination.errors import CoordinationError
 from coordination.protocol.messages import ConnectResponse
 
 MIN_ATTEMPT_S: Final = 0.1
@@ -19,11 +22,14 @@ class Connector:
     """Tries the servers of `rotation`, over TLS if a context is given."""
 
     def __init__(self, rotation: Rotation, tls: ssl.SSLContext | None) -> None:
+        self.failure: str | None = None
+        """Reason of the last failed attempt since there was a connection."""
         self._rotation = rotation
         self._tls = tls
 
     def on_connected(self) -> None:
         """Record that a session is established; the first attempt after a loss needs no delay."""
+        self.failure = None
         self._rotation.on_connected()
 
     async def attempt(
@@ -56,10 +62,22 @@ class Connector:
                 )
                 response = await connection.handshake
             is_adopted = await adopt(connection, response)
-        except (OSError, TimeoutError):
+        except TimeoutError:
+            return False
+        except (OSError, CoordinationError, struct.error) as error:
+            self.failure = f"{host.name}:{host.port}: {_reason(error)}"
             return False
         finally:
             # Also when this attempt is cancelled: packets of this connection must not arrive.
             if connection is not None and not is_adopted:
                 connection.abort()
         return is_adopted
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the server's certificate is not valid: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        return f"TLS: {(error.reason or str(error)).lower().replace('_', ' ')}"
+    number = getattr(error, "errno", None)
+    return os.strerror(number).lower() if number else str(error)

@@ -5,12 +5,14 @@ and compared.
 """
 
 import asyncio
+import ssl
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
 
 from coordination.client import session_file
 from coordination.client.client import Client
+from coordination.client.login import Login
 from coordination.errors import BadVersionError, ConnectionLossError, ErrorCode, NodeExistsError
 from coordination.protocol.messages import Stat
 
@@ -72,7 +74,12 @@ async def set_data(client: Client, path: str, data: bytes, version: int) -> Stat
 
 
 async def end_dead_session(
-    path: Path, timeout_s: float = 5.0, *, connect_string: str | None = None
+    path: Path,
+    timeout_s: float = 5.0,
+    *,
+    connect_string: str | None = None,
+    tls: ssl.SSLContext | None = None,
+    login: Login | None = None,
 ) -> bool:
     """Close the session saved in a file, with its ephemeral nodes; return whether it is closed.
 
@@ -83,7 +90,9 @@ async def end_dead_session(
     saved = await session_file.load(path)
     if saved is None:
         return False
-    client = Client(connect_string or saved.connect_string, has_heartbeat_thread=False)
+    client = Client(
+        connect_string or saved.connect_string, has_heartbeat_thread=False, tls=tls, login=login
+    )
     try:
         async with asyncio.timeout(timeout_s):
             is_alive = await client.resume(saved.session_id, saved.password)

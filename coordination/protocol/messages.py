@@ -285,6 +285,13 @@ class AuthRequest(NamedTuple):
 
 
 @record
+class SaslToken(NamedTuple):
+    """sasl, in both directions."""
+
+    token: Buffer
+
+
+@record
 class SetWatchesRequest(NamedTuple):
     """setWatches: the watches that a client had on its lost connection."""
 
@@ -435,6 +442,7 @@ SHAPES: Final[dict[int, Shape]] = {
     OpCode.CHECK_WATCHES: Shape(WatchesRequest, None),
     OpCode.REMOVE_WATCHES: Shape(WatchesRequest, None),
     OpCode.AUTH: Shape(AuthRequest, None),
+    OpCode.SASL: Shape(SaslToken, SaslToken),
     OpCode.SET_WATCHES: Shape(SetWatchesRequest, None),
     OpCode.SET_WATCHES2: Shape(SetWatches2Request, None),
     OpCode.GET_EPHEMERALS: Shape(GetEphemeralsRequest, ChildrenResponse),

@@ -6,7 +6,7 @@ the reverse.
 
 import asyncio
 import os
-import ssl
+import secrets
 import sys
 import time
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Final
 
 import structlog
 
-from coordination.server.coordinator_config import CoordinatorConfig, PasswordKind, TlsConfig
+from coordination.server.coordinator_config import CoordinatorConfig, PasswordKind
 from coordination.server.disk.data_dir import DataDir, segments_of
 from coordination.server.disk.journal import FileLog
 from coordination.server.disk.snapshotter import Snapshotter
@@ -23,8 +23,10 @@ from coordination.server.disk.wal_writer import WalWriter, finish_segment
 from coordination.server.server import Server
 from coordination.server.state.service import Service
 from coordination.server.state.sessions import Passwords, first_session_id
+from coordination.server.tls import ServerTls
 
 EXIT_DISK_FAILED: Final = 1
+NONCE_BYTES: Final = 24
 # Every restart leaves a short segment. With more than this, a start takes a snapshot.
 SNAPSHOT_AFTER_SEGMENTS: Final = 8
 
@@ -95,7 +97,8 @@ class Coordinator:
             ),
             wall_clock_ms=wall_clock_ms,
             on_fatal=_exit_at_once,
-            tls=None if config.tls is None else tls_context(config.tls),
+            new_nonce=lambda: secrets.token_urlsafe(NONCE_BYTES),
+            tls=None if config.tls is None else ServerTls(config.tls),
         )
 
 
@@ -130,16 +133,6 @@ def open_state(data_dir: DataDir) -> tuple[Recovered, WalWriter]:
         duration_ms=int((time.perf_counter() - began_s) * 1000),
     )
     return recovered, writer
-
-
-def tls_context(config: TlsConfig) -> ssl.SSLContext:
-    """Return the TLS context of the server."""
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(config.certificate_file, config.key_file)
-    if config.ca_file is not None:
-        context.load_verify_locations(config.ca_file)
-        context.verify_mode = ssl.CERT_REQUIRED
-    return context
 
 
 def _name(first_zxid: int) -> str:

@@ -1,6 +1,7 @@
 """Configuration of the coordinator (decision)."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -15,6 +16,8 @@ DEFAULT_CONNECTIONS_PER_ADDRESS: Final = 60
 DEFAULT_COMMANDS: Final = frozenset({"srvr", "ruok"})
 """Four-letter words enabled by default; the others reveal sessions and paths, or change state."""
 ALL_COMMANDS: Final = "*"
+SCHEMES: Final = frozenset({"digest", "sasl", "x509"})
+"""Schemes with which a client can authenticate."""
 _ADDRESS = re.compile(r"\A(?P<host>\[[^\]]*\]|[^:]*):(?P<port>\d+)\Z")
 
 
@@ -45,14 +48,28 @@ class Address:
         return cls(found["host"].strip("[]"), int(found["port"]))
 
 
+class ClientAuth(Enum):
+    """Whether TLS clients show a certificate, as ZooKeeper's ssl.clientAuth."""
+
+    NONE = "none"
+    WANT = "want"
+    NEED = "need"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsConfig:
-    """Additional TLS listener; with `ca_file` clients must present a certificate."""
+    """Additional TLS listener; `ca_file` holds the authorities of clients' certificates."""
 
     listen: Address
     certificate_file: Path
     key_file: Path
+    key_password_file: Path | None = None
     ca_file: Path | None = None
+    client_auth: ClientAuth = ClientAuth.NONE
+
+    def __post_init__(self) -> None:
+        if (self.client_auth is not ClientAuth.NONE) != (self.ca_file is not None):
+            raise ValueError("certificates of clients need a file with their authorities")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +77,8 @@ class CoordinatorConfig:
     """Configuration of one coordinator.
 
     A loop that is later than `tick_ms` counts as stalled, and stalls extend all session deadlines.
-    `commands` are the enabled four-letter words, `*` for all.
+    `commands` are the enabled four-letter words, `*` for all. `users` maps the users of SASL to
+    their passwords. A client must have an identity of one of `required_schemes`, if there are any.
     """
 
     listen: Address = field(default_factory=lambda: Address("127.0.0.1", DEFAULT_PORT))
@@ -79,7 +97,11 @@ class CoordinatorConfig:
     container_check_interval_ms: int = 60_000
     server_id: int = 1
     passwords: PasswordKind = PasswordKind.KEYED
-    super_digest: str | None = None
+    super_digest: str | None = field(default=None, repr=False)
+    users: Mapping[str, str] = field(default_factory=dict, repr=False)
+    super_users: frozenset[str] = frozenset()
+    x509_super_user: str | None = None
+    required_schemes: frozenset[str] = frozenset()
     does_sync: bool = True
 
     def __post_init__(self) -> None:
@@ -94,17 +116,28 @@ class CoordinatorConfig:
             raise ValueError(f"server_id must be within 1..127, got {self.server_id}")
         if self.super_digest is not None and ":" not in self.super_digest:
             raise ValueError("super_digest must be USER:BASE64-SHA1, like ZooKeeper's superDigest")
+        self._check_authentication()
         if self.max_connections_per_address < 0:
             raise ValueError(
                 "max_connections_per_address must be positive, or 0 for no limit, "
                 f"got {self.max_connections_per_address}"
             )
 
+    def _check_authentication(self) -> None:
+        for user in self.users:
+            # They would be names of Kerberos, which have other rules.
+            if not user or "/" in user or "@" in user:
+                raise ValueError(f"user name {user!r} must not be empty or contain / or @")
+        if not self.required_schemes <= SCHEMES:
+            raise ValueError(f"schemes must be among {', '.join(sorted(SCHEMES))}")
+        if self.required_schemes == {"sasl"} and not self.users:
+            raise ValueError("scheme sasl is required, but there are no users: see login_config")
+
     def allows_command(self, command: str) -> bool:
         """Whether a four-letter word is enabled."""
         return command in self.commands or ALL_COMMANDS in self.commands
 
 
-def parse_commands(text: str) -> frozenset[str]:
-    """Parse comma-separated four-letter words, like ZooKeeper's 4lw.commands.whitelist."""
+def parse_words(text: str) -> frozenset[str]:
+    """Parse comma-separated words, like ZooKeeper's 4lw.commands.whitelist."""
     return frozenset(word.strip() for word in text.split(",") if word.strip())

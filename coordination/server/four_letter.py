@@ -79,6 +79,10 @@ class ReportedServer(Protocol):
         """Port of the plain listener."""
 
     @property
+    def bound_tls_port(self) -> int | None:
+        """Port of the TLS listener, if there is one."""
+
+    @property
     def uptime_ms(self) -> int:
         """Time since the start."""
 
@@ -215,17 +219,19 @@ def _open_files() -> int:
 
 
 def _conf(server: ReportedServer) -> str:
-    config = server.config
-    return (
-        f"clientPort={server.bound_port}\n"
-        f"tickTime={config.tick_ms}\n"
-        f"maxClientCnxns={config.max_connections_per_address}\n"
-        f"minSessionTimeout={config.min_session_timeout_ms}\n"
-        f"maxSessionTimeout={config.max_session_timeout_ms}\n"
-        f"lingerMs={config.linger_ms}\n"
-        f"walFsync={'always' if config.does_sync else 'off'}\n"
-        f"serverId={config.server_id}\n"
-    )
+    config, secure = server.config, server.bound_tls_port
+    values: dict[str, object] = {
+        "clientPort": server.bound_port,
+        **({} if secure is None else {"secureClientPort": secure}),
+        "tickTime": config.tick_ms,
+        "maxClientCnxns": config.max_connections_per_address,
+        "minSessionTimeout": config.min_session_timeout_ms,
+        "maxSessionTimeout": config.max_session_timeout_ms,
+        "lingerMs": config.linger_ms,
+        "walFsync": "always" if config.does_sync else "off",
+        "serverId": config.server_id,
+    }
+    return "".join(f"{name}={value}\n" for name, value in values.items())
 
 
 def _envi(_server: ReportedServer) -> str:

@@ -8,7 +8,6 @@ the TLS listener accepts by itself.
 import asyncio
 import os
 import socket
-import ssl
 from collections import Counter
 from typing import Final
 
@@ -16,6 +15,7 @@ import structlog
 
 from coordination.server.coordinator_config import Address
 from coordination.server.server_connection import Connection, Owner
+from coordination.server.tls import ServerTls
 
 LISTEN_BACKLOG: Final = 4096
 SHUTDOWN_TIMEOUT_S: Final = 1.0
@@ -59,7 +59,7 @@ class Admission:
 class Listeners:
     """The plain listener of a server, and its TLS listener if `tls` is given."""
 
-    def __init__(self, server: Owner, tls: ssl.SSLContext | None) -> None:
+    def __init__(self, server: Owner, tls: ServerTls | None) -> None:
         config = server.config
         self.admission = Admission(config.max_connections, config.max_connections_per_address)
         self._server = server
@@ -84,7 +84,7 @@ class Listeners:
             assert self._tls is not None, "a TLS listener needs a context"
             self._tls_listener = self._listen_for_tls(server.config.tls.listen, self._tls)
 
-    def _listen_for_tls(self, address: Address, context: ssl.SSLContext) -> "TlsListener":
+    def _listen_for_tls(self, address: Address, tls: ServerTls) -> "TlsListener":
         family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
         try:
             listening = socket.create_server(
@@ -94,13 +94,18 @@ class Listeners:
             self._plain.close()
             raise _not_listening(address, error) from error
         listening.setblocking(False)
-        return TlsListener(self._server, self.admission, listening, context)
+        return TlsListener(self._server, self.admission, listening, tls)
 
     @property
     def bound_port(self) -> int:
         """Port of the plain listener."""
         port: int = self._plain.sockets[0].getsockname()[1]
         return port
+
+    @property
+    def bound_tls_port(self) -> int | None:
+        """Port of the TLS listener, if there is one."""
+        return None if self._tls_listener is None else self._tls_listener.bound_port
 
     def close(self) -> None:
         """Stop accepting."""
@@ -122,14 +127,20 @@ class TlsListener:
         server: Owner,
         admission: Admission,
         listening: socket.socket,
-        context: ssl.SSLContext,
+        tls: ServerTls,
     ) -> None:
         self._server = server
         self._admission = admission
         self._listening = listening
-        self._context = context
+        self._tls = tls
         self._handshakes: set[asyncio.Task[None]] = set()
         self._accepting = asyncio.create_task(self._accept(), name="tls-accept")
+
+    @property
+    def bound_port(self) -> int:
+        """Port of the listening socket."""
+        port: int = self._listening.getsockname()[1]
+        return port
 
     def close(self) -> None:
         """Stop accepting, and cancel pending handshakes."""
@@ -158,7 +169,7 @@ class TlsListener:
             await self._server.loop.connect_accepted_socket(
                 lambda: connection,
                 accepted,
-                ssl=self._context,
+                ssl=self._tls.context(),
                 ssl_handshake_timeout=self._server.config.handshake_timeout_ms / 1000,
                 ssl_shutdown_timeout=SHUTDOWN_TIMEOUT_S,
             )

@@ -5,32 +5,30 @@ therefore run in one simulated loop.
 """
 
 import asyncio
-import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import structlog
 
-from coordination.errors import ErrorCode
-from coordination.protocol import frames, jute
+from coordination.protocol import frames
 from coordination.protocol.frames import Handshake
 from coordination.protocol.messages import (
     LINGER_PROTOCOL,
     NO_PASSWORD,
-    AuthRequest,
     ConnectRequest,
     ConnectResponse,
     OpCode,
 )
+from coordination.server.authentication import REQUIRES_LOGIN, Authentication, LoginReply
 from coordination.server.coordinator_config import CoordinatorConfig
 from coordination.server.disk.journal import GroupCommit, Log
 from coordination.server.four_letter import Metrics, refusal, respond
 from coordination.server.listeners import Listeners
 from coordination.server.server_connection import Connection
-from coordination.server.state import acl
 from coordination.server.state.acl import Identity
 from coordination.server.state.service import Service
 from coordination.server.state.sessions import Passwords, Session
+from coordination.server.tls import ServerTls
 
 _OP_NAMES: Final = {int(op): op.name for op in OpCode}
 
@@ -49,12 +47,14 @@ class Server:
         *,
         wall_clock_ms: Callable[[], int],
         on_fatal: Callable[[OSError], None],
-        tls: ssl.SSLContext | None = None,
+        new_nonce: Callable[[], str],
+        tls: ServerTls | None = None,
     ) -> None:
         self.config = config
         self.loop = asyncio.get_running_loop()
         self.metrics = Metrics()
         self.connections: dict[Connection, None] = {}
+        # Without a session yet, or without a required identity.
         self._awaiting_handshake: dict[Connection, None] = {}
         # Connections with outputs that can be sent now, and with outputs that wait for a sync.
         self.ready: dict[Connection, None] = {}
@@ -63,6 +63,7 @@ class Server:
         self.synced_zxid = service.state.zxid
         self._wal = wal
         self._passwords = passwords
+        self._authentication = Authentication(config, new_nonce)
         self.wall_clock_ms = wall_clock_ms
         self._commit = GroupCommit(
             wal, synced_zxid=self.synced_zxid, on_synced=self._on_synced, on_failure=on_fatal
@@ -89,6 +90,11 @@ class Server:
     def bound_port(self) -> int:
         """Port of the plain listener."""
         return self.listeners.bound_port
+
+    @property
+    def bound_tls_port(self) -> int | None:
+        """Port of the TLS listener, if there is one."""
+        return self.listeners.bound_tls_port
 
     async def stop(self) -> None:
         """Stop listening, sync and answer the accepted requests, and close all connections.
@@ -155,7 +161,8 @@ class Server:
             if connection.opened_at_s >= oldest_s:
                 return
             timeout_ms = self.config.handshake_timeout_ms
-            self.on_violation(connection, f"no handshake within {timeout_ms} ms")
+            wanted = "handshake" if connection.session is None else "authentication"
+            self.on_violation(connection, f"no {wanted} within {timeout_ms} ms")
             connection.close()
             self._awaiting_handshake.pop(connection, None)
 
@@ -171,12 +178,27 @@ class Server:
             self.on_violation(connection, refused)
             return False
         connection.address = host
-        connection.identities = (Identity("ip", host),)
+        self._identify(connection, (Identity("ip", host),))
         return True
 
-    def on_connected(self, connection: Connection) -> None:
-        """Record the connection of an admitted client."""
+    def on_connected(self, connection: Connection, certificate: bytes | None) -> None:
+        """Record the connection of an admitted client, which may have shown a certificate."""
         self.connections[connection] = self._awaiting_handshake[connection] = None
+        if certificate is None:
+            return
+        try:
+            identities = self._authentication.of_certificate(connection.identities, certificate)
+        except ValueError as error:
+            self.on_violation(connection, f"certificate: {error}")
+            connection.abort()
+        else:
+            self._identify(connection, identities)
+
+    def _identify(self, connection: Connection, identities: Sequence[Identity]) -> None:
+        connection.identities = identities
+        connection.is_authenticated = self._authentication.is_sufficient(identities)
+        if connection.is_authenticated and connection.session is not None:
+            self._awaiting_handshake.pop(connection, None)
 
     def on_disconnected(self, connection: Connection, *, by_peer: bool) -> None:
         """Forget a lost connection; its session is kept."""
@@ -190,7 +212,10 @@ class Server:
         if session is None or session.connection is not connection:
             return
         session.connection = None
-        if by_peer and session.has_linger and not self.is_stopping:
+        if connection.has_new_session and not connection.is_authenticated:
+            # Nobody needs it: no request was allowed.
+            self.service.sessions.shorten(session, self._now_ms())
+        elif by_peer and session.has_linger and not self.is_stopping:
             self.service.sessions.shorten(session, self._now_ms() + self.config.linger_ms)
 
     def on_violation(self, connection: Connection, reason: str) -> None:
@@ -217,7 +242,8 @@ class Server:
             self.on_violation(connection, reason)
             connection.close()
             return
-        self._awaiting_handshake.pop(connection, None)
+        if connection.is_authenticated:
+            self._awaiting_handshake.pop(connection, None)
         session = self._session_for(connection, request)
         self._send_handshake(connection, handshake, session)
 
@@ -229,6 +255,7 @@ class Server:
         now_ms, wall_ms = self._now_ms(), self.wall_clock_ms()
         if request.session_id == 0:
             session = self.service.open_session(timeout_ms, now_ms=now_ms, wall_ms=wall_ms)
+            connection.has_new_session = True
         else:
             found = self.service.sessions.find(request.session_id)
             if found is None or not self._passwords.accept(request.session_id, request.passwd):
@@ -261,8 +288,11 @@ class Server:
         self, connection: Connection, xid: int, op: int, payload: bytes, wall_ms: int
     ) -> None:
         """Run one request, at time `wall_ms`, and queue its reply."""
-        if op == OpCode.AUTH:
-            self._authenticate(connection, xid, payload)
+        if op in (OpCode.AUTH, OpCode.SASL):
+            self._log_in(connection, xid, op, payload)
+            return
+        if not connection.is_authenticated:
+            self._refuse(connection, xid, REQUIRES_LOGIN)
             return
         connection.last_op = _OP_NAMES.get(op) or str(op)
         reply = self.service.handle(
@@ -272,17 +302,18 @@ class Server:
         if reply.closes:
             connection.close_after_outputs(reply.tag)
 
-    def _authenticate(self, connection: Connection, xid: int, payload: bytes) -> None:
-        request, _ = jute.decode(AuthRequest, payload, frames.REQUEST_HEADER_BYTES)
-        identities = acl.authenticate(
-            request.scheme, request.auth or b"", connection.identities, self.config.super_digest
-        )
-        if identities is None:
-            connection.reply(xid, ErrorCode.AUTH_FAILED, b"", 0)
-            connection.close_after_outputs(0)
+    def _log_in(self, connection: Connection, xid: int, op: int, payload: bytes) -> None:
+        reply = self._authentication.log_in(connection, op, payload, frames.REQUEST_HEADER_BYTES)
+        if reply.refusal is not None:
+            self._refuse(connection, xid, reply)
             return
-        connection.identities = identities
-        connection.reply(xid, 0, b"", 0)
+        self._identify(connection, reply.identities)
+        connection.reply(xid, reply.err, reply.body, 0)
+
+    def _refuse(self, connection: Connection, xid: int, reply: LoginReply) -> None:
+        self.on_violation(connection, reply.refusal or "")
+        connection.reply(xid, reply.err, reply.body, 0)
+        connection.close_after_outputs(0)
 
     # -- four-letter words
 

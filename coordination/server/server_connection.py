@@ -1,6 +1,7 @@
 """Server side of one connection (edge): parses requests and sends outputs in order."""
 
 import asyncio
+import ssl
 import struct
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -9,6 +10,7 @@ from typing import Final, Protocol, cast
 
 from coordination.errors import JuteError
 from coordination.protocol import frames
+from coordination.protocol.digest_md5 import DigestServer
 from coordination.protocol.frames import FrameSplitter
 from coordination.server.connection_outputs import Outputs
 from coordination.server.coordinator_config import CoordinatorConfig
@@ -64,8 +66,8 @@ class Owner(Protocol):
     def admit(self, connection: "Connection", peer: object) -> bool:
         """Admit a client with socket address `peer`, unless a limit is reached."""
 
-    def on_connected(self, connection: "Connection") -> None:
-        """Record the connection of an admitted client."""
+    def on_connected(self, connection: "Connection", certificate: bytes | None) -> None:
+        """Record the connection of an admitted client, which may have shown a certificate."""
 
     def on_disconnected(self, connection: "Connection", *, by_peer: bool) -> None:
         """Forget a lost connection; its session is kept."""
@@ -111,7 +113,12 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport
         self.session: Session | None = None
         self.session_id = 0
+        self.has_new_session = False
+        """Whether the session began on this connection."""
         self.identities: Sequence[Identity] = ()
+        self.is_authenticated = False
+        """Whether the identities suffice to use the coordinator."""
+        self.exchange: DigestServer | None = None
         self.opened_at_s = 0.0
         self.received_count = 0
         self.sent_count = 0
@@ -139,7 +146,8 @@ class Connection(asyncio.Protocol):
         if self.address is not None or self._server.admit(
             self, transport.get_extra_info("peername")
         ):
-            self._server.on_connected(self)
+            tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
+            self._server.on_connected(self, tls.getpeercert(binary_form=True) if tls else None)
         else:
             self.abort()
 

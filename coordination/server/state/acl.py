@@ -1,12 +1,17 @@
 """Access control (decision): schemes, identities, and the check of an access control list.
 
-The schemes are world, auth, digest and ip; the identity `super` passes every check. An ACL in the
-tree is a tuple shared by all nodes that have it.
+The schemes are world, auth, digest, ip, x509 and sasl; an identity of scheme super passes every
+check. An ACL in the tree is a tuple shared by all nodes that have it.
+
+Source: ZooKeeper `PrepRequestProcessor.fixupACL`, `ZooKeeperServer.checkACL`, and the providers in
+`org.apache.zookeeper.server.auth`.
 """
 
 import base64
 import hashlib
+import hmac
 import ipaddress
+import re
 from collections.abc import Iterable, Sequence
 from enum import IntFlag
 from functools import lru_cache
@@ -14,6 +19,7 @@ from typing import Final, NamedTuple
 
 from coordination.errors import ErrorCode, OperationError
 from coordination.protocol.messages import OPEN_ACL, Acl
+from trust.distinguished_name import is_distinguished_name
 
 
 class Permission(IntFlag):
@@ -35,6 +41,8 @@ class Identity(NamedTuple):
 
 
 SUPER: Final = Identity("super", "")
+SASL_SUPER: Final = Identity("sasl", "super")
+"""Matches each entry of its scheme, as in ZooKeeper."""
 MAX_IDENTITIES: Final = 16
 """Limit per connection, including its address, because each access checks all of them."""
 MAX_CREDENTIALS_BYTES: Final = 4096
@@ -42,6 +50,7 @@ MAX_ENTRIES: Final = 100
 """Limit per ACL, because each access to its node checks all of them."""
 _UNPROVABLE: Final = frozenset({"ip", "world", "super"})
 """Schemes that `auth` does not expand to, because they need no credentials of the client."""
+_KERBEROS_NAME: Final = re.compile(r"[^/@]*(/[^/@]*)?@[^/@]*|[^@]*")
 
 
 def digest_identity(credentials: bytes) -> Identity:
@@ -55,18 +64,25 @@ def authenticate(
     scheme: str | None, credentials: bytes, known: Sequence[Identity], super_digest: str | None
 ) -> tuple[Identity, ...] | None:
     """Return all identities including that of `credentials`; None if these are refused."""
-    if scheme == "ip":
+    if scheme == "ip" or (scheme == "x509" and any(each.scheme == "x509" for each in known)):
         return tuple(known)
     if scheme != "digest" or len(credentials) > MAX_CREDENTIALS_BYTES:
         return None
     identity = digest_identity(credentials)
-    shown = [SUPER, identity] if identity.id == super_digest else [identity]
-    found = tuple(dict.fromkeys([*shown, *known]))
+    is_super = hmac.compare_digest(identity.id.encode(), (super_digest or "").encode())
+    return added(known, *((SUPER, identity) if is_super else (identity,)))
+
+
+def added(known: Sequence[Identity], *more: Identity) -> tuple[Identity, ...] | None:
+    """Return `known` with the identities in `more` before it; None if these are too many."""
+    found = tuple(dict.fromkeys([*more, *known]))
     return found if len(found) <= MAX_IDENTITIES else None
 
 
 def user_of(identity: Identity) -> str:
     """Return the display name of an identity, without its password digest."""
+    if identity.scheme == SUPER.scheme:
+        return ""
     return identity.id.partition(":")[0] if identity.scheme == "digest" else identity.id
 
 
@@ -107,7 +123,7 @@ def _matches(entry: Acl, identity: Identity) -> bool:
         return False
     if entry.scheme == "ip":
         return _ip_matches(identity.id, entry.id or "")
-    return entry.id == identity.id
+    return entry.id == identity.id or identity == SASL_SUPER
 
 
 def resolve(acl: Sequence[Acl], identities: Iterable[Identity], path: str) -> tuple[Acl, ...]:
@@ -142,7 +158,12 @@ def _expand(entry: Acl, identities: Iterable[Identity]) -> list[Acl]:
                 for identity in identities
                 if identity.scheme not in _UNPROVABLE
             ]
-        case "digest" if entry.id is not None and len(entry.id.split(":")) == 2:
+        # As in Java, empty parts at the end do not count.
+        case "digest" if entry.id is not None and len(entry.id.rstrip(":").split(":")) == 2:
+            return [entry]
+        case "x509" if entry.id is not None and is_distinguished_name(entry.id):
+            return [entry]
+        case "sasl" if entry.id is not None and _KERBEROS_NAME.fullmatch(entry.id):
             return [entry]
         case "ip" if _network(entry.id or "") is not None:
             return [entry]

@@ -112,8 +112,11 @@ class Reads(Generic[W]):
             self._watches.data.add(request.path, watcher, Mode.ONE_SHOT)
         return TaggedResponse(GetDataResponse(node.data, node.stat()), node.changed_zxid)
 
-    def _exists(self, _caller: Caller, watcher: W, request: ReadRequest) -> TaggedResponse:
-        # Set before the lookup, because the watch may be for a missing node.
+    def _exists(self, caller: Caller, watcher: W, request: ReadRequest) -> TaggedResponse:
+        found = self._state.tree.nodes.get(request.path)
+        if found is not None:
+            access.require(found.acl, Permission.READ, caller.identities, request.path)
+        # Also for a missing node.
         if request.watch:
             self._watches.data.add(request.path, watcher, Mode.ONE_SHOT)
         node = self._must_find(request.path)

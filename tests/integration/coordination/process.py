@@ -112,13 +112,21 @@ class Coordinator(ServerProcess):
 
 
 class ZooKeeper(ServerProcess):
-    """Debian's ZooKeeper, standalone or as a member of an ensemble."""
+    """A ZooKeeper, standalone or as a member of an ensemble; by default Debian's."""
 
     def __init__(
-        self, directory: Path, *lines: str, port: int | None = None, tick_ms: int = 2000
+        self,
+        directory: Path,
+        *lines: str,
+        port: int | None = None,
+        tick_ms: int = 2000,
+        classpath: str = CLASSPATH,
+        properties: Sequence[str] = (),
     ) -> None:
         super().__init__(free_port() if port is None else port)
         self.directory = directory
+        self._classpath = classpath
+        self._properties = properties
         (directory / "data").mkdir(parents=True, exist_ok=True)
         config = [
             f"tickTime={tick_ms}",
@@ -136,9 +144,11 @@ class ZooKeeper(ServerProcess):
             self.process = subprocess.Popen(
                 [
                     "java",
+                    "-Xmx256m",
                     "-cp",
-                    CLASSPATH,
+                    self._classpath,
                     "-Dzookeeper.extendedTypesEnabled=true",
+                    *(f"-D{each}" for each in self._properties),
                     "org.apache.zookeeper.server.quorum.QuorumPeerMain",
                     str(self.directory / "zoo.cfg"),
                 ],

@@ -44,6 +44,7 @@ class IdleServer:
             synced_zxid=0x1F,
             config=CoordinatorConfig(tick_ms=100),
             bound_port=2181,
+            bound_tls_port=None,
             uptime_ms=2500,
             sync_count=2,
             unsynced_count=3,
@@ -183,3 +184,9 @@ def test_watches_are_counted_and_listed_by_session_and_path(idle: IdleServer) ->
     assert idle.ask("wchs") == "2 connections watching 1 paths\nTotal watches:3\n"
     assert idle.ask("wchc") == f"{owner}\n\t/a\n{other}\n\t/a\n"
     assert idle.ask("wchp") == f"/a\n\t{owner}\n\t{other}\n"
+
+
+def test_conf_names_the_port_of_tls(idle: IdleServer) -> None:
+    assert "secureClientPort" not in idle.ask("conf")
+    idle.server.bound_tls_port = 2281
+    assert "clientPort=2181\nsecureClientPort=2281\n" in idle.ask("conf")

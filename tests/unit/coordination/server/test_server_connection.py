@@ -2,18 +2,22 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
 
 import pytest
 
+from coordination.errors import ErrorCode
 from coordination.protocol import frames, jute
-from coordination.protocol.frames import Handshake
+from coordination.protocol.frames import FrameSplitter, Handshake
 from coordination.protocol.messages import (
     NO_PASSWORD,
     OPEN_ACL,
+    AuthRequest,
     ConnectRequest,
     CreateRequest,
     OpCode,
     ReadRequest,
+    ReplyHeader,
 )
 from coordination.server import server_connection as connections
 from coordination.server.coordinator_config import CoordinatorConfig
@@ -81,14 +85,15 @@ class MemoryTransport(asyncio.Transport):
         self.is_closed = True
 
 
-async def connected() -> tuple[Connection, MemoryTransport]:
+async def connected(**settings: Any) -> tuple[Connection, MemoryTransport]:
     server = Server(
         service(),
         InstantLog(),
-        CoordinatorConfig(max_unsent_bytes=LIMIT_BYTES),
+        CoordinatorConfig(max_unsent_bytes=LIMIT_BYTES, **settings),
         Passwords(b"s" * 32, zookeeper_compatible=False),
         wall_clock_ms=lambda: WALL_MS,
         on_fatal=lambda error: pytest.fail(str(error)),
+        new_nonce=lambda: "nonce",
     )
     connection, transport = Connection(server), MemoryTransport()
     connection.connection_made(transport)
@@ -176,3 +181,62 @@ async def test_a_connection_is_fresh_until_four_bytes_have_arrived() -> None:
         states.append(connection._state)
         connection.data_received(bytes([byte]))
     assert (states, connection._state) == ([FRESH] * 4, CLOSED)
+
+
+def replies(transport: MemoryTransport) -> list[tuple[int, int]]:
+    """Return the xid and error code of each reply so far."""
+    found = [
+        jute.decode(ReplyHeader, each)[0]
+        for each in FrameSplitter(10**6).feed(bytes(transport.written))[1:]
+    ]
+    return [(header.xid, header.err) for header in found]
+
+
+async def test_without_a_required_identity_no_request_runs() -> None:
+    connection, transport = await connected(required_schemes=frozenset({"digest"}))
+    ask(connection, OpCode.CREATE, CreateRequest("/a", b"", OPEN_ACL, 0))
+    assert replies(transport) == [(1, ErrorCode.SESSION_CLOSED_REQUIRE_SASL)]
+    assert transport.is_closing()
+    assert "/a" not in cast(Server, connection._server).service.state.tree.nodes
+
+
+async def test_a_session_without_a_required_identity_ends_with_its_connection() -> None:
+    connection, _ = await connected(required_schemes=frozenset({"digest"}))
+    sessions = cast(Server, connection._server).service.sessions
+    [session] = sessions
+    connection.connection_lost(None)
+    assert session.deadline_ms <= sessions_now_ms()
+    other, _ = await connected(required_schemes=frozenset({"digest"}))
+    ask(other, OpCode.AUTH, AuthRequest(0, "digest", b"bob:secret"))
+    [session] = cast(Server, other._server).service.sessions
+    other.connection_lost(None)
+    assert session.deadline_ms > sessions_now_ms()
+
+
+def sessions_now_ms() -> int:
+    return int(asyncio.get_running_loop().time() * 1000)
+
+
+async def test_a_client_with_a_required_identity_is_served() -> None:
+    connection, transport = await connected(required_schemes=frozenset({"digest"}))
+    ask(connection, OpCode.AUTH, AuthRequest(0, "digest", b"bob:secret"))
+    ask(connection, OpCode.EXISTS, ReadRequest("/", False))
+    assert [err for _, err in replies(transport)] == [0, 0]
+    assert not transport.is_closing()
+
+
+async def test_a_client_that_never_authenticates_is_closed_in_time() -> None:
+    connection, transport = await connected(
+        required_schemes=frozenset({"digest"}), handshake_timeout_ms=1
+    )
+    server = cast(Server, connection._server)
+    connection.opened_at_s -= 1
+    server._close_without_handshake()
+    assert transport.is_closing()
+
+
+async def test_a_malformed_certificate_closes_the_connection() -> None:
+    connection, transport = await connected()
+    server = cast(Server, connection._server)
+    server.on_connected(connection, b"no certificate")
+    assert transport.is_closing()

@@ -10,6 +10,7 @@ from tests.unit.coordination.fakes import peer, service
 
 BOB = digest_identity(b"bob:secret")
 LOCAL = Identity("ip", "10.1.2.3")
+ANN = Identity("x509", "CN=ann")
 
 
 def test_a_digest_is_zookeepers() -> None:
@@ -28,6 +29,10 @@ def test_a_digest_is_zookeepers() -> None:
         pytest.param(Acl(1, "ip", "10.1.0.0/16"), (LOCAL,), True, id="network"),
         pytest.param(Acl(1, "ip", "10.2.0.0/16"), (LOCAL,), False, id="other network"),
         pytest.param(Acl(0, "digest", "x:y"), (SUPER,), True, id="super"),
+        pytest.param(Acl(1, "x509", "CN=ann"), (ANN,), True, id="certificate"),
+        pytest.param(Acl(1, "sasl", "CN=ann"), (ANN,), False, id="other scheme"),
+        pytest.param(Acl(1, "sasl", "bob"), (Identity("sasl", "super"),), True, id="SASL super"),
+        pytest.param(Acl(1, "digest", "a:b"), (Identity("sasl", "super"),), False, id="its scheme"),
     ],
 )
 def test_read_permission(entry: Acl, identities: tuple[Identity, ...], allowed: bool) -> None:
@@ -62,13 +67,16 @@ def test_readers_without_admin_see_masked_digests() -> None:
     )
 
 
-def test_a_node_without_read_permission_shows_only_that_it_exists() -> None:
+def test_a_node_without_read_permission_shows_nothing() -> None:
     client = peer(service())
     client.create("/locked", b"x", acl=(Acl(31, "digest", BOB.id),))
     assert client.ask(OpCode.GET_DATA, ReadRequest("/locked", False)) == ErrorCode.NO_AUTH
     assert client.ask(OpCode.GET_CHILDREN, ReadRequest("/locked", False)) == ErrorCode.NO_AUTH
     assert client.ask(OpCode.GET_ACL, PathRequest("/locked")) == ErrorCode.NO_AUTH
-    assert client.ask(OpCode.EXISTS, ReadRequest("/locked", False)).stat.data_length == 1
+    assert client.ask(OpCode.EXISTS, ReadRequest("/locked", True)) == ErrorCode.NO_AUTH
+    assert not client.service.watches.data.has("/locked", client), "a refused watch was set"
+    assert client.ask(OpCode.EXISTS, ReadRequest("/absent", True)) == ErrorCode.NO_NODE
+    assert client.service.watches.data.has("/absent", client)
 
 
 def test_a_client_without_an_ip_address_matches_no_network() -> None:
@@ -111,3 +119,43 @@ def test_the_number_of_acl_entries_is_limited() -> None:
         with pytest.raises(OperationError) as caught:
             acl.resolve(too_many, (BOB, Identity("digest", "eve:x")), "/a")
         assert caught.value.code is ErrorCode.INVALID_ACL
+
+
+@pytest.mark.parametrize(
+    ("scheme", "name", "is_valid"),
+    [
+        ("x509", "CN=ann,O=Org", True),
+        ("x509", "ann", False),
+        ("x509", None, False),
+        ("sasl", "ann", True),
+        ("sasl", "ann/host@REALM", True),
+        ("sasl", "ann/host/x@REALM", False),
+        ("sasl", "ann@b@c", False),
+        ("sasl", None, False),
+        ("digest", "ann:hash", True),
+        ("digest", "ann:", False),
+        ("digest", ":hash", True),
+        ("digest", "a:b:c", False),
+        ("digest", "a:b:", True),
+        ("super", "", False),
+    ],
+)
+def test_ids_are_valid_as_in_zookeeper(scheme: str, name: str | None, is_valid: bool) -> None:
+    entry = Acl(31, scheme, name)
+    if is_valid:
+        assert acl.resolve((entry,), (), "/a") == (entry,)
+        return
+    with pytest.raises(OperationError) as caught:
+        acl.resolve((entry,), (), "/a")
+    assert caught.value.code is ErrorCode.INVALID_ACL
+
+
+def test_a_certificate_can_be_shown_again_by_a_packet() -> None:
+    assert acl.authenticate("x509", b"", (ANN, LOCAL), None) == (ANN, LOCAL)
+    assert acl.authenticate("x509", b"", (LOCAL,), None) is None
+    assert acl.authenticate("sasl", b"", (LOCAL,), None) is None
+
+
+def test_users_are_shown_without_digests_and_super_without_a_name() -> None:
+    known = (BOB, ANN, Identity("super", "CN=ops"), LOCAL)
+    assert [acl.user_of(each) for each in known] == ["bob", "CN=ann", "", "10.1.2.3"]

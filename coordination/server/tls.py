@@ -1,0 +1,106 @@
+"""The TLS context of the coordinator (edge), which follows its files.
+
+A context is never changed: if a file has changed, the next connection gets a new context, and open
+connections keep theirs. Files that cannot be used leave the last context in place.
+"""
+
+import os
+import ssl
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from coordination.server.coordinator_config import ClientAuth, TlsConfig
+
+_VERIFY_MODES: Final = {
+    ClientAuth.NONE: ssl.CERT_NONE,
+    ClientAuth.WANT: ssl.CERT_OPTIONAL,
+    ClientAuth.NEED: ssl.CERT_REQUIRED,
+}
+
+log = structlog.get_logger(__name__)
+
+
+class ServerTls:
+    """Certificate, key and trusted authorities of the TLS listener."""
+
+    def __init__(self, config: TlsConfig) -> None:
+        """Read the files.
+
+        Raises:
+            OSError: a file cannot be used.
+        """
+        self._config = config
+        self._state = self._files_state()
+        self._context = make_context(config)
+
+    def context(self) -> ssl.SSLContext:
+        """Return the context for a new connection."""
+        state = self._files_state()
+        if state != self._state:
+            # Also if they cannot be used: the next change is the next attempt.
+            self._state = state
+            try:
+                self._context = make_context(self._config)
+                log.info("certificate.reloaded", file=str(self._config.certificate_file))
+            except OSError as error:
+                log.warning("certificate.not_reloaded", error=str(error))
+        return self._context
+
+    def _files_state(self) -> tuple[tuple[int, int, int], ...]:
+        config = self._config
+        files = (config.certificate_file, config.key_file, config.ca_file)
+        return tuple(_state_of(each) for each in files if each is not None)
+
+
+def _state_of(path: Path) -> tuple[int, int, int]:
+    try:
+        found = os.stat(path)  # noqa: PTH116 - once per connection
+    except OSError:
+        return (0, 0, 0)
+    return found.st_mtime_ns, found.st_ino, found.st_size
+
+
+def make_context(config: TlsConfig) -> ssl.SSLContext:
+    """Return a new context of the server.
+
+    Raises:
+        OSError: a file cannot be used; the message names it, and never a password.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    context.verify_mode = _VERIFY_MODES[config.client_auth]
+    if context.verify_mode is not ssl.CERT_NONE:
+        # A resumed session would keep a certificate whose authority is not trusted any more.
+        context.num_tickets = 0
+        context.options |= ssl.OP_NO_TICKET
+    _load_key(context, config)
+    if config.ca_file is not None:
+        try:
+            context.load_verify_locations(config.ca_file)
+        except OSError as error:
+            raise _unusable(config.ca_file, error) from None
+    return context
+
+
+def _load_key(context: ssl.SSLContext, config: TlsConfig) -> None:
+    password = ""
+    if config.key_password_file is not None:
+        try:
+            password = config.key_password_file.read_text(encoding="utf-8").strip("\r\n")
+        except OSError as error:
+            raise _unusable(config.key_password_file, error) from None
+    try:
+        # Without a password, OpenSSL would ask for one at the terminal.
+        context.load_cert_chain(config.certificate_file, config.key_file, lambda: password)
+    except OSError as error:
+        raise _unusable(config.certificate_file, error, f" with {config.key_file}") from None
+
+
+def _unusable(path: Path, error: OSError, more: str = "") -> OSError:
+    is_tls = isinstance(error, ssl.SSLError)
+    reason = (error.reason or "malformed") if isinstance(error, ssl.SSLError) else error.strerror
+    text = (reason or str(error)).lower()
+    return OSError(f"cannot use {path}{more}: {text.replace('_', ' ') if is_tls else text}")

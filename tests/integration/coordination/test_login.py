@@ -1,0 +1,141 @@
+"""Logins by DIGEST-MD5, and a coordinator that demands them."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from coordination.client import Client, Login, SessionState
+from coordination.client.patterns import end_dead_session, retry_read
+from coordination.errors import ConnectionLossError, NoAuthError, OperationError
+from coordination.protocol import jute
+from coordination.protocol.messages import Acl, AuthRequest, OpCode, PathRequest, SaslToken
+from tests.integration.coordination.conftest import StartCoordinator
+from tests.integration.coordination.process import Coordinator, RawClient, four_letter, wait_until
+
+BOB, OPS = Login(user="bob", password="bob-secret"), Login(user="ops", password="ops-secret")
+OWN = (Acl(31, "auth", ""),)
+FLOOD = 200
+
+
+@pytest.fixture
+def login_config(tmp_path: Path) -> Path:
+    path = tmp_path / "login.conf"
+    path.touch(mode=0o600)
+    path.write_text(
+        "Server { org.apache.zookeeper.server.auth.DigestLoginModule required "
+        f'user_bob="{BOB.password}" user_ops="{OPS.password}"; }};'
+    )
+    return path
+
+
+@pytest.fixture
+def closed(start_coordinator: StartCoordinator, login_config: Path) -> Coordinator:
+    """Return a coordinator that serves users only."""
+    return start_coordinator(
+        f"--login-config={login_config}", "--enforce-auth-schemes=sasl", "--handshake-timeout=2000"
+    )
+
+
+async def test_a_user_owns_nodes(start_coordinator: StartCoordinator, login_config: Path) -> None:
+    coordinator = start_coordinator(f"--login-config={login_config}", "--super-user=ops")
+    async with Client(coordinator.address, login=BOB) as bob:
+        await bob.create("/own", b"1", acl=OWN)
+        assert (await bob.get_acl("/own"))[0] == (Acl(31, "sasl", "bob"),)
+    async with Client(coordinator.address) as anonymous:
+        with pytest.raises(NoAuthError):
+            await anonymous.get_data("/own")
+    async with Client(coordinator.address, login=OPS) as ops:
+        assert (await ops.get_data("/own"))[0] == b"1"
+
+
+async def test_a_wrong_password_is_the_reason_of_the_failure(closed: Coordinator) -> None:
+    client = Client(closed.address, login=Login(user="bob", password="guess"))
+    with pytest.raises(ConnectionLossError):
+        await client.connect(timeout_s=1)
+    assert client.failure == f"{closed.address}: the server refuses the login of user bob"
+    log = closed.log.read_text()
+    assert "user 'bob' is unknown, or the password is wrong" in log
+    assert "guess" not in log
+    assert "bob-secret" not in log
+
+
+async def test_a_session_survives_the_restart_of_a_coordinator_with_logins(
+    closed: Coordinator,
+) -> None:
+    async with Client(closed.address, login=BOB, session_timeout_ms=20_000) as client:
+        await client.create("/mine", b"", ephemeral=True)
+        session_id = client.session_id
+        closed.kill()
+        closed.start()
+        stat = await retry_read(lambda: client.exists("/mine"))
+        assert stat is not None
+        assert stat.ephemeral_owner == client.session_id == session_id
+
+
+async def test_the_session_of_a_dead_process_is_ended_with_a_login(
+    closed: Coordinator, tmp_path: Path
+) -> None:
+    path = tmp_path / "session"
+    dead = Client(closed.address, login=BOB, session_file_path=path)
+    await dead.connect()
+    await dead.create("/mine", b"", ephemeral=True)
+    await dead.abandon()
+    assert not await end_dead_session(path, 1.0), "without the login"
+    assert await end_dead_session(path, login=BOB)
+    async with Client(closed.address, login=BOB) as client:
+        assert await client.exists("/mine") is None
+
+
+async def test_a_client_without_a_login_can_do_nothing(closed: Coordinator) -> None:
+    client = Client(closed.address)
+    await client.connect()
+    with pytest.raises(OperationError, match="session_closed_require_sasl"):
+        await client.exists("/")
+    await client.abandon()
+
+
+def test_a_digest_does_not_replace_the_login(closed: Coordinator) -> None:
+    with RawClient(closed.port) as client:
+        client.shake_hands()
+        assert client.ask(-4, OpCode.AUTH, AuthRequest(0, "digest", b"bob:bob-secret"))[0].err == 0
+        assert client.ask(1, OpCode.SYNC, PathRequest("/"))[0].err == -124
+        assert client.is_closed()
+
+
+@pytest.mark.parametrize("token", [b"x", b"x" * 5000, bytes(1_000_000)], ids=len)
+def test_a_hostile_token_closes_the_connection(closed: Coordinator, token: bytes) -> None:
+    with RawClient(closed.port) as client:
+        client.shake_hands()
+        header, body = client.ask(1, OpCode.SASL, SaslToken(token))
+        assert (header.err, body) == (-124, jute.encode(SaslToken(None)))
+        assert client.is_closed()
+
+
+def test_a_silent_client_is_closed_in_time(closed: Coordinator) -> None:
+    with RawClient(closed.port) as client:
+        client.shake_hands()
+        assert client.is_closed()
+    wait_until(lambda: "no authentication within 2000 ms" in closed.log.read_text())
+
+
+async def test_a_flood_of_failed_logins_leaves_no_session(closed: Coordinator) -> None:
+    async with Client(closed.address, login=BOB) as client:
+        for _ in range(FLOOD):
+            with RawClient(closed.port, 60_000) as hostile:
+                hostile.shake_hands()
+                hostile.ask(1, OpCode.SASL, SaslToken(b""))
+                hostile.ask(2, OpCode.SASL, SaslToken(b'username="bob"'))
+        async with asyncio.timeout(20):
+            while sessions(closed) > 1:
+                await client.exists("/")
+        assert client.state is SessionState.CONNECTED
+
+
+def sessions(coordinator: Coordinator) -> int:
+    [line] = [
+        line
+        for line in four_letter(coordinator.port, "mntr").splitlines()
+        if line.startswith("zk_global_sessions")
+    ]
+    return int(line.split("\t")[1])

@@ -82,7 +82,7 @@ class Reference:
             superseded_until=log.active_base_offset,
             # Else the log may have received, applied and removed a tombstone since.
             is_decided=point <= self.scan.log_end_offset,
-            tombstones_after_ms=self._rules.now_ms - self._rules.delete_retention_ms,
+            tombstones_after_ms=self._rules.tombstones_after_ms,
         )
         start = max(bounds.start, bounds.log_start)
         self.compared.append(Compared(Check.PRESERVATION, BY_KEYS, start, bounds.end))

@@ -135,7 +135,9 @@ class EpochCheckpoint:
         self._file = file
         self._read_bytes = read_bytes
         self._report = report
-        self._begun = {(epoch, start) for _, epoch, start in self._read(lambda _: None)}
+        self._begun = {
+            (epoch, start) for _, epoch, start in _entries(file, read_bytes, lambda _: None)
+        }
 
     def conclude(
         self, check: EpochCheck, log_end_offset: int, history: History, *, is_end_known: bool
@@ -146,11 +148,18 @@ class EpochCheckpoint:
         entry lies beyond it.
         """
         begun = self._begun if is_end_known else set()
-        entries = self._read(self._report)
+        entries = _entries(self._file, self._read_bytes, self._report)
         check.conclude(entries, self._file or "", log_end_offset, history, begun=begun)
 
-    def _read(self, report: Report) -> list[tuple[int, int, int]]:
-        if self._file is None:
-            return []
-        data = read_reported(self._read_bytes, self._file, report) or b""
-        return read_epoch_checkpoint(data, self._file, report)
+
+def first_epoch_start(file: str | None, read_bytes: ReadBytes) -> int | None:
+    """Return the start offset of the first entry in a checkpoint, if it has one."""
+    entries = _entries(file, read_bytes, lambda _: None)
+    return entries[0][2] if entries else None
+
+
+def _entries(file: str | None, read_bytes: ReadBytes, report: Report) -> list[tuple[int, int, int]]:
+    if file is None:
+        return []
+    data = read_reported(read_bytes, file, report) or b""
+    return read_epoch_checkpoint(data, file, report)

@@ -81,6 +81,7 @@ class FileKind(StrEnum):
     SEGMENT = "segment"
     OFFSET_INDEX = "offset index"
     TIME_INDEX = "time index"
+    TRANSACTION_INDEX = "transaction index"
     PRODUCER_SNAPSHOT = "producer snapshot"
     OFFSET_CHECKPOINT = "offset checkpoint"
     EPOCH_CHECKPOINT = "leader epoch checkpoint"
@@ -91,6 +92,7 @@ _BY_SUFFIX: Final = {
     "log": FileKind.SEGMENT,
     "index": FileKind.OFFSET_INDEX,
     "timeindex": FileKind.TIME_INDEX,
+    "txnindex": FileKind.TRANSACTION_INDEX,
     "snapshot": FileKind.PRODUCER_SNAPSHOT,
 }
 _BY_NAME: Final = {
@@ -100,7 +102,7 @@ _BY_NAME: Final = {
     "meta.properties": FileKind.PROPERTIES,
 }
 _PASSING_FILE: Final = re.compile(
-    r"(.+)\.(log|index|timeindex|snapshot)(\.(deleted|cleaned|swap))?"
+    r"(.+)\.(log|index|timeindex|txnindex|snapshot)(\.(deleted|cleaned|swap))?"
 )
 
 

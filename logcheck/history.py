@@ -125,6 +125,18 @@ class History:
         is_lost = self.has_log_start and self.log_start < first_base_offset
         return Severity.ERROR if is_lost else Severity.WARNING
 
+    def begun_at(self, first_epoch_start: int | None) -> "History":
+        """Return the history of a log whose first leader epoch begins at `first_epoch_start`.
+
+        Retention and DeleteRecords cut the epochs at the new log start at once, and store the log
+        start later. Below it, Kafka's cleaner may remove markers and entries before their records.
+        """
+        start = first_epoch_start or 0
+        is_stored = self.was_stopped or self.cleanup_policy == COMPACT
+        if is_stored or start <= max(self.first_base_offset, self.log_start):
+            return self
+        return replace(self, log_start=start)
+
     def is_recovered(self, base_offset: int) -> bool:
         """Whether a start after a crash indexes the segment at `base_offset` again."""
         return not self.was_stopped and base_offset >= self.recovered_from

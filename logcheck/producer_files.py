@@ -5,6 +5,7 @@ The files are read before the log: if a broker writes meanwhile, the log has onl
 
 from itertools import pairwise
 
+from logcheck.epoch_check import first_epoch_start
 from logcheck.file_name import beside
 from logcheck.finding import Report, unreadable
 from logcheck.log_scan import LogScan
@@ -56,6 +57,7 @@ def transaction_check(
     """Return the check S13 for a pass of `scan`."""
     files = scan.files
     ends = _segment_ends(files)
+    first_epoch = first_epoch_start(files.epoch_checkpoint, read_bytes)
 
     def read_again(log_file: str) -> IndexFile:
         file = beside(log_file, ".txnindex")
@@ -69,7 +71,7 @@ def transaction_check(
         TransactionIndex(_read_indexes(files, read_bytes, report), report),
         read_again,
         files,
-        scan.history,
+        scan.history.begun_at(first_epoch),
         scan.offsets,
         rules.now_ms - rules.transaction_timeout_ms,
         report,

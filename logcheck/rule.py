@@ -18,6 +18,8 @@ class Rules:
     cleanup_policy: str | None = None
     """The topic's policy; None if it is not known, `delete` if it was never compacted."""
     delete_retention_ms: int = DAY_MS
+    message_timestamp_after_max_ms: int = 60 * 60 * 1000
+    """The greatest lead of a client's clock over the broker's that the broker accepts."""
     tombstone_grace_ms: int = 7 * DAY_MS
     """Time after its delete horizon in which a tombstone may still wait for a cleaning."""
     retention_ms: int | None = None
@@ -37,6 +39,15 @@ class Rules:
     by_topic: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """The fields that differ for a topic."""
 
+    @property
+    def tombstones_after_ms(self) -> int:
+        """The timestamp after which every tombstone must still exist.
+
+        A tombstone stays for `delete.retention.ms` after its first cleaning, by the broker's clock;
+        its timestamp may come from a client whose clock is ahead.
+        """
+        return self.now_ms - self.delete_retention_ms + self.message_timestamp_after_max_ms
+
     def of_topic(self, topic: str) -> "Rules":
         """Return the rules for one topic."""
         return replace(self, by_topic={}, **self.by_topic.get(topic, {}))
@@ -46,6 +57,7 @@ _FIELDS: Final = {
     "now.ms": "now_ms",
     CLEANUP_POLICY: "cleanup_policy",
     "delete.retention.ms": "delete_retention_ms",
+    "message.timestamp.after.max.ms": "message_timestamp_after_max_ms",
     "tombstone.grace.ms": "tombstone_grace_ms",
     "retention.ms": "retention_ms",
     "retention.bytes": "retention_bytes",

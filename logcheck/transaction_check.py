@@ -173,14 +173,13 @@ class TransactionCheck(ProducerObserver):
         if found > expected and opened is None:
             # A follower adds the transactions of a whole append before it ends the first of them.
             self._later.setdefault(entry.producer_id, []).append(_Later(slot, leader_epoch))
-        elif found > expected or found < 0 or self._is_complete:
+        elif found > expected or found < 0 or not self._may_be_cleaned(found):
             self._report_stable(slot, expected)
-        # Else the records of an open transaction may be missing.
 
-    @property
-    def _is_complete(self) -> bool:
-        """Whether no record of an open transaction can be missing."""
-        return self._gaps.missing_count == 0 and self._files.first_base_offset == 0
+    def _may_be_cleaned(self, offset: int) -> bool:
+        """Whether an open transaction may have begun at `offset`, and lost its records there."""
+        has_gaps = self._gaps.missing_count > 0 or self._files.first_base_offset > 0
+        return has_gaps or self.replay.is_emptied(offset)
 
     def _settle_later(self, batch: SoundBatch) -> None:
         """Compare the LSOs that may be the start of a later transaction with this start."""
@@ -250,17 +249,23 @@ class TransactionCheck(ProducerObserver):
             slot = read[file].slot_of(ended.marker_offset)
             if slot is None or read[file].entry(slot).producer_id != ended.producer_id:
                 expected = f"an entry of the .txnindex for producer {ended.producer_id}"
-                severity = self._certainty_of_entry(ended.marker_offset)
+                severity = self._certainty_of_entry(ended.marker_offset, log.log_end_offset)
                 place = file, position, ended.marker_offset
                 self._find(Damage.TXNINDEX_MISSING, *place, expected, "none", severity)
 
-    def _certainty_of_entry(self, marker_offset: int) -> Severity:
+    def _certainty_of_entry(self, marker_offset: int, log_end_offset: int) -> Severity:
         """Return the certainty that the entry of a marker must not be missing.
 
         A broker writes the entries of an append after its markers: it may have been killed in
         between, and the next start writes them. A live copy lacks an index that was created later.
+        Kafka's cleaner drops entries from below the log start, where no reader needs them.
         """
+        if marker_offset < self._history.log_start:
+            return Severity.NOTE
         last, active = self._index.last_offset, self._files.active_base_offset
+        if marker_offset >= active and log_end_offset < self._history.recovery_point:
+            # A truncation was cut short: the next start writes the entries of the last segment.
+            return self._history.beyond(log_end_offset)
         is_flushed = marker_offset < active or self._history.is_flushed(marker_offset)
         is_last = last is None or last < marker_offset
         return Severity.NOTE if is_last and not is_flushed else Severity.ERROR

@@ -24,9 +24,11 @@ def check_retention(files: ReplicaFiles, log: LogView, rules: Rules, report: Rep
         if following.base_offset > committed:
             return
         age_ms = rules.now_ms - columns.newest_timestamp_ms
-        if rules.retention_ms is not None and columns.newest_timestamp_ms >= 0:
-            # Kafka deletes from the oldest segment, and stops at the first that must stay.
-            is_oldest = is_oldest and age_ms > rules.retention_ms
+        if rules.retention_ms is not None:
+            # Kafka deletes from the oldest segment, and stops at the first that must stay. The time
+            # of a segment without timestamps, such as an emptied one, is that of its file.
+            is_dated = columns.newest_timestamp_ms >= 0
+            is_oldest = is_oldest and is_dated and age_ms > rules.retention_ms
             if is_oldest and age_ms > rules.retention_ms + rules.retention_slack_ms:
                 expected = f"nothing older than {rules.retention_ms} ms"
                 found = f"newest record {age_ms} ms old"

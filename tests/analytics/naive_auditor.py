@@ -341,7 +341,7 @@ class NaiveAuditor:
         if watermark is not None and watermark < min(start, self.end):
             self._find("checkpoint_beyond", "replication-offset-checkpoint", watermark)
         cleaner = self._checkpoint("cleaner-offset-checkpoint")
-        if cleaner is not None and cleaner > self.segments[-1].base:
+        if cleaner is not None and cleaner > max(self.segments[-1].base, start):
             self._find("checkpoint_beyond", "cleaner-offset-checkpoint", cleaner)
 
     def _checkpoint(self, name: str) -> int | None:

@@ -462,6 +462,14 @@ def test_retention_keeps_segments_above_the_high_watermark(tmp_path: Path) -> No
         assert kinds(audited("retention", root, rules=rules)) == expected
 
 
+def test_retention_stops_at_a_segment_that_a_cleaner_has_emptied(tmp_path: Path) -> None:
+    log = make_log()
+    (base, _), *others = log.segments
+    replace(log, segments=[(base, []), *others]).write(tmp_path)
+    rules = ("retention.ms=1", "retention.slack.ms=0")
+    assert kinds(audited("retention", tmp_path, rules=rules)) == set()
+
+
 def test_retention_does_not_count_a_preallocated_file(tmp_path: Path) -> None:
     log = make_log()
     log.write(tmp_path)

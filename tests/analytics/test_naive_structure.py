@@ -186,6 +186,7 @@ def test_integrity_audit_agrees_with_the_naive_auditor(
         assert expected == set()
 
 
+@example([(1, 0, False)] * 4, 2, [(other_epoch, 0, 1)], [(other_epoch, 1, 1)])
 @settings(max_examples=60, deadline=None)
 @given(sizes, st.integers(2, 9), faults, faults)
 def test_replica_audit_agrees_with_the_naive_comparison(
@@ -205,7 +206,14 @@ def test_replica_audit_agrees_with_the_naive_comparison(
         found = findings_of("replicas", *(at.parent for at in places), rules=rules)
         first, other = (NaiveAuditor(at) for at in places)
         expected = {each[2] for each in compare_replicas(first, other)}
-    assert {each.offset for each in found if each.damage == "replica_differs"} == expected
+    differing = [each for each in found if each.damage == "replica_differs"]
+    # Faults in both logs may look like epochs that a leader forgot; nothing below is compared then.
+    forgotten = [
+        each for each in differing if each.expected.endswith("a log start in a checkpoint")
+    ]
+    start = max((each.offset or 0 for each in forgotten), default=0)
+    reported = {each.offset for each in differing if each not in forgotten}
+    assert reported == {offset for offset in expected if (offset or 0) >= start}
 
 
 @settings(max_examples=60, deadline=None)

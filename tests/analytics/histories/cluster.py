@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from kafkawire.compression import Codec
-from kafkawire.ids import LeaderEpoch, Offset
+from kafkawire.ids import Offset
 from kafkawire.records import (
     BatchBuilder,
     ControlType,
@@ -30,11 +30,14 @@ from tests.analytics.histories.live_copy import LiveCopy
 from tests.analytics.histories.replica import Replica
 from tests.unit.storage.faults import Faults
 from tests.unit.storage.logs import NOW_MS
+from tests.unit.storage.produced_batches import write
 
 PLAIN, IDEMPOTENT, TRANSACTIONAL = range(3)
 POLICIES: Final = (frozenset({COMPACT}), frozenset({COMPACT, DELETE}), frozenset({DELETE}))
 MAX_REPLICAS: Final = 3
 ODD_TIMES_MS: Final = (0, -1, 1, 10**15)
+CLOCK_ERROR_MS: Final = 400
+"""The greatest error of a client's clock, ahead or behind."""
 FORGETTING: Final = "forgetting"
 """A leader has forgotten the epochs by which a replica would truncate its whole diverged end."""
 EMPTYING: Final = "emptying"
@@ -215,10 +218,7 @@ class Cluster:
             producer.epoch, producer.sequence = producer.epoch + 1, 0
 
     def _append_bytes(self, batch: bytearray) -> None:
-        copy = bytearray(batch)
-        self.leader.log.append_as_leader(
-            memoryview(copy), read_header(copy), LeaderEpoch(self.epoch), self.now_ms
-        )
+        write(self.leader.log, batch, self.epoch, self.now_ms)
 
     def _batch(self, producer: Producer) -> bytearray:
         dice = self.dice
@@ -238,7 +238,7 @@ class Cluster:
     def _time_ms(self) -> int:
         if self.has_odd_times and self.dice.random() < 0.7:
             return self.dice.choice(ODD_TIMES_MS)
-        return self.now_ms + self.dice.randrange(-400, 400)
+        return self.now_ms + self.dice.randrange(-CLOCK_ERROR_MS, CLOCK_ERROR_MS)
 
     def _key(self) -> bytes | None:
         if not self.config.is_compacted and self.dice.random() < 0.3:
@@ -451,6 +451,7 @@ class Cluster:
             now_ms=self.now_ms,
             cleanup_policy=None if "cleanup_policy" in self.changes else policy,
             delete_retention_ms=config.delete_retention_ms,
+            message_timestamp_after_max_ms=CLOCK_ERROR_MS,
             retention_ms=config.retention_ms if has_retention else None,
             retention_bytes=config.retention_bytes if has_retention else None,
             retention_slack_ms=0,

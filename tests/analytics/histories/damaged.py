@@ -10,7 +10,7 @@ from analytics.plan import Audit
 from logcheck.finding import Finding, Severity
 from logcheck.rule import Rules
 from storage.config.log_config import COMPACT, LogConfig
-from tests.analytics.histories.cluster import Cluster
+from tests.analytics.histories.cluster import CLOCK_ERROR_MS, Cluster
 from tests.analytics.histories.edited_log import EditedLog
 from tests.analytics.histories.verdicts import audited, verified
 from tests.unit.storage.faults import faulty
@@ -39,6 +39,7 @@ class Bases(NamedTuple):
             now_ms=self.now_ms,
             cleanup_policy="compact" if is_cleaned else "delete",
             delete_retention_ms=CONFIG.delete_retention_ms,
+            message_timestamp_after_max_ms=CLOCK_ERROR_MS,
         )
 
 

@@ -19,3 +19,8 @@ def test_segment_with_a_suffix_is_still_a_segment(suffix: str) -> None:
 @pytest.mark.parametrize("stem", ["1000", "0000000000000000100x", "copy"])
 def test_segment_whose_name_is_no_offset_is_not_well_formed(stem: str) -> None:
     assert parse_file_name(f"{stem}.log") == FileName(FileKind.SEGMENT, is_well_formed=False)
+
+
+def test_transaction_index_is_recognised() -> None:
+    parsed = parse_file_name("00000000000000000042.txnindex")
+    assert parsed == FileName(FileKind.TRANSACTION_INDEX, 42)

@@ -47,6 +47,24 @@ def test_only_gaps_prove_that_a_cleaner_has_read_up_to_its_point(
     assert history.is_cleaned(offset, last_gap=20) is severity
 
 
+@pytest.mark.parametrize(
+    ("history", "log_start"),
+    [
+        (History(), 30),
+        (History(cleanup_policy="delete", log_start=10), 30),
+        (History(log_start=40), 40),
+        (History(first_base_offset=30), 0),
+        (History(cleanup_policy="compact"), 0),
+        (History(was_stopped=True), 0),
+    ],
+)
+def test_first_leader_epoch_shows_a_log_start_that_was_not_stored(
+    history: History, log_start: int
+) -> None:
+    assert history.begun_at(30).log_start == log_start
+    assert history.begun_at(None) is history
+
+
 def test_log_without_a_cleaner_point_may_be_a_copy_of_a_cleaned_one() -> None:
     assert History().zone(0) is Zone.PERHAPS_CLEANED
     assert History(cleanup_policy="compact,delete").zone(0) is Zone.PERHAPS_CLEANED

@@ -96,6 +96,27 @@ def test_marker_below_the_log_start_may_be_gone_before_its_records() -> None:
     assert Partition(log, index, History()).findings() == wrong
 
 
+def test_entry_of_a_marker_below_the_log_start_may_be_gone() -> None:
+    log = [*ABORTED, plain(2)]
+    missing = Damage.TXNINDEX_MISSING, 1
+    for history, severity in (
+        (History(log_start=2, recovery_point=3), Severity.NOTE),
+        (History(log_start=1, recovery_point=3), Severity.ERROR),
+    ):
+        assert Partition(log, history=history).findings() == [(*missing, severity)]
+
+
+def test_kill_during_a_truncation_may_leave_the_last_segment_without_entries() -> None:
+    missing = Damage.TXNINDEX_MISSING, 1
+    for history, severity in (
+        (History(recovery_point=3), Severity.NOTE),
+        (History(recovery_point=3, committed_end=3), Severity.WARNING),
+        (History(recovery_point=3, was_stopped=True), Severity.ERROR),
+        (History(recovery_point=2), Severity.ERROR),
+    ):
+        assert Partition(ABORTED, history=history).findings() == [(*missing, severity)]
+
+
 def test_emptied_batch_need_not_be_the_start_of_an_open_transaction() -> None:
     log = [*ABORTED, emptied(data(2, producer_id=OTHER)), data(4, producer_id=9)]
     assert Partition(log, entry(1, stable=4), History()).findings() == []
@@ -107,6 +128,13 @@ def test_entry_that_begins_behind_the_first_record_is_reported() -> None:
     assert Partition(log, entry(2, first=1)).findings() == [
         (Damage.TXNINDEX_RANGE, 2, Severity.ERROR)
     ]
+
+
+def test_emptied_batch_may_be_the_start_of_a_transaction_that_was_open() -> None:
+    log = [emptied(data(0, producer_id=OTHER)), data(1), marker(2)]
+    assert Partition(log, entry(2, 1, stable=0)).findings() == []
+    wrong = [(Damage.TXNINDEX_STABLE, 2, Severity.ERROR)]
+    assert Partition([plain(0), *log[1:]], entry(2, 1, stable=0)).findings() == wrong
 
 
 @pytest.mark.parametrize("first", [data(0), emptied(data(0))])

@@ -14,6 +14,7 @@ import structlog
 import uvloop
 
 from broker.config.broker_config import BrokerConfig, unknown_keys
+from broker.config.exposure import exposures
 from broker.config.properties import ENCODING, parse_overrides, parse_properties
 from broker.config.unserved_keys import check_served_keys
 from broker.errors import StartupError
@@ -29,7 +30,7 @@ log = structlog.get_logger(__name__)
 
 
 def read_config(path: Path | None, overrides: Sequence[str]) -> BrokerConfig:
-    """Return the configuration from the file at `path` and `overrides`; warn of unknown keys.
+    """Return the configuration from the file at `path` and `overrides`; warn of mistakes.
 
     Raises:
         ConfigError: a value cannot be used.
@@ -42,6 +43,8 @@ def read_config(path: Path | None, overrides: Sequence[str]) -> BrokerConfig:
     for key in unknown_keys(properties):
         # Never log the value: that of an unknown key may be a secret.
         log.warning("config.unknown_key", key=key)
+    for each in exposures(config.network.listening, config.listener_security):
+        log.warning("listener.exposed", listener=str(each.listener), risk=each.risk)
     return config
 
 

@@ -20,6 +20,7 @@ from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import TopicPartition
 from storage.errors import (
     BatchTooLargeError,
+    CoordinatorFencedError,
     CorruptLogError,
     InvalidProducerEpochError,
     InvalidTransactionStateError,
@@ -42,6 +43,7 @@ _CODES: Final[Mapping[type[StorageError], ErrorCode]] = {
     OutOfOrderSequenceError: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     InvalidProducerEpochError: ErrorCode.INVALID_PRODUCER_EPOCH,
     InvalidTransactionStateError: ErrorCode.INVALID_TXN_STATE,
+    CoordinatorFencedError: ErrorCode.TRANSACTION_COORDINATOR_FENCED,
 }
 
 

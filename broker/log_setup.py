@@ -29,7 +29,9 @@ def set_up_logging(level: str, stream: TextIO) -> None:
 
 def _renderers(*, is_terminal: bool) -> list[Processor]:
     if is_terminal:
-        return [_escape_controls, structlog.dev.ConsoleRenderer()]
+        # The default formatter shows local variables, which may be passwords.
+        plain = structlog.dev.plain_traceback
+        return [_escape_controls, structlog.dev.ConsoleRenderer(exception_formatter=plain)]
     return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
 
 

@@ -35,12 +35,14 @@ from broker.cluster.handover import hand_over
 from broker.cluster.member import ClusterMember
 from broker.cluster.metadata_cache import ClusterImage, Endpoint, MetadataCache
 from broker.cluster.peer_addresses import PeerAddresses
+from broker.cluster.peers import Peers
 from broker.cluster.producer_ids import ProducerIds
 from broker.cluster.topic_plan import topic_defaults_of
 from broker.config.broker_config import BrokerConfig
 from broker.errors import ConfigError, StartupError
 from broker.groups.group_coordinator import GroupCoordinator
 from broker.handlers.handler_table import Parts, makers
+from broker.handlers.write_txn_markers import WriteTxnMarkersHandler
 from broker.live_configs.live_configs import LiveConfigs
 from broker.live_configs.reconfiguration import Reconfiguration
 from broker.logs.broker_logs import BrokerLogs
@@ -52,11 +54,18 @@ from broker.network.router import Router
 from broker.replication.isr.alter_partition_recorder import make_isr_recorder
 from broker.replication.replica_manager import ReplicaManager
 from broker.scheduler import Scheduler
-from broker.secured_listeners import SecuredListeners, contexts_of
+from broker.secured_listeners import SecuredListeners, contexts_of, shared_secret
 from broker.security.access_control import AccessControl
+from broker.security.oauth.token_validators import TokenValidators
+from broker.security.token_nodes import TokenNodes
 from broker.serving import Serving
 from broker.status.broker_status import BrokerStatus
-from broker.status.gauges import BrokerState, add_gauges
+from broker.status.gauges import BrokerState, add_gauges, add_transaction_gauges
+from broker.transactions.coordinator_links import CoordinatorLinks
+from broker.transactions.marker_sender import MarkerSender, OnMarker
+from broker.transactions.transaction_coordinator import TransactionCoordinator
+from broker.transactions.transaction_effects import ProducerIdentity
+from broker.transactions.verifier import TransactionVerifier
 from clusterstate.control_claim import read_evidence
 from coordination.errors import SessionExpiredError
 from speedups.finder import is_enabled
@@ -108,9 +117,11 @@ class Node:
         self._running.push_async_callback(self._controller.close)
         self._directory_failure = LogDirFailure(self._member, self._serving.tasks, loop, self._fail)
         self._access: AccessControl | None = None
+        self._tokens: TokenNodes | None = None
         self._configs: LiveConfigs
         self._producer_ids: ProducerIds
         self._groups: GroupCoordinator
+        self._transactions: TransactionCoordinator
         self._logs: Logs
         self._replicas: ReplicaManager
         self._secured: SecuredListeners
@@ -176,6 +187,8 @@ class Node:
             configs = await self._load_configs()
         with step("access control lists"):
             await self._load_access()
+        with step("delegation tokens"):
+            await self._load_tokens()
         with step("features"):
             features = FinalizedFeatures(member.session)
             self._running.push_async_callback(features.stop)
@@ -206,6 +219,8 @@ class Node:
             features.listen()
             if self._access is not None:
                 self._access.nodes.listen()
+            if self._tokens is not None:
+                self._tokens.listen()
         with step("metadata"):
             if not await self._serving.watch.wait_for(
                 self._has_metadata, FIRST_METADATA_TIMEOUT_MS
@@ -242,6 +257,13 @@ class Node:
             )
             self._running.push_async_callback(self._access.nodes.stop)
             await self._access.nodes.load()
+
+    async def _load_tokens(self) -> None:
+        """Read the delegation tokens, before any client can show one."""
+        if self._config.tokens.delegation_token_secret_key:
+            self._tokens = TokenNodes(self._config.tokens, self._member.session, now_ms)
+            self._running.push_async_callback(self._tokens.stop)
+            await self._tokens.load()
 
     def _follow_configs(
         self, configs: LiveConfigs, replicas: ReplicaManager, mover: LogMover
@@ -351,12 +373,33 @@ class Node:
             purgatory=self._serving.purgatory,
             replicas=replicas,
             tasks=self._serving.tasks,
+            tokens=self._tokens,
             topics=topics,
+            transactions=self._make_transactions(replicas, producer_ids),
+            verifier=self._make_verifier(),
             watch=self._serving.watch,
             now_ms=now_ms,
             clock_ms=self._clock_ms,
         )
         return Router(makers(parts))
+
+    def _make_verifier(self) -> TransactionVerifier:
+        member = self._member
+        links = CoordinatorLinks(
+            member.identity.broker_id,
+            self._metadata,
+            peers=Peers(member.endpoint_of, member.make_peer),
+            timeout_ms=self._config.server.request_timeout_ms,
+            verify_own=lambda asked, partitions: self._transactions.verify(
+                asked.transactional_id,
+                ProducerIdentity(asked.producer_id, asked.producer_epoch),
+                partitions,
+            ),
+        )
+        self._running.push_async_callback(links.close)
+        verifier = TransactionVerifier(links, self._loop)
+        self._running.push_async_callback(verifier.stop)
+        return verifier
 
     def _make_groups(self, replicas: ReplicaManager) -> GroupCoordinator:
         """Make the group coordinator and register it for all changes of leadership."""
@@ -372,23 +415,78 @@ class Node:
         replicas.events.on_leadership(groups)
         return groups
 
+    def _make_transactions(
+        self, replicas: ReplicaManager, producer_ids: ProducerIds
+    ) -> TransactionCoordinator:
+        """Make the transaction coordinator and register it for all changes of leadership."""
+        member, timeout_ms = self._member, self._config.server.request_timeout_ms
+        own = WriteTxnMarkersHandler(
+            replicas,
+            self._serving.purgatory,
+            self._serving.tasks,
+            self._groups.transactions.on_markers,
+            timeout_ms=timeout_ms,
+            now_ms=now_ms,
+        )
+
+        def make_sender(on_marker: OnMarker) -> MarkerSender:
+            return MarkerSender(
+                member.identity.broker_id,
+                self._metadata,
+                peers=Peers(member.endpoint_of, member.make_peer),
+                write_own=own.write,
+                on_marker=on_marker,
+                loop=self._loop,
+                timeout_ms=timeout_ms,
+            )
+
+        transactions = self._transactions = TransactionCoordinator(
+            replicas,
+            self._serving.purgatory,
+            self._metadata,
+            self._config.groups,
+            producer_ids,
+            make_sender,
+            loop=self._loop,
+            executor=self._executor,
+            now_ms=now_ms,
+            append_timeout_ms=timeout_ms,
+        )
+        replicas.events.on_leadership(transactions)
+        return transactions
+
     async def _listen(self, router: Router) -> Mapping[str, Endpoint]:
         """Bind all listeners; return the advertised endpoint of each."""
         config, serving = self._config.network, self._serving
         limits = network_limits_of(self._configs.current.network)
-        secured = self._secured = SecuredListeners(self._configs.current, self._configs.scram_users)
+        validators = TokenValidators(self._loop, now_ms)
+        secured = self._secured = SecuredListeners(
+            self._configs.current,
+            self._configs.scram_users,
+            validators,
+            self._tokens,
+            await shared_secret(self._configs.current, self._member.session),
+        )
+        self._running.push_async_callback(validators.stop)
+        await validators.start()
         try:
             self._member.security.reload(self._configs.current)
         except ConfigError as error:
             raise StartupError(str(error)) from None
         await serving.listen(router.handle, config, limits, self._status.network_metrics, secured)
-        self._running.push_async_callback(serving.stop, self._groups)
+        self._running.push_async_callback(serving.stop, self._groups, self._transactions)
         add_gauges(
             self.metrics,
             serving.server,
             serving.purgatory,
             self._replicas,
             self._member.controller,
+        )
+        add_transaction_gauges(
+            self.metrics,
+            self._replicas,
+            self._config.groups.transaction_max_timeout_ms,
+            now_ms,
         )
         return serving.advertise(config.advertised)
 
@@ -415,7 +513,10 @@ class Node:
             self._configs.broker, logs, replicas, now_ms=now_ms, clock_ms=self._clock_ms
         ):
             scheduler.add(task)
-        scheduler.add(self._groups.expiry_task())
+        for each in (self._groups.expiry_task(), *self._transactions.tasks()):
+            scheduler.add(each)
+        if self._tokens is not None:
+            scheduler.add(self._tokens.expiry_task(self._member.controller))
         self._running.push_async_callback(scheduler.stop)
 
     def _clock_ms(self) -> int:

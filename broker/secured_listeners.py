@@ -9,8 +9,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
+from broker.cluster.coordinator_session import CoordinatorSession
 from broker.config.broker_config import BrokerConfig
 from broker.config.listener_security import ListenerSecurityConfig, MechanismConfig
+from broker.config.oauth_bearer import OAUTHBEARER
 from broker.errors import ConfigError, StartupError
 from broker.live_configs.scram_users import ScramUsers
 from broker.network.connection_gate import ListenerSecurity
@@ -18,12 +20,17 @@ from broker.network.metrics import NetworkMetrics
 from broker.network.reply import Reply
 from broker.network.request import Request
 from broker.network.sasl_gate import GateSettings, SaslGate
-from broker.security.distinguished_name import subject_of
+from broker.security.oauth.token_validators import TokenValidators
 from broker.security.principal import ANONYMOUS, USER, Principal
 from broker.security.principal_mapping import PrincipalMapping
 from broker.security.sasl_exchange import OfferedMechanism
 from broker.security.tls_context import server_context
-from kafkawire.sasl_servers import PlainServer, SaslServer, ScramServer
+from broker.security.token_nodes import TokenNodes
+from clusterstate.broker_registration import login_secret
+from kafkawire.sasl_oauth_server import OAuthBearerServer, Validate
+from kafkawire.sasl_servers import PlainServer, SaslServer, ScramServer, TokenLogin
+from kafkawire.scram import HASHES
+from trust.distinguished_name import subject_of
 
 NONCE_BYTES: Final = 24
 SECRET_BYTES: Final = 32
@@ -32,21 +39,32 @@ SECRET_BYTES: Final = 32
 class SecuredListeners:
     """The security of all listeners of a broker."""
 
-    def __init__(self, config: BrokerConfig, users: ScramUsers) -> None:
-        """Read the keys and certificates.
+    def __init__(
+        self,
+        config: BrokerConfig,
+        users: ScramUsers,
+        validators: TokenValidators,
+        tokens: TokenNodes | None,
+        login_secret: bytes,
+    ) -> None:
+        """Read the keys and certificates. The salts of unknown users depend on `login_secret`.
 
         Raises:
             StartupError: a file or key cannot be used.
         """
         self._config = config
         self._users = users
-        # Fake salts of unknown users depend on it.
-        self._secret = secrets.token_bytes(SECRET_BYTES)
+        self._tokens = tokens
+        self._secret = login_secret
         self._contexts: dict[str, ssl.SSLContext] = {}
         self._mappings: dict[str, PrincipalMapping] = {}
+        self._validate: dict[str, Validate] = {}
         for name, listener in config.listener_security.items():
             if listener.has_tls:
                 self._mappings[name] = _mapping_of(listener)
+            for mechanism in listener.mechanisms.values():
+                if mechanism.oauth is not None:
+                    self._validate[name] = validators.make(name, mechanism.oauth)
         try:
             self.reload(config)
         except ConfigError as error:
@@ -98,7 +116,7 @@ class SecuredListeners:
             metrics=metrics,
             offered={
                 mechanism: OfferedMechanism(
-                    begin=self._begin(mechanism, config), max_reauth_ms=config.max_reauth_ms
+                    begin=self._begin(name, mechanism, config), max_reauth_ms=config.max_reauth_ms
                 )
                 for mechanism, config in listener.mechanisms.items()
             },
@@ -107,15 +125,34 @@ class SecuredListeners:
         )
         return ListenerSecurity(tls=tls, make_gate=partial(SaslGate, settings))
 
-    def _begin(self, mechanism: str, config: MechanismConfig) -> Callable[[], SaslServer]:
+    def _begin(
+        self, listener_name: str, mechanism: str, config: MechanismConfig
+    ) -> Callable[[], SaslServer]:
         """Return the function that begins an exchange of a mechanism."""
+        if mechanism == OAUTHBEARER:
+            return partial(OAuthBearerServer, self._validate[listener_name])
         if mechanism == "PLAIN":
             assert config.module is not None, "the configuration was checked"
             return partial(PlainServer, config.module.passwords)
         find = partial(self._users.credential, mechanism)
+        find_token = partial(self._token, mechanism)
         return lambda: ScramServer(
-            mechanism, find, secrets.token_urlsafe(NONCE_BYTES), self._secret
+            mechanism, find, secrets.token_urlsafe(NONCE_BYTES), self._secret, find_token
         )
+
+    def _token(self, mechanism: str, token_id: str) -> TokenLogin | None:
+        """Return the login of a delegation token."""
+        nodes = self._tokens
+        return None if nodes is None else nodes.tokens.login(mechanism, token_id, nodes.now_ms())
+
+
+async def shared_secret(config: BrokerConfig, session: CoordinatorSession) -> bytes:
+    """Return the login secret of the cluster; a broker without SCRAM needs none."""
+    if not any(
+        HASHES.keys() & each.mechanisms.keys() for each in config.listener_security.values()
+    ):
+        return b""
+    return await session.run(login_secret(secrets.token_bytes(SECRET_BYTES)))
 
 
 def contexts_of(config: BrokerConfig) -> dict[str, ssl.SSLContext]:

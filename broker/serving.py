@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 
@@ -13,7 +13,6 @@ from broker.cluster.metadata_cache import Endpoint, MetadataCache
 from broker.cluster.metadata_watch import MetadataWatch
 from broker.config.listener import Listener
 from broker.config.network_keys import NetworkKeys
-from broker.groups.group_coordinator import GroupCoordinator
 from broker.network.limits import NetworkLimits, network_limits_of
 from broker.network.metrics import NetworkMetrics
 from broker.network.reply import Reply
@@ -30,6 +29,13 @@ DRAIN_TIMEOUT_S: Final = 10.0
 FALLBACK_HOST: Final = "localhost"
 
 log = structlog.get_logger(__name__)
+
+
+class Coordinator(Protocol):
+    """A coordinator, whose requests may wait."""
+
+    async def stop(self) -> None:
+        """Fail all waiting requests, and refuse further ones."""
 
 
 class Serving:
@@ -73,10 +79,11 @@ class Serving:
         """Handle all requests from now on."""
         self._channel.open()
 
-    async def stop(self, groups: GroupCoordinator) -> None:
+    async def stop(self, *coordinators: Coordinator) -> None:
         """Answer the requests already read, as far as clients read responses, and disconnect."""
         self.server.stop_accepting()
-        await groups.stop()
+        for each in coordinators:
+            await each.stop()
         self.purgatory.close()
         self.watch.close()
         if not await self.server.drain(DRAIN_TIMEOUT_S):

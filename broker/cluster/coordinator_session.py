@@ -20,10 +20,12 @@ from typing import Final, Protocol, TypeVar
 
 import structlog
 
+from broker.cluster.coordinator_security import CoordinatorSecurity
 from broker.errors import StartupError
 from clusterstate.broker_registration import Registered, Sessions, create_top_nodes, register
 from clusterstate.coordinator_edge import CoordinatorEdge
 from clusterstate.plans import Plan
+from clusterstate.znodes.access import secure_acl
 from coordination.client import Client, SessionState, WatchEvent, session_file
 from coordination.client.patterns import end_dead_session, retry_read
 from coordination.errors import ConnectionLossError, SessionExpiredError
@@ -57,14 +59,25 @@ class CoordinatorSession:
     """Begins sessions, registers, and registers again when a session is lost."""
 
     def __init__(
-        self, connect_string: str, session_file: Path, *, timeout_ms: int, connect_timeout_ms: int
+        self,
+        connect_string: str,
+        session_file: Path,
+        *,
+        timeout_ms: int,
+        connect_timeout_ms: int,
+        security: CoordinatorSecurity | None = None,
     ) -> None:
+        self._security = security or CoordinatorSecurity()
         self.client = Client(
             connect_string,
             session_timeout_ms=timeout_ms,
             session_file_path=session_file,
             has_linger=True,
+            tls=self._security.tls,
+            login=self._security.login,
         )
+        if self._security.has_acl:
+            self.client.default_acl = secure_acl
         self.broker_epoch = -1
         self.on_registered: Callable[[int], None] = lambda _epoch: None
         """Called with each new `broker_epoch`, before any request can arrive for it."""
@@ -95,14 +108,20 @@ class CoordinatorSession:
             StartupError: no coordinator responds in time.
         """
         await end_dead_session(
-            self._session_file, self._connect_timeout_s, connect_string=self.client.connect_string
+            self._session_file,
+            self._connect_timeout_s,
+            connect_string=self.client.connect_string,
+            tls=self._security.tls,
+            login=self._security.login,
         )
         try:
             await self.client.connect(self._connect_timeout_s)
         except ConnectionLossError:
+            failure = self.client.failure
+            reason = "" if failure is None else f" ({failure})"
             raise StartupError(
                 f"no coordinator answers at {self.client.connect_string} within "
-                f"{self._connect_timeout_s:g} s: start it, or correct zookeeper.connect"
+                f"{self._connect_timeout_s:g} s{reason}: start it, or correct zookeeper.connect"
             ) from None
         await retry_read(self.client.create_chroot)
         await self.run(create_top_nodes())

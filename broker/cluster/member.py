@@ -15,6 +15,7 @@ from pathlib import Path
 import structlog
 
 from broker.cluster.controller_role import FIRST_PROTOCOL_WITH_FEATURES, ControllerRole
+from broker.cluster.coordinator_security import CoordinatorSecurity, coordinator_security
 from broker.cluster.coordinator_session import SESSION_FILE, CoordinatorSession
 from broker.cluster.identity import (
     Identity,
@@ -77,7 +78,7 @@ class ClusterMember:
         Raises:
             StartupError: no coordinator, or the log dirs belong to another broker or cluster.
         """
-        self.security = PeerSecurities(self._config)
+        self.security = PeerSecurities(self._config, self._now_ms)
         past = recall(_remembered(self._config.logs.log_directories))
         self.session = await self._open_session(session_dir)
         self.identity = await self._identify(past)
@@ -166,24 +167,30 @@ class ClusterMember:
         config = self._config
         connect_string = config.server.zookeeper_connect
         if connect_string is None:
-            connect_string = await self._start_coordinator()
+            connect_string, security = await self._start_coordinator()
+        else:
+            security = coordinator_security(config.coordinator)
         timeout_ms = config.server.zookeeper_session_timeout_ms
         session = CoordinatorSession(
             connect_string,
             session_dir / SESSION_FILE,
             timeout_ms=timeout_ms,
             connect_timeout_ms=config.server.zookeeper_connection_timeout_ms or timeout_ms,
+            security=security,
         )
         self._running.push_async_callback(session.close)
         await session.open()
         return session
 
-    async def _start_coordinator(self) -> str:
-        from broker.cluster.embedded_coordinator import address_of, start_coordinator
+    async def _start_coordinator(self) -> tuple[str, CoordinatorSecurity]:
+        """Return the address of a coordinator in this process, and the login of its only user."""
+        from broker.cluster.embedded_coordinator import address_of, make_login, start_coordinator
 
-        coordinator = await start_coordinator(Path(self._config.logs.log_directories[0]))
+        login = make_login()
+        coordinator = await start_coordinator(Path(self._config.logs.log_directories[0]), login)
         self._running.push_async_callback(coordinator.stop, takes_snapshot=False)
-        return address_of(coordinator)
+        has_acl = self._config.coordinator.zookeeper_set_acl
+        return address_of(coordinator), CoordinatorSecurity(login=login, has_acl=has_acl)
 
     async def _identify(self, past: Past) -> Identity:
         check_cluster(past, await self.session.run(existing_cluster_id()))

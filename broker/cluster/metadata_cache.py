@@ -15,10 +15,10 @@ from clusterstate.leader_and_isr import LeaderAndIsr
 from clusterstate.replica_assignment import Replicas
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import BrokerId, TopicId, TopicPartition, validate_topic_name
+from kafkawire.internal_topic import INTERNAL_TOPICS
 from kafkawire.sentinels import NO_LEADER
 
 UNKNOWN_EPOCH: Final = -1
-INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,6 @@ class Peer:
     ) -> R:
         """Send a request and return its response, in the newest version of both unless given.
 
-        Records in the response are valid until the next request.
 
         Raises:
             PeerError: no response has arrived, or an invalid one. The connection is closed.
@@ -165,7 +164,7 @@ class _Link(asyncio.BufferedProtocol):
 
     def __init__(self, loop: asyncio.AbstractEventLoop, client_id: str) -> None:
         self.closed: asyncio.Future[None] = loop.create_future()
-        self.exchange = Exchange[Exception](client_id, MAX_FRAME_BYTES, reuses_memory=True)
+        self.exchange = Exchange[Exception](client_id, MAX_FRAME_BYTES)
         self.expires_at_s: float | None = None
         self._loop = loop
         self._transport: asyncio.Transport | None = None

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import secrets
 import ssl
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
 from broker.config.broker_config import BrokerConfig
 from broker.config.listener_security import ListenerSecurityConfig
+from broker.config.oauth_bearer import OAuthLogin
 from broker.errors import ConfigError, StartupError
+from broker.security.oauth.unsecured_tokens import make_unsecured
 from broker.security.tls_context import client_context
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.sasl import (
@@ -19,13 +22,14 @@ from kafkawire.messages.sasl import (
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
-from kafkawire.sasl_clients import PlainClient, SaslClient, ScramClient
+from kafkawire.sasl_clients import OAuthBearerClient, PlainClient, SaslClient, ScramClient
 from kafkawire.scram import ScramError
 
 R = TypeVar("R")
 
 MAX_EXCHANGES: Final = 8
 NONCE_BYTES: Final = 24
+MAX_TOKEN_CHARS: Final = 64 * 1024
 RENEWAL_SHARE: Final = 0.8
 """Share of a session's lifetime after which a connection is replaced."""
 
@@ -46,7 +50,7 @@ class Ask(Protocol):
 class PeerSecurity:
     """Encryption and login for connections to one listener of other brokers."""
 
-    def __init__(self, config: ListenerSecurityConfig) -> None:
+    def __init__(self, config: ListenerSecurityConfig, now_ms: Callable[[], int]) -> None:
         """Read keys and certificates.
 
         Raises:
@@ -55,6 +59,7 @@ class PeerSecurity:
         self.tls: ssl.SSLContext | None = None
         self.listener_name = config.listener_name
         self._config = config
+        self._now_ms = now_ms
         try:
             self.reload(config)
         except ConfigError as error:
@@ -81,7 +86,8 @@ class PeerSecurity:
         handshake = await ask(SaslHandshakeRequest(mechanism=mechanism), SaslHandshakeResponse, 1)
         if handshake.error_code != ErrorCode.NONE:
             raise LoginError(f"the broker does not offer {mechanism}: see {self._key}")
-        client = self._begin(mechanism)
+        # In a thread, because it may read a file.
+        client = await loop.run_in_executor(None, self._begin, mechanism)
         token: bytes | None = client.first()
         lifetime_ms = 0
         for _ in range(MAX_EXCHANGES):
@@ -110,6 +116,10 @@ class PeerSecurity:
         return f"{self._config.prefix}{mechanism}.sasl.jaas.config"
 
     def _begin(self, mechanism: str) -> SaslClient:
+        oauth = self._config.mechanisms[mechanism].oauth
+        if oauth is not None:
+            assert oauth.login is not None, "the configuration was checked"
+            return OAuthBearerClient(self._own_token(oauth.login))
         module = self._config.mechanisms[mechanism].module
         assert module is not None, "the configuration was checked"
         assert module.login is not None, "the configuration was checked"
@@ -118,11 +128,21 @@ class PeerSecurity:
             return PlainClient(user, password)
         return ScramClient(mechanism, user, password, secrets.token_urlsafe(NONCE_BYTES))
 
+    def _own_token(self, login: OAuthLogin) -> str:
+        """Return a token for this broker."""
+        if not login.path:
+            return make_unsecured(login.claims, login.lifetime_s, self._now_ms())
+        try:
+            with Path(login.path).open(encoding="ascii") as file:
+                return file.read(MAX_TOKEN_CHARS).strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise LoginError(f"{login.path} cannot be read: {error}") from None
+
 
 class PeerSecurities:
     """The security towards the listeners that brokers use among themselves."""
 
-    def __init__(self, config: BrokerConfig) -> None:
+    def __init__(self, config: BrokerConfig, now_ms: Callable[[], int]) -> None:
         """Read keys and certificates.
 
         Raises:
@@ -130,11 +150,11 @@ class PeerSecurities:
         """
         network = config.network
         listeners = config.listener_security
-        self.inter_broker = PeerSecurity(listeners[network.inter_broker_listener])
+        self.inter_broker = PeerSecurity(listeners[network.inter_broker_listener], now_ms)
         self.control_plane = self.inter_broker
         if network.control_plane_listener_name is not None:
             name = network.control_plane_listener_name.upper()
-            self.control_plane = PeerSecurity(listeners[name])
+            self.control_plane = PeerSecurity(listeners[name], now_ms)
 
     def reload(self, config: BrokerConfig) -> None:
         """Read keys and certificates again, for new connections.

@@ -13,7 +13,9 @@ from functools import cached_property
 from itertools import chain
 from typing import Any, Final
 
+from broker.config.coordinator_keys import CoordinatorKeys
 from broker.config.declared_key import DeclaredKey, declared_keys, render
+from broker.config.exposure import has_authentication, is_loopback
 from broker.config.group_keys import GroupKeys
 from broker.config.listener import (
     UNROUTABLE_HOST,
@@ -28,13 +30,19 @@ from broker.config.listener_security_keys import (
 )
 from broker.config.log_keys import LogKeys
 from broker.config.network_keys import NetworkKeys
+from broker.config.oauth_bearer import LOGIN_HANDLER_KEY, OWN_CLAIM_PREFIX, OAuthKeys
 from broker.config.replication_keys import ReplicationKeys
 from broker.config.server_keys import ServerKeys
+from broker.config.token_keys import TokenKeys
 from broker.errors import ConfigError
 from storage.config.config_key import ConfigType
 from storage.config.log_config import TOPIC_CONFIG_KEYS, ConfigKey, LogConfig
 
-ALIASES: Final = {"node.id": "broker.id", "log.cleaner.enabled": "log.cleaner.enable"}
+ALIASES: Final = {
+    "node.id": "broker.id",
+    "log.cleaner.enabled": "log.cleaner.enable",
+    "delegation.token.master.key": "delegation.token.secret.key",
+}
 """Other spellings of a key; the key itself wins."""
 
 
@@ -50,12 +58,15 @@ class BrokerConfig:
     logs: LogKeys = field(default_factory=LogKeys)
     network: NetworkKeys = field(default_factory=NetworkKeys)
     server: ServerKeys = field(default_factory=ServerKeys)
+    coordinator: CoordinatorKeys = field(default_factory=CoordinatorKeys)
     topic_defaults: LogConfig = field(default_factory=LogConfig)
     security: ListenerSecurityKeys = field(default_factory=ListenerSecurityKeys)
+    oauth: OAuthKeys = field(default_factory=OAuthKeys)
+    tokens: TokenKeys = field(default_factory=TokenKeys)
     originals: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        for part in (self.server, self.logs, self.replication, self.network):
+        for part in (self.server, self.coordinator, self.logs, self.replication, self.network):
             for key, value, is_kept, rule in part.rules():
                 if not is_kept:
                     raise ConfigError(key, value, rule)
@@ -108,6 +119,15 @@ class BrokerConfig:
         self.server.status_listener  # noqa: B018 - raises ConfigError if it is malformed
         self.server.super_principals  # noqa: B018 - likewise
         self._check_special_listeners({listener.name for listener in network.advertised})
+        if network.require_authentication:
+            self._check_authentication()
+
+    def _check_authentication(self) -> None:
+        for listener in self.network.listening:
+            is_open = not has_authentication(self.listener_security[listener.name])
+            if is_open and not is_loopback(listener.host):
+                rule = "needs SASL, or ssl.client.auth=required: require.authentication=true"
+                raise ConfigError("listeners", listener, rule)
 
     def _check_special_listeners(self, names: set[str]) -> None:
         network = self.network
@@ -142,11 +162,12 @@ class BrokerConfig:
             rule = f"must be one of the mechanisms of {listener_name}: "
             rule += ", ".join(listener.mechanisms)
             raise ConfigError("sasl.mechanism.inter.broker.protocol", mechanism, rule)
-        if found.module is None or found.module.login is None:
+        if not found.has_login:
             key = f"{listener.prefix}{mechanism.lower()}.{JAAS_KEY}"
-            raise ConfigError(
-                key, None, "must have username and password, with which brokers log in"
-            )
+            wanted = "username and password"
+            if found.oauth is not None:
+                wanted = f"{OWN_CLAIM_PREFIX}sub, or {LOGIN_HANDLER_KEY} be set"
+            raise ConfigError(key, None, f"must have {wanted}, with which brokers log in")
 
 
 def canonical(properties: Mapping[str, str]) -> dict[str, str]:
@@ -205,7 +226,10 @@ _PARTS: Final[Mapping[str, Any]] = {
     "logs": LogKeys,
     "network": NetworkKeys,
     "server": ServerKeys,
+    "coordinator": CoordinatorKeys,
     "security": ListenerSecurityKeys,
+    "oauth": OAuthKeys,
+    "tokens": TokenKeys,
 }
 """By attribute of BrokerConfig; DescribeConfigs lists the keys in this order."""
 _PART_KEYS: Final = {name: declared_keys(part) for name, part in _PARTS.items()}

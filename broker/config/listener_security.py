@@ -16,9 +16,18 @@ from broker.config.listener_security_keys import (
     is_listener_key,
     listener_of,
 )
+from broker.config.oauth_bearer import (
+    HANDLER_KEY,
+    LOGIN_HANDLER_KEY,
+    OAUTH_KEYS,
+    OAUTHBEARER,
+    OAuthConfig,
+    OAuthKeys,
+    resolve_oauth,
+)
 from broker.errors import ConfigError
-from broker.security.jaas import MODULES, JaasError, LoginModule, parse_jaas
 from storage.config.config_key import ConfigKey
+from trust.jaas import MODULES, JaasError, LoginModule, parse_jaas
 
 Parse = Callable[[ConfigKey, str], Any]
 
@@ -27,10 +36,19 @@ _REAUTH: Final = next(each.key for each in SECURITY_KEYS if each.key.name == REA
 
 @dataclass(frozen=True, kw_only=True)
 class MechanismConfig:
-    """A SASL mechanism of a listener; SCRAM needs no login module."""
+    """A SASL mechanism of a listener; SCRAM and OAUTHBEARER need no login module."""
 
     module: LoginModule | None
     max_reauth_ms: int
+    oauth: OAuthConfig | None = None
+    """Set for OAUTHBEARER."""
+
+    @property
+    def has_login(self) -> bool:
+        """Whether this broker can log in at others."""
+        if self.oauth is not None:
+            return self.oauth.login is not None
+        return self.module is not None and self.module.login is not None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,10 +146,32 @@ def _mechanism(
         module = None if text is None else parse_jaas(text, mechanism)
     except JaasError as error:
         raise ConfigError(prefix + JAAS_KEY, None, str(error)) from None
+    oauth = None
+    if mechanism == OAUTHBEARER:
+        oauth = resolve_oauth(
+            _oauth_keys(prefix, originals, parse),
+            module,
+            prefix,
+            handler=originals.get(prefix + HANDLER_KEY, ""),
+            login_handler=originals.get(prefix + LOGIN_HANDLER_KEY, ""),
+        )
     lifetime = originals.get(prefix + REAUTH_KEY)
     return MechanismConfig(
         module=module,
+        oauth=oauth,
         max_reauth_ms=(
             keys.connections_max_reauth_ms if lifetime is None else parse(_REAUTH, lifetime)
         ),
     )
+
+
+def _oauth_keys(prefix: str, originals: Mapping[str, str], parse: Parse) -> OAuthKeys:
+    """Return the keys of OAUTHBEARER with the prefix of the mechanism, of the listener, or none."""
+    values = {}
+    for declared in OAUTH_KEYS:
+        name = declared.key.name
+        for each in (prefix, prefix.removesuffix(f"{OAUTHBEARER.lower()}."), ""):
+            if each + name in originals:
+                values[declared.field_name] = parse(declared.key, originals[each + name])
+                break
+    return OAuthKeys(**values)

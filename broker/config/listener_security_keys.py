@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from broker.config.declared_key import declared_keys, integer, long, names, password, string
+from broker.config.oauth_bearer import HANDLER_KEY, LOGIN_HANDLER_KEY, OAUTH_KEYS, OAUTHBEARER
 from storage.config.config_key import at_least, one_of
+from trust.key_store import TYPES
 
 LISTENER_PREFIX: Final = "listener.name."
 JAAS_KEY: Final = "sasl.jaas.config"
@@ -27,7 +29,6 @@ RELOADABLE_KEYS: Final = frozenset(
 )
 """The keys that one broker may change for a listener while it runs; even the same value makes it
 read the file again."""
-STORE_TYPES: Final = ("JKS", "PKCS12", "PEM")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,8 +37,8 @@ class ListenerSecurityKeys:
 
     sasl_enabled_mechanisms: tuple[str, ...] = names(
         ("GSSAPI",),
-        "SASL mechanisms of a listener: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512. A listener with SASL "
-        "must name its mechanisms, because GSSAPI is not served.",
+        "SASL mechanisms of a listener: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER. A "
+        "listener with SASL must name its mechanisms, because GSSAPI is not served.",
     )
     sasl_mechanism_inter_broker_protocol: str = string(
         "GSSAPI", "SASL mechanism of this broker's logins at other brokers."
@@ -60,20 +61,30 @@ class ListenerSecurityKeys:
         "pattern matches a certificate's whole name makes the principal.",
     )
     ssl_keystore_type: str = string(
-        "JKS", "Format of the own key and certificate; only PEM is read.", one_of(*STORE_TYPES)
+        "JKS",
+        "Format of the own key and certificate. JKS and PKCS12 read each other.",
+        one_of(*TYPES),
     )
-    ssl_keystore_location: str = string("", "PEM file of the private key and its certificates.")
-    ssl_keystore_password: str = password("Password of the keystore; not for PEM.")
+    ssl_keystore_location: str = string("", "File of the private key and its certificates.")
+    ssl_keystore_password: str = password(
+        "Password of the keystore; JKS and PKCS12 need it, PEM has none."
+    )
     ssl_keystore_key: str = password("Private key as PEM text, instead of a file.")
     ssl_keystore_certificate_chain: str = password(
         "Certificates of the key as PEM text, the own one first."
     )
-    ssl_key_password: str = password("Password of an encrypted private key.")
-    ssl_truststore_type: str = string(
-        "JKS", "Format of the trusted certificates; only PEM is read.", one_of(*STORE_TYPES)
+    ssl_key_password: str = password(
+        "Password of the private key, if it is encrypted (PEM) or not that of the store (JKS)."
     )
-    ssl_truststore_location: str = string("", "PEM file of the trusted certificates.")
-    ssl_truststore_password: str = password("Password of the truststore; not for PEM.")
+    ssl_truststore_type: str = string(
+        "JKS",
+        "Format of the trusted certificates. JKS and PKCS12 read each other.",
+        one_of(*TYPES),
+    )
+    ssl_truststore_location: str = string("", "File of the trusted certificates.")
+    ssl_truststore_password: str = password(
+        "Password of the truststore; not for PEM. Without it, a JKS store is not verified."
+    )
     ssl_truststore_certificates: str = password("Trusted certificates as PEM text.")
     ssl_enabled_protocols: tuple[str, ...] = names(
         ("TLSv1.2", "TLSv1.3"), "Versions of TLS; older ones are refused."
@@ -89,7 +100,9 @@ class ListenerSecurityKeys:
 
 
 SECURITY_KEYS: Final = declared_keys(ListenerSecurityKeys)
-_NAMES: Final = frozenset(declared.key.name for declared in SECURITY_KEYS)
+_OAUTH_NAMES: Final = frozenset(declared.key.name for declared in OAUTH_KEYS)
+_OAUTH_KEYS: Final = _OAUTH_NAMES | {HANDLER_KEY, LOGIN_HANDLER_KEY}
+_NAMES: Final = frozenset(declared.key.name for declared in SECURITY_KEYS) | _OAUTH_NAMES
 
 
 def is_listener_key(name: str) -> bool:
@@ -97,7 +110,9 @@ def is_listener_key(name: str) -> bool:
     if not name.startswith(LISTENER_PREFIX):
         return False
     _, _, key = name.removeprefix(LISTENER_PREFIX).partition(".")
-    _, _, key_of_mechanism = key.partition(".")
+    mechanism, _, key_of_mechanism = key.partition(".")
+    if mechanism == OAUTHBEARER.lower() and key_of_mechanism in _OAUTH_KEYS:
+        return True
     return key in _NAMES or key_of_mechanism in MECHANISM_KEYS
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from broker.config.declared_key import KeyRule, integer, long, optional_string, string
+from broker.config.declared_key import KeyRule, boolean, integer, long, optional_string, string
 from broker.config.listener import Listener, parse_listeners, parse_map
 from broker.errors import ConfigError
 from storage.config.config_key import INT_MAX, at_least, one_of
@@ -33,6 +33,10 @@ class NetworkKeys:
         "PLAINTEXT",
         "Listener for traffic between brokers, by its protocol.",
         one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+    )
+    require_authentication: bool = boolean(
+        False,
+        "Refuse listeners for other machines without authentication (not in Kafka).",
     )
     control_plane_listener_name: str | None = optional_string(
         "Listener reserved for the controller; its requests take precedence over all others."

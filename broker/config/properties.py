@@ -1,11 +1,11 @@
-"""Parser for `server.properties`, in Java's format (decision).
+"""Parser and writer of `server.properties`, in Java's format (decision).
 
 Source: java.util.Properties.load, "line-oriented format".
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from broker.errors import ConfigError
@@ -14,6 +14,7 @@ ENCODING: Final = "latin-1"
 _BLANK: Final = " \t\f"
 _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _UNICODE_DIGITS: Final = 4
+_MEANINGFUL: Final = frozenset("\\#!=:")
 
 
 def parse_properties(text: str) -> dict[str, str]:
@@ -23,6 +24,11 @@ def parse_properties(text: str) -> dict[str, str]:
         ConfigError: a \\u escape lacks its four hexadecimal digits.
     """
     return dict(_split(line) for line in _logical_lines(text))
+
+
+def format_properties(properties: Mapping[str, str]) -> str:
+    """Return text in ASCII that `parse_properties`, and Java, read as `properties`."""
+    return "".join(f"{_escape(key)}={_escape(value)}\n" for key, value in properties.items())
 
 
 def parse_overrides(overrides: Iterable[str]) -> dict[str, str]:
@@ -94,7 +100,25 @@ def _unescape(text: str) -> str:
             position += _UNICODE_DIGITS
         else:
             result.append(_ESCAPES.get(code, code))
-    return "".join(result)
+    # In Java, two escapes make one character beyond 16 bits.
+    return "".join(result).encode("utf-16-be", "surrogatepass").decode("utf-16-be", "surrogatepass")
+
+
+def _escape(text: str) -> str:
+    """Return the text with escapes in place of blanks, signs and all but ASCII."""
+    return "".join(
+        f"\\{each}"
+        if each in _MEANINGFUL
+        else each
+        if " " < each <= "~"
+        else "".join(f"\\u{unit:04x}" for unit in _utf_16(each))
+        for each in text
+    )
+
+
+def _utf_16(character: str) -> Iterator[int]:
+    data = character.encode("utf-16-be", "surrogatepass")
+    return (int.from_bytes(data[at : at + 2], "big") for at in range(0, len(data), 2))
 
 
 def _unicode(digits: str) -> str:

@@ -47,7 +47,10 @@ class ServerKeys:
         8, "Accepted for compatibility; one loop serves all requests.", at_least(1)
     )
     request_timeout_ms: int = integer(
-        30_000, "No effect: each kind of request to another broker has its own timeout."
+        30_000,
+        "Time that transaction markers wait for the in-sync replicas, and "
+        "that a leader waits for the coordinator of a transaction.",
+        at_least(1),
     )
     fetch_max_bytes: int = integer(
         55 * 1024 * 1024, "Maximum size of one fetch response, in bytes.", at_least(1024)
@@ -94,9 +97,6 @@ class ServerKeys:
     )
     zookeeper_max_in_flight_requests: int = integer(
         10, "No effect: the number of requests to the coordinator is not limited.", at_least(1)
-    )
-    zookeeper_set_acl: bool = boolean(
-        False, "Must be false: znodes are created without an ACL, and true is refused."
     )
     metrics_listener: str = string(
         "", "HOST:PORT of the status pages over HTTP: /metrics (for Prometheus), /tasks, "

@@ -10,10 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from broker.config.coordinator_keys import COORDINATOR_KEYS
 from broker.config.listener_security_keys import JAAS_KEY, SECURITY_KEYS, is_listener_key
+from broker.config.oauth_bearer import OAUTH_KEYS
 from broker.errors import ConfigError
 
-_SERVED: Final = frozenset(declared.key.name for declared in SECURITY_KEYS)
+_SERVED: Final = frozenset(
+    declared.key.name for declared in (*SECURITY_KEYS, *OAUTH_KEYS, *COORDINATOR_KEYS)
+)
 _JAAS: Final = "must have the prefix listener.name.LISTENER.MECHANISM., in small letters"
 _SECURITY: Final = "is not served: it belongs to encryption or authentication; remove it"
 _KRAFT: Final = "is for clusters without ZooKeeper (KRaft), which are not served; remove it"
@@ -25,11 +29,8 @@ _LISTENER_PREFIX: Final = "listener.name."
 _REASONS: Final[Mapping[str, str]] = {
     **dict.fromkeys(
         (
-            "delegation.token.master.key",
-            "delegation.token.secret.key",
             "principal.builder.class",
             "security.providers",
-            "zookeeper.clientCnxnSocket",
         ),
         _SECURITY,
     ),
@@ -43,7 +44,6 @@ _REASONS: Final[Mapping[str, str]] = {
         _KRAFT,
     ),
     "zookeeper.metadata.migration.enable": _MIGRATION,
-    "zookeeper.set.acl": _SECURITY,
     "remote.log.storage.system.enable": _TIERED,
 }
 _AS_IT_IS: Final[Mapping[str, str]] = {
@@ -51,8 +51,8 @@ _AS_IT_IS: Final[Mapping[str, str]] = {
     "ssl.keymanager.algorithm": "SunX509",
     "ssl.trustmanager.algorithm": "PKIX",
     "zookeeper.metadata.migration.enable": "false",
-    "zookeeper.set.acl": "false",
-    "zookeeper.ssl.client.enable": "false",
+    "zookeeper.ssl.crl.enable": "false",
+    "zookeeper.ssl.ocsp.enable": "false",
 }
 """Values that match this broker's behaviour anyway, like the empty value of every key."""
 

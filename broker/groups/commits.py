@@ -16,7 +16,8 @@ from broker.groups.group import Group
 from broker.groups.offsets import Commits
 from broker.groups.registry import GroupRegistry
 from broker.groups.state import DEAD, EMPTY
-from broker.groups.store import GroupStore, KeyValue, commit_error
+from broker.groups.store_errors import commit_error
+from broker.internal_log.store import InternalStore, KeyValue
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.group_records import CommittedOffset, group_key, offset_key, offset_value
 from kafkawire.ids import TopicPartition
@@ -33,7 +34,7 @@ class GroupCommits:
     def __init__(
         self,
         registry: GroupRegistry,
-        store: GroupStore,
+        store: InternalStore,
         *,
         metadata_max_bytes: int,
         retention_ms: int,
@@ -183,8 +184,9 @@ class GroupCommits:
         records: Iterable[KeyValue],
         on_stored: Callable[[ErrorCode, int], None],
     ) -> None:
-        partition = self._registry.partition_of(group.group_id)
-        self._store.append(partition, self._registry.epoch(partition), records, on_stored)
+        leaderships = self._registry.leaderships
+        partition = leaderships.partition_of(group.group_id)
+        self._store.append(partition, leaderships.epoch(partition), records, on_stored)
 
 
 def _note_removal(group_id: str, record_count: int, error: ErrorCode, offset: int) -> None:

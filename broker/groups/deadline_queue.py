@@ -1,19 +1,15 @@
-"""The deadlines of a group (decision).
+"""The kinds of deadlines of a group (decision).
 
-Moving a deadline later, as each heartbeat does, costs one assignment: `next_ms` is a lower bound,
-corrected only when that time has come. Everything else takes time logarithmic in the number of
-deadlines. `members` sets the deadlines of sessions and syncs, `rebalance` the deadlines of
-rebalances, and `group` acts when one has passed.
+`members` sets the deadlines of sessions and syncs, `rebalance` the deadlines of rebalances, and
+`group` acts when one has passed.
 """
 
 from __future__ import annotations
 
 from enum import Enum
-from heapq import heapify, heappop, heappush
-from typing import Final, NamedTuple
+from typing import NamedTuple, TypeAlias
 
-MAX_STALE_ENTRIES: Final = 64
-"""Limit for heap entries of cancelled or moved deadlines, beyond one per set deadline."""
+from broker.internal_log.deadlines import Deadlines
 
 
 class Timer(Enum):
@@ -34,70 +30,4 @@ class Due(NamedTuple):
 REBALANCE = Due(Timer.REBALANCE)
 SYNC = Due(Timer.SYNC)
 
-
-class Deadlines:
-    """The deadlines of one group, each set at most once at a time."""
-
-    def __init__(self) -> None:
-        self._due_ms: dict[Due, int] = {}
-        # Each set deadline has one valid entry, at its time or before, which `_queued_ms` names.
-        # The number in the middle keeps the order of equal times.
-        self._heap: list[tuple[int, int, Due]] = []
-        self._queued_ms: dict[Due, int] = {}
-        self._entry_count = 0
-
-    def __contains__(self, due: Due) -> bool:
-        return due in self._due_ms
-
-    @property
-    def next_ms(self) -> int | None:
-        """Lower bound of the next deadline; None while none is set."""
-        return self._heap[0][0] if self._due_ms else None
-
-    def set(self, due: Due, at_ms: int) -> None:
-        """Set a deadline, or move it."""
-        self._due_ms[due] = at_ms
-        queued_ms = self._queued_ms.get(due)
-        if queued_ms is None or at_ms < queued_ms:
-            self._push(due, at_ms)
-
-    def cancel(self, due: Due) -> None:
-        """Cancel a deadline, if it is set."""
-        self._due_ms.pop(due, None)
-        if len(self._heap) > 2 * len(self._due_ms) + MAX_STALE_ENTRIES:
-            self._drop_stale()
-
-    def cancel_all(self) -> None:
-        """Cancel every deadline."""
-        self._due_ms.clear()
-        self._drop_stale()
-
-    def take_expired(self, now_ms: int) -> list[Due]:
-        """Remove and return the expired deadlines, the earliest first."""
-        expired: list[Due] = []
-        while self._heap and self._heap[0][0] <= now_ms:
-            entry_ms, _, due = heappop(self._heap)
-            if self._queued_ms.get(due) != entry_ms:
-                continue
-            del self._queued_ms[due]
-            at_ms = self._due_ms.get(due)
-            if at_ms is None:
-                continue
-            if at_ms > entry_ms:
-                self._push(due, at_ms)
-            else:
-                del self._due_ms[due]
-                expired.append(due)
-        return expired
-
-    def _push(self, due: Due, at_ms: int) -> None:
-        self._queued_ms[due] = at_ms
-        self._entry_count += 1
-        heappush(self._heap, (at_ms, self._entry_count, due))
-
-    def _drop_stale(self) -> None:
-        self._queued_ms = dict(self._due_ms)
-        self._heap = [
-            (at_ms, index, due) for index, (due, at_ms) in enumerate(self._due_ms.items())
-        ]
-        heapify(self._heap)
+GroupDeadlines: TypeAlias = Deadlines[Due]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from broker.groups.deadline_queue import Deadlines, Timer
+from broker.groups.deadline_queue import GroupDeadlines, Timer
 from broker.groups.group_effects import (
     UNKNOWN_MEMBER,
     Effect,
@@ -54,7 +54,7 @@ class Group:
         """Wall clock time at which the group was last stored; None if never."""
         self._max_size = limits.max_size
         self._effects: list[Effect] = []
-        self.deadlines = Deadlines()
+        self.deadlines = GroupDeadlines()
         self.members = Members(self.deadlines, self._effects)
         self.rebalance = Rebalance(group_id, limits, self.members, self.deadlines, self._effects)
         self.offsets = GroupOffsets()
@@ -172,6 +172,21 @@ class Group:
         if error is ErrorCode.NONE:
             self.members.await_heartbeat(self.members[member_id], now_ms)
         return error
+
+    def check_transactional_commit(
+        self, member_id: str, instance_id: str | None, generation_id: int
+    ) -> ErrorCode:
+        """Return whether offsets may be committed in a transaction; it is no heartbeat.
+
+        Old producers do not name the member that they commit for.
+        """
+        if self.state is DEAD:
+            return ON_COMMIT[DEAD]
+        if self.state is EMPTY and generation_id < 0:
+            return ErrorCode.NONE
+        if generation_id < 0 and not member_id and instance_id is None:
+            return ErrorCode.NONE
+        return self.rebalance.check(member_id, instance_id, generation_id)
 
     # Other events
 

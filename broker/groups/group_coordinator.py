@@ -31,18 +31,21 @@ from broker.groups.group_effects import (
     SyncResult,
     SyncWaiter,
 )
-from broker.groups.loader import GroupLoader
+from broker.groups.group_transactions import GroupTransactions
 from broker.groups.rebalance import GroupLimits
 from broker.groups.registry import GroupRegistry
-from broker.groups.replay import group_metadata
+from broker.groups.replay import OffsetsReplay, group_metadata
 from broker.groups.state import DEAD
-from broker.groups.store import GroupStore, KeyValue, Replicas, rebalance_error
+from broker.groups.store_errors import rebalance_error
+from broker.internal_log.internal_topic import InternalTopic
+from broker.internal_log.store import KeyValue, Replicas
 from broker.purgatory import Purgatory
 from broker.scheduler import PeriodicTask
 from kafkawire.compression import Codec
 from kafkawire.errors import ApiError, ErrorCode
-from kafkawire.group_records import OFFSETS_TOPIC, group_key, group_value
-from kafkawire.ids import LeaderEpoch, TopicPartition
+from kafkawire.group_records import group_key, group_value
+from kafkawire.ids import TopicPartition
+from kafkawire.internal_topic import OFFSETS_TOPIC
 from kafkawire.primitives import MAX_STRING_BYTES
 
 log = structlog.get_logger(__name__)
@@ -72,13 +75,24 @@ class GroupCoordinator:
             initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
         )
         self.registry = GroupRegistry(limits, self._partition_count)
-        self._store = GroupStore(
+        self._leaderships = self.registry.leaderships
+        self._topic = InternalTopic(
             replicas,
             purgatory,
+            OFFSETS_TOPIC,
+            self._leaderships,
+            subject="group",
+            make_replay=OffsetsReplay,
+            on_loaded=self._on_loaded,
             codec=Codec(config.offsets_topic_compression_codec),
-            commit_timeout_ms=config.offsets_commit_timeout_ms,
+            timeout_ms=config.offsets_commit_timeout_ms,
+            buffer_bytes=config.offsets_load_buffer_size,
+            loop=loop,
+            executor=executor,
             now_ms=now_ms,
         )
+        self._store = self._topic.store
+        self.on_become_leader = self._topic.on_become_leader
         self.commits = GroupCommits(
             self.registry,
             self._store,
@@ -88,35 +102,22 @@ class GroupCoordinator:
             settle=self._settle,
             clock_ms=self._clock_ms,
         )
-        self._loader = GroupLoader(
-            replicas,
-            loop=loop,
-            executor=executor,
-            buffer_bytes=config.offsets_load_buffer_size,
-            limits=limits,
-            is_wanted=self.registry.is_loading_since,
-            on_loaded=self._on_loaded,
-        )
+        self.transactions = GroupTransactions(self.registry, self._store, replicas, purgatory)
 
     # Leadership
 
-    def on_become_leader(self, topic_partition: TopicPartition, leader_epoch: LeaderEpoch) -> None:
-        """Load the groups of a partition, and coordinate them after that."""
-        topic, partition = topic_partition
-        if topic == OFFSETS_TOPIC and self.registry.lead(partition, leader_epoch):
-            self._loader.put(partition, leader_epoch)
-
     def on_resign(self, topic_partition: TopicPartition) -> None:
         """Unload the groups of a partition; waiting requests fail with NOT_COORDINATOR."""
-        topic, partition = topic_partition
-        if topic == OFFSETS_TOPIC and self.registry.leads(partition):
+        if self._topic.leads(topic_partition):
+            partition = topic_partition.partition
             lost = self.registry.resign(partition)
+            self.transactions.on_resign(partition)
             self._unload(lost)
             log.info("groups.unloaded", partition=partition, group_count=len(lost))
 
     async def stop(self) -> None:
         """Fail all waiting requests, and refuse further ones."""
-        await self._loader.stop()
+        await self._topic.stop()
         self._unload(self.registry.close())
 
     def expiry_task(self) -> PeriodicTask:
@@ -130,7 +131,7 @@ class GroupCoordinator:
 
     def expire(self) -> None:
         """Remove expired offsets and empty groups, one partition per turn of the event loop."""
-        for partition in self.registry.active_partitions():
+        for partition in self._leaderships.active_partitions():
             self._loop.call_soon(self.commits.expire, partition)
 
     # Members
@@ -221,10 +222,13 @@ class GroupCoordinator:
             raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
         return group
 
-    def _on_loaded(self, partition: int, groups: list[Group]) -> None:
+    def _on_loaded(self, partition: int, replay: OffsetsReplay) -> int:
+        groups = replay.groups(self.registry.limits, self._clock_ms())
         self.registry.activate(partition, groups)
         for group in groups:
             self._settle(group)
+        self.transactions.on_loaded(partition, groups)
+        return len(groups)
 
     def _unload(self, groups: Iterable[Group]) -> None:
         for group in groups:
@@ -248,7 +252,7 @@ class GroupCoordinator:
                 self._store_group(group, effect)
 
     def _store_group(self, group: Group, store: Store) -> None:
-        partition = self.registry.partition_of(group.group_id)
+        partition = self._leaderships.partition_of(group.group_id)
         group.state_timestamp_ms = self._now_ms()
         log.info(
             "group.stored",
@@ -262,7 +266,7 @@ class GroupCoordinator:
             metadata = group_metadata(group, store.assignments)
             yield group_key(group.group_id), group_value(metadata)
 
-        epoch = self.registry.epoch(partition)
+        epoch = self._leaderships.epoch(partition)
         self._store.append(partition, epoch, records(), partial(self._on_stored, group, store))
 
     def _on_stored(self, group: Group, store: Store, error: ErrorCode, offset: int) -> None:

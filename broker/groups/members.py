@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, KeysView
 from typing import Final
 
-from broker.groups.deadline_queue import SYNC, Deadlines, Due, Timer
+from broker.groups.deadline_queue import SYNC, Due, GroupDeadlines, Timer
 from broker.groups.group_effects import (
     Effect,
     JoinedMember,
@@ -76,7 +76,7 @@ class Member:
 class Members:
     """The members of one group; failed requests of members become effects."""
 
-    def __init__(self, deadlines: Deadlines, effects: list[Effect]) -> None:
+    def __init__(self, deadlines: GroupDeadlines, effects: list[Effect]) -> None:
         self.leader_id: str | None = None
         self.protocol_type: str | None = None
         """Type of the current members, or of the last ones; None before the first member."""

@@ -1,8 +1,8 @@
 """The committed offsets of one group (decision).
 
-A commit is pending from its append until it is replicated; only then can it be read. Invariant: of
-two commits of one partition the later one in the log is kept, in whatever order they are replicated
-and reported.
+A commit is pending from its append until it is replicated; only then can it be read. A commit in a
+transaction is pending until the transaction ends. Invariant: of two commits of one partition the
+later one in the log is kept, in whatever order they are replicated and reported.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
+from broker.groups.undecided import Placed, UndecidedOffsets, keep_later
 from kafkawire.group_records import CommittedOffset
 from kafkawire.ids import TopicPartition
 
@@ -20,9 +21,11 @@ class GroupOffsets:
     """Committed and pending offsets, by partition."""
 
     def __init__(self) -> None:
-        self._committed: dict[TopicPartition, tuple[CommittedOffset, int]] = {}
+        self._committed: dict[TopicPartition, Placed] = {}
         # The last commit only: earlier ones will not be read.
         self._pending: dict[TopicPartition, CommittedOffset] = {}
+        self.undecided = UndecidedOffsets()
+        """Offsets of open transactions."""
 
     def __len__(self) -> int:
         return len(self._committed)
@@ -30,7 +33,7 @@ class GroupOffsets:
     @property
     def is_empty(self) -> bool:
         """Whether there is neither a committed nor a pending offset."""
-        return not self._committed and not self._pending
+        return not self._committed and not self._pending and not self.undecided
 
     def partitions(self) -> list[TopicPartition]:
         """Return the partitions that have a committed offset."""
@@ -38,7 +41,7 @@ class GroupOffsets:
 
     def all_partitions(self) -> list[TopicPartition]:
         """Return the partitions that have a committed offset, or will have one."""
-        return list(self._committed.keys() | self._pending.keys())
+        return list(self._committed.keys() | self._pending.keys() | {*self.undecided})
 
     def get(self, partition: TopicPartition) -> CommittedOffset | None:
         """Return the committed offset, None if there is none."""
@@ -47,7 +50,7 @@ class GroupOffsets:
 
     def is_pending(self, partition: TopicPartition) -> bool:
         """Whether a commit may still change what `get` returns."""
-        return partition in self._pending
+        return partition in self._pending or partition in self.undecided
 
     def restore(self, partition: TopicPartition, committed: CommittedOffset, position: int) -> None:
         """Adopt an offset that was read from the log, at `position`."""
@@ -77,13 +80,20 @@ class GroupOffsets:
             if self._pending.get(partition) is committed:
                 del self._pending[partition]
 
+    def end_transaction(self, producer_id: int, marker_offset: int, *, is_commit: bool) -> None:
+        """Adopt or drop the offsets of a transaction whose marker is replicated."""
+        taken = self.undecided.take(producer_id, marker_offset)
+        if is_commit:
+            keep_later(self._committed, taken)
+
     def remove(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Remove partitions; return the ones with records in the log, which need tombstones."""
-        removed = []
-        for partition in partitions:
+        removed, named = [], list(partitions)
+        undecided = set(self.undecided.remove(named))
+        for partition in named:
             pending = self._pending.pop(partition, None)
             committed = self._committed.pop(partition, None)
-            if pending is not None or committed is not None:
+            if pending is not None or committed is not None or partition in undecided:
                 removed.append(partition)
         return removed
 
@@ -104,7 +114,7 @@ class GroupOffsets:
         return [
             partition
             for partition, (committed, _) in self._committed.items()
-            if partition not in self._pending
+            if not self.is_pending(partition)
             and not is_kept(partition.topic)
             and _has_expired(committed, time_ms, retention_ms, since_ms)
         ]

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import Final
 
-from broker.groups.deadline_queue import REBALANCE, Deadlines
+from broker.groups.deadline_queue import REBALANCE, GroupDeadlines
 from broker.groups.group_effects import (
     NO_GENERATION,
     UNKNOWN_MEMBER,
@@ -60,7 +60,7 @@ class Rebalance:
         group_id: str,
         limits: GroupLimits,
         members: Members,
-        deadlines: Deadlines,
+        deadlines: GroupDeadlines,
         effects: list[Effect],
     ) -> None:
         self.state = EMPTY

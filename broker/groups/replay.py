@@ -1,7 +1,8 @@
 """Rebuilds groups and offsets from the records of `__consumer_offsets` (decision).
 
 Records are added in the order of the log. The last record of a key counts, and a tombstone deletes
-it. Offsets that were committed in a transaction count from its marker on. Records with an unknown
+it, also among undecided offsets: an offset that was committed in a transaction counts from the
+marker on, and stays undecided if there is none. Records with an unknown
 version are skipped and counted: a newer broker may have written them. So are records that no
 coordinator writes: any producer with access to the topic could have written them.
 """
@@ -10,14 +11,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import Final, TypeAlias
+from typing import Final
 
 from broker.groups.group import Group
 from broker.groups.members import Member
 from broker.groups.rebalance import GroupLimits
+from broker.groups.undecided import Placed, UndecidedOffsets, keep_later
 from kafkawire.errors import CorruptBatchError, DecodeError
 from kafkawire.group_records import (
-    CommittedOffset,
     GroupKey,
     OffsetKey,
     read_group_value,
@@ -39,9 +40,6 @@ from kafkawire.sentinels import NO_TIMESTAMP
 MAX_GENERATION: Final = 2**31 - 1
 """Largest generation in a response; a group that has reached it could not be rebalanced."""
 
-Placed: TypeAlias = tuple[CommittedOffset, int]
-"""A committed offset, and the base offset of its batch in the log."""
-
 
 class OffsetsReplay:
     """State of the groups of one partition after the records that were added."""
@@ -51,7 +49,9 @@ class OffsetsReplay:
         self.unknown_count = 0
         self._groups: dict[str, GroupMetadataValue] = {}
         self._offsets: defaultdict[str, dict[TopicPartition, Placed]] = defaultdict(dict)
-        self._undecided: defaultdict[int, dict[OffsetKey, Placed | None]] = defaultdict(dict)
+        self._undecided: defaultdict[str, UndecidedOffsets] = defaultdict(UndecidedOffsets)
+        # Groups with undecided offsets, by producer.
+        self._open: defaultdict[int, dict[str, None]] = defaultdict(dict)
 
     def add(self, batch: memoryview, header: BatchHeader) -> None:
         """Add the next batch of the log.
@@ -69,7 +69,11 @@ class OffsetsReplay:
 
     def groups(self, limits: GroupLimits, now_ms: int) -> list[Group]:
         """Return every group that has members, a generation or offsets."""
-        names = self._groups.keys() | {name for name, held in self._offsets.items() if held}
+        names = {
+            *self._groups,
+            *(name for name, held in self._offsets.items() if held),
+            *(name for name, undecided in self._undecided.items() if undecided),
+        }
         return [self._group(name, limits, now_ms) for name in sorted(names)]
 
     def _add_batch(self, batch: memoryview, header: BatchHeader) -> None:
@@ -88,39 +92,43 @@ class OffsetsReplay:
             raise DecodeError("the record has no key")
         key = read_key(record.key)
         if isinstance(key, OffsetKey):
-            placed = None
-            if record.value is not None:
-                placed = (read_offset_value(record.value), header.base_offset)
-            if header.is_transactional:
-                self._undecided[header.producer_id][key] = placed
+            if record.value is None:
+                self._delete(key, header)
+            elif header.is_transactional:
+                value = read_offset_value(record.value)
+                self._open[header.producer_id][key.group_id] = None
+                self._undecided[key.group_id].add(
+                    header.producer_id, {key.topic_partition: value}, header.base_offset
+                )
             else:
-                self._put(key, placed)
+                placed = (read_offset_value(record.value), header.base_offset)
+                self._offsets[key.group_id][key.topic_partition] = placed
         elif isinstance(key, GroupKey):
             if record.value is None:
                 self._groups.pop(key.group_id, None)
             else:
-                value = read_group_value(record.value)
-                _require_restorable(value)
-                self._groups[key.group_id] = value
+                group_value = read_group_value(record.value)
+                _require_restorable(group_value)
+                self._groups[key.group_id] = group_value
         else:
             self.unknown_count += 1
 
+    def _delete(self, key: OffsetKey, header: BatchHeader) -> None:
+        group_id, partition = key.group_id, key.topic_partition
+        if header.is_transactional:
+            self._undecided[group_id].remove([partition], header.producer_id)
+        else:
+            self._offsets[group_id].pop(partition, None)
+            self._undecided[group_id].remove([partition])
+
     def _decide(self, batch: memoryview, header: BatchHeader) -> None:
         marker = read_control_batch(batch)
-        undecided = self._undecided.pop(header.producer_id, {})
-        if marker is None or marker.control_type is not ControlType.COMMIT:
+        if marker is None:
             return
-        for key, placed in undecided.items():
-            held = self._offsets[key.group_id].get(key.topic_partition)
-            # A plain commit after the transaction's wins, even if the marker came later still.
-            if placed is not None and (held is None or held[1] < placed[1]):
-                self._put(key, placed)
-
-    def _put(self, key: OffsetKey, placed: Placed | None) -> None:
-        if placed is None:
-            self._offsets[key.group_id].pop(key.topic_partition, None)
-        else:
-            self._offsets[key.group_id][key.topic_partition] = placed
+        for group_id in self._open.pop(header.producer_id, ()):
+            taken = self._undecided[group_id].take(header.producer_id, header.base_offset)
+            if marker.control_type is ControlType.COMMIT:
+                keep_later(self._offsets[group_id], taken)
 
     def _group(self, group_id: str, limits: GroupLimits, now_ms: int) -> Group:
         group = Group(group_id, limits)
@@ -138,6 +146,7 @@ class OffsetsReplay:
             )
         for partition, (committed, position) in self._offsets[group_id].items():
             group.offsets.restore(partition, committed, position)
+        group.offsets.undecided = self._undecided[group_id]
         return group
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from broker.cluster.metadata_cache import INTERNAL_TOPICS
 from broker.network.request import Request
+from broker.replication.transaction_guards import TransactionalAppend
+from broker.transactions.verification import Asked, Unverified
 from kafkawire.compression import Codec
 from kafkawire.errors import ApiError, CorruptBatchError, ErrorCode
 from kafkawire.ids import Offset, TopicPartition
+from kafkawire.internal_topic import INTERNAL_TOPICS
 from kafkawire.messages.produce import ZSTD_SINCE, PartitionProduceData, ProduceRequest
 from kafkawire.plain_codecs import Accepted
 from kafkawire.records import read_header
@@ -31,6 +33,7 @@ class Appending:
 
     __slots__ = (
         "accepted",
+        "denied",
         "is_abandoned",
         "is_large",
         "is_resumed",
@@ -41,6 +44,8 @@ class Appending:
         "refused",
         "request",
         "topic_place",
+        "transaction",
+        "unverified",
     )
 
     def __init__(self, request: Request, message: ProduceRequest) -> None:
@@ -63,6 +68,12 @@ class Appending:
         """Whether the request has used up its limit of decompressed bytes."""
         self.is_abandoned = False
         """Whether the connection is gone."""
+        self.transaction: TransactionalAppend | None = None
+        """The checks of transactional batches; None if there must be none."""
+        self.denied: dict[TopicPartition, ApiError] = {}
+        """Errors of partitions that do not belong to the transaction."""
+        self.unverified: tuple[Asked, list[Unverified]] | None = None
+        """Partitions for which the transaction coordinator must be asked first."""
 
     def stop_at(self, topic_place: int, partition_place: int, is_large: bool) -> None:
         """Record the position of the next batch."""
@@ -72,6 +83,15 @@ class Appending:
     def abandon(self) -> None:
         """Append no further batch, because the connection is gone."""
         self.is_abandoned = True
+
+    def check(self, key: tuple[str, int]) -> None:
+        """Check that a partition may belong to the transaction.
+
+        Raises:
+            ApiError: it does not, or its coordinator gave no answer.
+        """
+        if (error := self.denied.get(TopicPartition(*key))) is not None:
+            raise error
 
     @property
     def next_data(self) -> tuple[str, PartitionProduceData]:

@@ -52,6 +52,11 @@ class CreatePartitionsHandler:
     def handle(self, request: Request, message: CreatePartitionsRequest) -> Reply:
         """Respond with a result for every topic; a bad topic does not fail the others."""
         del request
+        if not self._controller.is_active:
+            # Not in the task, like in CreateTopics.
+            names = dict.fromkeys(topic.name for topic in message.topics)
+            refused = [_failed(name, ErrorCode.NOT_CONTROLLER, None) for name in names]
+            return Reply(CreatePartitionsResponse(results=refused))
         return self._tasks.run(partial(self._grow_all, message))
 
     async def _grow_all(self, message: CreatePartitionsRequest) -> CreatePartitionsResponse:

@@ -68,6 +68,13 @@ class CreateTopicsHandler:
     def handle(self, request: Request, message: CreateTopicsRequest) -> Reply:
         """Respond with a result for every topic; a bad topic does not fail the others."""
         del request
+        if not self._controller.is_active:
+            # Not in the task: rights are checked on the controller only, before this call, and this
+            # broker may become the controller before the task runs.
+            names = dict.fromkeys(topic.name for topic in message.topics)
+            refused = [_failed(name, ErrorCode.NOT_CONTROLLER, None) for name in names]
+            _log_rejected(refused)
+            return Reply(CreateTopicsResponse(topics=refused))
         return self._tasks.run(partial(self._create_all, message))
 
     async def _create_all(self, message: CreateTopicsRequest) -> CreateTopicsResponse:

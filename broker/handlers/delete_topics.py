@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Final
+from uuid import UUID
 
 from broker.cluster.cluster_topics import ClusterTopics
 from broker.cluster.controller_role import ControllerRole
@@ -60,18 +61,26 @@ class DeleteTopicsHandler:
 
     def handle(self, request: Request, message: DeleteTopicsRequest) -> Reply:
         """Respond with a result for every topic; a bad topic does not fail the others."""
-        return self._tasks.run(partial(self._delete_all, message, request.header.api_version))
-
-    async def _delete_all(self, message: DeleteTopicsRequest, version: int) -> DeleteTopicsResponse:
         wanted: Sequence[DeleteTopicState] = message.topics
+        version = request.header.api_version
         if version < TOPICS_SINCE:
             wanted = [DeleteTopicState(name=name) for name in message.topic_names]
+        if not self._controller.is_active:
+            # Not in the task, like in CreateTopics.
+            error = ApiError(ErrorCode.NOT_CONTROLLER)
+            refused = [_failed(topic.name, topic.topic_id, error) for topic in wanted]
+            return Reply(DeleteTopicsResponse(responses=refused))
+        return self._tasks.run(partial(self._delete_all, wanted, message.timeout_ms, version))
+
+    async def _delete_all(
+        self, wanted: Sequence[DeleteTopicState], timeout_ms: int, version: int
+    ) -> DeleteTopicsResponse:
         times = Counter((topic.name, topic.topic_id) for topic in wanted)
         results = [
             await self._delete(topic, times[topic.name, topic.topic_id], version)
             for topic in wanted
         ]
-        await self._wait_until_gone(results, message.timeout_ms)
+        await self._wait_until_gone(results, timeout_ms)
         return DeleteTopicsResponse(responses=results)
 
     async def _delete(
@@ -90,12 +99,7 @@ class DeleteTopicsHandler:
             topic_id = topic.topic_id
             await self._topics.delete(name)
         except ApiError as error:
-            return DeletableTopicResult(
-                name=name,
-                topic_id=topic_id,
-                error_code=error.code,
-                error_message=error.message or error.code.text,
-            )
+            return _failed(name, topic_id, error)
         return DeletableTopicResult(name=name, topic_id=topic_id)
 
     async def _wait_until_gone(
@@ -124,3 +128,12 @@ class DeleteTopicsHandler:
             raise ApiError(ErrorCode.INVALID_REQUEST, text)
         if times > 1:
             raise ApiError(ErrorCode.INVALID_REQUEST, "the topic is named twice")
+
+
+def _failed(name: str | None, topic_id: UUID, error: ApiError) -> DeletableTopicResult:
+    return DeletableTopicResult(
+        name=name,
+        topic_id=topic_id,
+        error_code=error.code,
+        error_message=error.message or error.code.text,
+    )

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from broker.cluster.metadata_cache import MetadataCache
-from broker.handlers.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED_FOR
 from broker.handlers.handler_table import Apis
 from broker.network.reply import Reply
 from broker.network.request import Request
+from kafkawire.acl import OPERATION_BITS, ResourceType
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.describe_cluster import (
@@ -16,6 +16,7 @@ from kafkawire.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
+from kafkawire.sentinels import OPERATIONS_NOT_ASKED_FOR
 
 ENDPOINT_TYPE_BROKERS: Final = 1
 ENDPOINT_TYPE_CONTROLLERS: Final = 2
@@ -54,7 +55,9 @@ class DescribeClusterHandler:
                     for broker in image.brokers.values()
                     if (endpoint := broker.endpoints.get(request.listener_name)) is not None
                 ],
-                cluster_authorized_operations=CLUSTER_OPERATIONS if asks else NOT_ASKED_FOR,
+                cluster_authorized_operations=(
+                    OPERATION_BITS[ResourceType.CLUSTER] if asks else OPERATIONS_NOT_ASKED_FOR
+                ),
             )
         )
 

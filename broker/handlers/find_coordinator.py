@@ -1,26 +1,22 @@
-"""FindCoordinator: the broker that coordinates a group (edge)."""
+"""FindCoordinator: the broker that coordinates a group or a transactional id (edge)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import IntEnum
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
-import structlog
-
-from broker.cluster.cluster_topics import ClusterTopics
-from broker.cluster.metadata_watch import MetadataWatch, has_leaders
-from broker.cluster.topic_plan import TopicSpec
-from broker.config.broker_config import BrokerConfig
+from broker.cluster.metadata_watch import MetadataWatch
 from broker.handlers.handler_table import Apis
+from broker.internal_log.internal_topics import InternalTopics
 from broker.network.reply import Reply
 from broker.network.request import Request
 from broker.network.request_tasks import RequestTasks
 from kafkawire.apis import ApiKey
-from kafkawire.errors import ApiError, ErrorCode
-from kafkawire.group_records import OFFSETS_TOPIC, partition_for
-from kafkawire.ids import BrokerId, TopicPartition
+from kafkawire.errors import ErrorCode
+from kafkawire.ids import TopicPartition
+from kafkawire.internal_topic import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kafkawire.messages.find_coordinator import (
     KEYS_SINCE,
     Coordinator,
@@ -29,21 +25,25 @@ from kafkawire.messages.find_coordinator import (
 )
 
 NO_NODE: Final = -1
-TRANSACTIONS_TOPIC: Final = "__transaction_state"
-LEADERS_WAIT_MS: Final = 1000
-"""Time that the first client waits for leaders; without leaders it must retry."""
-
-log = structlog.get_logger(__name__)
 
 APIS: Final[Apis] = {
     ApiKey.FIND_COORDINATOR: lambda parts: (
         FindCoordinatorHandler(
             parts.tasks,
             parts.watch,
-            parts.topics,
-            parts.config,
-            broker_id=parts.identity.broker_id,
-            partition_of=parts.groups.registry.partition_of,
+            InternalTopics(parts.topics, parts.watch, parts.config),
+            {
+                KeyType.GROUP: Place(
+                    OFFSETS_TOPIC,
+                    "this group",
+                    parts.groups.registry.leaderships.partition_of,
+                ),
+                KeyType.TRANSACTION: Place(
+                    TRANSACTIONS_TOPIC,
+                    "this transactional id",
+                    parts.transactions.registry.leaderships.partition_of,
+                ),
+            },
         ).handle
     ),
 }
@@ -56,48 +56,42 @@ class KeyType(IntEnum):
     TRANSACTION = 1
 
 
+class Place(NamedTuple):
+    """The topic that holds the keys of one type."""
+
+    topic: str
+    subject: str
+    """The kind of a key, for errors."""
+    partition_of: Callable[[str], int]
+
+
 class FindCoordinatorHandler:
-    """Finds the leader of a group's partition of `__consumer_offsets`."""
+    """Finds the leader of the partition that a group or transactional id belongs to."""
 
     def __init__(
         self,
         tasks: RequestTasks,
         watch: MetadataWatch,
-        topics: ClusterTopics,
-        config: BrokerConfig,
-        *,
-        broker_id: BrokerId,
-        partition_of: Callable[[str], int],
+        topics: InternalTopics,
+        places: Mapping[int, Place],
     ) -> None:
+        """Look a key up in the place of its type."""
         self._tasks = tasks
         self._watch = watch
         self._topics = topics
-        self._config = config
-        self._broker_id = broker_id
-        self._partition_of = partition_of
+        self._places = places
 
     def handle(self, request: Request, message: FindCoordinatorRequest) -> Reply:
         """Respond at once, unless the topic must be created first."""
-        if message.key_type == KeyType.GROUP and not self._has_topic():
-            return self._tasks.run(partial(self._create_and_answer, request, message))
+        place = self._places.get(message.key_type)
+        if place is not None and not self._topics.has(place.topic):
+            return self._tasks.run(partial(self._create_and_answer, request, message, place))
         return Reply(self._answer(request, message))
 
-    def _has_topic(self) -> bool:
-        return OFFSETS_TOPIC in self._watch.image.topics
-
     async def _create_and_answer(
-        self, request: Request, message: FindCoordinatorRequest
+        self, request: Request, message: FindCoordinatorRequest, place: Place
     ) -> FindCoordinatorResponse:
-        try:
-            plan = self._topics.plan(offsets_topic(self._config))
-            await self._topics.create(plan)
-            count = len(plan.assignments)
-            await self._watch.wait_for(
-                lambda image: has_leaders(image, OFFSETS_TOPIC, count), LEADERS_WAIT_MS
-            )
-        except ApiError as error:
-            # Clients retry until there are enough brokers.
-            log.warning("topic.rejected", topic=OFFSETS_TOPIC, error=str(error))
+        await self._topics.create(place.topic)
         return self._answer(request, message)
 
     def _answer(self, request: Request, message: FindCoordinatorRequest) -> FindCoordinatorResponse:
@@ -115,31 +109,12 @@ class FindCoordinatorHandler:
         )
 
     def _find(self, request: Request, key_type: int, key: str) -> Coordinator:
-        if key_type == KeyType.TRANSACTION:
-            return self._find_of_transaction(request, key)
-        if key_type != KeyType.GROUP:
+        place = self._places.get(key_type)
+        if place is None:
             text = f"the key type must be 0 (group) or 1 (transaction), got {key_type}"
             return _none(key, ErrorCode.INVALID_REQUEST, text)
-        partition = TopicPartition(OFFSETS_TOPIC, self._partition_of(key))
-        return self._leader(request, partition, key, "this group")
-
-    def _find_of_transaction(self, request: Request, key: str) -> Coordinator:
-        """Return the leader of a transactional id's partition, unless it is this broker.
-
-        The topic exists only if the cluster has, or had, a Kafka broker.
-        """
-        image = self._watch.image
-        topic = image.topics.get(TRANSACTIONS_TOPIC)
-        if topic is not None and topic.partitions:
-            number = partition_for(key, len(topic.partitions))
-            partition = TopicPartition(TRANSACTIONS_TOPIC, number)
-            state = image.partition(partition)
-            if state is not None and state.leader_and_isr.leader != self._broker_id:
-                return self._leader(request, partition, key, "this transactional id")
-        text = "this broker does not coordinate transactions yet"
-        # The only code that every client treats as final. Java and Python clients treat others as
-        # final too, but librdkafka retries forever after any other code.
-        return _none(key, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text)
+        partition = TopicPartition(place.topic, place.partition_of(key))
+        return self._leader(request, partition, key, place.subject)
 
     def _leader(
         self, request: Request, partition: TopicPartition, key: str, subject: str
@@ -161,27 +136,6 @@ class FindCoordinatorHandler:
             port=endpoint.port,
             error_message="",
         )
-
-
-def offsets_topic(config: BrokerConfig) -> TopicSpec:
-    """Return the request that creates `__consumer_offsets`.
-
-    A standalone broker can keep only one replica. In a cluster the topic is not created before
-    there are enough brokers, so that its first records are replicated like all others.
-
-    Source: GroupCoordinator.offsetsTopicConfigs of Kafka 3.9.
-    """
-    is_standalone = config.server.zookeeper_connect is None
-    return TopicSpec(
-        name=OFFSETS_TOPIC,
-        partition_count=config.groups.offsets_topic_num_partitions,
-        replication_factor=1 if is_standalone else config.groups.offsets_topic_replication_factor,
-        configs={
-            "cleanup.policy": "compact",
-            "segment.bytes": str(config.groups.offsets_topic_segment_bytes),
-            "compression.type": "producer",
-        },
-    )
 
 
 def _none(key: str, code: ErrorCode, text: str) -> Coordinator:

@@ -9,10 +9,10 @@ from broker.groups.commits import GroupCommits
 from broker.groups.group import Group
 from broker.groups.registry import GroupRegistry
 from broker.groups.state import DEAD, STABLE
-from broker.handlers.authorized_operations import GROUP_OPERATIONS, NOT_ASKED_FOR
 from broker.handlers.handler_table import Apis, Parts
 from broker.network.reply import Reply
 from broker.network.request import Request
+from kafkawire.acl import OPERATION_BITS, ResourceType
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.messages.group_admin import (
@@ -27,6 +27,7 @@ from kafkawire.messages.group_admin import (
     ListGroupsRequest,
     ListGroupsResponse,
 )
+from kafkawire.sentinels import OPERATIONS_NOT_ASKED_FOR
 
 GROUP_TYPE: Final = "classic"
 """Type of every group: a member assigns partitions, not the broker ("classic" in KIP-848)."""
@@ -51,14 +52,16 @@ class GroupAdminHandler:
         groups = [self._describe(group_id) for group_id in message.groups]
         if message.include_authorized_operations:
             for group in groups:
-                group.authorized_operations = GROUP_OPERATIONS
+                group.authorized_operations = OPERATION_BITS[ResourceType.GROUP]
         return Reply(DescribeGroupsResponse(groups=groups))
 
     def list(self, request: Request, message: ListGroupsRequest) -> Reply:
         """Respond with this broker's groups of the requested states and types."""
         del request
         code = (
-            ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self._registry.is_loading else ErrorCode.NONE
+            ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            if self._registry.leaderships.is_loading
+            else ErrorCode.NONE
         )
         return Reply(ListGroupsResponse(error_code=code, groups=[*self._listed(message)]))
 
@@ -127,7 +130,7 @@ def _described(
             )
             for member in (group.members if group is not None else ())
         ],
-        authorized_operations=NOT_ASKED_FOR,
+        authorized_operations=OPERATIONS_NOT_ASKED_FOR,
     )
 
 

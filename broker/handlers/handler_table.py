@@ -33,6 +33,9 @@ from broker.network.router import Handler
 from broker.purgatory import Purgatory
 from broker.replication.replica_manager import ReplicaManager
 from broker.security.access_control import AccessControl
+from broker.security.token_nodes import TokenNodes
+from broker.transactions.transaction_coordinator import TransactionCoordinator
+from broker.transactions.verifier import TransactionVerifier
 from kafkawire.apis import ApiKey
 from kafkawire.ids import TopicPartition
 from storage.directory.logs import Logs
@@ -62,6 +65,11 @@ MODULES: Final[Mapping[ApiKey, str]] = {
     ApiKey.DELETE_RECORDS: "delete_records",
     ApiKey.INIT_PRODUCER_ID: "producers",
     ApiKey.OFFSET_FOR_LEADER_EPOCH: "offset_lookup",
+    ApiKey.ADD_PARTITIONS_TO_TXN: "add_to_txn",
+    ApiKey.ADD_OFFSETS_TO_TXN: "add_to_txn",
+    ApiKey.END_TXN: "end_txn",
+    ApiKey.WRITE_TXN_MARKERS: "write_txn_markers",
+    ApiKey.TXN_OFFSET_COMMIT: "txn_offset_commit",
     ApiKey.DESCRIBE_ACLS: "acls",
     ApiKey.CREATE_ACLS: "acls",
     ApiKey.DELETE_ACLS: "acls",
@@ -71,6 +79,10 @@ MODULES: Final[Mapping[ApiKey, str]] = {
     ApiKey.DESCRIBE_LOG_DIRS: "log_dirs",
     ApiKey.SASL_AUTHENTICATE: "sasl",
     ApiKey.CREATE_PARTITIONS: "create_partitions",
+    ApiKey.CREATE_DELEGATION_TOKEN: "delegation_tokens",
+    ApiKey.RENEW_DELEGATION_TOKEN: "delegation_tokens",
+    ApiKey.EXPIRE_DELEGATION_TOKEN: "delegation_tokens",
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: "delegation_tokens",
     ApiKey.DELETE_GROUPS: "group_admin",
     ApiKey.ELECT_LEADERS: "elect_leaders",
     ApiKey.INCREMENTAL_ALTER_CONFIGS: "alter_configs",
@@ -84,7 +96,8 @@ MODULES: Final[Mapping[ApiKey, str]] = {
     ApiKey.ALTER_PARTITION: "broker_requests",
     ApiKey.DESCRIBE_CLUSTER: "describe_cluster",
     ApiKey.DESCRIBE_PRODUCERS: "producers",
-    ApiKey.LIST_TRANSACTIONS: "producers",
+    ApiKey.DESCRIBE_TRANSACTIONS: "transaction_admin",
+    ApiKey.LIST_TRANSACTIONS: "transaction_admin",
     ApiKey.ALLOCATE_PRODUCER_IDS: "broker_requests",
 }
 """Every served API."""
@@ -117,7 +130,11 @@ class Parts:
     purgatory: Purgatory[TopicPartition]
     replicas: ReplicaManager
     tasks: RequestTasks
+    tokens: TokenNodes | None
+    """None without delegation tokens."""
     topics: ClusterTopics
+    transactions: TransactionCoordinator
+    verifier: TransactionVerifier
     watch: MetadataWatch
 
 

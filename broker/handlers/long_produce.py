@@ -37,6 +37,9 @@ MAX_HELD_BYTES: Final = 64 * MIB
 class Appender(Protocol):
     """The produce handler, as seen by long requests."""
 
+    async def verify(self, work: Appending) -> None:
+        """Ask the coordinator about the partitions of a transactional request, if necessary."""
+
     def append(self, work: Appending) -> bool:
         """Append at least one batch; return whether all are done."""
 
@@ -83,6 +86,8 @@ class LongProduces:
             try:
                 if before is not None:
                     await asyncio.wait([before])
+                if work.message.transactional_id is not None:
+                    await appender.verify(work)
                 await self._append(appender, work)
             finally:
                 release()
@@ -113,6 +118,7 @@ class LongProduces:
         topic, data = work.next_data
         key = (topic, data.index)
         try:
+            work.check(key)
             batch = batch_of(work.request, topic, data)
             info = None
             # Repeat if the topic's config has changed meanwhile.
@@ -120,7 +126,9 @@ class LongProduces:
                 rules = replicas.rules(key, acks)
                 prepare = partial(rules.prepare, batch, self._now_ms(), budget)
                 prepared = await self._in_thread(prepare)
-                info = replicas.append_prepared(key, rules, prepared, acks, self._now_ms())
+                info = replicas.append_prepared(
+                    key, rules, prepared, acks, self._now_ms(), work.transaction
+                )
         except BudgetSpentError:
             work.is_spent = True
             work.refuse(expands_too_far())

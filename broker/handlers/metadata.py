@@ -12,25 +12,21 @@ from typing import Final
 
 from broker.cluster.cluster_topics import ClusterTopics
 from broker.cluster.metadata_cache import (
-    INTERNAL_TOPICS,
     ClusterImage,
     MetadataCache,
     PartitionState,
     TopicState,
 )
 from broker.cluster.topic_plan import TopicSpec
-from broker.handlers.authorized_operations import (
-    CLUSTER_OPERATIONS,
-    NOT_ASKED_FOR,
-    TOPIC_OPERATIONS,
-)
 from broker.handlers.handler_table import Apis
 from broker.network.reply import Reply
 from broker.network.request import Request
 from broker.network.request_tasks import RequestTasks
+from kafkawire.acl import OPERATION_BITS, ResourceType
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, validate_topic_name
+from kafkawire.internal_topic import INTERNAL_TOPICS
 from kafkawire.messages.metadata import (
     LISTENER_NOT_FOUND_SINCE,
     NULL_FOR_ALL_SINCE,
@@ -42,7 +38,7 @@ from kafkawire.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from kafkawire.sentinels import NO_LEADER
+from kafkawire.sentinels import NO_LEADER, OPERATIONS_NOT_ASKED_FOR
 
 # Another request has just created the topic, or this one may have.
 _CREATED: Final = (ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT)
@@ -90,9 +86,16 @@ class MetadataHandler:
         return Reply(self._answer(request, message, {}))
 
     def _missing(self, wanted: Iterable[MetadataRequestTopic]) -> list[str]:
-        """Return the legal names of missing topics; internal topics do not count."""
+        """Return the legal names of missing topics; internal topics do not count.
+
+        A topic that is requested by id is never created, whatever name stands beside the id.
+        """
         known = self._metadata.image.topics.keys() | INTERNAL_TOPICS
-        named = dict.fromkeys(topic.name for topic in wanted if topic.name not in known)
+        named = dict.fromkeys(
+            topic.name
+            for topic in wanted
+            if topic.topic_id == ZERO_TOPIC_ID and topic.name not in known
+        )
         return [name for name in named if name and validate_topic_name(name) is None]
 
     async def _create_and_answer(
@@ -126,7 +129,8 @@ class MetadataHandler:
         else:
             found = [self._find(topic, request, failures) for topic in _distinct(wanted)]
         if message.include_topic_authorized_operations:
-            found = [replace(one, topic_authorized_operations=TOPIC_OPERATIONS) for one in found]
+            bits = OPERATION_BITS[ResourceType.TOPIC]
+            found = [replace(one, topic_authorized_operations=bits) for one in found]
         asks_for_cluster = message.include_cluster_authorized_operations
         return MetadataResponse(
             brokers=broker_answers(image, request.listener_name),
@@ -134,7 +138,9 @@ class MetadataHandler:
             controller_id=image.controller_id,
             topics=found,
             cluster_authorized_operations=(
-                CLUSTER_OPERATIONS if asks_for_cluster else NOT_ASKED_FOR
+                OPERATION_BITS[ResourceType.CLUSTER]
+                if asks_for_cluster
+                else OPERATIONS_NOT_ASKED_FOR
             ),
         )
 

@@ -38,6 +38,26 @@ APIS: Final[Apis] = {
 }
 
 
+class OffsetChecks:
+    """Checks offsets before they are stored."""
+
+    def __init__(self, commits: GroupCommits, metadata: MetadataCache) -> None:
+        self._commits = commits
+        self._metadata = metadata
+
+    def check(self, partition: TopicPartition, committed: CommittedOffset) -> ErrorCode:
+        """Return whether an offset may be stored."""
+        code = self.check_exists(partition)
+        if code is ErrorCode.NONE and not self._commits.is_acceptable(committed):
+            return ErrorCode.OFFSET_METADATA_TOO_LARGE
+        return code
+
+    def check_exists(self, partition: TopicPartition) -> ErrorCode:
+        """Return whether a partition exists."""
+        is_known = self._metadata.image.partition(partition) is not None
+        return ErrorCode.NONE if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
 class OffsetCommitHandler:
     """Commits and deletes the offsets of groups."""
 
@@ -45,7 +65,7 @@ class OffsetCommitHandler:
         self, commits: GroupCommits, metadata: MetadataCache, now_ms: Callable[[], int]
     ) -> None:
         self._commits = commits
-        self._metadata = metadata
+        self._checks = OffsetChecks(commits, metadata)
         self._now_ms = now_ms
 
     def commit(self, request: Request, message: OffsetCommitRequest) -> Reply:
@@ -55,7 +75,7 @@ class OffsetCommitHandler:
         reply = Reply()
 
         def answer(code: ErrorCode) -> None:
-            reply.complete(_commit_response(_with_result(refusals, code)))
+            reply.complete(_commit_response(with_result(refusals, code)))
 
         if set(refusals.values()) <= {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}:
             return Reply(_commit_response(refusals))
@@ -75,13 +95,13 @@ class OffsetCommitHandler:
             for topic in message.topics
             for each in topic.partitions
         ]
-        answers = {each: self._check_exists(each) for each in named}
+        answers = {each: self._checks.check_exists(each) for each in named}
         known = [each for each, code in answers.items() if code is ErrorCode.NONE]
         try:
             answers |= self._commits.delete_offsets(message.group_id, known)
         except ApiError as error:
             return Reply(OffsetDeleteResponse(error_code=error.code))
-        topics = _topics(OffsetDeleteResponseTopic, OffsetDeleteResponsePartition, answers)
+        topics = answers_by_topic(OffsetDeleteResponseTopic, OffsetDeleteResponsePartition, answers)
         return Reply(OffsetDeleteResponse(topics=topics))
 
     def _sort_out(
@@ -94,20 +114,10 @@ class OffsetCommitHandler:
             for each in topic.partitions:
                 partition = TopicPartition(topic.name, each.partition_index)
                 committed = self._committed(each, message.retention_time_ms)
-                refusals[partition] = self._check(partition, committed)
+                refusals[partition] = self._checks.check(partition, committed)
                 if refusals[partition] is ErrorCode.NONE:
                     commits[partition] = committed
         return refusals, commits
-
-    def _check(self, partition: TopicPartition, committed: CommittedOffset) -> ErrorCode:
-        code = self._check_exists(partition)
-        if code is ErrorCode.NONE and not self._commits.is_acceptable(committed):
-            return ErrorCode.OFFSET_METADATA_TOO_LARGE
-        return code
-
-    def _check_exists(self, partition: TopicPartition) -> ErrorCode:
-        is_known = self._metadata.image.partition(partition) is not None
-        return ErrorCode.NONE if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def _committed(self, each: OffsetCommitRequestPartition, retention_ms: int) -> CommittedOffset:
         now_ms, stamp_ms = self._now_ms(), each.commit_timestamp
@@ -123,7 +133,7 @@ class OffsetCommitHandler:
         )
 
 
-def _with_result(refusals: Answers, code: ErrorCode) -> Answers:
+def with_result(refusals: Answers, code: ErrorCode) -> Answers:
     """Return the error code of each offset, where `code` is the result of the commit."""
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return {
@@ -133,11 +143,11 @@ def _with_result(refusals: Answers, code: ErrorCode) -> Answers:
 
 
 def _commit_response(answers: Answers) -> OffsetCommitResponse:
-    topics = _topics(OffsetCommitResponseTopic, OffsetCommitResponsePartition, answers)
+    topics = answers_by_topic(OffsetCommitResponseTopic, OffsetCommitResponsePartition, answers)
     return OffsetCommitResponse(topics=topics)
 
 
-def _topics(
+def answers_by_topic(
     topic_type: Callable[..., T], partition_type: Callable[..., object], answers: Answers
 ) -> list[T]:
     """Return `answers` by topic, in the message types of a response."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import structlog
@@ -20,8 +21,9 @@ from broker.handlers.appending import (
     expands_too_far,
 )
 from broker.handlers.delayed_partitions import DelayedPartitions
-from broker.handlers.handler_table import Apis
+from broker.handlers.handler_table import Apis, Parts
 from broker.handlers.long_produce import TURN_BYTES, LongProduces
+from broker.handlers.transactional_produce import TransactionalProduce
 from broker.network.reply import Reply
 from broker.network.request import Request
 from broker.network.request_tasks import RequestTasks
@@ -44,11 +46,11 @@ from kafkawire.plain_codecs import accepted_response
 from kafkawire.records import Budget, BudgetSpentError, Codec, RecordsRejectedError, read_header
 from kafkawire.sentinels import ACKS_ALL, ACKS_LEADER, ACKS_NONE
 from kafkawire.units import KIB
+from storage.log.log import AppendInfo
 
 # Older versions are advertised but refused, like in Kafka 4: many releases of librdkafka stop
 # compressing if version 0 is missing (KAFKA-18659).
 FIRST_SERVED_VERSION: Final = 3
-TRANSACTIONS_NOT_SERVED: Final = "transactions are not served yet"
 # Cost of an append in addition to its batch, and the step for charges to the turn's budget.
 APPEND_COST_BYTES: Final = 8 * KIB
 STEP_BYTES: Final = 128 * KIB
@@ -58,15 +60,7 @@ MAX_RECORD_ERRORS: Final = 1000
 log = structlog.get_logger(__name__)
 
 APIS: Final[Apis] = {
-    ApiKey.PRODUCE: lambda parts: (
-        ProduceHandler(
-            parts.replicas,
-            parts.purgatory,
-            parts.now_ms,
-            parts.tasks,
-            Throttle(parts.configs.quotas, PRODUCER_BYTE_RATE, parts.clock_ms),
-        ).handle
-    ),
+    ApiKey.PRODUCE: lambda parts: _handler(parts).handle,
 }
 
 
@@ -79,9 +73,11 @@ class ProduceHandler:
         purgatory: Purgatory[TopicPartition],
         now_ms: Callable[[], int],
         tasks: RequestTasks,
+        transactional: TransactionalProduce,
         throttle: Throttle | None = None,
     ) -> None:
         """Charge producers for their bytes by `throttle`."""
+        self._transactional = transactional
         self._replicas = replicas
         self._purgatory = purgatory
         self._now_ms = now_ms
@@ -98,7 +94,16 @@ class ProduceHandler:
         work = Appending(request, message)
         if self._running and request.connection in self._running:
             return self._long.finish(self, work)
+        if message.transactional_id is not None and not self._transactional.begin(work):
+            return self._long.finish(self, work)
         return self.conclude(work) if self.append(work) else self._long.finish(self, work)
+
+    async def verify(self, work: Appending) -> None:
+        """Ask the coordinator about the partitions of a transactional request, if necessary."""
+        if work.transaction is None:
+            self._transactional.begin(work)
+        if work.unverified is not None:
+            await self._transactional.verify(work)
 
     def append(self, work: Appending) -> bool:
         """Append at least one batch, and more within this turn's budget; return whether done.
@@ -109,6 +114,8 @@ class ProduceHandler:
         request, message = work.request, work.message
         budget = Budget(0) if work.is_spent else self._budget
         append, acks, now_ms = self._replicas.append, message.acks, self._now_ms()
+        if work.transaction is not None:
+            append = partial(self._append_in_transaction, work)
         is_committed, accepted = self._replicas.is_committed, work.accepted
         topics, first, spent_bytes = message.topic_data, work.partition_place, 0
         for place in range(work.topic_place, len(topics)):
@@ -156,6 +163,18 @@ class ProduceHandler:
         if self._budget.left_bytes != TURN_BYTES:
             self._long.refill_soon()
         return True
+
+    def _append_in_transaction(
+        self,
+        work: Appending,
+        key: tuple[str, int],
+        batch: memoryview,
+        acks: int,
+        now_ms: int,
+        budget: Budget,
+    ) -> AppendInfo:
+        work.check(key)
+        return self._replicas.append(key, batch, acks, now_ms, budget, work.transaction)
 
     def conclude(self, work: Appending) -> Reply:
         """Return the reply to a request after its last batch."""
@@ -208,8 +227,6 @@ def _refusal(version: int, message: ProduceRequest) -> ApiError | None:
         return ApiError(ErrorCode.UNSUPPORTED_VERSION)
     if message.acks not in (ACKS_ALL, ACKS_NONE, ACKS_LEADER):
         return ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={message.acks} is not -1, 0 or 1")
-    if message.transactional_id is not None:
-        return ApiError(ErrorCode.INVALID_TXN_STATE, TRANSACTIONS_NOT_SERVED)
     return None
 
 
@@ -292,3 +309,17 @@ def _answer(response: ProduceResponse, acks: int) -> Reply:
     if errors:
         return Reply.close(f"produce with acks=0 failed: {', '.join(errors)}")
     return Reply.none()
+
+
+def _handler(parts: Parts) -> ProduceHandler:
+    # Not a lambda around this one: mypyc cannot compile such a pair.
+    transactional = TransactionalProduce(
+        parts.replicas,
+        parts.verifier,
+        is_enabled=lambda: parts.configs.verifies_transactions,
+        clock_ms=parts.clock_ms,
+    )
+    throttle = Throttle(parts.configs.quotas, PRODUCER_BYTE_RATE, parts.clock_ms)
+    return ProduceHandler(
+        parts.replicas, parts.purgatory, parts.now_ms, parts.tasks, transactional, throttle
+    )

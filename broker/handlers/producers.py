@@ -1,15 +1,23 @@
-"""InitProducerId, DescribeProducers and ListTransactions (edge)."""
+"""InitProducerId and DescribeProducers (edge)."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from broker.cluster.producer_ids import ProducerIds
+from broker.handlers.add_to_txn import known_code
 from broker.handlers.handler_table import Apis
 from broker.network.reply import Reply
 from broker.network.request import Request
 from broker.network.request_tasks import RequestTasks
 from broker.replication.replica_manager import ReplicaManager
+from broker.transactions.transaction_coordinator import TransactionCoordinator
+from broker.transactions.transaction_effects import (
+    NO_PRODUCER,
+    Initializing,
+    InitResult,
+    ProducerIdentity,
+)
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import TopicPartition, validate_topic_name
@@ -21,64 +29,71 @@ from kafkawire.messages.describe_producers import (
     ProducerDescription,
 )
 from kafkawire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from kafkawire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from kafkawire.sentinels import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from storage.producers.producer_entry import ProducerEntry
 
 FIRST_EPOCH: Final = 0
-TRANSACTION_STATES: Final = frozenset(
-    {
-        "Empty",
-        "Ongoing",
-        "PrepareCommit",
-        "PrepareAbort",
-        "CompleteCommit",
-        "CompleteAbort",
-        "Dead",
-        "PrepareEpochFence",
-    }
-)
+FENCED_SINCE: Final = 4
+"""First version of InitProducerId whose clients know PRODUCER_FENCED."""
 
 APIS: Final[Apis] = {
     ApiKey.INIT_PRODUCER_ID: lambda parts: (
-        InitProducerIdHandler(parts.tasks, parts.producer_ids).handle
+        InitProducerIdHandler(parts.tasks, parts.producer_ids, parts.transactions).handle
     ),
     ApiKey.DESCRIBE_PRODUCERS: lambda parts: DescribeProducersHandler(parts.replicas).handle,
-    ApiKey.LIST_TRANSACTIONS: lambda _parts: list_transactions,
 }
 
 
 class InitProducerIdHandler:
-    """Allocates a new id for every producer without a transactional id."""
+    """Gives producers their ids and epochs; the coordinator decides on transactional ones."""
 
-    def __init__(self, tasks: RequestTasks, producer_ids: ProducerIds) -> None:
+    def __init__(
+        self, tasks: RequestTasks, producer_ids: ProducerIds, transactions: TransactionCoordinator
+    ) -> None:
         self._tasks = tasks
         self._producer_ids = producer_ids
+        self._transactions = transactions
 
     def handle(self, request: Request, message: InitProducerIdRequest) -> Reply:
-        """Respond with a new id and epoch 0; refuse transactional producers permanently."""
-        del request
-        if error := _refusal(message):
-            return Reply(InitProducerIdResponse(error_code=error, producer_epoch=NO_PRODUCER_EPOCH))
-        return self._tasks.run(self._allocate)
+        """Respond with a new id and epoch 0, or with the identity of a transactional producer."""
+        has_id = message.producer_id != NO_PRODUCER_ID
+        has_epoch = message.producer_epoch != NO_PRODUCER_EPOCH
+        if has_id != has_epoch or message.transactional_id == "":
+            return Reply(_response(ErrorCode.INVALID_REQUEST, NO_PRODUCER))
+        if message.transactional_id is None:
+            return self._tasks.run(self._allocate)
+        return self._initialize(message.transactional_id, message, request.header.api_version)
+
+    def _initialize(
+        self, transactional_id: str, message: InitProducerIdRequest, version: int
+    ) -> Reply:
+        reply = Reply()
+
+        def respond(result: InitResult) -> None:
+            code = known_code(result.error, version, FENCED_SINCE)
+            reply.complete(_response(code, result.producer))
+
+        initializing = Initializing(
+            timeout_ms=message.transaction_timeout_ms,
+            current=ProducerIdentity(message.producer_id, message.producer_epoch),
+        )
+        self._transactions.initialize(
+            transactional_id, initializing, respond, lambda: reply.cancelled
+        )
+        return reply
 
     async def _allocate(self) -> InitProducerIdResponse:
         try:
             producer_id = await self._producer_ids.allocate()
         except ApiError as error:
-            return InitProducerIdResponse(error_code=error.code, producer_epoch=NO_PRODUCER_EPOCH)
-        return InitProducerIdResponse(producer_id=producer_id, producer_epoch=FIRST_EPOCH)
+            return _response(error.code, NO_PRODUCER)
+        return _response(ErrorCode.NONE, ProducerIdentity(producer_id, FIRST_EPOCH))
 
 
-def _refusal(message: InitProducerIdRequest) -> ErrorCode | None:
-    has_id = message.producer_id != NO_PRODUCER_ID
-    has_epoch = message.producer_epoch != NO_PRODUCER_EPOCH
-    if has_id != has_epoch or message.transactional_id == "":
-        return ErrorCode.INVALID_REQUEST
-    if message.transactional_id is not None:
-        # The code used by FindCoordinator: no client retries it.
-        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    return None
+def _response(error: ErrorCode, producer: ProducerIdentity) -> InitProducerIdResponse:
+    return InitProducerIdResponse(
+        error_code=error, producer_id=producer.producer_id, producer_epoch=producer.epoch
+    )
 
 
 class DescribeProducersHandler:
@@ -128,10 +143,3 @@ def _description(entry: ProducerEntry) -> ProducerDescription:
         coordinator_epoch=entry.coordinator_epoch,
         current_txn_start_offset=entry.transaction_first_offset,
     )
-
-
-def list_transactions(request: Request, message: ListTransactionsRequest) -> Reply:
-    """Respond with an empty list, and with the unknown states among the filters."""
-    del request
-    unknown = [each for each in message.state_filters if each not in TRANSACTION_STATES]
-    return Reply(ListTransactionsResponse(unknown_state_filters=unknown))

@@ -12,7 +12,7 @@ from broker.network.reply import Reply
 from broker.network.request import Request
 from broker.network.request_tasks import RequestTasks
 from broker.quotas.entity import USER, QuotaEntity
-from broker.security.scram_changes import NUMBERS, UserChange, changes_of, described
+from broker.security.scram_changes import UserChange, changes_of, described
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.messages.scram_credentials import (
@@ -24,6 +24,7 @@ from kafkawire.messages.scram_credentials import (
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
+from kafkawire.scram import NUMBERS
 
 APIS: Final[Apis] = {
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: lambda parts: _handler(parts).describe,

@@ -40,6 +40,11 @@ class LiveConfigs:
         """The broker's configuration in force."""
         return self.broker.current
 
+    @property
+    def verifies_transactions(self) -> bool:
+        """Whether a partition must be part of the transaction that writes to it."""
+        return self.current.groups.transaction_partition_verification_enable
+
     async def load(self) -> None:
         """Read the dynamic configs. Call this before the first log opens."""
         await self.nodes.catch_up()

@@ -36,8 +36,11 @@ def log_tasks(
     high_watermark_period_ms = config.replication.replica_high_watermark_checkpoint_interval_ms
 
     def expire_producers() -> None:
+        expiration_ms = dynamic.current.groups.producer_id_expiration_ms
         for log in logs:
-            log.producers.expire(now_ms(), dynamic.current.groups.producer_id_expiration_ms)
+            log.producers.expire(now_ms(), expiration_ms)
+        for replica in replicas:
+            replica.expire_guards(clock_ms(), expiration_ms)
 
     return [
         PeriodicTask(

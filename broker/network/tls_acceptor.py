@@ -69,8 +69,9 @@ class TlsAcceptor:
         self._context = context
         self._make_processor = make_processor
         self._accepting: list[asyncio.Task[None]] = []
-        # Oldest first.
+        # Oldest first, without the ones that were ended early.
         self._handshakes: dict[asyncio.Task[None], None] = {}
+        self._ending: set[asyncio.Task[None]] = set()
 
     def start(self, sockets: list[socket.socket]) -> None:
         """Accept on listening sockets from now on."""
@@ -87,7 +88,7 @@ class TlsAcceptor:
 
     async def wait_closed(self) -> None:
         """Wait until nothing is pending any more."""
-        pending = [*self._accepting, *self._handshakes]
+        pending = [*self._accepting, *self._handshakes, *self._ending]
         if pending:
             await asyncio.wait(pending)
 
@@ -116,13 +117,21 @@ class TlsAcceptor:
             accepted.close()
             return
         if len(self._handshakes) >= MAX_HANDSHAKES:
-            next(iter(self._handshakes)).cancel()
+            self._end_oldest()
         task = self._loop.create_task(self._negotiate(accepted, client_host), name="tls-handshake")
         self._handshakes[task] = None
         task.add_done_callback(self._on_negotiated)
 
+    def _end_oldest(self) -> None:
+        # A task ends in a later turn of the loop, so it must not be chosen again in this one.
+        oldest = next(iter(self._handshakes))
+        del self._handshakes[oldest]
+        self._ending.add(oldest)
+        oldest.cancel()
+
     def _on_negotiated(self, task: asyncio.Task[None]) -> None:
-        del self._handshakes[task]
+        self._handshakes.pop(task, None)
+        self._ending.discard(task)
 
     async def _negotiate(self, accepted: socket.socket, client_host: str) -> None:
         processor = self._make_processor()

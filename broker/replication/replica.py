@@ -14,12 +14,15 @@ from typing import NamedTuple
 from broker.replication.batch_rules import BatchRules
 from broker.replication.divergence import Divergence, divergence
 from broker.replication.leadership import Leadership
+from broker.replication.transaction_guards import TransactionalAppend, TransactionGuards
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from kafkawire.records import BatchHeader, Budget
 from kafkawire.sentinels import ACKS_ALL, NO_EPOCH, NO_LEADER
 from storage.config.log_config import LogConfig
+from storage.errors import StorageError
 from storage.log.log import AppendInfo, Log
+from storage.producers.producer_state import NewMarker
 from storage.segment.segment import FileRegion
 from storage.segment.transaction_index import AbortedTransaction
 
@@ -41,6 +44,7 @@ class Replica:
 
     __slots__ = (
         "_clock_ms",
+        "_guards",
         "_high_watermark",
         "leader",
         "leader_epoch",
@@ -68,6 +72,8 @@ class Replica:
         """Leader epoch in the controllers' newest request; NO_EPOCH before the first one."""
         self.leader = NO_LEADER
         self.leadership: Leadership | None = None
+        # Of this leadership; None until a producer needs one.
+        self._guards: TransactionGuards | None = None
         # Valid while the replica does not lead.
         self._high_watermark = min(high_watermark, log.log_end_offset)
         # Drops finished transactions now, as there may never be a read that does.
@@ -107,6 +113,7 @@ class Replica:
         self.log.leader_epochs.assign(leadership.leader_epoch, self.log.log_end_offset)
         self.leader, self.leader_epoch = leadership.broker_id, leadership.leader_epoch
         self.leadership = leadership
+        self._guards = None
 
     def follow(self, leader: BrokerId, leader_epoch: LeaderEpoch) -> None:
         """Stop accepting writes; `leader` is NO_LEADER while there is none."""
@@ -116,7 +123,7 @@ class Replica:
     def resign(self) -> None:
         """Give up the role until the next request of a controller; keep the high watermark."""
         self._high_watermark = self.high_watermark
-        self.leadership = None
+        self.leadership = self._guards = None
         self.leader = NO_LEADER
 
     # As leader
@@ -127,11 +134,17 @@ class Replica:
         self.rules = BatchRules(config)
 
     def append(
-        self, batch: memoryview, acks: int, now_ms: int, budget: Budget | None = None
+        self,
+        batch: memoryview,
+        acks: int,
+        now_ms: int,
+        budget: Budget | None = None,
+        transaction: TransactionalAppend | None = None,
     ) -> AppendInfo:
         """Check `batch` and write it; it is committed when the high watermark passes it.
 
-        `batch` must be writable: its offsets are assigned in place.
+        `batch` must be writable: its offsets are assigned in place. Without `transaction` it must
+        not be transactional.
 
         Raises:
             ApiError: this broker does not lead, too few replicas are in sync for `acks`, or the
@@ -148,17 +161,55 @@ class Replica:
             batch, header = rules.prepare(batch, now_ms)
         else:
             batch, header = rules.prepare_soon(batch, now_ms, budget)
-        return self._write(batch, header, leadership, now_ms)
+        return self._write(batch, header, leadership, now_ms, transaction)
 
     def append_prepared(
-        self, batch: memoryview, header: BatchHeader, acks: int, now_ms: int
+        self,
+        batch: memoryview,
+        header: BatchHeader,
+        acks: int,
+        now_ms: int,
+        transaction: TransactionalAppend | None = None,
     ) -> AppendInfo:
         """Write a batch that was prepared with the current `rules`.
 
         Raises:
             ApiError, StorageError, OSError: as `append`.
         """
-        return self._write(batch, header, self.writable(acks), now_ms)
+        return self._write(batch, header, self.writable(acks), now_ms, transaction)
+
+    def append_markers(
+        self, markers: Sequence[NewMarker], now_ms: int
+    ) -> list[Offset | StorageError]:
+        """Write transaction markers; see `Log.append_markers`. They need all in-sync replicas.
+
+        Raises:
+            ApiError: this broker does not lead, or too few replicas are in sync.
+            StorageError, OSError: the markers may have been written, or not.
+        """
+        leadership = self.writable(ACKS_ALL)
+        try:
+            results = self.log.append_markers(markers, leadership.leader_epoch, now_ms)
+        finally:
+            # A failed write of the transaction index leaves the markers in the log.
+            self._note_append(leadership)
+        if self._guards is not None:
+            for marker, result in zip(markers, results, strict=True):
+                if not isinstance(result, StorageError):
+                    self._guards.drop(marker.producer_id)
+        return results
+
+    @property
+    def guards(self) -> TransactionGuards:
+        """Guards of the producers that may open a transaction, while this broker leads."""
+        if self._guards is None:
+            self._guards = TransactionGuards()
+        return self._guards
+
+    def expire_guards(self, now_ms: int, expiration_ms: int) -> None:
+        """Drop guards that are `expiration_ms` old."""
+        if self._guards is not None:
+            self._guards.expire(now_ms, expiration_ms)
 
     def writable(self, acks: int) -> Leadership:
         """Return the leadership, if it may append.
@@ -178,15 +229,55 @@ class Replica:
         return leadership
 
     def _write(
-        self, batch: memoryview, header: BatchHeader, leadership: Leadership, now_ms: int
+        self,
+        batch: memoryview,
+        header: BatchHeader,
+        leadership: Leadership,
+        now_ms: int,
+        transaction: TransactionalAppend | None,
     ) -> AppendInfo:
         if header.is_transactional:
-            raise ApiError(ErrorCode.INVALID_TXN_STATE, "transactions are not served yet")
+            return self._write_transactional(batch, header, leadership, now_ms, transaction)
         info = self.log.append_as_leader(batch, header, leadership.leader_epoch, now_ms)
         # Not true of a duplicate of an earlier batch, whose offset does not change.
         if info.last_offset >= leadership.log_end_offset:
             leadership.on_append(Offset(info.last_offset + 1), self._clock_ms())
         return info
+
+    def _write_transactional(
+        self,
+        batch: memoryview,
+        header: BatchHeader,
+        leadership: Leadership,
+        now_ms: int,
+        transaction: TransactionalAppend | None,
+    ) -> AppendInfo:
+        producer_id, producers = header.producer_id, self.log.producers
+        if transaction is None:
+            text = "transactional records need a transactional id"
+            raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text)
+        if producer_id < 0:
+            raise ApiError(ErrorCode.INVALID_RECORD, "transactional records need a producer id")
+        if transaction.needs_guard and not producers.has_transaction(
+            producer_id, header.producer_epoch
+        ):
+            self.guards.check(header, transaction)
+        info = self.log.append_as_leader(
+            batch,
+            header,
+            leadership.leader_epoch,
+            now_ms,
+            has_sequence=transaction.has_sequence,
+        )
+        self._note_append(leadership)
+        if self._guards is not None:
+            self._guards.drop(producer_id)
+        return info
+
+    def _note_append(self, leadership: Leadership) -> None:
+        end_offset = self.log.log_end_offset
+        if end_offset > leadership.log_end_offset:
+            leadership.on_append(end_offset, self._clock_ms())
 
     def read(
         self,

@@ -10,13 +10,13 @@ the manager: `roles` handles the requests of controllers, `followers` the fetche
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from broker.cluster.control_fence import ControlFence
 from broker.cluster.metadata_cache import Endpoint, MetadataCache
 from broker.cluster.peer_security import PeerSecurity
 from broker.config.replication_keys import ReplicationKeys
-from broker.errors import storage_failure
+from broker.errors import as_api_error, storage_failure
 from broker.replication.batch_rules import BatchRules
 from broker.replication.isr.isr_proposals import IsrProposals, IsrRecorder
 from broker.replication.leadership import Limits
@@ -26,6 +26,7 @@ from broker.replication.replica_roles import ReplicaRoles
 from broker.replication.replica_table import Key, ReplicaTable
 from broker.replication.replication_throttle import follower_throttle
 from broker.replication.serving_followers import FollowerService
+from broker.replication.transaction_guards import TransactionalAppend
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, Offset, TopicId, TopicPartition
 from kafkawire.records import BatchHeader, Budget
@@ -34,6 +35,7 @@ from storage.config.log_config import LogConfig
 from storage.directory.logs import Logs
 from storage.errors import OutOfOrderSequenceError, StorageError
 from storage.log.log import AppendInfo, Log
+from storage.producers.producer_state import NewMarker
 
 
 class ReplicaManager:
@@ -173,7 +175,13 @@ class ReplicaManager:
         return self.table.leader(key, epoch)
 
     def append(
-        self, key: Key, batch: memoryview, acks: int, now_ms: int, budget: Budget | None = None
+        self,
+        key: Key,
+        batch: memoryview,
+        acks: int,
+        now_ms: int,
+        budget: Budget | None = None,
+        transaction: TransactionalAppend | None = None,
     ) -> AppendInfo:
         """Append one batch to the local leader; see `Replica.append`.
 
@@ -185,7 +193,7 @@ class ReplicaManager:
         if replica is None:
             raise self.table.missing(key)
         try:
-            info = replica.append(batch, acks, now_ms, budget)
+            info = replica.append(batch, acks, now_ms, budget, transaction)
         except (StorageError, OSError) as error:
             raise self._append_failure(key, error) from error
         self.events.changed(replica.topic_partition)
@@ -208,6 +216,7 @@ class ReplicaManager:
         prepared: tuple[memoryview, BatchHeader],
         acks: int,
         now_ms: int,
+        transaction: TransactionalAppend | None = None,
     ) -> AppendInfo | None:
         """Append a batch that was prepared by `rules`; return None if the rules have changed since.
 
@@ -219,11 +228,30 @@ class ReplicaManager:
             return None
         batch, header = prepared
         try:
-            info = replica.append_prepared(batch, header, acks, now_ms)
+            info = replica.append_prepared(batch, header, acks, now_ms, transaction)
         except (StorageError, OSError) as error:
             raise self._append_failure(key, error) from error
         self.events.changed(replica.topic_partition)
         return info
+
+    def append_markers(
+        self, key: Key, markers: Sequence[NewMarker], now_ms: int
+    ) -> list[Offset | ApiError]:
+        """Append transaction markers to the local leader, with acks=all.
+
+        Returns the offset of each marker, or the error of a marker that was not appended.
+
+        Raises:
+            ApiError: not the leader, too few in-sync replicas, or a failed disk.
+        """
+        replica = self.table.leader(key)
+        try:
+            results = replica.append_markers(markers, now_ms)
+        except (StorageError, OSError) as error:
+            raise storage_failure(key, error) from error
+        finally:
+            self.events.changed(replica.topic_partition)
+        return [as_api_error(each) if isinstance(each, StorageError) else each for each in results]
 
     def read(
         self,

@@ -29,6 +29,9 @@ ALL_OPERATIONS: Final = -1
 NO_OPERATION: Final = 0
 
 
+Owner = tuple[ResourceType, PatternType, str]
+
+
 class Rights(NamedTuple):
     """Masks of the operations that entries deny and allow, as stated: nothing is implied."""
 
@@ -54,6 +57,11 @@ class Grants:
                 allowed |= bits
             self._rights[key] = Rights(denied, allowed)
 
+    @property
+    def principals(self) -> set[str]:
+        """The principals that the entries name."""
+        return {principal for principal, _ in self._rights}
+
     def rights(self, principal: str, host: str) -> Rights:
         """Return the rights of a principal from a host with a canonical text."""
         denied = allowed = NO_OPERATION
@@ -74,6 +82,8 @@ class AclIndex:
         self._literals: dict[ResourceType, dict[str, Grants]] = {}
         # By type and length of the prefix.
         self._prefixes: dict[ResourceType, dict[int, dict[str, Grants]]] = {}
+        # By name, for each type, type of pattern, and principal that an entry names.
+        self._of_principal: dict[Owner, dict[str, Grants]] = {}
 
     @property
     def entries(self) -> Mapping[ResourcePattern, frozenset[AclEntry]]:
@@ -88,6 +98,7 @@ class AclIndex:
     def set(self, pattern: ResourcePattern, entries: Iterable[AclEntry]) -> None:
         """Replace the entries of a pattern; without entries it counts as absent."""
         grants = Grants(frozenset(entries))
+        self._replace_of_principals(pattern, grants)
         if grants.entries:
             self._grants[pattern] = grants
             self._shelf(pattern)[pattern.name] = grants
@@ -110,12 +121,23 @@ class AclIndex:
     def rights_by_name(
         self, kind: ResourceType, pattern_type: PatternType, principal: str, host: str
     ) -> dict[str, Rights]:
-        """Return the rights by the name of each pattern of a type."""
+        """Return the rights by the name of each pattern whose entries name the principal."""
         return {
-            pattern.name: grants.rights(principal, host)
-            for pattern, grants in self._grants.items()
-            if pattern.resource_type is kind and pattern.pattern_type is pattern_type
+            name: grants.rights(principal, host)
+            for user in (principal, WILDCARD_PRINCIPAL)
+            for name, grants in self._of_principal.get((kind, pattern_type, user), {}).items()
         }
+
+    def _replace_of_principals(self, pattern: ResourcePattern, grants: Grants) -> None:
+        kind, pattern_type, name = pattern.resource_type, pattern.pattern_type, pattern.name
+        before = self._grants.get(pattern)
+        for user in set() if before is None else before.principals - grants.principals:
+            owner = (kind, pattern_type, user)
+            del self._of_principal[owner][name]
+            if not self._of_principal[owner]:
+                del self._of_principal[owner]
+        for user in grants.principals:
+            self._of_principal.setdefault((kind, pattern_type, user), {})[name] = grants
 
     def _shelf(self, pattern: ResourcePattern) -> dict[str, Grants]:
         kind = pattern.resource_type

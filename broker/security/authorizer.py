@@ -34,6 +34,9 @@ from kafkawire.acl import (
 
 MAX_REMEMBERED: Final = 20_000
 """Limit of remembered decisions, a few megabytes. Beyond it, all are forgotten."""
+MAX_REMEMBERED_NAME: Final = 255
+"""Decisions about longer names are not remembered: clients invent names of up to 32 KiB, and no
+topic has one of these."""
 
 _IMPLY_DESCRIBE: Final = sum(
     1 << operation
@@ -66,7 +69,8 @@ class Authorizer:
             found = self._decide(principal, host, kind, name)
             if len(self._operations) >= MAX_REMEMBERED:
                 self._operations.clear()
-            self._operations[key] = found
+            if len(name) <= MAX_REMEMBERED_NAME:
+                self._operations[key] = found
         return found
 
     def allows_on_any(
@@ -115,9 +119,10 @@ class Authorizer:
         if self._allows_unlisted:
             return True
         denied_prefixes = {name for name, found in prefixes.items() if found.denied & bit}
+        lengths = {len(prefix) for prefix in denied_prefixes}
 
         def is_denied(name: str) -> bool:
-            return any(name[:length] in denied_prefixes for length in range(1, len(name) + 1))
+            return any(name[:length] in denied_prefixes for length in lengths)
 
         return any(
             found.allowed & bit

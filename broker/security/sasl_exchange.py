@@ -106,6 +106,7 @@ class SaslExchange:
         self.user = ""
         self.mechanism = ""
         self.lifetime_ms = 0
+        self.uses_token = False
         # Time of the last authentication, set by the owner.
         self.authenticated_at_s = 0.0
         self._offered = offered
@@ -220,17 +221,20 @@ class SaslExchange:
         answer = server.answer(token)
         if server.user is not None:
             if self.user not in ("", server.user):
-                raise SaslError(OTHER_USER)
+                raise SaslError(OTHER_USER, OTHER_USER)
             self.user, self.mechanism = server.user, self._chosen
-            self.lifetime_ms = self._offered[self._chosen].max_reauth_ms
+            self.uses_token = server.uses_token
+            self.lifetime_ms = _lifetime_ms(
+                self._offered[self._chosen].max_reauth_ms, server.lifetime_ms
+            )
             self.state = ExchangeState.READY
             self._server = None
         return answer
 
     def _text_of(self, error: SaslError) -> str:
         """Return the text for the client, which is that of Kafka."""
-        if str(error) == OTHER_USER:
-            return OTHER_USER
+        if error.shown:
+            return error.shown
         if self._chosen == "PLAIN":
             return WRONG_PASSWORD
         return (
@@ -241,6 +245,13 @@ class SaslExchange:
     def _close(self, reason: str) -> Step:
         self.state = ExchangeState.CLOSED
         return Step(failure=reason)
+
+
+def _lifetime_ms(max_reauth_ms: int, credential_ms: int | None) -> int:
+    """Return the lifetime of a session, 0 without a limit: it ends with the user's credential."""
+    if credential_ms is None:
+        return max_reauth_ms
+    return min(credential_ms, max_reauth_ms) if max_reauth_ms > 0 else credential_ms
 
 
 def _check_version(header: RequestHeader) -> None:

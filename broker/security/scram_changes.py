@@ -16,11 +16,10 @@ from kafkawire.messages.scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialUpsertion,
 )
-from kafkawire.scram import MIN_ITERATIONS, Credential
+from kafkawire.scram import MIN_ITERATIONS, NUMBERS, Credential
 
-MECHANISMS: Final[Mapping[int, str]] = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
+MECHANISMS: Final[Mapping[int, str]] = {number: name for name, number in NUMBERS.items()}
 """By Kafka's numbers."""
-NUMBERS: Final = {name: number for number, name in MECHANISMS.items()}
 MAX_ITERATIONS: Final = 16_384
 SHOWN: Final = 1_000
 """Characters of a user's name in an error text, which has a limit of its own."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from enum import IntEnum
+from typing import Final
 
 from broker.cluster.controller_role import ControllerRole
 from broker.network.metrics import NetworkMetrics
@@ -17,6 +18,9 @@ from broker.replication.leadership import Leadership
 from broker.replication.replica_manager import ReplicaManager
 from kafkawire.ids import TopicPartition
 from storage.directory.logs import Logs
+
+LATE_MS: Final = 5 * 60 * 1000
+"""Time for the markers of a transaction that its coordinator has aborted, as in Kafka."""
 
 
 class BrokerState(IntEnum):
@@ -73,6 +77,22 @@ def add_gauges(
     metrics.add_gauge("isr_expands", lambda: replicas.isr_change_counts[1])
     for name, read in controller.gauges.items():
         metrics.add_gauge(name, read)
+
+
+def add_transaction_gauges(
+    metrics: Metrics, replicas: ReplicaManager, max_timeout_ms: int, now_ms: Callable[[], int]
+) -> None:
+    """Add gauges of open transactions; a late one is open after any timeout of its coordinator."""
+
+    def late_count() -> int:
+        since_ms = now_ms() - max_timeout_ms - LATE_MS
+        return sum(each.log.producers.has_transaction_idle_since(since_ms) for each in replicas)
+
+    metrics.add_gauge(
+        "open_transactions",
+        lambda: sum(each.log.producers.open_transaction_count for each in replicas),
+    )
+    metrics.add_gauge("partitions_with_late_transactions_count", late_count)
 
 
 def add_network_gauges(metrics: Metrics, network: NetworkMetrics) -> None:

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from typing import Final
 
 from broker.handlers.guards.guard import Maker, of_cluster
 from broker.network.request import Request
+from broker.replication.control_orders import (
+    replica_stops,
+    role_changes,
+    roles_response,
+    stop_response,
+)
 from kafkawire.acl import Operation
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
@@ -36,12 +43,7 @@ from kafkawire.messages.client_quotas import (
 )
 from kafkawire.messages.controlled_shutdown import ControlledShutdownResponse
 from kafkawire.messages.describe_log_dirs import DescribeLogDirsResponse
-from kafkawire.messages.leader_and_isr import (
-    LeaderAndIsrPartitionError,
-    LeaderAndIsrRequest,
-    LeaderAndIsrResponse,
-    LeaderAndIsrTopicError,
-)
+from kafkawire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from kafkawire.messages.reassignment import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -62,61 +64,24 @@ from kafkawire.messages.scram_credentials import (
     AlterUserScramCredentialsResult,
     DescribeUserScramCredentialsResponse,
 )
-from kafkawire.messages.stop_replica import (
-    StopReplicaPartitionError,
-    StopReplicaRequest,
-    StopReplicaResponse,
-)
+from kafkawire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from kafkawire.messages.update_metadata import UpdateMetadataResponse
 
 DENIED: Final = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 TEXT: Final = DENIED.text
-TOPICS_SINCE: Final = 5
-"""Version of LeaderAndIsr since which a response lists partitions by topic id."""
 
 
 def leader_and_isr(request: Request, message: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
     """Return the denial of a LeaderAndIsr request, for each partition as well."""
-    if request.header.api_version >= TOPICS_SINCE:
-        topics = [
-            LeaderAndIsrTopicError(
-                topic_id=topic.topic_id,
-                partition_errors=[
-                    LeaderAndIsrPartitionError(
-                        partition_index=each.partition_index, error_code=DENIED
-                    )
-                    for each in topic.partition_states
-                ],
-            )
-            for topic in message.topic_states
-        ]
-        return LeaderAndIsrResponse(error_code=DENIED, topics=topics)
-    named = [(each.topic_name, each) for each in message.ungrouped_partition_states]
-    for topic in message.topic_states:
-        named += [(topic.topic_name, each) for each in topic.partition_states]
-    errors = [
-        LeaderAndIsrPartitionError(
-            topic_name=name, partition_index=each.partition_index, error_code=DENIED
-        )
-        for name, each in named
-    ]
-    return LeaderAndIsrResponse(error_code=DENIED, partition_errors=errors)
+    codes = {change.topic_partition: DENIED for change in role_changes(message)}
+    response = roles_response(message, codes, request.header.api_version)
+    return replace(response, error_code=DENIED)
 
 
 def stop_replica(_request: Request, message: StopReplicaRequest) -> StopReplicaResponse:
     """Return the denial of a StopReplica request, for each partition as well."""
-    pairs = [(each.topic_name, each.partition_index) for each in message.ungrouped_partitions]
-    pairs += [(topic.name, index) for topic in message.topics for index in topic.partition_indexes]
-    pairs += [
-        (topic.topic_name, each.partition_index)
-        for topic in message.topic_states
-        for each in topic.partition_states
-    ]
-    errors = [
-        StopReplicaPartitionError(topic_name=name, partition_index=index, error_code=DENIED)
-        for name, index in pairs
-    ]
-    return StopReplicaResponse(error_code=DENIED, partition_errors=errors)
+    response = stop_response({stop.topic_partition: DENIED for stop in replica_stops(message)})
+    return replace(response, error_code=DENIED)
 
 
 def elect_leaders(_request: Request, message: ElectLeadersRequest) -> ElectLeadersResponse:

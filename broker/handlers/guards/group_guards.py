@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from broker.handlers.authorized_operations import NOT_ASKED_FOR
 from broker.handlers.guards.guard import Guard, Maker, Sieve, after
 from broker.handlers.handler_table import Parts
 from broker.network.reply import Reply
@@ -59,7 +58,14 @@ from kafkawire.messages.group_offsets import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from kafkawire.sentinels import NO_EPOCH, NO_OFFSET
+from kafkawire.messages.transactions import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from kafkawire.sentinels import NO_EPOCH, NO_OFFSET, OPERATIONS_NOT_ASKED_FOR
 
 GROUP: Final = ResourceType.GROUP
 TOPIC: Final = ResourceType.TOPIC
@@ -175,6 +181,46 @@ def offset_commit(_parts: Parts, guard: Guard, handle: Handler) -> Handler:
             return COMMITS.apply(guard, request, message, handle)
         refused = [_refuse_commit(topic, GROUP_DENIED) for topic in message.topics]
         return Reply(OffsetCommitResponse(topics=refused))
+
+    return guarded
+
+
+TRANSACTIONAL_COMMITS: Final[Sieve[TxnOffsetCommitRequestTopic]] = Sieve(
+    operation=Operation.READ,
+    kind=TOPIC,
+    items="topics",
+    name=lambda topic: topic.name,
+    response=TxnOffsetCommitResponse,
+    results="topics",
+    refuse=lambda topic: _refuse_transactional_commit(topic, TOPIC_DENIED),
+)
+
+
+def _refuse_transactional_commit(
+    topic: TxnOffsetCommitRequestTopic, code: ErrorCode
+) -> TxnOffsetCommitResponseTopic:
+    return TxnOffsetCommitResponseTopic(
+        name=topic.name,
+        partitions=[
+            TxnOffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code)
+            for each in topic.partitions
+        ],
+    )
+
+
+def txn_offset_commit(_parts: Parts, guard: Guard, handle: Handler) -> Handler:
+    """Require WRITE on the transactional id, and READ on the group and on each topic."""
+
+    def guarded(request: Request, message: TxnOffsetCommitRequest) -> Reply:
+        id_, kind = message.transactional_id, ResourceType.TRANSACTIONAL_ID
+        if not guard.allows(request, Operation.WRITE, kind, id_):
+            code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        elif not guard.allows(request, Operation.READ, GROUP, message.group_id):
+            code = GROUP_DENIED
+        else:
+            return TRANSACTIONAL_COMMITS.apply(guard, request, message, handle)
+        refused = [_refuse_transactional_commit(topic, code) for topic in message.topics]
+        return Reply(TxnOffsetCommitResponse(topics=refused))
 
     return guarded
 
@@ -314,7 +360,7 @@ DESCRIBED: Final[Sieve[str]] = Sieve(
     response=DescribeGroupsResponse,
     results="groups",
     refuse=lambda group_id: DescribedGroup(
-        error_code=GROUP_DENIED, group_id=group_id, authorized_operations=NOT_ASKED_FOR
+        error_code=GROUP_DENIED, group_id=group_id, authorized_operations=OPERATIONS_NOT_ASKED_FOR
     ),
 )
 DELETED: Final[Sieve[str]] = Sieve(
@@ -334,7 +380,7 @@ def describe_groups(_parts: Parts, guard: Guard, handle: Handler) -> Handler:
     def guarded(request: Request, message: DescribeGroupsRequest) -> Reply:
         def list_operations(response: DescribeGroupsResponse) -> DescribeGroupsResponse:
             for group in response.groups:
-                if group.authorized_operations != NOT_ASKED_FOR:
+                if group.authorized_operations != OPERATIONS_NOT_ASKED_FOR:
                     group.authorized_operations = guard.operations(request, GROUP, group.group_id)
             return response
 
@@ -367,6 +413,7 @@ GUARDS: Final[dict[ApiKey, Maker]] = {
     ApiKey.FIND_COORDINATOR: find_coordinator,
     ApiKey.OFFSET_COMMIT: offset_commit,
     ApiKey.OFFSET_DELETE: offset_delete,
+    ApiKey.TXN_OFFSET_COMMIT: txn_offset_commit,
     ApiKey.OFFSET_FETCH: offset_fetch,
     ApiKey.DESCRIBE_GROUPS: describe_groups,
     ApiKey.DELETE_GROUPS: DELETED.make,

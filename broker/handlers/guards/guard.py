@@ -18,7 +18,7 @@ from broker.network.request import Request
 from broker.network.router import Handler
 from broker.security.audit import Audit
 from broker.security.authorizer import Authorizer
-from kafkawire.acl import CLUSTER_NAME, OPERATIONS, Operation, ResourcePattern, ResourceType
+from kafkawire.acl import CLUSTER_NAME, OPERATION_BITS, Operation, ResourcePattern, ResourceType
 from kafkawire.apis import ApiKey
 
 I = TypeVar("I")  # noqa: E741 - an item of a request
@@ -117,7 +117,7 @@ class Guard:
         """Return the bits of the allowed operations, for a response."""
         connection = request.queue.connection
         mask = self._authorizer.operations(connection.principal, connection.client_host, kind, name)
-        return sum(mask & 1 << operation for operation in OPERATIONS[kind])
+        return mask & OPERATION_BITS[kind]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,9 @@ from broker.handlers.guards import (
     cluster_guards,
     config_guards,
     group_guards,
+    producer_guards,
     record_guards,
+    token_guards,
     topic_guards,
 )
 from broker.handlers.guards.guard import Guard, Maker
@@ -26,7 +28,9 @@ GUARDS: Final[Mapping[ApiKey, Maker]] = {
     **config_guards.GUARDS,
     **group_guards.GUARDS,
     **record_guards.GUARDS,
+    **token_guards.GUARDS,
     **topic_guards.GUARDS,
+    **producer_guards.GUARDS,
 }
 OPEN_TO_ALL: Final = frozenset(
     {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}

@@ -11,6 +11,7 @@ from broker.handlers.fetch import FULL_FETCH_EPOCHS
 from broker.handlers.guards.guard import Guard, Maker, Sieve, after
 from broker.handlers.handler_table import Parts
 from broker.handlers.partition_data import failed_partition
+from broker.handlers.write_txn_markers import refused as refused_markers
 from broker.network.reply import Reply
 from broker.network.request import Request
 from broker.network.router import Handler
@@ -45,7 +46,6 @@ from kafkawire.messages.list_offsets import (
     ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
-from kafkawire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from kafkawire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -60,6 +60,7 @@ from kafkawire.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from kafkawire.messages.transactions import WriteTxnMarkersRequest
 from kafkawire.native import decode
 from kafkawire.primitives import Records
 from kafkawire.sentinels import ACKS_NONE, NO_PRODUCER_EPOCH, NO_PRODUCER_ID
@@ -322,25 +323,15 @@ def init_producer_id(_parts: Parts, guard: Guard, handle: Handler) -> Handler:
     return guarded
 
 
-def list_transactions(_parts: Parts, guard: Guard, handle: Handler) -> Handler:
-    """Leave out transactional ids that the sender may not DESCRIBE."""
+def write_txn_markers(_parts: Parts, guard: Guard, handle: Handler) -> Handler:
+    """Require ALTER on the cluster of administrators, or CLUSTER_ACTION of brokers."""
 
-    def guarded(request: Request, message: ListTransactionsRequest) -> Reply:
-        def allowed(response: ListTransactionsResponse) -> ListTransactionsResponse:
-            response.transaction_states = [
-                each
-                for each in response.transaction_states
-                if guard.allows(
-                    request,
-                    Operation.DESCRIBE,
-                    ResourceType.TRANSACTIONAL_ID,
-                    each.transactional_id,
-                    is_logged=False,
-                )
-            ]
-            return response
-
-        return after(handle(request, message), allowed)
+    def guarded(request: Request, message: WriteTxnMarkersRequest) -> Reply:
+        if guard.allows_on_cluster(
+            request, Operation.ALTER, is_logged=False
+        ) or guard.allows_on_cluster(request, Operation.CLUSTER_ACTION):
+            return handle(request, message)
+        return Reply(refused_markers(message, ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
 
     return guarded
 
@@ -353,5 +344,5 @@ GUARDS: Final[dict[ApiKey, Maker]] = {
     ApiKey.OFFSET_FOR_LEADER_EPOCH: offset_for_leader_epoch,
     ApiKey.DESCRIBE_PRODUCERS: DESCRIBE_PRODUCERS.make,
     ApiKey.INIT_PRODUCER_ID: init_producer_id,
-    ApiKey.LIST_TRANSACTIONS: list_transactions,
+    ApiKey.WRITE_TXN_MARKERS: write_txn_markers,
 }

@@ -10,8 +10,6 @@ from dataclasses import replace
 from typing import Final
 from uuid import UUID
 
-from broker.cluster.metadata_cache import INTERNAL_TOPICS
-from broker.handlers.authorized_operations import NOT_ASKED_FOR
 from broker.handlers.guards.guard import Guard, Maker, Sieve, after
 from broker.handlers.handler_table import Parts
 from broker.network.reply import Reply
@@ -21,6 +19,7 @@ from kafkawire.acl import CLUSTER_NAME, Operation, ResourceType
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import ZERO_TOPIC_ID
+from kafkawire.internal_topic import INTERNAL_TOPICS
 from kafkawire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -49,6 +48,7 @@ from kafkawire.messages.metadata import (
     MetadataResponse,
     MetadataResponseTopic,
 )
+from kafkawire.sentinels import OPERATIONS_NOT_ASKED_FOR
 
 TOPIC: Final = ResourceType.TOPIC
 DENIED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -121,7 +121,7 @@ class MetadataGuard:
         # The handler shares its answers about topics between requests.
         response.topics = [
             topic
-            if topic.topic_authorized_operations == NOT_ASKED_FOR or topic.name is None
+            if topic.topic_authorized_operations == OPERATIONS_NOT_ASKED_FOR or topic.name is None
             else replace(
                 topic,
                 topic_authorized_operations=self._guard.operations(request, TOPIC, topic.name),
@@ -140,8 +140,8 @@ def _refused(topic: MetadataRequestTopic, name: str) -> MetadataResponseTopic:
 
 def cluster_operations(guard: Guard, request: Request, listed: int) -> int:
     """Return the bits of the operations on the cluster, if the request asks for them."""
-    if listed == NOT_ASKED_FOR:
-        return NOT_ASKED_FOR
+    if listed == OPERATIONS_NOT_ASKED_FOR:
+        return OPERATIONS_NOT_ASKED_FOR
     if not guard.allows_on_cluster(request, Operation.DESCRIBE):
         return 0
     return guard.operations(request, ResourceType.CLUSTER, CLUSTER_NAME)
@@ -185,7 +185,6 @@ def create_topics(parts: Parts, guard: Guard, handle: Handler) -> Handler:
         allowed = set(times)
         if not guard.allows_on_cluster(request, Operation.CREATE, is_logged=False):
             allowed = guard.sift(request, Operation.CREATE, TOPIC, times)
-        repeated = {name for name in times if times[name] > 1}
         readable = guard.sift(
             request, Operation.DESCRIBE_CONFIGS, TOPIC, sorted(allowed), is_logged=False
         )
@@ -198,7 +197,9 @@ def create_topics(parts: Parts, guard: Guard, handle: Handler) -> Handler:
                     topic.configs = []
             return response
 
-        return after(CREATIONS.apply(guard, request, message, handle, allowed | repeated), hide)
+        return after(
+            CREATIONS.apply(guard, request, message, handle, allowed | _repeated(times)), hide
+        )
 
     return guarded
 
@@ -219,19 +220,9 @@ def delete_topics(parts: Parts, guard: Guard, handle: Handler) -> Handler:
 def _delete_by_name(
     guard: Guard, handle: Handler, request: Request, message: DeleteTopicsRequest
 ) -> Reply:
-    times = Counter(message.topic_names)
     allowed = guard.sift(request, Operation.DELETE, TOPIC, message.topic_names)
-    repeated = {name for name in times if times[name] > 1}
-    sieve: Sieve[str] = Sieve(
-        operation=Operation.DELETE,
-        kind=TOPIC,
-        items="topic_names",
-        name=str,
-        response=DeleteTopicsResponse,
-        results="responses",
-        refuse=lambda name: _undeleted(name),
-    )
-    return sieve.apply(guard, request, message, handle, allowed | repeated)
+    allowed |= _repeated(Counter(message.topic_names))
+    return DELETIONS.apply(guard, request, message, handle, allowed)
 
 
 def _delete(
@@ -275,6 +266,21 @@ def _undeleted(name: str | None, topic_id: UUID = ZERO_TOPIC_ID) -> DeletableTop
     )
 
 
+def _repeated(times: Counter[str]) -> set[str]:
+    """Return the names that a request repeats, which the handler refuses by itself."""
+    return {name for name, count in times.items() if count > 1}
+
+
+DELETIONS: Final[Sieve[str]] = Sieve(
+    operation=Operation.DELETE,
+    kind=TOPIC,
+    items="topic_names",
+    name=str,
+    response=DeleteTopicsResponse,
+    results="responses",
+    refuse=_undeleted,
+)
+"""The guard of deletions by name only, in older versions."""
 GROWTH: Final[Sieve[CreatePartitionsTopic]] = Sieve(
     operation=Operation.ALTER,
     kind=TOPIC,
@@ -295,7 +301,7 @@ def create_partitions(parts: Parts, guard: Guard, handle: Handler) -> Handler:
         if not parts.controller.is_active:
             return handle(request, message)
         times = Counter(topic.name for topic in message.topics)
-        repeated = {name for name in times if times[name] > 1}
+        repeated = _repeated(times)
         asked = [name for name in times if name not in repeated]
         allowed = guard.sift(request, Operation.ALTER, TOPIC, asked)
         return GROWTH.apply(guard, request, message, handle, allowed | repeated)

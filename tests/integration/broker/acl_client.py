@@ -35,6 +35,9 @@ WITH_AUTHORIZER = {
     "allow.everyone.if.no.acl.found": "true",
     "auto.create.topics.enable": "false",
     "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
 }
 CLUSTER = ResourcePattern(ResourceType.CLUSTER, CLUSTER_NAME)
 ALL = AclFilter()
@@ -47,9 +50,10 @@ def acl(
     *,
     host: str = CLIENT_HOST,
     permission: Permission = Permission.ALLOW,
+    principal: str = "User:ANONYMOUS",
 ) -> Acl:
     return pattern, AclEntry(
-        principal="User:ANONYMOUS", host=host, operation=operation, permission=permission
+        principal=principal, host=host, operation=operation, permission=permission
     )
 
 

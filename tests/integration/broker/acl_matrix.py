@@ -44,6 +44,12 @@ from kafkawire.messages.client_quotas import (
 from kafkawire.messages.controlled_shutdown import ControlledShutdownRequest
 from kafkawire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from kafkawire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from kafkawire.messages.delegation_tokens import (
+    CreateDelegationTokenRequest,
+    DescribeDelegationTokenRequest,
+    ExpireDelegationTokenRequest,
+    RenewDelegationTokenRequest,
+)
 from kafkawire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -99,7 +105,6 @@ from kafkawire.messages.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from kafkawire.messages.list_transactions import ListTransactionsRequest
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from kafkawire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
@@ -125,6 +130,23 @@ from kafkawire.messages.stop_replica import (
     StopReplicaPartitionState,
     StopReplicaRequest,
     StopReplicaTopicState,
+)
+from kafkawire.messages.transaction_admin import (
+    DescribeTransactionsRequest,
+    ListTransactionsRequest,
+)
+from kafkawire.messages.transactions import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+    EndTxnRequest,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
 )
 from kafkawire.messages.update_metadata import UpdateMetadataRequest
 from tests.integration.broker.acl_client import CLIENT_HOST, CLUSTER, acl, add, group, remove, topic
@@ -153,6 +175,7 @@ KEPT: Final = {
     "name",
     "num_partitions",
     "partition",
+    "partition_error_code",
     "partition_id",
     "partition_index",
     "replication_factor",
@@ -163,6 +186,7 @@ KEPT: Final = {
     "topic_config_error_code",
     "topic_name",
 }
+ERROR_FIELDS: Final = ("error_code", "partition_error_code")
 DROPPED: Final = {
     "active_producers",
     "api_keys",
@@ -171,7 +195,6 @@ DROPPED: Final = {
     "isr_nodes",
     "replica_nodes",
     "supported_features",
-    "transaction_states",
 }
 
 
@@ -255,6 +278,10 @@ def on_topic(operation: Operation) -> Callable[[Stage], Sequence[Right]]:
 
 def on_cluster(operation: Operation) -> Callable[[Stage], Sequence[Right]]:
     return lambda _stage: [(operation, CLUSTER)]
+
+
+def on_id(operation: Operation) -> Callable[[Stage], Sequence[Right]]:
+    return lambda _stage: [(operation, ResourcePattern(ResourceType.TRANSACTIONAL_ID, "id"))]
 
 
 def on_group(operation: Operation) -> Callable[[Stage], Sequence[Right]]:
@@ -574,9 +601,8 @@ row(
     ApiKey.FIND_COORDINATOR,
     4,
     lambda _stage: FindCoordinatorRequest(key_type=1, coordinator_keys=["id"]),
-    lambda _stage: [(Operation.DESCRIBE, ResourcePattern(ResourceType.TRANSACTIONAL_ID, "id"))],
+    on_id(Operation.DESCRIBE),
     ID_DENIED,
-    is_between_brokers=True,
 )
 for version in (3, 9):
     row(
@@ -752,9 +778,51 @@ row(
     ApiKey.INIT_PRODUCER_ID,
     4,
     lambda _stage: InitProducerIdRequest(transactional_id="id", transaction_timeout_ms=1000),
-    lambda _stage: [(Operation.WRITE, ResourcePattern(ResourceType.TRANSACTIONAL_ID, "id"))],
+    on_id(Operation.WRITE),
     ID_DENIED,
-    is_between_brokers=True,
+)
+row(
+    "AddPartitionsToTxn",
+    ApiKey.ADD_PARTITIONS_TO_TXN,
+    3,
+    lambda stage: AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id="id",
+        v3_and_below_topics=[AddPartitionsToTxnTopic(name=stage.topic, partitions=[0])],
+    ),
+    lambda stage: [*on_id(Operation.WRITE)(stage), *on_topic(Operation.WRITE)(stage)],
+    ID_DENIED,
+)
+row(
+    "AddPartitionsToTxn of brokers",
+    ApiKey.ADD_PARTITIONS_TO_TXN,
+    5,
+    lambda stage: AddPartitionsToTxnRequest(
+        transactions=[
+            AddPartitionsToTxnTransaction(
+                transactional_id="id",
+                verify_only=True,
+                topics=[AddPartitionsToTxnTopic(name=stage.topic, partitions=[0])],
+            )
+        ]
+    ),
+    on_cluster(Operation.CLUSTER_ACTION),
+    CLUSTER_DENIED,
+)
+row(
+    "AddOffsetsToTxn",
+    ApiKey.ADD_OFFSETS_TO_TXN,
+    4,
+    lambda _stage: AddOffsetsToTxnRequest(transactional_id="id", group_id=GROUP),
+    lambda stage: [*on_id(Operation.WRITE)(stage), *on_group(Operation.READ)(stage)],
+    ID_DENIED,
+)
+row(
+    "EndTxn",
+    ApiKey.END_TXN,
+    4,
+    lambda _stage: EndTxnRequest(transactional_id="id", committed=True),
+    on_id(Operation.WRITE),
+    ID_DENIED,
 )
 for rights in (on_topic(Operation.DESCRIBE), on_cluster(Operation.CLUSTER_ACTION)):
     row(
@@ -783,6 +851,57 @@ row(
     ),
     on_topic(Operation.READ),
     TOPIC_DENIED,
+)
+row(
+    "TxnOffsetCommit",
+    ApiKey.TXN_OFFSET_COMMIT,
+    3,
+    lambda stage: TxnOffsetCommitRequest(
+        transactional_id="id",
+        group_id=GROUP,
+        producer_id=7,
+        producer_epoch=0,
+        topics=[
+            TxnOffsetCommitRequestTopic(
+                name=stage.topic,
+                partitions=[TxnOffsetCommitRequestPartition(committed_metadata="")],
+            )
+        ],
+    ),
+    lambda stage: [
+        (Operation.WRITE, ResourcePattern(ResourceType.TRANSACTIONAL_ID, "id")),
+        (Operation.READ, group(GROUP)),
+        (Operation.READ, topic(stage.topic)),
+    ],
+    ID_DENIED,
+    is_between_brokers=True,
+)
+for right in (Operation.ALTER, Operation.CLUSTER_ACTION):
+    row(
+        "WriteTxnMarkers",
+        ApiKey.WRITE_TXN_MARKERS,
+        1,
+        lambda stage: WriteTxnMarkersRequest(
+            markers=[
+                WritableTxnMarker(
+                    producer_id=7,
+                    producer_epoch=0,
+                    transaction_result=False,
+                    topics=[WritableTxnMarkerTopic(name=stage.topic, partition_indexes=[0])],
+                    coordinator_epoch=0,
+                )
+            ]
+        ),
+        on_cluster(right),
+        CLUSTER_DENIED,
+    )
+row(
+    "DescribeTransactions",
+    ApiKey.DESCRIBE_TRANSACTIONS,
+    0,
+    lambda _stage: DescribeTransactionsRequest(transactional_ids=["id"]),
+    on_id(Operation.DESCRIBE),
+    ID_DENIED,
 )
 row(
     "ListTransactions",
@@ -1015,6 +1134,37 @@ row(
     on_cluster(Operation.ALTER),
     CLUSTER_DENIED,
 )
+# Over PLAINTEXT they are refused to everybody, before any right is looked at.
+row(
+    "CreateDelegationToken",
+    ApiKey.CREATE_DELEGATION_TOKEN,
+    3,
+    lambda _stage: CreateDelegationTokenRequest(
+        owner_principal_type="User", owner_principal_name="other", max_lifetime_ms=-1
+    ),
+    lambda _stage: [(Operation.CREATE_TOKENS, ResourcePattern(ResourceType.USER, "User:other"))],
+)
+row(
+    "RenewDelegationToken",
+    ApiKey.RENEW_DELEGATION_TOKEN,
+    2,
+    lambda _stage: RenewDelegationTokenRequest(hmac=b"unknown", renew_period_ms=-1),
+    lambda _stage: [],
+)
+row(
+    "ExpireDelegationToken",
+    ApiKey.EXPIRE_DELEGATION_TOKEN,
+    2,
+    lambda _stage: ExpireDelegationTokenRequest(hmac=b"unknown", expiry_time_period_ms=-1),
+    lambda _stage: [],
+)
+row(
+    "DescribeDelegationToken",
+    ApiKey.DESCRIBE_DELEGATION_TOKEN,
+    3,
+    lambda _stage: DescribeDelegationTokenRequest(owners=None),
+    lambda _stage: [(Operation.DESCRIBE_TOKENS, ResourcePattern(ResourceType.USER, "User:other"))],
+)
 row(
     "DescribeCluster",
     ApiKey.DESCRIBE_CLUSTER,
@@ -1046,16 +1196,24 @@ def with_rights(admin: Wire, rights: Sequence[Right]) -> None:
 
 
 def settle(port: int, stage: Stage, host: str) -> None:
-    """Wait until the broker coordinates groups and allocates producer ids."""
-    find, heartbeat, allocate = (
+    """Wait until the broker coordinates groups and transactions, and allocates producer ids."""
+    find, heartbeat, allocate, find_transactions, initialize = (
         next(each for each in ROWS if each.name == name)
-        for name in ("FindCoordinator v4", "Heartbeat", "InitProducerId")
+        for name in (
+            "FindCoordinator v4",
+            "Heartbeat",
+            "InitProducerId",
+            "FindCoordinator of a transactional id",
+            "InitProducerId of a transactional id",
+        )
     )
     send(port, find, stage, host)
+    send(port, find_transactions, stage, host)
     is_ready = {"error_code": ErrorCode.UNKNOWN_MEMBER_ID}
     wait_until(lambda: send(port, heartbeat, stage, host) == is_ready, SETTLE_TIMEOUT_S)
     has_ids = {"error_code": ErrorCode.NONE}
     wait_until(lambda: send(port, allocate, stage, host) == has_ids, SETTLE_TIMEOUT_S)
+    wait_until(lambda: send(port, initialize, stage, host) == has_ids, SETTLE_TIMEOUT_S)
 
 
 def summary(value: object) -> object:
@@ -1076,7 +1234,7 @@ def summary(value: object) -> object:
 def codes(found: object) -> set[ErrorCode]:
     """Return the errors in a summary that deny a right."""
     if isinstance(found, dict):
-        own = {ErrorCode(found["error_code"])} if "error_code" in found else set()
+        own = {ErrorCode(found[name]) for name in ERROR_FIELDS if name in found}
         return (own & CODES).union(*map(codes, found.values()))
     if isinstance(found, list):
         return set().union(*map(codes, found))

@@ -22,7 +22,6 @@ from broker.handlers.delete_records import DeleteRecordsHandler
 from broker.handlers.fetch import FetchHandler
 from broker.handlers.follower_fetch import FollowerFetchHandler
 from broker.handlers.offset_lookup import ListOffsetsHandler, OffsetForLeaderEpochHandler
-from broker.handlers.produce import ProduceHandler
 from broker.network.limits import NetworkLimits
 from broker.network.request_channel import RequestChannel
 from broker.network.request_tasks import RequestTasks
@@ -66,6 +65,7 @@ from kafkawire.update_type import UpdateType
 from storage.config.log_config import LogConfig
 from storage.directory.logs import Logs
 from tests.unit.broker.metadata import set_brokers
+from tests.unit.broker.replicas import make_produce_handler
 
 LISTENER: Final = "PLAINTEXT"
 TOPIC: Final = "orders"
@@ -159,7 +159,9 @@ class RigBroker:
             {
                 ApiKey.API_VERSIONS: lambda: ApiVersionsHandler(self.router.served).handle,
                 ApiKey.PRODUCE: lambda: (
-                    ProduceHandler(self.replicas, self.purgatory, now_ms, RequestTasks(loop)).handle
+                    make_produce_handler(
+                        self.replicas, self.purgatory, RequestTasks(loop), now_ms=now_ms
+                    ).handle
                 ),
                 ApiKey.FETCH: self._fetch,
                 ApiKey.DELETE_RECORDS: lambda: (

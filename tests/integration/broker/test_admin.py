@@ -67,13 +67,13 @@ from kafkawire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from kafkawire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from kafkawire.messages.scram_credentials import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
     UserName,
 )
+from kafkawire.messages.transaction_admin import ListTransactionsRequest, ListTransactionsResponse
 from tests.conftest import BrokerProcess, StartBroker
 from tests.integration.broker.wire import NOT_HERE, NOW_MS, Wire, batch
 
@@ -715,7 +715,7 @@ def test_all_partitions_of_all_log_dirs_can_be_listed(
 # Producer ids and coordinators
 
 
-@pytest.mark.parametrize("version", range(5))
+@pytest.mark.parametrize("version", range(6))
 def test_every_producer_gets_an_id_of_its_own(wire: Wire, version: int) -> None:
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
     given = [
@@ -729,13 +729,12 @@ def test_every_producer_gets_an_id_of_its_own(wire: Wire, version: int) -> None:
 @pytest.mark.parametrize(
     ("transactional_id", "producer_id", "epoch", "code"),
     [
-        ("t", -1, -1, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
         ("", -1, -1, ErrorCode.INVALID_REQUEST),
         (None, 5, -1, ErrorCode.INVALID_REQUEST),
         (None, -1, 5, ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_only_idempotent_producers_get_an_id(
+def test_producer_must_have_both_an_id_and_an_epoch_or_none(
     wire: Wire, transactional_id: str | None, producer_id: int, epoch: int, code: ErrorCode
 ) -> None:
     request = InitProducerIdRequest(

@@ -11,14 +11,20 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Final
 
+import pytest
+
+from broker.network import tls_acceptor
 from broker.network.connection_gate import ListenerSecurity
 from broker.network.reply import EncodedMessage, Reply
+from broker.network.tls_acceptor import ACCEPTS_PER_TURN
 from kafkawire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from tests.integration.broker.network_support import Served, on_every_loop, serving
 from tests.waiting import until
 
 FOLDER: Final = Path(__file__).parent / "tls"
 REGION_BYTES: Final = 2 * 1024 * 1024
+SILENT_CLIENTS: Final = 100
+KEPT_HANDSHAKES: Final = ACCEPTS_PER_TURN + 1
 
 
 @dataclass
@@ -114,6 +120,25 @@ async def test_a_client_without_a_handshake_does_not_delay_the_stop() -> None:
         await served.server.close()
         assert asyncio.get_running_loop().time() - began_s < 5
         silent.writer.transport.abort()
+
+
+@on_every_loop
+async def test_silent_clients_hold_a_bounded_number_of_handshakes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tls_acceptor, "MAX_HANDSHAKES", KEPT_HANDSHAKES)
+    async with serving(names=("SSL",), security=SECURED) as served:
+        # More in one turn of the loop than it takes to end a handshake.
+        silent = await asyncio.gather(*(served.connect("SSL") for _ in range(SILENT_CLIENTS)))
+        ended = [asyncio.create_task(until_closed(each.reader)) for each in silent]
+        await until(
+            lambda: sum(each.done() for each in ended) == SILENT_CLIENTS - KEPT_HANDSHAKES,
+            "the end of the other handshakes",
+        )
+        await until(lambda: served.server._quota.total == KEPT_HANDSHAKES, "their count")
+        for each in silent:
+            each.writer.transport.abort()
+        await asyncio.gather(*ended, return_exceptions=True)
 
 
 @on_every_loop

@@ -200,12 +200,14 @@ def test_batches_of_an_idempotent_producer_are_stored_unchanged(wire: Wire, topi
     assert read_header(fetched).producer_id == given.producer_id
 
 
-def test_transactions_are_refused_with_an_error(wire: Wire, topic: str) -> None:
+def test_transactions_without_a_coordinator_are_refused(wire: Wire, topic: str) -> None:
     by_batch = wire.produce(topic, batch(b"a", producer_id=5, is_transactional=True))
-    by_request = wire.produce(topic, batch(b"a"), transactional_id="t")
-    for answer in (by_batch, by_request):
-        assert answer.error_code == ErrorCode.INVALID_TXN_STATE
-        assert answer.error_message == "transactions are not served yet"
+    assert by_batch.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert by_batch.error_message == "transactional records need a transactional id"
+    named = batch(b"a", producer_id=5, is_transactional=True)
+    by_request = wire.produce(topic, named, transactional_id="t")
+    assert by_request.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert by_request.error_message == "not verified: COORDINATOR_NOT_AVAILABLE"
 
 
 def test_clients_may_not_write_to_internal_topics(wire: Wire) -> None:

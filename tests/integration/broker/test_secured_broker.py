@@ -14,7 +14,6 @@ import pytest
 from confluent_kafka import Producer
 
 import ottla
-from broker.security.jaas import PLAIN_MODULE, SCRAM_MODULE
 from kafkawire.apis import ApiKey
 from kafkawire.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -34,6 +33,7 @@ from tests.certificates import Authority, needs_openssl
 from tests.conftest import READY_EVENT, BrokerProcess
 from tests.integration.broker.wire import Wire
 from tests.ports import free_port
+from trust.jaas import PLAIN_MODULE, SCRAM_MODULE
 
 PASSWORD = "s3cret-of-alice"
 OWN_PASSWORD = "s3cret-of-the-broker"

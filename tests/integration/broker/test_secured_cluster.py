@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 import ottla
-from broker.security.jaas import PLAIN_MODULE, SCRAM_MODULE
 from clusterstate.znodes.config import encode_config
 from clusterstate.znodes.scram_credential import encode_credential
 from coordination.client import Client
@@ -20,6 +19,7 @@ from tests.certificates import Authority, needs_openssl
 from tests.conftest import READY_EVENT, BrokerProcess
 from tests.integration.coordination.process import Coordinator
 from tests.ports import free_port
+from trust.jaas import PLAIN_MODULE, SCRAM_MODULE
 
 IDS = (1, 2, 3)
 PASSWORD = "s3cret-of-the-brokers"

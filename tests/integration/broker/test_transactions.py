@@ -5,14 +5,15 @@ from typing import Literal
 
 import ottla
 from kafkawire.errors import ErrorCode
-from kafkawire.ids import LeaderEpoch, Offset, TopicPartition
+from kafkawire.ids import Offset, TopicPartition
 from kafkawire.messages.fetch import AbortedTransaction
-from kafkawire.records import ControlType, build_control_batch, iterate_batches, read_header
+from kafkawire.records import ControlType, build_control_batch, iterate_batches
 from storage.config.log_config import LogConfig
 from storage.disk.layout import TRANSACTION_INDEX_SUFFIX
 from storage.log.log import Log
 from tests.conftest import BrokerProcess, StartBroker
 from tests.integration.broker.wire import NOW_MS, Wire, batch
+from tests.unit.storage.produced_batches import write
 
 TOPIC = "t"
 LARGE = b"x" * 100_000
@@ -33,8 +34,7 @@ def write_transactions(directory: Path) -> None:
     )
 
     def append(data: bytes | bytearray) -> None:
-        written = memoryview(bytearray(data))
-        log.append_as_leader(written, read_header(written), LeaderEpoch(0), NOW_MS)
+        write(log, data)
 
     def end(kind: ControlType, producer_id: int) -> None:
         append(

@@ -2,17 +2,26 @@
 
 import asyncio
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from broker.cluster.control_fence import ControlFence
 from broker.cluster.metadata_cache import MetadataCache
+from broker.handlers.produce import ProduceHandler
+from broker.handlers.transactional_produce import TransactionalProduce
+from broker.network.request_tasks import RequestTasks
 from broker.purgatory import Purgatory
 from broker.replication.leadership import Leadership, Limits
 from broker.replication.replica import Replica
 from broker.replication.replica_manager import ReplicaManager
+from broker.transactions.verification import Asked, Codes
+from broker.transactions.verifier import Coordinators, TransactionVerifier
 from clusterstate.leader_and_isr import LeaderAndIsr
 from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
+from kafkawire.messages.transactions import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+)
 from kafkawire.records import BatchBuilder
 from storage.config.log_config import LogConfig
 from storage.directory.logs import Logs
@@ -83,9 +92,14 @@ class World:
 
     def replicate_to(self, *isr: BrokerId, min_insync_replicas: int = 1) -> Leadership:
         """Give the partition three replicas, of which B1 and `isr` are in sync."""
+        state = LeaderAndIsr(leader=B1, isr=(B1, *isr), controller_epoch=1)
+        return self.lead_in(state, min_insync_replicas=min_insync_replicas)
+
+    def lead_in(self, state: LeaderAndIsr, *, min_insync_replicas: int = 1) -> Leadership:
+        """Begin another leadership."""
         leadership = Leadership(
             B1,
-            LeaderAndIsr(leader=B1, isr=(B1, *isr), controller_epoch=1),
+            state,
             replicas={B1, B2, B3},
             log_end_offset=self.log.log_end_offset,
             high_watermark=Offset(0),
@@ -101,6 +115,40 @@ class World:
         self.replicas.followers.on_fetch(
             PARTITION, follower, offset, broker_epoch=-1, log_start_offset=0, now_ms=NOW_MS
         )
+
+
+class NoCoordinators:
+    """A cluster without transaction coordinators."""
+
+    def coordinator_of(self, transactional_id: str) -> BrokerId | None:
+        del transactional_id
+        return None
+
+    def verify_here(self, asked: Asked, partitions: Iterable[TopicPartition]) -> Codes | None:
+        del asked, partitions
+        return None
+
+    async def verify(
+        self, broker_id: BrokerId, request: AddPartitionsToTxnRequest
+    ) -> AddPartitionsToTxnResponse | None:
+        raise OSError(f"no broker {broker_id} for {request}")
+
+
+def make_produce_handler(
+    replicas: ReplicaManager,
+    purgatory: Purgatory[TopicPartition],
+    tasks: RequestTasks,
+    coordinators: Coordinators | None = None,
+    *,
+    is_verifying: Callable[[], bool] = lambda: True,
+    now_ms: Callable[[], int] = lambda: NOW_MS,
+) -> ProduceHandler:
+    """Return a handler that has transactions verified by `coordinators`."""
+    verifier = TransactionVerifier(coordinators or NoCoordinators(), tasks.loop)
+    transactional = TransactionalProduce(
+        replicas, verifier, is_enabled=is_verifying, clock_ms=lambda: NOW_MS
+    )
+    return ProduceHandler(replicas, purgatory, now_ms, tasks, transactional)
 
 
 def batch(*values: bytes) -> bytes:

@@ -48,6 +48,22 @@ def test_people_get_a_console() -> None:
     assert not stream.getvalue().startswith("{")
 
 
+def test_tracebacks_on_a_terminal_show_no_values() -> None:
+    stream = Terminal()
+    set_up_logging("info", stream)
+    log = structlog.get_logger("test")
+
+    def log_in(password: str) -> None:
+        raise ValueError(f"refused after {len(password)} characters")
+
+    try:
+        log_in("planted-" + "secret")
+    except ValueError:
+        log.exception("task.failed")
+    assert "ValueError: refused after 14 characters" in stream.getvalue()
+    assert "planted-secret" not in stream.getvalue()
+
+
 def test_control_characters_in_client_names_are_escaped() -> None:
     stream = Terminal()
     set_up_logging("info", stream)

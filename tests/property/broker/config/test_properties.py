@@ -3,11 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.config.properties import parse_properties
+from broker.config.properties import format_properties, parse_properties
 from broker.errors import ConfigError
 
-# Characters that a single \u escape can represent.
-CHARACTERS = st.characters(max_codepoint=0xFFFF)
+# Characters that a single \u escape can represent; two surrogates would make another one.
+CHARACTERS = st.characters(max_codepoint=0xFFFF, exclude_categories=["Cs"])
 
 
 def escaped(text: str) -> str:
@@ -36,3 +36,10 @@ def test_any_text_is_read_or_refused_with_one_kind_of_error(text: str) -> None:
     except ConfigError:
         return
     assert len(parsed) <= len(text.splitlines())
+
+
+@given(st.dictionaries(st.text(min_size=1), st.text()))
+def test_written_properties_round_trip(properties: dict[str, str]) -> None:
+    text = format_properties(properties)
+    assert text.isascii()
+    assert parse_properties(text) == properties

@@ -4,7 +4,7 @@ import pytest
 
 from broker.config.broker_config import BrokerConfig, unknown_keys
 from broker.errors import ConfigError
-from broker.security.jaas import PLAIN_MODULE, SCRAM_MODULE
+from trust.jaas import PLAIN_MODULE, SCRAM_MODULE
 
 PLAIN = f'{PLAIN_MODULE} required username="broker" password="hush" user_broker="hush";'
 SCRAM = f'{SCRAM_MODULE} required username="broker" password="hush";'
@@ -66,7 +66,7 @@ def test_certificates_of_clients_are_asked_for_explicitly_where_sasl_authenticat
     [
         ("sasl.enabled.mechanisms", "GSSAPI", "GSSAPI is not served"),
         ("sasl.enabled.mechanisms", None, "GSSAPI is not served"),
-        ("listener.name.outer.sasl.enabled.mechanisms", "OAUTHBEARER", "is not served"),
+        ("listener.name.outer.sasl.enabled.mechanisms", "EXTERNAL", "is not served"),
         ("listener.name.outer.plain.sasl.jaas.config", None, "must be set"),
         ("listener.name.outer.plain.sasl.jaas.config", SCRAM, "must configure"),
         ("listener.name.other.ssl.key.password", "hush", "does not exist"),

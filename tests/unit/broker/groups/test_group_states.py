@@ -182,3 +182,31 @@ def test_every_pair_of_states_is_allowed_or_refused(source: GroupState, target: 
     else:
         with pytest.raises(InvalidTransitionError, match=f"{source.value} -> {target.value}"):
             rebalance.move_to(target)
+
+
+@pytest.mark.parametrize(
+    ("state", "member", "code"),
+    [
+        pytest.param(EMPTY, ("", None, -1), NONE, id="an old producer, no members"),
+        pytest.param(EMPTY, ("gone", None, -1), NONE, id="a member of before"),
+        pytest.param(STABLE, ("", None, -1), NONE, id="an old producer"),
+        pytest.param(STABLE, ("it", None, 1), NONE, id="the member"),
+        pytest.param(COMPLETING, ("it", None, 1), NONE, id="the member, not synced"),
+        pytest.param(STABLE, ("it", None, 0), ILLEGAL, id="a generation of before"),
+        pytest.param(STABLE, ("gone", None, 1), UNKNOWN, id="another member"),
+        pytest.param(STABLE, ("gone", "static", 1), "FENCED_INSTANCE_ID", id="a replaced member"),
+        pytest.param(DEAD, ("", None, -1), UNAVAILABLE, id="no group"),
+    ],
+)
+def test_commit_in_a_transaction_names_a_current_member_or_none(
+    state: GroupState, member: tuple[str, str | None, int], code: str
+) -> None:
+    """A zombie that was replaced in a rebalance must not commit (KIP-447)."""
+    world, member_id = world_in(state, "static")
+    named, instance_id, generation_id = member
+    due_ms = world.group.deadlines.next_ms
+    found = world.group.check_transactional_commit(
+        member_id if named == "it" else named, instance_id, generation_id
+    )
+    assert found.name == code
+    assert world.group.deadlines.next_ms == due_ms, "it is no heartbeat"

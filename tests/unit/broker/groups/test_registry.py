@@ -14,7 +14,7 @@ E1, E2 = LeaderEpoch(1), LeaderEpoch(2)
 
 def make() -> tuple[GroupRegistry, int]:
     registry = GroupRegistry(LIMITS, lambda: 50)
-    return registry, registry.partition_of("g")
+    return registry, registry.leaderships.partition_of("g")
 
 
 def code_of(registry: GroupRegistry, group_id: str = "g") -> ErrorCode:
@@ -28,13 +28,13 @@ def code_of(registry: GroupRegistry, group_id: str = "g") -> ErrorCode:
 def test_group_is_coordinated_once_its_partition_is_loaded() -> None:
     registry, partition = make()
     assert code_of(registry) is ErrorCode.NOT_COORDINATOR
-    assert registry.lead(partition, E1)
+    assert registry.leaderships.lead(partition, E1)
     assert code_of(registry) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     registry.activate(partition, [Group("g", LIMITS)])
     assert code_of(registry) is ErrorCode.NONE
     assert [group.group_id for group in registry] == ["g"]
-    assert registry.active_partitions() == [partition]
-    assert registry.leads(partition)
+    assert registry.leaderships.active_partitions() == [partition]
+    assert partition in registry.leaderships
     lost = registry.resign(partition)
     assert [group.group_id for group in lost] == ["g"]
     assert (len(registry), code_of(registry)) == (0, ErrorCode.NOT_COORDINATOR)
@@ -42,38 +42,16 @@ def test_group_is_coordinated_once_its_partition_is_loaded() -> None:
 
 def test_registry_is_loading_until_all_partitions_are_active() -> None:
     registry, partition = make()
-    registry.lead(partition, E1)
-    states = [registry.is_loading]
+    registry.leaderships.lead(partition, E1)
+    states = [registry.leaderships.is_loading]
     registry.activate(partition, [])
-    assert [*states, registry.is_loading] == [True, False]
-
-
-def test_leader_with_a_newer_epoch_does_not_load_again() -> None:
-    registry, partition = make()
-    registry.lead(partition, E1)
-    assert not registry.lead(partition, E2)
-    assert registry.epoch(partition) == E2
-    assert registry.is_loading_since(partition, E1)
-    registry.activate(partition, [])
-    assert not registry.is_loading_since(partition, E1)
-    assert not registry.lead(partition, E1)
-    assert registry.epoch(partition) == E2
-
-
-def test_load_of_an_earlier_leadership_is_not_needed() -> None:
-    registry, partition = make()
-    registry.lead(partition, E1)
-    registry.resign(partition)
-    assert not registry.is_loading_since(partition, E1)
-    registry.lead(partition, E2)
-    assert not registry.is_loading_since(partition, E1)
-    assert registry.is_loading_since(partition, E2)
+    assert [*states, registry.leaderships.is_loading] == [True, False]
 
 
 def test_group_needs_an_id_unless_it_only_stores_offsets() -> None:
     registry, _ = make()
-    partition = registry.partition_of("")
-    registry.lead(partition, E1)
+    partition = registry.leaderships.partition_of("")
+    registry.leaderships.lead(partition, E1)
     registry.activate(partition, [])
     assert code_of(registry, "") is ErrorCode.INVALID_GROUP_ID
     assert registry.find("", may_be_unnamed=True) is None
@@ -83,7 +61,7 @@ def test_group_needs_an_id_unless_it_only_stores_offsets() -> None:
 
 def test_group_is_added_once_and_removed_once() -> None:
     registry, partition = make()
-    registry.lead(partition, E1)
+    registry.leaderships.lead(partition, E1)
     registry.activate(partition, [])
     group = registry.find_or_add("g")
     assert registry.find_or_add("g") is group
@@ -95,7 +73,7 @@ def test_group_is_added_once_and_removed_once() -> None:
 
 def test_closed_registry_refuses_every_group() -> None:
     registry, partition = make()
-    registry.lead(partition, E1)
+    registry.leaderships.lead(partition, E1)
     registry.activate(partition, [Group("g", LIMITS)])
     assert [group.group_id for group in registry.close()] == ["g"]
     with pytest.raises(ApiError) as caught:

@@ -23,6 +23,7 @@ from kafkawire.ids import TopicPartition
 from kafkawire.messages.offsets_topic import GroupMetadataValue, MemberMetadata
 from kafkawire.records import (
     BATCH_HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
     BatchBuilder,
     ControlType,
     build_control_batch,
@@ -58,8 +59,8 @@ class LogOfGroups:
             builder.append(NOW_MS, key, value)
         self._append(builder.build(self._next_offset))
 
-    def end(self, control: ControlType) -> None:
-        """End the producer's transaction."""
+    def end(self, control: ControlType, *, is_empty: bool = False) -> None:
+        """End the producer's transaction; `is_empty` leaves the marker out of its batch."""
         marker = build_control_batch(
             control,
             producer_id=PRODUCER,
@@ -68,6 +69,11 @@ class LogOfGroups:
             timestamp_ms=NOW_MS,
             base_offset=self._next_offset,
         )
+        if is_empty:
+            del marker[BATCH_HEADER_BYTES:]
+            length = len(marker) - LOG_OVERHEAD_BYTES
+            header = read_header(marker)._replace(batch_length=length, record_count=0)
+            write_header(marker, header)
         self._append(marker)
 
     def groups(self) -> dict[str, Group]:
@@ -154,6 +160,16 @@ def test_offsets_of_an_aborted_transaction_never_count() -> None:
     log.end(ControlType.ABORT)
     log.end(ControlType.COMMIT)
     assert offsets(log) == [1, None]
+
+
+def test_control_batch_without_a_marker_ends_no_transaction() -> None:
+    """Compaction leaves an empty batch of a marker without data."""
+    log = LogOfGroups()
+    log.add(commit(P0, 5), producer_id=PRODUCER)
+    log.end(ControlType.COMMIT, is_empty=True)
+    assert offsets(log) == [None, None]
+    log.end(ControlType.COMMIT)
+    assert offsets(log) == [5, None]
 
 
 def test_plain_commit_during_a_transaction_wins() -> None:

@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from broker.handlers import long_produce
-from broker.handlers.produce import MAX_RECORD_ERRORS, ProduceHandler
+from broker.handlers.produce import MAX_RECORD_ERRORS
 from broker.network.reply import EncodedMessage, Reply, ReplyState
 from broker.network.request import Request
 from broker.network.request_tasks import RequestTasks
@@ -26,7 +26,7 @@ from kafkawire.records import BatchBuilder, read_header, read_records
 from kafkawire.schema import decode
 from storage.config.log_config import LogConfig
 from storage.segment.segment import FileRegion
-from tests.unit.broker.replicas import B2, NOW_MS, PARTITION, World, batch
+from tests.unit.broker.replicas import B2, NOW_MS, PARTITION, World, batch, make_produce_handler
 from tests.unit.broker.requests import request
 
 MIB = 1 << 20
@@ -48,9 +48,7 @@ class Broker:
     def __init__(self, directory: Path, config: LogConfig | None = None) -> None:
         self.world = World(directory, config)
         self.tasks = RequestTasks(asyncio.get_running_loop())
-        self.handler = ProduceHandler(
-            self.world.replicas, self.world.purgatory, lambda: NOW_MS, self.tasks
-        )
+        self.handler = make_produce_handler(self.world.replicas, self.world.purgatory, self.tasks)
 
     def send(
         self,

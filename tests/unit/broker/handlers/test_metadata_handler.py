@@ -2,6 +2,9 @@
 
 import asyncio
 from typing import cast
+from uuid import uuid4
+
+import pytest
 
 from broker.cluster.cluster_topics import ClusterTopics
 from broker.cluster.metadata_cache import MetadataCache
@@ -24,3 +27,16 @@ async def test_a_topic_cannot_be_created_yet_and_the_client_must_retry() -> None
     await done
     assert isinstance(reply.message, MetadataResponse)
     assert [topic.error_code for topic in reply.message.topics] == [ErrorCode.LEADER_NOT_AVAILABLE]
+
+
+@pytest.mark.parametrize("version", [10, 12])
+async def test_a_name_beside_an_id_creates_no_topic(version: int) -> None:
+    unused = cast(ClusterTopics, object())
+    tasks = RequestTasks(asyncio.get_running_loop())
+    handler = MetadataHandler(tasks, MetadataCache(), unused, "c", may_create=True)
+    message = MetadataRequest(topics=[MetadataRequestTopic(name="t", topic_id=uuid4())])
+    reply = handler.handle(request(ApiKey.METADATA, version, message), message)
+    assert reply.is_done, "nothing is created"
+    assert isinstance(reply.message, MetadataResponse)
+    code = ErrorCode.UNKNOWN_TOPIC_ID if version == 12 else ErrorCode.INVALID_REQUEST
+    assert [topic.error_code for topic in reply.message.topics] == [code]

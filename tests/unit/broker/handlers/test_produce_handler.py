@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from broker.handlers.produce import ProduceHandler
 from broker.network.reply import EncodedMessage, Reply
 from broker.network.request_tasks import RequestTasks
 from clusterstate.leader_and_isr import LeaderAndIsr
@@ -19,7 +18,18 @@ from kafkawire.messages.produce import (
     TopicProduceData,
 )
 from kafkawire.schema import decode
-from tests.unit.broker.replicas import B1, B2, B3, MAX_LAG_MS, NOW_MS, PARTITION, World, batch, turn
+from tests.unit.broker.replicas import (
+    B1,
+    B2,
+    B3,
+    MAX_LAG_MS,
+    NOW_MS,
+    PARTITION,
+    World,
+    batch,
+    make_produce_handler,
+    turn,
+)
 from tests.unit.broker.requests import request
 
 
@@ -39,11 +49,8 @@ def produce(world: World, *, acks: int = -1, timeout_ms: int = 60_000) -> Reply:
         ],
     )
     asked = request(ApiKey.PRODUCE, 9, message)
-    handler = ProduceHandler(
-        world.replicas,
-        world.purgatory,
-        lambda: NOW_MS,
-        RequestTasks(asyncio.get_running_loop()),
+    handler = make_produce_handler(
+        world.replicas, world.purgatory, RequestTasks(asyncio.get_running_loop())
     )
     return handler.handle(asked, decode(ProduceRequest, asked.body, 9))
 

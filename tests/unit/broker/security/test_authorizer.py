@@ -3,8 +3,8 @@
 import pytest
 
 from broker.security import authorizer as authorizer_module
-from broker.security.acl_index import canonical_host
-from broker.security.authorizer import Authorizer
+from broker.security.acl_index import AclIndex, canonical_host
+from broker.security.authorizer import MAX_REMEMBERED_NAME, Authorizer
 from broker.security.principal import Principal
 from kafkawire.acl import (
     AclEntry,
@@ -149,3 +149,34 @@ def test_memory_of_decisions_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None
         assert authorizer.allows_on_any(ALICE, host, Operation.READ, TOPIC)
     assert len(authorizer._operations) <= 2
     assert len(authorizer._on_any) <= 2
+
+
+def test_invented_long_names_are_not_remembered() -> None:
+    authorizer = make({ORDERS: [entry(Operation.READ)]})
+    for number in range(100):
+        assert not allowed(authorizer, BOB, f"{number}".ljust(MAX_REMEMBERED_NAME + 1, "x"))
+    assert not authorizer._operations
+    allowed(authorizer, BOB, "x" * MAX_REMEMBERED_NAME)
+    assert len(authorizer._operations) == 1
+
+
+def test_right_on_any_topic_looks_only_at_entries_of_the_principal() -> None:
+    index = AclIndex()
+    others = [ResourcePattern(TOPIC, f"topic-{number}") for number in range(100)]
+    for pattern in others:
+        index.set(pattern, [entry(Operation.WRITE, principal="User:bob")])
+    index.set(ORDERS, [entry(Operation.READ), entry(Operation.WRITE, principal="User:*")])
+    index.set(OR, [entry(Operation.READ)])
+
+    def names(pattern_type: PatternType, principal: Principal) -> set[str]:
+        return set(index.rights_by_name(TOPIC, pattern_type, str(principal), HOST))
+
+    assert names(PatternType.LITERAL, ALICE) == {"orders"}
+    assert names(PatternType.PREFIXED, ALICE) == {"or"}
+    assert names(PatternType.LITERAL, BOB) == {"orders", *(each.name for each in others)}
+    index.set(ORDERS, [entry(Operation.READ, principal="User:bob")])
+    assert names(PatternType.LITERAL, ALICE) == set()
+    assert "orders" in names(PatternType.LITERAL, BOB)
+    for pattern in (ORDERS, OR, *others):
+        index.set(pattern, [])
+    assert not index._of_principal

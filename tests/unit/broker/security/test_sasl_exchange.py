@@ -23,6 +23,7 @@ from kafkawire.headers import RequestHeader, decode_response_header, encode_requ
 from kafkawire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kafkawire.messages.metadata import MetadataRequest
 from kafkawire.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+from kafkawire.sasl_oauth_server import AcceptedToken, OAuthBearerServer, TokenError
 from kafkawire.sasl_servers import PlainServer
 from kafkawire.schema import decode
 
@@ -34,8 +35,10 @@ LIFETIME_MS = 5000
 class TwoSteps:
     """A mechanism with two messages."""
 
-    def __init__(self) -> None:
+    def __init__(self, lifetime_ms: int | None = None) -> None:
         self.user: str | None = None
+        self.lifetime_ms = lifetime_ms
+        self.uses_token = False
         self._is_first = True
 
     def answer(self, message: bytes) -> bytes:
@@ -45,13 +48,20 @@ class TwoSteps:
         return b"answer to " + message
 
 
+def refuse(_token: str) -> AcceptedToken:
+    raise TokenError("the token has expired")
+
+
 class Client:
     """Sends requests to an exchange, as the first ones of a connection."""
 
-    def __init__(self, *, lifetime_ms: int = 0) -> None:
+    def __init__(self, *, lifetime_ms: int = 0, credential_ms: int | None = None) -> None:
         offered = {
             "PLAIN": OfferedMechanism(begin=lambda: PlainServer(USERS), max_reauth_ms=lifetime_ms),
-            "TWO": OfferedMechanism(begin=TwoSteps),
+            "TWO": OfferedMechanism(
+                begin=lambda: TwoSteps(credential_ms), max_reauth_ms=lifetime_ms
+            ),
+            "OAUTHBEARER": OfferedMechanism(begin=lambda: OAuthBearerServer(refuse)),
         }
         self.api_versions: object = ApiVersionsResponse()
         self.exchange = SaslExchange(offered, self._describe)
@@ -96,7 +106,11 @@ def test_a_client_that_asks_for_the_versions_first_is_authenticated(version: int
     client = Client()
     assert client.versions() == (ApiVersionsResponse(), "")
     handshake, failure = client.choose()
-    assert (handshake.error_code, handshake.mechanisms, failure) == (0, ["PLAIN", "TWO"], "")
+    assert (handshake.error_code, handshake.mechanisms, failure) == (
+        0,
+        ["PLAIN", "TWO", "OAUTHBEARER"],
+        "",
+    )
     response, failure = client.token(version=version)
     assert (response.error_code, response.auth_bytes, failure) == (0, b"", "")
     assert (client.state, client.exchange.user) == (ExchangeState.READY, "alice")
@@ -119,6 +133,34 @@ def test_the_lifetime_of_the_session_is_announced_with_the_last_token() -> None:
     assert client.exchange.lifetime_ms == LIFETIME_MS
 
 
+@pytest.mark.parametrize(
+    ("listener_ms", "credential_ms", "session_ms"),
+    [(0, None, 0), (5, None, 5), (0, 7, 7), (5, 7, 5), (7, 5, 5)],
+)
+def test_a_session_ends_with_the_credential_of_its_user(
+    listener_ms: int, credential_ms: int | None, session_ms: int
+) -> None:
+    client = Client(lifetime_ms=listener_ms, credential_ms=credential_ms)
+    client.choose("TWO")
+    assert client.token(b"one")[0].session_lifetime_ms == 0
+    assert client.token(b"carol")[0].session_lifetime_ms == session_ms
+    assert client.exchange.lifetime_ms == session_ms
+
+
+@pytest.mark.parametrize("acknowledgement", [b"\x01", b"x"])
+def test_a_refused_token_is_explained_twice(acknowledgement: bytes) -> None:
+    client = Client()
+    client.choose("OAUTHBEARER")
+    response, failure = client.token(b"n,,\x01auth=Bearer x\x01\x01")
+    assert (response.error_code, response.session_lifetime_ms, failure) == (0, 0, "")
+    assert response.auth_bytes == b'{"status":"invalid_token"}'
+    response, failure = client.token(acknowledgement)
+    assert response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert response.error_message == '{"status":"invalid_token"}'
+    assert failure == "OAUTHBEARER: the token has expired"
+    assert client.state is ExchangeState.CLOSED
+
+
 def test_a_client_may_ask_for_the_versions_again_after_an_error() -> None:
     client = Client()
     client.api_versions = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
@@ -139,7 +181,7 @@ def test_an_unknown_mechanism_is_answered_with_the_offered_ones() -> None:
     client = Client()
     response, failure = client.choose("GSSAPI")
     assert response.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
-    assert response.mechanisms == ["PLAIN", "TWO"]
+    assert response.mechanisms == ["PLAIN", "TWO", "OAUTHBEARER"]
     assert failure == "the mechanism 'GSSAPI' is not offered"
 
 

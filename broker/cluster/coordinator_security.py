@@ -1,0 +1,96 @@
+"""This broker's encryption and login at the coordinator (edge)."""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from broker.config.coordinator_keys import CoordinatorKeys, store_type
+from broker.errors import ConfigError, StartupError
+from broker.security.tls_context import as_config_error, set_versions
+from coordination.client import Login
+from trust.jaas import DIGEST_MODULE, JaasError, parse_login_file
+from trust.tls_store import KeySource, TrustSource, load_key, load_trust
+
+CLIENT_SECTION: Final = "Client"
+"""Section of the login file, as in ZooKeeper's clients."""
+LOGIN_KEY: Final = "java.security.auth.login.config"
+PREFIX: Final = "zookeeper."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoordinatorSecurity:
+    """Security of the connection to the coordinator."""
+
+    tls: ssl.SSLContext | None = None
+    login: Login | None = None
+    has_acl: bool = False
+    """Whether new znodes belong to this broker's identity."""
+
+
+def coordinator_security(keys: CoordinatorKeys) -> CoordinatorSecurity:
+    """Return the security that `keys` describe.
+
+    Raises:
+        StartupError: a file cannot be used, or there is no identity for access control lists.
+    """
+    try:
+        tls, has_certificate = _tls(keys)
+    except ConfigError as error:
+        raise StartupError(str(error)) from None
+    path = keys.java_security_auth_login_config
+    login = _login(Path(path)) if path else None
+    if keys.zookeeper_set_acl and login is None and not has_certificate:
+        raise StartupError(
+            f"zookeeper.set.acl needs an identity: set {LOGIN_KEY}, or "
+            "zookeeper.ssl.client.enable and zookeeper.ssl.keystore.location"
+        )
+    return CoordinatorSecurity(tls=tls, login=login, has_acl=keys.zookeeper_set_acl)
+
+
+def _tls(keys: CoordinatorKeys) -> tuple[ssl.SSLContext | None, bool]:
+    """Return the context, and whether it has a certificate of this broker."""
+    if not keys.zookeeper_ssl_client_enable:
+        return None, False
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    set_versions(context, keys.zookeeper_ssl_enabled_protocols, PREFIX)
+    context.check_hostname = bool(keys.zookeeper_ssl_endpoint_identification_algorithm)
+    own, trusted = keys.zookeeper_ssl_keystore_location, keys.zookeeper_ssl_truststore_location
+    with as_config_error(PREFIX):
+        has_certificate = load_key(
+            context,
+            KeySource(
+                type=store_type(keys.zookeeper_ssl_keystore_type, own),
+                location=own,
+                password=keys.zookeeper_ssl_keystore_password,
+            ),
+        )
+        load_trust(
+            context,
+            TrustSource(
+                type=store_type(keys.zookeeper_ssl_truststore_type, trusted),
+                location=trusted,
+                password=keys.zookeeper_ssl_truststore_password,
+            ),
+        )
+    return context, has_certificate
+
+
+def _login(path: Path) -> Login:
+    try:
+        modules = parse_login_file(path.read_text(encoding="utf-8")).get(CLIENT_SECTION, ())
+    except OSError as error:
+        raise StartupError(f"{LOGIN_KEY}={path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise StartupError(f"{LOGIN_KEY}={path} is not UTF-8") from None
+    except JaasError as error:
+        raise StartupError(f"{LOGIN_KEY}={path} {error}") from None
+    found = modules[0].login if [each.name for each in modules] == [DIGEST_MODULE] else None
+    if found is None:
+        raise StartupError(
+            f"{LOGIN_KEY}={path} must have a section {CLIENT_SECTION} with {DIGEST_MODULE}, "
+            "username and password"
+        )
+    return Login(user=found[0], password=found[1])

@@ -1,0 +1,1 @@
+"""Tokens of OAUTHBEARER: their text, their claims, and the keys that sign them."""

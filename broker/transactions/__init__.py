@@ -1,0 +1,1 @@
+"""Transactions: the state machine, its records, the markers, and the coordinator."""

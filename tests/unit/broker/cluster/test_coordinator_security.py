@@ -1,0 +1,142 @@
+"""Encryption and login at the coordinator: `broker.cluster.coordinator_security`, and its keys."""
+
+import ssl
+from pathlib import Path
+
+import pytest
+
+from broker.cluster.coordinator_security import coordinator_security
+from broker.config.broker_config import BrokerConfig
+from broker.config.coordinator_keys import CoordinatorKeys, coordinator_keys_of, store_type
+from broker.errors import ConfigError, StartupError
+from coordination.client import Login
+from tests.certificates import Authority, needs_openssl
+
+DIGEST = "org.apache.zookeeper.server.auth.DigestLoginModule required"
+LOGIN = "java.security.auth.login.config"
+TLS = {"zookeeper.ssl.client.enable": "true"}
+
+
+def keys_of(properties: dict[str, str]) -> CoordinatorKeys:
+    return BrokerConfig.from_properties(properties).coordinator
+
+
+def login_file(directory: Path, text: str) -> str:
+    path = directory / "login.conf"
+    path.write_text(text)
+    return str(path)
+
+
+def test_the_keys_are_found_among_others() -> None:
+    found = coordinator_keys_of({"broker.id": "x", "zookeeper.set.acl": "true"})
+    assert found == CoordinatorKeys(zookeeper_set_acl=True)
+    with pytest.raises(ValueError, match=r"zookeeper\.set\.acl"):
+        coordinator_keys_of({"zookeeper.set.acl": "perhaps"})
+
+
+def test_by_default_there_is_no_security() -> None:
+    security = coordinator_security(keys_of({}))
+    assert (security.tls, security.login, security.has_acl) == (None, None, False)
+
+
+def test_the_login_is_in_the_section_client(tmp_path: Path) -> None:
+    path = login_file(
+        tmp_path,
+        f'Server {{ {DIGEST} user_b="x"; }};Client {{ {DIGEST} username="b" password="secret"; }};',
+    )
+    security = coordinator_security(keys_of({LOGIN: path, "zookeeper.set.acl": "true"}))
+    assert security.login == Login(user="b", password="secret")
+    assert security.has_acl
+    assert "secret" not in repr(security)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "must have a section Client"),
+        (f'Client {{ {DIGEST} username="b"; }};', "must have a section Client"),
+        ('Client { a.Krb5 required username="b" password="secret"; };', "must have a section"),
+        (f'Client {{ {DIGEST} password="secret }};', "not allowed at position"),
+    ],
+)
+def test_a_wrong_login_file_refuses_the_start(tmp_path: Path, text: str, message: str) -> None:
+    keys = keys_of({LOGIN: login_file(tmp_path, text)})
+    with pytest.raises(StartupError, match=message) as caught:
+        coordinator_security(keys)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_login_file_must_be_readable_text(tmp_path: Path) -> None:
+    with pytest.raises(StartupError, match="cannot be read: No such file"):
+        coordinator_security(keys_of({LOGIN: str(tmp_path / "absent")}))
+    (tmp_path / "bytes").write_bytes(b"\xff")
+    with pytest.raises(StartupError, match="is not UTF-8"):
+        coordinator_security(keys_of({LOGIN: str(tmp_path / "bytes")}))
+
+
+def test_lists_need_an_identity() -> None:
+    for properties in ({}, TLS, {"zookeeper.ssl.keystore.location": "unused.pem"}):
+        keys = keys_of({"zookeeper.set.acl": "true", **properties})
+        with pytest.raises(StartupError, match=r"zookeeper\.set\.acl needs an identity"):
+            coordinator_security(keys)
+
+
+@needs_openssl
+def test_a_certificate_is_an_identity(tmp_path: Path) -> None:
+    authority = Authority.make(tmp_path)
+    stores = {
+        "zookeeper.ssl.keystore.location": str(authority.issue("broker").store),
+        "zookeeper.ssl.truststore.location": str(authority.own.store),
+    }
+    security = coordinator_security(keys_of({**TLS, **stores, "zookeeper.set.acl": "true"}))
+    assert security.tls is not None
+    assert security.tls.verify_mode is ssl.CERT_REQUIRED
+    assert security.tls.check_hostname
+    unchecked = {"zookeeper.ssl.endpoint.identification.algorithm": ""}
+    security = coordinator_security(keys_of({**TLS, **stores, **unchecked}))
+    assert security.tls is not None
+    assert not security.tls.check_hostname
+
+
+def test_an_error_names_the_whole_key() -> None:
+    keys = keys_of({**TLS, "zookeeper.ssl.truststore.location": "/absent.pem"})
+    with pytest.raises(StartupError, match=r"zookeeper\.ssl\.truststore\.location"):
+        coordinator_security(keys)
+    keys = keys_of({**TLS, "zookeeper.ssl.enabled.protocols": "TLSv1"})
+    with pytest.raises(StartupError, match=r"zookeeper\.ssl\.enabled\.protocols"):
+        coordinator_security(keys)
+
+
+@pytest.mark.parametrize(
+    ("properties", "key"),
+    [
+        ({"zookeeper.clientCnxnSocket": "org.example.Socket"}, "zookeeper.clientCnxnSocket"),
+        (
+            {**TLS, "zookeeper.clientCnxnSocket": "org.apache.zookeeper.ClientCnxnSocketNIO"},
+            "zookeeper.ssl.client.enable",
+        ),
+        (
+            {"zookeeper.ssl.endpoint.identification.algorithm": "LDAPS"},
+            "zookeeper.ssl.endpoint.identification.algorithm",
+        ),
+        ({"zookeeper.ssl.keystore.type": "BKS"}, "zookeeper.ssl.keystore.type"),
+    ],
+)
+def test_a_wrong_value_is_refused(properties: dict[str, str], key: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        keys_of(properties)
+    assert caught.value.key == key
+
+
+@pytest.mark.parametrize(
+    ("declared", "location", "expected"),
+    [
+        ("", "a.pem", "PEM"),
+        ("", "a.P12", "PKCS12"),
+        ("", "a.jks", "JKS"),
+        ("", "a", "JKS"),
+        ("PEM", "a.jks", "PEM"),
+    ],
+)
+def test_the_format_of_a_store(declared: str, location: str, expected: str) -> None:
+    assert store_type(declared, location) == expected

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ottla.client.admin_model import NewTopic as NewTopic
     from ottla.client.consumer.consumer import Consumer as Consumer
     from ottla.client.errors import OttlaError as OttlaError
+    from ottla.client.offset import GroupMetadata as GroupMetadata
     from ottla.client.producer.producer import Producer as Producer
     from ottla.client.record import ConsumerRecord as ConsumerRecord
     from ottla.client.record import RecordMetadata as RecordMetadata
@@ -21,6 +22,7 @@ __all__ = [
     "Admin",
     "Consumer",
     "ConsumerRecord",
+    "GroupMetadata",
     "NewTopic",
     "OttlaError",
     "Producer",
@@ -32,6 +34,7 @@ _HOMES: Final = {
     "Admin": "ottla.client.admin.admin",
     "Consumer": "ottla.client.consumer.consumer",
     "ConsumerRecord": "ottla.client.record",
+    "GroupMetadata": "ottla.client.offset",
     "NewTopic": "ottla.client.admin_model",
     "OttlaError": "ottla.client.errors",
     "Producer": "ottla.client.producer.producer",

@@ -5,11 +5,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from kafkawire.ids import BrokerId, TopicId, TopicPartition
+from kafkawire.ids import BrokerId, Offset, TopicId, TopicPartition
 from ottla.client.client_config import Address
 from ottla.client.cluster_metadata import PartitionMetadata
 
 BROKER_DEFAULT: Final = -1
+SCRAM_ITERATIONS: Final = 8_192
+"""Default number of hashes per login; brokers allow 4,096 to 16,384."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,3 +147,82 @@ class GroupDescription:
     protocol_type: str
     assignor: str
     members: tuple[GroupMember, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScramUpsertion:
+    """A password to set: the mechanism's credential of the user is made, or replaced."""
+
+    user: str
+    mechanism: str
+    """`SCRAM-SHA-256` or `SCRAM-SHA-512`."""
+    password: str = field(repr=False)
+    iterations: int = SCRAM_ITERATIONS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScramDeletion:
+    """A credential to delete."""
+
+    user: str
+    mechanism: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionListing:
+    """One transactional id in a listing, with the broker that coordinates it."""
+
+    transactional_id: str
+    coordinator_id: BrokerId
+    producer_id: int
+    state: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionDescription:
+    """The state of a transactional id, as its coordinator knows it."""
+
+    transactional_id: str
+    coordinator_id: BrokerId
+    producer_id: int
+    producer_epoch: int
+    state: str
+    timeout_ms: int
+    start_ms: int | None
+    """Start of the current or last transaction; None if there was none."""
+    partitions: tuple[TopicPartition, ...]
+    """The partitions of the open transaction; while it ends, the ones without a marker."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerState:
+    """An active producer of a partition, as a replica knows it."""
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    """Epoch of the coordinator that wrote its last marker, -1 without one."""
+    last_sequence: int
+    last_timestamp_ms: int
+    transaction_start_offset: Offset | None
+    """First offset of its open transaction; None if no transaction is open."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTransaction:
+    """A transaction in one partition, to be aborted by `Admin.abort_transaction`."""
+
+    partition: TopicPartition
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HangingTransaction:
+    """A transaction that no coordinator will end; readers at read_committed stop before it."""
+
+    partition: TopicPartition
+    producer: ProducerState
+    transactional_id: str | None
+    """The id to which the producer belongs; None if no coordinator knows the producer."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from kafkawire.compression import Codec
 from kafkawire.units import KIB, MIB
+from ottla.client.argument import require_text
 from ottla.client.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -110,6 +111,8 @@ class ProducerConfig:
     delivery_timeout_ms: int = 120_000
     adaptive_partitioning: bool = True
     enable_idempotence: bool = False
+    transactional_id: str | None = None
+    transaction_timeout_ms: int = 60_000
 
     def __post_init__(self) -> None:
         if self.acks not in (0, 1, ACKS_ALL):
@@ -122,6 +125,16 @@ class ProducerConfig:
         _require_within("max_block_ms", self.max_block_ms, 0)
         _require_within("retries", self.retries, 0)
         _require_within("delivery_timeout_ms", self.delivery_timeout_ms, 1)
+        _require_within("transaction_timeout_ms", self.transaction_timeout_ms, 1)
+        if self.transactional_id is not None:
+            require_text("transactional_id", self.transactional_id)
+            if not self.transactional_id:
+                raise ConfigurationError("transactional_id is empty: name it, or leave it out")
+            if not self.enable_idempotence:
+                needed = self.obstacle_to_idempotence or "enable_idempotence, got False"
+                raise ConfigurationError(
+                    f"transactional_id needs {needed}: leave one of the two settings out"
+                )
         if self.enable_idempotence and (obstacle := self.obstacle_to_idempotence):
             raise ConfigurationError(
                 f"enable_idempotence needs {obstacle}: leave one of the two settings out"

@@ -18,7 +18,14 @@
     │   ├── RecordTooLargeError     refused before it was sent
     │   ├── BufferFullError         `send_nowait` found no room
     │   ├── UnknownPartitionError   the topic has no such partition
-    │   └── DeliveryTimedOutError   not acknowledged in time; it may or may not be in the log
+    │   ├── DeliveryTimedOutError   not acknowledged in time; it may or may not be in the log
+    │   └── RecordAbortedError      not sent, because its transaction was aborted
+    ├── TransactionError
+    │   ├── TransactionAbortableError  abort the transaction, then begin another
+    │   ├── TransactionTimedOutError   no answer in time: call the same method again
+    │   ├── TransactionStateError      the method does not fit the state; nothing has changed
+    │   └── TransactionFatalError      close the producer, and make a new one
+    │       └── ProducerFencedError    give up: another producer uses the transactional id
     └── ConsumeError
         ├── NotAssignedError        the partition is not assigned to this consumer
         ├── NotInGroupError         the method needs a group, or is not for members of one
@@ -131,6 +138,39 @@ class DeliveryTimedOutError(ProduceError):
     """No acknowledgement within `delivery_timeout_ms`; the record may or may not be in the log."""
 
 
+class RecordAbortedError(ProduceError):
+    """The record was not sent, because its transaction was aborted or failed."""
+
+
+class TransactionError(OttlaError):
+    """A step of a transaction failed; the class says what to do next."""
+
+    may_be_committed: bool = False
+    """Whether the transaction may be committed nevertheless: an answer to the commit was lost."""
+
+
+class TransactionAbortableError(TransactionError):
+    """The transaction cannot be committed: abort it, and begin another one."""
+
+
+class TransactionTimedOutError(TransactionError):
+    """No answer within `max_block_ms`: call the same method again, or close the producer."""
+
+    retriable = True
+
+
+class TransactionStateError(TransactionError):
+    """The method does not fit the state of the producer; nothing has changed."""
+
+
+class TransactionFatalError(TransactionError):
+    """The producer can begin no further transaction: close it, and make a new one."""
+
+
+class ProducerFencedError(TransactionFatalError):
+    """A newer producer uses the transactional id, or the transaction timed out: give up."""
+
+
 class ConsumeError(OttlaError):
     """The consumer cannot continue at its position, or not in its group."""
 
@@ -232,6 +272,10 @@ _ADVICE = {
     ErrorCode.INVALID_SESSION_TIMEOUT: "Choose a session_timeout_ms that the broker allows.",
     ErrorCode.GROUP_MAX_SIZE_REACHED: "Start fewer consumers, or raise the broker's limit.",
     ErrorCode.GROUP_AUTHORIZATION_FAILED: "Ask for the right to use this group.",
+    ErrorCode.INVALID_TRANSACTION_TIMEOUT: (
+        "Choose a transaction_timeout_ms of at most the brokers' transaction.max.timeout.ms."
+    ),
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Ask for the right to use this id.",
     ErrorCode.POLICY_VIOLATION: "Ask the cluster's operator what the policy demands.",
 }
 
@@ -242,6 +286,7 @@ _CLASSES: dict[ErrorCode, type[BrokerError]] = {
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: NotAuthorizedError,
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: NotAuthorizedError,
     ErrorCode.GROUP_AUTHORIZATION_FAILED: NotAuthorizedError,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: NotAuthorizedError,
 }
 
 

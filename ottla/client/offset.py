@@ -54,6 +54,20 @@ def parse_commit(
 
 
 @dataclass(frozen=True, slots=True)
+class GroupMetadata:
+    """A consumer group, and the membership under which records were read.
+
+    With it a transaction commits offsets only if the consumer is still a member of that generation
+    (KIP-447). A group's id alone stands for a consumer without membership.
+    """
+
+    group_id: str
+    generation: int = NO_GENERATION
+    member_id: MemberId = NO_MEMBER_ID
+    group_instance_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Identity:
     """The author of a commit: a member of a generation, by default a client without membership."""
 

@@ -5,6 +5,7 @@ up again and retries.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from time import time_ns
 from typing import Final, Self, Unpack
 
 from kafkawire.acl import AclBinding, AclFilter
@@ -16,6 +17,8 @@ from ottla.client.admin import (
     admin_logs,
     admin_replicas,
     admin_topics,
+    admin_transactions,
+    admin_users,
 )
 from ottla.client.admin_model import (
     ClusterDescription,
@@ -23,13 +26,20 @@ from ottla.client.admin_model import (
     ElectionType,
     GroupDescription,
     GroupListing,
+    HangingTransaction,
     LogDirectory,
     NewTopic,
+    OpenTransaction,
+    ProducerState,
     Reassignment,
     ResourceType,
+    ScramDeletion,
+    ScramUpsertion,
     TopicDescription,
+    TransactionDescription,
+    TransactionListing,
 )
-from ottla.client.argument import require_names
+from ottla.client.argument import require_names, require_text
 from ottla.client.client_config import ClientConfig, parse_bootstrap
 from ottla.client.errors import BrokerUnreachableError, ClientClosedError
 from ottla.client.network.cluster import Cluster
@@ -37,6 +47,9 @@ from ottla.client.network.offset_lookup import list_offsets
 from ottla.client.offset import CommittedOffset, OffsetAndTimestamp
 from ottla.client.security import SecurityOptions, security_of
 
+NANOSECONDS_PER_MS: Final = 1_000_000
+MAX_TRANSACTION_TIMEOUT_MS: Final = 900_000
+"""Default of the brokers' transaction.max.timeout.ms."""
 EVERY_ENTRY: Final = AclFilter()
 
 
@@ -268,6 +281,39 @@ class Admin:
         """
         return await admin_acls.delete_acls(self._started(), filters, self._timeout_s)
 
+    async def describe_user_scram_credentials(
+        self, users: Iterable[str] | None = None
+    ) -> dict[str, dict[str, int]]:
+        """Return the SCRAM mechanisms of users, each with its number of iterations.
+
+        Args:
+            users: Names of users; all users with SCRAM credentials by default.
+
+        Raises:
+            BrokerError: a named user has no SCRAM credentials (RESOURCE_NOT_FOUND).
+            NotAuthorizedError: this user may not list users.
+            ConfigurationError: `users` is a single string; pass a list.
+        """
+        names = None if users is None else require_names("users", users)
+        return await admin_users.describe_users(self._started(), names, self._timeout_s)
+
+    async def alter_user_scram_credentials(
+        self, changes: Iterable[ScramUpsertion | ScramDeletion]
+    ) -> None:
+        """Set and delete passwords of users; the changes of each user succeed or fail together.
+
+        A password is hashed here and never sent. Brokers know a change within milliseconds;
+        connections that exist already last until their session ends.
+
+        Raises:
+            BrokerError: a number of iterations is refused, a credential to delete does not exist,
+                or a mechanism is named twice for one user.
+            NotAuthorizedError: this user may not change users.
+            ConfigurationError: a mechanism does not exist, or a password is empty.
+            ConnectionLostError: no response arrived; check with `describe_user_scram_credentials`.
+        """
+        await admin_users.alter_users(self._started(), list(changes), self._timeout_s)
+
     async def describe_log_dirs(
         self,
         broker_ids: Iterable[int] | None = None,
@@ -354,6 +400,102 @@ class Admin:
         return await admin_replicas.list_reassignments(
             self._started(), partitions, self._timeout_ms
         )
+
+    async def list_transactions(
+        self,
+        *,
+        states: Iterable[str] = (),
+        producer_ids: Iterable[int] = (),
+        min_duration_ms: int | None = None,
+    ) -> list[TransactionListing]:
+        """Return the transactional ids of the cluster, sorted by name.
+
+        Args:
+            states: Only ids in one of these states: "Empty", "Ongoing", "PrepareCommit",
+                "PrepareAbort", "CompleteCommit" or "CompleteAbort".
+            producer_ids: Only ids with one of these producer ids.
+            min_duration_ms: Only ids whose current or last transaction began longer ago.
+
+        Raises:
+            ConfigurationError: a state does not exist.
+        """
+        return await admin_transactions.list_transactions(
+            self._started(),
+            states=require_names("states", states),
+            producer_ids=list(producer_ids),
+            min_duration_ms=min_duration_ms,
+            timeout_s=self._timeout_s,
+        )
+
+    async def describe_transaction(self, transactional_id: str) -> TransactionDescription:
+        """Return the state, the producer and the partitions of a transactional id.
+
+        Raises:
+            BrokerError: no coordinator knows the id.
+        """
+        require_text("a transactional id", transactional_id)
+        return await admin_transactions.describe_transaction(
+            self._started(), transactional_id, self._timeout_s
+        )
+
+    async def describe_producers(
+        self, partitions: Iterable[TopicPartition], *, broker_id: int | None = None
+    ) -> dict[TopicPartition, tuple[ProducerState, ...]]:
+        """Return the active producers of partitions, as their leaders know them.
+
+        Args:
+            partitions: Partitions of any topics.
+            broker_id: Ask this broker, which has replicas of the partitions, and not the leaders.
+
+        Raises:
+            UnknownTopicError: there is no such topic.
+            BrokerError: a broker has no replica of the partition, or refuses.
+        """
+        return await admin_transactions.describe_producers(
+            self._started(),
+            [TopicPartition(*each) for each in partitions],
+            None if broker_id is None else BrokerId(broker_id),
+            self._timeout_s,
+        )
+
+    async def find_hanging_transactions(
+        self,
+        partitions: Iterable[TopicPartition],
+        *,
+        broker_id: int | None = None,
+        max_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS,
+    ) -> list[HangingTransaction]:
+        """Return the transactions that are open in `partitions`, and that no coordinator will end.
+
+        Args:
+            partitions: Partitions to check.
+            broker_id: Ask this broker, which has replicas of the partitions, and not the leaders.
+            max_timeout_ms: The brokers' transaction.max.timeout.ms: only transactions count that
+                wrote nothing for longer.
+
+        Raises:
+            UnknownTopicError: there is no such topic.
+        """
+        return await admin_transactions.find_hanging(
+            self._started(),
+            [TopicPartition(*each) for each in partitions],
+            None if broker_id is None else BrokerId(broker_id),
+            open_since_ms=time_ns() // NANOSECONDS_PER_MS - max_timeout_ms,
+            timeout_s=self._timeout_s,
+        )
+
+    async def abort_transaction(self, transaction: OpenTransaction) -> None:
+        """End a hanging transaction in one partition by an abort marker.
+
+        The coordinator of its transactional id does not learn of it: a transaction that is not
+        hanging would lose the records of this partition although it commits.
+
+        Raises:
+            NotAuthorizedError: this user may not alter the cluster.
+            BrokerError: the leader knows a newer epoch of the producer or of its coordinator.
+            ConnectionLostError: no response arrived; a repetition does no harm.
+        """
+        await admin_transactions.abort_transaction(self._started(), transaction, self._timeout_s)
 
     async def list_offsets(
         self, wanted: Mapping[TopicPartition, int]

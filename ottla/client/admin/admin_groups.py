@@ -32,7 +32,7 @@ from ottla.client.errors import (
     broker_error,
 )
 from ottla.client.network.cluster import Cluster
-from ottla.client.network.group_coordinator import GroupCoordinator
+from ottla.client.network.group_coordinator import group_coordinator
 from ottla.client.network.offset_store import OffsetStore
 from ottla.client.offset import CommittedOffset, Identity
 from ottla.client.retry import retry
@@ -70,7 +70,7 @@ async def describe_group(cluster: Cluster, group_id: str, timeout_s: float) -> G
     Raises:
         BrokerError: the coordinator of the group refuses, or is not available in `timeout_s`.
     """
-    coordinator = GroupCoordinator(cluster, group_id)
+    coordinator = group_coordinator(cluster, group_id)
 
     async def once() -> DescribedGroup:
         request = DescribeGroupsRequest(groups=[group_id])
@@ -94,7 +94,7 @@ async def list_group_offsets(
     cluster: Cluster, group_id: str, timeout_s: float
 ) -> dict[TopicPartition, CommittedOffset]:
     """Return every offset that the group has committed."""
-    coordinator = GroupCoordinator(cluster, group_id)
+    coordinator = group_coordinator(cluster, group_id)
 
     def request(version: int) -> OffsetFetchRequest:
         if version < GROUPS_SINCE:
@@ -127,11 +127,10 @@ async def alter_group_offsets(
 ) -> None:
     """Commit without membership, which a coordinator allows while the group has no members."""
     store = OffsetStore(
-        GroupCoordinator(cluster, group_id),
+        group_coordinator(cluster, group_id),
         group_instance_id=None,
         backoff=cluster.backoff,
         timeout_s=timeout_s,
-        is_read_committed=False,
     )
     committed = {each: CommittedOffset(Offset(offset)) for each, offset in offsets.items()}
     await store.commit(committed, Identity)
@@ -143,7 +142,7 @@ async def delete_group(cluster: Cluster, group_id: str, timeout_s: float) -> Non
     Raises:
         BrokerError: there is no such group, or it has members.
     """
-    coordinator = GroupCoordinator(cluster, group_id)
+    coordinator = group_coordinator(cluster, group_id)
 
     async def once() -> None:
         request = DeleteGroupsRequest(groups_names=[group_id])

@@ -34,7 +34,12 @@ from ottla.client.consumer.reading import Reading
 from ottla.client.consumer.record_reader import RecordReader
 from ottla.client.errors import ClientClosedError, ConfigurationError, NotInGroupError
 from ottla.client.network.cluster import Cluster
-from ottla.client.offset import CommittedOffset, OffsetAndTimestamp, parse_commit
+from ottla.client.offset import (
+    CommittedOffset,
+    GroupMetadata,
+    OffsetAndTimestamp,
+    parse_commit,
+)
 from ottla.client.record import ConsumerRecord
 from ottla.client.security import SecurityOptions, security_of
 
@@ -336,6 +341,20 @@ class Consumer:
         else:
             self.seek(topic_partition, found.offset)
 
+    def seek_to_committed(self, *topic_partitions: TopicPartition) -> None:
+        """Continue at the committed offsets, in these partitions or in all assigned ones.
+
+        Records that were handed over after them are read again: call this after an aborted
+        transaction. Without a committed offset a partition continues where `auto_offset_reset`
+        says.
+
+        Raises:
+            NotAssignedError: one of the partitions is not assigned.
+            NotInGroupError: there is no `group_id`.
+        """
+        self._started_group("seek_to_committed")
+        self._reading.seek_to_committed(self._reading.states(topic_partitions))
+
     def position(self, topic_partition: TopicPartition) -> Offset | None:
         """Return the offset of the next record to read; None while it is not known yet.
 
@@ -556,6 +575,29 @@ class Consumer:
         wanted = [TopicPartition(*each) for each in topic_partitions]
         return await self._started_group("committed").store.committed(wanted)
 
+    def positions(self) -> dict[TopicPartition, CommittedOffset]:
+        """Return the positions after all records handed over so far, as `commit` commits them.
+
+        Partitions without a known position are left out.
+        """
+        return self._reading.handed_over()
+
+    def group_metadata(self) -> GroupMetadata:
+        """Return the membership for `Producer.send_offsets_to_transaction`.
+
+        Call it, and `positions`, after the records of the transaction were handed over and before
+        more are requested: while they are in hand, no other member gets their partitions unless the
+        group removes this one, and then the offsets are refused.
+
+        Raises:
+            NotInGroupError: there is no `group_id`.
+            ConfigurationError: `enable_auto_commit` is on, which would commit the offsets of
+                aborted transactions.
+            CommitFailedError: the group has removed this member; abort the transaction.
+        """
+        group = self._started_group("group_metadata")
+        return group.metadata()
+
     # Inside
 
     def _make_group(self, cluster: Cluster) -> ConsumerGroup | None:
@@ -566,7 +608,6 @@ class Consumer:
             self._group_config,
             self._reading,
             self._gate,
-            is_read_committed=self._config.isolation_level == "read_committed",
         )
 
     def _started_group(self, method: str) -> ConsumerGroup:

@@ -18,11 +18,11 @@ from ottla.client.consumer.group.joining import Joining
 from ottla.client.consumer.group.read_gate import ReadGate
 from ottla.client.consumer.group.rebalance_listener import RebalanceListener
 from ottla.client.consumer.reading import Reading
-from ottla.client.errors import CommitFailedError, OttlaError
+from ottla.client.errors import CommitFailedError, ConfigurationError, OttlaError
 from ottla.client.network.cluster import Cluster
-from ottla.client.network.group_coordinator import GroupCoordinator
+from ottla.client.network.group_coordinator import group_coordinator
 from ottla.client.network.offset_store import Author, OffsetStore
-from ottla.client.offset import CommittedOffset, Identity
+from ottla.client.offset import CommittedOffset, GroupMetadata, Identity
 
 log = logging.getLogger(__name__)
 
@@ -36,8 +36,6 @@ class ConsumerGroup:
         config: GroupConfig,
         reading: Reading,
         gate: ReadGate,
-        *,
-        is_read_committed: bool,
     ) -> None:
         self._config = config
         self._reading = reading
@@ -47,13 +45,12 @@ class ConsumerGroup:
         self._committed: dict[TopicPartition, CommittedOffset] = {}
         self._underway: list[Mapping[TopicPartition, CommittedOffset]] = []
         """Commits of the application that have no response yet."""
-        coordinator = GroupCoordinator(cluster, config.group_id)
+        coordinator = group_coordinator(cluster, config.group_id)
         self.store = OffsetStore(
             coordinator,
             group_instance_id=config.group_instance_id,
             backoff=cluster.backoff,
             timeout_s=cluster.config.request_timeout_ms / 1000,
-            is_read_committed=is_read_committed,
         )
         self.session = GroupSession(
             config,
@@ -106,6 +103,24 @@ class ConsumerGroup:
         finally:
             self._underway.remove(offsets)
         self._remember(offsets)
+
+    def metadata(self) -> GroupMetadata:
+        """Return the membership for commits by transactions; see `Consumer.group_metadata`."""
+        if self._config.enable_auto_commit:
+            raise ConfigurationError(
+                "group_metadata() needs enable_auto_commit=False: otherwise the offsets of aborted "
+                "transactions are committed, too"
+            )
+        if not self.session.topics:
+            return GroupMetadata(self._config.group_id)
+        if not self._member.is_confirmed:
+            raise CommitFailedError(self._config.group_id)
+        return GroupMetadata(
+            self._config.group_id,
+            self._member.generation,
+            self._member.member_id,
+            self._config.group_instance_id,
+        )
 
     # The interface `Holding`, for the session.
 

@@ -76,6 +76,17 @@ class PartitionState:
         self.position_epoch = self.fetch_epoch = NO_EPOCH
         self.reset_to = timestamp
 
+    def jump_to_committed(self, reset_to: int | None) -> None:
+        """Move the position to the committed offset of the group, found by a later lookup.
+
+        Without one it is looked up by the timestamp `reset_to`.
+        """
+        self._forget()
+        self.next_offset = self.fetch_offset = None
+        self.position_epoch = self.fetch_epoch = NO_EPOCH
+        self.reset_to = reset_to
+        self.wants_committed = True
+
     def abandon(self) -> None:
         """Invalidate requests in flight: the partition is no longer assigned."""
         self._forget()

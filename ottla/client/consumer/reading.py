@@ -98,6 +98,13 @@ class Reading:
         state.jump(Offset(offset))
         self._wake()
 
+    def seek_to_committed(self, states: Iterable[PartitionState]) -> None:
+        """Continue at the committed offsets of the group, or else where new partitions start."""
+        for state in states:
+            self._buffer.drop(state)
+            state.jump_to_committed(self._reset_to)
+        self._wake()
+
     def seek_found(self, found: Mapping[TopicPartition, Offset]) -> None:
         """Continue at the offsets of a lookup; skip partitions taken away in the meantime."""
         for topic_partition, offset in found.items():

@@ -32,6 +32,8 @@ CEILINGS: Final = {
     ApiKey.PRODUCE: 11,
     # Fetch 13 names topics by id.
     ApiKey.FETCH: 12,
+    # Later versions are for brokers.
+    ApiKey.ADD_PARTITIONS_TO_TXN: 3,
 }
 """Highest versions to use: later ones require features that this client does not have."""
 

@@ -32,6 +32,7 @@ class Purpose(enum.Enum):
     FETCH = "fetch"
     FETCH_BESIDE = "fetch beside a fetch that waits for records"
     JOIN = "join a group"
+    TRANSACTION = "transactions"
 
 
 class _Key(NamedTuple):

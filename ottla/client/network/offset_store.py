@@ -21,7 +21,8 @@ from kafkawire.messages.group_offsets import (
 )
 from kafkawire.sentinels import NO_OFFSET
 from ottla.client.errors import CommitFailedError, OttlaError
-from ottla.client.network.group_coordinator import GroupCoordinator, Verdict, judge
+from ottla.client.network.coordinator import Coordinator
+from ottla.client.network.group_coordinator import Verdict, judge
 from ottla.client.offset import CommittedOffset, Identity
 from ottla.client.retry import Backoff, retry
 
@@ -37,18 +38,16 @@ class OffsetStore:
 
     def __init__(
         self,
-        coordinator: GroupCoordinator,
+        coordinator: Coordinator,
         *,
         group_instance_id: str | None,
         backoff: Backoff,
         timeout_s: float,
-        is_read_committed: bool,
     ) -> None:
         self._coordinator = coordinator
         self._group_instance_id = group_instance_id
         self._backoff = backoff
         self._timeout_s = timeout_s
-        self._requires_stable = is_read_committed
 
     async def commit(
         self, offsets: Mapping[TopicPartition, CommittedOffset], author: Author
@@ -131,7 +130,7 @@ class OffsetStore:
         self, offsets: Mapping[TopicPartition, CommittedOffset], identity: Identity
     ) -> OffsetCommitRequest:
         return OffsetCommitRequest(
-            group_id=self._coordinator.group_id,
+            group_id=self._coordinator.key,
             generation_id_or_member_epoch=identity.generation,
             member_id=identity.member_id,
             group_instance_id=self._group_instance_id if identity.member_id else None,
@@ -149,15 +148,16 @@ class OffsetStore:
     def _refused(self, code: int) -> OttlaError:
         error = self._coordinator.refusal(code)
         if judge(error) is Verdict.LOST or code == ErrorCode.FENCED_INSTANCE_ID:
-            return CommitFailedError(self._coordinator.group_id)
+            return CommitFailedError(self._coordinator.key)
         return error
 
     def _fetch_request(
         self, partitions: Collection[TopicPartition], version: int
     ) -> OffsetFetchRequest:
-        # Before version 7 the request cannot wait for the offsets of open transactions.
-        stable = self._requires_stable and version >= STABLE_SINCE
-        group_id, topics = self._coordinator.group_id, by_topic(sorted(partitions))
+        # At both isolation levels: no record below an offset that a transaction is about to commit
+        # may be read again. Before version 7 the request cannot wait for that commit.
+        stable = version >= STABLE_SINCE
+        group_id, topics = self._coordinator.key, by_topic(sorted(partitions))
         if version < GROUPS_SINCE:
             rows = [
                 OffsetFetchRequestTopic(name=topic, partition_indexes=indexes)

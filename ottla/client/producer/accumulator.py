@@ -9,7 +9,7 @@ is released exactly when the batch is done.
 """
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import inf
 from typing import Final
@@ -50,10 +50,10 @@ class Due:
     """Topics with due batches whose leader is unknown."""
     look_again_at_s: float
 
-    def keep_numbered(self) -> None:
-        """Drop the queues whose first batch has no sequence numbers yet."""
+    def keep(self, may_be_sent: Callable[[PartitionQueue], bool]) -> None:
+        """Drop the queues whose first batch has to wait for another reason."""
         self.by_leader = {
-            leader: [queue for queue in queues if queue.batches[0].identity is not None]
+            leader: [queue for queue in queues if may_be_sent(queue)]
             for leader, queues in self.by_leader.items()
         }
 
@@ -199,7 +199,13 @@ class Accumulator:
                 return delivery
         if batch is not None:
             self._close_batch(batch)
-        batch = ProducerBatch(queue.topic_partition, self._config.codec, reserved_bytes, now_s)
+        batch = ProducerBatch(
+            queue.topic_partition,
+            self._config.codec,
+            reserved_bytes,
+            now_s,
+            is_transactional=self._config.transactional_id is not None,
+        )
         # Before the batch is in the queue: an invalid record raises here.
         delivery = self._append_to(batch, record)
         queues.open_batches[partition] = batch
@@ -297,26 +303,34 @@ class Accumulator:
             for batch in self.incomplete
             if self._expires_at_s(batch) <= now_s and not batch.is_done
         ]
-        for batch in overdue:
-            queue = self._queue(batch)
-            if queue.in_flight is not batch:
-                queue.batches.remove(batch)
-                self._drop(batch)
-                self._update_waiting(queue)
+        self._remove(overdue)
         return overdue
+
+    def waiting_partitions(self) -> list[TopicPartition]:
+        """Return the partitions whose first batch is not in flight."""
+        return list(self._waiting)
+
+    def drop_waiting(self) -> list[ProducerBatch]:
+        """Remove every batch that is not in flight from its queue, and return it."""
+        return self._remove(batch for batch in self.incomplete if not batch.is_done)
 
     def drop_all(self) -> list[ProducerBatch]:
         """Return every unsettled batch; remove the waiting ones from their queues."""
         unsettled = [batch for batch in self.incomplete if not batch.is_done]
-        for batch in unsettled:
-            queue = self._queue(batch)
-            if queue.in_flight is not batch:
-                queue.batches.remove(batch)
-                self._drop(batch)
-                self._update_waiting(queue)
+        self._remove(unsettled)
         return unsettled
 
     # Inside
+
+    def _remove(self, batches: Iterable[ProducerBatch]) -> list[ProducerBatch]:
+        """Remove `batches` from their queues, except for ones in flight; return the others."""
+        waiting = [each for each in batches if self._queue(each).in_flight is not each]
+        for batch in waiting:
+            queue = self._queue(batch)
+            queue.batches.remove(batch)
+            self._drop(batch)
+            self._update_waiting(queue)
+        return waiting
 
     def _expires_at_s(self, batch: ProducerBatch) -> float:
         # The only place that calculates it: another sum could be rounded to a later time, and the

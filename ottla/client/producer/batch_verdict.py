@@ -34,7 +34,8 @@ def judge(
     if isinstance(error, BrokerError) and batch.identity is not None:
         if error.code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             return Verdict.WRITTEN
-        is_renumbered = error.code in _SEQUENCE_ERRORS
+        # The numbers of a transaction end with it: a gap means that it has to be aborted.
+        is_renumbered = error.code in _SEQUENCE_ERRORS and config.transactional_id is None
     # An invalid response says nothing about the records: treat it like a lost one.
     if not (error.retriable or is_renumbered or isinstance(error, ProtocolError)):
         return Verdict.FAIL

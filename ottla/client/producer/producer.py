@@ -5,12 +5,14 @@ It combines accumulator, sender and cluster.
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from functools import partial
 from time import time_ns
 from typing import Final, NoReturn, Self, TypeAlias, Unpack
 
+from kafkawire.ids import TopicPartition
 from kafkawire.units import KIB, MIB
 from ottla.client.argument import record_mistake
 from ottla.client.client_config import (
@@ -26,13 +28,17 @@ from ottla.client.errors import (
     BufferFullError,
     ClientClosedError,
     RecordTooLargeError,
+    TransactionStateError,
     UnknownPartitionError,
 )
 from ottla.client.network.cluster import Cluster
+from ottla.client.offset import CommittedOffset, GroupMetadata, parse_commit
 from ottla.client.producer.accumulator import Accumulator, Need
 from ottla.client.producer.memory_gate import MemoryGate
 from ottla.client.producer.producer_batch import Delivery, max_batch_size
 from ottla.client.producer.sender import Sender
+from ottla.client.producer.transaction_state import TransactionState
+from ottla.client.producer.transactions import Transactions
 from ottla.client.record import BytesLike, Headers, RecordMetadata, UnsentRecord
 from ottla.client.security import SecurityOptions, security_of
 
@@ -94,6 +100,8 @@ class Producer:
         metadata_max_age_ms: int = 300_000,
         adaptive_partitioning: bool = True,
         enable_idempotence: bool | None = None,
+        transactional_id: str | None = None,
+        transaction_timeout_ms: int = 60_000,
         client_id: str = "ottla",
         **security: Unpack[SecurityOptions],
     ) -> None:
@@ -112,7 +120,8 @@ class Producer:
             max_request_bytes: Limit of one request, and so of one record.
             max_in_flight: Limit of unacknowledged requests per broker; a partition has at most
                 one batch in flight.
-            max_block_ms: Time for which `send` waits for memory, or for a topic to exist.
+            max_block_ms: Time for which `send` waits for memory, or for a topic to exist, and the
+                methods of transactions for an answer.
             request_timeout_ms: Time limit of one request.
             delivery_timeout_ms: Time limit from `send` to the acknowledgement, retries included.
             retries: Limit of retries per batch.
@@ -124,6 +133,10 @@ class Producer:
             enable_idempotence: Number the batches, so that brokers discard duplicates. Needs
                 acks="all", retries, and `max_in_flight` of 5 or less; None enables it if these
                 settings allow it.
+            transactional_id: Name under which transactions are written; it makes `start` fence
+                older producers of the same name. Every record then belongs to a transaction.
+            transaction_timeout_ms: Time from the first record of a transaction after which the
+                cluster aborts it and fences this producer.
             client_id: Name of this client in the logs and quotas of the brokers.
             **security: TLS and authentication, under the names of aiokafka; see
                 `ottla.client.security.SecurityOptions`.
@@ -157,6 +170,12 @@ class Producer:
         )
         if enable_idempotence is None and config.obstacle_to_idempotence is None:
             config = replace(config, enable_idempotence=True)
+        if transactional_id is not None:
+            config = replace(
+                config,
+                transactional_id=transactional_id,
+                transaction_timeout_ms=transaction_timeout_ms,
+            )
         self._config = config
         self._max_batch_bytes = min(max_request_bytes, buffer_memory_bytes)
         self._append: _Append = _refuse
@@ -166,6 +185,7 @@ class Producer:
         self._turn_bytes = 0
         self._gate: MemoryGate
         self._closed: asyncio.Future[None] | None = None
+        self._transactions: Transactions | None = None
 
     async def start(self) -> None:
         """Connect to the cluster. `async with` calls this.
@@ -173,6 +193,8 @@ class Producer:
         Raises:
             NoBrokerAvailableError: no bootstrap server can be reached; check the addresses.
             ClientClosedError: the producer was started before; create a new one.
+            TransactionTimedOutError: the transactional id got no answer within `max_block_ms`.
+            BrokerError: the transactional id or its timeout is refused; the message has the reason.
         """
         if self._cluster is not None:
             raise ClientClosedError("a producer starts once: make a new one")
@@ -185,6 +207,9 @@ class Producer:
         self._sender = Sender(cluster, self._accumulator, self._config)
         await cluster.start()
         cluster.on_change = self._on_cluster_change
+        if self._config.transactional_id is not None:
+            await self._start_transactions(cluster, self._config.transactional_id)
+            return
         # An idempotent sender requests its producer id before there is anything to send.
         self._sender.wake()
         self._append = self._accumulator.append
@@ -285,7 +310,7 @@ class Producer:
         record = UnsentRecord(topic, value, key, partition, timestamp_ms, headers)
         need, wanted_bytes = self._need(record), self._wanted_bytes(record)
         if need is Need.MEMORY and self._accumulator.budget.try_reserve(wanted_bytes):
-            return self._take_in(record, wanted_bytes)
+            return self._take_in(record, wanted_bytes, self._transaction_number())
         if need is Need.PARTITION:
             raise _unknown_partition(record)
         reason = "no memory is free" if need is Need.MEMORY else f"{topic} was not sent to before"
@@ -351,6 +376,85 @@ class Producer:
         finally:
             accumulator.flush_count -= 1
 
+    # Transactions
+
+    def transaction(self) -> AbstractAsyncContextManager[None]:
+        """Return a block whose records become visible together, or not at all.
+
+            async with producer.transaction():
+                await producer.send("orders", b"{...}", key=b"customer-7")
+                await producer.send("audit", b"{...}")
+
+        The end of the block waits for the acknowledgement of all records and commits. If the block
+        raises or is cancelled, the transaction is aborted. Then consumers with
+        isolation_level="read_committed" see none of its records.
+
+        Raises:
+            TransactionAbortableError: a record was not written; the transaction was aborted. Run
+                the block again.
+            TransactionTimedOutError: the commit has no answer; call `commit_transaction`.
+            ProducerFencedError: another producer uses the transactional id; close this one.
+            TransactionFatalError: close this producer, and make a new one.
+            TransactionStateError: another transaction is open.
+        """
+        return self._started_transactions().transaction()
+
+    async def begin_transaction(self) -> None:
+        """Begin a transaction; `transaction` is the shorter way.
+
+        If the last transaction left requests without answers, this first requests a new epoch.
+
+        Raises:
+            TransactionError: as for `transaction`.
+        """
+        await self._started_transactions().begin()
+
+    async def commit_transaction(self) -> None:
+        """Wait for the acknowledgement of all records, then commit the transaction.
+
+        When this returns, the transaction is committed. Cancelling it while records are on the way
+        leaves the transaction open. Once the commit was requested, its outcome is open after a
+        cancellation or TransactionTimedOutError: call this again until it is known.
+
+        Raises:
+            TransactionAbortableError: a record was not written; call `abort_transaction`.
+            TransactionError: as for `transaction`; `may_be_committed` says whether the outcome is
+                unknown.
+        """
+        await self._started_transactions().commit()
+
+    async def abort_transaction(self) -> None:
+        """Drop the records that were not sent, and abort the transaction.
+
+        The futures of dropped records raise RecordAbortedError. If it is cancelled or raises
+        TransactionTimedOutError, call it again.
+
+        Raises:
+            TransactionError: as for `transaction`.
+        """
+        await self._started_transactions().abort()
+
+    async def send_offsets_to_transaction(
+        self,
+        offsets: Mapping[TopicPartition, int | CommittedOffset],
+        group: GroupMetadata | str,
+    ) -> None:
+        """Commit offsets of a consumer group with the open transaction.
+
+        Args:
+            offsets: Offsets of the next records to read, as for `Consumer.commit`.
+            group: `consumer.group_metadata()`, so that the commit is refused if the partitions may
+                belong to another member; or only the name of the group, without that protection.
+
+        Raises:
+            TransactionAbortableError: the consumer is no longer a member, or the outcome is
+                unknown; abort the transaction, and read again from the committed offsets.
+            ValueError: an offset is negative.
+            TransactionError: as for `transaction`.
+        """
+        metadata = GroupMetadata(group) if isinstance(group, str) else group
+        await self._started_transactions().send_offsets(parse_commit(offsets), metadata)
+
     async def partitions(self, topic: str) -> list[int]:
         """Return the partition numbers of `topic`, in ascending order.
 
@@ -363,9 +467,10 @@ class Producer:
     async def close(self, timeout_ms: int | None = None) -> None:
         """Send the accepted records, then disconnect. `async with` calls this.
 
-        No record is accepted from now on. A record that is not acknowledged within `timeout_ms`
-        (None: `delivery_timeout_ms`), or when this call is cancelled, is given up: its future
-        raises ClientClosedError, although the record may be in the log.
+        An open transaction is aborted instead. No record is accepted from now on. A record that is
+        not acknowledged within `timeout_ms` (None: `delivery_timeout_ms`), or when this call is
+        cancelled, is given up: its future raises ClientClosedError, although the record may be in
+        the log.
         """
         self._append = _refuse
         if self._cluster is None:
@@ -378,7 +483,10 @@ class Producer:
         try:
             self._gate.close(ClientClosedError("the producer was closed"))
             async with asyncio.timeout(timeout_ms / 1000):
-                await self.flush()
+                if self._transactions is not None:
+                    await self._transactions.close()
+                else:
+                    await self.flush()
         except TimeoutError:
             pass
         finally:
@@ -396,6 +504,7 @@ class Producer:
         wanted_bytes = self._wanted_bytes(record)
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + self._config.max_block_ms / 1000
+        number = self._transaction_number()
         while True:
             match self._need(record):
                 case Need.TOPIC:
@@ -410,19 +519,23 @@ class Producer:
                         # Send all batches now, full or not, so that memory becomes free.
                         self._sender.wake()
                         await self._gate.reserve(wanted_bytes, deadline_s - loop.time())
-                    delivery = self._take_in(record, wanted_bytes)
+                    delivery = self._take_in(record, wanted_bytes, number)
                     await self._take_turns(wanted_bytes)
                     return delivery
             # Another task that waited may have opened a batch with room already.
             if (appended := self._append(*record)) is not None:
                 return appended
 
-    def _take_in(self, record: UnsentRecord, reserved_bytes: int) -> Delivery:
-        """Append `record` using reserved memory, and wake the sender."""
-        if self._closed is not None:
-            # The producer was closed while this waited: the record would never be sent.
+    def _take_in(self, record: UnsentRecord, reserved_bytes: int, number: int) -> Delivery:
+        """Append `record` using reserved memory, and wake the sender.
+
+        `number` is that of the transaction in which it was sent.
+        """
+        if self._append != self._accumulator.append or number != self._transaction_number():
+            # The producer was closed, or the transaction ended, while this waited: the record would
+            # never be sent, or belong to another transaction.
             self._accumulator.budget.release(reserved_bytes)
-            _refuse()
+            self._refuse_record()
         now_s = asyncio.get_running_loop().time()
         try:
             return self._accumulator.take_in(record, reserved_bytes, now_s)
@@ -467,6 +580,45 @@ class Producer:
             if topic.partitions:
                 self._accumulator.on_topic(topic)
         self._sender.wake()
+
+    async def _start_transactions(self, cluster: Cluster, transactional_id: str) -> None:
+        state = TransactionState(transactional_id)
+        self._transactions = self._sender.transactions = Transactions(
+            cluster, self._config, state, self._sender.adopt, self.flush, self._sender.wake
+        )
+        try:
+            await self._transactions.initialize()
+        except BaseException:
+            await self.close(timeout_ms=0)
+            raise
+        self._append = self._refuse_record
+        state.on_phase = self._on_phase
+
+    def _on_phase(self) -> None:
+        assert self._transactions is not None
+        if self._closed is None:
+            self._append = self._refuse_record
+            if self._transactions.state.accepts_records:
+                self._append = self._accumulator.append
+        self._sender.wake()
+
+    def _transaction_number(self) -> int:
+        return 0 if self._transactions is None else self._transactions.state.number
+
+    def _refuse_record(self, *_: object) -> NoReturn:
+        if self._closed is None and self._transactions is not None:
+            state = self._transactions.state
+            if state.accepts_records:
+                raise TransactionStateError("the transaction ended while the record was waiting")
+            raise state.refusal("send")
+        _refuse()
+
+    def _started_transactions(self) -> Transactions:
+        if self._cluster is None or self._closed is not None:
+            _refuse()
+        if self._transactions is None:
+            raise TransactionStateError("the producer has no transactions: set transactional_id")
+        return self._transactions
 
     def _started(self) -> Cluster:
         if self._cluster is None:

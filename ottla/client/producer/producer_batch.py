@@ -60,6 +60,8 @@ class ProducerBatch:
         codec: Codec,
         reserved_bytes: int,
         created_at_s: float,
+        *,
+        is_transactional: bool = False,
     ) -> None:
         self.topic_partition = topic_partition
         self.reserved_bytes = reserved_bytes
@@ -69,7 +71,7 @@ class ProducerBatch:
         """Estimated size without compression; the caller of `append` increases it."""
         self.counted_bytes = BATCH_HEADER_BYTES
         """Share of `filled_bytes` that was reported to the partitioner."""
-        self._builder = BatchBuilder(codec)
+        self._builder = BatchBuilder(codec, is_transactional=is_transactional)
         self.append = self._builder.append
         """Adds a record; the caller also adds its size, delivery and timestamp."""
         self.deliveries: list[Delivery] = []
@@ -168,6 +170,7 @@ class ProducerBatch:
             self._builder.codec,
             reserved_bytes,
             self.created_at_s,
+            is_transactional=self._builder.is_transactional,
         )
         for record in read_records(self.payload())[start:end]:
             part.append(record.timestamp_ms, record.key, record.value, record.headers)

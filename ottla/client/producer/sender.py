@@ -39,12 +39,13 @@ from ottla.client.errors import (
 from ottla.client.network.broker_connection import Connection
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.connection_pool import Purpose
-from ottla.client.producer.accumulator import Accumulator
+from ottla.client.producer.accumulator import Accumulator, Due
 from ottla.client.producer.batch_verdict import Verdict, judge
 from ottla.client.producer.producer_batch import ProducerBatch
 from ottla.client.producer.producer_id_request import ProducerIdRequest
-from ottla.client.producer.producer_sequences import ProducerSequences
+from ottla.client.producer.producer_sequences import ProducerIdentity, ProducerSequences
 from ottla.client.producer.topic_queues import PartitionQueue
+from ottla.client.producer.transactions import Transactions
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +59,8 @@ class Sender:
     """Moves batches from the accumulator to the brokers."""
 
     def __init__(self, cluster: Cluster, accumulator: Accumulator, config: ProducerConfig) -> None:
+        self.transactions: Transactions | None = None
+        """The transactions of a producer with a transactional id, set before anything is sent."""
         self._cluster = cluster
         self._accumulator = accumulator
         self._config = config
@@ -82,10 +85,12 @@ class Sender:
         if self._accumulator.next_expiry_s() <= now_s:
             self._expire(now_s)
         due = self._accumulator.due(self._cluster.metadata, now_s)
-        if self._sequences is not None and self._sequences.identity is None:
+        if self.transactions is not None:
+            self._keep_transaction(due)
+        elif self._sequences is not None and self._sequences.identity is None:
             if self._accumulator.incomplete or not self._id_request.was_refused:
                 self._id_request.begin()
-            due.keep_numbered()
+            due.keep(lambda queue: queue.batches[0].identity is not None)
         for leader, queues in due.by_leader.items():
             connection = self._cluster.ready_connection(leader, Purpose.PRODUCE)
             if connection is not None:
@@ -166,6 +171,7 @@ class Sender:
             data = PartitionProduceData(index=partition, records=batch.payload())
             by_topic.setdefault(topic, []).append(data)
         return ProduceRequest(
+            transactional_id=self._config.transactional_id,
             acks=self._config.acks,
             timeout_ms=self._cluster.config.request_timeout_ms,
             topic_data=[
@@ -238,17 +244,53 @@ class Sender:
             self._accumulator.split(batch, now_s)
         else:
             self._accumulator.done(batch)
-            self._leave_gap(batch)
             expired = self._timed_out(batch) if verdict is Verdict.EXPIRE else None
-            self._fail(batch, expired or error, record_errors)
+            self._give_up(batch, expired or error, record_errors)
 
     def _expire(self, now_s: float) -> None:
         for batch in self._accumulator.expire(now_s):
-            if not self._accumulator.is_out(batch):
-                self._leave_gap(batch)
-            self._fail(batch, self._timed_out(batch))
+            # The gap of a batch in flight is left once its response has arrived.
+            is_out = self._accumulator.is_out(batch)
+            self._give_up(batch, self._timed_out(batch), leaves_gap=not is_out)
+
+    # Transactions
+
+    def _keep_transaction(self, due: Due) -> None:
+        """Keep the batches of `due` that belong to the open transaction; add their partitions."""
+        assert self.transactions is not None
+        state = self.transactions.state
+        if state.is_sending:
+            self.transactions.add(self._accumulator.waiting_partitions())
+            due.keep(lambda queue: state.has_partition(queue.topic_partition))
+            return
+        due.by_leader.clear()
+        for batch in self._accumulator.drop_waiting():
+            log.debug("batch.dropped partition=%s", batch.topic_partition)
+            dropped = self.transactions.dropped()
+            self.transactions.on_batch_failed(batch, dropped)
+            batch.fail(dropped)
+
+    def _give_up(
+        self,
+        batch: ProducerBatch,
+        error: OttlaError,
+        record_errors: dict[int, OttlaError] | None = None,
+        *,
+        leaves_gap: bool = True,
+    ) -> None:
+        """Fail a batch whose numbers may be missing in its partition."""
+        if self.transactions is not None:
+            self.transactions.on_batch_failed(batch, error)
+        elif leaves_gap:
+            self._leave_gap(batch)
+        self._fail(batch, error, record_errors)
 
     # Idempotence
+
+    def adopt(self, identity: ProducerIdentity) -> None:
+        """Number all later batches under this identity, from 0."""
+        assert self._sequences is not None
+        self._sequences.adopt(*identity)
 
     def _on_id(self, producer_id: ProducerId, epoch: int) -> None:
         assert self._sequences is not None
@@ -262,6 +304,9 @@ class Sender:
 
     def _leave_gap(self, batch: ProducerBatch) -> None:
         """Assign new numbers to the next batches: the broker may or may not have this one's."""
+        if self.transactions is not None:
+            # It was counted when the batch was given up, maybe in an earlier transaction.
+            return
         if self._sequences is not None and batch.identity is not None:
             self._sequences.on_gap(batch.identity)
             batch.identity = None

@@ -13,7 +13,6 @@ from kafkawire.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
-from kafkawire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kafkawire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -43,6 +42,7 @@ from kafkawire.messages.produce import (
     TopicProduceResponse,
 )
 from tests.integration.client.fake_admin_answer import AdminResponder
+from tests.integration.client.fake_transactions import TransactionResponder
 
 
 class Responder(AdminResponder):
@@ -53,12 +53,18 @@ class Responder(AdminResponder):
         return self._methods()[api_key](message)
 
     def _methods(self) -> dict[ApiKey, Callable[[Any], Any]]:
+        transactions = TransactionResponder(self.broker_id, self.logs, self.addresses, self.refusal)
         return {
             ApiKey.API_VERSIONS: self.api_versions,
             ApiKey.METADATA: self.metadata,
             ApiKey.PRODUCE: self.produce,
             ApiKey.FETCH: self.fetch,
-            ApiKey.INIT_PRODUCER_ID: self.init_producer_id,
+            ApiKey.FIND_COORDINATOR: transactions.find_coordinator,
+            ApiKey.INIT_PRODUCER_ID: transactions.init_producer_id,
+            ApiKey.ADD_PARTITIONS_TO_TXN: transactions.add_partitions,
+            ApiKey.ADD_OFFSETS_TO_TXN: transactions.add_offsets,
+            ApiKey.TXN_OFFSET_COMMIT: transactions.txn_offset_commit,
+            ApiKey.END_TXN: transactions.end_txn,
             ApiKey.LIST_OFFSETS: self.list_offsets,
             ApiKey.OFFSET_FOR_LEADER_EPOCH: self.epoch_ends,
             ApiKey.CREATE_TOPICS: self.create_topics,
@@ -142,12 +148,6 @@ class Responder(AdminResponder):
         if isinstance(written, ErrorCode):
             return PartitionProduceResponse(index=data.index, error_code=written, base_offset=-1)
         return PartitionProduceResponse(index=data.index, base_offset=written)
-
-    def init_producer_id(self, _message: InitProducerIdRequest) -> InitProducerIdResponse:
-        if self.refusal is not None:
-            return InitProducerIdResponse(error_code=self.refusal, producer_epoch=-1)
-        self.logs.producer_count += 1
-        return InitProducerIdResponse(producer_id=self.logs.producer_count, producer_epoch=0)
 
     def fetch(self, message: FetchRequest) -> FetchResponse:
         room = message.max_bytes
@@ -255,6 +255,10 @@ def default_versions() -> dict[ApiKey, tuple[int, int]]:
         ApiKey.ELECT_LEADERS,
         ApiKey.ALTER_PARTITION_REASSIGNMENTS,
         ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        ApiKey.ADD_PARTITIONS_TO_TXN,
+        ApiKey.ADD_OFFSETS_TO_TXN,
+        ApiKey.TXN_OFFSET_COMMIT,
+        ApiKey.END_TXN,
     ):
         versions[key] = APIS[key].decodable
     return versions

@@ -16,6 +16,7 @@ from kafkawire.records import (
     read_header,
     read_records,
 )
+from tests.integration.client.fake_transactions import FakeTransaction
 
 
 @dataclass(frozen=True)
@@ -150,6 +151,8 @@ class FakeLogs:
         self.topics: dict[str, FakeTopic] = {}
         self.producer_count = 0
         """Number of assigned producer ids, which is also the last id."""
+        self.gives_no_id = False
+        self.transactions: dict[str, FakeTransaction] = {}
         self.moves: dict[TopicPartition, tuple[int, ...]] = {}
         """Partitions that are being reassigned, with their target replicas."""
 

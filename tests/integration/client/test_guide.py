@@ -1,4 +1,7 @@
-"""Every program in docs/client.md runs, in order, and prints the output on the page."""
+"""Every program in docs/client.md runs, in order, and prints the output on the page.
+
+The programs with transactions also run against Kafka (`tests/interop/transactions`).
+"""
 
 import re
 import subprocess
@@ -11,16 +14,17 @@ from tests.conftest import StartBroker
 
 PAGE = Path(__file__).parents[3] / "docs" / "client.md"
 EXAMPLE = re.compile(r"```python\n(?P<program>.*?)```\n```text\n(?P<output>.*?)```", re.DOTALL)
+TRANSACTIONS = re.compile(r"^## Transactions\n.*?(?=^## )", re.DOTALL | re.MULTILINE)
 TIMEOUT_S = 60
 
 
-def test_every_program_prints_the_output_on_the_page(start_broker: StartBroker) -> None:
-    broker = start_broker(overrides={"group.initial.rebalance.delay.ms": "0"})
-    text = PAGE.read_text()
+def run_examples(text: str, bootstrap: str) -> None:
+    """Run the programs in a part of the page; each must print the output after it."""
     examples = list(EXAMPLE.finditer(text))
     assert len(examples) == text.count("```python"), "a program without its output"
+    assert examples
     for example in examples:
-        program = example["program"].replace("localhost:9092", broker.bootstrap)
+        program = example["program"].replace("localhost:9092", bootstrap)
         done = subprocess.run(
             [sys.executable, "-W", "error", "-c", program],
             capture_output=True,
@@ -29,6 +33,11 @@ def test_every_program_prints_the_output_on_the_page(start_broker: StartBroker) 
             check=False,
         )
         assert done.stdout == example["output"], done.stderr
+
+
+def test_every_program_prints_the_output_on_the_page(start_broker: StartBroker) -> None:
+    broker = start_broker(overrides={"group.initial.rebalance.delay.ms": "0"})
+    run_examples(PAGE.read_text(), broker.bootstrap)
 
 
 @pytest.mark.parametrize("name", re.findall(r"\| `(\w+Error)`", PAGE.read_text()))

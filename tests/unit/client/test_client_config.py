@@ -121,3 +121,22 @@ def test_a_consumer_setting_out_of_range_is_named(setting: dict[str, int]) -> No
 def test_a_client_setting_out_of_range_is_named(setting: dict[str, int]) -> None:
     with pytest.raises(ConfigurationError, match=next(iter(setting))):
         ClientConfig(bootstrap=(Address("a", 1),), **setting)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"transactional_id": ""}, "transactional_id is empty"),
+        ({"transactional_id": 7}, "transactional_id must be str"),
+        ({"transaction_timeout_ms": 0}, "transaction_timeout_ms must be"),
+        ({"enable_idempotence": False}, "transactional_id needs enable_idempotence, got False"),
+        ({"acks": 1, "enable_idempotence": False}, "transactional_id needs acks='all', got 1"),
+    ],
+    ids=str,
+)
+def test_settings_that_forbid_transactions_are_named(
+    settings: dict[str, object], text: str
+) -> None:
+    given = {"transactional_id": "orders", "enable_idempotence": True} | settings
+    with pytest.raises(ConfigurationError, match=text):
+        ProducerConfig(**given)  # type: ignore[arg-type]

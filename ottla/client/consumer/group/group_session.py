@@ -30,7 +30,8 @@ from ottla.client.consumer.group.joining import Joining
 from ottla.client.consumer.group.read_gate import ReadGate
 from ottla.client.consumer.group.rebalance_listener import RebalanceListener
 from ottla.client.errors import BrokerError, OttlaError, RebalanceFailedError
-from ottla.client.network.group_coordinator import GroupCoordinator, Verdict, judge
+from ottla.client.network.coordinator import Coordinator
+from ottla.client.network.group_coordinator import Verdict, judge
 from ottla.client.retry import Backoff
 
 LEAVE_TIMEOUT_S: Final = 5.0
@@ -44,7 +45,7 @@ class GroupSession:
     def __init__(
         self,
         config: GroupConfig,
-        coordinator: GroupCoordinator,
+        coordinator: Coordinator,
         member: Member,
         joining: Joining,
         holding: Holding,

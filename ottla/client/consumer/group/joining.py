@@ -37,7 +37,7 @@ from ottla.client.consumer.group.group_member import Holding, Member
 from ottla.client.errors import ProtocolError
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.connection_pool import Purpose
-from ottla.client.network.group_coordinator import GroupCoordinator
+from ottla.client.network.coordinator import Coordinator
 
 JOIN_GRACE_MS: Final = 5_000
 """Time that a response may take beyond the rebalance timeout."""
@@ -52,7 +52,7 @@ class Joining:
         self,
         cluster: Cluster,
         config: GroupConfig,
-        coordinator: GroupCoordinator,
+        coordinator: Coordinator,
         member: Member,
         holding: Holding,
     ) -> None:

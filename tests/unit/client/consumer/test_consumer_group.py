@@ -32,9 +32,9 @@ from ottla.client.consumer.group.group_config import GroupConfig, parse_assignor
 from ottla.client.consumer.group.read_gate import ReadGate
 from ottla.client.consumer.group.rebalance_listener import RebalanceListener
 from ottla.client.consumer.reading import Reading
-from ottla.client.errors import CommitFailedError
+from ottla.client.errors import CommitFailedError, ConfigurationError
 from ottla.client.network.cluster import Cluster
-from ottla.client.offset import CommittedOffset
+from ottla.client.offset import CommittedOffset, GroupMetadata
 from ottla.client.record import ConsumerRecord
 from ottla.client.retry import Backoff
 from tests.unit.client.client_fakes import T0
@@ -98,7 +98,7 @@ class FakeCoordinator:
 class Rig:
     """The group side of a consumer, without a fetcher."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, enable_auto_commit: bool = True) -> None:
         self.coordinator = FakeCoordinator()
         loop = asyncio.get_running_loop()
         self.buffer = FetchBuffer(ConsumerConfig())
@@ -110,10 +110,10 @@ class Rig:
                 group_id="g",
                 assignors=parse_assignors(["range"]),
                 heartbeat_interval_ms=HEARTBEAT_MS,
+                enable_auto_commit=enable_auto_commit,
             ),
             self.reading,
             self.gate,
-            is_read_committed=False,
         )
 
     async def join(self) -> None:
@@ -279,3 +279,20 @@ async def test_a_timeout_of_the_listener_is_not_mistaken_for_the_deadline() -> N
     await until(lambda: rig.reading.partitions() == [T0], "the assignment")
     with pytest.raises(TimeoutError, match="database"):
         await rig.stop()
+
+
+async def test_the_metadata_for_transactions_is_the_membership() -> None:
+    rig = Rig(enable_auto_commit=False)
+    assert rig.group.metadata() == GroupMetadata("g"), "without a subscription"
+    await rig.join()
+    assert rig.group.metadata() == GroupMetadata("g", 1, MEMBER)
+    await rig.lose()
+    with pytest.raises(CommitFailedError):
+        rig.group.metadata()
+    await rig.stop()
+
+
+async def test_no_metadata_for_transactions_beside_automatic_commits(rig: Rig) -> None:
+    """They would commit the offsets of aborted transactions, too."""
+    with pytest.raises(ConfigurationError, match="enable_auto_commit=False"):
+        rig.group.metadata()

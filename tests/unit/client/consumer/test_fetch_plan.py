@@ -113,3 +113,11 @@ def test_all_lanes_together_stay_within_the_prefetch_limit() -> None:
         for _ in range(LANE_COUNT * leader_count):
             held_bytes += fetch_max_bytes(CONFIG, leader_count, held_bytes)
         assert held_bytes <= CONFIG.prefetch_max_bytes
+
+
+def test_a_jump_to_the_committed_offset_is_looked_up_again() -> None:
+    state = state_at(5)
+    state.on_failure(retry_at_s=3.0)
+    state.jump_to_committed(reset_to=-2)
+    assert (state.wants_committed, state.reset_to, state.next_offset) == (True, -2, None)
+    assert plan_of(state).lookups == [state]

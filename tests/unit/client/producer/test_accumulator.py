@@ -6,12 +6,13 @@ from math import inf
 
 import pytest
 
-from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
-from kafkawire.records import read_records
+from kafkawire.ids import BrokerId, LeaderEpoch, Offset, ProducerId, TopicPartition
+from kafkawire.records import read_header, read_records
 from ottla.client.client_config import ProducerConfig
 from ottla.client.errors import ProduceError
 from ottla.client.producer.accumulator import GROWTH_LIMIT, Accumulator, Need
 from ottla.client.producer.producer_batch import Delivery, ProducerBatch
+from ottla.client.producer.producer_sequences import ProducerIdentity
 from ottla.client.record import UnsentRecord
 from tests.unit.client.client_fakes import T0, T1, metadata, topic
 
@@ -319,3 +320,37 @@ def test_drop_all_returns_the_unsettled_batches(gathering: Gathering) -> None:
     assert len(dropped) == 3
     assert gathering.due() == []
     assert gathering.accumulator.budget.free_bytes == 99 * BATCH_BYTES
+
+
+def test_drop_waiting_leaves_the_batch_in_flight(gathering: Gathering) -> None:
+    gathering.send()
+    gathering.send(partition=1)
+    in_flight = gathering.take()
+    gathering.send(b"behind")
+    assert gathering.accumulator.waiting_partitions() == [T1]
+    dropped = gathering.accumulator.drop_waiting()
+    assert [batch.topic_partition for batch in dropped] == [T1, T0]
+    assert list(gathering.accumulator.incomplete) == [in_flight]
+    assert gathering.accumulator.waiting_partitions() == []
+    gathering.finish(in_flight)
+    assert gathering.accumulator.budget.free_bytes == gathering.accumulator.budget.total_bytes
+
+
+def test_queues_that_may_not_be_sent_are_not_due(gathering: Gathering) -> None:
+    gathering.send()
+    gathering.send(partition=1)
+    due = gathering.accumulator.due(ONE_BROKER, 1.0)
+    due.keep(lambda queue: queue.topic_partition == T1)
+    assert [queue.topic_partition for queue in due.by_leader[BrokerId(0)]] == [T1]
+
+
+def test_batches_of_a_transaction_say_so(loop: asyncio.AbstractEventLoop) -> None:
+    settings = {"enable_idempotence": True, "transactional_id": "orders"}
+    gathering = Gathering(loop, **settings)  # type: ignore[arg-type]
+    gathering.send()
+    gathering.send()
+    batch = gathering.take()
+    batch.identify(ProducerIdentity(ProducerId(7), 0), 0)
+    assert read_header(batch.payload()).is_transactional
+    for half in batch.split(0.0):
+        assert read_header(half.payload()).is_transactional

@@ -91,3 +91,13 @@ def test_a_leader_that_may_have_moved_needs_fresh_metadata() -> None:
     assert needs_metadata(refused(ErrorCode.FENCED_LEADER_EPOCH))
     assert not needs_metadata(refused(ErrorCode.INVALID_RECORD))
     assert not needs_metadata(refused(ErrorCode.NOT_ENOUGH_REPLICAS))
+
+
+@pytest.mark.parametrize(
+    "code", [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID]
+)
+def test_the_numbers_of_a_transaction_are_not_replaced(code: ErrorCode) -> None:
+    config = ProducerConfig(enable_idempotence=True, transactional_id="orders")
+    batch = batch_of(1)
+    batch.identify(ProducerIdentity(ProducerId(7), 0), base_sequence=0)
+    assert judge(refused(code), batch, config, 101) is Verdict.FAIL

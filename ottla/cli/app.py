@@ -20,7 +20,9 @@ from ottla.cli.commands import (
     logs,
     produce,
     topics,
+    transactions,
     up,
+    users,
     version,
 )
 
@@ -42,8 +44,10 @@ def make_app() -> typer.Typer:
     app.add_typer(topics.app, name="topics")
     app.add_typer(configs.app, name="configs")
     app.add_typer(groups.app, name="groups")
+    app.add_typer(transactions.app, name="transactions")
     app.add_typer(cluster.app, name="cluster")
     app.add_typer(acls.app, name="acls")
+    app.add_typer(users.app, name="users")
     app.command("produce")(produce.produce)
     app.command("consume")(consume.consume)
     app.add_typer(logs.app, name="logs")

@@ -7,17 +7,21 @@ value, because values may be secrets.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, TypeVar, cast
 
-from ottla.cli.failure import EXIT_USAGE, CommandError
+from ottla.cli.failure import EXIT_USAGE, CommandError, run_client
 from ottla.cli.options import DEFAULT_BOOTSTRAP
 
 if TYPE_CHECKING:
+    import ssl
+
     from ottla.client.admin.admin import Admin
     from ottla.client.security import SecurityOptions
+
+T = TypeVar("T")
 
 BOOTSTRAP: Final = "bootstrap.servers"
 JAAS: Final = "sasl.jaas.config"
@@ -28,16 +32,21 @@ OPTIONS: Final[Mapping[str, str]] = {
     "sasl.mechanisms": "sasl_mechanism",
     "sasl.username": "sasl_plain_username",
     "sasl.password": "sasl_plain_password",
-    "ssl.truststore.location": "ssl_cafile",
     "ssl.ca.location": "ssl_cafile",
-    "ssl.keystore.location": "ssl_certfile",
     "ssl.certificate.location": "ssl_certfile",
     "ssl.key.location": "ssl_keyfile",
     "ssl.key.password": "ssl_password",
 }
 """The option of our client for each key, of Kafka's tools or of librdkafka."""
-STORES: Final = ("ssl.truststore", "ssl.keystore")
-STORE_TYPES: Final = tuple(f"{store}.type" for store in STORES)
+KEY_STORE: Final = "ssl.keystore."
+TRUST_STORE: Final = "ssl.truststore."
+STORES: Final = frozenset(
+    {
+        *(KEY_STORE + key for key in ("type", "location", "password", "key", "certificate.chain")),
+        *(TRUST_STORE + key for key in ("type", "location", "password", "certificates")),
+    }
+)
+"""The stores of Kafka's tools, which need a TLS context of our own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +74,23 @@ def cluster_access(bootstrap: str | None, file: Path | None) -> ClusterAccess:
     return ClusterAccess(addresses, security_options(properties))
 
 
+def run_admin(
+    bootstrap: str | None, file: Path | None, work: Callable[[Admin], Coroutine[object, object, T]]
+) -> T:
+    """Return the result of `work` with an admin client of the cluster that the options name.
+
+    Raises:
+        CommandError: as `cluster_access`, or the client failed.
+    """
+    access = cluster_access(bootstrap, file)
+
+    async def connected() -> T:
+        async with access.admin() as admin:
+            return await work(admin)
+
+    return run_client(connected())
+
+
 def security_options(properties: Mapping[str, str]) -> SecurityOptions:
     """Return the options of our client for the keys of Kafka's tools or of librdkafka.
 
@@ -80,20 +106,66 @@ def security_options(properties: Mapping[str, str]) -> SecurityOptions:
             options[OPTIONS[key]] = value
         elif key == HOST_CHECK:
             options["ssl_check_hostname"] = value not in ("", "none")
-        elif key.startswith(("ssl.", "sasl.")) and key not in (JAAS, *STORE_TYPES):
+        elif key.startswith(("ssl.", "sasl.")) and key != JAAS and key not in STORES:
             raise _failure(f"{key} is not supported")
-    for store in STORES:
-        # Without a type, Kafka's tools expect a store of Java.
-        kind = properties.get(f"{store}.type", "JKS")
-        if f"{store}.location" in properties and kind.upper() != "PEM":
-            raise _failure(f"{store}.type must be PEM, other formats are not read")
+    if str(options.get("security_protocol")).endswith("SSL") and not STORES.isdisjoint(properties):
+        options = {key: value for key, value in options.items() if not key.startswith("ssl_")}
+        options["ssl_context"] = _context(properties)
     if JAAS in properties:
         options |= _login(properties[JAAS], str(options.get("sasl_mechanism", "")))
     return cast("SecurityOptions", options)
 
 
+def _context(properties: Mapping[str, str]) -> ssl.SSLContext:
+    """Return the TLS context for the stores of Kafka's tools.
+
+    Raises:
+        CommandError: a store cannot be used, or a key of librdkafka contradicts it.
+    """
+    import ssl
+
+    from trust.key_store import PEM
+    from trust.tls_store import KeySource, StoreError, TrustSource, load_key, load_trust
+
+    def of(key: str, default: str = "") -> str:
+        return properties.get(key, default)
+
+    for key in ("ssl.certificate.location", "ssl.key.location"):
+        if key in properties:
+            raise _failure(f"{key} excludes the keys that begin with {KEY_STORE} or {TRUST_STORE}")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.check_hostname = of(HOST_CHECK, "https") not in ("", "none")
+    # Without a type, Kafka's tools expect a store of Java. librdkafka has PKCS12 beside PEM.
+    trust = TrustSource(
+        type=of(f"{TRUST_STORE}type", "JKS").upper(),
+        location=of(f"{TRUST_STORE}location"),
+        password=of(f"{TRUST_STORE}password"),
+        certificates=of(f"{TRUST_STORE}certificates"),
+    )
+    if "ssl.ca.location" in properties:
+        trust = TrustSource(type=PEM, location=of("ssl.ca.location"))
+    try:
+        load_trust(context, trust)
+        load_key(
+            context,
+            KeySource(
+                type=of(f"{KEY_STORE}type", "JKS").upper(),
+                location=of(f"{KEY_STORE}location"),
+                password=of(f"{KEY_STORE}password"),
+                key=of(f"{KEY_STORE}key"),
+                certificate_chain=of(f"{KEY_STORE}certificate.chain"),
+                key_password=of("ssl.key.password"),
+            ),
+        )
+    except StoreError as error:
+        shown = "" if error.shown is None else f" ({error.shown})"
+        raise _failure(f"{error.key}{shown} {error.rule}") from None
+    return context
+
+
 def _login(jaas: str, mechanism: str) -> dict[str, str]:
-    from broker.security.jaas import MODULES, JaasError, parse_jaas
+    from trust.jaas import MODULES, JaasError, parse_jaas
 
     if mechanism not in MODULES:
         raise _failure(f"{JAAS} needs sasl.mechanism to be one of {', '.join(MODULES)}")

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ottla.cli.command_config import cluster_access
-from ottla.cli.failure import guarded, run_client, usage_error
+from ottla.cli.command_config import run_admin
+from ottla.cli.failure import guarded, usage_error
 from ottla.cli.options import Bootstrap, CommandConfig, Json
 from ottla.cli.terminal import print_json, print_line, print_table
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kafkawire.acl import AclBinding, Operation
     from ottla.cli.acl_choice import Resources, Subjects
     from ottla.cli.text import JsonValue
+    from ottla.client.admin.admin import Admin
 
 app = typer.Typer(no_args_is_help=True, help="List, add and remove access control entries.")
 
@@ -109,11 +110,10 @@ def list_entries(
     resources = _resources(topic, group, transactional_id, cluster, resource_pattern_type)
     wanted = filters(resources, principal or ())
 
-    async def work() -> "list[AclBinding]":
-        async with cluster_access(bootstrap, command_config).admin() as admin:
-            return [found for each in wanted for found in await admin.describe_acls(each)]
+    async def work(admin: "Admin") -> "list[AclBinding]":
+        return [found for each in wanted for found in await admin.describe_acls(each)]
 
-    _print(dict.fromkeys(run_client(work())), as_json=json)
+    _print(dict.fromkeys(run_admin(bootstrap, command_config, work)), as_json=json)
 
 
 @app.command()
@@ -154,11 +154,7 @@ def add(
     except ValueError as error:
         usage_error(f"{error}.")
 
-    async def work() -> None:
-        async with cluster_access(bootstrap, command_config).admin() as admin:
-            await admin.create_acls(wanted)
-
-    run_client(work())
+    run_admin(bootstrap, command_config, lambda admin: admin.create_acls(wanted))
     _print(wanted, as_json=json)
 
 
@@ -206,11 +202,9 @@ def remove(
     except ValueError as error:
         usage_error(f"{error}.")
 
-    async def work() -> "list[AclBinding]":
-        async with cluster_access(bootstrap, command_config).admin() as admin:
-            return await admin.delete_acls(wanted)
-
-    _print(run_client(work()), as_json=json)
+    _print(
+        run_admin(bootstrap, command_config, lambda admin: admin.delete_acls(wanted)), as_json=json
+    )
 
 
 def _resources(

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ottla.cli.command_config import cluster_access
-from ottla.cli.failure import CommandError, guarded, run_client, usage_error
+from ottla.cli.command_config import run_admin
+from ottla.cli.failure import CommandError, guarded, usage_error
 from ottla.cli.options import Bootstrap, CommandConfig, Json, Setting, parse_settings
 from ottla.cli.terminal import print_done, print_json, print_table
 
@@ -57,12 +57,11 @@ def describe(
       ottla configs describe broker default
     """
 
-    async def work() -> "dict[str, ConfigEntry]":
-        async with cluster_access(bootstrap, command_config).admin() as admin:
-            entity = await _entity(admin, kind, name)
-            return await admin.describe_configs(_resource(kind), entity)
+    async def work(admin: "Admin") -> "dict[str, ConfigEntry]":
+        entity = await _entity(admin, kind, name)
+        return await admin.describe_configs(_resource(kind), entity)
 
-    entries = run_client(work())
+    entries = run_admin(bootstrap, command_config, work)
     shown = [entry for _, entry in sorted(entries.items()) if not (changed and entry.is_default)]
     if json:
         print_json(
@@ -116,12 +115,11 @@ def alter(
     if not changes:
         usage_error("nothing to change: give --config or --delete-config.")
 
-    async def work() -> None:
-        async with cluster_access(bootstrap, command_config).admin() as admin:
-            entity = await _entity(admin, kind, name)
-            await admin.alter_configs(_resource(kind), entity, changes)
+    async def work(admin: "Admin") -> None:
+        entity = await _entity(admin, kind, name)
+        await admin.alter_configs(_resource(kind), entity, changes)
 
-    run_client(work())
+    run_admin(bootstrap, command_config, work)
     print_done("changed", [f"{kind} {name}"], as_json=json)
 
 

@@ -46,11 +46,34 @@ def coordinator(
         str, typer.Option(help="keyed; or zookeeper, with which sessions survive an export.")
     ] = "keyed",
     super_digest: Annotated[str | None, typer.Option(metavar="USER:SHA1")] = None,
+    super_digest_file: Annotated[
+        Path | None, typer.Option(help="File with the digest, which the process list then hides.")
+    ] = None,
+    login_config: Annotated[
+        Path | None,
+        typer.Option(help="Java login configuration whose section Server has the users of SASL."),
+    ] = None,
+    super_user: Annotated[
+        list[str] | None, typer.Option(help="User of SASL that bypasses every ACL.")
+    ] = None,
+    x509_super_user: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Certificate that bypasses every ACL.")
+    ] = None,
+    enforce_auth_schemes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SCHEME,...", help="Serve only clients with an identity of digest, sasl, x509."
+        ),
+    ] = None,
     tls_listen: Annotated[str | None, typer.Option(metavar="HOST:PORT")] = None,
     tls_cert: Annotated[Path | None, typer.Option()] = None,
     tls_key: Annotated[Path | None, typer.Option()] = None,
+    tls_key_password_file: Annotated[Path | None, typer.Option()] = None,
     tls_ca: Annotated[
         Path | None, typer.Option(help="CA of client certificates, which are then required.")
+    ] = None,
+    tls_client_auth: Annotated[
+        str | None, typer.Option(help="With a CA: need (default), or want.")
     ] = None,
     truncate_at: Annotated[
         str | None,
@@ -79,14 +102,20 @@ def coordinator(
         "four-letter-words": four_letter_words,
         "passwords": passwords,
         "super-digest": super_digest,
+        "super-digest-file": super_digest_file,
+        "login-config": login_config,
+        "x509-super-user": x509_super_user,
+        "enforce-auth-schemes": enforce_auth_schemes,
         "tls-listen": tls_listen,
         "tls-cert": tls_cert,
         "tls-key": tls_key,
+        "tls-key-password-file": tls_key_password_file,
         "tls-ca": tls_ca,
+        "tls-client-auth": tls_client_auth,
         "truncate-at": truncate_at,
     }
     given = [f"--{name}={value}" for name, value in options.items() if value is not None]
-    _become_the_daemon(given)
+    _become_the_daemon([*given, *(f"--super-user={user}" for user in super_user or ())])
 
 
 def _become_the_daemon(arguments: list[str]) -> NoReturn:

@@ -4,15 +4,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ottla.cli.command_config import cluster_access
-from ottla.cli.failure import guarded, run_client, usage_error
+from ottla.cli.command_config import run_admin
+from ottla.cli.failure import guarded, usage_error
 from ottla.cli.options import Bootstrap, CommandConfig, Json
 from ottla.cli.terminal import print_done, print_json, print_line, print_table
 
 if TYPE_CHECKING:
-    from kafkawire.ids import TopicPartition
-    from ottla.cli.group_report import GroupReport
-    from ottla.client.admin_model import GroupListing
+    from ottla.client.admin.admin import Admin
 
 app = typer.Typer(no_args_is_help=True, help="List, describe, reset and delete consumer groups.")
 
@@ -31,11 +29,7 @@ def list_groups(
       ottla groups list
     """
 
-    async def work() -> "list[GroupListing]":
-        async with cluster_access(bootstrap, command_config).admin() as admin:
-            return await admin.list_groups()
-
-    groups = run_client(work())
+    groups = run_admin(bootstrap, command_config, lambda admin: admin.list_groups())
     if json:
         print_json(
             [
@@ -70,11 +64,7 @@ def describe(
     """
     from ottla.cli.group_report import describe_group, to_json, to_rows
 
-    async def work() -> "GroupReport":
-        async with cluster_access(bootstrap, command_config).admin() as admin:
-            return await describe_group(admin, group)
-
-    report = run_client(work())
+    report = run_admin(bootstrap, command_config, lambda admin: describe_group(admin, group))
     if json:
         print_json(to_json(report))
         return
@@ -126,11 +116,11 @@ def reset_offsets(
     except InputError as error:
         usage_error(f"--to: {error}.")
 
-    async def work() -> "dict[TopicPartition, int]":
-        async with cluster_access(bootstrap, command_config).admin() as admin:
-            return await reset(admin, group, start, topic or (), is_dry_run=dry_run)
-
-    offsets = run_client(work())
+    offsets = run_admin(
+        bootstrap,
+        command_config,
+        lambda admin: reset(admin, group, start, topic or (), is_dry_run=dry_run),
+    )
     if json:
         print_json(
             [
@@ -162,14 +152,13 @@ def delete(
       ottla groups delete billing
     """
 
-    async def work() -> None:
-        async with cluster_access(bootstrap, command_config).admin() as admin:
-            for group in groups:
-                await admin.delete_group(group)
-                deleted.append(group)
+    async def work(admin: "Admin") -> None:
+        for group in groups:
+            await admin.delete_group(group)
+            deleted.append(group)
 
     deleted: list[str] = []
     try:
-        run_client(work())
+        run_admin(bootstrap, command_config, work)
     finally:
         print_done("deleted", deleted, as_json=json)

@@ -3,11 +3,11 @@
 `ottla.client.admin.admin_topics` builds the requests.
 """
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ottla.cli.command_config import cluster_access
+from ottla.cli.command_config import cluster_access, run_admin
 from ottla.cli.failure import guarded, run_client, usage_error
 from ottla.cli.options import (
     Bootstrap,
@@ -18,6 +18,9 @@ from ottla.cli.options import (
     parse_settings,
 )
 from ottla.cli.terminal import print_done, print_json, print_line, print_table
+
+if TYPE_CHECKING:
+    from ottla.client.admin.admin import Admin
 
 app = typer.Typer(no_args_is_help=True, help="Create, list, describe, change and delete topics.")
 
@@ -68,11 +71,7 @@ def create(
         assignment=_assignment(topic, replicas) if replicas else None,
     )
 
-    async def work() -> None:
-        async with cluster_access(bootstrap, command_config).admin() as admin:
-            await admin.create_topics([new_topic])
-
-    run_client(work())
+    run_admin(bootstrap, command_config, lambda admin: admin.create_topics([new_topic]))
     print_done("created", [topic], as_json=json)
 
 
@@ -105,11 +104,9 @@ def list_topics(
       ottla topics list
     """
 
-    async def work() -> list[str]:
-        async with cluster_access(bootstrap, command_config).admin() as admin:
-            return await admin.list_topics(include_internal=internal)
-
-    names = run_client(work())
+    names = run_admin(
+        bootstrap, command_config, lambda admin: admin.list_topics(include_internal=internal)
+    )
     if json:
         print_json([*names])
     else:
@@ -184,14 +181,13 @@ def alter(
     if partitions is None and not changes:
         usage_error("nothing to change: give --partitions, --config or --delete-config.")
 
-    async def work() -> None:
-        async with cluster_access(bootstrap, command_config).admin() as admin:
-            if changes:
-                await admin.alter_configs(ResourceType.TOPIC, topic, changes)
-            if partitions is not None:
-                await admin.create_partitions({topic: partitions})
+    async def work(admin: "Admin") -> None:
+        if changes:
+            await admin.alter_configs(ResourceType.TOPIC, topic, changes)
+        if partitions is not None:
+            await admin.create_partitions({topic: partitions})
 
-    run_client(work())
+    run_admin(bootstrap, command_config, work)
     print_done("changed", [topic], as_json=json)
 
 
@@ -212,9 +208,5 @@ def delete(
       ottla topics delete orders
     """
 
-    async def work() -> None:
-        async with cluster_access(bootstrap, command_config).admin() as admin:
-            await admin.delete_topics(topics)
-
-    run_client(work())
+    run_admin(bootstrap, command_config, lambda admin: admin.delete_topics(topics))
     print_done("deleted", topics, as_json=json)

@@ -20,6 +20,7 @@ from logcheck.offset_index_check import check_offset_index, read_offset_index
 from logcheck.producer_snapshot_bytes import read_producer_snapshot
 from logcheck.segment_columns import SegmentColumns
 from logcheck.time_index_check import check_time_index, read_time_index
+from logcheck.transaction_index import IndexFile, TransactionIndex
 from ottla.cli.logs.item import (
     BatchItem,
     FileItem,
@@ -28,6 +29,7 @@ from ottla.cli.logs.item import (
     RecordItem,
     RowItem,
     Summary,
+    TransactionItem,
 )
 
 _MAX_OFFSET: Final = 2**63 - 1
@@ -54,9 +56,16 @@ class Findings:
 
 
 def dump_segment(
-    source: Source, file: str, name: FileName, *, with_records: bool
+    source: Source,
+    file: str,
+    name: FileName,
+    *,
+    with_records: bool,
+    is_transaction_log: bool = False,
 ) -> Iterator[Item]:
     """Yield the items of a `.log` file; `with_records` reads the records too.
+
+    With `is_transaction_log` they are decoded as records of `__transaction_state`.
 
     Compaction leaves gaps between batches, which are no inconsistency of one segment.
     """
@@ -80,7 +89,11 @@ def dump_segment(
             batches.check_header(item)
         elif batches.open(item) is not None:
             is_control = item.header.is_control
-            yield from (RecordItem(file, each, is_control) for each in read_records(item.data))
+            for each in read_records(item.data):
+                if is_transaction_log and not is_control:
+                    yield TransactionItem(file, each)
+                else:
+                    yield RecordItem(file, each, is_control)
         yield from findings.drain()
     epochs.conclude((), file, _MAX_OFFSET, History(), begun=())
     yield from findings.drain()
@@ -134,6 +147,18 @@ def dump_index(
             for timestamp_ms, relative in entries
         ]
     yield from _end(rows, "entry", findings, summary)
+
+
+def dump_transaction_index(data: bytes, file: str, name: FileName) -> Iterator[Item]:
+    """Yield the items of a `.txnindex` file: an entry for each aborted transaction.
+
+    The entries are only checked among themselves; `ottla logs verify` compares them with markers.
+    """
+    findings = Findings(file, name)
+    yield FileItem(file, str(name.kind), len(data))
+    index = TransactionIndex([IndexFile(file, name.base_offset, None, data)], findings.report)
+    rows = [RowItem(file, "aborted_transaction", dict(entry._asdict())) for entry in index]
+    yield from _end(rows, "entry", findings, Summary(file))
 
 
 def dump_snapshot(data: bytes, file: str, name: FileName) -> Iterator[Item]:

@@ -7,11 +7,24 @@ batch that the index refers to.
 from collections.abc import Iterator
 from pathlib import Path
 
+from kafkawire.internal_topic import TRANSACTIONS_TOPIC
 from logcheck.batch_walk import Batch, Walk
-from logcheck.file_name import FileKind, FileName, parse_file_name, parse_offset_file
+from logcheck.file_name import (
+    FileKind,
+    FileName,
+    parse_file_name,
+    parse_offset_file,
+    parse_partition_directory,
+)
 from logcheck.local_file import FileSource, read_bytes
 from logcheck.segment_columns import SegmentColumns
-from ottla.cli.logs.dump import dump_index, dump_segment, dump_snapshot, dump_text_file
+from ottla.cli.logs.dump import (
+    dump_index,
+    dump_segment,
+    dump_snapshot,
+    dump_text_file,
+    dump_transaction_index,
+)
 from ottla.cli.logs.item import Item
 
 
@@ -24,6 +37,8 @@ def dump_file(path: Path, *, with_records: bool) -> Iterator[Item] | None:
         return _dump_segment(path, name, with_records=with_records)
     if name.kind in (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX):
         return _dump_index(path, name)
+    if name.kind is FileKind.TRANSACTION_INDEX:
+        return dump_transaction_index(read_bytes(str(path)), str(path), name)
     if name.kind is FileKind.PRODUCER_SNAPSHOT:
         return dump_snapshot(read_bytes(str(path)), str(path), name)
     return dump_text_file(read_bytes(str(path)), str(path), name)
@@ -31,7 +46,14 @@ def dump_file(path: Path, *, with_records: bool) -> Iterator[Item] | None:
 
 def _dump_segment(path: Path, name: FileName, *, with_records: bool) -> Iterator[Item]:
     with FileSource(path) as source:
-        yield from dump_segment(source, str(path), name, with_records=with_records)
+        partition = parse_partition_directory(path.absolute().parent.name)
+        yield from dump_segment(
+            source,
+            str(path),
+            name,
+            with_records=with_records,
+            is_transaction_log=partition is not None and partition.topic == TRANSACTIONS_TOPIC,
+        )
 
 
 def _dump_index(path: Path, name: FileName) -> Iterator[Item]:

@@ -4,8 +4,13 @@ import struct
 from dataclasses import asdict, dataclass, field
 from typing import Final, Protocol
 
-from kafkawire.errors import CorruptBatchError
+from kafkawire.errors import CorruptBatchError, DecodeError
 from kafkawire.records import BatchHeader, Record, TimestampType
+from kafkawire.transaction_records import (
+    TransactionRecord,
+    read_transaction_key,
+    read_transaction_value,
+)
 from logcheck.finding import Finding
 from ottla.cli.text import (
     NO_TIMESTAMP_MS,
@@ -14,11 +19,13 @@ from ottla.cli.text import (
     headers_to_json,
     plural,
     readable,
+    shown,
     size_text,
     time_text,
 )
 
 _MARKER_KEY: Final = struct.Struct(">hh")
+_MARKER_VALUE: Final = struct.Struct(">hi")
 _MARKERS: Final = {0: "abort", 1: "commit"}
 _OFFSET_FIELDS: Final = ("size_bytes", "base_offset", "last_offset", "record_count", "leader_epoch")
 _OTHER_FIELDS: Final = (
@@ -108,7 +115,7 @@ class RecordItem:
         record = self.record
         head = f"    offset {record.offset}, {time_text(record.timestamp_ms)}"
         if self.is_control:
-            return f"{head}: {self._marker()} marker"
+            return f"{head}: {self._marker()} marker{self._coordinator()}"
         parts = [f"key {readable(record.key)}", f"value {readable(record.value)}"]
         parts += [f"header {key} = {readable(value)}" for key, value in record.headers]
         return f"{head}: {', '.join(parts)}"
@@ -126,12 +133,80 @@ class RecordItem:
             **({"marker": self._marker()} if self.is_control else {}),
         }
 
+    def _coordinator(self) -> str:
+        value = self.record.value
+        if value is None or len(value) < _MARKER_VALUE.size:
+            return ""
+        _version, epoch = _MARKER_VALUE.unpack_from(value)
+        return f" of coordinator epoch {epoch}"
+
     def _marker(self) -> str:
         key = self.record.key
         if key is None or len(key) < _MARKER_KEY.size:
             return "unreadable"
         _version, kind = _MARKER_KEY.unpack_from(key)
         return _MARKERS.get(kind, f"type {kind}")
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionItem:
+    """One record of `__transaction_state`: the state of a transactional id."""
+
+    file: str
+    record: Record
+
+    def to_line(self) -> str:
+        record = self.record
+        head = f"    offset {record.offset}, {time_text(record.timestamp_ms)}"
+        try:
+            transactional_id, state = self._read()
+        except DecodeError as error:
+            return f"{head}: unreadable, {error}"
+        if transactional_id is None:
+            return f"{head}: a key of an unknown version"
+        named = f"{head}: transactional id {shown(transactional_id)}"
+        if state is None:
+            return f"{named}, deleted"
+        parts = [
+            state.status.wire_name,
+            f"producer {state.producer_id} epoch {state.producer_epoch}",
+            f"timeout {state.timeout_ms} ms",
+            f"start {time_text(state.start_ms)}",
+            *(str(each) for each in sorted(state.partitions)),
+        ]
+        return f"{named}, {', '.join(parts)}"
+
+    def to_json(self) -> dict[str, JsonValue]:
+        shared = RecordItem(self.file, self.record, is_control=False).to_json()
+        try:
+            transactional_id, state = self._read()
+        except DecodeError as error:
+            return {**shared, "unreadable": str(error)}
+        if state is None:
+            return {**shared, "transactional_id": transactional_id, "state": None}
+        return {
+            **shared,
+            "transactional_id": transactional_id,
+            "state": state.status.wire_name,
+            "producer_id": state.producer_id,
+            "producer_epoch": state.producer_epoch,
+            "timeout_ms": state.timeout_ms,
+            "start_ms": state.start_ms,
+            "last_update_ms": state.last_update_ms,
+            "partitions": [
+                {"topic": each.topic, "partition": each.partition}
+                for each in sorted(state.partitions)
+            ],
+        }
+
+    def _read(self) -> tuple[str | None, TransactionRecord | None]:
+        record = self.record
+        if record.key is None:
+            raise DecodeError("a record without a key")
+        transactional_id = read_transaction_key(bytes(record.key))
+        if transactional_id is None or record.value is None:
+            return transactional_id, None
+        return transactional_id, read_transaction_value(bytes(record.value))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,13 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from broker.cluster.coordinator_security import CoordinatorSecurity
 from coordination.client import Client, SessionState
 from coordination.errors import CoordinationError, NoNodeError
 from kafkawire.sentinels import NO_LEADER
-from ottla.client.client_config import ClientConfig, parse_bootstrap
+from ottla.client.client_config import NO_SECURITY, ClientConfig, Security, parse_bootstrap
 from ottla.client.cluster_metadata import ClusterMetadata
-from ottla.client.errors import OttlaError
+from ottla.client.errors import AuthenticationFailedError, OttlaError
 from ottla.client.network.cluster import Cluster
 
 BROKER_IDS: Final = "/brokers/ids"
@@ -25,10 +26,16 @@ REQUEST_TIMEOUT_MS: Final = 2_000
 class Census:
     """Watches `/brokers/ids`; calls `on_change` after each registration or its end."""
 
-    def __init__(self, connect: str, on_change: Callable[[], None]) -> None:
+    def __init__(
+        self, connect: str, security: CoordinatorSecurity, on_change: Callable[[], None]
+    ) -> None:
         self.registered: frozenset[int] = frozenset()
         self._client = Client(
-            connect, session_timeout_ms=SESSION_TIMEOUT_MS, has_heartbeat_thread=False
+            connect,
+            session_timeout_ms=SESSION_TIMEOUT_MS,
+            has_heartbeat_thread=False,
+            tls=security.tls,
+            login=security.login,
         )
         self._on_change = on_change
         self._changed = asyncio.Event()
@@ -79,23 +86,27 @@ class Census:
             self._on_change()
 
 
-async def wait_for_complete_metadata(addresses: Sequence[str]) -> None:
+async def wait_for_complete_metadata(addresses: Sequence[str], login: Security) -> None:
     """Return once the metadata of every broker list all brokers and a controller."""
-    await asyncio.gather(*(_wait_for_complete_metadata(each, len(addresses)) for each in addresses))
+    count = len(addresses)
+    await asyncio.gather(*(_wait_for_complete_metadata(each, count, login) for each in addresses))
 
 
-async def _wait_for_complete_metadata(address: str, broker_count: int) -> None:
+async def _wait_for_complete_metadata(address: str, broker_count: int, login: Security) -> None:
     while True:
         try:
-            metadata = await fetch_metadata(address)
+            metadata = await fetch_metadata(address, login)
             if len(metadata.brokers) >= broker_count and metadata.controller_id != NO_LEADER:
                 return
+        except AuthenticationFailedError:
+            # Another program at the address, or other credentials: waiting would not help.
+            raise
         except OttlaError:
             pass
         await asyncio.sleep(RETRY_S)
 
 
-async def fetch_metadata(address: str) -> ClusterMetadata:
+async def fetch_metadata(address: str, login: Security = NO_SECURITY) -> ClusterMetadata:
     """Return the metadata of the broker at `address`, without topics.
 
     Raises:
@@ -104,6 +115,7 @@ async def fetch_metadata(address: str) -> ClusterMetadata:
     config = ClientConfig(
         bootstrap=parse_bootstrap(address),
         client_id="ottla-up",
+        security=login,
         request_timeout_ms=REQUEST_TIMEOUT_MS,
     )
     cluster = Cluster(config, allow_auto_topic_creation=False)

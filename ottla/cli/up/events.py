@@ -1,6 +1,7 @@
 """Events of a supervisor (decision): one value per event, as a sentence and as JSON."""
 
 import json
+import shlex
 import signal
 from dataclasses import asdict, dataclass
 from typing import TypeAlias
@@ -18,6 +19,32 @@ class Ready:
 
     def __str__(self) -> str:
         return f"ready {','.join(self.brokers)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Secured:
+    """A secured cluster is ready: the files with the connections of its users."""
+
+    client: str
+    admin: str
+
+    def __str__(self) -> str:
+        return (
+            f"clients need {self.client}, administrators {self.admin}\n"
+            f"try: ottla topics list --command-config {shlex.quote(self.client)}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Renewed:
+    """A start has renewed a certificate that would end soon, or is for other hosts."""
+
+    path: str
+    is_authority: bool
+
+    def __str__(self) -> str:
+        after = ": give it to clients that have a copy" if self.is_authority else ""
+        return f"renewed {self.path}{after}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +97,7 @@ class Stopped:
         return f"{self.name} {outcome(0 if is_stopped else self.exit_code)}"
 
 
-Event: TypeAlias = Ready | Died | Started | Hung | Stopped
+Event: TypeAlias = Ready | Secured | Renewed | Died | Started | Hung | Stopped
 
 
 def to_json(event: Event) -> JsonValue:

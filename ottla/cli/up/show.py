@@ -10,7 +10,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from ottla.cli.up.events import Event, Ready
+from ottla.cli.up.events import Event, Ready, Secured
 from ottla.cli.up.picture import COLUMNS, Member, Observation, broker_rows, summary
 from ottla.cli.up.report import report_line
 from ottla.cli.up.supervisor import Supervisor
@@ -27,15 +27,15 @@ class LiveTable:
         self._events: deque[str] = deque(maxlen=EVENTS_SHOWN)
 
     def report(self, event: Event) -> None:
-        """Show the event below the table; print `ready` as a permanent line instead."""
-        if isinstance(event, Ready):
+        """Show the event below the table; print `ready` as permanent lines instead."""
+        if isinstance(event, Ready | Secured):
             report_line(event)
         else:
             self._events.append(str(event))
 
     async def follow(self, supervisor: Supervisor) -> None:
         """Refresh the table until cancelled."""
-        survey, before = Survey(supervisor.plan.bootstrap), None
+        survey, before = Survey(supervisor.plan.bootstrap, supervisor.login), None
         # No refresh thread: the supervisor forks, which is unsafe with other threads.
         live = Live(auto_refresh=False)
         try:

@@ -13,13 +13,31 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from broker.cluster.coordinator_security import CoordinatorSecurity, coordinator_security
+from broker.config.coordinator_keys import coordinator_keys_of
+from broker.errors import StartupError
 from coordination.client.patterns import end_dead_session
 from ottla.cli.failure import EXIT_FAILED, EXIT_USAGE, CommandError
 from ottla.cli.up.census import Census, wait_for_complete_metadata
-from ottla.cli.up.events import Died, Event, Hung, Ready, Started, Stopped, outcome, reason_in
+from ottla.cli.up.client_rights import grant_once
+from ottla.cli.up.events import (
+    Died,
+    Event,
+    Hung,
+    Ready,
+    Secured,
+    Started,
+    Stopped,
+    outcome,
+    reason_in,
+)
 from ottla.cli.up.plan import COORDINATOR, SESSION_FILE, Child, ClusterPlan
 from ottla.cli.up.process import ChildProcess, last_log_line, launch
 from ottla.cli.up.restart import Absence, RestartDelay
+from ottla.cli.up.secured import ADMIN, CLIENT
+from ottla.client.client_config import NO_SECURITY
+from ottla.client.errors import OttlaError
+from ottla.client.security import security_of
 from storage.directory.directory_lock import lock_directory
 from storage.errors import StorageError
 
@@ -37,7 +55,11 @@ class Supervisor:
     ) -> None:
         self.plan = plan
         self.running: dict[str, ChildProcess] = {}
-        self.census = Census(plan.connect, self._on_census)
+        self._security = _coordinator_security(plan)
+        self.census = Census(plan.connect, self._security, self._on_census)
+        self.login = (
+            NO_SECURITY if plan.security is None else security_of(**plan.security.login(ADMIN))
+        )
         self._may_restart = may_restart
         self._report = report
         self._absence = Absence()
@@ -66,13 +88,15 @@ class Supervisor:
                 timeout=START_TIMEOUT_S,
                 return_when=asyncio.FIRST_COMPLETED,
             )
-            if not becoming_ready.done():
+            if not self._is_ready:
                 raise self._failure.result() if self._failure.done() else self._not_ready()
         finally:
             becoming_ready.cancel()
-        self._is_ready = True
-        addresses = tuple(broker.address for broker in self.plan.brokers)
+        addresses = tuple(self.plan.bootstrap.split(","))
         self._report(Ready(addresses, self.plan.connect, round(time.monotonic() - began_s, 3)))
+        if self.plan.security is not None:
+            files = self.plan.security.files
+            self._report(Secured(str(files.properties(CLIENT)), str(files.properties(ADMIN))))
 
     async def run(self) -> None:
         """Supervise the children until cancelled.
@@ -150,13 +174,23 @@ class Supervisor:
             # Another process uses the log directory and owns the session.
             return False
         try:
-            return await end_dead_session(session_file(child))
+            return await end_dead_session(
+                session_file(child), tls=self._security.tls, login=self._security.login
+            )
         finally:
             lock.release()
 
     async def _become_ready(self) -> None:
         await self._registered.wait()
-        await wait_for_complete_metadata([broker.address for broker in self.plan.brokers])
+        addresses = [broker.address for broker in self.plan.brokers]
+        try:
+            await wait_for_complete_metadata(addresses, self.login)
+            if self.plan.security is not None:
+                await grant_once(self.plan.security, addresses)
+        except (OttlaError, OSError) as error:
+            self._fail(CommandError(f"the cluster cannot be used: {error}"))
+            return
+        self._is_ready = True
 
     def _on_census(self) -> None:
         for broker in self.plan.brokers:
@@ -192,6 +226,13 @@ class Supervisor:
         return CommandError(
             f"not ready after {START_TIMEOUT_S:g} s: {cause}; see the logs in {self.plan.directory}"
         )
+
+
+def _coordinator_security(plan: ClusterPlan) -> CoordinatorSecurity:
+    try:
+        return coordinator_security(coordinator_keys_of(plan.coordinator_settings))
+    except (StartupError, ValueError) as error:
+        raise CommandError(str(error), EXIT_USAGE) from None
 
 
 def _early_death(child: Child, exit_code: int) -> CommandError:

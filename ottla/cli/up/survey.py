@@ -11,7 +11,7 @@ from kafkawire.ids import TopicPartition
 from ottla.cli.up.picture import Observation, Usage
 from ottla.client.admin.admin_topics import describe_all
 from ottla.client.admin_model import OffsetSpec
-from ottla.client.client_config import ClientConfig, parse_bootstrap
+from ottla.client.client_config import NO_SECURITY, ClientConfig, Security, parse_bootstrap
 from ottla.client.cluster_metadata import ClusterMetadata
 from ottla.client.errors import OttlaError
 from ottla.client.network.cluster import Cluster
@@ -26,11 +26,12 @@ _USER_TIME_FIELD: Final = 11
 class Survey:
     """A client that observes one cluster repeatedly. Its creator must call `close`."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, login: Security = NO_SECURITY) -> None:
         self._cluster = Cluster(
             ClientConfig(
                 bootstrap=parse_bootstrap(bootstrap),
                 client_id="ottla-up",
+                security=login,
                 request_timeout_ms=round(1000 * REQUEST_TIMEOUT_S),
             ),
             allow_auto_topic_creation=False,

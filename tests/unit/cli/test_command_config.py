@@ -1,11 +1,13 @@
 """`--command-config`: keys of Kafka's tools and of librdkafka become options of our client."""
 
+import ssl
 from pathlib import Path
 
 import pytest
 
 from ottla.cli.command_config import cluster_access
 from ottla.cli.failure import CommandError
+from tests.unit.trust.stores import GOLDEN, KEY_PASSWORD, PASSWORD
 
 SECRET = "hunter2;="
 JAAS = "org.apache.kafka.common.security.scram.ScramLoginModule required"
@@ -27,28 +29,86 @@ def test_file_of_kafkas_tools_is_read(tmp_path: Path) -> None:
         sasl.mechanism=SCRAM-SHA-512
         sasl.jaas.config={JAAS} \\
             username="alice" password="{SECRET}";
-        ssl.truststore.type=PEM
-        ssl.truststore.location=/etc/ca.pem
-        ssl.keystore.type=PEM
-        ssl.keystore.location=/etc/alice.pem
-        ssl.key.password=of the key
+        ssl.truststore.location={tmp_path}/trust.jks
+        ssl.keystore.location={tmp_path}/key.jks
+        ssl.keystore.password={PASSWORD}
+        ssl.key.password={KEY_PASSWORD}
         ssl.endpoint.identification.algorithm=
         group.id=ignored
         """,
     )
+    write_stores(tmp_path)
     access = cluster_access(None, file)
     assert access.bootstrap == "kafka.example:9093"
+    context = access.security["ssl_context"]
     assert access.security == {
         "security_protocol": "SASL_SSL",
         "sasl_mechanism": "SCRAM-SHA-512",
         "sasl_plain_username": "alice",
         "sasl_plain_password": SECRET,
-        "ssl_cafile": "/etc/ca.pem",
-        "ssl_certfile": "/etc/alice.pem",
-        "ssl_password": "of the key",
-        "ssl_check_hostname": False,
+        "ssl_context": context,
     }
+    assert not context.check_hostname
+    assert context.get_ca_certs(binary_form=True) == [GOLDEN["ca.der"]]
     assert SECRET not in repr(access)
+
+
+def write_stores(folder: Path) -> None:
+    for name, data in GOLDEN.items():
+        (folder / name).write_bytes(data)
+
+
+STORE = "security.protocol=SSL\nssl.keystore.location=key.jks\nssl.keystore.password="
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (f"{STORE}{SECRET}", "ssl.keystore.location (key.jks) cannot be used: the password is"),
+        (f"{STORE}{PASSWORD}\nssl.key.password={SECRET}", "the password of the key is wrong"),
+        (STORE, "ssl.keystore.password must be set for JKS"),
+        (
+            f"{STORE}{PASSWORD}\nssl.keystore.type=pem",
+            "ssl.keystore.password must not be set for PEM",
+        ),
+        (f"{STORE}x\nssl.keystore.type=BKS", "ssl.keystore.type (BKS) must be one of JKS"),
+        (f"{STORE}x\nssl.key.location=key.pem", "ssl.key.location excludes the keys that begin"),
+        ("security.protocol=ssl\nssl.truststore.location=none.jks", "cannot be read: No such file"),
+        (
+            "security.protocol=SSL\nssl.truststore.certificates=x",
+            "ssl.truststore.type (JKS) must be PEM for text",
+        ),
+    ],
+)
+def test_unusable_stores_are_refused_without_secrets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, message: str
+) -> None:
+    write_stores(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(CommandError) as caught:
+        cluster_access(None, write(tmp_path, text))
+    assert message in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+    assert PASSWORD not in str(caught.value)
+
+
+def test_librdkafkas_pkcs12_store_stands_beside_pem(tmp_path: Path) -> None:
+    pytest.importorskip("cryptography")
+    write_stores(tmp_path)
+    authority = tmp_path / "ca.pem"
+    authority.write_text(ssl.DER_cert_to_PEM_cert(GOLDEN["ca.der"]))
+    file = write(
+        tmp_path,
+        f"""
+        security.protocol=ssl
+        ssl.ca.location={authority}
+        ssl.keystore.location={tmp_path}/key.p12
+        ssl.keystore.password={PASSWORD}
+        """,
+    )
+    context = cluster_access(None, file).security["ssl_context"]
+    assert context.check_hostname
+    assert context.get_ca_certs(binary_form=True) == [GOLDEN["ca.der"]]
 
 
 def test_file_of_kcat_is_read(tmp_path: Path) -> None:
@@ -87,11 +147,6 @@ def test_option_takes_precedence_over_the_addresses_of_the_file(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("ssl.truststore.location=ca.jks", "ssl.truststore.type must be PEM"),
-        (
-            "ssl.keystore.location=a\nssl.keystore.type=PKCS12",
-            "ssl.keystore.type must be PEM, other formats are not read",
-        ),
         ("ssl.enabled.protocols=TLSv1.3", "ssl.enabled.protocols is not supported"),
         ("sasl.login.class=x.Y", "sasl.login.class is not supported"),
         (f"sasl.jaas.config={JAAS} password={SECRET};", "sasl.jaas.config needs sasl.mechanism"),

@@ -1,89 +1,27 @@
 """A cluster under `ottla up`: start, death of a broker, orderly stop without leftover processes."""
 
 import asyncio
-import json
 import os
 import signal
+import stat
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-
-import pytest
 
 import ottla
+from coordination.errors import ErrorCode
+from coordination.protocol.messages import OpCode, ReadRequest
 from ottla.client.admin_model import TopicDescription
 from ottla.client.errors import UnknownTopicError
-from tests.integration.coordination.process import POLL_INTERVAL_S, Coordinator, wait_until
-
-TIMEOUT_S = 60
-
-
-class Up:
-    """`ottla up --json` as a process of its own; a thread collects its events."""
-
-    def __init__(self, directory: Path, *options: str) -> None:
-        self.directory = directory
-        self.events: list[dict[str, Any]] = []
-        self.process = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "ottla.cli", "up", "--json"),
-                *("--port", "0", "--brokers", "2", "--dir", str(directory), *options),
-            ],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        with self.process.stdout as lines:
-            for line in lines:
-                self.events.append(json.loads(line))
-
-    def wait_for(self, name: str) -> dict[str, Any]:
-        """Return the first event of that name."""
-        wait_until(lambda: name in [each["event"] for each in self.events], TIMEOUT_S)
-        return next(each for each in self.events if each["event"] == name)
-
-    def pid(self, child: str) -> int:
-        return int((self.directory / child / "pid").read_text())
-
-    def pids(self) -> list[int]:
-        return [int(path.read_text()) for path in sorted(self.directory.glob("*/pid"))]
-
-    def end(self, number: signal.Signals) -> int:
-        """Send a signal and return the exit code."""
-        self.process.send_signal(number)
-        code = self.process.wait(TIMEOUT_S)
-        self._reader.join(TIMEOUT_S)
-        return code
-
-
-@pytest.fixture
-def started() -> Iterator[list[Up]]:
-    running: list[Up] = []
-    yield running
-    for up in running:
-        up.end(signal.SIGKILL)
-
-
-def start(started: list[Up], directory: Path, *options: str) -> Up:
-    up = Up(directory, *options)
-    started.append(up)
-    up.wait_for("ready")
-    return up
-
-
-def is_running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except FileNotFoundError:
-        return False
+from tests.integration.cli.up.conftest import TIMEOUT_S, Up, is_running, start
+from tests.integration.coordination.process import (
+    POLL_INTERVAL_S,
+    Coordinator,
+    RawClient,
+    wait_until,
+)
+from trust.jaas import parse_login_file
 
 
 def test_sighup_stops_all_processes_in_order(started: list[Up], tmp_path: Path) -> None:
@@ -148,6 +86,32 @@ def test_no_restart_leaves_a_dead_broker_down(started: list[Up], tmp_path: Path)
     assert up.wait_for("died")["restart_s"] is None
     wait_until(lambda: len(up.pids()) == 2)
     assert up.end(signal.SIGINT) == 0
+
+
+def test_the_coordinator_serves_no_other_users_of_the_machine(
+    started: list[Up], tmp_path: Path
+) -> None:
+    up = start(started, tmp_path, "--no-restart")
+    coordinator, login = up.events[0]["coordinator"], tmp_path / "coordinator-login.conf"
+    assert stat.S_IMODE(login.stat().st_mode) == 0o600
+    port = int(coordinator.rpartition(":")[2])
+    with RawClient(port) as stranger:
+        stranger.shake_hands()
+        header, _ = stranger.ask(1, OpCode.GET_CHILDREN, ReadRequest("/", False))
+        assert header.err == ErrorCode.SESSION_CLOSED_REQUIRE_SASL
+        assert stranger.is_closed()
+    [module] = parse_login_file(login.read_text())["Client"]
+    assert module.login is not None
+    password = module.login[1]
+    for pid in (up.process.pid, *up.pids()):
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+        assert password.encode() not in command
+    for log in tmp_path.glob("*/log.jsonl"):
+        assert password not in log.read_text()
+    # The supervisor, too, has the password: it closes the session of a dead broker at once.
+    os.kill(up.pid("broker-2"), signal.SIGKILL)
+    assert up.wait_for("died")["is_session_closed"] is True
+    assert up.end(signal.SIGTERM) == 0
 
 
 def test_existing_coordinator_is_used(started: list[Up], tmp_path: Path) -> None:

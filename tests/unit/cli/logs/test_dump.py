@@ -8,8 +8,24 @@ from logcheck.file_name import FileName, parse_file_name
 from logcheck.finding import Damage
 from logcheck.offset_index_check import PER_BATCH
 from logcheck.segment_columns import SegmentColumns
-from ottla.cli.logs.dump import dump_index, dump_segment, dump_snapshot, dump_text_file
-from ottla.cli.logs.item import BatchItem, FileItem, FindingItem, Item, RecordItem, RowItem, Summary
+from logcheck.transaction_index import ENTRY
+from ottla.cli.logs.dump import (
+    dump_index,
+    dump_segment,
+    dump_snapshot,
+    dump_text_file,
+    dump_transaction_index,
+)
+from ottla.cli.logs.item import (
+    BatchItem,
+    FileItem,
+    FindingItem,
+    Item,
+    RecordItem,
+    RowItem,
+    Summary,
+    TransactionItem,
+)
 from tests.unit.logcheck.partition_bytes import (
     BASE_OFFSET,
     FILE,
@@ -40,6 +56,8 @@ def dump(
     assert isinstance(name, FileName)
     if ".log" in file:
         return list(dump_segment(BytesSource(data), file, name, with_records=with_records))
+    if ".txnindex" in file:
+        return list(dump_transaction_index(bytes(data), file, name))
     if "index" in file:
         return list(dump_index(bytes(data), file, name, segment, is_active=False))
     if ".snapshot" in file:
@@ -100,6 +118,27 @@ def test_dump_of_an_index_has_an_item_per_entry() -> None:
 @pytest.mark.parametrize("file", [INDEX, TIME_INDEX])
 def test_index_without_its_segment_is_reported(file: str) -> None:
     assert damages(dump(file, bytes(24), segment=None)) == [Damage.SEGMENT_MISSING]
+
+
+def test_dump_of_a_transaction_index_has_an_item_per_aborted_transaction() -> None:
+    entries = (0, 7, 1_003, 1_009, 1_010), (0, 8, 1_000, 1_011, 1_012)
+    data = b"".join(ENTRY.pack(*entry) for entry in entries)
+    items = dump(FILE.replace(".log", ".txnindex"), data)
+    assert [tuple(row.values()) for row in rows(items)] == [entry[1:] for entry in entries]
+    assert items[1].to_line() == (
+        "  producer_id 7, first_offset 1003, last_offset 1009, last_stable_offset 1010"
+    )
+    assert damages(dump(FILE.replace(".log", ".txnindex"), data[:-1])) == [Damage.TXNINDEX_CUT]
+
+
+def test_records_of_the_transaction_log_are_decoded() -> None:
+    name = parse_file_name(FILE)
+    assert isinstance(name, FileName)
+    source = BytesSource(join(BATCHES))
+    items = dump_segment(source, FILE, name, with_records=True, is_transaction_log=True)
+    kinds = {type(item) for item in items}
+    assert TransactionItem in kinds
+    assert RecordItem not in kinds
 
 
 def test_dump_of_a_snapshot_has_an_item_per_producer() -> None:

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from kafkawire.compression import Codec
+from kafkawire.ids import TopicPartition
 from kafkawire.records import (
     BatchBuilder,
     BatchHeader,
@@ -15,8 +16,22 @@ from kafkawire.records import (
     read_header,
     read_records,
 )
+from kafkawire.transaction_records import (
+    TransactionRecord,
+    TransactionStatus,
+    transaction_key,
+    transaction_value,
+)
 from logcheck.finding import Check, Damage, Finding
-from ottla.cli.logs.item import BatchItem, FileItem, FindingItem, RecordItem, RowItem, Summary
+from ottla.cli.logs.item import (
+    BatchItem,
+    FileItem,
+    FindingItem,
+    RecordItem,
+    RowItem,
+    Summary,
+    TransactionItem,
+)
 
 FILE = "x.log"
 TIMESTAMP_MS = 1_769_860_800_123
@@ -85,12 +100,12 @@ def test_record_line_shows_key_value_and_headers() -> None:
 @pytest.mark.parametrize("control_type", list(ControlType))
 def test_transaction_marker_is_shown_by_name(control_type: ControlType) -> None:
     batch = build_control_batch(
-        control_type, producer_id=1, producer_epoch=0, coordinator_epoch=0, timestamp_ms=0
+        control_type, producer_id=1, producer_epoch=0, coordinator_epoch=3, timestamp_ms=0
     )
     [record] = read_records(batch)
     item = RecordItem(FILE, record, is_control=True)
     name = control_type.name.lower()
-    assert item.to_line().endswith(f": {name} marker")
+    assert item.to_line().endswith(f": {name} marker of coordinator epoch 3")
     assert item.to_json()["marker"] == name
     assert "transactional, control" in BatchItem(FILE, 0, header_of(batch), True).to_line()
 
@@ -102,6 +117,59 @@ def test_transaction_marker_is_shown_by_name(control_type: ControlType) -> None:
 def test_unknown_marker_is_shown_by_type_or_as_unreadable(key: bytes | None, marker: str) -> None:
     item = RecordItem(FILE, Record(0, 0, key, None), is_control=True)
     assert item.to_json()["marker"] == marker
+    assert item.to_line().endswith(f"{marker} marker")
+
+
+STATE = TransactionRecord(
+    producer_id=7,
+    producer_epoch=2,
+    timeout_ms=60_000,
+    status=TransactionStatus.PREPARE_COMMIT,
+    partitions=frozenset({TopicPartition("orders", 1), TopicPartition("invoices", 0)}),
+    last_update_ms=TIMESTAMP_MS,
+    start_ms=TIMESTAMP_MS,
+)
+
+
+def state_item(key: bytes | None, value: bytes | None) -> TransactionItem:
+    return TransactionItem(FILE, Record(5, TIMESTAMP_MS, key, value))
+
+
+def test_transaction_state_is_decoded() -> None:
+    item = state_item(transaction_key("a\nb"), transaction_value(STATE))
+    assert item.to_line() == (
+        "    offset 5, 2026-01-31T12:00:00.123Z: transactional id a\\nb, PrepareCommit, producer 7 "
+        "epoch 2, timeout 60000 ms, start 2026-01-31T12:00:00.123Z, invoices-0, orders-1"
+    )
+    printed = item.to_json()
+    assert (printed["transactional_id"], printed["state"]) == ("a\nb", "PrepareCommit")
+    assert printed["partitions"] == [
+        {"topic": "invoices", "partition": 0},
+        {"topic": "orders", "partition": 1},
+    ]
+
+
+def test_deleted_transactional_id_is_shown() -> None:
+    item = state_item(transaction_key("gone"), None)
+    assert item.to_line().endswith("transactional id gone, deleted")
+    assert item.to_json()["state"] is None
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "text"),
+    [
+        (None, b"", "unreadable, a record without a key"),
+        (b"\0\0\0\1t", b"\0\0", "unreadable, "),
+        (b"\0\5\0\1t", b"", "a key of an unknown version"),
+    ],
+)
+def test_unreadable_transaction_state_is_shown_as_such(
+    key: bytes | None, value: bytes, text: str
+) -> None:
+    item = state_item(key, value)
+    assert text in item.to_line()
+    is_unreadable = "unreadable" in text
+    assert ("unreadable" in item.to_json()) is is_unreadable
 
 
 def test_finding_line_shows_its_position() -> None:

@@ -2,13 +2,34 @@
 
 import pytest
 
-from ottla.cli.up.events import Died, Event, Hung, Ready, Started, Stopped, reason_in, to_json
+from ottla.cli.up.events import (
+    Died,
+    Event,
+    Hung,
+    Ready,
+    Renewed,
+    Secured,
+    Started,
+    Stopped,
+    reason_in,
+    to_json,
+)
 
 
 @pytest.mark.parametrize(
     ("event", "sentence"),
     [
         (Ready(("a:1", "b:2"), "c:3", 0.9), "ready a:1,b:2"),
+        (
+            Secured("/a b/client", "/a b/admin"),
+            "clients need /a b/client, administrators /a b/admin\n"
+            "try: ottla topics list --command-config '/a b/client'",
+        ),
+        (Renewed("/broker-1.pem", is_authority=False), "renewed /broker-1.pem"),
+        (
+            Renewed("/ca.pem", is_authority=True),
+            "renewed /ca.pem: give it to clients that have a copy",
+        ),
         (Died("broker-1", -9, True, 0.5), "broker-1 died (SIGKILL); it restarts in 0.5 s"),
         (Died("broker-1", 1, False, None), "broker-1 died (exit code 1); it stays down"),
         (Started("broker-1", 42), "broker-1 restarted (process 42)"),

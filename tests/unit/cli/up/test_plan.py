@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from ottla.cli.up.plan import Child, ClusterPlan, make_plan
+from ottla.cli.up.secured import Files, Security
 
 HERE = Path("/data")
 
@@ -72,3 +73,74 @@ def test_per_broker_keys_cannot_be_overridden() -> None:
 def test_ports_beyond_the_maximum_are_rejected() -> None:
     with pytest.raises(ValueError, match="choose a lower --port"):
         plan([65_535, 65_536])
+
+
+def test_a_login_closes_the_coordinator_to_others_without_showing_its_password() -> None:
+    path = HERE / "login.conf"
+    made = make_plan(
+        HERE, broker_ports=[9092], coordinator_port=2181, overrides={}, login_config=path
+    )
+    assert made.coordinator is not None
+    closed = ("--login-config", "/data/login.conf", "--enforce-auth-schemes", "sasl")
+    assert made.coordinator.arguments[-4:] == closed
+    assert settings_of(made.brokers[0])["java.security.auth.login.config"] == "/data/login.conf"
+    assert made.coordinator_settings["java.security.auth.login.config"] == "/data/login.conf"
+
+
+def test_the_login_is_not_used_at_an_existing_coordinator() -> None:
+    overrides = {"zookeeper.connect": "zoo:2181", "zookeeper.set.acl": "true"}
+    made = make_plan(
+        HERE, broker_ports=[1], coordinator_port=0, overrides=overrides, login_config=HERE
+    )
+    assert "java.security.auth.login.config" not in settings_of(made.brokers[0])
+    assert made.coordinator_settings["zookeeper.set.acl"] == "true"
+
+
+SECURITY = Security(
+    Files(HERE / "security"), dict.fromkeys(("admin", "broker", "client"), "hunter2")
+)
+
+
+def secured(advertised_host: str | None = None, **overrides: str) -> ClusterPlan:
+    settings = {key.replace("_", "."): value for key, value in overrides.items()}
+    return make_plan(
+        HERE,
+        broker_ports=[9092, 9093],
+        coordinator_port=2181,
+        overrides=settings,
+        security=SECURITY,
+        advertised_host=advertised_host,
+    )
+
+
+def test_secrets_of_a_secured_cluster_are_in_files_only() -> None:
+    made = secured(num_partitions="6")
+    broker = made.brokers[1]
+    assert broker.arguments == ("broker", "/data/security/broker-2.properties")
+    assert broker.settings["listeners"] == "SASL_SSL://127.0.0.1:9093"
+    assert broker.settings["ssl.keystore.location"] == "/data/security/broker-2.pem"
+    assert (broker.settings["broker.id"], broker.settings["num.partitions"]) == ("2", "6")
+    assert 'user_client="hunter2"' in "".join(broker.settings.values())
+    assert "hunter2" not in repr(made)
+
+
+@pytest.mark.parametrize(
+    ("host", "bootstrap"),
+    [("kafka.example", "kafka.example:9092"), ("2001:db8::1", "[2001:db8::1]:9092")],
+)
+def test_advertised_brokers_listen_on_all_interfaces(host: str, bootstrap: str) -> None:
+    made = secured(host)
+    settings = made.brokers[0].settings
+    assert settings["listeners"] == "SASL_SSL://:9092"
+    assert settings["advertised.listeners"] == f"SASL_SSL://{bootstrap}"
+    assert made.bootstrap.split(",")[0] == bootstrap
+    # The supervisor itself stays on this machine.
+    assert made.brokers[0].address == "127.0.0.1:9092"
+
+
+def test_overrides_may_not_undo_the_security() -> None:
+    for key in ("super.users", "ssl.keystore.location", "listener.name.sasl_ssl.x"):
+        with pytest.raises(ValueError, match=f"{key} belongs to the security"):
+            make_plan(
+                HERE, broker_ports=[1], coordinator_port=2, overrides={key: "x"}, security=SECURITY
+            )

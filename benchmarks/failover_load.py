@@ -57,7 +57,7 @@ def measure(directory: Path) -> Iterator[Figure]:
 
 async def _measure(cluster: RunningCluster) -> list[Figure]:
     figures = []
-    async with Nodes(cluster.connect) as nodes:
+    async with Nodes(cluster) as nodes:
         created_ms = await _create_topic(cluster, nodes)
         figures.append(
             _figure(f"topic of {PARTITIONS:,} partitions x {REPLICAS} created", created_ms, 5_000)

@@ -48,7 +48,7 @@ def measure(directory: Path) -> Iterator[Figure]:
 
 async def _create_topic(cluster: RunningCluster) -> int:
     """Create the topic, and return its leader."""
-    async with ottla.Admin(cluster.bootstrap) as admin, Nodes(cluster.connect) as nodes:
+    async with ottla.Admin(cluster.bootstrap) as admin, Nodes(cluster) as nodes:
         await admin.create_topics([ottla.NewTopic(TOPIC, 1, REPLICAS)])
         states = await nodes.wait_until_whole(TOPIC, 1, REPLICAS)
     return states[TopicPartition(TOPIC, 0)].leader
@@ -117,7 +117,7 @@ async def _catch_up(cluster: RunningCluster, port: int, leader: int) -> Figure:
     where = TopicPartition(TOPIC, 0)
     frame = produce_frame(TOPIC, 0, LARGE_BYTES)
     answer_bytes = produce_answer_bytes(port, frame)
-    async with Nodes(cluster.connect) as nodes:
+    async with Nodes(cluster) as nodes:
         cluster.send(follower, signal.SIGSTOP)
         try:
             await _wait_for_isr(nodes, where, REPLICAS - 1)

@@ -16,9 +16,12 @@ from types import TracebackType
 from typing import Final, Self
 
 from benchmarks.loads.process import end
-from coordination.client import Client
+from broker.cluster.coordinator_security import coordinator_security
+from broker.config.coordinator_keys import CoordinatorKeys
+from coordination.client import Client, Login
 from coordination.errors import NoNodeError
 from kafkawire.ids import TopicPartition
+from ottla.cli.up.coordinator_login import FILE
 
 STOP_TIMEOUT_S: Final = 60.0
 LOOK_INTERVAL_S: Final = 0.1
@@ -82,6 +85,13 @@ class RunningCluster:
         """Return the process id of a running broker."""
         return int((self.directory / f"broker-{number}" / "pid").read_text())
 
+    def login(self) -> Login:
+        """Return the login at the cluster's coordinator."""
+        keys = CoordinatorKeys(java_security_auth_login_config=str(self.directory / FILE))
+        login = coordinator_security(keys).login
+        assert login is not None, "`ottla up` writes one"
+        return login
+
     def send(self, number: int, which: signal.Signals) -> None:
         """Send a signal to a broker."""
         os.kill(self.pid(number), which)
@@ -106,8 +116,10 @@ class PartitionNode:
 class Nodes:
     """Reader of the cluster's nodes, with one session for the complete measurement."""
 
-    def __init__(self, connect: str) -> None:
-        self.client = Client(connect, session_timeout_ms=SESSION_TIMEOUT_MS)
+    def __init__(self, cluster: RunningCluster) -> None:
+        self.client = Client(
+            cluster.connect, session_timeout_ms=SESSION_TIMEOUT_MS, login=cluster.login()
+        )
 
     async def __aenter__(self) -> Self:
         await self.client.connect()

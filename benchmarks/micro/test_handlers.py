@@ -21,7 +21,6 @@ from broker.cluster.control_fence import ControlFence
 from broker.cluster.metadata_cache import MetadataCache
 from broker.handlers.fetch import FetchHandler
 from broker.handlers.follower_fetch import FollowerFetchHandler
-from broker.handlers.produce import ProduceHandler
 from broker.network.reply import EncodedMessage, Reply
 from broker.network.request import Connection, ConnectionQueue, Request
 from broker.network.request_tasks import RequestTasks
@@ -42,7 +41,7 @@ from kafkawire.records import BatchBuilder
 from kafkawire.schema import decode, encode
 from storage.config.log_config import LogConfig
 from storage.directory.logs import Logs
-from tests.unit.broker.replicas import lead_alone
+from tests.unit.broker.replicas import lead_alone, make_produce_handler
 
 ROUNDS: Final = 7
 REQUESTS: Final = 10_000
@@ -76,8 +75,8 @@ class Bench:
         topic_id = uuid.uuid4()
         log = logs.create(PARTITION, LogConfig(), topic_id, now_ms=NOW_MS)
         lead_alone(self.replicas, log)
-        self.produce_handler = ProduceHandler(
-            self.replicas, purgatory, lambda: NOW_MS, RequestTasks(loop)
+        self.produce_handler = make_produce_handler(
+            self.replicas, purgatory, RequestTasks(loop), now_ms=lambda: NOW_MS
         )
         followers = FollowerFetchHandler(
             self.replicas,

@@ -28,6 +28,7 @@ from coordination.protocol.messages import (
     OpCode,
     PathRequest,
     ReadRequest,
+    SaslToken,
     SetAclRequest,
     SetDataRequest,
     SetWatches2Request,
@@ -45,6 +46,11 @@ WORDS: Final = (
     "/zażółć", "/" + "x" * 5_000, "/d" * 2_000, "/e" * 200_000, "world", "anyone", "ip", "auth",
     "digest", "10.0.0.0/8", "::/0", "a:b", "super",
 )  # fmt: skip
+PROOF: Final = (
+    b'username="bob"', b'realm="zk-sasl-md5"', b'nonce="n"', b"nc=00000001", b'cnonce="c"',
+    b'digest-uri="zookeeper/zk-sasl-md5"', b"qop=auth", b"response=" + b"0" * 32, b"charset=utf-8",
+)  # fmt: skip
+"""Directives of a token of DIGEST-MD5."""
 MOST_BODY_BYTES: Final = frames.MAX_REQUEST_BYTES - frames.REQUEST_HEADER_BYTES
 MOST_REQUESTS: Final = 30
 
@@ -67,7 +73,7 @@ class HostileRequests:
         self._kinds: list[Callable[[], tuple[OpCode | int, bytes]]] = [
             self._create, self._create, self._delete, self._read, self._read, self._set_data,
             self._acl, self._watch, self._watches, self._set_watches, self._multi, self._multi_read,
-            self._auth, self._noise, self._other,
+            self._auth, self._sasl, self._noise, self._other,
         ]  # fmt: skip
 
     def stream(self) -> tuple[str, bytes]:
@@ -248,6 +254,14 @@ class HostileRequests:
         scheme = self._rng.choice(["digest", "digest", "ip", "world", "super", "sasl", "", "x509"])
         credentials = self._rng.choice([b"a:b", b"", b":", bytes(5_000), self._rng.randbytes(9)])
         return OpCode.AUTH, jute.encode(AuthRequest(0, scheme, credentials))
+
+    def _sasl(self) -> tuple[OpCode, bytes]:
+        directives = [*PROOF, b"", b'"', b"=", b"\xff", b'username="\\"', b"a=" + bytes(3_000)]
+        count = self._rng.choice([0, 1, 6, len(PROOF)])
+        token = b",".join(self._rng.choice(directives) for _ in range(count))
+        return OpCode.SASL, jute.encode(
+            SaslToken(self._rng.choice([token, token, None, bytes(9**6)]))
+        )
 
     def _other(self) -> tuple[int, bytes]:
         prefix = GetEphemeralsRequest(self._path())

@@ -17,6 +17,7 @@ from tests.fuzz.coordinator_requests import HostileRequests, Surroundings
 from tests.fuzz.endurance import survive
 from tests.fuzz.judged_coordinator import JudgedCoordinator
 from tests.integration.coordination.process import Coordinator, RawClient, session_of
+from trust.jaas import DIGEST_MODULE
 
 EVERYDAY_S: Final = 10.0
 SOAK_S: Final = 300.0
@@ -32,12 +33,16 @@ Begin: TypeAlias = Callable[[], tuple[JudgedCoordinator, Surroundings]]
 def begin(tmp_path: Path) -> Iterator[Begin]:
     """Return a function that kills the previous coordinator and starts one with nodes."""
     judged: list[JudgedCoordinator] = []
+    login = tmp_path / "login.conf"
+    login.write_text(f'Server {{ {DIGEST_MODULE} required user_bob="secret"; }};')
 
     def start() -> tuple[JudgedCoordinator, Surroundings]:
         for former in judged:
             former.end()
         number = len(list(tmp_path.iterdir()))
-        coordinator = Coordinator(tmp_path / f"data-{number}", "--wal-fsync=off")
+        coordinator = Coordinator(
+            tmp_path / f"data-{number}", "--wal-fsync=off", f"--login-config={login}"
+        )
         with RawClient(coordinator.port, 60_000) as client:
             session_id, password = session_of(client.shake_hands())
             children = [f"/many/child-{number}" for number in range(CHILDREN)]

@@ -37,6 +37,8 @@ class KafkaBroker(ServerProcess):
         connect: str,
         jars: Path,
         settings: Mapping[str, str] | None = None,
+        *,
+        login_config: Path | None = None,
     ) -> None:
         super().__init__(free_port())
         self.number = number
@@ -58,6 +60,8 @@ class KafkaBroker(ServerProcess):
         self._log4j = directory / "log4j.properties"
         self._log4j.write_text(LOG4J)
         self._jars = jars
+        name = "java.security.auth.login.config"
+        self._options = [] if login_config is None else [f"-D{name}={login_config}"]
         self.start()
 
     def start(self) -> None:
@@ -70,6 +74,7 @@ class KafkaBroker(ServerProcess):
                     "-cp",
                     f"{self._jars}/*",
                     f"-Dlog4j.configuration=file:{self._log4j}",
+                    *self._options,
                     "kafka.Kafka",
                     str(self._properties),
                 ],

@@ -15,6 +15,7 @@ import pytest
 from kio.index import UnknownAPIKey, UnknownEntity, load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode as KioErrorCode
 from kio.serial import entity_reader, entity_writer
+from kio.static.primitive import TZAware
 
 from kafkawire.apis import APIS, Api, ApiKey
 from kafkawire.declaration import Field, Kind, Layout, WireType, layout_of
@@ -38,10 +39,15 @@ NOT_IN_KIO = {
     ApiKey.CREATE_TOPICS: range(2),
     ApiKey.DELETE_TOPICS: range(1),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: range(2),
+    ApiKey.WRITE_TXN_MARKERS: range(1),
     ApiKey.DESCRIBE_ACLS: range(1),
     ApiKey.CREATE_ACLS: range(1),
     ApiKey.DELETE_ACLS: range(1),
     ApiKey.DESCRIBE_CONFIGS: range(1),
+    ApiKey.CREATE_DELEGATION_TOKEN: range(1),
+    ApiKey.RENEW_DELEGATION_TOKEN: range(1),
+    ApiKey.EXPIRE_DELEGATION_TOKEN: range(1),
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: range(1),
     ApiKey.ALTER_REPLICA_LOG_DIRS: range(1),
     ApiKey.DESCRIBE_LOG_DIRS: range(1),
     ApiKey.ALTER_PARTITION: range(2),
@@ -143,6 +149,9 @@ class Bridge:
             if wire.element.layout is not None:
                 return tuple(self.to_kio(wire.element.layout, e, element_type) for e in value)
             return tuple(to_kio_scalar(field.metadata["kafka_type"], each) for each in value)
+        if field.type is TZAware:
+            # kio cannot write "no time" in a field that is not optional.
+            value = max(value, 0)
         return to_kio_scalar(field.metadata["kafka_type"], value)
 
     def _value_from_kio(self, wire: WireType[object], value: Any) -> Any:

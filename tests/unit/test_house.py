@@ -21,6 +21,7 @@ SERVER_PACKAGES = (
     "broker",
     "analytics",
     "logcheck",
+    "trust",
 )
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PINS = dict(

@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 import pytest
 
-from broker.security.jaas import PLAIN_MODULE, SCRAM_MODULE
-from tests.certificates import Authority, needs_openssl
+from tests.certificates import Authority, needs_openssl, stores_of_java
 from tests.conftest import READY_EVENT, BrokerProcess
 from tests.integration.broker.wire import Wire
 from tests.integration.coordination.process import Coordinator, wait_until
 from tests.interop.kafka_broker import KafkaBroker, kafka_jars_or_skip
 from tests.ports import free_port
+from trust.jaas import PLAIN_MODULE, SCRAM_MODULE
 
 PASSWORD = "s3cret-of-alice"
 TIMEOUT_S = 120.0
@@ -64,7 +64,9 @@ class Secured(NamedTuple):
 def settings_of(
     authority: Authority, broker_id: int, ports: Mapping[str, int], coordinator: Coordinator
 ) -> dict[str, str]:
-    """Return the configuration of a broker, in the words of both."""
+    """Return the configuration of a broker, in the words of both, with stores of Java."""
+    certificate = authority.issue(f"broker-{broker_id}")
+    key_store, trust_store = stores_of_java(certificate, authority, PASSWORD)
     listeners = ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items())
     settings = {
         "broker.id": str(broker_id),
@@ -74,10 +76,11 @@ def settings_of(
         "inter.broker.listener.name": "SASL_SSL",
         "sasl.mechanism.inter.broker.protocol": MECHANISM,
         "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
-        "ssl.keystore.type": "PEM",
-        "ssl.keystore.location": str(authority.issue(f"broker-{broker_id}").store),
-        "ssl.truststore.type": "PEM",
-        "ssl.truststore.location": str(authority.own.certificate),
+        # The default type is JKS.
+        "ssl.keystore.location": str(key_store),
+        "ssl.keystore.password": PASSWORD,
+        "ssl.truststore.location": str(trust_store),
+        "ssl.truststore.password": PASSWORD,
         "offsets.topic.replication.factor": "1",
     }
     for name in ("sasl_plaintext", "sasl_ssl"):

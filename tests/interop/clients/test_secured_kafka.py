@@ -187,7 +187,7 @@ async def test_a_certificate_for_another_host_is_not_trusted(kafka: Secured) -> 
 
 
 async def test_a_client_certificate_is_shown(kafka: Secured) -> None:
-    store = kafka.certificate.parent / "store.pem"
+    store = kafka.certificate.with_suffix(".pem")
     secured: dict[str, Any] = {"security_protocol": "SSL", "ssl_cafile": str(kafka.certificate)}
     async with ottla.Admin(kafka.ssl, **secured, ssl_certfile=str(store)) as admin:
         assert len((await admin.describe_cluster()).brokers) == 1
@@ -243,7 +243,21 @@ def test_commands_read_the_file_of_kafkas_tools(kafka: Secured, tmp_path: Path) 
     assert "g" in run("groups", "list")
     assert '"brokers"' in run("cluster", "describe", "--json")
     assert "retention.ms" in run("configs", "describe", "topic", "shared")
-    file.write_text(file.read_text().replace("s3cret", "wrong-word"))
+    run("users", "create", "bob", "--password-file", "-", given="s3cret of bob")
+    users = json.loads(run("users", "list", "--json"))
+    assert users[1] == {
+        "user": "bob",
+        "credentials": [{"mechanism": "SCRAM-SHA-512", "iterations": 8192}],
+    }
+    of_alice = file.read_text()
+    file.write_text(of_alice.replace("alice", "bob").replace("s3cret", "s3cret of bob"))
+    assert "shared" in run("topics", "list").split()
+    run("users", "alter", "bob", "--password-file", "-", given="another")
+    assert "credentials" in run("topics", "list", expect=1)
+    file.write_text(of_alice)
+    run("users", "delete", "bob")
+    assert "bob" in run("users", "describe", "bob", expect=1)
+    file.write_text(of_alice.replace("s3cret", "wrong-word"))
     failure = run("topics", "list", expect=1)
     assert "credentials" in failure
     assert "wrong-word" not in failure

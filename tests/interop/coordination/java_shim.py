@@ -23,6 +23,7 @@ def main(arguments: list[str]) -> None:
         f"--four-letter-words={config.get('4lw.commands.whitelist', 'srvr')}",
         f"--max-connections-per-address={config.get('maxClientCnxns', '60')}",
         *super_digest(arguments),
+        *login_config(arguments),
         *tls(config),
     ]
     os.chdir(os.environ["COORDINATOR_ROOT"])
@@ -36,9 +37,19 @@ def read_config(path: Path) -> dict[str, str]:
 
 
 def super_digest(arguments: list[str]) -> list[str]:
-    prefix = "-Dzookeeper.DigestAuthenticationProvider.superDigest="
-    found = [each.removeprefix(prefix) for each in arguments if each.startswith(prefix)]
-    return [f"--super-digest={each}" for each in found]
+    name = "zookeeper.DigestAuthenticationProvider.superDigest"
+    return [f"--super-digest={each}" for each in properties(arguments, name)]
+
+
+def login_config(arguments: list[str]) -> list[str]:
+    """Return the option for the users of SASL; kazoo writes an empty file without any."""
+    found = properties(arguments, "java.security.auth.login.config")
+    return [f"--login-config={each}" for each in found if Path(each).stat().st_size]
+
+
+def properties(arguments: list[str], name: str) -> list[str]:
+    prefix = f"-D{name}="
+    return [each.removeprefix(prefix) for each in arguments if each.startswith(prefix)]
 
 
 def tls(config: dict[str, str]) -> list[str]:

@@ -8,7 +8,8 @@ which crashes it, and checkWatches, for which it also counts watches of other co
 """
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from coordination.errors import ErrorCode
@@ -208,13 +209,24 @@ def _about_session(chance: random.Random) -> tuple[OpCode, Any]:
     )
 
 
-class Player:
-    """Three connections to one server that play a script."""
+Opener = Callable[[], tuple[RawClient, int]]
 
-    def __init__(self, port: int) -> None:
-        self._port = port
+
+def _open(port: int) -> tuple[RawClient, int]:
+    client = RawClient(port, 40_000)
+    return client, session_of(client.shake_hands())[0]
+
+
+class Player:
+    """Connections to one server that play a script: three, or one by each of `openers`.
+
+    An opener returns a connection and the id of its session.
+    """
+
+    def __init__(self, port: int, openers: Sequence[Opener] | None = None) -> None:
+        self._openers = openers or [partial(_open, port)] * 3
         self._labels: dict[str, dict[int, int]] = {"zxid": {0: 0}, "session": {0: 0}}
-        self._connections = [self._connect() for _ in range(3)]
+        self._connections = [self._connect(number) for number in range(len(self._openers))]
         self._xid = 0
 
     def close(self) -> None:
@@ -235,7 +247,7 @@ class Player:
         if step.op is None:
             header, _ = self._ask(client, OpCode.CLOSE_SESSION, b"", seen)
             client.socket.close()
-            self._connections[step.connection] = self._connect()
+            self._connections[step.connection] = self._connect(step.connection)
             return header.err
         header, body = self._ask(client, step.op, _encoded(step), seen)
         if step.op is OpCode.SET_WATCHES:
@@ -243,9 +255,8 @@ class Player:
             return header.err
         return header.err or self._comparable(_decoded(step.op, body))
 
-    def _connect(self) -> RawClient:
-        client = RawClient(self._port, 40_000)
-        session_id, _ = session_of(client.shake_hands())
+    def _connect(self, number: int) -> RawClient:
+        client, session_id = self._openers[number]()
         self._label("session", session_id)
         return client
 

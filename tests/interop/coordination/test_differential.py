@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from coordination.errors import ErrorCode
+from coordination.protocol.messages import OpCode
 from tests.integration.coordination.process import Coordinator, ZooKeeper, has_zookeeper
 from tests.interop.coordination.script import Player, name_of, script
 
@@ -33,6 +35,10 @@ def test_both_servers_return_the_same_results(players: tuple[Player, Player], se
     event_count = 0
     for number, step in enumerate(script(seed, STEPS)):
         our_result, our_events = ours.play(step)
+        if step.op is OpCode.EXISTS and our_result == ErrorCode.NO_AUTH:
+            # Version 3.8.0 shows everybody that a node exists, and sets the watch. 3.8.4 refuses:
+            # see `test_access_beside_zookeeper`.
+            continue
         their_result, their_events = theirs.play(step)
         message = f"step {number}: {step}\n{name_of(our_result)}\n{name_of(their_result)}"
         assert our_result == their_result, message

@@ -92,6 +92,7 @@ class World:
             Passwords(b"s" * 32, zookeeper_compatible=False),
             wall_clock_ms=lambda: int(self.loop.time() * 1000),
             on_fatal=self.fail,
+            new_nonce=lambda: "nonce",
         )
         await self.server.start()
 

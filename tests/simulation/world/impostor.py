@@ -110,7 +110,7 @@ class Impostor(Client):
 
     def _groups_of(self, host: BrokerHost) -> Iterator[Any]:
         registry = host.program._groups.registry
-        for number in registry.active_partitions():
+        for number in registry.leaderships.active_partitions():
             yield from registry.in_partition(number)
 
     def _fetch(

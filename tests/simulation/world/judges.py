@@ -16,8 +16,8 @@ from broker.replication.replica import Replica
 from clusterstate.leader_and_isr import LeaderAndIsr
 from clusterstate.znodes.topic import TopicAssignment
 from kafkawire.consumer_protocol import decode_assignment
-from kafkawire.group_records import OFFSETS_TOPIC
 from kafkawire.ids import ZERO_TOPIC_ID, TopicPartition
+from kafkawire.internal_topic import OFFSETS_TOPIC
 from storage.disk.layout import DirectoryState
 from tests.simulation.world.cluster import BrokerHost, Cluster
 from tests.simulation.world.replica_comparison import compare
@@ -215,7 +215,7 @@ class Judges:
         """Return the groups of a partition of committed offsets; none of other partitions."""
         topic, number = led.replica.topic_partition
         registry = led.host.program._groups.registry
-        if topic != OFFSETS_TOPIC or number not in registry.active_partitions():
+        if topic != OFFSETS_TOPIC or number not in registry.leaderships.active_partitions():
             return ()
         return registry.in_partition(number)  # type: ignore[no-any-return]
 
@@ -261,7 +261,7 @@ class Judges:
             memory = host.program._serving.server._network.memory
             if memory.reserved_bytes or memory.kept_bytes:
                 faults.append(f"{host.name} holds memory of requests")
-            if host.program._groups.registry.is_loading:
+            if host.program._groups.registry.leaderships.is_loading:
                 faults.append(f"{host.name} loads groups")
             faults += _outdated(host, by_number, states)
             faults += _leftovers(host, assignments, self._moved)

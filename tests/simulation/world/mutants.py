@@ -20,8 +20,8 @@ from broker.cluster.coordinator_session import CoordinatorSession
 from broker.groups.offsets import GroupOffsets
 from broker.groups.rebalance import Rebalance
 from broker.groups.replay import OffsetsReplay
-from broker.groups.store import DelayedStore
 from broker.handlers.follower_fetch import FollowerFetch
+from broker.internal_log.store import DelayedStore
 from broker.logs.broker_logs import BrokerLogs
 from broker.network.processor import Processor
 from broker.network.request_channel import EARLY_APIS, RequestChannel

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import ottla
 from broker.handlers.appending import ADMIN_CLIENT_ID
-from kafkawire.group_records import OFFSETS_TOPIC
 from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, TopicId, TopicPartition
+from kafkawire.internal_topic import OFFSETS_TOPIC
 from kafkawire.messages.fetch import (
     TOPIC_IDS_SINCE,
     FetchPartition,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from broker.replication.replica import Replica
-from kafkawire.group_records import OFFSETS_TOPIC
 from kafkawire.ids import TopicPartition
+from kafkawire.internal_topic import OFFSETS_TOPIC
 from storage.disk.checkpoint import read_entries
 from storage.disk.layout import (
     HIGH_WATERMARK_CHECKPOINT,

@@ -61,17 +61,17 @@ async def two_stalls_end_no_broker(stage: Stage) -> None:
 
 
 async def a_second_start_disturbs_nobody(stage: Stage) -> None:
-    """Another process starts with the log dirs of a broker that runs."""
-    host = stage.cluster.brokers[0]
-    session_id = host.program._member.session.client.session_id
-    second = Process(host.name)
-    starting = stage.loop.create_task(host.new_node().start(), context=second.context)
-    second.tasks.append(starting)
-    with suppress(StartupError):
-        await starting
-        raise AssertionError("two processes use the same log dirs")
-    await asyncio.sleep(1.0)
-    assert host.program._member.session.client.session_id == session_id, "the session has ended"
+    """Other processes start with the log dirs of brokers that run."""
+    for host in stage.cluster.brokers:
+        session_id = host.program._member.session.client.session_id
+        second = Process(host.name)
+        starting = stage.loop.create_task(host.new_node().start(), context=second.context)
+        second.tasks.append(starting)
+        with suppress(StartupError):
+            await starting
+            raise AssertionError("two processes use the same log dirs")
+        await asyncio.sleep(1.0)
+        assert host.program._member.session.client.session_id == session_id, "the session has ended"
 
 
 async def a_full_log_dir_harms_no_other(stage: Stage) -> None:

@@ -332,6 +332,7 @@ class Trouble:
             host.disk.free_bytes = self._chance.choice((0, 10_000, 1_000_000))
             await self._some_time()
             host.disk.free_bytes = None
+            await self._restart_if_offline(host)
 
     async def _fill_log_dir(self) -> None:
         """Leave no space to one of two log dirs."""
@@ -341,6 +342,14 @@ class Trouble:
                 host.disk.full = self._chance.choice(host.log_dirs)
                 await self._some_time()
                 host.disk.full = None
+                await self._restart_if_offline(host)
+
+    async def _restart_if_offline(self, host: BrokerHost) -> None:
+        """Restart a broker whose start found no space to recover a log dir, as operators do."""
+        logs = getattr(host.program, "_logs", None) if host.is_up else None
+        if logs is not None and logs.table.offline_paths:
+            host.kill()
+            await self._boot(host)
 
     async def _slow_disk(self) -> None:
         host = self._chance.choice([h for h in self._cluster.hosts if h is not self._spared])

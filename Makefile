@@ -1,14 +1,14 @@
 # Every target that needs the virtual environment creates it first, so that any target works as the
 # first command in a fresh clone.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check checks compile compiled bench interop kazoo fuzz soak fmt lint types layers sim coverage docs clean
+.PHONY: help setup demo test check checks compile compiled bench interop kazoo fuzz soak fmt lint types layers pins audit sim coverage docs clean
 
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # The tests start hundreds of processes, each of which would compile all bytecode again.
 unexport PYTHONDONTWRITEBYTECODE
-CODE := kafkawire storage coordination clusterstate controller broker ottla analytics logcheck speedups tests benchmarks scripts
+CODE := kafkawire storage coordination clusterstate controller broker ottla analytics logcheck trust speedups tests benchmarks scripts
 # Two more than the cores of the smallest machine, because many tests wait for other processes.
 WORKERS ?= 4
 PYTEST := $(BIN)/python -m pytest -q
@@ -29,16 +29,16 @@ demo: $(READY)  ## Send a file through a broker and back, and compare. FILE=... 
 test: $(READY)  ## Run all quick tests: unit, property, simulation, integration, audits.
 	@sh scripts/test.sh $(BIN) $(WORKERS) $(COUNTED)
 
-check: built  ## Run everything that a change must pass: about seven minutes.
+check: built  ## Run everything that a change must pass: about five minutes.
 	@$(MAKE) --no-print-directory test COUNTED=1
 	@$(MAKE) --no-print-directory checks
 
 # The single-core steps run in parallel, with the output of each in one piece.
 checks: $(READY)  ## Run the steps of `make check` after the tests.
-	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target fuzz kazoo compiled static coverage
+	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target fuzz kazoo compiled sim static coverage
 
 static: $(READY)
-	@for target in lint types layers; do $(MAKE) --no-print-directory $$target || exit 1; done
+	@for target in lint types layers pins; do $(MAKE) --no-print-directory $$target || exit 1; done
 
 fmt: $(READY)  ## Format the code and apply automatic fixes.
 	$(BIN)/ruff format . && $(BIN)/ruff check --fix .
@@ -51,6 +51,12 @@ types: $(READY)  ## Check types with mypy in strict mode.
 
 layers: $(READY)  ## Check the import rules between packages.
 	$(BIN)/lint-imports
+
+pins: $(READY)  ## Check that every dependency has a pinned version, and no other one is installed.
+	@$(BIN)/python -m scripts.audit
+
+audit: $(READY)  ## Compare the pinned dependencies with known vulnerabilities, by pip-audit.
+	@$(BIN)/python -m scripts.audit --online
 
 sim: $(READY)  ## Run simulated clusters from fresh seeds for a minute. SEED=... replays one.
 	@$(BIN)/python -m tests.simulation.world $(SEED)
@@ -83,7 +89,8 @@ built: $(READY)
 
 compiled: built  ## Run tests of behaviour against the compiled modules.
 	@OTTLA_TEST_COMPILED=1 $(PYTEST) -n 2 tests/unit/storage tests/unit/broker \
-	    tests/integration/broker/test_bad_input.py
+	    tests/integration/broker/test_bad_input.py tests/integration/broker/test_secured_broker.py \
+	    tests/integration/broker/test_access_matrix.py
 
 bench: compile  ## Run all loads beside their references, and write docs/benchmarks.md.
 	$(BIN)/python -m benchmarks

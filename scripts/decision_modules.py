@@ -21,6 +21,7 @@ PACKAGES: Final = (
     "ottla",
     "analytics",
     "logcheck",
+    "trust",
     "speedups",
 )
 _SAYS_SO: Final = re.compile(r"\(decision\b")

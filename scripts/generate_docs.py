@@ -40,8 +40,10 @@ def configuration_page() -> str:
     from broker.config.listener_security_keys import ListenerSecurityKeys
     from broker.config.log_keys import LogKeys
     from broker.config.network_keys import NetworkKeys
+    from broker.config.oauth_bearer import OAuthKeys
     from broker.config.replication_keys import ReplicationKeys
     from broker.config.server_keys import ServerKeys
+    from broker.config.token_keys import TokenKeys
     from storage.config.log_config import TOPIC_CONFIG_KEYS
 
     topic_rows = [
@@ -59,6 +61,8 @@ def configuration_page() -> str:
         "Server": ServerKeys,
         "Network": NetworkKeys,
         "Security of listeners": ListenerSecurityKeys,
+        "Tokens of OAUTHBEARER": OAuthKeys,
+        "Delegation tokens": TokenKeys,
         "Log": LogKeys,
         "Replication": ReplicationKeys,
         "Groups and transactions": GroupKeys,

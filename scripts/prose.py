@@ -25,6 +25,7 @@ PLACES: Final = (
     "ottla",
     "analytics",
     "logcheck",
+    "trust",
     "speedups",
     "tests",
     "benchmarks",

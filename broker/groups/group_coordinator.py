@@ -37,7 +37,7 @@ from broker.groups.registry import GroupRegistry
 from broker.groups.replay import OffsetsReplay, group_metadata
 from broker.groups.state import DEAD
 from broker.groups.store_errors import rebalance_error
-from broker.internal_log.internal_topic import InternalTopic
+from broker.internal_log.coordinated_topic import CoordinatedTopic
 from broker.internal_log.store import KeyValue, Replicas
 from broker.purgatory import Purgatory
 from broker.scheduler import PeriodicTask
@@ -76,7 +76,7 @@ class GroupCoordinator:
         )
         self.registry = GroupRegistry(limits, self._partition_count)
         self._leaderships = self.registry.leaderships
-        self._topic = InternalTopic(
+        self._topic = CoordinatedTopic(
             replicas,
             purgatory,
             OFFSETS_TOPIC,

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from broker.cluster.metadata_watch import MetadataWatch
 from broker.handlers.handler_table import Apis
-from broker.internal_log.internal_topics import InternalTopics
+from broker.internal_log.topic_creation import TopicCreation
 from broker.network.reply import Reply
 from broker.network.request import Request
 from broker.network.request_tasks import RequestTasks
@@ -31,7 +31,7 @@ APIS: Final[Apis] = {
         FindCoordinatorHandler(
             parts.tasks,
             parts.watch,
-            InternalTopics(parts.topics, parts.watch, parts.config),
+            TopicCreation(parts.topics, parts.watch, parts.config),
             {
                 KeyType.GROUP: Place(
                     OFFSETS_TOPIC,
@@ -72,7 +72,7 @@ class FindCoordinatorHandler:
         self,
         tasks: RequestTasks,
         watch: MetadataWatch,
-        topics: InternalTopics,
+        topics: TopicCreation,
         places: Mapping[int, Place],
     ) -> None:
         """Look a key up in the place of its type."""

@@ -17,8 +17,8 @@ import structlog
 from broker.cluster.metadata_cache import MetadataCache
 from broker.cluster.producer_ids import ProducerIds
 from broker.config.group_keys import GroupKeys
+from broker.internal_log.coordinated_topic import CoordinatedTopic
 from broker.internal_log.deadlines import Deadlines
-from broker.internal_log.internal_topic import InternalTopic
 from broker.internal_log.store import KeyValue, Replicas
 from broker.network.request_tasks import in_turns
 from broker.purgatory import Purgatory
@@ -94,7 +94,7 @@ class TransactionCoordinator:
         self.timed_out_count = 0
         """Number of transactions that were aborted because of their timeout."""
         self.sender = make_sender(self._on_marker)
-        self._topic = InternalTopic(
+        self._topic = CoordinatedTopic(
             replicas,
             purgatory,
             TRANSACTIONS_TOPIC,

@@ -15,7 +15,7 @@ from broker.cluster.metadata_cache import (
 from broker.cluster.metadata_watch import MetadataWatch
 from broker.config.broker_config import BrokerConfig
 from broker.handlers.find_coordinator import FindCoordinatorHandler, KeyType, Place
-from broker.internal_log.internal_topics import InternalTopics
+from broker.internal_log.topic_creation import TopicCreation
 from broker.network.request_tasks import RequestTasks
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
@@ -54,7 +54,7 @@ async def find(leader: BrokerId, key_type: int = KeyType.TRANSACTION) -> Coordin
     handler = FindCoordinatorHandler(
         RequestTasks(asyncio.get_running_loop()),
         watch,
-        InternalTopics(cast(ClusterTopics, object()), watch, BrokerConfig()),
+        TopicCreation(cast(ClusterTopics, object()), watch, BrokerConfig()),
         {KeyType.TRANSACTION: place},
     )
     message = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[TRANSACTIONAL_ID])

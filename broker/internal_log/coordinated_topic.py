@@ -17,7 +17,7 @@ from kafkawire.ids import LeaderEpoch, TopicPartition
 R = TypeVar("R", bound=Replay)
 
 
-class InternalTopic(Generic[R]):
+class CoordinatedTopic(Generic[R]):
     """The store of a topic, and the loader of the partitions that this broker begins to lead."""
 
     def __init__(

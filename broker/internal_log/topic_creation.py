@@ -22,7 +22,7 @@ LEADERS_WAIT_MS: Final = 1000
 log = structlog.get_logger(__name__)
 
 
-class InternalTopics:
+class TopicCreation:
     """Creates the topics of coordinators."""
 
     def __init__(self, topics: ClusterTopics, watch: MetadataWatch, config: BrokerConfig) -> None:

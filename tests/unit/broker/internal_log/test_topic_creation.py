@@ -1,7 +1,7 @@
-"""The configs of internal topics: `broker.internal_log.internal_topics`."""
+"""The configs of internal topics: `broker.internal_log.topic_creation`."""
 
 from broker.config.broker_config import BrokerConfig
-from broker.internal_log.internal_topics import offsets_topic, transactions_topic
+from broker.internal_log.topic_creation import offsets_topic, transactions_topic
 
 
 def test_offsets_topic_follows_the_broker_config() -> None:

@@ -22,7 +22,10 @@ SOURCE, TARGET, ID = "source", "target", "copier"
 COUNT = int(os.environ.get("OTTLA_COPIED", "300"))
 KILLS = int(os.environ.get("OTTLA_KILLS", "4"))
 RECORDS = 5
-CALL_S = 30.0
+CALL_S = 15.0
+# A call may not return even after its own timeout when the broker that coordinated the group is
+# dead (issue 5511 of librdkafka). A timeout that a broker causes arrives in time and is repeated.
+STUCK_S = 2 * CALL_S
 PATIENCE_S = 240.0
 OVERRIDES = {
     "transaction.state.log.num.partitions": "1",
@@ -34,14 +37,23 @@ OVERRIDES = {
 }
 
 
+class StuckClientError(Exception):
+    """A call of librdkafka does not return, though its own timeout is over."""
+
+
 class Copier(threading.Thread):
-    """Copies all records, some more than once in transactions that are aborted."""
+    """Copies all records, some more than once in transactions that are aborted.
+
+    A stuck producer is replaced, as an operator restarts an application that hangs; the new one
+    fences the old one.
+    """
 
     def __init__(self, bootstrap: str) -> None:
         super().__init__(daemon=True)
         self.copied = 0
         self.failure: str | None = None
         self._dice = random.Random()
+        self._replaced: list[confluent_kafka.Producer] = []
         self._shared = {"bootstrap.servers": bootstrap, "log_level": 0}
         self._producer = self._new_producer()
         self._source = confluent_kafka.TopicPartition(SOURCE, 0, 0)
@@ -90,10 +102,12 @@ class Copier(threading.Thread):
             if error.args[0].txn_requires_abort():
                 self._repeat(lambda: self._producer.abort_transaction(CALL_S))
             elif error.args[0].fatal():
-                self._producer = self._new_producer()
-                self._repeat(lambda: self._producer.init_transactions(CALL_S))
+                self._replace_producer()
             else:
                 raise
+            return False
+        except StuckClientError:
+            self._replace_producer()
             return False
         self.copied = last + 1
         return True
@@ -119,16 +133,43 @@ class Copier(threading.Thread):
             {**self._shared, "transactional.id": ID, "transaction.timeout.ms": 60_000}
         )
 
+    def _replace_producer(self) -> None:
+        # The destructor of a stuck producer would wait as well.
+        self._replaced.append(self._producer)
+        self._producer = self._new_producer()
+        self._repeat(lambda: self._producer.init_transactions(CALL_S))
+
     def _repeat(self, call: Callable[[], object]) -> None:
         """Repeat a call after errors that pass."""
         while True:
-            try:
-                call()
-            except confluent_kafka.KafkaException as error:
-                if not error.args[0].retriable():
-                    raise
-            else:
+            attempt = Attempt(call)
+            attempt.start()
+            attempt.join(STUCK_S)
+            if attempt.is_alive():
+                raise StuckClientError
+            if attempt.error is None:
                 return
+            if not is_retriable(attempt.error):
+                raise attempt.error
+
+
+class Attempt(threading.Thread):
+    """Calls librdkafka once, in a thread that may stay behind."""
+
+    def __init__(self, call: Callable[[], object]) -> None:
+        super().__init__(daemon=True)
+        self.error: BaseException | None = None
+        self._call = call
+
+    def run(self) -> None:
+        try:
+            self._call()
+        except BaseException as error:
+            self.error = error
+
+
+def is_retriable(error: BaseException) -> bool:
+    return isinstance(error, confluent_kafka.KafkaException) and error.args[0].retriable()
 
 
 async def create_topics(bootstrap: str) -> None:

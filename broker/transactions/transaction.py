@@ -350,8 +350,9 @@ class Transaction:
             self.ending = None
 
     def _drop(self, change: Change, error: ErrorCode) -> None:
-        if change.kind is ChangeKind.COMPLETE and error is not ErrorCode.NOT_COORDINATOR:
-            # The decision stands, and this coordinator must finish it.
+        if change.kind is ChangeKind.COMPLETE:
+            # The decision stands, and this coordinator must finish it while it leads: no request
+            # comes that could, and a full disk, for one, is no end of the leadership.
             self._effects.append(Append(change, is_retry=True))
             return
         self._pending = None

@@ -436,8 +436,10 @@ class TransactionCoordinator:
 
     def _write(self, transaction: Transaction, change: Change) -> None:
         if transaction not in self.registry:
-            transaction.on_stored(change, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            self._settle(transaction)
+            # A completion is left to the next coordinator.
+            if change.kind is not ChangeKind.COMPLETE:
+                transaction.on_stored(change, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                self._settle(transaction)
             return
         transactional_id = transaction.transactional_id
 

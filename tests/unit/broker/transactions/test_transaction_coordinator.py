@@ -404,6 +404,26 @@ async def test_completion_is_written_again_after_a_failure(
         await until(lambda: stage.status is TransactionStatus.COMPLETE_COMMIT)
 
 
+async def test_completion_is_left_to_the_next_coordinator(
+    world_of: WorldOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transaction_coordinator, "RETRY_S", 0.0)
+    world = world_of()
+    async with staged(world) as stage:
+        stage.lead()
+        producer = (await stage.begin()).producer
+        stage.add(producer)
+        stage.end(producer)
+        world.replicate_to(min_insync_replicas=2)
+        stage.sender.finish()
+        stage.coordinator.on_resign(KEY)
+        world.replicate_to(min_insync_replicas=1)
+        end_offset = world.log.log_end_offset
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert world.log.log_end_offset == end_offset
+
+
 async def test_producer_without_an_id_from_the_controller_must_retry(world_of: WorldOf) -> None:
     async with staged(world_of()) as stage:
         stage.lead()

@@ -202,8 +202,12 @@ def test_advertised_host_needs_security(run_ottla: RunOttla, tmp_path: Path) -> 
 
 def test_secrets_are_found_where_they_are() -> None:
     """The search above finds a password in an argument."""
-    sleeper = subprocess.Popen([sys.executable, "-c", "input()", "hunter2"], stdin=subprocess.PIPE)
+    program = [sys.executable, "-c", "input(print('up', flush=True))", "hunter2"]
+    sleeper = subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert sleeper.stdout is not None
     try:
+        # A process that is only just replaced by the program has no arguments for a moment.
+        assert sleeper.stdout.readline() == b"up\n"
         texts = seen_by_others([sleeper.pid])
         assert found_in(["hunter2"], texts) == [f"{sleeper.pid} cmdline"]
     finally:

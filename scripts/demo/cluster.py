@@ -10,11 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from ottla.cli.up.process import die_with_parent
 from scripts.demo.console import Commands, DemoError, note
 from scripts.demo.material import ROOT
 
 BROKERS: Final = 3
-STOP_TIMEOUT_S: Final = 60.0
+STOP_TIMEOUT_S: Final = 120.0
 DIRECTORY: Final = "cluster"
 # The default of 15 s would delay the demo.
 CLEANER_BACKOFF_MS: Final = 200
@@ -41,6 +42,7 @@ class Cluster:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
+                preexec_fn=die_with_parent(os.getpid()),
             )
         self.bootstrap = self._wait_until_ready(started_s)
         self.commands = Commands(directory, self.bootstrap)

@@ -1,6 +1,7 @@
 """Broker of the demo: a process of its own (edge)."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -8,9 +9,12 @@ import time
 from pathlib import Path
 from typing import Final
 
+from ottla.cli.up.process import die_with_parent
+
 READY_EVENT: Final = "broker.started"
-READY_TIMEOUT_S: Final = 20.0
-STOP_TIMEOUT_S: Final = 20.0
+# Far more than a broker needs, because other processes share the machine.
+READY_TIMEOUT_S: Final = 120.0
+STOP_TIMEOUT_S: Final = 120.0
 
 
 class BrokerFailedError(Exception):
@@ -38,7 +42,11 @@ class Daemon:
         started_s = time.perf_counter()
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                self._command, stdout=subprocess.DEVNULL, stderr=log, stdin=subprocess.DEVNULL
+                self._command,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                preexec_fn=die_with_parent(os.getpid()),
             )
         while (address := self._address()) is None:
             ready_s = time.perf_counter() - started_s

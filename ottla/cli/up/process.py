@@ -74,14 +74,17 @@ async def launch(child: Child) -> ChildProcess:
             stdout=log,
             stderr=log,
             process_group=0,
-            preexec_fn=_die_with_parent(os.getpid()),
+            preexec_fn=die_with_parent(os.getpid()),
         )
     _write_pid(child.directory / PID_FILE, process.pid)
     return ChildProcess(child, process)
 
 
-def _die_with_parent(parent: int) -> Callable[[], None]:
-    """Return the function that a child runs between fork and exec."""
+def die_with_parent(parent: int) -> Callable[[], None]:
+    """Return a function for a child to run between fork and exec, so that it dies with `parent`.
+
+    The system kills the child as soon as the thread of process `parent` that started it ends.
+    """
     prctl = getattr(ctypes.CDLL(None), "prctl", None)
 
     def prepare() -> None:

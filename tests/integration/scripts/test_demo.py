@@ -15,7 +15,7 @@ from scripts.demo.auditing import TOPIC, prove_from_files
 from scripts.demo.material import write_material
 from tests.analytics.log_model import make_log
 
-TIMEOUT_S = 120
+TIMEOUT_S = 900
 AUDITS = ("integrity", "replicas", "compaction")
 
 

@@ -74,6 +74,8 @@ LONGEST = (
     "tests/integration/scripts/test_demo.py",
     "tests/simulation/coordination/test_cluster.py",
 )
+# A fraction of the usual limit of 1,024 for a process.
+MANY_OPEN_FILES = 200
 SEED = "hypothesis_seed"
 READY_EVENT = "broker.started"
 WITHOUT_RETENTION = {"log.initial.task.delay.ms": "3600000"}
@@ -150,6 +152,14 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
         return (yield)
     with line_counter.paused():
         return (yield)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Close the files that tests have left to the garbage collector, once there are many."""
+    is_last_of_file = nextitem is None or nextitem.path != item.path
+    if is_last_of_file and sum(1 for _ in Path("/proc/self/fd").iterdir()) > MANY_OPEN_FILES:
+        gc.collect()
 
 
 def _draws(item: pytest.Item) -> bool:

@@ -14,6 +14,7 @@ from broker.network.processor import Processor
 from broker.network.reply import Reply
 from broker.network.request import Request
 from tests.integration.broker.network_support import (
+    DEADLINE_S,
     HOST,
     Served,
     echo,
@@ -42,6 +43,8 @@ def come_and_go(port: int, number: int) -> None:
     """Open and close one connection, of a kind chosen by `number`; blocking, in a thread."""
     kind = number % 5
     with socket.socket() as client:
+        # Without a limit, a failed test would wait for its threads forever.
+        client.settimeout(DEADLINE_S)
         # Several source addresses, so that ports in TIME_WAIT never run out.
         client.bind((f"127.0.0.{2 + number % SOURCES}", 0))
         client.connect((HOST, port))

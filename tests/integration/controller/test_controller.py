@@ -39,7 +39,7 @@ from kafkawire.schema import decode, encode
 from tests.integration.coordination.process import Coordinator, kill_all
 from tests.waiting import until
 
-DEADLINE_S = 10.0
+DEADLINE_S = 60.0
 T0 = TopicPartition("orders", 0)
 IDS = [BrokerId(number) for number in (1, 2, 3)]
 

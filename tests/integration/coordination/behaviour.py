@@ -29,7 +29,7 @@ from coordination.protocol.messages import (
 )
 
 T = TypeVar("T")
-DEADLINE_S = 20.0
+DEADLINE_S = 120.0
 Experiment = Callable[[str, str], Awaitable[None]]
 
 

@@ -21,7 +21,7 @@ from tests.programs import Program
 
 ROOT = Path(__file__).resolve().parents[3]
 START_TIMEOUT_S = 60.0
-DEADLINE_S = 20.0
+DEADLINE_S = 120.0
 POLL_INTERVAL_S = 0.02
 _PAUSE = threading.Event()
 CLASSPATH = "/usr/share/java/zookeeper.jar"

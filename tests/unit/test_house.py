@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from scripts.decision_modules import PACKAGES, decision_modules
+from tests.unit.sources import forget_trees, tree_of
 
+__all__ = ["forget_trees"]
 ROOT = Path(__file__).resolve().parents[2]
 SERVER_PACKAGES = (
     "storage",
@@ -78,8 +80,7 @@ def test_every_module_has_a_docstring() -> None:
     silent = [
         name_of(path)
         for path in CODE
-        if (source := path.read_text(encoding="utf-8")).strip()
-        and ast.get_docstring(ast.parse(source)) is None
+        if path.stat().st_size > 0 and ast.get_docstring(tree_of(path)) is None
     ]
     assert silent == []
 
@@ -90,7 +91,7 @@ def undocumented(path: Path) -> list[str]:
     Exempt are the structs of messages, whose names and fields are the protocol's, and methods that
     a Protocol in the same module documents.
     """
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = tree_of(path)
     explained = {
         method.name
         for node in ast.walk(tree)
@@ -223,12 +224,12 @@ def test_modules_name_their_kind_in_parentheses() -> None:
 
 
 def docstring_of(path: Path) -> str:
-    return ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    return ast.get_docstring(tree_of(path)) or ""
 
 
 def imported_by(path: Path) -> set[str]:
     """Return the top-level names that a module imports itself."""
-    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    nodes = list(ast.walk(tree_of(path)))
     plain = {name.name for node in nodes if isinstance(node, ast.Import) for name in node.names}
     parts = {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module}
     return {name.partition(".")[0] for name in plain | parts}

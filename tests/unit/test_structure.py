@@ -1,16 +1,17 @@
 """The structure of the product: imports, inheritance and prose."""
 
 import ast
-import functools
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from scripts.decision_modules import PACKAGES
 from scripts.prose import PLACES, files, hits_in
+from tests.unit.sources import forget_trees, tree_of
 
+__all__ = ["forget_trees"]
 ROOT = Path(__file__).resolve().parents[2]
 MODULES = {
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
@@ -146,9 +147,8 @@ SEAMS = {
 INHERITED_ONCE = {"analytics.data_source.SegmentReader"}
 
 
-@functools.cache
 def trees() -> dict[str, ast.Module]:
-    return {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in MODULES.items()}
+    return {name: tree_of(path) for name, path in MODULES.items()}
 
 
 def imports() -> dict[str, set[str]]:
@@ -233,24 +233,26 @@ def names_used(tree: ast.Module) -> set[str]:
             return None if owner is None else f"{owner}.{node.attr}"
         return imported.get(node.id) if isinstance(node, ast.Name) else None
 
-    def visit(node: ast.AST) -> Iterator[str]:
+    found: set[str] = set()
+    remaining: list[ast.AST] = [tree]
+    while remaining:
+        node = remaining.pop()
         if (name := full_name(node)) is not None:
-            yield name
+            found.add(name)
         for field, value in ast.iter_fields(node):
             if field not in ("annotation", "returns"):
-                for each in value if isinstance(value, list) else [value]:
-                    if isinstance(each, ast.AST):
-                        yield from visit(each)
-
-    return set(visit(tree))
+                values = value if isinstance(value, list) else [value]
+                remaining += [each for each in values if isinstance(each, ast.AST)]
+    return found
 
 
 def kinds_of_outside(tree: ast.Module) -> set[str]:
     """Return the kinds of things outside the event loop that a module uses."""
+    names = names_used(tree)
     return {
         kind
         for kind, prefixes in OUTSIDE.items()
-        for name in names_used(tree)
+        for name in names
         if any(name == each or (name.startswith(each) and each != "open") for each in prefixes)
     }
 

@@ -73,7 +73,7 @@ def test_records_are_lost_if_the_broker_registers_at_once(
     assert count < RECORDS
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.fresh_seeds(1)
 @pytest.mark.parametrize("story", STORIES)
 def test_acknowledged_records_survive(story: Story, seed: int) -> None:
     count, logged = play(seed, story)

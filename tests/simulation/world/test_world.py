@@ -35,7 +35,7 @@ def _quiet() -> object:
         yield
 
 
-@pytest.mark.fresh_seeds(2)
+@pytest.mark.fresh_seeds(1)
 def test_a_cluster_keeps_its_promises(seed: int) -> None:
     outcome = run_world(seed, FAULTS_S)
     sys.stdout.write(f"{outcome}\n")
@@ -49,7 +49,7 @@ def test_a_cluster_keeps_its_promises_in_many_worlds(seed: int) -> None:
     sys.stdout.write(f"{run_world(seed, FAULTS_S)}\n")
 
 
-@pytest.mark.fresh_seeds(2)
+@pytest.mark.fresh_seeds(1)
 def test_a_cluster_keeps_its_promises_to_operators(seed: int) -> None:
     sys.stdout.write(f"{run_world(seed, FAULTS_S, has_operators=True)}\n")
 

@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # The tests start hundreds of processes, each of which would compile all bytecode again.
 unexport PYTHONDONTWRITEBYTECODE
-CODE := kafkawire storage coordination clusterstate controller broker ottla analytics logcheck trust speedups tests benchmarks scripts
+CODE := kafkawire storage coordination clusterstate controller broker ottla analytics logcheck monitoring trust speedups tests benchmarks scripts
 # Two more than the cores of the smallest machine, because many tests wait for other processes.
 WORKERS ?= 4
 PYTEST := $(BIN)/python -m pytest -q

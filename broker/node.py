@@ -60,7 +60,9 @@ from broker.security.oauth.token_validators import TokenValidators
 from broker.security.token_nodes import TokenNodes
 from broker.serving import Serving
 from broker.status.broker_status import BrokerStatus
+from broker.status.end_offsets import EndOffsets
 from broker.status.gauges import BrokerState, add_gauges, add_transaction_gauges
+from broker.status.partition_watch import watch_clients, watch_groups, watch_partitions
 from broker.transactions.coordinator_links import CoordinatorLinks
 from broker.transactions.marker_sender import MarkerSender, OnMarker
 from broker.transactions.transaction_coordinator import TransactionCoordinator
@@ -95,7 +97,7 @@ class Node:
         self._loop = loop
         self._executor = ThreadPoolExecutor(config.server.background_threads, "kafka-scheduler-")
         self._scheduler = Scheduler(loop, self._executor)
-        self._status = BrokerStatus(loop.time, self._scheduler)
+        self._status = BrokerStatus(loop, self._scheduler, self, time.thread_time)
         self.metrics = self._status.metrics
         self._running = AsyncExitStack()
         self._running.callback(self._executor.shutdown)
@@ -239,8 +241,8 @@ class Node:
     async def _show_status(self) -> None:
         """Serve the status pages from the first step to the last, if they are configured."""
         if (listener := self._config.server.status_listener) is not None:
-            server = await self._status.show(listener)
-            self._running.push_async_callback(server.stop)
+            await self._status.show(listener)
+            self._running.push_async_callback(self._status.hide)
 
     async def _load_configs(self) -> LiveConfigs:
         session, broker_id = self._member.session, self._member.identity.broker_id
@@ -473,15 +475,19 @@ class Node:
             self._member.security.reload(self._configs.current)
         except ConfigError as error:
             raise StartupError(str(error)) from None
-        await serving.listen(router.handle, config, limits, self._status.network_metrics, secured)
+        await serving.listen(
+            router.handle,
+            config,
+            limits,
+            self._status.network_metrics,
+            secured,
+            time.monotonic if self._config.server.status_listener else None,
+        )
         self._running.push_async_callback(serving.stop, self._groups, self._transactions)
         add_gauges(
-            self.metrics,
-            serving.server,
-            serving.purgatory,
-            self._replicas,
-            self._member.controller,
+            self.metrics, serving.purgatory, self._replicas, self._member.controller
         )
+        self._add_metrics()
         add_transaction_gauges(
             self.metrics,
             self._replicas,
@@ -489,6 +495,52 @@ class Node:
             now_ms,
         )
         return serving.advertise(config.advertised)
+
+    def _add_metrics(self) -> None:
+        status, member, metadata = self._status, self._member, self._metadata
+        self.metrics.add_gauge("live_brokers", lambda: len(metadata.image.brokers))
+        self.metrics.add_gauge("session_expirations", lambda: member.session.expiration_count)
+        watch_partitions(status, self._replicas)
+        peers = Peers(member.endpoint_of, member.make_peer)
+        self._running.push_async_callback(peers.close)
+        ends = EndOffsets(member.identity.broker_id, self._replicas.table, metadata, peers)
+        watch_groups(status, self._groups.registry, ends)
+        watch_clients(
+            status,
+            self._serving.server,
+            self._configs.quotas,
+            member.controller,
+            self._clock_ms,
+        )
+
+    @property
+    def state(self) -> BrokerState:
+        """State of this broker."""
+        return self.metrics.state
+
+    @property
+    def failure(self) -> str | None:
+        """Reason why this broker is about to stop; None if it is not."""
+        return self.failed.result() if self.failed.done() else None
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether this broker has a session with the coordinator, and is registered in it."""
+        return self._member.session.is_connected and not self._member.session.is_in_doubt
+
+    @property
+    def offline_dirs(self) -> list[str]:
+        """Log dirs that cannot be used."""
+        return [str(path) for path in self._logs.table.offline_paths]
+
+    @property
+    def unserved_count(self) -> int:
+        """Number of partitions whose log is here, but which are not served."""
+        table, strays = self._replicas.table, self._replicas.roles.strays
+        return table.offline_count + sum(
+            each.topic_partition not in table and not strays.is_unclaimed(each.topic_partition)
+            for each in self._logs
+        )
 
     def _has_metadata(self, image: ClusterImage) -> bool:
         """Whether `image` is complete and holds this broker and the partitions of all its logs.

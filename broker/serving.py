@@ -56,14 +56,18 @@ class Serving:
         limits: NetworkLimits,
         metrics: NetworkMetrics,
         secured: SecuredListeners,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         """Bind all listeners; until `open`, only requests that a start needs are handled.
+
+        `clock` times requests, in seconds; without it the loop's time does, whose unit is a
+        millisecond.
 
         Raises:
             OSError: an address cannot be bound.
         """
         self._channel = RequestChannel(
-            self._loop, handle, network_limits_of(config), metrics, is_open=False
+            self._loop, handle, network_limits_of(config), metrics, clock, is_open=False
         )
         self.server = SocketServer(
             config.listening,

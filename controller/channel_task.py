@@ -39,6 +39,11 @@ class ChannelTask:
         self._is_settled = asyncio.Event()
         self._task = asyncio.create_task(self._run(), name=f"channel-{channel.broker_id}")
 
+    @property
+    def waiting_count(self) -> int:
+        """Number of requests without a response."""
+        return len(self._channel)
+
     def put(self, request: BrokerRequest) -> None:
         """Queue a request."""
         self._channel.put(request)

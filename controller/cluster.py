@@ -174,6 +174,16 @@ class Cluster:
         """
         return not self.is_being_deleted(partition.topic) or partition in self.moving
 
+    @property
+    def imbalance_count(self) -> int:
+        """Number of partitions whose leader is not the preferred replica."""
+        return sum(
+            state.leader != self.assignment(partition).replicas[0]
+            for partition, state in list(self.leaderships.items())
+            if self.assignment(partition).replicas
+            and not self.is_being_deleted(partition.topic)
+        )
+
     # States
 
     def partition_state(self, partition: TopicPartition) -> PartitionState:

@@ -8,7 +8,7 @@ broker (ADR 0052).
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
 
@@ -18,8 +18,10 @@ from clusterstate.znodes.registration import Registration
 from controller import events as e
 from controller.channel import Channel
 from controller.channel_task import BrokerConnection, ChannelTask
+from controller.cluster import Cluster
 from controller.controller_config import ControllerConfig
 from controller.controller_state import ControllerState, state_during
+from controller.controller_stats import ControllerStats
 from controller.effects import (
     AwaitResponses,
     Connect,
@@ -41,12 +43,19 @@ from coordination.protocol.messages import EventType
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 FAILURE_PAUSE_S: Final = 1.0
 """Pause after a failed plan in which other brokers can win the election."""
 
 DialBroker = Callable[[Registration], BrokerConnection]
+
+
+class _Queued(NamedTuple):
+    """What the controller keeps of a queued event."""
+
+    future: "asyncio.Future[Result]"
+    queued_at_s: float
 
 
 class Controller:
@@ -66,13 +75,15 @@ class Controller:
         self._edge = CoordinatorEdge(client, self._on_watch)
         self._dial = dial
         self._now_ms = now_ms
-        self._queue: EventQueue[asyncio.Future[Result]] = EventQueue()
+        self._queue: EventQueue[_Queued] = EventQueue()
         self._wakeup = asyncio.Event()
         self._channels: dict[BrokerId, ChannelTask] = {}
         self._timers: set[asyncio.TimerHandle] = set()
         self._task: asyncio.Task[None] | None = None
         self._state = ControllerState.IDLE
         self._on_elected: Callable[[], None] = lambda: None
+        self.stats = ControllerStats()
+        """The times of events, for metrics."""
 
     @property
     def is_active(self) -> bool:
@@ -95,6 +106,21 @@ class Controller:
         """Number of elections in this controller epoch that may have lost records."""
         cluster = self._planner.cluster
         return 0 if cluster is None else cluster.unclean_election_count
+
+    @property
+    def event_queue_size(self) -> int:
+        """Number of events that wait."""
+        return len(self._queue)
+
+    @property
+    def channel_queue_size(self) -> int:
+        """Number of requests that wait for their brokers, or for a response."""
+        return sum(each.waiting_count for each in self._channels.values())
+
+    @property
+    def cluster(self) -> Cluster | None:
+        """The image of the cluster, only for metrics; None if this broker is not the controller."""
+        return self._planner.cluster
 
     @property
     def controller_id(self) -> BrokerId | None:
@@ -130,18 +156,20 @@ class Controller:
 
     def put(self, event: e.Event) -> "asyncio.Future[Result]":
         """Queue `event`; the future holds its result, for an event that has one."""
-        future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-        if not self._queue.put(event, future):
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Result] = loop.create_future()
+        if not self._queue.put(event, _Queued(future, loop.time())):
             future.set_result(None)
         self._wakeup.set()
         return future
 
     async def expire(self) -> None:
         """Resign because the session expired, and drop all pending events."""
-        future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-        for _, dropped in self._queue.expire(future):
-            if not dropped.done():
-                dropped.set_result(ErrorCode.NOT_CONTROLLER)
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Result] = loop.create_future()
+        for _, dropped in self._queue.expire(_Queued(future, loop.time())):
+            if not dropped.future.done():
+                dropped.future.set_result(ErrorCode.NOT_CONTROLLER)
         self._wakeup.set()
         await future
 
@@ -167,8 +195,11 @@ class Controller:
             while not len(self._queue):
                 self._wakeup.clear()
                 await self._wakeup.wait()
-            event, future = self._queue.take()
+            loop = asyncio.get_running_loop()
+            event, (future, queued_at_s) = self._queue.take()
             self._state = state_during(event)
+            began_s = loop.time()
+            self.stats.queue_time.add((began_s - queued_at_s) * 1000)
             result: Result = ErrorCode.NOT_CONTROLLER
             has_failed = False
             try:
@@ -180,6 +211,7 @@ class Controller:
                 log.exception("controller.failed", event_name=type(event).__name__)
                 has_failed = True
             finally:
+                self.stats.on_event(self._state, (loop.time() - began_s) * 1000)
                 self._state = ControllerState.IDLE
                 if not future.done():
                     future.set_result(result)

@@ -21,6 +21,7 @@ PACKAGES: Final = (
     "ottla",
     "analytics",
     "logcheck",
+    "monitoring",
     "trust",
     "speedups",
 )

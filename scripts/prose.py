@@ -25,6 +25,7 @@ PLACES: Final = (
     "ottla",
     "analytics",
     "logcheck",
+    "monitoring",
     "trust",
     "speedups",
     "tests",

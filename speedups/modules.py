@@ -38,6 +38,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
         "network.reply",
         "network.request",
         "network.request_channel",
+        "network.request_timing",
         "network.response",
         "network.response_sender",
         "network.router",
@@ -49,10 +50,11 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
         "replication.replica",
         "replication.replica_manager",
         "replication.replica_table",
+        "replication.topic_traffic",
     ),
 }
 """By package: the modules on the path of Produce and Fetch requests; each speeds up the others."""
-READ: Final = ("broker", "clusterstate", "kafkawire", "storage")
+READ: Final = ("broker", "clusterstate", "kafkawire", "monitoring", "storage")
 """The compiler takes constants and types from all of these."""
 
 

@@ -20,6 +20,7 @@ from clusterstate.replica_assignment import ReplicaAssignment
 from clusterstate.znodes.cluster_node import ProducerIdBlock
 from clusterstate.znodes.registration import Registration
 from controller import events
+from controller.cluster import Cluster
 from controller.controller import Controller
 from controller.controller_config import ControllerConfig
 from coordination.client import Client
@@ -27,6 +28,7 @@ from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, TopicPartition
 from kafkawire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from kafkawire.messages.controlled_shutdown import ControlledShutdownResponse
+from monitoring.samples import Samples
 
 FIRST_PROTOCOL_WITH_FEATURES: Final = (2, 7)
 """Also the first with AlterPartition, and with registrations of version 5."""
@@ -70,12 +72,33 @@ class ControllerRole:
     def gauges(self) -> Mapping[str, Callable[[], int]]:
         """Gauges of the controller component, by name."""
         controller = self._controller
+
+        def of_cluster(read: Callable[[Cluster], int]) -> Callable[[], int]:
+            return lambda: 0 if controller.cluster is None else read(controller.cluster)
+
         return {
             "active_controller_count": lambda: int(controller.is_active),
             "controller_state": lambda: int(controller.state),
             "offline_partitions_count": lambda: controller.offline_partition_count,
             "unclean_leader_elections": lambda: controller.unclean_election_count,
+            "preferred_replica_imbalance_count": of_cluster(lambda one: one.imbalance_count),
+            "global_topic_count": of_cluster(lambda one: len(one.topics)),
+            "global_partition_count": of_cluster(lambda one: len(one.leaderships)),
+            "active_broker_count": of_cluster(lambda one: len(one.brokers)),
+            "topics_to_delete_count": of_cluster(lambda one: len(one.deletions.queued)),
+            "controller_event_queue_size": lambda: controller.event_queue_size,
+            "controller_channel_queue_size": lambda: controller.channel_queue_size,
         }
+
+    @property
+    def timers(self) -> Mapping[str, Samples]:
+        """Times in milliseconds that events took, by the name of the controller's state."""
+        return {state.name: each for state, each in self._controller.stats.timers.items()}
+
+    @property
+    def queue_time(self) -> Samples:
+        """Times in milliseconds that events have waited."""
+        return self._controller.stats.queue_time
 
     # Life cycle
 

@@ -81,6 +81,8 @@ class CoordinatorSession:
         self.broker_epoch = -1
         self.on_registered: Callable[[int], None] = lambda _epoch: None
         """Called with each new `broker_epoch`, before any request can arrive for it."""
+        self.expiration_count = 0
+        """Number of sessions that have expired."""
         self._edge = CoordinatorEdge(self.client, self._on_watch)
         self._session_file = session_file
         self._connect_timeout_s = connect_timeout_ms / 1000
@@ -204,6 +206,7 @@ class CoordinatorSession:
         on_failure: Callable[[str], None],
     ) -> None:
         while True:
+            self.expiration_count += 1
             log.warning("session.expired", session_id=hex(self.client.session_id))
             await candidate.expire()
             await self._reconnect()

@@ -32,16 +32,19 @@ class DelayedPartitions(Generic[T, A]):
         response: object,
         awaited: Mapping[TopicPartition, tuple[T, A]],
         is_decided: Callable[[TopicPartition, T, A], bool],
+        on_complete: Callable[[], None] | None = None,
     ) -> None:
         """Wait for the partitions in `awaited`.
 
         `is_decided` checks one partition, and fills in its response once it is decided. It may
-        raise an ApiError, which decides the partition too.
+        raise an ApiError, which decides the partition too. `on_complete` is called before the
+        response is sent.
         """
         self.reply = Reply()
         self._response = response
         self._awaited = dict(awaited)
         self._is_decided = is_decided
+        self._on_complete = on_complete
 
     @property
     def partitions(self) -> Iterable[TopicPartition]:
@@ -59,6 +62,8 @@ class DelayedPartitions(Generic[T, A]):
         """Respond; partitions that are not decided by now have timed out."""
         for _, answer in self._awaited.values():
             answer.error_code = ErrorCode.REQUEST_TIMED_OUT
+        if self._on_complete is not None:
+            self._on_complete()
         self.reply.complete(self._response)
 
     def _check(self, partition: TopicPartition) -> bool:

@@ -152,6 +152,7 @@ class FetchReader:
         The first batch is returned even if it exceeds the limits (KIP-74).
         """
         self._size_bytes = 0
+        self.sizes.clear()
         return FetchResponse(
             responses=[
                 FetchableTopicResponse(
@@ -167,10 +168,18 @@ class FetchReader:
         )
 
     def charged(self, response: FetchResponse, charge: Charge | None) -> FetchResponse:
-        """Charge the client for `response`, the result of the last read; return it."""
+        """Count `response`, the result of the last read, and charge the client; return it."""
+        self._count()
         if charge is not None:
             response.throttle_time_ms = charge(self._size_bytes)
         return response
+
+    def _count(self) -> None:
+        traffic = self._replicas.table.traffic
+        for name, topic in self.topics:
+            traffic.of(name or "").fetch_count += len(topic.partitions)
+        for partition, size_bytes in self.sizes.items():
+            traffic.of(partition[0]).bytes_out += size_bytes
 
     def size_of(self, partition: Key, topic_id: TopicId, wanted: FetchPartition) -> int | None:
         """Return the number of bytes that a read of one partition finds; None to respond now."""
@@ -207,7 +216,7 @@ class FetchReader:
     ) -> PartitionData:
         if topic is None:
             self._must_answer = True
-            return self._failed(wanted, ApiError(ErrorCode.UNKNOWN_TOPIC_ID))
+            return self._failed("", wanted, ApiError(ErrorCode.UNKNOWN_TOPIC_ID))
         partition = (topic, wanted.partition)
         found_before = self._size_bytes
         try:
@@ -216,7 +225,7 @@ class FetchReader:
             result = self._read(partition, topic_id, wanted, limit, min_one_batch=found_before == 0)
         except ApiError as error:
             self._must_answer = True
-            return self._failed(wanted, error)
+            return self._failed(topic, wanted, error)
         if result.diverging is not None:
             self._must_answer = True
             return read_partition(wanted.partition, result, result.high_watermark)
@@ -240,8 +249,9 @@ class FetchReader:
             if replica.log.config.compression_type == "zstd":
                 raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
 
-    def _failed(self, wanted: FetchPartition, error: ApiError) -> PartitionData:
+    def _failed(self, topic: str, wanted: FetchPartition, error: ApiError) -> PartitionData:
         code = error.code
+        self._replicas.table.traffic.on_fetch_error(topic, code)
         if code is ErrorCode.KAFKA_STORAGE_ERROR and self._version < STORAGE_ERROR_SINCE:
             # An older client would treat the unknown code as final.
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER

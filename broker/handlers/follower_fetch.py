@@ -267,6 +267,7 @@ class FollowerFetch:
         for key, data, is_complete in self._found or self._read_active():
             marks = (data.high_watermark, data.log_start_offset)
             if size_bytes := self._sizes.get(key):
+                self._replicas.table.traffic.of(key[0]).replication_bytes_out += size_bytes
                 self._replicas.followers.on_sent(key, size_bytes, self._handler.clock_ms())
             if not self._is_empty(key) or session.must_send(key, marks):
                 topics.setdefault(key[0], []).append(data)

@@ -90,7 +90,9 @@ class ProduceHandler:
         """Return a reply; it is pending if acks=all waits or the request takes several turns."""
         refusal = _refusal(request.header.api_version, message)
         if refusal is not None:
-            return _answer(ProduceResponse(responses=_reject_all(message, refusal)), message.acks)
+            response = ProduceResponse(responses=_reject_all(message, refusal))
+            self._count_errors(response)
+            return _answer(response, message.acks)
         work = Appending(request, message)
         if self._running and request.connection in self._running:
             return self._long.finish(self, work)
@@ -190,7 +192,11 @@ class ProduceHandler:
         response = ProduceResponse(
             responses=_answers(work.accepted, refused), throttle_time_ms=throttle_ms
         )
-        return self._hold(response, pending, message) if pending else _answer(response, acks)
+        if pending:
+            return self._hold(response, pending, message)
+        if refused:
+            self._count_errors(response)
+        return _answer(response, acks)
 
     def _hold(self, response: ProduceResponse, pending: Pending, message: ProduceRequest) -> Reply:
         """Respond once all appended batches are committed, or after the timeout."""
@@ -200,9 +206,18 @@ class ProduceHandler:
             for answer in topic.partition_responses
             if (key := TopicPartition(topic.name, answer.index)) in pending
         }
-        delayed = DelayedPartitions(response, awaited, self._is_committed)
+        delayed = DelayedPartitions(
+            response, awaited, self._is_committed, partial(self._count_errors, response)
+        )
         self._purgatory.hold(delayed, delayed.partitions, message.timeout_ms)
         return delayed.reply
+
+    def _count_errors(self, response: ProduceResponse) -> None:
+        traffic = self._replicas.table.traffic
+        for topic in response.responses:
+            for answer in topic.partition_responses:
+                if answer.error_code != ErrorCode.NONE:
+                    traffic.on_produce_error(topic.name, answer.error_code)
 
     def _is_committed(
         self, partition: TopicPartition, last_offset: Offset, answer: PartitionProduceResponse

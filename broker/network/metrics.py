@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final
 
+from broker.network.request_timing import RequestTiming
+from monitoring.samples import Samples
+
 MICROSECONDS: Final = 1_000_000
 # Bucket n counts durations of 2^(n-1) to 2^n - 1 microseconds, enough for any duration.
 DURATION_BUCKETS: Final = 64
@@ -25,12 +28,26 @@ class RequestMetrics:
     request_count: int = 0
     duration_sum_s: float = 0.0
     duration_buckets: list[int] = field(default_factory=lambda: [0] * DURATION_BUCKETS)
+    # In milliseconds, of some of the requests: in all, and by the parts of a request's time.
+    total: Samples = field(default_factory=Samples)
+    request_queue: Samples = field(default_factory=Samples)
+    local: Samples = field(default_factory=Samples)
+    remote: Samples = field(default_factory=Samples)
+    response_queue: Samples = field(default_factory=Samples)
 
     def on_answered(self, duration_s: float) -> None:
         """Count a request that took `duration_s`."""
         self.request_count += 1
         self.duration_sum_s += duration_s
         self.duration_buckets[int(duration_s * MICROSECONDS).bit_length()] += 1
+
+    def on_timed(self, timing: RequestTiming, received_at_s: float, sent_at_s: float) -> None:
+        """Note the parts of the time of one request."""
+        self.total.add((sent_at_s - received_at_s) * 1000)
+        self.request_queue.add((timing.handled_at_s - received_at_s) * 1000)
+        self.local.add((timing.returned_at_s - timing.handled_at_s) * 1000)
+        self.remote.add((timing.completed_at_s - timing.returned_at_s) * 1000)
+        self.response_queue.add((sent_at_s - timing.completed_at_s) * 1000)
 
     def durations(self) -> list[tuple[float, int]]:
         """Return increasing bounds in seconds, each with the number of requests below it."""

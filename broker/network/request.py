@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
 from broker.network.reply import Reply
+from broker.network.request_timing import RequestTiming
 from broker.security.principal import Principal
 from kafkawire.headers import RequestHeader
 
@@ -103,7 +104,16 @@ class Request:
     handler returns.
     """
 
-    __slots__ = ("body", "header", "queue", "received_at_s", "release", "reply", "size_bytes")
+    __slots__ = (
+        "body",
+        "header",
+        "queue",
+        "received_at_s",
+        "release",
+        "reply",
+        "size_bytes",
+        "timing",
+    )
 
     def __init__(
         self,
@@ -123,6 +133,8 @@ class Request:
         self.queue = queue
         self.reply = NOT_HANDLED
         self.release = release
+        # None unless the request is one of those that are timed.
+        self.timing: RequestTiming | None = None
 
     def give_back(self) -> None:
         """Return the buffer of the body, which must not be read any more.

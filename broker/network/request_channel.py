@@ -29,6 +29,7 @@ from broker.network.metrics import NetworkMetrics
 from broker.network.receive_memory import ReceiveMemoryExhaustedError
 from broker.network.reply import Reply
 from broker.network.request import NOT_HANDLED, Connection, ConnectionQueue, Request
+from broker.network.request_timing import UNTIMED_COUNT, RequestTiming
 from kafkawire.apis import ApiKey
 from kafkawire.units import KIB, MIB
 
@@ -86,6 +87,7 @@ class RequestChannel:
         self._current: ConnectionQueue | None = None
         self._batch_bytes_left = 0
         self._had_long = False
+        self._untimed_left = 0
 
     def open(self) -> None:
         """Accept all requests, first from the connections that called `wait_for_opening`."""
@@ -317,19 +319,35 @@ class RequestChannel:
     def _handle_one(self, request: Request) -> None:
         self._batch_bytes_left -= len(request.body)
         self._current = queue = request.queue
+        is_common = request.header.api_key <= ApiKey.FETCH
+        if is_common and self._untimed_left:
+            self._untimed_left -= 1
+        else:
+            request.timing = RequestTiming(self.clock())
+            if is_common:
+                self._untimed_left = UNTIMED_COUNT
         try:
             request.reply = reply = self._handle(request)
         finally:
             if request.release is not None:
                 request.give_back()
+        timing = request.timing
+        if timing is not None:
+            timing.returned_at_s = timing.completed_at_s = self.clock()
         if reply.is_done:
             if not queue.is_ready:
                 queue.is_ready = True
                 self._ready.append(queue)
         elif queue.is_closed:
             reply.cancel()
-        else:
+        elif timing is None:
             reply.on_done(queue.wake)
+        else:
+            reply.on_done(partial(self._complete_timed, timing, queue))
+
+    def _complete_timed(self, timing: RequestTiming, queue: ConnectionQueue) -> None:
+        timing.completed_at_s = self.clock()
+        self.mark_ready(queue)
 
 
 def _is_blocking(request: Request) -> bool:

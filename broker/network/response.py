@@ -80,7 +80,10 @@ class ResponseBatch:
             elif reply.state is ReplyState.CLOSE:
                 self.close_reason = reply.close_reason
                 break
-            requests[header.api_key].on_answered(now_s - request.received_at_s)
+            metrics_of_api = requests[header.api_key]
+            metrics_of_api.on_answered(now_s - request.received_at_s)
+            if request.timing is not None:
+                metrics_of_api.on_timed(request.timing, request.received_at_s, now_s)
 
     @property
     def is_full(self) -> bool:

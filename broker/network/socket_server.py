@@ -7,6 +7,7 @@ Owns the shared receive memory, the connection quota and the idle timer. Invaria
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import Final
@@ -104,6 +105,11 @@ class SocketServer:
     def connection_count(self) -> int:
         """Number of open connections."""
         return len(self._connections)
+
+    @property
+    def connection_counts(self) -> Counter[str]:
+        """Number of open connections by the name of their listener."""
+        return Counter([each.listener_name for each in self._connections])
 
     def set_limits(self, limits: NetworkLimits) -> None:
         """Apply the connection limits in `limits` to new connections; ignore all other limits."""

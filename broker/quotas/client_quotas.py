@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from broker.quotas.entity import CLIENT_ID, USER, QuotaEntity
@@ -17,6 +19,15 @@ MAX_RATES: Final = 10_000
 """Limit of tracked clients; beyond it, the least recently active client is dropped."""
 
 RateKey = tuple[str, str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaUse:
+    """The use of one quota by a client, named by user and client id."""
+
+    key: str
+    client: tuple[str, str]
+    rate: Rate
 
 
 class ClientQuotas:
@@ -58,7 +69,15 @@ class ClientQuotas:
         else:
             self._rates.move_to_end(counted_as)
         rate.add(amount, now_ms)
-        return rate.excess_ms(limit, now_ms)
+        rate.throttle_ms = rate.excess_ms(limit, now_ms)
+        return rate.throttle_ms
+
+    def uses(self, most: int) -> list[QuotaUse]:
+        """Return the rates of clients that count against a quota, the last active `most` of them."""
+        return [
+            QuotaUse(key=key, client=(user, client_id), rate=rate)
+            for (key, user, client_id), rate in islice(reversed(self._rates.items()), most)
+        ]
 
     def _find(self, key: str, user: str, client_id: str) -> tuple[float | None, RateKey]:
         """Return a client's quota, and the key of the rate that counts against it."""

@@ -18,11 +18,13 @@ BURST_S: Final = (WINDOW_COUNT - 1) * WINDOW_MS / 1000
 class Rate:
     """One rate; `now_ms` must not decrease from call to call."""
 
-    __slots__ = ("_is_padded", "_windows")
+    __slots__ = ("_is_padded", "_windows", "throttle_ms")
 
     def __init__(self, *, is_padded: bool = True) -> None:
         self._is_padded = is_padded
         self._windows: deque[list[float]] = deque()
+        self.throttle_ms = 0
+        """The delay that the owner has derived from it last, 0 for none."""
 
     def add(self, amount: float, now_ms: int) -> None:
         """Count `amount` in the current window."""

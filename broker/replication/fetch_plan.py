@@ -48,6 +48,7 @@ class FollowedPartition:
     __slots__ = (
         "_backoff_ms",
         "leader_epoch",
+        "leader_high_watermark",
         "ready_at_ms",
         "replica",
         "requested_offset",
@@ -59,6 +60,7 @@ class FollowedPartition:
         self.topic_id = replica.topic_id
         self.leader_epoch = replica.leader_epoch
         self.requested_offset = Offset(-1)
+        self.leader_high_watermark = 0
         self.ready_at_ms = 0
         self._backoff_ms = FIRST_BACKOFF_MS
 
@@ -66,6 +68,11 @@ class FollowedPartition:
     def is_current(self) -> bool:
         """Whether the log still ends at the offset of the last request."""
         return self.replica.log.log_end_offset == self.requested_offset
+
+    @property
+    def lag(self) -> int:
+        """Committed records of the leader that this log lacks, as of the last response."""
+        return max(0, self.leader_high_watermark - self.replica.log.log_end_offset)
 
     @property
     def position(self) -> tuple[Offset, LeaderEpoch]:
@@ -131,6 +138,10 @@ class FetchPlan:
     def has_ready(self) -> bool:
         """Whether there is a partition that is not paused."""
         return len(self._partitions) > len(self._paused)
+
+    def followed(self) -> list[FollowedPartition]:
+        """Return the partitions, in a copy."""
+        return list(self._partitions.values())
 
     def add(self, replica: Replica) -> None:
         """Copy a partition from now on, starting at its log end offset."""

@@ -88,6 +88,11 @@ class Fetcher:
         """Whether no partition is copied."""
         return not len(self._plan)
 
+    @property
+    def lags(self) -> list[tuple[TopicPartition, int]]:
+        """Committed records that each partition lacks here, as of the leader's last response."""
+        return [(each.replica.topic_partition, each.lag) for each in self._plan.followed()]
+
     def add(self, replicas: Iterable[Replica]) -> None:
         """Copy partitions from now on; a request that waits at the leader is given up for them.
 
@@ -246,6 +251,9 @@ class Fetcher:
             self._fail([followed], str(error), now_ms)
         else:
             followed.on_success()
+            followed.leader_high_watermark = data.high_watermark
+            if data.records:
+                replica.traffic.replication_bytes_in += len(data.records)  # type: ignore[arg-type]
             if data.records and self._throttle.covers(replica):
                 self._slow_down(followed, data, now_ms)
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from broker.replication.batch_rules import BatchRules
 from broker.replication.divergence import Divergence, divergence
 from broker.replication.leadership import Leadership
+from broker.replication.topic_traffic import TopicTraffic
 from broker.replication.transaction_guards import TransactionalAppend, TransactionGuards
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
@@ -53,6 +54,7 @@ class Replica:
         "rules",
         "topic_id",
         "topic_partition",
+        "traffic",
     )
 
     def __init__(
@@ -80,6 +82,8 @@ class Replica:
         self.log.last_stable_offset(self._high_watermark)
         self.rules = BatchRules(log.config)
         """Replaced by another object whenever the topic's config changes."""
+        self.traffic = TopicTraffic()
+        """Counters of the topic, which the table of replicas sets."""
 
     @property
     def high_watermark(self) -> Offset:
@@ -242,6 +246,7 @@ class Replica:
         # Not true of a duplicate of an earlier batch, whose offset does not change.
         if info.last_offset >= leadership.log_end_offset:
             leadership.on_append(Offset(info.last_offset + 1), self._clock_ms())
+        self._count(info, batch)
         return info
 
     def _write_transactional(
@@ -272,7 +277,14 @@ class Replica:
         self._note_append(leadership)
         if self._guards is not None:
             self._guards.drop(producer_id)
+        self._count(info, batch)
         return info
+
+    def _count(self, info: AppendInfo, batch: memoryview) -> None:
+        traffic = self.traffic
+        traffic.produce_count += 1
+        traffic.messages_in += info.last_offset - info.base_offset + 1
+        traffic.bytes_in += len(batch)
 
     def _note_append(self, leadership: Leadership) -> None:
         end_offset = self.log.log_end_offset

@@ -6,7 +6,7 @@ Invariant: a partition is copied by at most one fetcher, from the leader that th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 import structlog
@@ -20,7 +20,7 @@ from broker.replication.fetcher import Fetcher
 from broker.replication.replica import Replica
 from broker.replication.replica_table import Key, ReplicaTable
 from broker.replication.replication_throttle import ReplicationThrottle
-from kafkawire.ids import BrokerId
+from kafkawire.ids import BrokerId, TopicPartition
 from kafkawire.sentinels import NO_LEADER
 from storage.directory.logs import Logs
 
@@ -82,6 +82,11 @@ class ReplicaFetchers:
             self._prepare(group)
             self._home.update((replica.topic_partition, fetcher_id) for replica in group)
             self._fetcher(fetcher_id).add(group)
+
+    def lags(self) -> Iterator[tuple[FetcherId, list[tuple[TopicPartition, int]]]]:
+        """Yield each fetcher with the lag of its partitions, in records."""
+        for fetcher_id, fetcher in list(self._fetchers.items()):
+            yield fetcher_id, fetcher.lags
 
     def remove(self, keys: Iterable[Key]) -> None:
         """Stop copying partitions."""

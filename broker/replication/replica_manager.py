@@ -21,7 +21,7 @@ from broker.replication.batch_rules import BatchRules
 from broker.replication.isr.isr_proposals import IsrProposals, IsrRecorder
 from broker.replication.leadership import Limits
 from broker.replication.replica import ReadResult, Replica
-from broker.replication.replica_fetchers import ReplicaFetchers
+from broker.replication.replica_fetchers import FetcherId, ReplicaFetchers
 from broker.replication.replica_roles import ReplicaRoles
 from broker.replication.replica_table import Key, ReplicaTable
 from broker.replication.replication_throttle import follower_throttle
@@ -118,6 +118,15 @@ class ReplicaManager:
     def isr_change_counts(self) -> tuple[int, int]:
         """Number of times that in-sync sets led here have shrunk, and grown."""
         return self._isr_proposals.shrink_count, self._isr_proposals.expand_count
+
+    @property
+    def isr_failure_count(self) -> int:
+        """Number of proposed in-sync sets that the controller has refused."""
+        return self._isr_proposals.refusal_count
+
+    def fetcher_lags(self) -> Iterator[tuple[FetcherId, list[tuple[TopicPartition, int]]]]:
+        """Yield each fetcher with the lag of its partitions, in records."""
+        yield from self._fetchers.lags()
 
     # Lifecycle
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from broker.cluster.metadata_cache import MetadataCache
 from broker.replication.partition_events import PartitionEvents
 from broker.replication.replica import Replica
+from broker.replication.topic_traffic import Traffic
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, TopicId, TopicPartition
 from kafkawire.sentinels import NO_EPOCH
@@ -51,6 +52,8 @@ class ReplicaTable:
         """Names of the topics that a replica here belongs to. Anyone may read it, too."""
         self.events = PartitionEvents()
         """Changes of the replicas: each part that changes one publishes here."""
+        self.traffic = Traffic()
+        """Counts of records, bytes and requests, for metrics."""
         self._offline: set[Key] = set()
         self._broker_id = broker_id
         self._metadata = metadata
@@ -123,6 +126,7 @@ class ReplicaTable:
         self.by_key[replica.topic_partition] = replica
         self._offline.discard(replica.topic_partition)
         self.topic_names.add(replica.topic_id, replica.topic_partition.topic)
+        replica.traffic = self.traffic.join(replica.topic_partition.topic)
 
     def assign_topic_id(self, replica: Replica, topic_id: TopicId) -> None:
         """Note the id of the topic of `replica`, which had none."""
@@ -137,6 +141,7 @@ class ReplicaTable:
         replica = self.by_key.pop(key, None)
         if replica is not None:
             self.topic_names.discard(replica.topic_id)
+            self.traffic.leave(replica.topic_partition.topic)
         return replica
 
     def set_offline(self, partitions: Iterable[TopicPartition]) -> None:
@@ -144,6 +149,11 @@ class ReplicaTable:
         for partition in partitions:
             self.remove(partition)
             self._offline.add(partition)
+
+    @property
+    def offline_count(self) -> int:
+        """Number of partitions that are offline because their log dir has failed."""
+        return len(self._offline)
 
     def is_offline(self, key: Key) -> bool:
         """Whether the partition is offline because its log dir has failed."""

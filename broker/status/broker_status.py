@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -11,9 +12,15 @@ import structlog
 from broker.config.listener import Listener
 from broker.network.metrics import NetworkMetrics
 from broker.scheduler import Scheduler
-from broker.status.exposition import exposition
 from broker.status.gauges import Metrics, add_network_gauges
-from broker.status.status_server import StatusServer
+from broker.status.health import Serving, fatal_troubles, troubles
+from broker.status.loop_watch import LoopWatch
+from broker.status.request_metrics import request_pieces
+from monitoring.process_metrics import process_pieces
+from monitoring.status_server import StatusServer, health_page, json_page
+
+Source = Callable[[], Iterator[str] | AsyncIterator[str]]
+"""Returns the text of some metrics, in pieces that are made in a millisecond or so each."""
 
 log = structlog.get_logger(__name__)
 
@@ -21,33 +28,66 @@ log = structlog.get_logger(__name__)
 class BrokerStatus:
     """Metrics, startup steps and periodic tasks, with the status pages that show them."""
 
-    def __init__(self, clock: Callable[[], float], scheduler: Scheduler) -> None:
-        """`clock` gives seconds."""
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        scheduler: Scheduler,
+        broker: Serving,
+        cpu_s: Callable[[], float],
+    ) -> None:
+        """Report on `broker`; `cpu_s` returns the processor time of the loop's thread."""
         self.metrics = Metrics()
         self.network_metrics = NetworkMetrics()
-        self.steps = StartupSteps(clock)
+        self.steps = StartupSteps(loop.time)
         self._scheduler = scheduler
+        self._broker = broker
+        self._loop_watch = LoopWatch(loop, cpu_s)
         add_network_gauges(self.metrics, self.network_metrics)
+        self._sources: list[Source] = [
+            self.metrics.pieces,
+            lambda: request_pieces(self.network_metrics.requests),
+            self._loop_watch.pieces,
+            process_pieces,
+        ]
 
-    async def show(self, listener: Listener) -> StatusServer:
-        """Serve the status pages over HTTP until the returned server is stopped.
+    def add(self, source: Source) -> None:
+        """Show the metrics of `source`, too."""
+        self._sources.append(source)
+
+    async def show(self, listener: Listener) -> None:
+        """Serve the status pages over HTTP until `hide`.
 
         Raises:
             OSError: the address cannot be bound.
         """
-        server = StatusServer(
-            listener,
+        self._loop_watch.start()
+        self._server = StatusServer(
+            listener.host,
+            listener.port,
             {
                 "/metrics": self._metrics_page,
-                "/tasks": self._scheduler.described,
-                "/startup": self.steps.described,
+                "/healthz": health_page(lambda: fatal_troubles(self._broker)),
+                "/readyz": health_page(lambda: troubles(self._broker)),
+                "/tasks": json_page(self._scheduler.described),
+                "/startup": json_page(self.steps.described),
             },
         )
-        await server.start()
-        return server
+        await self._server.start()
 
-    def _metrics_page(self) -> str:
-        return exposition(self.metrics.snapshot(), self.network_metrics.requests)
+    async def hide(self) -> None:
+        """Stop serving the pages."""
+        self._loop_watch.stop()
+        await self._server.stop()
+
+    async def _metrics_page(self) -> AsyncIterator[str]:
+        for source in list(self._sources):
+            pieces = source()
+            if isinstance(pieces, Iterator):
+                for piece in pieces:
+                    yield piece
+            else:
+                async for piece in pieces:
+                    yield piece
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

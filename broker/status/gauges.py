@@ -12,10 +12,10 @@ from typing import Final
 
 from broker.cluster.controller_role import ControllerRole
 from broker.network.metrics import NetworkMetrics
-from broker.network.socket_server import SocketServer
 from broker.purgatory import Purgatory
 from broker.replication.leadership import Leadership
 from broker.replication.replica_manager import ReplicaManager
+from broker.status.gauge_families import GAUGE_FAMILIES
 from kafkawire.ids import TopicPartition
 from storage.directory.logs import Logs
 
@@ -42,7 +42,8 @@ class Metrics:
         self._gauges: dict[str, Callable[[], int]] = {}
 
     def add_gauge(self, name: str, read: Callable[[], int]) -> None:
-        """Add the gauge `name`, whose value `read` returns."""
+        """Add the gauge `name` of `GAUGE_FAMILIES`, whose value `read` returns."""
+        assert name in GAUGE_FAMILIES, f"gauge {name} has no family"
         assert name not in self._gauges, f"duplicate gauge {name}"
         self._gauges[name] = read
 
@@ -51,16 +52,20 @@ class Metrics:
         values = {name: read() for name, read in self._gauges.items()}
         return {"broker_state": int(self.state), **values}
 
+    def pieces(self) -> Iterator[str]:
+        """Yield the text of each metric, because some gauges look at every partition."""
+        gauges = {"broker_state": lambda: int(self.state), **self._gauges}
+        for name, read in gauges.items():
+            yield from GAUGE_FAMILIES[name].pieces([((), read())])
+
 
 def add_gauges(
     metrics: Metrics,
-    server: SocketServer,
     purgatory: Purgatory[TopicPartition],
     replicas: ReplicaManager,
     controller: ControllerRole,
 ) -> None:
     """Add the gauges of the broker's parts to `metrics`."""
-    metrics.add_gauge("connections", lambda: server.connection_count)
     metrics.add_gauge("partitions", lambda: len(replicas.table))
     metrics.add_gauge("waiting_requests", lambda: purgatory.waiting.operation_count)
     metrics.add_gauge("purgatory_size", lambda: purgatory.waiting.watcher_count)
@@ -73,6 +78,13 @@ def add_gauges(
         "under_min_isr_partition_count",
         lambda: sum(not each.has_min_isr for each in _led(replicas)),
     )
+    metrics.add_gauge(
+        "at_min_isr_partition_count",
+        lambda: sum(len(each.state.isr) == each.effective_min_isr for each in _led(replicas)),
+    )
+    metrics.add_gauge("offline_replica_count", lambda: replicas.table.offline_count)
+    metrics.add_gauge("max_replica_lag", lambda: _max_lag(replicas))
+    metrics.add_gauge("isr_failures", lambda: replicas.isr_failure_count)
     metrics.add_gauge("isr_shrinks", lambda: replicas.isr_change_counts[0])
     metrics.add_gauge("isr_expands", lambda: replicas.isr_change_counts[1])
     for name, read in controller.gauges.items():
@@ -117,6 +129,11 @@ def add_log_gauges(metrics: Metrics, logs: Logs) -> None:
     metrics.add_gauge("offline_log_dirs", lambda: len(logs.table.offline_paths))
     metrics.add_gauge("full_log_dirs", lambda: len(logs.table.full_paths))
     metrics.add_gauge("damaged_segments", lambda: logs.table.damage_count)
+
+
+def _max_lag(replicas: ReplicaManager) -> int:
+    lags = (lag for _, partitions in replicas.fetcher_lags() for _, lag in partitions)
+    return max(lags, default=0)
 
 
 def _led(replicas: ReplicaManager) -> Iterator[Leadership]:

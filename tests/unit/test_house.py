@@ -23,6 +23,7 @@ SERVER_PACKAGES = (
     "broker",
     "analytics",
     "logcheck",
+    "monitoring",
     "trust",
 )
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))

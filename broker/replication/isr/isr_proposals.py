@@ -82,6 +82,7 @@ class IsrProposals:
         self._is_stopped = False
         self.shrink_count = 0
         self.expand_count = 0
+        self.refusal_count = 0
 
     def start(self) -> None:
         """Start to check for lagging followers."""
@@ -172,6 +173,7 @@ class IsrProposals:
             leadership.on_recorded(submitted.proposal, result, self._clock_ms())
             log.info("isr.recorded", partition=str(partition), isr=sorted(isr))
         else:
+            self.refusal_count += 1
             leadership.on_refused(submitted.proposal, result, self._clock_ms())
             log.info("isr.refused", partition=str(partition), error=result.name)
         self._events.changed(partition)

@@ -1,0 +1,142 @@
+"""Serves pages over HTTP, for Prometheus, for probes and for people (edge).
+
+The server is read-only and answers one request per connection. A page is an answer, or pieces of
+text that are made one per turn of the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from monitoring.exposition import CONTENT_TYPE
+
+REQUEST_TIMEOUT_S: Final = 5.0
+MAX_REQUEST_BYTES: Final = 16 * 1024
+MAX_CONNECTIONS: Final = 64
+"""Limit of concurrent connections; pages take milliseconds, so real readers need far fewer."""
+_STATUS: Final = {
+    200: "OK",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    503: "Service Unavailable",
+}
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A page that is made at once."""
+
+    text: str
+    kind: str = CONTENT_TYPE
+    status: int = 200
+
+
+Page = Callable[[], Answer | AsyncIterator[str]]
+"""Makes a page: an answer, or pieces of text between which other work may run."""
+
+
+def json_page(value: Callable[[], object]) -> Page:
+    """Return a page that shows a value as JSON."""
+    return lambda: Answer(json.dumps(value()) + "\n", "application/json")
+
+
+def health_page(troubles: Callable[[], Iterable[str]]) -> Page:
+    """Return a page that says "ok", or names each trouble in a line of status 503."""
+
+    def page() -> Answer:
+        found = list(troubles())
+        if not found:
+            return Answer("ok\n")
+        return Answer("".join(f"{each}\n" for each in found), status=503)
+
+    return page
+
+
+class StatusServer:
+    """Answers one request per connection, from `start` until `stop`."""
+
+    def __init__(self, host: str, port: int, pages: Mapping[str, Page]) -> None:
+        """Serve `pages`, by their paths. Port 0 means any free one."""
+        self._host = host
+        self._wanted_port = port
+        self._pages = pages
+        self._server: asyncio.Server | None = None
+        self._connection_count = 0
+
+    @property
+    def port(self) -> int:
+        """The bound port."""
+        assert self._server is not None, "start comes first"
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def start(self) -> None:
+        """Bind and accept connections.
+
+        Raises:
+            OSError: the address cannot be bound.
+        """
+        self._server = await asyncio.start_server(
+            self._serve, self._host or None, self._wanted_port, limit=MAX_REQUEST_BYTES
+        )
+        host, port = self._server.sockets[0].getsockname()[:2]
+        log.info("status.listening", address=f"{host}:{port}")
+
+    async def stop(self) -> None:
+        """Close the listening socket."""
+        if self._server is not None:
+            self._server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._connection_count += 1
+        try:
+            if self._connection_count > MAX_CONNECTIONS:
+                writer.write(_response(503, "text/plain", b"too many connections\n"))
+                return
+            async with asyncio.timeout(REQUEST_TIMEOUT_S):
+                head = await reader.readuntil(b"\r\n\r\n")
+                writer.write(await self._answer(head))
+                await writer.drain()
+        except (TimeoutError, OSError, EOFError, asyncio.LimitOverrunError) as error:
+            log.debug("status.request_failed", error=str(error))
+        finally:
+            self._connection_count -= 1
+            writer.close()
+
+    async def _answer(self, head: bytes) -> bytes:
+        words = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
+        path = words[1].partition("?")[0] if len(words) > 1 else ""
+        if words[0] != "GET":
+            return _response(405, "text/plain", b"only GET is allowed\n")
+        page = self._pages.get(path)
+        if page is None:
+            paths = "".join(f"{each}\n" for each in self._pages)
+            return _response(404, "text/plain", paths.encode())
+        content = page()
+        if isinstance(content, Answer):
+            return _response(content.status, content.kind, _encoded(content.text))
+        pieces: list[bytes] = []
+        async for piece in content:
+            pieces.append(_encoded(piece))
+            await asyncio.sleep(0)
+        return _response(200, CONTENT_TYPE, b"".join(pieces))
+
+
+def _encoded(text: str) -> bytes:
+    # Names of clients may hold characters without an encoding.
+    return text.encode(errors="replace")
+
+
+def _response(status: int, kind: str, body: bytes) -> bytes:
+    head = (
+        f"HTTP/1.1 {status} {_STATUS[status]}\r\nContent-Type: {kind}\r\n"
+        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    )
+    return head.encode() + body

@@ -43,14 +43,14 @@ def _run(arguments: argparse.Namespace) -> int:
     from broker.errors import ConfigError
     from broker.log_setup import set_up_logging
 
-    set_up_logging(arguments.log_level, sys.stderr)
+    levels = set_up_logging(arguments.log_level, sys.stderr)
     try:
         config = read_config(arguments.properties, arguments.override)
     except ConfigError as error:
         return _refuse(str(error))
     except OSError as error:
         return _refuse(f"{arguments.properties}: {error.strerror}")
-    return run(config)
+    return run(config, levels)
 
 
 def _refuse(reason: str) -> int:

@@ -18,6 +18,7 @@ from broker.config.exposure import exposures
 from broker.config.properties import ENCODING, parse_overrides, parse_properties
 from broker.config.unserved_keys import check_served_keys
 from broker.errors import StartupError
+from broker.log_levels import LogLevels
 from broker.node import Node
 
 EXIT_OK: Final = 0
@@ -48,11 +49,14 @@ def read_config(path: Path | None, overrides: Sequence[str]) -> BrokerConfig:
     return config
 
 
-def run(config: BrokerConfig) -> int:
-    """Run a broker until a signal stops it; return the exit code of the process."""
+def run(config: BrokerConfig, levels: LogLevels) -> int:
+    """Run a broker until a signal stops it; return the exit code of the process.
+
+    `levels` are those of the loggers, which clients may change.
+    """
     _raise_file_limit()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_serve(config))
+        return runner.run(_serve(config, levels))
 
 
 def _raise_file_limit() -> None:
@@ -61,14 +65,14 @@ def _raise_file_limit() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-async def _serve(config: BrokerConfig) -> int:
+async def _serve(config: BrokerConfig, levels: LogLevels) -> int:
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
     for number in STOP_SIGNALS:
         # Under nohup, SIGHUP must stay ignored.
         if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
             loop.add_signal_handler(number, stopping.set)
-    node = Node(config, loop)
+    node = Node(config, loop, levels)
     node.failed.add_done_callback(lambda _: stopping.set())
     try:
         await node.start()

@@ -6,14 +6,30 @@ Daemons log to standard error; standard output is reserved for machine-readable 
 from __future__ import annotations
 
 import logging
-from typing import TextIO
+import sys
+from collections.abc import Iterator
+from typing import Final, TextIO
 
 import structlog
 from structlog.typing import EventDict, Processor
 
+from broker.log_levels import LEVELS, Level, LogLevels
 
-def set_up_logging(level: str, stream: TextIO) -> None:
-    """Write all events at or above `level` to `stream`."""
+PACKAGES: Final = frozenset(
+    {"broker", "clusterstate", "controller", "coordination", "monitoring", "storage", "trust"}
+)
+"""The packages whose loggers have levels that may change."""
+UNNAMED: Final = "broker"
+
+
+def set_up_logging(level: str, stream: TextIO) -> LogLevels:
+    """Write all events at or above `level` to `stream`; return the levels of all loggers."""
+    number = logging.getLevelName(level.upper())
+    levels = LogLevels(next(name for name, each in LEVELS.items() if each == number), _known)
+
+    def make_logger(*names: str) -> LeveledLogger:
+        return LeveledLogger(stream, levels.level(names[0] if names else UNNAMED))
+
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
@@ -21,10 +37,64 @@ def set_up_logging(level: str, stream: TextIO) -> None:
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             *_renderers(is_terminal=stream.isatty()),
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(level.upper())),
-        logger_factory=structlog.WriteLoggerFactory(file=stream),
+        wrapper_class=LeveledBoundLogger,
+        logger_factory=make_logger,
         cache_logger_on_first_use=True,
     )
+    return levels
+
+
+class LeveledLogger(structlog.WriteLogger):
+    """Writes the events of one logger."""
+
+    def __init__(self, stream: TextIO, level: Level) -> None:
+        super().__init__(stream)
+        self.level = level
+
+
+class LeveledBoundLogger(structlog.BoundLoggerBase):
+    """Drops the events below the level of its logger, before they cost anything."""
+
+    _logger: LeveledLogger
+
+    def debug(self, event: str, **fields: object) -> None:
+        """Log at DEBUG."""
+        self._write(logging.DEBUG, "debug", event, fields)
+
+    def info(self, event: str, **fields: object) -> None:
+        """Log at INFO."""
+        self._write(logging.INFO, "info", event, fields)
+
+    def warning(self, event: str, **fields: object) -> None:
+        """Log at WARN."""
+        self._write(logging.WARNING, "warning", event, fields)
+
+    def error(self, event: str, **fields: object) -> None:
+        """Log at ERROR."""
+        self._write(logging.ERROR, "error", event, fields)
+
+    def critical(self, event: str, **fields: object) -> None:
+        """Log at FATAL."""
+        self._write(logging.CRITICAL, "critical", event, fields)
+
+    def exception(self, event: str, **fields: object) -> None:
+        """Log at ERROR, with the current exception."""
+        self._write(logging.ERROR, "error", event, {"exc_info": True, **fields})
+
+    def log(self, level: int, event: str, **fields: object) -> None:
+        """Log at one of the levels of `logging`."""
+        self._write(level, logging.getLevelName(level).lower(), event, fields)
+
+    def _write(self, level: int, method: str, event: str, fields: dict[str, object]) -> None:
+        if level >= self._logger.level.number:
+            self._proxy_to_logger(method, event, **fields)
+
+
+def _known() -> Iterator[str]:
+    """Yield the names of the loggers of all modules that are imported."""
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] in PACKAGES and hasattr(module, "log"):
+            yield name
 
 
 def _renderers(*, is_terminal: bool) -> list[Processor]:

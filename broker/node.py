@@ -45,6 +45,7 @@ from broker.handlers.handler_table import Parts, makers
 from broker.handlers.write_txn_markers import WriteTxnMarkersHandler
 from broker.live_configs.live_configs import LiveConfigs
 from broker.live_configs.reconfiguration import Reconfiguration
+from broker.log_levels import LogLevels
 from broker.logs.broker_logs import BrokerLogs
 from broker.logs.log_dir_failure import LogDirFailure
 from broker.logs.mover import LogMover
@@ -91,7 +92,14 @@ class Node:
     `failed` is done, with a reason, when the broker can no longer serve.
     """
 
-    def __init__(self, config: BrokerConfig, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        loop: asyncio.AbstractEventLoop,
+        levels: LogLevels | None = None,
+    ) -> None:
+        """Prepare a broker in `loop`, in a process whose loggers have the `levels`."""
+        self._levels = levels or LogLevels()
         self.failed: asyncio.Future[str] = loop.create_future()
         self._config = config
         self._loop = loop
@@ -365,6 +373,7 @@ class Node:
             fence=self._fence,
             groups=self._make_groups(replicas),
             identity=member.identity,
+            levels=self._levels,
             logs=logs,
             loop=self._loop,
             mover=mover,
@@ -484,9 +493,7 @@ class Node:
             time.monotonic if self._config.server.status_listener else None,
         )
         self._running.push_async_callback(serving.stop, self._groups, self._transactions)
-        add_gauges(
-            self.metrics, serving.purgatory, self._replicas, self._member.controller
-        )
+        add_gauges(self.metrics, serving.purgatory, self._replicas, self._member.controller)
         self._add_metrics()
         add_transaction_gauges(
             self.metrics,

@@ -180,8 +180,7 @@ class Cluster:
         return sum(
             state.leader != self.assignment(partition).replicas[0]
             for partition, state in list(self.leaderships.items())
-            if self.assignment(partition).replicas
-            and not self.is_being_deleted(partition.topic)
+            if self.assignment(partition).replicas and not self.is_being_deleted(partition.topic)
         )
 
     # States

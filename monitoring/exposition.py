@@ -65,7 +65,9 @@ class Family:
 
 def labels_text(names: Sequence[str], values: Sequence[str]) -> str:
     """Return labels as they stand between the braces."""
-    return ",".join([f'{name}="{label_value(each)}"' for name, each in zip(names, values, strict=True)])
+    return ",".join(
+        [f'{name}="{label_value(each)}"' for name, each in zip(names, values, strict=True)]
+    )
 
 
 def label_value(text: str) -> str:

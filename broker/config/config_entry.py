@@ -23,6 +23,7 @@ class ConfigSource(IntEnum):
     DYNAMIC_DEFAULT_BROKER_CONFIG = 3
     STATIC_BROKER_CONFIG = 4
     DEFAULT_CONFIG = 5
+    DYNAMIC_BROKER_LOGGER_CONFIG = 6
 
 
 class ResourceType(IntEnum):
@@ -30,6 +31,7 @@ class ResourceType(IntEnum):
 
     TOPIC = 2
     BROKER = 4
+    BROKER_LOGGER = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,21 @@ def broker_entries(config: DynamicConfig) -> Iterator[ConfigEntry]:
     unknown = [name for name in {**config.shared, **config.own} if name not in SERVER_KEYS]
     for name in (*SERVER_KEYS, *sorted(unknown)):
         yield _server_entry(name, tuple(_server_synonyms(name, config)), config)
+
+
+def logger_entries(levels: Mapping[str, str]) -> Iterator[ConfigEntry]:
+    """Yield the level of each logger."""
+    for name, level in levels.items():
+        yield ConfigEntry(
+            name=name,
+            value=level,
+            source=ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG,
+            type=ConfigType.STRING,
+            documentation="",
+            is_read_only=False,
+            is_sensitive=False,
+            synonyms=(),
+        )
 
 
 def shared_entries(config: DynamicConfig) -> Iterator[ConfigEntry]:

@@ -51,8 +51,27 @@ def target_of(
     if resource_type == ResourceType.BROKER:
         check_broker(name, broker_id)
         return _broker(name, config)
-    text = f"resource type {resource_type} has no configs; only topics (2) and brokers (4) do"
-    raise ApiError(ErrorCode.INVALID_REQUEST, text)
+    raise unknown_resource(resource_type)
+
+
+def unknown_resource(resource_type: int) -> ApiError:
+    """Return the error for a resource without configs."""
+    text = (
+        f"resource type {resource_type} has no configs; only topics (2), brokers (4) and "
+        "loggers of brokers (8) do"
+    )
+    return ApiError(ErrorCode.INVALID_REQUEST, text)
+
+
+def check_logger_broker(name: str, broker_id: BrokerId) -> None:
+    """Refuse the loggers of another broker, or of all brokers.
+
+    Raises:
+        ApiError: INVALID_REQUEST.
+    """
+    if not name:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "loggers belong to a broker: name its id")
+    check_broker(name, broker_id)
 
 
 def check_broker(name: str, broker_id: BrokerId) -> None:

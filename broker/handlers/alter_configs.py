@@ -9,17 +9,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
 
 from broker.cluster.metadata_cache import MetadataCache
 from broker.config.config_change import ConfigChange, changed, changed_keys, replaced
 from broker.config.config_entry import ResourceType
-from broker.config.config_target import ConfigTarget, target_of
+from broker.config.config_target import ConfigTarget, check_logger_broker, target_of
 from broker.config.dynamic_config import DynamicConfig
 from broker.handlers.handler_table import Apis, Parts
 from broker.live_configs.config_nodes import ConfigNodes
+from broker.log_levels import LogLevels
 from broker.network.reply import Reply
 from broker.network.request import Request
 from broker.network.request_tasks import RequestTasks, in_turns
@@ -42,6 +43,16 @@ from kafkawire.messages.incremental_alter_configs import (
 Configs = Mapping[str, str]
 Change = Callable[[Configs, ConfigTarget], Configs]
 
+
+class Wanted(NamedTuple):
+    """The change of one resource; `operations` is None if all its configs are replaced."""
+
+    kind: int
+    name: str
+    change: Change
+    operations: Sequence[ConfigChange] | None = None
+
+
 log = structlog.get_logger(__name__)
 
 APIS: Final[Apis] = {
@@ -60,7 +71,9 @@ class AlterConfigsHandler:
         nodes: ConfigNodes,
         config: DynamicConfig,
         broker_id: BrokerId,
+        levels: LogLevels,
     ) -> None:
+        self._levels = levels
         self._tasks = tasks
         self._metadata = metadata
         self._nodes = nodes
@@ -81,7 +94,7 @@ class AlterConfigsHandler:
 
     async def _replace_all(self, message: AlterConfigsRequest) -> AlterConfigsResponse:
         wanted = [
-            (
+            Wanted(
                 resource.resource_type,
                 resource.resource_name,
                 _replacement([(config.name, config.value) for config in resource.configs]),
@@ -101,17 +114,19 @@ class AlterConfigsHandler:
         self, message: IncrementalAlterConfigsRequest
     ) -> IncrementalAlterConfigsResponse:
         wanted = [
-            (
+            Wanted(
                 resource.resource_type,
                 resource.resource_name,
-                _increment(
-                    [
-                        ConfigChange(config.name, config.config_operation, config.value)
-                        for config in resource.configs
-                    ]
-                ),
+                _increment(operations),
+                operations,
             )
             for resource in message.resources
+            for operations in [
+                [
+                    ConfigChange(config.name, config.config_operation, config.value)
+                    for config in resource.configs
+                ]
+            ]
         ]
         return IncrementalAlterConfigsResponse(
             responses=[
@@ -123,21 +138,35 @@ class AlterConfigsHandler:
         )
 
     async def _alter_all(
-        self, wanted: Sequence[tuple[int, str, Change]], validate_only: bool
+        self, wanted: Sequence[Wanted], validate_only: bool
     ) -> list[tuple[int, str, ErrorCode, str | None]]:
         """Return the error code and message of each resource."""
-        times = Counter((kind, name) for kind, name, _ in wanted)
+        times = Counter((each.kind, each.name) for each in wanted)
         results = []
-        async for kind, name, change in in_turns(wanted):
+        async for each in in_turns(wanted):
+            kind, name = each.kind, each.name
             code, text = ErrorCode.NONE, None
             try:
                 if times[kind, name] > 1:
                     raise ApiError(ErrorCode.INVALID_REQUEST, f"{name} is named twice")
-                await self._alter(kind, name, change, validate_only)
+                if kind == ResourceType.BROKER_LOGGER:
+                    self._alter_loggers(each, validate_only)
+                else:
+                    await self._alter(kind, name, each.change, validate_only)
             except ApiError as error:
                 code, text = error.code, error.message or error.code.text
             results.append((kind, name, code, text))
         return results
+
+    def _alter_loggers(self, wanted: Wanted, validate_only: bool) -> None:
+        check_logger_broker(wanted.name, self._broker_id)
+        if wanted.operations is None:
+            text = "levels of loggers need IncrementalAlterConfigs"
+            raise ApiError(ErrorCode.INVALID_REQUEST, text)
+        self._levels.change(wanted.operations, validate_only=validate_only)
+        if not validate_only:
+            changed = {each.name: each.value for each in wanted.operations}
+            log.info("log_levels.changed", levels=changed)
 
     async def _alter(self, kind: int, name: str, change: Change, validate_only: bool) -> None:
         target = target_of(kind, name, self._config, self._broker_id)
@@ -175,4 +204,5 @@ def _handler(parts: Parts) -> AlterConfigsHandler:
         parts.configs.nodes,
         parts.configs.broker,
         parts.identity.broker_id,
+        parts.levels,
     )

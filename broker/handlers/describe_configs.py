@@ -12,18 +12,20 @@ from broker.config.config_entry import (
     ConfigSource,
     ResourceType,
     broker_entries,
+    logger_entries,
     shared_entries,
     topic_entries,
 )
-from broker.config.config_target import check_broker
+from broker.config.config_target import check_broker, check_logger_broker, unknown_resource
 from broker.config.dynamic_config import DynamicConfig
 from broker.handlers.handler_table import Apis
 from broker.live_configs.topic_overrides import TopicConfigs
+from broker.log_levels import LogLevels
 from broker.network.reply import Reply
 from broker.network.request import Request
 from broker.network.request_tasks import RequestTasks
 from kafkawire.apis import ApiKey
-from kafkawire.errors import ApiError, ErrorCode
+from kafkawire.errors import ApiError
 from kafkawire.ids import BrokerId
 from kafkawire.messages.describe_configs import (
     CONFIG_SOURCE_SINCE,
@@ -43,6 +45,7 @@ APIS: Final[Apis] = {
             parts.configs.topics,
             parts.configs.broker,
             parts.identity.broker_id,
+            parts.levels,
         ).handle
     ),
 }
@@ -58,7 +61,9 @@ class DescribeConfigsHandler:
         overrides: TopicConfigs,
         config: DynamicConfig,
         broker_id: BrokerId,
+        levels: LogLevels,
     ) -> None:
+        self._levels = levels
         self._tasks = tasks
         self._metadata = metadata
         self._overrides = overrides
@@ -104,8 +109,10 @@ class DescribeConfigsHandler:
             return topic_entries(await self._overrides.read(name), self._config)
         if resource_type == ResourceType.BROKER:
             return self._broker_entries(name)
-        text = f"resource type {resource_type} has no configs; only topics (2) and brokers (4) do"
-        raise ApiError(ErrorCode.INVALID_REQUEST, text)
+        if resource_type == ResourceType.BROKER_LOGGER:
+            check_logger_broker(name, self._broker_id)
+            return logger_entries(self._levels.described())
+        raise unknown_resource(resource_type)
 
     def _broker_entries(self, name: str) -> Iterable[ConfigEntry]:
         check_broker(name, self._broker_id)

@@ -27,6 +27,7 @@ from broker.cluster.producer_ids import ProducerIds
 from broker.config.broker_config import BrokerConfig
 from broker.groups.group_coordinator import GroupCoordinator
 from broker.live_configs.live_configs import LiveConfigs
+from broker.log_levels import LogLevels
 from broker.logs.mover import LogMover
 from broker.network.request_tasks import RequestTasks
 from broker.network.router import Handler
@@ -118,6 +119,7 @@ class Parts:
     fence: ControlFence
     groups: GroupCoordinator
     identity: Identity
+    levels: LogLevels
     logs: Logs
     loop: asyncio.AbstractEventLoop
     metadata: MetadataCache

@@ -73,7 +73,7 @@ class ClientQuotas:
         return rate.throttle_ms
 
     def uses(self, most: int) -> list[QuotaUse]:
-        """Return the rates of clients that count against a quota, the last active `most` of them."""
+        """Return the rates that count against quotas, of the `most` last active clients."""
         return [
             QuotaUse(key=key, client=(user, client_id), rate=rate)
             for (key, user, client_id), rate in islice(reversed(self._rates.items()), most)

@@ -42,9 +42,7 @@ LAG: Final = _family(
     PARTITION,
 )
 LAG_SUM: Final = _family("kafka_consumergroup_lag_sum", "Sum of the lags of a topic.", TOPIC)
-MEMBERS: Final = _family(
-    "kafka_consumergroup_members", "Members of a group.", ("consumergroup",)
-)
+MEMBERS: Final = _family("kafka_consumergroup_members", "Members of a group.", ("consumergroup",))
 GROUP_COUNT: Final = _family(f"{_MANAGER}_numgroups", "Groups that this broker coordinates.", ())
 OFFSET_COUNT: Final = _family(f"{_MANAGER}_numoffsets", "Committed offsets of these groups.", ())
 STATE_COUNTS: Final = {

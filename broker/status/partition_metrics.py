@@ -31,7 +31,9 @@ SEGMENTS: Final = _family("kafka_log_log_numlogsegments", "Segments of the log."
 START: Final = _family("kafka_log_log_logstartoffset", "First offset of the log.")
 END: Final = _family("kafka_log_log_logendoffset", "Offset of the log's next record.")
 LOG_FAMILIES: Final = (SIZE, SEGMENTS, START, END)
-REPLICAS: Final = _family("kafka_cluster_partition_replicascount", "Replicas of a partition led here.")
+REPLICAS: Final = _family(
+    "kafka_cluster_partition_replicascount", "Replicas of a partition led here."
+)
 IN_SYNC: Final = _family(
     "kafka_cluster_partition_insyncreplicascount", "Replicas in sync of a partition led here."
 )
@@ -78,7 +80,7 @@ FOLLOWER_LAG: Final = Family(
 PARTITION_FAMILIES: Final = (*LOG_FAMILIES, *LEADER_FAMILIES, FOLLOWER_LAG)
 
 Lags = Iterable[tuple[tuple[int, int], Sequence[tuple[TopicPartition, int]]]]
-"""By leader and number of the connection: the partitions that are copied from it, with their lag."""
+"""By leader and number of the connection: the partitions copied from it, with their lag."""
 
 
 def partition_pieces(replicas: Sequence[Replica], lags: Lags) -> Iterator[str]:

@@ -33,7 +33,9 @@ PARTS: Final = {
     "total": _summary(
         "totaltimems", "Milliseconds from the last byte read to the response's write."
     ),
-    "request_queue": _summary("requestqueuetimems", "Milliseconds that requests wait for a handler."),
+    "request_queue": _summary(
+        "requestqueuetimems", "Milliseconds that requests wait for a handler."
+    ),
     "local": _summary("localtimems", "Milliseconds in the handler, on this broker."),
     "remote": _summary(
         "remotetimems", "Milliseconds of waiting for records, replicas or other brokers."

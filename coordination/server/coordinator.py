@@ -30,7 +30,7 @@ NONCE_BYTES: Final = 24
 # Every restart leaves a short segment. With more than this, a start takes a snapshot.
 SNAPSHOT_AFTER_SEGMENTS: Final = 8
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 
 class Coordinator:

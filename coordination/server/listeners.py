@@ -25,7 +25,7 @@ ACCEPT_BACKOFF_S: Final = 0.1
 
 UNLIMITED: Final = 0
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 
 class Admission:

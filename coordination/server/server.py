@@ -32,7 +32,7 @@ from coordination.server.tls import ServerTls
 
 _OP_NAMES: Final = {int(op): op.name for op in OpCode}
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 
 class Server:

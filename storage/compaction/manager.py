@@ -19,7 +19,7 @@ from storage.directory.logs import Logs
 from storage.errors import StorageError
 from storage.log.log import Log
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 
 class Cleaning:

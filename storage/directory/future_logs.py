@@ -17,7 +17,7 @@ from storage.disk.layout import DirectoryState
 from storage.errors import StorageError
 from storage.log.log import Log
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 
 class FutureLogs:

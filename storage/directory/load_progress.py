@@ -13,7 +13,7 @@ import structlog
 
 REPORT_INTERVAL_S: Final = 5.0
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 
 class LoadProgress:

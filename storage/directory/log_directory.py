@@ -46,7 +46,7 @@ from storage.errors import CorruptCheckpointError, CorruptLogError, StorageError
 from storage.log.log import Log
 from storage.log.partition_metadata import write_topic_id
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 
 class LogDirectory:

@@ -19,7 +19,7 @@ from storage.log.log import Log
 
 MAX_WANTED_HOMES: Final = 10_000
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 
 class LogPlacement:

@@ -28,7 +28,7 @@ from storage.log.log import Log
 
 __all__ = ["LogDirectory", "Logs"]
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 
 class Cleaning(Protocol):

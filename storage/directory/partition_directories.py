@@ -28,7 +28,7 @@ from storage.errors import CorruptCheckpointError, StorageError
 from storage.log import leftover
 from storage.log.partition_metadata import read_topic_id
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 
 class PartitionDirectories:

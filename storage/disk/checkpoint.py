@@ -19,7 +19,7 @@ import structlog
 from kafkawire.ids import Offset, TopicPartition
 from storage.errors import CorruptCheckpointError
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 VERSION: Final = 0
 FILE_MODE: Final = 0o666  # The process's umask applies.

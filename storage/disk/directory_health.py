@@ -27,7 +27,7 @@ FULL_ERRORS: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 OUT_OF_FILES_ERRORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
 PASSING_ERRORS: Final = FULL_ERRORS | OUT_OF_FILES_ERRORS
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 _T = TypeVar("_T")
 

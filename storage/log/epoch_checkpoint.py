@@ -21,7 +21,7 @@ from storage.disk.layout import LEADER_EPOCH_CHECKPOINT
 from storage.errors import CorruptCheckpointError
 from storage.log.leader_epochs import UNDEFINED_EPOCH, EpochEntry, LeaderEpochs
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 
 class StoredEpochs:

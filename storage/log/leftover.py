@@ -36,7 +36,7 @@ from storage.disk.layout import (
 from storage.segment.batch_scan import walk_headers
 from storage.segment.log_file import LogFile
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 NOWHERE: Final = 2**63
 INDEX_SUFFIXES: Final = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)

@@ -23,7 +23,7 @@ from storage.producers import producer_replay, producer_snapshots
 from storage.producers.producer_state import ProducerState
 from storage.segment.segment import Segment
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,7 @@ from storage.segment.segment import FileRegion, Segment
 from storage.segment.segment_lookup import read_region
 from storage.segment.transaction_index import AbortedTransaction
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 
 class LocalLog:

@@ -42,7 +42,7 @@ from storage.segment.transaction_index import AbortedTransaction
 
 __all__ = ["AppendInfo", "FileRegion", "Log", "TimestampOffset"]
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 NO_APPEND_TIME: Final = -1
 # Looked up once: access to an enum member runs Python code.

@@ -14,7 +14,7 @@ from kafkawire.ids import ZERO_TOPIC_ID, TopicId, topic_id_from_text, topic_id_t
 from storage.disk.checkpoint import write_atomically
 from storage.errors import CorruptCheckpointError
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 VERSION: Final = "0"
 

@@ -19,7 +19,7 @@ from storage.segment.index_file import IndexFile
 from storage.segment.offset_index import MAX_RELATIVE_OFFSET
 from storage.segment.segment import Segment
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 SAMPLED_ENTRIES: Final = 1024
 

@@ -8,7 +8,7 @@ from storage.log.log import Log
 from storage.log.retention import LogBounds, find_breaches
 from storage.segment.segment_lookup import newest_ms
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 
 def delete_expired(each: Log, high_watermark: Offset, now_ms: int, max_segments: int) -> int:

@@ -44,7 +44,7 @@ from storage.segment.transaction_index import AbortedTransaction, read_aborted
 
 BUFFER_BYTES: Final = 1024 * 1024
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 
 class _Source(NamedTuple):

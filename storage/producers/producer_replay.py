@@ -21,7 +21,7 @@ from storage.segment.batch_scan import walk_produced
 from storage.segment.segment import Segment
 from storage.segment.transaction_index import AbortedTransaction
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 RECALL_BYTES: Final = 512 * 1024
 """Amount of the log before a snapshot that is scanned for details missing in the snapshot."""

@@ -17,7 +17,7 @@ from storage.errors import CorruptSnapshotError
 from storage.producers.producer_entry import ProducerEntry
 from storage.producers.producer_snapshot import decode_snapshot, encode_snapshot
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 
 def write_snapshot(

@@ -25,7 +25,7 @@ from storage.segment.segment_files import SegmentFiles
 from storage.segment.segment_index import SegmentIndex
 from storage.segment.transaction_index_file import TransactionIndexFile
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 __all__ = ["FileRegion", "LogFile", "Segment"]
 

@@ -27,7 +27,7 @@ from coordination.server.disk.state_recovery import recover
 
 NICENESS: Final = 19
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 
 class Snapshotter:

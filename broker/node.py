@@ -507,6 +507,8 @@ class Node:
         status, member, metadata = self._status, self._member, self._metadata
         self.metrics.add_gauge("live_brokers", lambda: len(metadata.image.brokers))
         self.metrics.add_gauge("session_expirations", lambda: member.session.expiration_count)
+        if member.coordinator is not None:
+            status.add(member.coordinator.metrics)
         watch_partitions(status, self._replicas)
         peers = Peers(member.endpoint_of, member.make_peer)
         self._running.push_async_callback(peers.close)

@@ -34,10 +34,12 @@ def on_leader_and_isr(cluster: Cluster, event: LeaderAndIsrResponseReceived) -> 
     if lost := sorted(now - before):
         replicas = [PartitionReplica(one, event.broker_id) for one in lost]
         yield Note("replicas.went_offline", _named(event.broker_id, lost))
+        cluster.repair_reason = f"a log dir of broker {event.broker_id} failed"
         yield from on_replicas_lost(cluster, replicas)
     if found := sorted(before - now):
         replicas = [PartitionReplica(one, event.broker_id) for one in found]
         yield Note("replicas.came_back", _named(event.broker_id, found))
+        cluster.repair_reason = f"replicas of broker {event.broker_id} came back"
         yield from on_replicas_found(cluster, replicas)
 
 

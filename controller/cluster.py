@@ -38,6 +38,9 @@ class Deletions:
     halted: set[str]
 
 
+FIRST_REPAIR_REASON: Final = "a controller took over"
+
+
 class Cluster:
     """Image of brokers, topics, partitions and replicas in one controller epoch."""
 
@@ -53,6 +56,8 @@ class Cluster:
         self.leaderships: dict[TopicPartition, LeaderAndIsr] = {}
         self.moving: set[TopicPartition] = set()
         self.unclean_election_count = 0
+        self.repair_reason = FIRST_REPAIR_REASON
+        """Why partitions are being repaired, for the log."""
         self.offline_dirs: dict[BrokerId, set[TopicPartition]] = {}
         self.deletions = Deletions(set(), set(), set())
         self._assignments: dict[TopicPartition, ReplicaAssignment] = {}

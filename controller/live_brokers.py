@@ -55,9 +55,15 @@ def on_change(cluster: Cluster) -> Plan[None]:
         for broker_id in sorted(gone):
             epoch = cluster.brokers.pop(broker_id).epoch
             yield Note("broker.left", {"broker_id": broker_id, "broker_epoch": epoch})
+        cluster.repair_reason = f"{_named(gone)} left"
         yield from on_failure(cluster, gone)
     if came := {one: current[one] for one in sorted(new | bounced)}:
+        cluster.repair_reason = f"{_named(came)} joined"
         yield from on_startup(cluster, came)
+
+
+def _named(brokers: Collection[BrokerId]) -> str:
+    return f"{'broker' if len(brokers) == 1 else 'brokers'} {', '.join(map(str, sorted(brokers)))}"
 
 
 def on_failure(cluster: Cluster, dead: Collection[BrokerId]) -> Plan[None]:

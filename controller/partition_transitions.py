@@ -186,7 +186,7 @@ def repair_partitions(
         )
 
     changes = yield from _change(
-        cluster, batch, listed, Strategy.OFFLINE, decide_with, "replicas lost or found"
+        cluster, batch, listed, Strategy.OFFLINE, decide_with, cluster.repair_reason
     )
     for partition, state in changes.unchanged.items():
         if state.leader == NO_LEADER:

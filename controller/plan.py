@@ -67,6 +67,7 @@ class Planner:
         self.cluster: Cluster | None = None
         """Image of the cluster; None while this broker is not the controller."""
         self.controller_id: BrokerId | None = None
+        self._former_id: BrokerId | None = None
 
     @property
     def is_active(self) -> bool:
@@ -113,6 +114,7 @@ class Planner:
     def _read_controller(self) -> Plan[None]:
         self.controller_id = yield from controller_election.current_controller()
         if self.controller_id is not None:
+            self._former_id = self.controller_id
             yield Elected()
         if self.is_active and self.controller_id != self._config.broker_id:
             yield from self._resign()
@@ -132,7 +134,8 @@ class Planner:
             return
         self.controller_id = self._config.broker_id
         self.cluster = Cluster(self._config, epoch=won.epoch, epoch_version=won.epoch_version)
-        yield Note("controller.elected", {"controller_epoch": won.epoch})
+        fields = {"controller_epoch": won.epoch, "former_controller": self._former_id}
+        yield Note("controller.elected", fields)
         yield Elected()
         yield from take_over(self.cluster, self._new_topic_id, self._last_known)
 
@@ -190,6 +193,7 @@ class Planner:
                 interval_s = self._config.leader_imbalance_check_interval_seconds
                 yield Enqueue(e.RebalanceDue(), interval_s * 1000)
             case e.UncleanElectionEnabled():
+                cluster.repair_reason = "unclean elections were enabled"
                 batch = RequestBatch(cluster)
                 yield from bring_online(cluster, batch)
                 yield from batch.send()

@@ -74,6 +74,7 @@ def parser() -> argparse.ArgumentParser:
     parsed.add_argument("--tls-key-password-file", type=Path, metavar="FILE")
     parsed.add_argument("--tls-ca", type=Path, metavar="FILE")
     parsed.add_argument("--tls-client-auth", choices=[each.value for each in ClientAuth])
+    parsed.add_argument("--metrics-listen", metavar="HOST:PORT")
     parsed.add_argument("--truncate-at", metavar="FILE:OFFSET")
     parsed.add_argument("--export-zookeeper", type=Path, metavar="DIR")
     return parsed
@@ -90,6 +91,7 @@ def config_from(options: argparse.Namespace) -> CoordinatorConfig:
     return CoordinatorConfig(
         listen=Address.parse(options.listen),
         tls=_tls(options),
+        metrics_listen=Address.parse(options.metrics_listen) if options.metrics_listen else None,
         tick_ms=options.tick,
         min_session_timeout_ms=2 * options.tick if least is None else least,
         max_session_timeout_ms=options.max_session_timeout,

@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -45,6 +46,9 @@ from storage.directory.meta_properties import read_meta_properties
 from storage.disk.layout import META_PROPERTIES
 from storage.errors import StorageError
 
+if TYPE_CHECKING:
+    from coordination.server.coordinator import Coordinator
+
 log = structlog.get_logger(__name__)
 
 
@@ -64,6 +68,8 @@ class ClusterMember:
         self.identity: Identity
         self.controller: ControllerRole
         self.security: PeerSecurities
+        self.coordinator: Coordinator | None = None
+        """The coordinator in this process, if there is one."""
         self._config = config
         self._metadata = metadata
         self._loop = loop
@@ -188,6 +194,7 @@ class ClusterMember:
 
         login = make_login()
         coordinator = await start_coordinator(Path(self._config.logs.log_directories[0]), login)
+        self.coordinator = coordinator
         self._running.push_async_callback(coordinator.stop, takes_snapshot=False)
         has_acl = self._config.coordinator.zookeeper_set_acl
         return address_of(coordinator), CoordinatorSecurity(login=login, has_acl=has_acl)

@@ -9,6 +9,8 @@ import os
 import secrets
 import sys
 import time
+from collections.abc import AsyncIterator, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -20,10 +22,13 @@ from coordination.server.disk.journal import FileLog
 from coordination.server.disk.snapshotter import Snapshotter
 from coordination.server.disk.state_recovery import Recovered, recover
 from coordination.server.disk.wal_writer import WalWriter, finish_segment
+from coordination.server.metrics_page import coordinator_pieces
 from coordination.server.server import Server
 from coordination.server.state.service import Service
 from coordination.server.state.sessions import Passwords, first_session_id
 from coordination.server.tls import ServerTls
+from monitoring.process_metrics import process_pieces
+from monitoring.status_server import StatusServer, health_page
 
 EXIT_DISK_FAILED: Final = 1
 NONCE_BYTES: Final = 24
@@ -42,6 +47,7 @@ class Coordinator:
         self._data_dir: DataDir | None = None
         self._server: Server | None = None
         self._snapshotter = Snapshotter(directory)
+        self._status: StatusServer | None = None
 
     @property
     def bound_port(self) -> int:
@@ -60,6 +66,7 @@ class Coordinator:
         try:
             self._server = self._make_server(self._data_dir)
             await self._server.start()
+            await self._show_status()
         except BaseException:
             self._data_dir.close()
             raise
@@ -70,9 +77,30 @@ class Coordinator:
         """Stop in order; a snapshot makes the next start faster, and this stop slower."""
         if self._server is None or self._data_dir is None:
             return
+        if self._status is not None:
+            await self._status.stop()
         await self._server.stop()
         await self._snapshotter.finish(takes_snapshot=takes_snapshot)
         self._data_dir.close()
+
+    def metrics(self) -> Iterator[str]:
+        """Yield the text of the metrics, for Prometheus."""
+        assert self._server is not None, "start first"
+        yield from coordinator_pieces(self._server)
+
+    async def _show_status(self) -> None:
+        address = self._config.metrics_listen
+        if address is None:
+            return
+
+        async def page() -> AsyncIterator[str]:
+            for piece in chain(self.metrics(), process_pieces()):
+                yield piece
+
+        # The coordinator listens only once it serves, and a failed disk ends its process.
+        pages = {"/metrics": page, "/healthz": health_page(tuple), "/readyz": health_page(tuple)}
+        self._status = StatusServer(address.host, address.port, pages)
+        await self._status.start()
 
     def _make_server(self, data_dir: DataDir) -> Server:
         config = self._config

@@ -76,6 +76,7 @@ class TlsConfig:
 class CoordinatorConfig:
     """Configuration of one coordinator.
 
+    `metrics_listen` is the address of the status pages over HTTP; without it there are none.
     A loop that is later than `tick_ms` counts as stalled, and stalls extend all session deadlines.
     `commands` are the enabled four-letter words, `*` for all. `users` maps the users of SASL to
     their passwords. A client must have an identity of one of `required_schemes`, if there are any.
@@ -83,6 +84,7 @@ class CoordinatorConfig:
 
     listen: Address = field(default_factory=lambda: Address("127.0.0.1", DEFAULT_PORT))
     tls: TlsConfig | None = None
+    metrics_listen: Address | None = None
     tick_ms: int = DEFAULT_TICK_MS
     min_session_timeout_ms: int = 2 * DEFAULT_TICK_MS
     max_session_timeout_ms: int = 60_000

@@ -10,6 +10,7 @@ from typing import Final, Protocol
 
 from coordination.server.coordinator_config import CoordinatorConfig
 from coordination.server.state.service import Service
+from monitoring.samples import Samples
 
 # Clients parse the leading three numbers to detect the features of the server.
 FEATURE_LEVEL: Final = "3.8.0"
@@ -89,6 +90,10 @@ class ReportedServer(Protocol):
     @property
     def sync_count(self) -> int:
         """Number of syncs of the log."""
+
+    @property
+    def sync_times_ms(self) -> Samples:
+        """Times of syncs of the log."""
 
     @property
     def unsynced_count(self) -> int:

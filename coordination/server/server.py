@@ -29,6 +29,7 @@ from coordination.server.state.acl import Identity
 from coordination.server.state.service import Service
 from coordination.server.state.sessions import Passwords, Session
 from coordination.server.tls import ServerTls
+from monitoring.samples import Samples
 
 _OP_NAMES: Final = {int(op): op.name for op in OpCode}
 
@@ -66,7 +67,11 @@ class Server:
         self._authentication = Authentication(config, new_nonce)
         self.wall_clock_ms = wall_clock_ms
         self._commit = GroupCommit(
-            wal, synced_zxid=self.synced_zxid, on_synced=self._on_synced, on_failure=on_fatal
+            wal,
+            synced_zxid=self.synced_zxid,
+            on_synced=self._on_synced,
+            on_failure=on_fatal,
+            clock=self.loop.time,
         )
         self.listeners = Listeners(self, tls)
         self.is_stopping = False
@@ -332,6 +337,11 @@ class Server:
     def sync_count(self) -> int:
         """Number of syncs of the log."""
         return self._commit.sync_count
+
+    @property
+    def sync_times_ms(self) -> Samples:
+        """Times of syncs of the log."""
+        return self._commit.sync_times_ms
 
     @property
     def unsynced_count(self) -> int:

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from coordination.server.disk.wal_writer import WalWriter
 from coordination.server.state.txns import Entry
+from monitoring.samples import Samples
 
 
 class Log(Protocol):
@@ -41,7 +42,12 @@ class GroupCommit:
         synced_zxid: int,
         on_synced: Callable[[int], None],
         on_failure: Callable[[OSError], None],
+        clock: Callable[[], float] = lambda: 0.0,
     ) -> None:
+        """Commit after `synced_zxid`; `clock` returns seconds, to time the syncs."""
+        self.sync_times_ms = Samples()
+        self._clock = clock
+        self._began_s = 0.0
         self.synced_zxid = synced_zxid
         self.sync_count = 0
         self._log = log
@@ -65,6 +71,7 @@ class GroupCommit:
         batch = entries.copy()
         entries.clear()
         self._in_flight_zxid = batch[-1].zxid
+        self._began_s = self._clock()
         try:
             self._log.append(batch)
         except OSError as error:
@@ -79,6 +86,7 @@ class GroupCommit:
         assert self._in_flight_zxid is not None, "a sync was requested"
         self.synced_zxid = self._in_flight_zxid
         self.sync_count += 1
+        self.sync_times_ms.add((self._clock() - self._began_s) * 1000)
         self._in_flight_zxid = None
         self._on_synced(self.synced_zxid)
         if self._in_flight_zxid is None:

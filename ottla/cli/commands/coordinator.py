@@ -75,6 +75,10 @@ def coordinator(
     tls_client_auth: Annotated[
         str | None, typer.Option(help="With a CA: need (default), or want.")
     ] = None,
+    metrics_listen: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Serve /metrics, /healthz and /readyz over HTTP."),
+    ] = None,
     truncate_at: Annotated[
         str | None,
         typer.Option(metavar="FILE:OFFSET", help="Cut a damaged log at this place, and exit."),
@@ -112,6 +116,7 @@ def coordinator(
         "tls-key-password-file": tls_key_password_file,
         "tls-ca": tls_ca,
         "tls-client-auth": tls_client_auth,
+        "metrics-listen": metrics_listen,
         "truncate-at": truncate_at,
     }
     given = [f"--{name}={value}" for name, value in options.items() if value is not None]

@@ -52,7 +52,7 @@ def read_config(path: Path | None, overrides: Sequence[str]) -> BrokerConfig:
 def run(config: BrokerConfig, levels: LogLevels) -> int:
     """Run a broker until a signal stops it; return the exit code of the process.
 
-    `levels` are those of the loggers, which clients may change.
+    `levels` belongs to the loggers; clients may change it.
     """
     _raise_file_limit()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

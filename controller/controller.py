@@ -52,7 +52,7 @@ DialBroker = Callable[[Registration], BrokerConnection]
 
 
 class _Queued(NamedTuple):
-    """What the controller keeps of a queued event."""
+    """The future of an event, and the time at which it was queued."""
 
     future: "asyncio.Future[Result]"
     queued_at_s: float

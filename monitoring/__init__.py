@@ -1,1 +1,1 @@
-"""What programs outside watch of a daemon: metrics as text, and HTTP pages."""
+"""Metrics as text and status pages over HTTP, for the daemons."""

@@ -16,7 +16,7 @@ QUANTILES: Final[Sequence[tuple[str, float]]] = (
     ("0.99", 0.99),
     ("0.999", 0.999),
 )
-"""Those that Kafka's dashboards use, as text and number."""
+"""The quantiles in Kafka's dashboards, as text and number."""
 
 
 class Samples:

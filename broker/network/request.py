@@ -133,7 +133,7 @@ class Request:
         self.queue = queue
         self.reply = NOT_HANDLED
         self.release = release
-        # None unless the request is one of those that are timed.
+        # None unless the parts of the request's time are measured.
         self.timing: RequestTiming | None = None
 
     def give_back(self) -> None:

@@ -1,7 +1,7 @@
 """The names of a broker's metrics that have one value each (decision).
 
-Names are those that the JMX exporter, with the rules of Strimzi and of Kafka's own example, gives
-to Kafka's metrics. Metrics that Kafka does not have begin with `ottla_`.
+Each has the name that the JMX exporter gives to Kafka's metric, with the rules of Strimzi and of
+Kafka's own example. Metrics that Kafka does not have begin with `ottla_`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The committed offsets and the lag of every group that this broker coordinates (decision).
 
-Names are those of Kafka Exporter. Clients choose the names of groups and may commit for as many
+The names are Kafka Exporter's. Clients choose the names of groups and may commit for as many
 partitions as they like: offsets beyond `MAX_OFFSETS`, and groups beyond `MAX_GROUPS`, are only
 counted.
 """

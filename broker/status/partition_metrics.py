@@ -15,9 +15,9 @@ from kafkawire.ids import TopicPartition
 from monitoring.exposition import GAUGE, Family, label_value
 
 MAX_PARTITIONS: Final = 20_000
-STEP_SEGMENTS: Final = 100
-"""Segments of logs in one step, about a millisecond at most: each log has at least one."""
-TEXT_LINES: Final = 2000
+STEP_SEGMENTS: Final = 50
+"""Segments of logs in one step, half a millisecond or so: each log has at least one."""
+TEXT_LINES: Final = 1000
 """Lines that are joined in one step; they are complete by then."""
 LABELS: Final = ("topic", "partition")
 

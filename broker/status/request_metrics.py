@@ -1,6 +1,6 @@
 """The metrics of requests by API: their number, their time and its parts (decision).
 
-Quantiles are those of the last `samples.KEPT` requests that were timed. The histogram holds every
+Quantiles are taken from the last `samples.KEPT` timed requests of an API. The histogram holds every
 request; unlike quantiles, histograms of several brokers can be added.
 """
 

@@ -1,6 +1,6 @@
 """The coordinator's metrics for Prometheus, with ZooKeeper's names (decision).
 
-They are those of ZooKeeper's PrometheusMetricsProvider; metrics that ZooKeeper does not have begin
+The names are as in ZooKeeper's PrometheusMetricsProvider; metrics that ZooKeeper does not have begin
 with `ottla_coordinator_`.
 """
 

@@ -1,0 +1,167 @@
+"""The metrics page of a broker with 1,000 partitions and 100 groups: time in the event loop.
+
+Expected: some 14,000 lines at about a microsecond each, so less than 20 ms in all, and less than 2 ms
+in each step. Beside it, the same number of samples in prometheus_client, if that is installed.
+Run: `python -m benchmarks.micro.test_metrics_page`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from broker.cluster.metadata_cache import MetadataCache
+from broker.groups.group import Group
+from broker.groups.rebalance import GroupLimits
+from broker.handlers.handler_table import MODULES
+from broker.network.metrics import NetworkMetrics
+from broker.purgatory import Purgatory
+from broker.replication.replica_manager import ReplicaManager
+from broker.status.group_metrics import GroupsShown, collect_groups, group_pieces
+from broker.status.partition_metrics import partition_pieces
+from broker.status.request_metrics import request_pieces
+from broker.status.topic_metrics import topic_pieces
+from kafkawire.group_records import CommittedOffset
+from kafkawire.ids import TopicPartition
+from monitoring.process_metrics import process_pieces
+from monitoring.samples import KEPT
+from storage.config.log_config import LogConfig
+from storage.directory.logs import Logs
+from tests.unit.broker.replicas import lead_alone, make_manager
+
+TOPIC_COUNT: Final = 100
+PARTITIONS_PER_TOPIC: Final = 10
+GROUP_COUNT: Final = 100
+OFFSETS_PER_GROUP: Final = 10
+API_COUNT: Final = 20
+"""APIs that clients of a broker use."""
+ROUNDS: Final = 20
+MAX_TOTAL_MS: Final = 20
+MAX_STEP_MS: Final = 2
+LIMITS: Final = GroupLimits(max_size=10, initial_rebalance_delay_ms=0)
+
+
+class Bench:
+    """The parts of a broker that the page shows."""
+
+    def __init__(self, directory: Path, partition_count: int, group_count: int) -> None:
+        loop = asyncio.get_running_loop()
+        logs = Logs.open([directory], config_of=lambda _topic: LogConfig(), now_ms=lambda: 0)
+        purgatory: Purgatory[TopicPartition] = Purgatory(loop)
+        self.replicas: ReplicaManager = make_manager(logs, MetadataCache(), purgatory)
+        names = [
+            TopicPartition(f"topic-{number // PARTITIONS_PER_TOPIC}", number % PARTITIONS_PER_TOPIC)
+            for number in range(partition_count)
+        ]
+        for name in names:
+            lead_alone(self.replicas, logs.create(name, LogConfig(), uuid.uuid4(), now_ms=0))
+        self.groups: list[Group] = []
+        for number in range(group_count):
+            group = Group(f"group-{number}", LIMITS)
+            for each in range(OFFSETS_PER_GROUP):
+                partition = names[(number * OFFSETS_PER_GROUP + each) % len(names)]
+                group.offsets.restore(partition, CommittedOffset(7, -1, "", 0), 0)
+            self.groups.append(group)
+        self.ends = dict.fromkeys(names, 11)
+        self.network = NetworkMetrics()
+        for key in list(MODULES)[:API_COUNT]:
+            metrics = self.network.requests[key]
+            for number in range(KEPT):
+                metrics.on_answered(number / 1e6)
+                metrics.total.add(number / 1e3)
+
+    def pieces(self) -> Iterator[str]:
+        """Yield the page in the pieces of the broker."""
+        yield from topic_pieces(self.replicas.table.traffic)
+        yield from partition_pieces(list(self.replicas), self.replicas.fetcher_lags())
+        shown = GroupsShown()
+        for _ in collect_groups(self.groups, shown):
+            yield ""
+        yield from group_pieces(shown, self.ends)
+        yield from request_pieces(self.network.requests)
+        yield from process_pieces()
+
+
+def step_times_ms(pieces: Iterator[str]) -> tuple[list[float], str]:
+    """Return the time of each step, encoding included, and the whole text."""
+    times: list[float] = []
+    texts: list[bytes] = []
+    while True:
+        began_s = time.thread_time()
+        piece = next(pieces, None)
+        if piece is None:
+            return times, b"".join(texts).decode()
+        texts.append(piece.encode(errors="replace"))
+        times.append((time.thread_time() - began_s) * 1000)
+
+
+async def test_the_measured_page_holds_every_partition_and_group(tmp_path: Path) -> None:
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
+    bench = Bench(tmp_path, 20, 4)
+    _, text = step_times_ms(bench.pieces())
+    assert text.count("\nkafka_log_log_size{") == 20
+    assert text.count("\nkafka_consumergroup_lag{") == 40
+    assert 'kafka_consumergroup_lag{consumergroup="group-0",topic="topic-0",partition="0"} 4' in text
+
+
+async def main() -> int:
+    """Print the best of several rounds; return 1 if a limit is exceeded."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
+    with tempfile.TemporaryDirectory() as directory:
+        bench = Bench(Path(directory), TOPIC_COUNT * PARTITIONS_PER_TOPIC, GROUP_COUNT)
+        gc.freeze()
+        totals: list[float] = []
+        longest: list[float] = []
+        for _ in range(ROUNDS):
+            times, text = step_times_ms(bench.pieces())
+            totals.append(sum(times))
+            longest.append(max(times))
+    line_count = sum(not line.startswith("#") for line in text.splitlines())
+    total_ms, step_ms = min(totals), min(longest)
+    sys.stdout.write(
+        f"{line_count} samples, {len(text)} bytes, {len(times)} steps: "
+        f"{total_ms:.1f} ms in all (median {sorted(totals)[ROUNDS // 2]:.1f}), "
+        f"longest step {step_ms:.2f} ms (median {sorted(longest)[ROUNDS // 2]:.2f})\n"
+    )
+    if client_ms := prometheus_client_ms(line_count):
+        sys.stdout.write(f"prometheus_client, {line_count} samples in one step: {client_ms:.1f} ms\n")
+    return int(total_ms > MAX_TOTAL_MS or step_ms > MAX_STEP_MS)
+
+
+def prometheus_client_ms(sample_count: int) -> float | None:
+    """Return the time of the library for as many samples with two labels; None without it."""
+    try:
+        from prometheus_client import CollectorRegistry, generate_latest
+        from prometheus_client.core import GaugeMetricFamily
+    except ImportError:
+        return None
+
+    class Partitions:
+        def collect(self) -> Iterator[object]:
+            for family_number in range(12):
+                family = GaugeMetricFamily(f"f{family_number}", "x", labels=["topic", "partition"])
+                for number in range(sample_count // 12):
+                    family.add_metric([f"topic-{number // 10}", str(number % 10)], number)
+                yield family
+
+    registry = CollectorRegistry()
+    registry.register(Partitions())
+    best_ms = float("inf")
+    for _ in range(5):
+        began_s = time.thread_time()
+        generate_latest(registry)
+        best_ms = min(best_ms, (time.thread_time() - began_s) * 1000)
+    return best_ms
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main()))

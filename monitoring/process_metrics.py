@@ -35,6 +35,7 @@ START: Final = Family(
 )
 PROCESS_FAMILIES: Final = (CPU, RESIDENT, VIRTUAL, OPEN_FILES, MAX_FILES, START)
 _PROC: Final = Path("/proc")
+STEP_FILES: Final = 500
 _START_FIELD: Final = 19
 """Of /proc/self/stat, counted behind the name of the program."""
 
@@ -43,6 +44,11 @@ def process_pieces() -> Iterator[str]:
     """Yield the text of the metrics; some of them need /proc."""
     for family, value in _values():
         yield from family.pieces([((), value)])
+    try:
+        yield from _open_files()
+    except OSError:
+        # Another system than Linux.
+        return
 
 
 def _values() -> Iterator[tuple[Family, Value]]:
@@ -54,10 +60,22 @@ def _values() -> Iterator[tuple[Family, Value]]:
         yield VIRTUAL, int(pages[0]) * resource.getpagesize()
         yield RESIDENT, int(pages[1]) * resource.getpagesize()
         yield START, _start_time_s()
-        yield OPEN_FILES, len(os.listdir(_PROC / "self/fd"))  # noqa: PTH208 - names only, and cheap
     except (OSError, IndexError, ValueError):
         # Another system than Linux.
         return
+
+
+def _open_files() -> Iterator[str]:
+    folder = _PROC / "self/fd"
+    # The number of files since Linux 6.2, before that 0. Counting takes a microsecond for each.
+    count = folder.stat().st_size
+    if not count:
+        with os.scandir(folder) as found:
+            for _ in found:
+                count += 1
+                if not count % STEP_FILES:
+                    yield ""
+    yield from OPEN_FILES.pieces([((), count)])
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Write the generated pages of `docs/`, configuration and protocol (composition).
+"""Write the generated pages of `docs/`: configuration, monitoring, protocol (composition).
 
 `--check` writes nothing and exits with 1 if a page differs from the tables in the code.
 """
@@ -8,6 +8,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from scripts.monitoring_page import monitoring_page
 
 if TYPE_CHECKING:
     from storage.config.config_key import ConfigKey
@@ -21,7 +23,11 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m scripts.generate_docs", description=__doc__)
     parser.add_argument("--check", action="store_true", help="only compare; exit 1 if stale")
     is_check = parser.parse_args(arguments).check
-    pages = {"configuration.md": configuration_page(), "protocol.md": protocol_page()}
+    pages = {
+        "configuration.md": configuration_page(),
+        "monitoring.md": monitoring_page(GENERATED),
+        "protocol.md": protocol_page(),
+    }
     stale = [name for name, text in pages.items() if _read(DOCS / name) != text]
     if is_check:
         for name in stale:

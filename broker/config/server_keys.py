@@ -99,8 +99,8 @@ class ServerKeys:
         10, "No effect: the number of requests to the coordinator is not limited.", at_least(1)
     )
     metrics_listener: str = string(
-        "", "HOST:PORT of the status pages over HTTP: /metrics (for Prometheus), /tasks, "
-        "/startup; empty disables them. Not a key of Kafka.",
+        "", "HOST:PORT of the status pages over HTTP: /metrics (for Prometheus), /healthz, "
+        "/readyz, /tasks, /startup; empty disables them. Not a key of Kafka.",
     )  # fmt: skip
     metrics_num_samples: int = integer(
         2, "No effect: metrics are counters, without samples.", at_least(1)

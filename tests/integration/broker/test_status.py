@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.config.listener import Listener
-from broker.status.status_server import MAX_CONNECTIONS, StatusServer
+from monitoring.status_server import MAX_CONNECTIONS, Answer, StatusServer
 from tests.conftest import READY_EVENT, BrokerProcess, StartBroker
 from tests.integration.broker.broker_cluster import BrokerCluster
 from tests.integration.broker.wire import Wire, batch
@@ -29,12 +28,12 @@ KAFKAS_TASKS = {
     "kafka-log-start-offset-checkpoint",
     "kafka-delete-logs",
 }
-STATE = "kafka_server_KafkaServer_BrokerState"
-CONTROLLERS = "kafka_controller_KafkaController_ActiveControllerCount"
-UNDER_REPLICATED = "kafka_server_ReplicaManager_UnderReplicatedPartitions"
+STATE = "kafka_server_kafkaserver_brokerstate"
+CONTROLLERS = "kafka_controller_kafkacontroller_activecontrollercount"
+UNDER_REPLICATED = "kafka_server_replicamanager_underreplicatedpartitions"
 DURATION = "ottla_request_duration_seconds"
 PRODUCED = 5
-UNCLEAN = "kafka_controller_ControllerStats_UncleanLeaderElections_total"
+UNCLEAN = "kafka_controller_controllerstats_uncleanleaderelections_total"
 
 
 def get(port: int, path: str, method: str = "GET") -> tuple[int, str]:
@@ -69,7 +68,7 @@ def test_metrics_tasks_and_startup_steps_are_served(broker: BrokerProcess) -> No
         wire.create_topic("t")
     found = metrics(port)
     assert (found[STATE], found[CONTROLLERS]) == (3, 1)
-    assert found["kafka_server_ReplicaManager_LeaderCount"] == 1
+    assert found["kafka_server_replicamanager_leadercount"] == 1
     tasks = {each["name"]: each for each in json.loads(get(port, "/tasks")[1])}
     assert tasks.keys() >= KAFKAS_TASKS
     assert tasks["kafka-log-retention"]["next_run_s"] > 0
@@ -97,13 +96,13 @@ def test_request_durations_are_a_histogram_by_api(broker: BrokerProcess) -> None
     counts = [count for name, count in found.items() if f'{DURATION}_bucket{{request="Pro' in name]
     assert counts == sorted(counts)
     assert counts[-1] == PRODUCED
-    assert found["ottla_bytes_in_total"] > PRODUCED * len(batch(b"x"))
-    assert found["kafka_server_DelayedOperationPurgatory_PurgatorySize"] == 0
+    assert found["kafka_server_socket_server_metrics_incoming_byte_total"] > PRODUCED * len(batch(b"x"))
+    assert found["kafka_server_delayedoperationpurgatory_purgatorysize"] == 0
 
 
 def test_other_requests_get_an_error_status(broker: BrokerProcess) -> None:
     port = port_of(broker)
-    assert get(port, "/nothing") == (404, "/metrics\n/tasks\n/startup\n")
+    assert get(port, "/nothing") == (404, "/metrics\n/healthz\n/readyz\n/tasks\n/startup\n")
     assert get(port, "/metrics", "POST")[0] == 405
     # The number of bytes read before the broker disconnects is subject to a race.
     with (
@@ -181,7 +180,7 @@ def test_gauges_report_the_controller_and_lagging_replicas(
 
 
 async def test_the_number_of_concurrent_connections_is_limited() -> None:
-    server = StatusServer(Listener("STATUS", "127.0.0.1", 0), {"/metrics": lambda: "up\n"})
+    server = StatusServer("127.0.0.1", 0, {"/metrics": lambda: Answer("up\n")})
     await server.start()
     try:
         silent = [

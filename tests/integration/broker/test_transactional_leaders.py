@@ -90,8 +90,9 @@ def test_late_transactions_are_counted_and_can_be_aborted(start_broker: StartBro
         """Return the numbers of open transactions, and of partitions with late ones."""
         with urlopen(f"http://{address}/metrics") as page:
             lines = [line.split() for line in page.read().decode().splitlines()]
-        found = {line[0].removeprefix("ottla_"): line[-1] for line in lines}
-        names = ("open_transactions", "partitions_with_late_transactions_count")
+        found = {line[0]: line[-1] for line in lines}
+        late = "kafka_server_replicamanager_partitionswithlatetransactionscount"
+        names = ("ottla_open_transactions", late)
         opened, late = (int(float(found[name])) for name in names)
         return opened, late
 

@@ -697,7 +697,7 @@ def test_the_log_names_left_brokers_and_elected_leaders_with_the_reason() -> Non
     harness = Harness((2, 1), (2,), (3, 2))
     harness.end(B2)
     harness.do(e.BrokerChange())
-    lost = "replicas lost or found"
+    lost = "broker 2 left"
     assert notes(harness) == [
         ("broker.left", 2), ("leaders.elected", lost), ("partitions.went_offline", lost),
     ]  # fmt: skip

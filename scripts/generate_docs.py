@@ -25,7 +25,7 @@ def main(arguments: Sequence[str]) -> int:
     is_check = parser.parse_args(arguments).check
     pages = {
         "configuration.md": configuration_page(),
-        "monitoring.md": monitoring_page(GENERATED),
+        "monitoring.md": monitoring_page(_read(DOCS / "monitoring.md"), GENERATED),
         "protocol.md": protocol_page(),
     }
     stale = [name for name, text in pages.items() if _read(DOCS / name) != text]

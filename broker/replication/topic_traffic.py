@@ -77,7 +77,7 @@ class Traffic:
             del self._partition_counts[topic]
 
     def of(self, topic: str) -> TopicTraffic:
-        """Return the counters of a topic; of a topic that is not here, the counters for the rest."""
+        """Return the counters of a topic, or the ones shared by all topics that are not here."""
         return self._topics.get(topic, self._others)
 
     def on_produce_error(self, topic: str, code: int) -> None:

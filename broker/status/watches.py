@@ -26,13 +26,17 @@ CONNECTIONS: Final = Family(
     meaning="Open connections of a listener.",
     labels=("listener",),
 )
-LEFT_OUT: Final = Family(
-    name="ottla_metrics_left_out",
+PARTITIONS_LEFT_OUT: Final = Family(
+    name="ottla_metrics_partitions_left_out",
     kind=GAUGE,
-    meaning="Partitions, or groups and their offsets, beyond the limits of this page.",
-    labels=("kind",),
+    meaning="Partitions beyond the limit of this page.",
 )
-OTHER_FAMILIES: Final = (CONNECTIONS, LEFT_OUT)
+GROUPS_LEFT_OUT: Final = Family(
+    name="ottla_metrics_groups_left_out",
+    kind=GAUGE,
+    meaning="Groups and offsets of groups beyond the limits of this page.",
+)
+OTHER_FAMILIES: Final = (CONNECTIONS, PARTITIONS_LEFT_OUT, GROUPS_LEFT_OUT)
 
 
 def watch_partitions(status: BrokerStatus, replicas: ReplicaManager) -> None:
@@ -42,7 +46,7 @@ def watch_partitions(status: BrokerStatus, replicas: ReplicaManager) -> None:
     def partitions() -> Iterator[str]:
         held = list(replicas)
         yield from partition_pieces(held, replicas.fetcher_lags())
-        yield from LEFT_OUT.pieces([(("partitions",), max(0, len(held) - MAX_PARTITIONS))])
+        yield from PARTITIONS_LEFT_OUT.pieces([((), max(0, len(held) - MAX_PARTITIONS))])
 
     status.add(partitions)
 
@@ -57,6 +61,8 @@ def watch_groups(status: BrokerStatus, groups: GroupRegistry, ends: EndOffsets) 
         found = await ends.read(shown.partitions)
         yield ""
         for piece in group_pieces(shown, found):
+            yield piece
+        for piece in GROUPS_LEFT_OUT.pieces([((), shown.left_out_count)]):
             yield piece
 
     status.add(pieces)

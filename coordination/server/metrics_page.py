@@ -1,7 +1,7 @@
 """The coordinator's metrics for Prometheus, with ZooKeeper's names (decision).
 
-The names are as in ZooKeeper's PrometheusMetricsProvider; metrics that ZooKeeper does not have begin
-with `ottla_coordinator_`.
+The names are as in ZooKeeper's PrometheusMetricsProvider; metrics that ZooKeeper does not have
+begin with `ottla_coordinator_`.
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -96,7 +96,9 @@ def test_request_durations_are_a_histogram_by_api(broker: BrokerProcess) -> None
     counts = [count for name, count in found.items() if f'{DURATION}_bucket{{request="Pro' in name]
     assert counts == sorted(counts)
     assert counts[-1] == PRODUCED
-    assert found["kafka_server_socket_server_metrics_incoming_byte_total"] > PRODUCED * len(batch(b"x"))
+    assert found["kafka_server_socket_server_metrics_incoming_byte_total"] > PRODUCED * len(
+        batch(b"x")
+    )
     assert found["kafka_server_delayedoperationpurgatory_purgatorysize"] == 0
 
 

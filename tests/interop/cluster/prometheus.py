@@ -30,9 +30,7 @@ needs_prometheus = pytest.mark.skipif(
 class Prometheus:
     """A server in `directory`, for the time of a `with` block."""
 
-    def __init__(
-        self, directory: Path, rules: Path, targets: Mapping[str, Sequence[str]]
-    ) -> None:
+    def __init__(self, directory: Path, rules: Path, targets: Mapping[str, Sequence[str]]) -> None:
         """Scrape `targets`, addresses by the name of their job, and evaluate `rules`."""
         self._port = free_port()
         self._directory = directory

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -135,7 +136,7 @@ def test_every_panel_of_the_dashboard_returns_data(watched: Watched) -> None:
     queries = {title: filled_in(expression) for title, expression in PANELS}
     assert len(queries) == len(PANELS), "titles are unique"
     for title, count in series_counts(watched.prometheus, queries).items():
-        print(f"{count:5} {title}")
+        sys.stdout.write(f"{count:5} {title}\n")
 
 
 def test_every_alert_rule_watches_series_that_exist(watched: Watched) -> None:
@@ -145,7 +146,7 @@ def test_every_alert_rule_watches_series_that_exist(watched: Watched) -> None:
     assert all(COMPARISON.search(expression) for expression in rules.values())
     queries = {name: COMPARISON.sub("", expression) for name, expression in rules.items()}
     for name, count in series_counts(watched.prometheus, queries).items():
-        print(f"{count:5} {name}")
+        sys.stdout.write(f"{count:5} {name}\n")
 
 
 def test_lags_of_groups_count_unread_records(watched: Watched) -> None:

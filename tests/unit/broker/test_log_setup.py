@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
+from broker.config.config_change import ConfigChange, ConfigOperation
 from broker.log_setup import set_up_logging
 
 
@@ -81,3 +82,26 @@ def test_events_below_the_level_are_not_logged(level: str, count: int) -> None:
     log.info("a.b")
     log.warning("a.b")
     assert len(stream.getvalue().splitlines()) == count
+
+
+def test_the_level_of_a_logger_changes_at_run_time() -> None:
+    stream = io.StringIO()
+    levels = set_up_logging("info", stream)
+    log, other = structlog.get_logger("broker.node"), structlog.get_logger("broker.daemon")
+    log.debug("a.dropped")
+    assert "broker.node" in levels.described()
+    change = ConfigChange("broker.node", ConfigOperation.SET, "DEBUG")
+    levels.change([change], validate_only=False)
+    log.debug("a.kept")
+    other.debug("a.dropped")
+    levels.change([ConfigChange("root", ConfigOperation.SET, "FATAL")], validate_only=False)
+    other.error("a.dropped")
+    other.critical("b.kept")
+    log.log(20, "c.kept")
+    structlog.get_logger().log(40, "d.dropped")
+    events = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [(each["event"], each["level"]) for each in events] == [
+        ("a.kept", "debug"),
+        ("b.kept", "critical"),
+        ("c.kept", "info"),
+    ]

@@ -91,8 +91,8 @@ def test_late_transactions_are_counted_and_can_be_aborted(start_broker: StartBro
         with urlopen(f"http://{address}/metrics") as page:
             lines = [line.split() for line in page.read().decode().splitlines()]
         found = {line[0]: line[-1] for line in lines}
-        late = "kafka_server_replicamanager_partitionswithlatetransactionscount"
-        names = ("ottla_open_transactions", late)
+        lates = "kafka_server_replicamanager_partitionswithlatetransactionscount"
+        names = ("ottla_open_transactions", lates)
         opened, late = (int(float(found[name])) for name in names)
         return opened, late
 

@@ -78,7 +78,8 @@ def make_traffic(cluster: BrokerCluster) -> None:
     cluster.until_in_sync("t", {1, 2, 3}, {1, 2, 3}, {1, 2, 3})
     asyncio.run(write_and_read(",".join(each.bootstrap for each in cluster.brokers.values())))
     with cluster.wire(1) as wire:
-        assert wire.produce("t", batch(b"x"), partition=99) != ErrorCode.NONE
+        refused = wire.produce("t", batch(b"x"), partition=99)
+        assert refused.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert alter(wire, CLIENT, producer_byte_rate=1e9)[0] == ErrorCode.NONE
         wait_until(lambda: produce(wire, "slow") == 0 and has_rate(cluster))
 

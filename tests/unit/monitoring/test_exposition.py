@@ -3,6 +3,7 @@
 from math import nan
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from monitoring.exposition import (
     COUNTER,
@@ -41,6 +42,14 @@ def test_a_piece_has_a_limited_number_of_lines(count: int) -> None:
 def test_names_of_clients_cannot_break_out_of_a_label() -> None:
     [text] = SIZE.pieces([(('a"} 1\nup 1\n\\', "0"), 7)])
     assert text == HEAD + 'size{topic="a\\"} 1\\nup 1\\n\\\\",partition="0"} 7\n'
+
+
+def test_a_strict_parser_reads_the_names_of_clients_back() -> None:
+    names = ['a"b', "a\\nb", "a\nb", "\\", "", "{x=1} 2", "\x1b[2J", "\u202e", "# TYPE"]
+    text = "".join(SIZE.pieces(((name, "0"), number) for number, name in enumerate(names)))
+    [family] = text_string_to_metric_families(text)
+    assert [each.labels["topic"] for each in family.samples] == names
+    assert [each.value for each in family.samples] == list(range(len(names)))
 
 
 def test_long_names_are_cut_and_stay_distinct() -> None:

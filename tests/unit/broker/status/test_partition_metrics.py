@@ -19,7 +19,7 @@ from tests.unit.broker.replicas import lead_alone, make_manager
 
 def manager(directory: Path, count: int) -> ReplicaManager:
     """Return replicas of `count` partitions, led here."""
-    logs = Logs.open([directory], config_of=lambda _topic: LogConfig(), now_ms=lambda: 0)
+    logs = Logs.open([directory], config_of=lambda _topic: LogConfig(), now_ms=0)
     purgatory: Purgatory[TopicPartition] = Purgatory(asyncio.get_running_loop())
     replicas = make_manager(logs, MetadataCache(), purgatory)
     for index in range(count):

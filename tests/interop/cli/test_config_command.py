@@ -62,3 +62,25 @@ def test_the_tool_sets_quotas_of_clients(broker: BrokerProcess) -> None:
     assert "producer_byte_rate=1024.0" in configs(broker, "--describe", *client)
     configs(broker, "--alter", *client, "--delete-config", "producer_byte_rate")
     assert "producer_byte_rate" not in configs(broker, "--describe", *client)
+
+
+LOGGERS = ("--entity-type", "broker-loggers", "--entity-name", "1001")
+
+
+def test_the_tool_changes_the_levels_of_loggers(broker: BrokerProcess) -> None:
+    shown = configs(broker, "--describe", *LOGGERS)
+    assert "root=INFO" in shown
+    assert "broker.network=INFO" in shown
+    configs(broker, "--alter", *LOGGERS, "--add-config", "broker.status=DEBUG,controller=WARN")
+    shown = configs(broker, "--describe", *LOGGERS)
+    assert "broker.status.broker_status=DEBUG" in shown
+    assert "controller.controller=WARN" in shown
+    configs(broker, "--alter", *LOGGERS, "--delete-config", "controller")
+    assert "controller.controller=INFO" in configs(broker, "--describe", *LOGGERS)
+
+
+def test_the_tool_reports_an_unknown_logger(broker: BrokerProcess) -> None:
+    with pytest.raises(AssertionError, match="unheard"):
+        configs(broker, "--alter", *LOGGERS, "--add-config", "unheard.of=DEBUG")
+    with pytest.raises(AssertionError, match="must be one of"):
+        configs(broker, "--alter", *LOGGERS, "--add-config", "broker=LOUD")

@@ -63,7 +63,7 @@ from broker.serving import Serving
 from broker.status.broker_status import BrokerStatus
 from broker.status.end_offsets import EndOffsets
 from broker.status.gauges import BrokerState, add_gauges, add_transaction_gauges
-from broker.status.watches import watch_clients, watch_groups, watch_partitions
+from broker.status.metric_sources import watch_clients, watch_groups, watch_partitions
 from broker.transactions.coordinator_links import CoordinatorLinks
 from broker.transactions.marker_sender import MarkerSender, OnMarker
 from broker.transactions.transaction_coordinator import TransactionCoordinator

@@ -11,7 +11,7 @@ HEADING: Final = "## Metrics\n\n"
 
 
 def monitoring_page(current: str, notice: str) -> str:
-    """Return the page with the tables of today, in place of those of `current`."""
+    """Return the page `current` with the tables of today."""
     from broker.status.families import FAMILIES
     from coordination.server.metrics_page import COORDINATOR_FAMILIES
     from monitoring.process_metrics import PROCESS_FAMILIES

@@ -703,7 +703,7 @@ def test_the_log_names_left_brokers_and_elected_leaders_with_the_reason() -> Non
     ]  # fmt: skip
     join(harness.coordinator, B2)
     harness.do(e.BrokerChange())
-    assert notes(harness) == [("broker.joined", 2), ("leaders.elected", lost)]
+    assert notes(harness) == [("broker.joined", 2), ("leaders.elected", "broker 2 joined")]
     harness.do(e.ElectLeadersRequested([T0]))
     assert notes(harness) == [], "2 is not in sync"
 

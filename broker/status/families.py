@@ -9,11 +9,11 @@ from broker.status.controller_metrics import CONTROLLER_FAMILIES
 from broker.status.gauge_families import GAUGE_FAMILIES
 from broker.status.group_metrics import GROUP_FAMILIES
 from broker.status.loop_watch import LOOP_FAMILIES
+from broker.status.metric_sources import OTHER_FAMILIES
 from broker.status.partition_metrics import PARTITION_FAMILIES
 from broker.status.quota_metrics import QUOTA_FAMILIES
 from broker.status.request_metrics import REQUEST_FAMILIES
 from broker.status.topic_metrics import TOPIC_FAMILIES
-from broker.status.metric_sources import OTHER_FAMILIES
 from monitoring.exposition import Family
 from monitoring.process_metrics import PROCESS_FAMILIES
 

@@ -708,6 +708,27 @@ def test_the_log_names_left_brokers_and_elected_leaders_with_the_reason() -> Non
     assert notes(harness) == [], "2 is not in sync"
 
 
+def test_the_log_names_the_former_controller_of_a_new_one() -> None:
+    harness = Harness((1, 2, 3))
+    driver = Driver(harness.coordinator)
+    planner = Planner(ControllerConfig(broker_id=B2), lambda: NEW_ID)
+    driver.run(planner.plan(e.Reelect(), 0))
+    assert not planner.is_active
+    for path in (paths.broker(B1), paths.CONTROLLER):
+        harness.coordinator.remove(path)
+    driver.run(planner.plan(e.Reelect(), 0))
+    [elected] = [one for one in driver.take(Note) if one.event == "controller.elected"]
+    assert elected.fields["former_controller"] == B1
+
+
+def test_partitions_without_their_preferred_leader_are_counted() -> None:
+    harness = Harness((2, 1), (1, 2))
+    assert harness.cluster.imbalance_count == 0
+    harness.end(B2)
+    harness.do(e.BrokerChange())
+    assert harness.cluster.imbalance_count == 1
+
+
 def test_the_log_names_some_of_many_partitions_and_counts_all() -> None:
     harness = Harness(*[(2, 1)] * (MAX_NAMED + 5))
     harness.end(B2)

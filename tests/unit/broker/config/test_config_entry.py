@@ -5,6 +5,7 @@ from broker.config.config_entry import (
     ConfigSource,
     Synonym,
     broker_entries,
+    logger_entries,
     shared_entries,
     topic_entries,
 )
@@ -108,3 +109,9 @@ def test_the_value_of_an_unknown_key_is_hidden() -> None:
     for entry in broker_entries(GIVEN):
         assert entry.is_sensitive == (entry.type is ConfigType.PASSWORD)
     assert not any(entry.is_sensitive for entry in topic_entries({}, GIVEN))
+
+
+def test_levels_of_loggers_have_a_source_of_their_own() -> None:
+    [entry] = logger_entries({"broker": "DEBUG"})
+    assert (entry.name, entry.value, entry.is_read_only) == ("broker", "DEBUG", False)
+    assert entry.source is ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG

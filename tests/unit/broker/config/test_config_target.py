@@ -3,7 +3,7 @@
 import pytest
 
 from broker.config.broker_config import BrokerConfig
-from broker.config.config_target import target_of
+from broker.config.config_target import check_logger_broker, target_of
 from broker.config.dynamic_config import DynamicConfig
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import BrokerId
@@ -28,6 +28,14 @@ def test_configs_of_a_resource_have_a_path(kind: int, name: str, path: str) -> N
 def test_other_resources_are_refused(kind: int, name: str) -> None:
     with pytest.raises(ApiError) as caught:
         target_of(kind, name, CONFIG, BrokerId(1))
+    assert caught.value.code is ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("name", ["", "2", "one"])
+def test_loggers_belong_to_the_broker_itself(name: str) -> None:
+    check_logger_broker("1", BrokerId(1))
+    with pytest.raises(ApiError) as caught:
+        check_logger_broker(name, BrokerId(1))
     assert caught.value.code is ErrorCode.INVALID_REQUEST
 
 

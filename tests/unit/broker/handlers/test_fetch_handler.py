@@ -42,6 +42,19 @@ async def test_a_topic_is_fetched_by_its_id(tmp_path: Path) -> None:
     assert (found.error_code, found.high_watermark) == (ErrorCode.NONE, 1)
 
 
+async def test_sent_bytes_and_errors_are_counted(tmp_path: Path) -> None:
+    world = world_with_a_record(tmp_path)
+    served = reader(world, world.replica.topic_id)
+    served.charged(served.read(), None)
+    refused = reader(world, OTHER_ID)
+    refused.charged(refused.read(), None)
+    traffic = world.replicas.table.traffic
+    assert traffic.of(PARTITION.topic).bytes_out == len(batch(b"a"))
+    assert traffic.of(PARTITION.topic).fetch_count == 1
+    assert (traffic.total.fetch_count, traffic.total.failed_fetch_count) == (2, 1)
+    assert traffic.fetch_errors == {ErrorCode.UNKNOWN_TOPIC_ID: 1}
+
+
 async def test_the_id_of_a_former_topic_of_that_name_reads_nothing(tmp_path: Path) -> None:
     world = world_with_a_record(tmp_path)
     # Another partition of the former topic still exists.

@@ -91,6 +91,23 @@ async def test_silent_followers_time_out_and_the_records_stay(world: World) -> N
     assert world.log.log_end_offset == 2
 
 
+async def test_records_and_errors_are_counted_once(world: World) -> None:
+    world.replicate_to(B2)
+    produce(world, acks=1)
+    produce(world, timeout_ms=0)
+    await turn()
+    world.replicate_to(B2, min_insync_replicas=3)
+    produce(world)
+    traffic = world.replicas.table.traffic
+    counted = traffic.total
+    assert (counted.messages_in, counted.bytes_in > 0) == (4, True)
+    assert traffic.produce_errors == {
+        ErrorCode.REQUEST_TIMED_OUT: 1,
+        ErrorCode.NOT_ENOUGH_REPLICAS: 1,
+    }
+    assert counted.failed_produce_count == 2
+
+
 async def test_too_few_in_sync_replicas_refuse_before_the_append(world: World) -> None:
     world.replicate_to(B2, min_insync_replicas=3)
     assert answer(produce(world)) == (ErrorCode.NOT_ENOUGH_REPLICAS, -1)

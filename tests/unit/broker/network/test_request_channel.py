@@ -18,6 +18,7 @@ from broker.network.request_channel import (
     SEND_BYTES,
     RequestChannel,
 )
+from broker.network.request_timing import UNTIMED_COUNT
 from broker.security.principal import ANONYMOUS
 from kafkawire.apis import ApiKey
 from tests.unit.broker.network_fakes import FakeLoop, make_request
@@ -96,6 +97,32 @@ def test_a_batch_is_handled_in_one_turn_and_each_connection_sends_once(world: Wo
     assert world.handled == list(range(9))
     assert [connection.send_count for connection in connections] == [1, 1, 1]
     assert world.channel.is_empty
+
+
+def test_some_of_the_common_requests_and_all_others_are_timed(world: World) -> None:
+    connection = FakeConnection(world.channel)
+    common = [make_request(connection.queue, number) for number in range(2 * UNTIMED_COUNT + 2)]
+    other = [make_request(connection.queue, 99, ApiKey.HEARTBEAT) for _ in range(3)]
+    world.channel.submit([*common, *other])
+    world.loop.run_turn()
+    assert [each.header.correlation_id for each in common if each.timing] == [0, UNTIMED_COUNT + 1]
+    assert all(each.timing for each in other)
+
+
+def test_a_timed_request_notes_when_its_reply_is_complete(world: World) -> None:
+    connection, reply = FakeConnection(world.channel), Reply()
+    world.answer = lambda _request: reply
+    request = make_request(connection.queue, 0, ApiKey.JOIN_GROUP)
+    world.channel.submit([request])
+    world.loop.run_turn()
+    timing = request.timing
+    assert timing is not None
+    returned_at_s = timing.returned_at_s
+    world.loop.pass_time(3.0)
+    reply.complete("message")
+    assert (timing.returned_at_s, timing.completed_at_s) == (returned_at_s, returned_at_s + 3)
+    world.loop.run_turn()
+    assert connection.send_count == 1
 
 
 def test_control_plane_requests_come_first(world: World) -> None:

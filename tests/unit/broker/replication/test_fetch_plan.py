@@ -223,6 +223,14 @@ def test_position_is_the_log_end_offset_and_the_newest_epoch() -> None:
     assert followed.position == (3, 2)
 
 
+def test_lag_is_the_distance_from_the_leaders_high_watermark() -> None:
+    plan = plan_of(T0, T1)
+    followed = followed_of(plan, T0)
+    assert followed.lag == 0, "the leader has not responded yet"
+    followed.leader_high_watermark = followed.replica.log.log_end_offset + 5
+    assert [each.lag for each in plan.followed()] == [5, 0]
+
+
 def test_paused_partition_is_forgotten_by_the_leader_and_fetched_again_later() -> None:
     plan = plan_of(T0, T1)
     plan.request(0, 17)

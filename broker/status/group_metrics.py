@@ -117,8 +117,7 @@ def _add(group: Group, shown: GroupsShown) -> int:
     topics: dict[str, str] = {}
     for partition in islice(partitions, max(0, room)):
         committed = group.offsets.get(partition)
-        if committed is None:
-            continue
+        assert committed is not None, "the partition was listed in this turn of the loop"
         topic = partition.topic
         labels = topics.get(topic)
         if labels is None:

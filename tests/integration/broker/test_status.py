@@ -102,6 +102,20 @@ def test_request_durations_are_a_histogram_by_api(broker: BrokerProcess) -> None
     assert found["kafka_server_delayedoperationpurgatory_purgatorysize"] == 0
 
 
+def test_a_broker_without_its_coordinator_is_alive_and_not_ready(
+    coordinator: Coordinator, start_broker: StartBroker
+) -> None:
+    broker = start_broker(overrides={**LISTENER, "zookeeper.connect": coordinator.address})
+    port = port_of(broker)
+    assert get(port, "/readyz") == (200, "ok\n")
+    coordinator.kill()
+    wait_until(lambda: get(port, "/readyz")[0] == 503)
+    assert get(port, "/readyz")[1] == "the broker is not registered with the coordinator\n"
+    assert get(port, "/healthz") == (200, "ok\n")
+    coordinator.start()
+    wait_until(lambda: get(port, "/readyz")[0] == 200)
+
+
 def test_other_requests_get_an_error_status(broker: BrokerProcess) -> None:
     port = port_of(broker)
     assert get(port, "/nothing") == (404, "/metrics\n/healthz\n/readyz\n/tasks\n/startup\n")

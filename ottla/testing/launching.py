@@ -1,0 +1,174 @@
+"""The process that starts servers (edge): `python -m ottla.launcher`, one per program.
+
+It starts with the first server, and ends with this program. Servers share it because it has
+imported all that they need: a server forked from it is ready in a fraction of the time.
+"""
+
+import atexit
+import contextlib
+import json
+import os
+import selectors
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from ottla.testing.errors import ServerError, StartError
+
+START_TIMEOUT_S: Final = 60.0
+"""Far more than imports take, because machines that run tests are busy."""
+REPLY_TIMEOUT_S: Final = 60.0
+READ_BYTES: Final = 65_536
+
+
+class Launcher:
+    """A launcher process. Any thread may use it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._exits: dict[int, int] = {}
+        self._unread = b""
+        self._process = subprocess.Popen(
+            # Ignores the working directory, which may contain unrelated modules.
+            [sys.executable, "-P", "-m", "ottla.launcher"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": _path()},
+            process_group=0,
+            bufsize=0,
+        )
+        self._selector = selectors.DefaultSelector()
+        assert self._process.stdout is not None
+        self._selector.register(self._process.stdout, selectors.EVENT_READ)
+        self._is_ready = False
+
+    def start(self, program: str, arguments: Sequence[str], output: Path) -> int:
+        """Start a server whose output is appended to a file; return its process id.
+
+        Raises:
+            StartError: the launcher does not run, or the process cannot be created.
+        """
+        reply = self._ask(
+            {"do": "start", "program": program, "arguments": arguments, "output": str(output)}
+        )
+        pid: int = reply["pid"]
+        return pid
+
+    def send(self, pid: int, number: int) -> None:
+        """Send a signal to a server, unless it has exited."""
+        self._ask({"do": "signal", "pid": pid, "number": int(number)})
+
+    def fill_disk(self, pid: int, *, is_full: bool) -> None:
+        """Let the disk of a server appear full, or no longer full."""
+        self._ask({"do": "fill", "pid": pid, "is_full": is_full})
+
+    def exit_code(self, pid: int, timeout_s: float = 0.0) -> int | None:
+        """Return the exit code of a server; None if it still runs after the timeout."""
+        deadline_s = time.monotonic() + timeout_s
+        with self._lock:
+            while pid not in self._exits:
+                if self._receive(max(0.0, deadline_s - time.monotonic())) is None:
+                    return None
+            return self._exits[pid]
+
+    def close(self) -> None:
+        """Kill all servers and end the process."""
+        with self._lock:
+            assert self._process.stdin is not None
+            assert self._process.stdout is not None
+            with contextlib.suppress(BrokenPipeError):
+                self._process.stdin.close()
+            self._process.wait()
+            self._selector.close()
+            self._process.stdout.close()
+
+    def abandon(self) -> None:
+        """Forget a launcher that belongs to the parent of this process."""
+        # It is no child of this process, so Python must not wait for it.
+        self._process.returncode = 0
+
+    def _ask(self, command: dict[str, object]) -> dict[str, Any]:
+        with self._lock:
+            self._wait_until_ready()
+            assert self._process.stdin is not None
+            try:
+                self._process.stdin.write(json.dumps(command).encode() + b"\n")
+            except (BrokenPipeError, ValueError):
+                raise StartError("the process that starts servers has ended") from None
+            reply = self._next_reply(REPLY_TIMEOUT_S)
+        if "error" in reply:
+            raise ServerError(reply["error"])
+        return reply
+
+    def _wait_until_ready(self) -> None:
+        if not self._is_ready:
+            self._next_reply(START_TIMEOUT_S)
+            self._is_ready = True
+
+    def _next_reply(self, timeout_s: float) -> dict[str, Any]:
+        deadline_s = time.monotonic() + timeout_s
+        while True:
+            message = self._receive(max(0.0, deadline_s - time.monotonic()))
+            if message is None:
+                raise StartError(f"the process that starts servers is silent for {timeout_s} s")
+            if "exited" not in message:
+                return message
+
+    def _receive(self, timeout_s: float) -> dict[str, Any] | None:
+        """Return the next message; None after the timeout. Exits are noted, too."""
+        assert self._process.stdout is not None
+        while b"\n" not in self._unread:
+            if not self._selector.select(timeout_s):
+                return None
+            received = os.read(self._process.stdout.fileno(), READ_BYTES)
+            if not received:
+                raise StartError(
+                    "the process that starts servers has ended "
+                    f"(exit code {self._process.wait()}): see its output above"
+                )
+            self._unread += received
+        line, _, self._unread = self._unread.partition(b"\n")
+        message: dict[str, Any] = json.loads(line)
+        if "exited" in message:
+            self._exits[message["exited"]] = message["code"]
+        return message
+
+
+_launchers: dict[int, Launcher] = {}
+"""The launcher by process id: a process that was forked from a user of one needs its own."""
+_lock: Final = threading.Lock()
+
+
+def shared_launcher() -> Launcher:
+    """Return the launcher of this process, which starts with the first call.
+
+    Raises:
+        OSError: the system cannot start a process.
+    """
+    with _lock:
+        launcher = _launchers.get(os.getpid())
+        if launcher is None:
+            for inherited in _launchers.values():
+                inherited.abandon()
+            _launchers.clear()
+            launcher = _launchers[os.getpid()] = Launcher()
+        return launcher
+
+
+@atexit.register
+def close_launcher() -> None:
+    """End the launcher of this process, if there is one."""
+    launcher = _launchers.pop(os.getpid(), None)
+    if launcher is not None:
+        launcher.close()
+
+
+def _path() -> str:
+    """Return PYTHONPATH with the directory of this package first."""
+    ours = str(Path(__file__).resolve().parents[2])
+    known = [each for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
+    return os.pathsep.join([ours, *(each for each in known if each != ours)])

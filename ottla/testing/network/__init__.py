@@ -1,0 +1,1 @@
+"""A network between brokers, their coordinator and clients, whose links can be cut and slowed."""

@@ -1,0 +1,71 @@
+"""Controls the process of a network (edge)."""
+
+import itertools
+import json
+import socket
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+
+from ottla.testing.errors import StateError
+from ottla.testing.network.links import Party
+from ottla.testing.server import Server
+
+READY: Final = "network.ready"
+TIMEOUT_S: Final = 60.0
+NAME: Final = "network"
+
+
+class NetworkControl:
+    """A running network; `close` ends it, with all connections through it."""
+
+    def __init__(self, directory: Path) -> None:
+        # The path of a Unix socket is short, whatever directory the user has chosen.
+        self._folder = tempfile.TemporaryDirectory(prefix="ottla-")
+        path = str(Path(self._folder.name, "control"))
+        self._server = Server(NAME, NAME, [path], directory / NAME, READY)
+        self._server.start()
+        self._connection = socket.socket(socket.AF_UNIX)
+        self._connection.settimeout(TIMEOUT_S)
+        self._connection.connect(path)
+        self._replies = self._connection.makefile("rb")
+
+    def route(self, to: Party, port: int, source: Party | None) -> int:
+        """Return a new port whose connections lead to the `port` of a party.
+
+        Without a source, connections may come from any broker.
+        """
+        number: int = self._ask({"do": "route", "to": to, "port": port, "source": source})["port"]
+        return number
+
+    def cut(self, some: Iterable[Party], others: Iterable[Party]) -> None:
+        """Let no data pass between `some` parties and `others`."""
+        self._ask({"do": "cut", "links": _links(some, others)})
+
+    def slow(self, some: Iterable[Party], others: Iterable[Party], delay_s: float) -> None:
+        """Delay data between `some` parties and `others`, in each direction."""
+        self._ask({"do": "slow", "links": _links(some, others), "delay_s": delay_s})
+
+    def heal(self) -> None:
+        """End all faults."""
+        self._ask({"do": "heal"})
+
+    def close(self) -> None:
+        """End the process."""
+        self._replies.close()
+        self._connection.close()
+        self._server.discard()
+        self._folder.cleanup()
+
+    def _ask(self, command: dict[str, object]) -> dict[str, Any]:
+        self._connection.sendall(json.dumps(command).encode() + b"\n")
+        line = self._replies.readline()
+        if not line:
+            raise StateError(f"the network has ended:\n{self._server.log_tail()}")
+        reply: dict[str, Any] = json.loads(line)
+        return reply
+
+
+def _links(some: Iterable[Party], others: Iterable[Party]) -> list[tuple[Party, Party]]:
+    return [pair for pair in itertools.product(some, others) if pair[0] != pair[1]]

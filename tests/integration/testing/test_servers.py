@@ -1,0 +1,291 @@
+"""Brokers and clusters of `ottla.testing`, and each of their faults."""
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import ottla
+from kafkawire.errors import ErrorCode
+from kafkawire.sentinels import NO_LEADER
+from ottla.client.errors import UnknownTopicError
+from ottla.testing import CLIENTS, COORDINATOR, Broker, Cluster, StartError, StateError
+from ottla.testing.topics import TOPICS_PER_DELETION
+from tests.integration.broker.wire import Wire, batch
+from tests.waiting import until_sync
+
+DELAY_S = 0.3
+
+
+@pytest.fixture(scope="module")
+def shared_broker() -> Iterator[Broker]:
+    with Broker(network=True) as running:
+        yield running
+
+
+@pytest.fixture
+def broker(shared_broker: Broker) -> Iterator[Broker]:
+    yield shared_broker
+    # A failed test must not fail the next ones.
+    shared_broker.resume()
+    shared_broker.heal()
+    shared_broker.free_disk()
+
+
+@pytest.fixture(scope="module")
+def shared_cluster() -> Iterator[Cluster]:
+    with Cluster(network=True) as running:
+        yield running
+
+
+@pytest.fixture
+def cluster(shared_cluster: Cluster) -> Iterator[Cluster]:
+    yield shared_cluster
+    shared_cluster.heal()
+
+
+def port_of(address: str) -> int:
+    return int(address.rpartition(":")[2])
+
+
+async def send(bootstrap: str, topic: str, value: bytes = b"value") -> int:
+    async with ottla.Producer(bootstrap) as producer:
+        return (await producer.send_and_wait(topic, value)).offset
+
+
+async def leader_of(cluster: Cluster, broker_id: int, topic: str) -> int:
+    """Return the leader of a topic's only partition, once a broker knows the topic."""
+    async with ottla.Admin(cluster.address(broker_id)) as admin, asyncio.timeout(60):
+        while True:
+            with contextlib.suppress(UnknownTopicError):
+                return (await admin.describe_topics([topic]))[topic].partitions[0].leader
+
+
+def test_importing_the_package_loads_no_server() -> None:
+    unwanted = ("broker", "storage", "coordination", "structlog", "uvloop", "typer")
+    program = (
+        "import sys, ottla.testing.plugin; from ottla.testing import Broker, Cluster, Topics; "
+        f"print(*set({unwanted!r}) & sys.modules.keys())"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert found.stdout.split() == []
+
+
+async def test_a_killed_broker_starts_again_with_its_records(broker: Broker) -> None:
+    with broker.topics() as topics:
+        topic = topics.create()
+        assert await send(broker.bootstrap, topic) == 0
+        address, old = broker.bootstrap, broker.pid
+        broker.kill()
+        with pytest.raises(StateError, match="broker 1 does not run"):
+            broker.pause()
+        broker.start()
+        assert (broker.bootstrap, broker.pid == old) == (address, False)
+        assert await send(broker.bootstrap, topic) == 1
+
+
+async def test_an_orderly_stop_ends_with_exit_code_zero(broker: Broker) -> None:
+    assert broker.stop() == 0
+    broker.start()
+
+
+async def test_a_paused_broker_answers_once_it_is_resumed(broker: Broker) -> None:
+    with broker.topics() as topics:
+        topic = topics.create()
+        async with ottla.Producer(broker.bootstrap) as producer:
+            await producer.send_and_wait(topic, b"first")
+            broker.pause()
+            future = await producer.send(topic, b"second")
+            done, _ = await asyncio.wait([future], timeout=DELAY_S)
+            assert not done
+            broker.resume()
+            assert (await future).offset == 1
+
+
+def test_a_full_disk_refuses_records_until_it_has_space(broker: Broker) -> None:
+    with broker.topics() as topics, Wire(port_of(broker.bootstrap)) as wire:
+        topic = topics.create()
+        broker.fill_disk()
+        assert wire.produce(topic, batch(b"x")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        broker.free_disk()
+        until_sync(lambda: wire.produce(topic, batch(b"x")).error_code == ErrorCode.NONE)
+
+
+async def test_data_of_a_cut_network_arrives_when_it_is_healed(broker: Broker) -> None:
+    with broker.topics() as topics:
+        topic = topics.create()
+        async with ottla.Producer(broker.bootstrap) as producer:
+            await producer.send_and_wait(topic, b"first")
+            broker.cut()
+            future = await producer.send(topic, b"second")
+            done, _ = await asyncio.wait([future], timeout=DELAY_S)
+            assert not done
+            broker.heal()
+            assert (await future).offset == 1
+
+
+async def test_a_slow_network_delays_both_directions(broker: Broker) -> None:
+    with broker.topics() as topics:
+        topic = topics.create()
+        async with ottla.Producer(broker.bootstrap) as producer:
+            await producer.send_and_wait(topic, b"first")
+            broker.slow(DELAY_S)
+            began_s = time.monotonic()
+            await producer.send_and_wait(topic, b"second")
+            assert time.monotonic() - began_s >= 2 * DELAY_S
+            broker.heal()
+
+
+async def test_another_broker_leads_when_the_leader_is_isolated(cluster: Cluster) -> None:
+    with cluster.topics() as topics:
+        topic = topics.create(replication_factor=3)
+        old = await leader_of(cluster, 1, topic)
+        witness = next(each for each in cluster.broker_ids if each != old)
+        cluster.isolate(old)
+        async with asyncio.timeout(60):
+            while await leader_of(cluster, witness, topic) in (old, NO_LEADER):
+                pass
+        assert await send(cluster.address(witness), topic) == 0
+        cluster.heal()
+        cluster.wait_until_complete()
+        assert await send(cluster.address(old), topic) == 1
+
+
+async def test_a_broker_cut_from_its_peers_leaves_the_in_sync_set(cluster: Cluster) -> None:
+    with cluster.topics() as topics:
+        topic = topics.create(replication_factor=3)
+        leader = await leader_of(cluster, 1, topic)
+        # The leader must still reach the controller, which changes the in-sync set.
+        followers = set(cluster.broker_ids) - {leader, cluster.controller()}
+        one = followers.pop()
+        cluster.cut([one], set(cluster.broker_ids) - {one})
+        async with ottla.Producer(cluster.address(leader), acks="all") as producer:
+            await producer.send_and_wait(topic, b"value")
+        async with ottla.Admin(cluster.address(leader)) as admin:
+            description = (await admin.describe_topics([topic]))[topic]
+        assert one not in description.partitions[0].isr
+        cluster.heal()
+
+
+async def test_an_expired_session_moves_leadership_while_the_broker_lives(
+    cluster: Cluster,
+) -> None:
+    with cluster.topics() as topics:
+        topic = topics.create(replication_factor=3)
+        old = await leader_of(cluster, 1, topic)
+        witness = next(each for each in cluster.broker_ids if each != old)
+        pid = cluster.pid(old)
+        cluster.expire_session(old)
+        leaders = set()
+
+        async def look() -> None:
+            while leaders <= {old}:
+                leaders.add(await leader_of(cluster, witness, topic))
+
+        await asyncio.wait_for(look(), 60)
+        cluster.wait_until_complete()
+        assert cluster.pid(old) == pid
+
+
+async def test_clients_are_served_while_the_coordinator_is_dead(cluster: Cluster) -> None:
+    with cluster.topics() as topics:
+        topic = topics.create(replication_factor=3)
+        cluster.kill_coordinator()
+        assert await send(cluster.bootstrap, topic) == 0
+        cluster.start_coordinator()
+        assert await send(cluster.bootstrap, topic) == 1
+
+
+def test_the_controller_is_another_broker_after_its_crash(cluster: Cluster) -> None:
+    old = cluster.controller()
+    cluster.kill(old)
+    assert old not in cluster.running()
+    assert cluster.controller() != old
+    cluster.start(old)
+    cluster.wait_until_complete()
+
+
+def test_an_unknown_broker_is_refused(cluster: Cluster) -> None:
+    with pytest.raises(StateError, match=r"there is no broker 4: the ids are \(1, 2, 3\)"):
+        cluster.kill(4)
+    with pytest.raises(StateError, match="there is no broker 9"):
+        cluster.cut([9], [CLIENTS, COORDINATOR])
+
+
+def test_a_network_is_needed_for_its_faults() -> None:
+    with pytest.raises(StateError, match="need Broker"):
+        Broker().cut()
+    with pytest.raises(StateError, match="need Cluster"):
+        Cluster().heal()
+    with pytest.raises(StateError, match="was not started"):
+        Cluster().kill(1)
+
+
+def test_the_log_of_a_broker_that_does_not_start_is_in_the_error(tmp_path: Path) -> None:
+    with (
+        pytest.raises(StartError, match="num.partitions") as failure,
+        Broker({"num.partitions": "none"}, directory=tmp_path),
+    ):
+        pass
+    assert "exit code 2" in str(failure.value)
+
+
+async def test_a_chosen_directory_and_its_data_stay(tmp_path: Path) -> None:
+    async with Broker(directory=tmp_path / "kept") as broker:
+        log = broker.log_path
+    async with Broker(directory=tmp_path / "kept") as broker:
+        assert broker.log_path == log
+    events = [json.loads(line)["event"] for line in log.read_text().splitlines()]
+    assert events.count("broker.started") == 2
+
+
+def test_servers_end_with_the_program_that_started_them() -> None:
+    program = (
+        "import os, signal; from ottla.testing import Broker; broker = Broker(); "
+        "broker.__enter__(); print(broker.pid, broker.bootstrap, flush=True); "
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    dead = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    pid, address = dead.stdout.split()
+    until_sync(lambda: not Path(f"/proc/{pid}").exists(), "the broker's end")
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port_of(address)))
+
+
+def test_a_child_process_does_not_use_its_parents_servers(broker: Broker) -> None:
+    assert broker.pid
+    child = os.fork()
+    if not child:
+        try:
+            with Broker() as own:
+                os._exit(0 if own.bootstrap != broker.bootstrap else 1)
+        finally:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert broker.pid
+
+
+async def test_topics_of_ended_tests_are_deleted(broker: Broker) -> None:
+    with broker.topics("a test[é]") as topics:
+        created, chosen = topics.create("orders", partitions=2), topics.name("by-the-program")
+        assert created.startswith("a-test-")
+        for _ in range(TOPICS_PER_DELETION):
+            topics.name()
+        async with ottla.Admin(broker.bootstrap) as admin:
+            await admin.create_topics([ottla.NewTopic(chosen, 1)])
+            assert {created, chosen} <= set(await admin.list_topics())
+    async with ottla.Admin(broker.bootstrap) as admin, asyncio.timeout(60):
+        while {created, chosen} & set(await admin.list_topics()):
+            pass

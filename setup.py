@@ -2,7 +2,8 @@
 
 All other settings are in pyproject.toml. Without Cython, mypy or a C compiler the install still
 succeeds, and Ottla runs in plain Python (docs/adr/0009-compiled-record-scanner.md and
-docs/adr/0043-hot-modules-are-compiled.md).
+docs/adr/0043-hot-modules-are-compiled.md). OTTLA_PURE_PYTHON=1, which also lets daemons run the
+plain sources, skips the compilation.
 """
 
 import os
@@ -113,7 +114,8 @@ def source_bytes(extension):
 
 
 # Two parallel compilers finish soonest if the largest sources come first.
-extensions = sorted([*twins(), *hot_modules()], key=source_bytes, reverse=True)
+is_pure = bool(os.environ.get("OTTLA_PURE_PYTHON"))
+extensions = [] if is_pure else sorted([*twins(), *hot_modules()], key=source_bytes, reverse=True)
 for extension in extensions:
     # Set here, because both compilers create new extensions without this attribute.
     extension.optional = True

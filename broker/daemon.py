@@ -20,6 +20,7 @@ from broker.config.unserved_keys import check_served_keys
 from broker.errors import StartupError
 from broker.log_levels import LogLevels
 from broker.node import Node
+from speedups.service_manager import ServiceManager
 
 EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1
@@ -67,6 +68,7 @@ def _raise_file_limit() -> None:
 
 async def _serve(config: BrokerConfig, levels: LogLevels) -> int:
     loop = asyncio.get_running_loop()
+    manager = ServiceManager()
     stopping = asyncio.Event()
     for number in STOP_SIGNALS:
         # Under nohup, SIGHUP must stay ignored.
@@ -84,7 +86,9 @@ async def _serve(config: BrokerConfig, levels: LogLevels) -> int:
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)
         gc.enable()
+    manager.ready()
     await stopping.wait()
+    manager.stopping()
     # From here a second signal ends the process at once.
     for number in STOP_SIGNALS:
         loop.remove_signal_handler(number)

@@ -10,6 +10,7 @@ from typing import Final
 
 from coordination.server.coordinator import Coordinator
 from coordination.server.coordinator_config import CoordinatorConfig
+from speedups.service_manager import ServiceManager
 
 GC_THRESHOLDS: Final = (100_000, 20, 1000)
 # Limits the wait of the sync thread for the interpreter lock after fdatasync.
@@ -30,6 +31,7 @@ async def serve(
         OSError: the address cannot be used.
     """
     gc.disable()
+    manager = ServiceManager()
     coordinator = Coordinator(config, directory)
     try:
         await coordinator.start()
@@ -39,7 +41,9 @@ async def serve(
         gc.set_threshold(*GC_THRESHOLDS)
         gc.enable()
     on_ready(coordinator.bound_port)
+    manager.ready()
     await stop.wait()
+    manager.stopping()
     await coordinator.stop(takes_snapshot=True)
 
 

@@ -19,6 +19,7 @@ from ottla.cli.commands import (
     groups,
     logs,
     produce,
+    service,
     topics,
     transactions,
     up,
@@ -32,7 +33,6 @@ def make_app() -> typer.Typer:
     app = typer.Typer(
         name="ottla",
         no_args_is_help=True,
-        add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode="rich" if sys.stdout.isatty() else None,
         help="Run, use and inspect a replicated log that speaks Kafka's protocol.",
@@ -40,6 +40,7 @@ def make_app() -> typer.Typer:
     )
     app.command("up")(up.up)
     app.command("broker")(broker.run_broker)
+    app.add_typer(service.app, name="service")
     app.add_typer(coordinator.app, name="coordinator")
     app.add_typer(topics.app, name="topics")
     app.add_typer(configs.app, name="configs")

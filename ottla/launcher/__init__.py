@@ -1,1 +1,1 @@
-"""The process that starts the daemons of `ottla.testing`, forked from one that has imported them."""
+"""The process from which the daemons of `ottla.testing` are forked."""

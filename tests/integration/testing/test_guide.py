@@ -24,7 +24,7 @@ def test_every_example_passes(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(conftest, encoding="utf-8")
     (tmp_path / "pytest.ini").write_text(f"{settings}asyncio_mode = auto\n", encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "."],
         cwd=tmp_path,
         capture_output=True,
         text=True,

@@ -233,7 +233,7 @@ def test_a_network_is_needed_for_its_faults() -> None:
 
 def test_the_log_of_a_broker_that_does_not_start_is_in_the_error(tmp_path: Path) -> None:
     with (
-        pytest.raises(StartError, match="num.partitions") as failure,
+        pytest.raises(StartError, match=r"num\.partitions") as failure,
         Broker({"num.partitions": "none"}, directory=tmp_path),
     ):
         pass

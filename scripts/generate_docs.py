@@ -87,7 +87,7 @@ def configuration_page() -> str:
         "storage, "
         "because ignoring them would break the promise they make. All other Kafka keys are read "
         "and validated, even if they belong to a feature that is not implemented yet (see the "
-        "feature table in the README); such keys have no effect.\n\n## Broker\n\n"
+        "[features](features.md)); such keys have no effect.\n\n## Broker\n\n"
         + sections
         + "\n"
         + _dynamic_section()

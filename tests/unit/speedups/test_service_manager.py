@@ -58,11 +58,11 @@ async def test_signs_of_life_continue(
     assert found == [b"READY=1", b"WATCHDOG=1", b"WATCHDOG=1", b"WATCHDOG=1"]
 
 
-@pytest.mark.parametrize(("timeout", "pid"), [("", ""), ("0", ""), ("soon", ""), ("2000", "1")])
+@pytest.mark.parametrize(("timeout_us", "pid"), [("", ""), ("0", ""), ("soon", ""), ("2000", "1")])
 async def test_no_sign_of_life_is_sent_that_nobody_expects(
-    manager: socket.socket, monkeypatch: pytest.MonkeyPatch, timeout: str, pid: str
+    manager: socket.socket, monkeypatch: pytest.MonkeyPatch, timeout_us: str, pid: str
 ) -> None:
-    monkeypatch.setenv("WATCHDOG_USEC", timeout)
+    monkeypatch.setenv("WATCHDOG_USEC", timeout_us)
     monkeypatch.setenv("WATCHDOG_PID", pid)
     ServiceManager().ready()
     assert received(manager) == [b"READY=1"]

@@ -1,0 +1,1 @@
+"""Installs Ottla in clean environments and runs the README there; see `__main__`."""

@@ -172,9 +172,18 @@ def test_every_todo_names_its_issue() -> None:
     assert bare == []
 
 
-@pytest.mark.parametrize("package", ["ottla", "kafkawire"])
+NAMES_USED = {
+    "ottla": "ottla.Producer, ottla.Consumer, ottla.Admin",
+    "ottla.testing": "ottla.testing.Broker, ottla.testing.Cluster, ottla.testing.Topics",
+    "ottla.testing.plugin": "ottla",
+    "ottla.spark": "ottla",
+    "kafkawire": "kafkawire",
+}
+
+
+@pytest.mark.parametrize("package", NAMES_USED)
 def test_client_packages_import_no_server_package(package: str) -> None:
-    names = "ottla.Producer, ottla.Consumer, ottla.Admin" if package == "ottla" else "kafkawire"
+    names = NAMES_USED[package]
     unwanted = (*SERVER_PACKAGES, "typer", "rich", "structlog", "uvloop")
     program = f"import sys, {package}; {names}; print(*set({unwanted!r}) & sys.modules.keys())"
     found = subprocess.run(

@@ -66,6 +66,8 @@ SEAMS = {
         "storage.compaction.cleaner",
         "storage.compaction.worker",
         "storage.directory.load_progress",
+        "ottla.testing.launching",
+        "ottla.testing.server",
     },
     "dice": {
         "broker.cluster.cluster_topics",
@@ -91,6 +93,7 @@ SEAMS = {
         "ottla.client.security",
         "storage.compaction.worker",
         "storage.disk.layout",
+        "ottla.testing.topics",
     },
     "thread": {
         "broker.handlers.long_produce",
@@ -102,12 +105,18 @@ SEAMS = {
         "ottla.client.network.authenticate",
         "storage.directory.log_directory",
         "storage.directory.opening",
+        "ottla.testing.broker",
+        "ottla.testing.client_thread",
+        "ottla.testing.cluster",
     },
     "socket": {
         "broker.network.acceptor",
         "broker.serving",
         "coordination.server.listeners",
         "ottla.cli.up.ground",
+        "ottla.testing.network.control",
+        "ottla.testing.reserved_port",
+        "speedups.service_manager",
     },
     "file": {
         "broker.network.buffer_pool",
@@ -129,6 +138,9 @@ SEAMS = {
         "storage.segment.segment_files",
         "storage.segment.transaction_index_file",
         "trust.tls_store",
+        "ottla.launcher.children",
+        "ottla.testing.network.control",
+        "ottla.testing.workplace",
     },
     "process": {
         "broker.daemon",
@@ -141,6 +153,10 @@ SEAMS = {
         "ottla.cli.up.running",
         "ottla.cli.up.supervisor",
         "storage.compaction.worker",
+        "ottla.launcher.children",
+        "ottla.launcher.commands",
+        "ottla.testing.launching",
+        "ottla.testing.server",
     },
 }
 # PySpark looks for the method that only the subclass has.

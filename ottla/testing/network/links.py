@@ -59,7 +59,7 @@ def missing_bytes(received: bytes) -> int:
     """Return how many bytes of a first request must still arrive to know its sender."""
     if len(received) < _HEAD.size:
         return _HEAD.size - len(received)
-    length = _HEAD.unpack_from(received)[-1]
+    length: int = _HEAD.unpack_from(received)[-1]
     return max(0, _HEAD.size + min(length, MAX_CLIENT_ID_BYTES) - len(received))
 
 

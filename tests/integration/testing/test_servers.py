@@ -69,18 +69,6 @@ async def leader_of(cluster: Cluster, broker_id: int, topic: str) -> int:
                 return (await admin.describe_topics([topic]))[topic].partitions[0].leader
 
 
-def test_importing_the_package_loads_no_server() -> None:
-    unwanted = ("broker", "storage", "coordination", "structlog", "uvloop", "typer")
-    program = (
-        "import sys, ottla.testing.plugin; from ottla.testing import Broker, Cluster, Topics; "
-        f"print(*set({unwanted!r}) & sys.modules.keys())"
-    )
-    found = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert found.stdout.split() == []
-
-
 async def test_a_killed_broker_starts_again_with_its_records(broker: Broker) -> None:
     with broker.topics() as topics:
         topic = topics.create()

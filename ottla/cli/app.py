@@ -11,6 +11,7 @@ import typer
 from ottla.cli.commands import (
     acls,
     audit,
+    backup,
     broker,
     cluster,
     configs,
@@ -53,5 +54,7 @@ def make_app() -> typer.Typer:
     app.command("consume")(consume.consume)
     app.add_typer(logs.app, name="logs")
     app.command("audit")(audit.audit)
+    app.command("backup")(backup.backup)
+    app.command("restore")(backup.restore)
     app.command("version")(version.version)
     return app

@@ -23,8 +23,8 @@ class Broker:
         with Broker() as broker:
             producer = AIOKafkaProducer(bootstrap_servers=broker.bootstrap)
 
-    The methods block until they have taken effect. In an event loop, call those that start or stop
-    a process with `asyncio.to_thread`.
+    The methods block until they have taken effect. In an event loop, call the ones
+    that start or stop a process with `asyncio.to_thread`.
     """
 
     def __init__(

@@ -30,8 +30,8 @@ class Cluster:
             topic = cluster.topics().create(replication_factor=3)
             cluster.kill(cluster.controller())
 
-    The methods block until they have taken effect. In an event loop, call those that start or stop
-    processes with `asyncio.to_thread`.
+    The methods block until they have taken effect. In an event loop, call the ones
+    that start or stop processes with `asyncio.to_thread`.
     """
 
     def __init__(

@@ -45,7 +45,7 @@ class Environment:
         return wheel
 
     def install(self, *requirements: str, settings: Mapping[str, str]) -> None:
-        """Install requirements, building what has no wheel with `settings` in the environment."""
+        """Install requirements, with `settings` in the environment of builds."""
         self._pip("install", *requirements, settings=settings)
 
     def check_installed(self, *, is_compiled: bool) -> None:
@@ -100,11 +100,14 @@ def find_python(version: str) -> Path | None:
     """Return the interpreter of a version on this machine, if there is a usable one."""
     name = f"python{version}"
     installed = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/{name}"), reverse=True)
-    found = shutil.which(name)
-    for candidate in (*installed, *([Path(found)] if found else ()), Path("/usr/bin", name)):
-        probe: list[str] = [str(candidate), "-c", "import ensurepip, venv"]
-        if candidate.exists() and not subprocess.run(probe, capture_output=True).returncode:  # noqa: PLW1510,RUF100
-            return candidate
+    on_path = shutil.which(name)
+    candidates = [*installed, *([Path(on_path)] if on_path else ()), Path("/usr/bin", name)]
+    for candidate in candidates:
+        probe = [str(candidate), "-c", "import ensurepip, venv"]
+        if candidate.exists():
+            tried = subprocess.run(probe, capture_output=True, check=False)
+            if tried.returncode == 0:
+                return candidate
     return None
 
 

@@ -37,7 +37,7 @@ class Block:
 
     @property
     def lines(self) -> list[str]:
-        """The commands of a block for the shell, without those that are left out."""
+        """The commands of a block for the shell, except `LEFT_OUT`."""
         commands = [re.sub(r"\s+#.*", "", line) for line in self.text.splitlines()]
         return [line for line in commands if line and not line.startswith(LEFT_OUT)]
 

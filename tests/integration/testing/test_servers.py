@@ -174,7 +174,7 @@ async def test_an_expired_session_moves_leadership_while_the_broker_lives(
         witness = next(each for each in cluster.broker_ids if each != old)
         pid = cluster.pid(old)
         cluster.expire_session(old)
-        leaders = set()
+        leaders: set[int] = set()
 
         async def look() -> None:
             while leaders <= {old}:

@@ -51,7 +51,8 @@ async def test_signs_of_life_continue(
     monkeypatch.setenv("WATCHDOG_USEC", "2000")
     monkeypatch.setenv("WATCHDOG_PID", str(os.getpid()))
     ServiceManager().ready()
-    loop, found = asyncio.get_running_loop(), []
+    found: list[bytes] = []
+    loop = asyncio.get_running_loop()
     async with asyncio.timeout(TIMEOUT_S):
         while len(found) < 4:
             found.append(await loop.sock_recv(manager, 100))

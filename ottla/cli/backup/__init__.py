@@ -1,0 +1,1 @@
+"""Backups of log directories, and their restoration."""

@@ -1,0 +1,189 @@
+"""Copies log directories into a backup (edge).
+
+The directory may be in use. The files of a partition are opened together, between two listings that
+agree, and then read from these descriptors up to the sizes that they had. Files that the broker
+renames or deletes meanwhile stay readable: the copy is the partition's state at that time, as after
+a crash.
+Checkpoints are copied before the partitions, so that they claim nothing that the copy lacks.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import resource
+import stat
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from ottla.cli.backup.manifest import BackedUpDirectory, BackedUpFile
+from ottla.cli.backup.selection import (
+    COORDINATOR,
+    chosen_files,
+    is_coordinator,
+    is_part,
+    is_top_file,
+)
+from ottla.cli.failure import CommandError
+
+PIECE_BYTES: Final = 1024 * 1024
+MAX_ATTEMPTS: Final = 100
+"""Listings of one partition; each attempt takes milliseconds, and a cleaner renames for less."""
+LOCKS: Final = (".lock", "lock")
+
+Progress = Callable[[int], None]
+
+
+def copy_directory(
+    source: Path, target: Path, folder: str, on_progress: Progress
+) -> BackedUpDirectory:
+    """Copy a log directory, or a coordinator's, to the new directory `target / folder`.
+
+    Raises:
+        CommandError: it is neither, or its files change too often.
+        OSError: a file cannot be read or written.
+    """
+    _raise_file_limit()
+    place = target / folder
+    place.mkdir()
+    files: list[BackedUpFile] = []
+    with _claimed(source) as is_in_use:
+        entries = list(os.scandir(source))
+        if is_coordinator(entry.name for entry in entries):
+            files += _copy_part(source, place, "", on_progress, is_in_use=is_in_use)
+        else:
+            if not any(entry.name == "meta.properties" for entry in entries):
+                raise CommandError(
+                    f"{source} is neither a log directory nor a coordinator's: it has neither "
+                    "meta.properties nor store"
+                )
+            names = sorted(entry.name for entry in entries)
+            for name in names:
+                if is_top_file(name, has_coordinator=COORDINATOR in names):
+                    with contextlib.suppress(FileNotFoundError), _opened(source / name) as file:
+                        files.append(_copy(file, place / name, name, on_progress))
+            parts = filter(is_part, (e.name for e in entries if e.is_dir(follow_symlinks=False)))
+            # The coordinator last: its leader epochs must not be behind a log's.
+            for name in sorted(parts, key=lambda part: (part == COORDINATOR, part)):
+                (place / name).mkdir()
+                files += _copy_part(
+                    source / name, place / name, f"{name}/", on_progress, is_in_use=is_in_use
+                )
+    return BackedUpDirectory(
+        source=str(source.absolute()),
+        folder=folder,
+        was_in_use=is_in_use,
+        files=tuple(files),
+    )
+
+
+def size_of(source: Path) -> int:
+    """Return about how many bytes there are to copy."""
+    found = 0
+    for folder, _, names in os.walk(source):
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                found += os.lstat(os.path.join(folder, name)).st_size  # noqa: PTH118 - many
+    return found
+
+
+def in_order(sources: Iterable[Path]) -> list[Path]:
+    """Return directories in the order in which to copy them: coordinators last."""
+    return sorted(
+        sources, key=lambda each: ((each / "store").exists(), (each / COORDINATOR).exists())
+    )
+
+
+def _copy_part(
+    source: Path, target: Path, prefix: str, on_progress: Progress, *, is_in_use: bool
+) -> list[BackedUpFile]:
+    """Copy a partition or a coordinator's data; nothing if it is deleted meanwhile."""
+    with contextlib.ExitStack() as opened:
+        try:
+            files = _open_together(source, opened, is_in_use=is_in_use)
+        except FileNotFoundError:
+            target.rmdir()
+            return []
+        return [
+            _copy(file, target / name, prefix + name, on_progress) for name, file in files.items()
+        ]
+
+
+def _open_together(
+    source: Path, opened: contextlib.ExitStack, *, is_in_use: bool
+) -> dict[str, BinaryIO]:
+    """Open the files of a directory as they were at one time."""
+    for _ in range(MAX_ATTEMPTS):
+        before = _inodes(source)
+        names = chosen_files(before, is_in_use=is_in_use)
+        with contextlib.ExitStack() as attempt:
+            try:
+                files = {name: attempt.enter_context(_opened(source / name)) for name in names}
+            except FileNotFoundError:
+                # Renamed or deleted since the listing; if the directory is gone, the next fails.
+                continue
+            after = _inodes(source)
+            if all(after.get(name) == before[name] for name in names):
+                opened.push(attempt.pop_all())
+                return files
+    raise CommandError(f"the files of {source} change too often: try again later")
+
+
+def _inodes(directory: Path) -> dict[str, int]:
+    return {
+        entry.name: entry.inode()
+        for entry in os.scandir(directory)
+        if entry.is_file(follow_symlinks=False)
+    }
+
+
+def _opened(path: Path) -> BinaryIO:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    return os.fdopen(descriptor, "rb", buffering=0)
+
+
+def _copy(file: BinaryIO, target: Path, name: str, on_progress: Progress) -> BackedUpFile:
+    found = os.fstat(file.fileno())
+    if not stat.S_ISREG(found.st_mode):
+        raise CommandError(f"{name} is not a regular file")
+    left, digest = found.st_size, hashlib.sha256()
+    with open(target, "xb", opener=_private) as copy:
+        while left:
+            piece = file.read(min(PIECE_BYTES, left))
+            if not piece:
+                # A follower has truncated its log.
+                break
+            digest.update(piece)
+            copy.write(piece)
+            left -= len(piece)
+            on_progress(len(piece))
+        copy.flush()
+        os.fsync(copy.fileno())
+    return BackedUpFile(path=name, size_bytes=found.st_size - left, sha256=digest.hexdigest())
+
+
+def _private(name: str, flags: int) -> int:
+    return os.open(name, flags, 0o600)
+
+
+@contextlib.contextmanager
+def _claimed(directory: Path) -> Iterator[bool]:
+    """Keep brokers from starting on a directory; yield whether one runs on it already."""
+    with contextlib.ExitStack() as locks:
+        is_in_use = False
+        for name in LOCKS:
+            with contextlib.suppress(FileNotFoundError):
+                lock = locks.enter_context((directory / name).open("r+b"))
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    is_in_use = True
+        yield is_in_use
+
+
+def _raise_file_limit() -> None:
+    """Raise the limit of open files to its maximum: a partition may have thousands."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

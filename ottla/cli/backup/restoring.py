@@ -1,0 +1,117 @@
+"""Checks a backup, and copies it to empty directories (edge)."""
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from ottla.cli.backup.copying import PIECE_BYTES, Progress
+from ottla.cli.backup.manifest import (
+    FILE_NAME,
+    MAX_MANIFEST_BYTES,
+    BackedUpFile,
+    Manifest,
+    ManifestError,
+    read_manifest,
+)
+from ottla.cli.failure import EXIT_FOUND, CommandError
+
+IGNORED: Final = frozenset({"lost+found"})
+"""Names that an empty file system may have."""
+
+
+def open_backup(backup: Path) -> Manifest:
+    """Return the manifest of a backup.
+
+    Raises:
+        CommandError: there is none, or it is damaged.
+    """
+    path = backup / FILE_NAME
+    try:
+        if path.stat().st_size > MAX_MANIFEST_BYTES:
+            raise CommandError(f"{path} is larger than {MAX_MANIFEST_BYTES} bytes")
+        return read_manifest(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise CommandError(f"{backup} is no complete backup: it has no {FILE_NAME}") from None
+    except (ManifestError, UnicodeDecodeError) as error:
+        raise CommandError(f"{path} cannot be used: {error}") from None
+
+
+def check_backup(backup: Path, manifest: Manifest, on_progress: Progress) -> None:
+    """Compare every file of a backup with its manifest.
+
+    Raises:
+        CommandError: a file is missing or differs; the exit code is that of a finding.
+    """
+    for directory in manifest.directories:
+        for file in directory.files:
+            _transfer(backup / directory.folder / file.path, file, None, on_progress)
+
+
+def restore_directories(
+    backup: Path, manifest: Manifest, targets: Sequence[Path], on_progress: Progress
+) -> None:
+    """Copy each directory of a backup to its target, which must be empty or missing.
+
+    If a file differs from the manifest, the files that were copied are removed again.
+
+    Raises:
+        CommandError: a target has files, or a file of the backup is missing or differs.
+        OSError: a file cannot be read or written.
+    """
+    for target in targets:
+        if target.exists() and {each.name for each in target.iterdir()} - IGNORED:
+            raise CommandError(f"{target} is not empty: restore to another directory with --to")
+    with contextlib.ExitStack() as undo:
+        for directory, target in zip(manifest.directories, targets, strict=True):
+            target.mkdir(parents=True, exist_ok=True)
+            for file in directory.files:
+                path = target / file.path
+                if not path.parent.exists():
+                    path.parent.mkdir()
+                    undo.callback(path.parent.rmdir)
+                undo.callback(path.unlink, missing_ok=True)
+                _transfer(backup / directory.folder / file.path, file, path, on_progress)
+            for folder in {target, *((target / file.path).parent for file in directory.files)}:
+                _sync(folder)
+        undo.pop_all()
+
+
+def _transfer(source: Path, file: BackedUpFile, target: Path | None, on_progress: Progress) -> None:
+    """Read a file of the backup and check it, and copy it if there is a target."""
+    digest, size_bytes = hashlib.sha256(), 0
+    with contextlib.ExitStack() as opened:
+        try:
+            content = opened.enter_context(source.open("rb"))
+        except FileNotFoundError:
+            raise CommandError(f"{source} is missing", EXIT_FOUND) from None
+        copy = None if target is None else opened.enter_context(open(target, "xb", opener=_private))
+        while piece := content.read(PIECE_BYTES):
+            digest.update(piece)
+            size_bytes += len(piece)
+            on_progress(len(piece))
+            if copy is not None:
+                copy.write(piece)
+        if copy is not None:
+            copy.flush()
+            os.fsync(copy.fileno())
+    if (size_bytes, digest.hexdigest()) != (file.size_bytes, file.sha256):
+        raise CommandError(
+            f"{source} has changed since the backup: {size_bytes} bytes instead of "
+            f"{file.size_bytes}, or other content",
+            EXIT_FOUND,
+        )
+
+
+def _private(name: str, flags: int) -> int:
+    return os.open(name, flags, 0o600)
+
+
+def _sync(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

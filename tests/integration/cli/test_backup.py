@@ -1,0 +1,116 @@
+"""`ottla backup` and `ottla restore`, on brokers that run and that are stopped."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+import ottla
+from ottla.cli.app import make_app
+from ottla.testing import Broker
+
+RECORDS = 200
+
+
+def run(*words: object) -> Result:
+    return CliRunner().invoke(make_app(), [str(word) for word in words])
+
+
+async def values_of(bootstrap: str, topic: str, count: int) -> list[bytes]:
+    found: list[bytes] = []
+    async with ottla.Consumer(bootstrap, auto_offset_reset="earliest") as consumer:
+        await consumer.assign_topics(topic)
+        while len(found) < count:
+            found += [record.value or b"" for record in await consumer.fetch_batch(timeout_ms=1000)]
+    return found
+
+
+async def test_a_backup_of_a_running_broker_has_every_acknowledged_record(tmp_path: Path) -> None:
+    async with Broker(directory=tmp_path / "one") as broker:
+        topic = broker.topics().create(partitions=1, configs={"segment.bytes": "20000"})
+        async with ottla.Producer(broker.bootstrap) as producer:
+            for number in range(RECORDS):
+                await producer.send_and_wait(topic, b"%d" % number + bytes(300))
+            writing = asyncio.create_task(keep_writing(producer, topic))
+            done = await asyncio.to_thread(run, "backup", tmp_path / "saved", broker.log_dir)
+            writing.cancel()
+        assert done.exit_code == 0, done.output
+    manifest = json.loads((tmp_path / "saved" / "manifest.json").read_text())
+    assert manifest["directories"][0]["was_in_use"] is True
+    data = tmp_path / "two" / "broker-1" / "data"
+    assert run("restore", tmp_path / "saved", "--to", data).exit_code == 0
+    assert run("logs", "verify", data).exit_code == 0
+    async with Broker(directory=tmp_path / "two") as restored:
+        values = await values_of(restored.bootstrap, topic, RECORDS)
+        expected = [b"%d" % number + bytes(300) for number in range(RECORDS)]
+        assert values[:RECORDS] == expected
+        async with ottla.Producer(restored.bootstrap) as producer:
+            assert (await producer.send_and_wait(topic, b"more")).offset >= RECORDS
+
+
+async def keep_writing(producer: ottla.Producer, topic: str) -> None:
+    while True:
+        await producer.send_and_wait(topic, bytes(300))
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    """A backup of a stopped broker."""
+    with Broker(directory=tmp_path / "one") as broker:
+        broker.topics().create(partitions=3)
+        assert broker.stop() == 0
+        done = run("backup", tmp_path / "saved", broker.log_dir, "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.output)["directories"] == 1
+    return tmp_path / "saved"
+
+
+def test_a_changed_backup_is_detected_and_nothing_is_restored(saved: Path, tmp_path: Path) -> None:
+    assert run("restore", saved, "--check").exit_code == 0
+    names = {path.name for path in (saved / "1").iterdir()}
+    assert "coordinator" in names
+    assert not names & {".lock", ".kafka_cleanshutdown", ".ottla-boot-id"}
+    [meta] = saved.glob("1/meta.properties")
+    meta.write_text(meta.read_text() + "#\n")
+    for words in (("--check",), ("--to", tmp_path / "new")):
+        done = run("restore", saved, *words)
+        assert done.exit_code == 3
+        assert "has changed since the backup" in done.output
+    assert not any((tmp_path / "new").iterdir())
+    meta.unlink()
+    assert "is missing" in run("restore", saved, "--check").output
+
+
+def test_directories_with_files_are_never_written_to(saved: Path, tmp_path: Path) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").touch()
+    done = run("restore", saved, "--to", tmp_path / "full")
+    assert (done.exit_code, "is not empty" in done.output) == (1, True)
+    done = run("restore", saved)
+    assert "is not empty" in done.output, "the source exists"
+    done = run("backup", saved, tmp_path / "one" / "broker-1" / "data")
+    assert (done.exit_code, "is not empty" in done.output) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "exit_code", "reason"),
+    [
+        (("backup", "{}/new", "{}"), 1, "neither a log directory nor a coordinator's"),
+        (("backup", "{}/new", "{}", "{}"), 2, "named twice"),
+        (("restore", "{}"), 1, "no complete backup"),
+        (("restore", "{}", "--check", "--to", "{}/x"), 2, "leave out --to"),
+    ],
+)
+def test_a_wrong_use_is_one_sentence(
+    tmp_path: Path, words: tuple[str, ...], exit_code: int, reason: str
+) -> None:
+    done = run(*(word.format(tmp_path) for word in words))
+    assert (done.exit_code, reason in done.output.replace("\n", " ")) == (exit_code, True)
+
+
+def test_the_number_of_targets_must_fit(saved: Path, tmp_path: Path) -> None:
+    done = run("restore", saved, "--to", tmp_path / "a", "--to", tmp_path / "b")
+    assert (done.exit_code, "--to names 2" in done.output) == (2, True)

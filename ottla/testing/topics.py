@@ -75,7 +75,7 @@ class Topics:
         return name
 
     def close(self) -> None:
-        """Give up the topics. They are deleted together with other tests' topics, while tests run."""
+        """Give up the topics. Brokers delete them together with other tests' topics."""
         names, self._names = self._names, []
         self._owner.discard(names)
 

@@ -19,6 +19,8 @@ def main() -> int:
     speedups.import_path.prefer_our_packages()
     speedups.finder.enable()
     gc.disable()
+    # structlog loads it if it can, for logs on a terminal; that takes a tenth of a daemon's start.
+    sys.modules["rich"] = None  # type: ignore[assignment]
     from ottla.launcher.children import Children
     from ottla.launcher.commands import Commands
 

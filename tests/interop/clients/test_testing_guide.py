@@ -1,6 +1,6 @@
 """Every test module in docs/testing.md passes, in a pytest of its own.
 
-FastStream's runs in `tests/interop/clients/test_testing_plugin.py`, where it is installed.
+FastStream has a test of its own, in an environment where it is installed.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""What `ottla.testing` costs: times until servers are ready, and the overhead of a test's topic.
+"""The cost of `ottla.testing`: times until servers are ready, and the overhead of a test's topic.
 
 `python -m benchmarks.testing_cost` prints medians, each with the least of its runs. Nothing else
 should run meanwhile.

@@ -101,7 +101,11 @@ def find_python(version: str) -> Path | None:
     name = f"python{version}"
     installed = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/{name}"), reverse=True)
     on_path = shutil.which(name)
-    candidates = [*installed, *([Path(on_path)] if on_path else ()), Path("/usr/bin", name)]
+    candidates: list[Path] = [
+        *installed,
+        *([Path(on_path)] if on_path else ()),
+        Path("/usr/bin", name),
+    ]
     for candidate in candidates:
         probe = [str(candidate), "-c", "import ensurepip, venv"]
         if candidate.exists():

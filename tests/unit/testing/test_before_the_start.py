@@ -37,7 +37,7 @@ def test_both_kinds_of_errors_are_errors_of_servers() -> None:
 def test_only_public_names_are_found() -> None:
     assert set(ottla.testing.__all__) <= set(dir(ottla.testing))
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
-        _ = ottla.testing.Nothing  # type: ignore[attr-defined]
+        _ = ottla.testing.Nothing
 
 
 def test_a_server_can_listen_on_a_reserved_port_and_no_other_program_gets_it() -> None:

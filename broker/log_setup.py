@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
 from collections.abc import Iterator
 from typing import Final, TextIO
 
@@ -14,6 +15,7 @@ import structlog
 from structlog.typing import EventDict, Processor
 
 from broker.log_levels import LEVELS, Level, LogLevels
+from broker.log_limits import LIMITED, LineLimits
 
 PACKAGES: Final = frozenset(
     {"broker", "clusterstate", "controller", "coordination", "monitoring", "storage", "trust"}
@@ -32,6 +34,7 @@ def set_up_logging(level: str, stream: TextIO) -> LogLevels:
 
     structlog.configure(
         processors=[
+            _limit(LineLimits()),
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -95,6 +98,19 @@ def _known() -> Iterator[str]:
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] in PACKAGES and hasattr(module, "log"):
             yield name
+
+
+def _limit(limits: LineLimits) -> Processor:
+    def apply(_logger: object, _method: str, event: EventDict) -> EventDict:
+        name = event["event"]
+        if name in LIMITED:
+            values = limits.take(name, str(event.get("client_host", "")), time.monotonic())
+            if values is None:
+                raise structlog.DropEvent
+            event.update(values)
+        return event
+
+    return apply
 
 
 def _renderers(*, is_terminal: bool) -> list[Processor]:

@@ -142,6 +142,27 @@ async def test_silent_clients_hold_a_bounded_number_of_handshakes(
 
 
 @on_every_loop
+async def test_a_flood_from_one_host_ends_no_handshake_of_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tls_acceptor, "MAX_HANDSHAKES", KEPT_HANDSHAKES)
+    async with serving(names=("SSL",), security=SECURED) as served:
+        # The oldest handshake of all, but the only one of its host.
+        other = await served.connect("SSL", local_addr=("127.0.0.2", 0))
+        flood = await asyncio.gather(*(served.connect("SSL") for _ in range(SILENT_CLIENTS)))
+        ended = [asyncio.create_task(until_closed(each.reader)) for each in flood]
+        await until(
+            lambda: sum(each.done() for each in ended) == SILENT_CLIENTS - KEPT_HANDSHAKES + 1,
+            "the end of the other handshakes",
+        )
+        assert not other.reader.at_eof()
+        assert served.server._quota.total == KEPT_HANDSHAKES
+        for each in (other, *flood):
+            each.writer.transport.abort()
+        await asyncio.gather(*ended, return_exceptions=True)
+
+
+@on_every_loop
 async def test_a_listener_that_stops_refuses_connections_at_once() -> None:
     async with serving(names=("SSL",), security=SECURED) as served:
         client = await served.connect("SSL", ssl=client_context())

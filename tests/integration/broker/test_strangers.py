@@ -30,6 +30,7 @@ from kafkawire.headers import encode_request
 from kafkawire.ids import ZERO_TOPIC_ID
 from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkawire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -48,9 +49,21 @@ from kafkawire.messages.sasl import (
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
+from kafkawire.messages.stop_replica import (
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaTopicState,
+)
+from kafkawire.messages.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
 from kafkawire.scram import Credential
 from tests.certificates import Authority, needs_openssl
-from tests.conftest import READY_EVENT, BrokerProcess
+from tests.conftest import READY_EVENT, WITHOUT_RETENTION, BrokerProcess
 from tests.integration.broker.acl_matrix import (
     CLOSED,
     CLUSTER_DENIED,
@@ -110,6 +123,7 @@ class Fortress:
             "auto.create.topics.enable": "true",
             "offsets.topic.num.partitions": "1",
             "socket.listen.backlog.size": "3000",
+            **WITHOUT_RETENTION,
         }
         for name in LISTENERS:
             prefix = f"listener.name.{name.lower()}"
@@ -259,7 +273,44 @@ def attack(
     return Row(name=name, key=key, version=version, message=message, denied=denied)
 
 
+def deletion(_stage: Stage) -> StopReplicaRequest:
+    """Return the order to delete the data of a partition."""
+    states = [StopReplicaPartitionState(leader_epoch=-2, delete_partition=True)]
+    topics = [StopReplicaTopicState(topic_name=HIDDEN, partition_states=states)]
+    return StopReplicaRequest(controller_epoch=1, topic_states=topics)
+
+
+def forged_metadata(controller_epoch: int, _stage: Stage) -> UpdateMetadataRequest:
+    """Return metadata without a topic, and with a broker of the attacker."""
+    deleted = UpdateMetadataPartitionState(leader=-2, controller_epoch=controller_epoch)
+    address = UpdateMetadataEndpoint(host=EVIL, port=1, listener="OUTER", security_protocol=2)
+    return UpdateMetadataRequest(
+        controller_epoch=controller_epoch,
+        topic_states=[UpdateMetadataTopicState(topic_name=HIDDEN, partition_states=[deleted])],
+        live_brokers=[UpdateMetadataBroker(id=0, endpoints=[address])],
+    )
+
+
+def session_of_a_follower(_stage: Stage) -> FetchRequest:
+    """Return the fetch of a broker that takes over the fetch session of another one."""
+    wanted = FetchPartition(fetch_offset=1, partition_max_bytes=MIB)
+    topics = [FetchTopic(topic=HIDDEN, partitions=[wanted])]
+    return FetchRequest(replica_id=0, session_id=1, session_epoch=1, topics=topics)
+
+
 ATTACKS: Final = [
+    attack("delete data", ApiKey.STOP_REPLICA, 4, deletion, CLUSTER_DENIED),
+    *(
+        attack(
+            f"forge metadata in epoch {epoch}",
+            ApiKey.UPDATE_METADATA,
+            8,
+            partial(forged_metadata, epoch),
+            CLUSTER_DENIED,
+        )
+        for epoch in (1, 2**31 - 1)
+    ),
+    attack("fetch as a follower", ApiKey.FETCH, 12, session_of_a_follower, TOPIC_DENIED),
     *(
         attack(
             f"lead the path {path}",

@@ -8,6 +8,7 @@ import pytest
 import structlog
 
 from broker.config.config_change import ConfigChange, ConfigOperation
+from broker.log_limits import MAX_LINES_PER_HOST
 from broker.log_setup import set_up_logging
 
 
@@ -105,3 +106,16 @@ def test_the_level_of_a_logger_changes_at_run_time() -> None:
         ("b.kept", "critical"),
         ("c.kept", "info"),
     ]
+
+
+def test_failed_connections_of_a_stranger_do_not_fill_the_log() -> None:
+    stream = io.StringIO()
+    set_up_logging("info", stream)
+    log = structlog.get_logger("test")
+    for _ in range(2_000):
+        log.warning("connection.dropped", client_host="10.0.0.9", reason="authentication failed")
+    log.info("segment.rolled", base_offset=7)
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert len(lines) == MAX_LINES_PER_HOST + 1
+    assert lines[-2]["limit_reached"]
+    assert lines[-1]["event"] == "segment.rolled"

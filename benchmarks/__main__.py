@@ -40,6 +40,7 @@ LOADS: Final = {
     "audit": "benchmarks.audit_load",
     "replication": "benchmarks.replication_load",
     "failover": "benchmarks.failover_load",
+    "secured": "benchmarks.loads.secured_load",
 }
 INTRODUCTION: Final = """# Benchmarks
 

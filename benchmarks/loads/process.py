@@ -55,9 +55,12 @@ class ServerProcess:
         *,
         core: int = SERVER_CORE,
         log: Path | None = None,
+        program: str = sys.executable,
+        start_timeout_s: float = START_TIMEOUT_S,
     ) -> None:
         self.port = port
-        self._arguments = [sys.executable, *arguments]
+        self._arguments = [program, *arguments]
+        self._start_timeout_s = start_timeout_s
         self._core = core
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None
@@ -106,7 +109,7 @@ class ServerProcess:
         return pages * os.sysconf("SC_PAGE_SIZE")
 
     def _wait_until_listening(self) -> None:
-        deadline = time.monotonic() + START_TIMEOUT_S
+        deadline = time.monotonic() + self._start_timeout_s
         while time.monotonic() < deadline:
             assert self._process is not None
             if self._process.poll() is not None:
@@ -117,4 +120,4 @@ class ServerProcess:
                 time.sleep(CONNECT_RETRY_S)
             else:
                 return
-        raise RuntimeError(f"{self._arguments} did not listen within {START_TIMEOUT_S} s")
+        raise RuntimeError(f"{self._arguments} did not listen within {self._start_timeout_s} s")

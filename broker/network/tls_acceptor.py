@@ -28,7 +28,7 @@ SHUTDOWN_TIMEOUT_S: Final = 1.0
 # Back-off after a failed accept, for example without free file descriptors.
 ACCEPT_BACKOFF_S: Final = 0.1
 MAX_HANDSHAKES: Final = 500
-"""Limit of the pending handshakes. If all of them fail in one turn of the loop, each takes 75 us."""
+"""Limit of the pending handshakes. All of them may fail in one turn of the loop, in 75 us each."""
 ACCEPTS_PER_TURN: Final = 16
 _REASONS: Final[Mapping[str, str]] = {
     "HTTP_REQUEST": "the client does not speak TLS",

@@ -11,8 +11,7 @@ from broker.log_limits import (
     LineLimits,
 )
 
-EVENT = sorted(LIMITED)[0]
-OTHER = sorted(LIMITED)[1]
+EVENT, OTHER, *_ = sorted(LIMITED)
 
 
 def test_a_host_gets_a_limited_number_of_lines_and_the_last_one_says_so() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import socket
+import ssl
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Any, NamedTuple
@@ -33,11 +35,14 @@ from tests.certificates import Authority, needs_openssl
 from tests.conftest import READY_EVENT, BrokerProcess
 from tests.integration.broker.wire import Wire
 from tests.ports import free_port
+from tests.waiting import until
 from trust.jaas import PLAIN_MODULE, SCRAM_MODULE
 
 PASSWORD = "s3cret-of-alice"
 OWN_PASSWORD = "s3cret-of-the-broker"
 SESSION_MS = 2_000
+BUSY_CLIENTS = 4
+ROTATIONS = 3
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 PROTOCOLS = ("SASL_PLAINTEXT", "SASL_SSL")
 
@@ -329,6 +334,79 @@ async def test_a_certificate_is_replaced_while_connections_stay(secured: Secured
         assert await certificate() == good
         # This connection was opened with the first certificate.
         assert await admin.list_topics()
+
+
+async def test_certificates_are_replaced_under_load_without_losing_a_connection(
+    secured: Secured,
+) -> None:
+    key = "listener.name.ssl.ssl.keystore.location"
+    store = secured.authority.own.key.parent / "rotating.pem"
+    port, context = secured.ports["SSL"], secured.authority.context()
+    certificates: set[bytes] = set()
+    answers = [0] * BUSY_CLIENTS
+    is_over = threading.Event()
+
+    def ask_again_and_again(number: int) -> None:
+        with TlsWire(port, context) as wire:
+            while not is_over.is_set():
+                wire.ask(ApiKey.METADATA, 12, MetadataRequest(topics=[]), MetadataResponse)
+                answers[number] += 1
+
+    def connect_again_and_again() -> int:
+        count = 0
+        while not is_over.is_set():
+            with TlsWire(port, context) as wire:
+                certificates.add(wire.certificate)
+                wire.ask(ApiKey.METADATA, 12, MetadataRequest(topics=[]), MetadataResponse)
+            count += 1
+        return count
+
+    async def progress() -> None:
+        before = list(answers)
+        await until(lambda: all(now > was for now, was in zip(answers, before, strict=True)))
+
+    async def new_certificate(known_count: int) -> None:
+        await until(lambda: len(certificates) > known_count)
+
+    options: dict[str, Any] = {"security_protocol": "SSL", "ssl_context": context}
+    async with ottla.Admin(f"127.0.0.1:{port}", **options) as admin:
+        broker_id = str((await admin.describe_cluster()).controller_id)
+        busy = [asyncio.to_thread(ask_again_and_again, number) for number in range(BUSY_CLIENTS)]
+        running = asyncio.gather(*busy, asyncio.to_thread(connect_again_and_again))
+        try:
+            for _ in range(ROTATIONS):
+                await progress()
+                await new_certificate(0)
+                known_count = len(certificates)
+                await asyncio.to_thread(secured.authority.issue, "rotating")
+                await admin.alter_configs(ResourceType.BROKER, broker_id, {key: str(store)})
+                await new_certificate(known_count)
+            # The key and the certificate of different pairs: the rotation is refused.
+            other = await asyncio.to_thread(secured.authority.issue, "other")
+            good = store.read_text()
+            store.write_text(other.key.read_text() + good[good.index("-----BEGIN CERT") :])
+            with pytest.raises(OttlaError, match=r"ssl\.keystore\.location"):
+                await admin.alter_configs(ResourceType.BROKER, broker_id, {key: str(store)})
+            await progress()
+        finally:
+            is_over.set()
+            # Raises the error of a client whose connection was lost.
+            *_, connection_count = await running
+            assert connection_count is not None
+        # Stays valid for later tests.
+        store.write_text(good)
+        await admin.alter_configs(ResourceType.BROKER, broker_id, {key: str(store)})
+    assert connection_count > ROTATIONS
+
+
+class TlsWire(Wire):
+    """A connection to a listener with TLS."""
+
+    def __init__(self, port: int, context: ssl.SSLContext) -> None:
+        super().__init__(port)
+        secure = context.wrap_socket(self.socket, server_hostname="127.0.0.1")
+        self.socket = secure
+        self.certificate = secure.getpeercert(binary_form=True) or b""
 
 
 async def test_many_silent_clients_delay_no_other_one(secured: Secured) -> None:

@@ -12,7 +12,14 @@ from typing import Final
 
 from broker.config.listener_security import ListenerSecurityConfig
 from broker.errors import ConfigError
-from trust.tls_store import KeySource, StoreError, TrustSource, load_key, load_trust
+from trust.tls_store import (
+    SERVER_CIPHERS,
+    KeySource,
+    StoreError,
+    TrustSource,
+    load_key,
+    load_trust,
+)
 
 VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 CLIENT_AUTH: Final = {
@@ -32,6 +39,7 @@ def server_context(config: ListenerSecurityConfig) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     set_versions(context, config.keys.ssl_enabled_protocols, config.prefix)
     context.options |= ssl.OP_NO_RENEGOTIATION
+    context.set_ciphers(SERVER_CIPHERS)
     if not _load_key(context, config):
         rule = "must be set, or ssl.keystore.key and ssl.keystore.certificate.chain"
         raise ConfigError(f"{config.prefix}ssl.keystore.location", None, rule)

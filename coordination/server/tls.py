@@ -12,6 +12,7 @@ from typing import Final
 import structlog
 
 from coordination.server.coordinator_config import ClientAuth, TlsConfig
+from trust.tls_store import SERVER_CIPHERS
 
 _VERIFY_MODES: Final = {
     ClientAuth.NONE: ssl.CERT_NONE,
@@ -71,6 +72,7 @@ def make_context(config: TlsConfig) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_RENEGOTIATION
+    context.set_ciphers(SERVER_CIPHERS)
     context.verify_mode = _VERIFY_MODES[config.client_auth]
     if context.verify_mode is not ssl.CERT_NONE:
         # A resumed session would keep a certificate whose authority is not trusted any more.

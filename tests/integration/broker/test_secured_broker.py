@@ -257,6 +257,31 @@ async def test_a_plain_client_on_a_tls_port_is_logged_in_one_line(secured: Secur
     assert event["listener_name"] == "SSL"
 
 
+@pytest.mark.parametrize(
+    ("ciphers", "is_served"),
+    [
+        ("ECDHE-ECDSA-AES256-SHA384:ECDHE-ECDSA-AES128-SHA", False),
+        ("ECDHE-ECDSA-AES128-GCM-SHA256", True),
+        ("ECDHE-ECDSA-CHACHA20-POLY1305", True),
+    ],
+)
+async def test_tls_1_2_is_served_with_authenticated_encryption_only(
+    secured: Secured, ciphers: str, is_served: bool
+) -> None:
+    context = secured.authority.context()
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers(ciphers)
+
+    def connect() -> bool:
+        try:
+            with TlsWire(secured.ports["SSL"], context):
+                return True
+        except ssl.SSLError:
+            return False
+
+    assert await asyncio.to_thread(connect) is is_served
+
+
 def is_about_tls(event: Mapping[str, object]) -> bool:
     return event["reason"] == "the client does not speak TLS"
 

@@ -223,7 +223,7 @@ def test_an_encrypted_key_is_read_with_its_password(
     start_coordinator(*options, f"--tls-key-password-file={tmp_path / 'password'}")
 
 
-def test_old_tls_and_renegotiation_are_refused(
+def test_old_tls_weak_ciphers_and_renegotiation_are_refused(
     start_coordinator: StartCoordinator, tmp_path: Path
 ) -> None:
     authority, port = Authority.make(tmp_path), free_port()
@@ -241,3 +241,8 @@ def test_old_tls_and_renegotiation_are_refused(
         input="", capture_output=True, text=True, timeout=DEADLINE_S, check=False,
     )  # fmt: skip
     assert "Cipher is (NONE)" in old.stdout
+    weak = subprocess.run(
+        [*command, "-cipher", "ECDHE-ECDSA-AES256-SHA384:ECDHE-ECDSA-AES128-SHA"],
+        input="", capture_output=True, text=True, timeout=DEADLINE_S, check=False,
+    )  # fmt: skip
+    assert "Cipher is (NONE)" in weak.stdout

@@ -1,11 +1,14 @@
-"""Passwords planted in the configuration and in requests appear nowhere else.
+"""Passwords, keys and tokens planted in configurations and requests appear nowhere else.
 
 The broker logs at level debug. Its clients log in and fail in every way, its configs are read and
-changed, its configuration is wrong in many ways, and it crashes with a traceback.
+changed, its configuration and that of the command line are wrong in many ways, and it crashes with
+a traceback. `tests/integration/cli/up/test_secured.py` searches the processes of `ottla up
+--secure`, and `tests/integration/coordination/test_login.py` the log of a coordinator.
 """
 
 from __future__ import annotations
 
+import base64
 import secrets
 import socket
 import ssl
@@ -20,20 +23,34 @@ import pytest
 
 import ottla
 from broker.config.properties import format_properties
+from kafkawire.apis import ApiKey
+from kafkawire.messages.delegation_tokens import (
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
+)
+from kafkawire.messages.sasl import SaslAuthenticateRequest, SaslAuthenticateResponse
+from kafkawire.sasl_clients import ScramClient
 from ottla.client.admin_model import ResourceType, ScramUpsertion
 from ottla.client.errors import AuthenticationFailedError, OttlaError
 from ottla.client.security import SecurityOptions
 from tests.certificates import Authority, needs_openssl
+from tests.integration.broker.wire import TlsWire
+from tests.oauth_tokens import claims_of, unsecured
 from tests.ports import free_port
-from trust.jaas import PLAIN_MODULE, SCRAM_MODULE
+from trust.jaas import OAUTH_MODULE, PLAIN_MODULE, SCRAM_MODULE
 
 pytestmark = needs_openssl
 
 TIMEOUT_S = 60.0
 PLANTED = {
     name: f"planted-{name}-{secrets.token_hex(8)}"
-    for name in ("alice", "broker", "bob", "key", "unknown", "wrong", "malformed", "dynamic")
-}
+    for name in (
+        "alice", "broker", "bob", "key", "store", "secret_key", "unknown", "wrong", "malformed",
+        "dynamic", "command",
+    )
+}  # fmt: skip
 PREFIX = "listener.name.sasl_ssl."
 JAAS_KEY = f"{PREFIX}plain.sasl.jaas.config"
 CRASH = """
@@ -66,6 +83,7 @@ class Planted(NamedTuple):
     folder: Path
     authority: Authority
     port: int
+    tls_port: int
     properties: Mapping[str, str]
     process: subprocess.Popen[bytes]
 
@@ -105,12 +123,20 @@ class Planted(NamedTuple):
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Planted]:
     folder = tmp_path_factory.mktemp("planted")
-    authority, port = Authority.make(folder), free_port()
+    authority, port, tls_port = Authority.make(folder), free_port(), free_port()
     properties = {
-        "listeners": f"SASL_SSL://127.0.0.1:{port}",
+        "listeners": f"SASL_SSL://127.0.0.1:{port},SSL://127.0.0.1:{tls_port}",
         "security.inter.broker.protocol": "SASL_SSL",
         "sasl.mechanism.inter.broker.protocol": "PLAIN",
-        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512,OAUTHBEARER",
+        f"{PREFIX}oauthbearer.sasl.jaas.config": (
+            f'{OAUTH_MODULE} required unsecuredValidatorRequiredScope="";'
+        ),
+        "delegation.token.secret.key": PLANTED["secret_key"],
+        "listener.name.ssl.ssl.keystore.type": "PKCS12",
+        "listener.name.ssl.ssl.keystore.location": str(encrypted_pkcs12(authority)),
+        "listener.name.ssl.ssl.keystore.password": PLANTED["store"],
+        "listener.name.ssl.ssl.key.password": PLANTED["store"],
         "broker.id": "1",
         "log.dirs": str(folder / "data"),
         "ssl.keystore.type": "PEM",
@@ -130,7 +156,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Planted]:
             stdout=output,
             stderr=output,
         )
-    made = Planted(folder, authority, port, properties, process)
+    made = Planted(folder, authority, port, tls_port, properties, process)
     try:
         end_s = time.monotonic() + TIMEOUT_S
         while "broker.started" not in made.output:
@@ -158,6 +184,20 @@ def encrypted_store(authority: Authority) -> Path:
     return path
 
 
+def encrypted_pkcs12(authority: Authority) -> Path:
+    """Return a PKCS12 store with a password."""
+    made = authority.issue("store")
+    path = made.store.with_suffix(".p12")
+    subprocess.run(
+        ["openssl", "pkcs12", "-export", "-in", str(made.store), "-passout", "stdin", "-out", path],
+        input=PLANTED["store"],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return path
+
+
 def found_in(texts: Mapping[str, str]) -> list[tuple[str, str]]:
     """Return the places of planted secrets: text and name of the secret."""
     return [
@@ -170,7 +210,9 @@ def found_in(texts: Mapping[str, str]) -> list[tuple[str, str]]:
 
 def test_search_finds_each_planted_secret(planted: Planted) -> None:
     text = format_properties(planted.properties)
-    assert {name for _, name in found_in({"file": text})} == {"alice", "broker", "key", "unknown"}
+    assert {name for _, name in found_in({"file": text})} == {
+        "alice", "broker", "key", "store", "secret_key", "unknown",
+    }  # fmt: skip
 
 
 async def test_clients_and_their_failures(planted: Planted) -> None:
@@ -199,6 +241,116 @@ async def test_clients_and_their_failures(planted: Planted) -> None:
     assert found_in(texts) == []
 
 
+class Tokens:
+    """Tokens of OAUTHBEARER, as our client asks for them."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    async def token(self) -> str:
+        return self.text
+
+
+async def test_tokens_of_an_issuer(planted: Planted) -> None:
+    where = f"127.0.0.1:{planted.port}"
+    good = unsecured(claims_of("carol", jti=secrets.token_hex(8)))
+    bad = unsecured(claims_of("carol", lifetime_s=-1, jti=secrets.token_hex(8)))
+    PLANTED["good bearer"], PLANTED["bad bearer"] = good.rstrip("."), bad.rstrip(".")
+
+    def login(token: str) -> SecurityOptions:
+        return {
+            "security_protocol": "SASL_SSL",
+            "ssl_cafile": str(planted.authority.own.certificate),
+            "sasl_mechanism": "OAUTHBEARER",
+            "sasl_oauth_token_provider": Tokens(token),
+        }
+
+    async with ottla.Admin(where, **login(good)) as admin:
+        await admin.list_topics()
+    with pytest.raises(AuthenticationFailedError) as failed:
+        await ottla.Admin(where, **login(bad)).start()
+    assert found_in({"error": f"{failed.value!r} {failed.value.__cause__!r}"}) == []
+
+
+def test_delegation_tokens(planted: Planted) -> None:
+    with TlsWire(planted.port, planted.authority.context()) as wire:
+        wire.send_bytes(handshake() + authenticate(f"\0alice\0{PLANTED['alice']}".encode()))
+        wire.receive_frame(), wire.receive_frame()
+        made = wire.ask(
+            ApiKey.CREATE_DELEGATION_TOKEN,
+            2,
+            CreateDelegationTokenRequest(max_lifetime_ms=-1),
+            CreateDelegationTokenResponse,
+        )
+        assert made.error_code == 0
+        listed = wire.ask(
+            ApiKey.DESCRIBE_DELEGATION_TOKEN,
+            2,
+            DescribeDelegationTokenRequest(owners=None),
+            DescribeDelegationTokenResponse,
+        )
+    assert bytes(listed.tokens[0].hmac) == bytes(made.hmac)
+    PLANTED["hmac"] = bytes(made.hmac).hex()
+    PLANTED["hmac in base64"] = base64.b64encode(made.hmac).decode()
+    client = ScramClient(
+        "SCRAM-SHA-512", made.token_id, PLANTED["hmac in base64"], "nonce", is_token=True
+    )
+    with TlsWire(planted.port, planted.authority.context()) as wire:
+        wire.send_bytes(handshake("SCRAM-SHA-512"))
+        wire.receive_frame()
+        first = wire.ask(
+            ApiKey.SASL_AUTHENTICATE,
+            2,
+            SaslAuthenticateRequest(auth_bytes=client.first()),
+            SaslAuthenticateResponse,
+        )
+        proof = client.answer(bytes(first.auth_bytes)) or b""
+        last = wire.ask(
+            ApiKey.SASL_AUTHENTICATE,
+            2,
+            SaslAuthenticateRequest(auth_bytes=proof),
+            SaslAuthenticateResponse,
+        )
+    assert last.error_code == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({}, "refused the PLAIN credentials"),
+        ({"sasl.jaas.config": f'{PLAIN_MODULE} required password="@"'}, "semicolon"),
+        ({"ssl.keystore.location": "/etc/hostname", "ssl.keystore.password": "@"}, "keystore"),
+    ],
+    ids=["password", "login module", "store"],
+)
+def test_configurations_of_the_command_line(
+    planted: Planted, changes: Mapping[str, str], reason: str
+) -> None:
+    secret = PLANTED["command"]
+    properties = {
+        "security.protocol": "SASL_SSL",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(planted.authority.own.certificate),
+        "sasl.mechanism": "PLAIN",
+        "sasl.jaas.config": f'{PLAIN_MODULE} required username="alice" password="{secret}";',
+        **{key: value.replace("@", secret) for key, value in changes.items()},
+    }
+    file = planted.folder / "client.properties"
+    file.write_text(format_properties(properties))
+    command = ["topics", "list", "--command-config", str(file)]
+    command += ["--bootstrap", f"127.0.0.1:{planted.port}"]
+    done = subprocess.run(
+        [sys.executable, "-m", "ottla.cli", *command],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert reason in done.stderr, done.stderr
+    assert found_in({"output": done.stdout + done.stderr}) == []
+
+
 def test_malformed_tokens(planted: Planted) -> None:
     """The frames are not complete requests, or hold secrets where none belongs."""
     secret = PLANTED["malformed"].encode()
@@ -218,8 +370,8 @@ def test_malformed_tokens(planted: Planted) -> None:
         assert secret not in plain.recv(1_024)
 
 
-def handshake() -> bytes:
-    return framed(17, 1, len(b"PLAIN").to_bytes(2, "big") + b"PLAIN")
+def handshake(mechanism: str = "PLAIN") -> bytes:
+    return framed(17, 1, len(mechanism).to_bytes(2, "big") + mechanism.encode())
 
 
 def authenticate(token: bytes) -> bytes:

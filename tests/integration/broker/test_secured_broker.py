@@ -33,7 +33,7 @@ from ottla.client.admin_model import ResourceType
 from ottla.client.errors import OttlaError
 from tests.certificates import Authority, needs_openssl
 from tests.conftest import READY_EVENT, BrokerProcess
-from tests.integration.broker.wire import Wire
+from tests.integration.broker.wire import TlsWire, Wire
 from tests.ports import free_port
 from tests.waiting import until
 from trust.jaas import PLAIN_MODULE, SCRAM_MODULE
@@ -422,16 +422,6 @@ async def test_certificates_are_replaced_under_load_without_losing_a_connection(
         store.write_text(good)
         await admin.alter_configs(ResourceType.BROKER, broker_id, {key: str(store)})
     assert connection_count > ROTATIONS
-
-
-class TlsWire(Wire):
-    """A connection to a listener with TLS."""
-
-    def __init__(self, port: int, context: ssl.SSLContext) -> None:
-        super().__init__(port)
-        secure = context.wrap_socket(self.socket, server_hostname="127.0.0.1")
-        self.socket = secure
-        self.certificate = secure.getpeercert(binary_form=True) or b""
 
 
 async def test_many_silent_clients_delay_no_other_one(secured: Secured) -> None:

@@ -4,6 +4,7 @@ It checks nothing: it can send malformed requests, and returns every response.
 """
 
 import socket
+import ssl
 from collections.abc import Sequence
 from struct import Struct
 from types import TracebackType
@@ -192,6 +193,17 @@ class Wire:
         )
         response = self.ask(ApiKey.FETCH, version, request, FetchResponse)
         return response.responses[0].partitions[0]
+
+
+class TlsWire(Wire):
+    """A connection to a listener with TLS."""
+
+    def __init__(self, port: int, context: ssl.SSLContext) -> None:
+        """Connect, and perform the handshake."""
+        super().__init__(port)
+        secure = context.wrap_socket(self.socket, server_hostname="127.0.0.1")
+        self.socket = secure
+        self.certificate = secure.getpeercert(binary_form=True) or b""
 
 
 def produce_request(batches: Sequence[tuple[str, int, bytes | None]], acks: int) -> ProduceRequest:

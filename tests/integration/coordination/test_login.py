@@ -112,6 +112,38 @@ def test_a_hostile_token_closes_the_connection(closed: Coordinator, token: bytes
         assert client.is_closed()
 
 
+def test_the_log_of_a_coordinator_shows_no_password(
+    start_coordinator: StartCoordinator, login_config: Path, tmp_path: Path
+) -> None:
+    digest = tmp_path / "super-digest"
+    digest.touch(mode=0o600)
+    digest.write_text("super:planted-digest")
+    coordinator = start_coordinator(
+        f"--login-config={login_config}", f"--super-digest-file={digest}"
+    )
+    tokens = (b"planted-token", b'username="bob",response="planted-proof"', b'"planted-quote')
+    for token in tokens:
+        with RawClient(coordinator.port) as client:
+            client.shake_hands()
+            client.ask(1, OpCode.SASL, SaslToken(b""))
+            client.ask(2, OpCode.SASL, SaslToken(token))
+            assert client.is_closed()
+    for auth in (b"super:planted-guess", b"planted-text", b"\xffplanted-bytes"):
+        with RawClient(coordinator.port) as client:
+            client.shake_hands()
+            client.ask(-4, OpCode.AUTH, AuthRequest(0, "digest", auth))
+    with RawClient(coordinator.port) as client:
+        client.shake_hands()
+        client.ask(-4, OpCode.AUTH, AuthRequest(0, "planted-scheme", b"planted-credentials"))
+        assert client.is_closed()
+    log = coordinator.log.read_text()
+    assert coordinator.process is not None
+    arguments = Path(f"/proc/{coordinator.process.pid}/cmdline").read_text()
+    assert log.count("connection.rejected") >= len(tokens) + 1
+    assert "planted" not in log + arguments.replace("super-digest", "")
+    assert "-secret" not in log + arguments
+
+
 def test_a_silent_client_is_closed_in_time(closed: Coordinator) -> None:
     with RawClient(closed.port) as client:
         client.shake_hands()

@@ -96,10 +96,14 @@ class DelegationTokens:
         return [token_id for token_id, token in self.by_id.items() if is_expired(token, now_ms)]
 
     def owned_by(self, owners: Sequence[Principal] | None) -> Iterator[DelegationToken]:
-        """Yield the tokens that one of `owners` owns or may renew; all tokens if it is None."""
+        """Yield the tokens that one of `owners` owns, may renew or has requested for an owner.
+
+        Yield all tokens if it is None.
+        """
         names = None if owners is None else {str(each) for each in owners}
         for token in self.by_id.values():
-            if names is None or not names.isdisjoint((token.owner, *token.renewers)):
+            users = (token.owner, token.requester, *token.renewers)
+            if names is None or not names.isdisjoint(users):
                 yield token
 
     def check_new(self, token: DelegationToken) -> None:

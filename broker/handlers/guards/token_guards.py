@@ -61,6 +61,7 @@ def _may_see(guard: Guard, request: Request, token: DescribedDelegationToken) ->
     owner = Principal(token.principal_type, token.principal_name)
     named = [
         owner,
+        Principal(token.token_requester_principal_type, token.token_requester_principal_name),
         *(Principal(each.principal_type, each.principal_name) for each in token.renewers),
     ]
     if sender_of(request) in named:

@@ -220,6 +220,17 @@ def test_tokens_of_others_need_rights(served: Served) -> None:
         assert renew(bob, made.hmac).error_code == ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
 
 
+def test_a_requester_sees_the_tokens_that_it_made_for_others(served: Served) -> None:
+    user = ResourcePattern(ResourceType.USER, "User:alice")
+    right = acl(Operation.CREATE_TOKENS, user, principal="User:carol", host="*")
+    with Wire(served.plain) as admin, served.log_in("carol") as carol:
+        assert add(admin, right) == [ErrorCode.NONE]
+        made = create(carol, owner="alice")
+        assert made.error_code == ErrorCode.NONE
+        assert [each.token_id for each in described(carol, "carol").tokens] == [made.token_id]
+        assert renew(carol, made.hmac).error_code == ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
+
+
 def test_one_token_may_be_described_by_its_id(served: Served) -> None:
     with (
         served.log_in("root") as root,

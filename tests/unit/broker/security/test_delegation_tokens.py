@@ -180,15 +180,20 @@ def test_a_credential_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert calls == ["SCRAM-SHA-256"]
 
 
-def test_tokens_are_listed_by_owners_and_renewers() -> None:
+def test_tokens_are_listed_by_owners_renewers_and_requesters() -> None:
     found = tokens()
-    found.set("t2", replace(make(token_id="t2"), owner="User:bob", renewers=()))
+    found.set(
+        "t2",
+        replace(make(token_id="t2"), owner="User:bob", requester="User:service", renewers=()),
+    )
     for owners, ids in (
         (None, ["t1", "t2"]),
         ([], []),
         ([OWNER], ["t1"]),
         ([RENEWER], ["t1"]),
-        ([OTHER], ["t2"]),
+        # Its owner is OWNER, but OTHER has requested it.
+        ([OTHER], ["t1", "t2"]),
+        ([Principal("User", "service")], ["t2"]),
         ([OTHER, OWNER], ["t1", "t2"]),
     ):
         assert [each.token_id for each in found.owned_by(owners)] == ids

@@ -14,7 +14,7 @@ import structlog
 import uvloop
 
 from broker.config.broker_config import BrokerConfig, unknown_keys
-from broker.config.exposure import exposures
+from broker.config.exposure import doubtful, exposures
 from broker.config.properties import ENCODING, parse_overrides, parse_properties
 from broker.config.unserved_keys import check_served_keys
 from broker.errors import StartupError
@@ -47,6 +47,8 @@ def read_config(path: Path | None, overrides: Sequence[str]) -> BrokerConfig:
         log.warning("config.unknown_key", key=key)
     for each in exposures(config.network.listening, config.listener_security):
         log.warning("listener.exposed", listener=str(each.listener), risk=each.risk)
+    for principal, reason in doubtful(sorted(config.server.super_principals, key=str)):
+        log.warning("super_user.doubtful", principal=str(principal), reason=reason)
     return config
 
 

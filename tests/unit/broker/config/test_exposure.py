@@ -4,7 +4,14 @@ import pytest
 from structlog.testing import capture_logs
 
 from broker.config.broker_config import BrokerConfig
-from broker.config.exposure import exposures
+from broker.config.exposure import (
+    ANONYMOUS_MAY_ALL,
+    ANY_AUTHORITY,
+    BLANKS,
+    OTHER_KIND,
+    SEPARATOR,
+    exposures,
+)
 from broker.daemon import read_config
 from broker.errors import ConfigError
 from trust.jaas import PLAIN_MODULE
@@ -52,7 +59,33 @@ def test_listeners_for_this_machine_are_not_exposed(host: str) -> None:
 
 @pytest.mark.parametrize(("wanted", "count"), [("required", 0), ("requested", 1), ("none", 1)])
 def test_certificates_authenticate_if_they_are_required(wanted: str, count: int) -> None:
-    assert len(exposed("TLS://:1", ssl_client_auth=wanted)) == count
+    trusted = {"ssl_truststore_location": "/etc/ca.pem", "ssl_truststore_type": "PEM"}
+    assert len(exposed("TLS://:1", ssl_client_auth=wanted, **trusted)) == count
+
+
+def test_certificates_of_all_authorities_of_the_system_are_a_risk() -> None:
+    [risk] = exposed("TLS://:1", ssl_client_auth="required")
+    assert risk == f"TLS {ANY_AUTHORITY}"
+    assert exposed("TLS://127.0.0.1:1", ssl_client_auth="required") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "reasons"),
+    [
+        ("User:admin;User:CN=broker,O=Ottla", []),
+        ("User:ANONYMOUS", [ANONYMOUS_MAY_ALL]),
+        ("user:admin;Group:admins", [OTHER_KIND, OTHER_KIND]),
+        ("User:admin,User:broker", [SEPARATOR]),
+        ("User:admin, User:broker", [SEPARATOR]),
+        ("User: admin", [BLANKS]),
+        ("User:anonymous", []),
+    ],
+)
+def test_super_users_that_are_probably_mistakes(text: str, reasons: list[str]) -> None:
+    with capture_logs() as logs:
+        read_config(None, [f"super.users={text}", "listeners=PLAINTEXT://127.0.0.1:1"])
+    found = [each["reason"] for each in logs if each["event"] == "super_user.doubtful"]
+    assert found == reasons
 
 
 def test_start_warns_of_each_exposed_listener() -> None:

@@ -42,6 +42,16 @@ class Peers:
             await former.close()
         return peer
 
+    def give_up_lost(self) -> None:
+        """Fail the requests to brokers that are no longer at the address that was asked.
+
+        A broker that hangs keeps its connections open; the leaderships that it lost with its
+        session are elsewhere long before a request to it times out.
+        """
+        for broker_id, peer in self._peers.items():
+            if self._endpoint_of(broker_id) != peer.endpoint:
+                peer.interrupt()
+
     async def close(self) -> None:
         """Close all connections."""
         peers, self._peers = self._peers, {}

@@ -38,6 +38,7 @@ class CoordinatorLinks:
         self._peers = peers
         self._timeout_ms = timeout_ms
         self._verify_own = verify_own
+        metadata.on_change(peers.give_up_lost)
 
     def coordinator_of(self, transactional_id: str) -> BrokerId | None:
         """Return the leader of the id's partition; None while there is none."""

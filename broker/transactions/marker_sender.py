@@ -144,7 +144,13 @@ class MarkerSender:
             self._in_flight[broker_id] = task
             return
         self._in_flight[broker_id] = None
-        reply = self._write_own(request)
+        try:
+            reply = self._write_own(request)
+        except Exception:
+            # A bug must not stop the markers of other transactions (KAFKA-9749).
+            log.exception("markers.failed", broker_id=broker_id)
+            self._loop.call_soon(self._finish, broker_id, batch, None)
+            return
         if reply.is_done:
             self._on_own_reply(batch, reply)
         else:
@@ -222,6 +228,7 @@ class MarkerSender:
             del self._live[outgoing.ending]
 
     def _on_metadata_changed(self) -> None:
+        self._peers.give_up_lost()
         if self._queues.lost_count:
             self._pump_all(self._queues.look_up_again())
 

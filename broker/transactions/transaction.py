@@ -250,14 +250,8 @@ class Transaction:
         if self.ending is not ending:
             return
         ending.remaining.discard(partition)
-        if ending.remaining or self.has_pending_change:
-            return
-        record = self.record._replace(
-            status=COMPLETE_COMMIT if ending.is_commit else COMPLETE_ABORT,
-            partitions=frozenset(),
-            last_update_ms=now_ms,
-        )
-        self._change(ChangeKind.COMPLETE, record)
+        if not ending.remaining and not self.has_pending_change:
+            self._complete(ending, now_ms)
 
     # Inside
 
@@ -368,4 +362,17 @@ class Transaction:
         self.ending = Ending(
             self.transactional_id, is_commit, self.producer, set(self.record.partitions)
         )
-        self._effects.append(SendMarkers(self.ending))
+        if self.ending.remaining:
+            self._effects.append(SendMarkers(self.ending))
+        else:
+            # No marker will complete a transaction without partitions, which AddPartitionsToTxn
+            # may open.
+            self._complete(self.ending, self.record.last_update_ms)
+
+    def _complete(self, ending: Ending, now_ms: int) -> None:
+        record = self.record._replace(
+            status=COMPLETE_COMMIT if ending.is_commit else COMPLETE_ABORT,
+            partitions=frozenset(),
+            last_update_ms=now_ms,
+        )
+        self._change(ChangeKind.COMPLETE, record)

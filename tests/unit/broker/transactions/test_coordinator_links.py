@@ -38,6 +38,7 @@ class FakePeer:
     def __init__(self, endpoint: Endpoint, version: int) -> None:
         self.endpoint = endpoint
         self.is_closed = False
+        self.is_interrupted = False
         self.versions: list[int] = []
         self._version = version
 
@@ -50,6 +51,9 @@ class FakePeer:
         assert kwargs["timeout_ms"] == 9
         self.versions.append(kwargs["version"])
         return response_type()
+
+    def interrupt(self) -> None:
+        self.is_interrupted = True
 
     async def close(self) -> None:
         self.is_closed = True
@@ -130,6 +134,16 @@ async def test_connection_is_used_again_until_the_broker_moves() -> None:
     ]
     await cluster.links.close()
     assert cluster.peers[1].is_closed
+
+
+async def test_request_to_a_coordinator_that_lost_its_session_is_given_up() -> None:
+    cluster = Cluster()
+    await cluster.links.verify(B2, AddPartitionsToTxnRequest(transactions=[]))
+    cluster.lead(B2)
+    assert not cluster.peers[0].is_interrupted
+    cluster.endpoints.clear()
+    cluster.lead(B1)
+    assert cluster.peers[0].is_interrupted
 
 
 async def test_old_brokers_cannot_verify() -> None:

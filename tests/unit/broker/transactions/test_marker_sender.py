@@ -70,14 +70,22 @@ class FakePeer:
         self.endpoint = endpoint
         self.is_closed = False
         self._world = world
+        self._pending: asyncio.Future[None] | None = None
 
     async def ask(self, request: WriteTxnMarkersRequest, _type: Any, *, timeout_ms: int) -> Any:
         assert timeout_ms == 5
         await asyncio.sleep(0)
         self._world.sent.append((THEM, request))
+        if self._world.hangs:
+            self._pending = asyncio.get_running_loop().create_future()
+            await self._pending
         if self._world.failures:
             raise self._world.failures.pop(0)
         return self._world.answers[THEM](request)
+
+    def interrupt(self) -> None:
+        if self._pending is not None:
+            self._pending.set_exception(PeerError("the connection was given up"))
 
     async def close(self) -> None:
         self.is_closed = True
@@ -93,7 +101,8 @@ class World:
         self.sent: list[tuple[BrokerId, WriteTxnMarkersRequest]] = []
         self.done: list[TopicPartition] = []
         self.peers: list[FakePeer] = []
-        self.port = 9092
+        self.port: int | None = 9092
+        self.hangs = False
         self.held: list[tuple[Reply, WriteTxnMarkersRequest]] | None = None
         set_brokers(self.cache, [LiveBroker(broker_id=THEM, endpoints={})], THEM)
         self.cache.adopt(replace(self.cache.image, is_complete=True))
@@ -119,7 +128,8 @@ class World:
         return outgoing
 
     def _endpoint_of(self, broker_id: BrokerId) -> Endpoint | None:
-        return Endpoint("them", self.port) if broker_id == THEM else None
+        is_known = broker_id == THEM and self.port is not None
+        return Endpoint("them", self.port or 0) if is_known else None
 
     def _make_peer(self, endpoint: Endpoint) -> Peer:
         self.peers.append(FakePeer(self, endpoint))
@@ -217,6 +227,37 @@ async def test_connection_follows_a_broker_that_moves() -> None:
     await until(lambda: len(world.done) == 2)
     assert [peer.endpoint.port for peer in world.peers] == [9092, 9999]
     assert world.peers[0].is_closed
+    await world.sender.stop()
+
+
+async def test_broker_that_hangs_delays_no_marker_once_it_is_replaced() -> None:
+    world = World()
+    world.lead(THEM)
+    world.hangs = True
+    world.send(T0)
+    await until(lambda: len(world.sent) == 1)
+    world.port = None
+    world.lead(US)
+    await until(lambda: bool(world.done))
+    assert world.sent[-1][0] == US
+    await world.sender.stop()
+
+
+async def test_own_bug_stops_no_other_marker() -> None:
+    world = World()
+    bugs: list[Exception] = [RuntimeError("a bug")]
+
+    def fail_once(request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+        if bugs:
+            raise bugs.pop()
+        return answer()(request)
+
+    world.answers[US] = fail_once
+    with capture_logs() as lines:
+        world.send(T0)
+        world.send(T1, producer_id=8)
+        await until(lambda: len(world.done) == 2)
+    assert [each["event"] for each in lines] == ["markers.failed"]
     await world.sender.stop()
 
 

@@ -19,13 +19,19 @@ from broker.transactions.transaction_state import (
     InvalidTransitionError,
 )
 from kafkawire.errors import ErrorCode
-from kafkawire.transaction_records import TransactionRecord, TransactionStatus
+from kafkawire.ids import TopicPartition
+from kafkawire.transaction_records import (
+    TransactionRecord,
+    TransactionStatus,
+    transaction_value,
+)
 from tests.unit.broker.transactions.transaction_driver import PRODUCER_ID, T0, T1, Driver
 
 BUSY = ErrorCode.CONCURRENT_TRANSACTIONS
 FENCED = ErrorCode.PRODUCER_FENCED
 WRONG = ErrorCode.INVALID_TXN_STATE
 OK = ErrorCode.NONE
+MANY = 300
 AGAIN = ErrorCode.COORDINATOR_NOT_AVAILABLE
 FEW = ErrorCode.NOT_ENOUGH_REPLICAS
 
@@ -110,6 +116,16 @@ def test_the_next_transaction_waits_for_the_last_marker_and_its_record() -> None
     assert driver.transaction.open_partitions == {T0}
 
 
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_transaction_without_partitions_ends_without_markers(is_commit: bool) -> None:
+    driver = begun()
+    assert (driver.add(), driver.transaction.status) == (OK, ONGOING)
+    assert driver.end(is_commit=is_commit) is OK
+    assert driver.endings == []
+    assert driver.transaction.status is (COMPLETE_COMMIT if is_commit else COMPLETE_ABORT)
+    assert driver.add(T0) is OK
+
+
 def test_completion_is_written_once_however_often_a_marker_is_reported() -> None:
     driver = opened()
     driver.marks_at_once = False
@@ -177,6 +193,18 @@ def test_partitions_that_are_in_the_transaction_need_no_write() -> None:
     count = len(driver.log)
     assert (driver.add(T0), driver.add(T1, T0)) == (OK, OK)
     assert len(driver.log) == count
+
+
+def test_partitions_may_be_added_one_by_one() -> None:
+    """Each request writes all partitions again, so the record of many must stay small."""
+    driver = begun()
+    for number in range(MANY):
+        assert driver.add(TopicPartition("t", number)) is OK
+    assert len(driver.log) == MANY + 1
+    assert len(transaction_value(driver.log[-1])) < 5 * MANY
+    assert driver.end() is OK
+    assert len(driver.endings[0].remaining) == 0
+    assert driver.transaction.status is COMPLETE_COMMIT
 
 
 def test_partitions_need_the_current_producer_and_no_pending_change() -> None:
@@ -405,6 +433,13 @@ def test_loaded_decision_is_carried_out(status: TransactionStatus) -> None:
     driver = Driver(stored(status))
     assert driver.endings[0].is_commit is (status is PREPARE_COMMIT)
     assert driver.endings[0].producer == identity(3)
+    assert driver.transaction.status in (COMPLETE_COMMIT, COMPLETE_ABORT)
+
+
+@pytest.mark.parametrize("status", [PREPARE_COMMIT, PREPARE_ABORT])
+def test_loaded_decision_without_partitions_is_complete(status: TransactionStatus) -> None:
+    driver = Driver(stored(status)._replace(partitions=frozenset()))
+    assert driver.endings == []
     assert driver.transaction.status in (COMPLETE_COMMIT, COMPLETE_ABORT)
 
 

@@ -1,8 +1,9 @@
 """Finds and runs Kafka's jars; tests that need them are skipped without them.
 
-`OTTLA_KAFKA_JARS` names a folder with the jars of kafka_2.13 3.9 and its dependencies. Without it,
-`make interop` downloads them once into a cache with Maven, from `kafka_jars.xml` beside this file.
-Java 17 or newer is needed, with its compiler for programs from source.
+`OTTLA_KAFKA_JARS` names a folder with the jars of kafka_2.13 3.9, Kafka Streams and their
+dependencies, and `OTTLA_KAFKA_4_CLIENTS` one with Kafka's clients 4. Without them, `make interop`
+downloads them once into a cache with Maven, from `kafka_jars.xml` and `kafka_4_clients.xml` beside
+this file. Java 17 or newer is needed, with its compiler for programs from source.
 """
 
 import os
@@ -12,9 +13,14 @@ from pathlib import Path
 
 import pytest
 
-POM = Path(__file__).with_suffix(".xml")
-CACHE = Path.home() / ".cache" / "ottla" / "kafka-jars"
-JARS = Path(os.environ.get("OTTLA_KAFKA_JARS") or CACHE)
+CACHE = Path.home() / ".cache" / "ottla"
+JARS = Path(os.environ.get("OTTLA_KAFKA_JARS") or CACHE / "kafka-jars")
+CLIENTS_4 = Path(os.environ.get("OTTLA_KAFKA_4_CLIENTS") or CACHE / "kafka-4-clients")
+FOLDERS = {
+    "kafka_jars.xml": (JARS, ("kafka_2.13-*.jar", "kafka-streams-*.jar")),
+    "kafka_4_clients.xml": (CLIENTS_4, ("kafka-clients-4.*.jar",)),
+}
+"""Where the jars of each list are, and the jars by which a complete folder is known."""
 TIMEOUT_S = 120
 
 needs_jars = [
@@ -31,20 +37,40 @@ def kafka_jars() -> Path | None:
     return JARS if any(JARS.glob("kafka_2.13-*.jar")) else None
 
 
+def streams_or_skip() -> None:
+    """Skip the test if Kafka Streams or java is missing."""
+    if not any(JARS.glob("kafka-streams-*.jar")) or shutil.which("java") is None:
+        pytest.skip("needs java, and the jars of Kafka Streams (OTTLA_KAFKA_JARS or mvn)")
+
+
+def clients_4_or_skip() -> Path:
+    """Return the folder of Kafka's clients 4; skip the test if they or java are missing."""
+    if not any(CLIENTS_4.glob("kafka-clients-4.*.jar")) or shutil.which("java") is None:
+        pytest.skip("needs java, and Kafka's clients 4 (OTTLA_KAFKA_4_CLIENTS or mvn)")
+    return CLIENTS_4
+
+
 def fetch() -> None:
     """Copy the jars with Maven, unless they are there."""
-    if kafka_jars() is None and shutil.which("mvn"):
-        copy = ["mvn", "-q", "-f", str(POM), "dependency:copy-dependencies"]
-        subprocess.run([*copy, f"-DoutputDirectory={JARS}"], check=False)
+    for pom, (folder, patterns) in FOLDERS.items():
+        if shutil.which("mvn") and not all(any(folder.glob(each)) for each in patterns):
+            copy = ["mvn", "-q", "-f", str(Path(__file__).with_name(pom))]
+            copy += ["dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
+            subprocess.run(copy, check=False)
 
 
-def run_java(program: str, *arguments: str) -> str:
+def java_command(program: str, *arguments: str, jars: Path = JARS) -> list[str]:
+    """Return the command for a class of the jars, or a source file."""
+    return ["java", "-Xmx256m", "-cp", f"{jars}/*", program, *arguments]
+
+
+def run_java(program: str, *arguments: str, jars: Path = JARS, timeout_s: float = TIMEOUT_S) -> str:
     """Run a class of the jars, or a source file; return its output, stderr included."""
     result = subprocess.run(
-        ["java", "-Xmx256m", "-cp", f"{JARS}/*", program, *arguments],
+        java_command(program, *arguments, jars=jars),
         capture_output=True,
         text=True,
-        timeout=TIMEOUT_S,
+        timeout=timeout_s,
         check=False,
     )
     assert result.returncode == 0, result.stderr

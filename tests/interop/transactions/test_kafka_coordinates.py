@@ -1,4 +1,4 @@
-"""A Kafka 3.9 broker coordinates transactions; ours leads the partitions and coordinates groups.
+"""A Kafka 3.9 broker coordinates transactions while ours leads the partitions, and the reverse.
 
 The requests of the producer are the test's own, so that it can stop between any two of them.
 """
@@ -92,11 +92,11 @@ def brokers(tmp_path: Path) -> Iterator[tuple[ClusterProcesses, KafkaBroker]]:
         yield cluster, theirs
 
 
-async def create_topics(bootstrap: str) -> None:
+async def create_topics(bootstrap: str, transactions: int = THEIRS, offsets: int = OURS) -> None:
     compacted = {"cleanup.policy": "compact"}
     topics = [
-        ottla.NewTopic(TRANSACTIONS_TOPIC, assignment={0: (THEIRS,)}, configs=compacted),
-        ottla.NewTopic(OFFSETS_TOPIC, assignment={0: (OURS,)}, configs=compacted),
+        ottla.NewTopic(TRANSACTIONS_TOPIC, assignment={0: (transactions,)}, configs=compacted),
+        ottla.NewTopic(OFFSETS_TOPIC, assignment={0: (offsets,)}, configs=compacted),
         ottla.NewTopic(TOPIC, assignment={0: (OURS,)}),
     ]
     async with ottla.Admin(bootstrap) as admin:
@@ -328,10 +328,10 @@ SOURCE, TARGET = "source", "target"
 COUNT = 60
 
 
-async def create_copied_topics(bootstrap: str) -> None:
+async def create_copied_topics(bootstrap: str, leader: int = OURS) -> None:
     async with ottla.Admin(bootstrap) as admin:
         await admin.create_topics(
-            [ottla.NewTopic(name, assignment={0: (OURS,)}) for name in (SOURCE, TARGET)]
+            [ottla.NewTopic(name, assignment={0: (leader,)}) for name in (SOURCE, TARGET)]
         )
     async with ottla.Producer(bootstrap) as producer:
         for number in range(COUNT):
@@ -407,6 +407,23 @@ def test_other_clients_copy_exactly_once(
     expected = [str(number).encode() for number in range(COUNT)]
     assert asyncio.run(values(cluster.bootstrap, TARGET, "read_committed")) == expected
     everything = asyncio.run(values(cluster.bootstrap, TARGET, "read_uncommitted"))
+    assert len(everything) > COUNT, "some transactions were aborted"
+
+
+@pytest.mark.parametrize("copy", [copy_with_librdkafka, copy_with_java])
+@pytest.mark.parametrize("offsets", [OURS, THEIRS])
+def test_kafka_leads_the_partitions_of_our_transactions(
+    brokers: tuple[ClusterProcesses, KafkaBroker], copy: Callable[[str], None], offsets: int
+) -> None:
+    """Ours coordinates: Kafka's leader asks it for verification, and gets its markers."""
+    cluster, theirs = brokers
+    bootstrap = f"{cluster.bootstrap},{theirs.address}"
+    asyncio.run(create_topics(bootstrap, transactions=OURS, offsets=offsets))
+    asyncio.run(create_copied_topics(bootstrap, leader=THEIRS))
+    copy(bootstrap)
+    expected = [str(number).encode() for number in range(COUNT)]
+    assert asyncio.run(values(bootstrap, TARGET, "read_committed")) == expected
+    everything = asyncio.run(values(bootstrap, TARGET, "read_uncommitted"))
     assert len(everything) > COUNT, "some transactions were aborted"
 
 

@@ -1,6 +1,7 @@
 """Fetch and ListOffsets at both isolation levels, and completion of a waiting fetch."""
 
 import asyncio
+import inspect
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ from broker.handlers.fetch import FetchHandler
 from broker.handlers.follower_fetch import FollowerFetchHandler
 from broker.handlers.offset_lookup import ListOffsetsHandler
 from broker.network.reply import Reply
+from broker.replication.replica import Replica
+from broker.replication.replica_manager import ReplicaManager
 from kafkawire.apis import ApiKey
 from kafkawire.ids import Offset
 from kafkawire.messages.fetch import (
@@ -148,6 +151,12 @@ async def test_waiting_fetch_completes_when_the_marker_is_committed(world: World
     data = result_of(reply)
     assert data.aborted_transactions == [AbortedTransaction(producer_id=7, first_offset=0)]
     assert (size_of(data), data.last_stable_offset) == (world.log.size_bytes, 2)
+
+
+def test_no_other_task_runs_within_a_read() -> None:
+    """The end of the records and the offsets of a response come from one state (KAFKA-9807)."""
+    for read in (ReplicaManager.read, Replica.read):
+        assert not read.__code__.co_flags & (inspect.CO_COROUTINE | inspect.CO_GENERATOR)
 
 
 async def test_latest_offset_is_the_last_stable_one_for_committed_readers_only(

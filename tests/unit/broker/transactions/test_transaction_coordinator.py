@@ -287,6 +287,28 @@ async def test_loaded_decision_waits_until_it_is_replicated(world_of: WorldOf) -
         assert (outgoing.ending.producer, outgoing.coordinator_epoch) == (ProducerIdentity(7, 3), 0)
 
 
+async def test_end_is_repeated_while_the_next_coordinator_loads(world_of: WorldOf) -> None:
+    """The producer's first request was answered by nobody, but its decision is in the log."""
+    world = world_of()
+    world.replicate_to(B2)
+    put(world, TransactionStatus.PREPARE_COMMIT)
+    async with staged(world) as stage:
+        stage.lead()
+        producer = ProducerIdentity(7, 3)
+        answers = stage.end(producer)
+        world.follower_fetches(B2, 1)
+        await until(lambda: bool(stage.sender.sent))
+        answers += stage.end(producer)
+        stage.sender.finish()
+        world.follower_fetches(B2, 2)
+        await until(lambda: stage.status is TransactionStatus.COMPLETE_COMMIT)
+        assert [*answers, *stage.end(producer)] == [
+            ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+            BUSY,
+            OK,
+        ]
+
+
 async def test_timeout_does_not_follow_steps_of_the_clock(
     world_of: WorldOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -33,6 +33,7 @@ LOADS: Final = {
     "fetch": "benchmarks.loads.fetch_load",
     "librdkafka": "benchmarks.loads.librdkafka_load",
     "idempotence": "benchmarks.loads.idempotence_load",
+    "transactions": "benchmarks.loads.transaction_load",
     "compaction": "benchmarks.loads.compaction_load",
     "groups": "benchmarks.loads.group_load",
     "client": "benchmarks.client_throughput",

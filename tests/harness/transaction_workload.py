@@ -52,6 +52,8 @@ class Workload:
     bootstrap: str
     keys: Sequence[Key]
     seed: int
+    pause_s: float = 0.0
+    """Longest time between two transactions of a process."""
     history: TransactionHistory = field(default_factory=TransactionHistory)
     _numbers: "count[int]" = field(default_factory=count)
     _is_stopping: bool = False
@@ -64,7 +66,7 @@ class Workload:
         """Run processes until `stop`."""
         async with asyncio.TaskGroup() as tasks:
             for number in range(process_count):
-                tasks.create_task(self._process(f"process-{number}"))
+                tasks.create_task(self.process(f"process-{number}"))
 
     async def finish(self) -> None:
         """Wait until no transaction is open, and read every key to its end."""
@@ -86,7 +88,8 @@ class Workload:
                 for read in await _read(committed):
                     self.history.final.setdefault(read.key, []).append(read)
 
-    async def _process(self, name: str) -> None:
+    async def process(self, name: str) -> None:
+        """Run the transactions of one process until `stop`."""
         chance = random.Random(f"{self.seed} {name}")
         async with Consumer(
             self.bootstrap,
@@ -118,6 +121,8 @@ class Workload:
                 transaction = Transaction(next(self._numbers), name)
                 self.history.transactions.append(transaction)
                 sent: list[tuple[Key, str, asyncio.Future[RecordMetadata]]] = []
+                if self.pause_s:
+                    await asyncio.sleep(chance.uniform(0.0, self.pause_s))
                 try:
                     await self._transact(producer, consumer, transaction, chance, sent)
                 finally:

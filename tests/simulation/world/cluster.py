@@ -36,6 +36,7 @@ SETTINGS: Final = {
     "num.partitions": "2",
     "replica.high.watermark.checkpoint.interval.ms": "1000",
     "replica.lag.time.max.ms": "3000",
+    "transaction.state.log.num.partitions": "2",
     "zookeeper.connect": f"{COORDINATOR_HOST}:{COORDINATOR_PORT}",
     "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
 }

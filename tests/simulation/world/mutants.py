@@ -7,12 +7,10 @@ attribute, and its docstring states the broken rule.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple
-
-import pytest
+from typing import Any
 
 from broker.cluster import control_fence
 from broker.cluster.control_fence import ControlFence
@@ -77,46 +75,10 @@ from storage.log.log import Log
 from storage.log.segment_swap import SegmentSwap
 from storage.producers import producer_replay
 from storage.producers.producer_state import ProducerState
+from tests.simulation.world.planted import MUTANTS, Bug, replaces
+from tests.simulation.world.transaction_mutants import TRANSACTION_MUTANTS
 
-Bug = Callable[..., Any]
-
-
-class Mutant(NamedTuple):
-    """A bug and its places: attributes of classes or modules."""
-
-    bug: Bug
-    places: tuple[tuple[Any, str], ...]
-
-    def plant(self, patch: pytest.MonkeyPatch) -> None:
-        """Replace the attributes by the bug."""
-        for owner, name in self.places:
-            real = vars(owner)[name]
-            if isinstance(real, property):
-                patch.setattr(owner, name, property(_bound(self.bug, real.fget)))
-            else:
-                patch.setattr(owner, name, _bound(self.bug, getattr(owner, name)))
-
-
-def _bound(bug: Bug, real: Any) -> Bug:
-    def replacement(*arguments: Any, **options: Any) -> Any:
-        return bug(real, *arguments, **options)
-
-    return replacement
-
-
-_MUTANTS: dict[str, Mutant] = {}
-MUTANTS: Final[Mapping[str, Mutant]] = _MUTANTS
-
-
-def replaces(*places: tuple[Any, str]) -> Callable[[Bug], Bug]:
-    """Add a mutant, which replaces attributes of classes or modules."""
-
-    def add(bug: Bug) -> Bug:
-        _MUTANTS[bug.__name__] = Mutant(bug, places)
-        return bug
-
-    return add
-
+__all__ = ["MUTANTS", "TRANSACTION_MUTANTS"]
 
 # Leaders and followers.
 

@@ -17,10 +17,11 @@ from typing import Final
 import pytest
 from structlog.testing import capture_logs
 
-from tests.simulation.world.mutants import MUTANTS
+from tests.simulation.world.mutants import MUTANTS, TRANSACTION_MUTANTS
 from tests.simulation.world.scenarios import SCENARIOS
 from tests.simulation.world.stage import play
 from tests.simulation.world.stories import STORIES
+from tests.simulation.world.transactional_world import run_transactions
 from tests.simulation.world.world import FAULTS_S, quiet_collection, run_world
 
 SEEDS: Final = 200
@@ -34,16 +35,29 @@ BY_TEST: Final[Mapping[str, str]] = {
     "any_stop": "broker/cluster/test_control_fence.py",
     "any_controller": "broker/cluster/test_control_fence.py",
     "blind_memory": "controller/test_plans.py",
+    "decisions_count_at_once": "broker/transactions/test_transaction_coordinator.py",
+    "fenced_producers_continue": "broker/transactions/test_transaction.py",
+    "forgotten_decisions": "broker/transactions/test_transaction.py",
+    "lost_markers": "broker/transactions/test_marker_sender.py",
+    "lost_undecided_offsets": "broker/groups/test_undecided.py",
     "no_fence": "controller/test_zombie.py",
     "poisoned_group_log": "broker/groups/test_replay.py",
     "stale_recovery_points": "storage/directory/test_directory_faults.py",
+    "undecided_records_are_read": "broker/replication/test_isolation.py",
+    "unreplicated_decisions": "broker/transactions/test_transaction_coordinator.py",
     "unseen_bounces": "controller/test_plans.py",
+    "unverified_transactions": "broker/replication/test_transaction_guards.py",
 }
 """Unit tests that find bugs which need a rare coincidence in a world."""
 
 
-def is_found_by(seed: int) -> bool:
-    """Whether the world of a seed shows the planted bug, by an error of any kind."""
+def is_found_by(seed: int, name: str = "") -> bool:
+    """Whether the world of a seed shows the planted bug, by an error of any kind.
+
+    A bug of transactions is looked for in a world with transactions.
+    """
+    if name in TRANSACTION_MUTANTS:
+        return _fails(partial(run_transactions, seed, FAULTS_S))
     return _fails(partial(run_world, seed, FAULTS_S, has_operators=True))
 
 
@@ -69,7 +83,7 @@ def first_seed(name: str, seeds: int) -> int | None:
     logging.disable()
     with pytest.MonkeyPatch.context() as patch:
         MUTANTS[name].plant(patch)
-        return next((seed + 1 for seed in range(seeds) if is_found_by(seed)), None)
+        return next((seed + 1 for seed in range(seeds) if is_found_by(seed, name)), None)
 
 
 def row(name: str, seeds: int) -> str:

@@ -170,7 +170,7 @@ async def _live(loop: WorldLoop, root: Path, script: Script) -> Outcome:
     end_s = loop.time() + script.faults_s
     while loop.time() < end_s:
         await asyncio.sleep(WATCH_S)
-        _check_alive(cluster, [*(each.task for each in clients), torment])
+        check_alive(cluster, [*(each.task for each in clients), torment])
         judges.look()
     for client in clients:
         client.is_over = True
@@ -184,7 +184,7 @@ async def _live(loop: WorldLoop, root: Path, script: Script) -> Outcome:
             await each.judge()
         for host in cluster.brokers:
             await host.stop()
-    _check_files(cluster.brokers)
+    check_files(cluster.brokers)
     return Outcome(
         loop.trace,
         loop.step_count,
@@ -198,7 +198,7 @@ async def _live(loop: WorldLoop, root: Path, script: Script) -> Outcome:
     )
 
 
-def _check_alive(cluster: Cluster, tasks: list[asyncio.Task[None]]) -> None:
+def check_alive(cluster: Cluster, tasks: list[asyncio.Task[None]]) -> None:
     """Check that nobody has given up."""
     for task in tasks:
         if task.done():
@@ -209,7 +209,7 @@ def _check_alive(cluster: Cluster, tasks: list[asyncio.Task[None]]) -> None:
             assert not failed.done(), f"{host.name} gave up: {failed.result()}"
 
 
-def _check_files(hosts: list[BrokerHost]) -> None:
+def check_files(hosts: list[BrokerHost]) -> None:
     """Check that `ottla logs verify --deep` finds nothing."""
     results = verify_directories(
         [path for host in hosts for path in host.log_dirs], VerifyOptions(with_records=True)

@@ -1,0 +1,35 @@
+"""Transactions of simulated clusters are atomic, and none of them hangs."""
+
+import sys
+
+import pytest
+from structlog.testing import capture_logs
+
+from tests.harness.transaction_history import Outcome
+from tests.simulation.world.transactional_world import run_transactions
+from tests.simulation.world.world import FAULTS_S
+
+QUICK_S = 6.0
+"""Virtual time with faults in a world of the quick check."""
+SOAK_SEEDS = 100
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> object:
+    with capture_logs():
+        yield
+
+
+@pytest.mark.fresh_seeds(1)
+def test_transactions_are_atomic(seed: int) -> None:
+    outcomes = run_transactions(seed, QUICK_S)
+    sys.stdout.write(f"{outcomes}\n")
+    assert outcomes.total() > 0
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(SOAK_SEEDS))
+def test_transactions_are_atomic_in_many_worlds(seed: int) -> None:
+    outcomes = run_transactions(seed, FAULTS_S)
+    sys.stdout.write(f"{outcomes}\n")
+    assert outcomes[Outcome.COMMITTED] + outcomes[Outcome.UNKNOWN] > 0

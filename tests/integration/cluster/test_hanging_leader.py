@@ -14,7 +14,7 @@ REQUEST_TIMEOUT_MS = 2_000
 PATIENCE_S = 120.0
 POLL_INTERVAL_S = 0.1
 OVERRIDES = {
-    # Brokers would wait for so long for a response of the broker that hangs.
+    # Limit for a response of the broker that hangs, far beyond the end of this test.
     "request.timeout.ms": "600000",
     "min.insync.replicas": "2",
 }

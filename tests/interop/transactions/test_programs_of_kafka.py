@@ -80,7 +80,7 @@ def create(cluster: ClusterProcesses, *topics: str, partitions: int) -> None:
 
 
 def produce(cluster: ClusterProcesses, numbers: range, keys: int, partitions: int) -> None:
-    """Write a record for each number; those of a key are in one partition."""
+    """Write a record for each number, and all records of a key to one partition."""
     producer = confluent_kafka.Producer(
         {"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True, "log_level": 0}
     )
@@ -261,7 +261,7 @@ def test_kafkas_tools_show_our_transactions(cluster: ClusterProcesses) -> None:
     producers = command("describe-producers", *place)
     assert producers[0][-1] == "CurrentTransactionStartOffset"
     assert [line[-1] for line in producers[1:]] == ["0"]
-    # The coordinator does not know of it, and goes on.
+    # The coordinator learns nothing of this abort, and commits.
     command("abort", *place, "--start-offset", "0")
     assert [line[-1] for line in command("describe-producers", *place)[1:]] == ["None"]
     producer.commit_transaction(PATIENCE_S)

@@ -54,7 +54,7 @@ def lost_markers(*_: Any) -> None:
 
 @replaces((ProducerState, "last_stable_offset"))
 def undecided_records_are_read(_real: Bug, _producers: Any, high_watermark: Any) -> Any:
-    """Readers of committed records get those of open transactions."""
+    """Readers of committed records get records of open transactions."""
     return high_watermark
 
 

@@ -32,6 +32,9 @@ MAX_IDEMPOTENT_IN_FLIGHT: Final = 5
 """Kafka's limit: brokers remember this many batches per producer and partition."""
 
 
+_LEVELS: Final = {Codec.GZIP: (1, 9), Codec.LZ4: (1, 17), Codec.ZSTD: (-131_072, 22)}
+
+
 @dataclass(frozen=True, slots=True)
 class Address:
     """Host and port of a broker."""
@@ -103,6 +106,7 @@ class ProducerConfig:
     linger_ms: float = 0
     batch_size_bytes: int = 16 * KIB
     codec: Codec = Codec.NONE
+    compression_level: int | None = None
     buffer_memory_bytes: int = 32 * MIB
     max_request_bytes: int = MIB
     max_in_flight: int = 5
@@ -117,6 +121,9 @@ class ProducerConfig:
     def __post_init__(self) -> None:
         if self.acks not in (0, 1, ACKS_ALL):
             raise ConfigurationError(f"acks must be 0, 1 or 'all', got {self.acks}")
+        if self.compression_level is not None:
+            low, high = _levels(self.codec)
+            _require_within("compression_level", self.compression_level, low, high)
         _require_within("linger_ms", self.linger_ms, 0)
         _require_within("batch_size_bytes", self.batch_size_bytes, 1)
         _require_within("max_request_bytes", self.max_request_bytes, 1)
@@ -214,6 +221,21 @@ def parse_compression(name: str | None) -> Codec:
     except KeyError:
         known = ", ".join(codec.name.lower() for codec in Codec)
         raise ConfigurationError(f"compression must be one of {known}, got {name!r}") from None
+
+
+def _levels(codec: Codec) -> tuple[int, int]:
+    """Return the lowest and the highest level of `codec`, as Kafka's producers allow them.
+
+    Raises:
+        ConfigurationError: the codec has no levels.
+    """
+    levels = _LEVELS.get(codec)
+    if levels is None:
+        named = ", ".join(each.name.lower() for each in _LEVELS)
+        raise ConfigurationError(
+            f"compression_level is for {named}, but compression is {codec.name.lower()!r}"
+        )
+    return levels
 
 
 def _parse_address(text: str) -> Address:

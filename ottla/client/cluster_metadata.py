@@ -56,6 +56,8 @@ class ClusterMetadata:
     brokers: Mapping[BrokerId, Address] = field(default_factory=dict)
     racks: Mapping[BrokerId, str | None] = field(default_factory=dict)
     topics: Mapping[str, TopicMetadata] = field(default_factory=dict)
+    is_complete: bool = False
+    """Whether `topics` are all topics of the cluster."""
 
     def partition(self, topic_partition: TopicPartition) -> PartitionMetadata | None:
         """Return the metadata of `topic_partition`, None if it is unknown."""
@@ -69,13 +71,21 @@ class ClusterMetadata:
 
 
 def merge(
-    old: ClusterMetadata, response: MetadataResponse, wanted: Iterable[str] | None
+    old: ClusterMetadata,
+    response: MetadataResponse,
+    wanted: Iterable[str] | None,
+    *,
+    is_complete: bool = False,
 ) -> ClusterMetadata:
     """Return the metadata after `response`. `wanted` names the topics to keep; None keeps all.
+
+    With `is_complete` the response lists all topics of the cluster, and others are gone.
 
     A topic missing in the response keeps its old entry. A topic with a retriable error keeps its
     old partitions, so that sending can continue during an election.
     """
+    if is_complete:
+        wanted = {described.name for described in response.topics if described.name is not None}
     topics = {name: held for name, held in old.topics.items() if wanted is None or name in wanted}
     for described in response.topics:
         if described.name is not None:
@@ -89,6 +99,7 @@ def merge(
         brokers=brokers or old.brokers,
         racks={BrokerId(broker.node_id): broker.rack for broker in response.brokers} or old.racks,
         topics=topics,
+        is_complete=is_complete,
     )
 
 

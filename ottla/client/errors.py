@@ -18,6 +18,7 @@
     │   ├── RecordTooLargeError     refused before it was sent
     │   ├── BufferFullError         `send_nowait` found no room
     │   ├── UnknownPartitionError   the topic has no such partition
+    │   ├── SerializationError      a serializer raised; nothing was sent
     │   ├── DeliveryTimedOutError   not acknowledged in time; it may or may not be in the log
     │   └── RecordAbortedError      not sent, because its transaction was aborted
     ├── TransactionError
@@ -33,6 +34,7 @@
         ├── LogTruncatedError       records that were read are no longer in the log
         ├── CommitFailedError       another member may own the partitions: nothing was committed
         ├── RebalanceFailedError    a callback for assigned or revoked partitions raised
+        ├── DeserializationError    a deserializer raised; the position stays before the record
         └── CorruptRecordsError     a batch failed its checksum or cannot be decoded
 
 Every message contains the offending value and a remedy.
@@ -132,6 +134,16 @@ class BufferFullError(ProduceError):
 
 class UnknownPartitionError(ProduceError):
     """The topic has no partition with that number."""
+
+
+class SerializationError(ProduceError):
+    """A serializer of the application raised; nothing was sent."""
+
+    def __init__(self, part: str, topic: str, cause: BaseException) -> None:
+        super().__init__(
+            f"topic {topic}: the {part}_serializer raised {type(cause).__name__}: {cause}. "
+            f"Nothing was sent: correct the {part}, or the serializer."
+        )
 
 
 class DeliveryTimedOutError(ProduceError):
@@ -241,6 +253,20 @@ class RebalanceFailedError(ConsumeError):
             f"{cause}. Call subscribe(...) again to continue."
         )
         self.__cause__ = cause
+
+
+class DeserializationError(ConsumeError):
+    """A deserializer of the application raised. Seek past `offset` to skip the record."""
+
+    def __init__(
+        self, part: str, topic_partition: TopicPartition, offset: Offset, cause: BaseException
+    ) -> None:
+        super().__init__(
+            f"{topic_partition}: the {part}_deserializer raised {type(cause).__name__} at offset "
+            f"{offset}: {cause}. Correct it, or seek past the record."
+        )
+        self.topic_partition = topic_partition
+        self.offset = offset
 
 
 class CorruptRecordsError(ConsumeError):

@@ -1,7 +1,7 @@
 """Records as producers and consumers see them (decision)."""
 
 from collections.abc import Sequence
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from kafkawire.ids import LeaderEpoch, Offset
 from kafkawire.records import TimestampType
@@ -35,7 +35,10 @@ class UnsentRecord(NamedTuple):
 
 
 class ConsumerRecord(NamedTuple):
-    """One record that was read. `timestamp_ms` is in ms since the epoch."""
+    """One record that was read. `timestamp_ms` is in ms since the epoch.
+
+    Key and value are bytes or None, or the results of the consumer's deserializers.
+    """
 
     # A named tuple, because it is the cheapest object with named fields to create per record
     # (benchmarks/client_throughput.py).
@@ -44,8 +47,8 @@ class ConsumerRecord(NamedTuple):
     partition: int
     offset: Offset
     timestamp_ms: int
-    key: bytes | None
-    value: bytes | None
+    key: Any
+    value: Any
     headers: tuple[tuple[str, bytes | None], ...]
     timestamp_type: TimestampType
     leader_epoch: LeaderEpoch

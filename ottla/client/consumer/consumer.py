@@ -4,6 +4,7 @@ It combines reader, fetcher, buffer, cluster and group.
 """
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Final, Self, Unpack
 
@@ -29,10 +30,13 @@ from ottla.client.consumer.group.group_config import (
 )
 from ottla.client.consumer.group.read_gate import ReadGate
 from ottla.client.consumer.group.rebalance_listener import OnPartitions, RebalanceListener
+from ottla.client.consumer.group.topic_pattern import parse_pattern
 from ottla.client.consumer.log_offsets import LogOffsets
 from ottla.client.consumer.reading import Reading
+from ottla.client.consumer.record_hooks import make_hooks
 from ottla.client.consumer.record_reader import RecordReader
 from ottla.client.errors import ClientClosedError, ConfigurationError, NotInGroupError
+from ottla.client.interceptor import ConsumerInterceptor
 from ottla.client.network.cluster import Cluster
 from ottla.client.offset import (
     CommittedOffset,
@@ -42,6 +46,7 @@ from ottla.client.offset import (
 )
 from ottla.client.record import ConsumerRecord
 from ottla.client.security import SecurityOptions, security_of
+from ottla.client.serialization import Deserializer
 
 DEFAULT_CLOSE_TIMEOUT_MS: Final = 30_000
 """Same as in Kafka's Java consumer."""
@@ -94,6 +99,9 @@ class Consumer:
         max_partition_fetch_bytes: int = MIB,
         prefetch_max_bytes: int = 64 * MIB,
         check_crcs: bool = True,
+        key_deserializer: Deserializer | None = None,
+        value_deserializer: Deserializer | None = None,
+        interceptors: Sequence[ConsumerInterceptor] = (),
         request_timeout_ms: int = 30_000,
         retry_backoff_ms: int = 100,
         retry_backoff_max_ms: int = 1_000,
@@ -132,6 +140,11 @@ class Consumer:
                 still returned.
             prefetch_max_bytes: Limit of all data that is fetched ahead.
             check_crcs: Verify the checksum of each batch.
+            key_deserializer: Turns the bytes of keys into values: a plain or async function of
+                bytes, or an object with `deserialize(topic, data)`; see
+                `ottla.client.serialization`.
+            value_deserializer: The same for values.
+            interceptors: See every record before it is handed over, and every commit.
             request_timeout_ms: Time limit of one request.
             retry_backoff_ms: Delay before the first retry. It doubles with each further retry.
             retry_backoff_max_ms: Upper limit of that delay.
@@ -180,7 +193,8 @@ class Consumer:
             )
         )
         self._buffer = FetchBuffer(self._config)
-        self._reader = RecordReader(self._buffer)
+        self._hooks = make_hooks(key_deserializer, value_deserializer, interceptors)
+        self._reader = RecordReader(self._buffer, self._hooks)
         reset_to = RESET_TIMESTAMPS[auto_offset_reset]
         self._reading = Reading(self._buffer, reset_to, self._reader.wake)
         self._cluster: Cluster | None = None
@@ -263,7 +277,7 @@ class Consumer:
         Raises:
             NotInGroupError: the consumer is subscribed; await `unsubscribe` first.
         """
-        if self.subscription():
+        if self._group is not None and self._group.is_subscribed:
             text = "assign() and subscribe() exclude each other: await unsubscribe() first"
             raise NotInGroupError(text)
         self._reading.assign(topic_partitions, wants_committed=self._group_config is not None)
@@ -396,6 +410,7 @@ class Consumer:
             OffsetOutOfRangeError: a position is not in the log; seek, or set a reset policy.
             LogTruncatedError: records that were read are gone; seek, or set a reset policy.
             CorruptRecordsError: a batch is damaged; seek past it to continue.
+            DeserializationError: a deserializer raised; seek past the record to continue.
             RebalanceFailedError: a callback of `subscribe` raised; subscribe again.
             BrokerError: a broker refused the request; the message has its reason.
             ClientClosedError: the consumer was not started, or is closed.
@@ -485,8 +500,9 @@ class Consumer:
 
     def subscribe(
         self,
-        topics: Iterable[str],
+        topics: Iterable[str] = (),
         *,
+        pattern: str | re.Pattern[str] | None = None,
         on_assigned: OnPartitions | None = None,
         on_revoked: OnPartitions | None = None,
         on_lost: OnPartitions | None = None,
@@ -501,6 +517,9 @@ class Consumer:
 
         Args:
             topics: Names of topics. A topic that does not exist yet is read once it exists.
+            pattern: Instead of names, a regular expression: every topic whose whole name matches
+                is read, except for internal ones. New topics are found with the next refresh of
+                the metadata (`metadata_max_age_ms`).
             on_assigned: Called after each rebalance with the added partitions (perhaps none),
                 before their first record is read.
             on_revoked: Called with partitions that are about to move to another member. All of
@@ -511,18 +530,25 @@ class Consumer:
         Raises:
             NotInGroupError: there is no `group_id`, or partitions were assigned by hand; call
                 `assign([])` first.
-            ConfigurationError: `topics` is empty, or a single string; pass a list.
+            ConfigurationError: `topics` is empty, or a single string (pass a list); or `pattern`
+                is malformed, or given with `topics`.
         """
         wanted = frozenset(require_names("topics", topics))
-        if not wanted:
+        compiled = None if pattern is None else parse_pattern(pattern)
+        if compiled is not None and wanted:
+            raise ConfigurationError("topics and pattern exclude each other: leave one out")
+        if compiled is None and not wanted:
             raise ConfigurationError("topics is empty: name at least one, or use unsubscribe()")
         group = self._started_group("subscribe")
-        if not group.session.topics and self._reading.partitions():
+        if not group.is_subscribed and self._reading.partitions():
             raise NotInGroupError("partitions were assigned by hand: call assign([]) first")
         listener = RebalanceListener(
             on_assigned=on_assigned, on_revoked=on_revoked, on_lost=on_lost
         )
-        group.subscribe(wanted, listener)
+        if compiled is not None:
+            group.subscribe_pattern(compiled, listener)
+        else:
+            group.subscribe(wanted, listener)
 
     def subscription(self) -> frozenset[str]:
         """Return the subscribed topics; empty without a subscription."""
@@ -608,6 +634,7 @@ class Consumer:
             self._group_config,
             self._reading,
             self._gate,
+            None if self._hooks is None else self._hooks.on_commit,
         )
 
     def _started_group(self, method: str) -> ConsumerGroup:
@@ -622,7 +649,7 @@ class Consumer:
         """Wake the fetcher and the group: the metadata or a connection has changed."""
         self._fetcher.wake()
         if self._group is not None:
-            self._group.session.on_metadata()
+            self._group.on_metadata()
 
     async def _seek_to(self, timestamp: int, topic_partitions: Sequence[TopicPartition]) -> None:
         states = self._reading.states(topic_partitions)

@@ -7,16 +7,19 @@ never sends one.
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterable, Mapping
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from kafkawire.ids import TopicPartition
 from ottla.client.background import TaskSet
+from ottla.client.cluster_metadata import ClusterMetadata
 from ottla.client.consumer.group.group_config import GroupConfig
 from ottla.client.consumer.group.group_member import Member
 from ottla.client.consumer.group.group_session import GroupSession
 from ottla.client.consumer.group.joining import Joining
 from ottla.client.consumer.group.read_gate import ReadGate
 from ottla.client.consumer.group.rebalance_listener import RebalanceListener
+from ottla.client.consumer.group.topic_pattern import matching_topics
 from ottla.client.consumer.reading import Reading
 from ottla.client.errors import CommitFailedError, ConfigurationError, OttlaError
 from ottla.client.network.cluster import Cluster
@@ -25,6 +28,8 @@ from ottla.client.network.offset_store import Author, OffsetStore
 from ottla.client.offset import CommittedOffset, GroupMetadata, Identity
 
 log = logging.getLogger(__name__)
+
+OnCommit = Callable[[Mapping[TopicPartition, CommittedOffset]], None]
 
 
 class ConsumerGroup:
@@ -36,7 +41,15 @@ class ConsumerGroup:
         config: GroupConfig,
         reading: Reading,
         gate: ReadGate,
+        on_commit: OnCommit | None = None,
     ) -> None:
+        """Call `on_commit` with the offsets of each successful commit."""
+        self._cluster = cluster
+        self._on_commit = on_commit
+        self._pattern: re.Pattern[str] | None = None
+        self._matched_in: ClusterMetadata | None = None
+        self._pending: RebalanceListener | None = None
+        """The listener of a pattern whose topics are not known yet."""
         self._config = config
         self._reading = reading
         self._gate = gate
@@ -75,7 +88,8 @@ class ConsumerGroup:
     async def stop(self, deadline_s: float) -> None:
         """Commit processed records and leave the group; give up at `deadline_s`."""
         await self._tasks.cancel_all()
-        if self.session.topics:
+        self._forget_pattern()
+        if self.session.is_subscribed:
             await self.session.stop(deadline_s)
             return
         try:
@@ -86,13 +100,32 @@ class ConsumerGroup:
 
     async def unsubscribe(self, deadline_s: float) -> None:
         """Commit processed records, leave the group, and stop reading."""
-        if self.session.topics:
+        self._forget_pattern()
+        if self.session.is_subscribed:
             await self.session.stop(deadline_s)
         self._reading.take_away(self._reading.partitions())
 
     def subscribe(self, topics: Iterable[str], listener: RebalanceListener) -> None:
         """Read `topics` as a member of the group."""
+        self._forget_pattern()
         self.session.subscribe(topics, listener)
+
+    def subscribe_pattern(self, pattern: re.Pattern[str], listener: RebalanceListener) -> None:
+        """Read all topics that match `pattern`, also new ones, as a member of the group."""
+        self._pattern, self._pending, self._matched_in = pattern, listener, None
+        self._cluster.keep_all_topics(wanted=True)
+        self.on_metadata()
+
+    @property
+    def is_subscribed(self) -> bool:
+        """Whether this consumer is a member of the group, or becomes one."""
+        return self.session.is_subscribed or self._pattern is not None
+
+    def on_metadata(self) -> None:
+        """Start a rebalance if the changed metadata requires one."""
+        if self._pattern is not None:
+            self._match(self._pattern)
+        self.session.on_metadata()
 
     async def commit(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
         """Commit `offsets`; see `OffsetStore.commit`."""
@@ -111,7 +144,7 @@ class ConsumerGroup:
                 "group_metadata() needs enable_auto_commit=False: otherwise the offsets of aborted "
                 "transactions are committed, too"
             )
-        if not self.session.topics:
+        if not self.session.is_subscribed:
             return GroupMetadata(self._config.group_id)
         if not self._member.is_confirmed:
             raise CommitFailedError(self._config.group_id)
@@ -157,6 +190,25 @@ class ConsumerGroup:
 
     # Inside
 
+    def _match(self, pattern: re.Pattern[str]) -> None:
+        """Subscribe to the topics that match now, if they are not the ones subscribed to."""
+        metadata = self._cluster.metadata
+        if not metadata.is_complete:
+            self._cluster.request_refresh()
+        elif metadata is not self._matched_in:
+            self._matched_in = metadata
+            matched = matching_topics(pattern, metadata)
+            listener, self._pending = self._pending, None
+            if listener is not None:
+                self.session.subscribe(matched, listener)
+            elif matched != self.session.topics:
+                self.session.change_topics(matched)
+
+    def _forget_pattern(self) -> None:
+        if self._pattern is not None:
+            self._pattern = self._pending = self._matched_in = None
+            self._cluster.keep_all_topics(wanted=False)
+
     async def _commit_periodically(self) -> None:
         while True:
             await asyncio.sleep(self._config.auto_commit_interval_ms / 1000)
@@ -186,7 +238,7 @@ class ConsumerGroup:
         A commit that begins under a membership fails once that membership has ended, or one of
         the partitions was taken away, even if it was assigned again since.
         """
-        if not self.session.topics:
+        if not self.session.is_subscribed:
             return Identity
         held = self._reading.held(partitions)
 
@@ -199,5 +251,7 @@ class ConsumerGroup:
         return member
 
     def _remember(self, committed: Mapping[TopicPartition, CommittedOffset]) -> None:
+        if self._on_commit is not None:
+            self._on_commit(committed)
         held = self._reading.held(committed)
         self._committed.update((each, committed[each]) for each in held)

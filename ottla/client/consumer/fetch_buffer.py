@@ -40,14 +40,16 @@ class Cursor:
 
     # The list's iterator is the only progress counter, so that handing over costs nothing per
     # record (benchmarks/client_throughput.py).
-    __slots__ = ("_records", "block", "end_offset", "iterator")
+    __slots__ = ("_fetched", "_records", "block", "end_offset", "is_shown", "iterator")
 
     def __init__(self, block: Block, records: list[ConsumerRecord], end_offset: Offset) -> None:
         self.block = block
         self.iterator: Iterator[ConsumerRecord] = iter(records)
         self.end_offset = end_offset
         """The offset after the batches, which may be beyond their last record."""
-        self._records = records
+        self.is_shown = False
+        """Whether `show` has replaced the records."""
+        self._records = self._fetched = records
 
     @property
     def left_count(self) -> int:
@@ -58,17 +60,34 @@ class Cursor:
     def next_offset(self) -> Offset:
         """The offset of the next record to hand over."""
         left = self.left_count
-        return self._records[-left].offset if left else self.end_offset
+        return self._fetched[-left].offset if left else self.end_offset
 
     @property
     def last_handed(self) -> ConsumerRecord | None:
         """The last record that was handed over, None before the first."""
         handed_count = len(self._records) - self.left_count
-        return self._records[handed_count - 1] if handed_count else None
+        return self._fetched[handed_count - 1] if handed_count else None
+
+    def left(self) -> list[ConsumerRecord]:
+        """Return the records that are not handed over yet, as they were fetched."""
+        return self._fetched[len(self._fetched) - self.left_count :]
+
+    def show(self, records: list[ConsumerRecord]) -> None:
+        """Hand over `records` in place of the first of the fetched ones; the others wait.
+
+        Call it before a record was handed over.
+        """
+        assert self.left_count == len(self._fetched) >= len(records) > 0
+        waiting = self._fetched[len(records) :]
+        if waiting:
+            self.block.rest, self.block.rest_end_offset = waiting, self.end_offset
+            self.end_offset = waiting[0].offset
+            self._fetched = self._fetched[: len(records)]
+        self._records, self.iterator, self.is_shown = records, iter(records), True
 
     def cut(self) -> list[ConsumerRecord]:
         """End the iteration for every holder of the iterator; return the remaining records."""
-        left = self._records[len(self._records) - self.left_count :]
+        left = self.left()
         self._records.clear()
         return left
 
@@ -265,8 +284,9 @@ class FetchBuffer:
                 if self._is_in_hand:
                     self._in_hand.setdefault(state, last)
             state.next_offset = cursor.next_offset
-            cursor.block.rest_end_offset = cursor.end_offset
-            cursor.block.rest = cursor.cut()
+            if not cursor.block.rest:
+                cursor.block.rest_end_offset = cursor.end_offset
+            cursor.block.rest = cursor.cut() + cursor.block.rest
             self._cursor = None
 
     def _release(self, state: PartitionState, size_bytes: int) -> None:

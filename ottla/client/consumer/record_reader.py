@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 from ottla.client.consumer.fetch_buffer import Cursor, FetchBuffer
 from ottla.client.consumer.group.read_gate import ReadGate
+from ottla.client.consumer.record_hooks import RecordHooks
 from ottla.client.errors import OttlaError
 from ottla.client.record import ConsumerRecord
 
@@ -36,8 +37,9 @@ class RecordReader:
     Invariant: no task waits once it is closed.
     """
 
-    def __init__(self, buffer: FetchBuffer) -> None:
+    def __init__(self, buffer: FetchBuffer, hooks: RecordHooks | None = None) -> None:
         self._buffer = buffer
+        self._hooks = hooks
         # In the order of their creation, so that a simulation repeats itself.
         self._waiters: dict[asyncio.Future[None], None] = {}
         self._next_turn = CURSORS_PER_TURN
@@ -93,7 +95,8 @@ class RecordReader:
             part = list(islice(cursor.iterator, max_records - len(records)))
             self._buffer.hold_from(cursor.block.state, part[0])
             records += part
-            if len(records) == max_records:
+            # Hooks may wait, and a cancellation then must not discard the collected records.
+            if len(records) == max_records or self._hooks is not None:
                 break
             # Quietly: an error must not discard the collected records; the next read raises it.
             cursor = self._buffer.cursor(quietly=True)
@@ -121,10 +124,24 @@ class RecordReader:
                 self._next_turn = self._buffer.cursor_count + CURSORS_PER_TURN
                 await asyncio.sleep(0)
             elif cursor is not None:
-                return cursor
+                if self._hooks is None or cursor.is_shown:
+                    return cursor
+                # Then look again: it may have been cut in the meantime.
+                await self._show(self._hooks, cursor)
             else:
                 await self._wait()
         return None
+
+    async def _show(self, hooks: RecordHooks, cursor: Cursor) -> None:
+        """Let the hooks convert the records of a cursor, up to the first that fails."""
+        fetched = cursor.left()
+        shown, error = await hooks.decoded(fetched)
+        if cursor.left_count < len(fetched):
+            return
+        if shown:
+            cursor.show(shown)
+        elif error is not None:
+            raise error
 
     async def _wait(self) -> None:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -68,6 +68,7 @@ class Cluster:
         """Callback of the owner, called when the metadata or a connection changed."""
         self._allow_auto_topic_creation = allow_auto_topic_creation
         self._wanted_topics: set[str] = set()
+        self._wants_all_topics = False
         self._loop = asyncio.get_running_loop()
         self._tasks = TaskSet(self._loop)
         self._pool = ConnectionPool(
@@ -115,6 +116,10 @@ class Cluster:
     def keep_topics(self, topics: Iterable[str]) -> None:
         """Request the metadata of exactly `topics` in every later refresh."""
         self._wanted_topics = set(topics)
+
+    def keep_all_topics(self, *, wanted: bool) -> None:
+        """Request the metadata of all topics of the cluster in every later refresh, or stop it."""
+        self._wants_all_topics = wanted
 
     async def refresh(self) -> ClusterMetadata:
         """Fetch metadata from a broker and return it; share a refresh that has not started yet.
@@ -316,8 +321,11 @@ class Cluster:
         waiters, self._refresh_waiters = self._refresh_waiters, []
         failure: OttlaError | None = ClientClosedError("the client was closed while it waited")
         try:
+            is_complete = self._wants_all_topics
             response = await self.request_any(self._metadata_request(), MetadataResponse)
-            self.metadata = merge(self.metadata, response, self._wanted_topics)
+            self.metadata = merge(
+                self.metadata, response, self._wanted_topics, is_complete=is_complete
+            )
             failure = None
         except OttlaError as error:
             failure = error
@@ -344,6 +352,8 @@ class Cluster:
             self._begin_refresh()
 
     def _metadata_request(self) -> MetadataRequest:
+        if self._wants_all_topics:
+            return MetadataRequest(topics=None, allow_auto_topic_creation=False)
         return MetadataRequest(
             topics=[MetadataRequestTopic(name=name) for name in sorted(self._wanted_topics)],
             allow_auto_topic_creation=self._allow_auto_topic_creation,

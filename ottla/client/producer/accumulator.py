@@ -9,7 +9,7 @@ is released exactly when the batch is done.
 """
 
 import enum
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Final
@@ -137,6 +137,11 @@ class Accumulator:
         batch.timestamps_ms.append(timestamp_ms)
         return delivery
 
+    def partitions(self, topic: str) -> tuple[Sequence[int], Sequence[int]] | None:
+        """Return all partitions of `topic`, and the ones with a leader; None if it is unknown."""
+        queues = self._topics.get(topic)
+        return None if queues is None else (range(queues.partition_count), queues.available)
+
     def need(self, topic: str, partition: int | None) -> Need:
         """Return the reason why `append` returned None."""
         queues = self._topics.get(topic)
@@ -204,6 +209,7 @@ class Accumulator:
             self._config.codec,
             reserved_bytes,
             now_s,
+            level=self._config.compression_level,
             is_transactional=self._config.transactional_id is not None,
         )
         # Before the batch is in the queue: an invalid record raises here.

@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from functools import partial
 from time import time_ns
-from typing import Final, NoReturn, Self, TypeAlias, Unpack
+from typing import Any, Final, NoReturn, Self, TypeAlias, Unpack
 
 from kafkawire.ids import TopicPartition
 from kafkawire.units import KIB, MIB
@@ -27,20 +27,24 @@ from ottla.client.client_config import (
 from ottla.client.errors import (
     BufferFullError,
     ClientClosedError,
+    OttlaError,
     RecordTooLargeError,
     TransactionStateError,
     UnknownPartitionError,
 )
+from ottla.client.interceptor import ProducerInterceptor, ProducerRecord
 from ottla.client.network.cluster import Cluster
 from ottla.client.offset import CommittedOffset, GroupMetadata, parse_commit
 from ottla.client.producer.accumulator import Accumulator, Need
 from ottla.client.producer.memory_gate import MemoryGate
 from ottla.client.producer.producer_batch import Delivery, max_batch_size
+from ottla.client.producer.record_hooks import Partitioner, RecordHooks, make_hooks
 from ottla.client.producer.sender import Sender
 from ottla.client.producer.transaction_state import TransactionState
 from ottla.client.producer.transactions import Transactions
 from ottla.client.record import BytesLike, Headers, RecordMetadata, UnsentRecord
 from ottla.client.security import SecurityOptions, security_of
+from ottla.client.serialization import Serializer
 
 NANOSECONDS_PER_MS: Final = 1_000_000
 MAX_TIMESTAMP_MS: Final = 2**63 - 1
@@ -88,6 +92,11 @@ class Producer:
         linger_ms: float = 0,
         batch_size_bytes: int = 16 * KIB,
         compression: str | None = None,
+        compression_level: int | None = None,
+        key_serializer: Serializer | None = None,
+        value_serializer: Serializer | None = None,
+        partitioner: Partitioner | None = None,
+        interceptors: Sequence[ProducerInterceptor] = (),
         buffer_memory_bytes: int = 32 * MIB,
         max_request_bytes: int = MIB,
         max_in_flight: int = 5,
@@ -116,6 +125,15 @@ class Producer:
             batch_size_bytes: Size at which a batch is sent without lingering. A batch that waits
                 for the one before it may grow beyond this.
             compression: "gzip", "snappy", "lz4" or "zstd"; None for no compression.
+            compression_level: Level of "gzip" (1 to 9), "lz4" (1 to 17) or "zstd" (up to 22);
+                None for the default of Kafka's producers.
+            key_serializer: Turns the keys given to `send` into bytes: a plain or async function of
+                one value, or an object with `serialize(topic, value)`; see
+                `ottla.client.serialization`.
+            value_serializer: The same for values.
+            partitioner: Function of the key's bytes, all partitions and the ones with a leader; it
+                returns the partition of a record sent without one.
+            interceptors: See every record before it is serialized, and its outcome.
             buffer_memory_bytes: Limit of the memory for records that are not acknowledged yet.
             max_request_bytes: Limit of one request, and so of one record.
             max_in_flight: Limit of unacknowledged requests per broker; a partition has at most
@@ -159,6 +177,7 @@ class Producer:
             linger_ms=linger_ms,
             batch_size_bytes=batch_size_bytes,
             codec=parse_compression(compression),
+            compression_level=compression_level,
             buffer_memory_bytes=buffer_memory_bytes,
             max_request_bytes=max_request_bytes,
             max_in_flight=max_in_flight,
@@ -178,7 +197,11 @@ class Producer:
             )
         self._config = config
         self._max_batch_bytes = min(max_request_bytes, buffer_memory_bytes)
+        self._hooks: RecordHooks | None = make_hooks(
+            key_serializer, value_serializer, partitioner, interceptors
+        )
         self._append: _Append = _refuse
+        self._accept: _Append = _defer
         self._cluster: Cluster | None = None
         self._sender: Sender
         self._accumulator: Accumulator
@@ -203,6 +226,8 @@ class Producer:
         # Not loop.create_future, which is a slower Python function in asyncio's own loop.
         new_delivery = partial(asyncio.Future, loop=loop)
         self._accumulator = Accumulator(self._config, new_delivery, random.randrange)
+        if self._hooks is None:
+            self._accept = self._accumulator.append
         self._gate = MemoryGate(self._accumulator.budget)
         self._sender = Sender(cluster, self._accumulator, self._config)
         await cluster.start()
@@ -212,7 +237,7 @@ class Producer:
             return
         # An idempotent sender requests its producer id before there is anything to send.
         self._sender.wake()
-        self._append = self._accumulator.append
+        self._append = self._accept
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -226,9 +251,9 @@ class Producer:
     async def send(
         self,
         topic: str,
-        value: BytesLike | None = None,
+        value: Any = None,
         *,
-        key: BytesLike | None = None,
+        key: Any = None,
         partition: int | None = None,
         timestamp_ms: int | None = None,
         headers: Headers = (),
@@ -247,7 +272,8 @@ class Producer:
 
         Args:
             topic: Name of the topic. It is created if the brokers create topics automatically.
-            value: Bytes of the record; None is a tombstone in a compacted topic.
+            value: Bytes of the record, or input of the `value_serializer`; None is a tombstone in a
+                compacted topic.
             key: Records with the same key go to the same partition, chosen as in every Kafka
                 client (murmur2). Records without a key are spread over all partitions, a batch
                 at a time.
@@ -262,6 +288,7 @@ class Producer:
             UnknownTopicError: the topic did not exist within `max_block_ms`.
             UnknownPartitionError: the topic has no such partition.
             TypeError: key, value or a header is neither bytes nor None; use `.encode()`.
+            SerializationError: a serializer raised.
             ConfigurationError: the name of the topic is not a string.
             ValueError: the timestamp is negative, or beyond 64 bits.
             ClientClosedError: the producer was not started, or is closed.
@@ -277,16 +304,18 @@ class Producer:
             record = UnsentRecord(topic, value, key, partition, timestamp_ms, headers)
             return await self._send(record)
         except (AttributeError, TypeError, ValueError) as error:
-            if (mistake := record_mistake(value, key, headers)) is not None:
-                raise mistake from error
+            if self._hooks is None:
+                mistake = record_mistake(value, key, headers)
+                if mistake is not None:
+                    raise mistake from error
             raise
 
     def send_nowait(
         self,
         topic: str,
-        value: BytesLike | None = None,
+        value: Any = None,
         *,
-        key: BytesLike | None = None,
+        key: Any = None,
         partition: int | None = None,
         timestamp_ms: int | None = None,
         headers: Headers = (),
@@ -308,20 +337,27 @@ class Producer:
         if delivery is not None:
             return delivery
         record = UnsentRecord(topic, value, key, partition, timestamp_ms, headers)
+        if self._hooks is not None:
+            return self._send_hooked_now(self._hooks, record)
+        return self._place_now(record)
+
+    def _place_now(self, record: UnsentRecord) -> Delivery:
         need, wanted_bytes = self._need(record), self._wanted_bytes(record)
         if need is Need.MEMORY and self._accumulator.budget.try_reserve(wanted_bytes):
             return self._take_in(record, wanted_bytes, self._transaction_number())
         if need is Need.PARTITION:
             raise _unknown_partition(record)
-        reason = "no memory is free" if need is Need.MEMORY else f"{topic} was not sent to before"
+        reason = (
+            "no memory is free" if need is Need.MEMORY else f"{record.topic} was not sent to before"
+        )
         raise BufferFullError(f"send_nowait: {reason}; use `await send(...)`, which waits")
 
     async def send_and_wait(
         self,
         topic: str,
-        value: BytesLike | None = None,
+        value: Any = None,
         *,
-        key: BytesLike | None = None,
+        key: Any = None,
         partition: int | None = None,
         timestamp_ms: int | None = None,
         headers: Headers = (),
@@ -499,17 +535,56 @@ class Producer:
     # Work per batch
 
     async def _send(self, record: UnsentRecord) -> Delivery:
+        if self._hooks is None:
+            return await self._place(record, self._transaction_number(), self._deadline_s())
+        return await self._send_hooked(self._hooks, ProducerRecord._make(record))
+
+    async def _send_hooked(self, hooks: RecordHooks, record: ProducerRecord) -> Delivery:
+        """Send a record through interceptors, serializers and the partitioner."""
+        # Before the first wait: the record belongs to the transaction of the call.
+        number, deadline_s = self._transaction_number(), self._deadline_s()
+        try:
+            encoded = await hooks.encoded(record)
+            if hooks.has_partitioner:
+                while (known := self._accumulator.partitions(encoded.topic)) is None:
+                    await self._await_topic(encoded.topic, deadline_s)
+                encoded = hooks.choose(encoded, *known)
+            delivery = await self._place(encoded, number, deadline_s)
+        except BaseException as error:
+            hooks.on_refused(error)
+            raise
+        hooks.watch(delivery)
+        return delivery
+
+    def _send_hooked_now(self, hooks: RecordHooks, record: UnsentRecord) -> Delivery:
+        try:
+            encoded = hooks.encoded_now(ProducerRecord._make(record))
+            known = self._accumulator.partitions(encoded.topic)
+            if known is not None:
+                encoded = hooks.choose(encoded, *known)
+            delivery = self._accumulator.append(*encoded)
+            if delivery is None:
+                delivery = self._place_now(encoded)
+        except BaseException as error:
+            hooks.on_refused(error)
+            raise
+        hooks.watch(delivery)
+        return delivery
+
+    async def _place(self, record: UnsentRecord, number: int, deadline_s: float) -> Delivery:
+        """Append `record`, sent in transaction `number`, as soon as there is room for it."""
         cluster = self._started()
         accumulator = self._accumulator
         wanted_bytes = self._wanted_bytes(record)
         loop = asyncio.get_running_loop()
-        deadline_s = loop.time() + self._config.max_block_ms / 1000
-        number = self._transaction_number()
+        if self._hooks is not None:
+            self._require_open(number)
+            if (appended := accumulator.append(*record)) is not None:
+                return appended
         while True:
             match self._need(record):
                 case Need.TOPIC:
-                    timeout_s = deadline_s - loop.time()
-                    accumulator.on_topic(await cluster.topic(record.topic, timeout_s, timeout_s))
+                    await self._await_topic(record.topic, deadline_s)
                 case Need.PARTITION:
                     accumulator.on_topic((await cluster.refresh()).topics[record.topic])
                     if self._need(record) is Need.PARTITION:
@@ -523,19 +598,34 @@ class Producer:
                     await self._take_turns(wanted_bytes)
                     return delivery
             # Another task that waited may have opened a batch with room already.
-            if (appended := self._append(*record)) is not None:
+            self._require_open(number)
+            if (appended := accumulator.append(*record)) is not None:
                 return appended
+
+    async def _await_topic(self, topic: str, deadline_s: float) -> None:
+        timeout_s = deadline_s - asyncio.get_running_loop().time()
+        self._accumulator.on_topic(await self._started().topic(topic, timeout_s, timeout_s))
+
+    def _deadline_s(self) -> float:
+        return asyncio.get_running_loop().time() + self._config.max_block_ms / 1000
+
+    def _require_open(self, number: int) -> None:
+        """Refuse a record if the producer was closed, or transaction `number` ended."""
+        if self._append != self._accept or number != self._transaction_number():
+            self._refuse_record()
 
     def _take_in(self, record: UnsentRecord, reserved_bytes: int, number: int) -> Delivery:
         """Append `record` using reserved memory, and wake the sender.
 
         `number` is that of the transaction in which it was sent.
         """
-        if self._append != self._accumulator.append or number != self._transaction_number():
-            # The producer was closed, or the transaction ended, while this waited: the record would
-            # never be sent, or belong to another transaction.
+        try:
+            # The producer may have been closed, or the transaction ended, while this waited: the
+            # record would never be sent, or belong to another transaction.
+            self._require_open(number)
+        except OttlaError:
             self._accumulator.budget.release(reserved_bytes)
-            self._refuse_record()
+            raise
         now_s = asyncio.get_running_loop().time()
         try:
             return self._accumulator.take_in(record, reserved_bytes, now_s)
@@ -599,7 +689,7 @@ class Producer:
         if self._closed is None:
             self._append = self._refuse_record
             if self._transactions.state.accepts_records:
-                self._append = self._accumulator.append
+                self._append = self._accept
         self._sender.wake()
 
     def _transaction_number(self) -> int:
@@ -630,6 +720,10 @@ def _refuse(*_: object) -> NoReturn:
     raise ClientClosedError(
         "the producer is not running: use `async with Producer(...)`, and send before its end"
     )
+
+
+def _defer(*_: object) -> None:
+    """Accept no record at once: the hooks come first."""
 
 
 def _bad_timestamp(timestamp_ms: int) -> ValueError:

@@ -61,6 +61,7 @@ class ProducerBatch:
         reserved_bytes: int,
         created_at_s: float,
         *,
+        level: int | None = None,
         is_transactional: bool = False,
     ) -> None:
         self.topic_partition = topic_partition
@@ -71,7 +72,7 @@ class ProducerBatch:
         """Estimated size without compression; the caller of `append` increases it."""
         self.counted_bytes = BATCH_HEADER_BYTES
         """Share of `filled_bytes` that was reported to the partitioner."""
-        self._builder = BatchBuilder(codec, is_transactional=is_transactional)
+        self._builder = BatchBuilder(codec, is_transactional=is_transactional, level=level)
         self.append = self._builder.append
         """Adds a record; the caller also adds its size, delivery and timestamp."""
         self.deliveries: list[Delivery] = []
@@ -170,6 +171,7 @@ class ProducerBatch:
             self._builder.codec,
             reserved_bytes,
             self.created_at_s,
+            level=self._builder.level,
             is_transactional=self._builder.is_transactional,
         )
         for record in read_records(self.payload())[start:end]:

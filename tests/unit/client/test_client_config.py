@@ -140,3 +140,24 @@ def test_settings_that_forbid_transactions_are_named(
     given = {"transactional_id": "orders", "enable_idempotence": True} | settings
     with pytest.raises(ConfigurationError, match=text):
         ProducerConfig(**given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("codec", "level"), [(Codec.GZIP, 9), (Codec.LZ4, 17), (Codec.ZSTD, -5), (Codec.NONE, None)]
+)
+def test_a_compression_level_within_the_limits_is_kept(codec: Codec, level: int | None) -> None:
+    assert ProducerConfig(codec=codec, compression_level=level).compression_level == level
+
+
+@pytest.mark.parametrize(
+    ("codec", "level", "text"),
+    [
+        (Codec.GZIP, 10, r"compression_level must be within 1\.\.9, got 10"),
+        (Codec.ZSTD, 23, r"must be within -131072\.\.22"),
+        (Codec.SNAPPY, 1, "compression_level is for gzip, lz4, zstd, but compression is 'snappy'"),
+        (Codec.NONE, 1, "but compression is 'none'"),
+    ],
+)
+def test_another_compression_level_is_refused(codec: Codec, level: int, text: str) -> None:
+    with pytest.raises(ConfigurationError, match=text):
+        ProducerConfig(codec=codec, compression_level=level)

@@ -110,3 +110,12 @@ def test_partitions_without_leader_are_not_available() -> None:
     assert metadata.topics["t"].available() == []
     assert metadata.leader(T0) is None
     assert BrokerId(-1) not in metadata.brokers
+
+
+def test_a_topic_that_a_complete_response_lacks_is_gone() -> None:
+    metadata = merge(ClusterMetadata(), response(topic(1, 5)), None, is_complete=True)
+    assert metadata.is_complete
+    assert merge(metadata, response(topic(1, 5)), {"t"}, is_complete=True).leader(T0) == 1
+    gone = merge(metadata, response(), {"t"}, is_complete=True)
+    assert gone.topics == {}
+    assert not merge(gone, response(), None).is_complete

@@ -63,6 +63,8 @@ class GroupSession:
         self._backoff = backoff
         self._listener = RebalanceListener()
         self._topics: frozenset[str] = frozenset()
+        self.is_subscribed = False
+        """Whether this consumer is a member, or becomes one: from `subscribe` until `stop`."""
         self._held_before: list[TopicPartition] = []
         self._tasks = TaskSet(asyncio.get_running_loop())
         self._join_needed = asyncio.Event()
@@ -78,6 +80,7 @@ class GroupSession:
     def subscribe(self, topics: Iterable[str], listener: RebalanceListener) -> None:
         """Read `topics` as a member of the group; join in the background."""
         self.error = None
+        self.is_subscribed = True
         self._topics = frozenset(topics)
         self._listener = listener
         self._holding.keep_topics(self._topics)
@@ -85,6 +88,10 @@ class GroupSession:
         if not self._tasks:
             self._tasks.spawn(self._join_when_needed(), f"member of {self._config.group_id}")
             self._tasks.spawn(self._beat(), f"heartbeats to {self._config.group_id}")
+
+    def change_topics(self, topics: Iterable[str]) -> None:
+        """Read other topics from now on, with the same listener."""
+        self.subscribe(topics, self._listener)
 
     def on_metadata(self) -> None:
         """Start a rebalance if the changed metadata requires one."""
@@ -113,6 +120,7 @@ class GroupSession:
             await self._leave("the consumer was closed", deadline_s)
             self._member.on_lost(ErrorCode.NONE)
             self._topics = frozenset()
+            self.is_subscribed = False
             self._held_before = []
 
     # Rebalances

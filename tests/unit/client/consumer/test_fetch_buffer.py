@@ -259,3 +259,32 @@ def test_batches_that_expand_little_share_a_cursor() -> None:
     buffer = buffer_of((state, b"".join(zeros(offset, 1000) for offset in range(100))))
     cursor = cursor_of(buffer)
     assert cursor.left_count == 100
+
+
+def shown(cursor: Cursor, count: int) -> list[str]:
+    """Show the first `count` records of a cursor with text in place of their values."""
+    converted = [each._replace(value=each.value.decode()) for each in cursor.left()[:count]]
+    cursor.show(converted)
+    return [each.value for each in converted]
+
+
+def test_shown_records_are_handed_over_and_the_others_wait() -> None:
+    state = state_at(0)
+    buffer = buffer_of((state, batch_of(b"a", b"b", b"c", b"d")))
+    cursor = cursor_of(buffer)
+    assert shown(cursor, 3) == ["a", "b", "c"]
+    assert [next(cursor.iterator).value for _ in range(2)] == ["a", "b"]
+    assert buffer.position(state) == 2
+    # A pause takes the rest back as it was fetched, so that it is converted anew.
+    buffer.pause(state)
+    buffer.resume(state)
+    assert list(cursor.iterator) == []
+    cursor = cursor_of(buffer)
+    assert not cursor.is_shown
+    assert [record.value for record in cursor.left()] == [b"c", b"d"]
+    assert shown(cursor, 1) == ["c"]
+    assert len(list(cursor.iterator)) == 1
+    assert buffer.position(state) == 3
+    assert [record.value for record in cursor_of(buffer).left()] == [b"d"]
+    assert read_all(buffer) == [(0, 3)]
+    assert buffer.position(state) == 4

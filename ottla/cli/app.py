@@ -19,7 +19,9 @@ from ottla.cli.commands import (
     coordinator,
     groups,
     logs,
+    perf,
     produce,
+    quotas,
     service,
     topics,
     transactions,
@@ -50,8 +52,10 @@ def make_app() -> typer.Typer:
     app.add_typer(cluster.app, name="cluster")
     app.add_typer(acls.app, name="acls")
     app.add_typer(users.app, name="users")
+    app.add_typer(quotas.app, name="quotas")
     app.command("produce")(produce.produce)
     app.command("consume")(consume.consume)
+    app.add_typer(perf.app, name="perf")
     app.add_typer(logs.app, name="logs")
     app.command("audit")(audit.audit)
     app.command("backup")(backup.backup)

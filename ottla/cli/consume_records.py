@@ -1,4 +1,4 @@
-"""Reads a topic with our consumer and writes its records to standard output (composition)."""
+"""Reads topics with our consumer and writes its records to standard output (composition)."""
 
 import asyncio
 import sys
@@ -12,8 +12,10 @@ from ottla.cli.failure import CommandError, complain
 from ottla.cli.output_record import WriteRecord, record_size_bytes
 from ottla.cli.start_point import AtOffset, AtTime, Beginning, End, StartPoint
 from ottla.cli.transfer import Transfer
+from ottla.client.admin.admin import Admin
 from ottla.client.client_config import ResetPolicy
 from ottla.client.consumer.consumer import Consumer
+from ottla.client.consumer.group.topic_pattern import parse_pattern
 from ottla.client.record import ConsumerRecord
 
 BATCH_RECORDS: Final = 5_000
@@ -23,10 +25,11 @@ SILENT_WAIT_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumeOptions:
-    """Topic to read, start point and end condition."""
+    """Topics to read, by name or by pattern, start point and end condition."""
 
     access: ClusterAccess
-    topic: str
+    topics: list[str]
+    regex: str | None
     partitions: list[int] | None
     start: StartPoint
     group: str | None
@@ -35,9 +38,9 @@ class ConsumeOptions:
 
 
 async def consume_records(options: ConsumeOptions, write: WriteRecord, transfer: Transfer) -> None:
-    """Write records to standard output up to the end of the topic or to the limit.
+    """Write records to standard output up to the end of the topics or to the limit.
 
-    With `is_following` the topic has no end, and only the limit ends the work.
+    With `is_following` a topic has no end, and only the limit ends the work.
     """
     reset: ResetPolicy = "latest" if isinstance(options.start, End) else "earliest"
     async with Consumer(
@@ -51,8 +54,10 @@ async def consume_records(options: ConsumeOptions, write: WriteRecord, transfer:
         if options.group is None:
             consumer.assign(partitions)
             await _seek(consumer, partitions, options.start)
+        elif options.regex is not None:
+            consumer.subscribe(pattern=options.regex)
         else:
-            consumer.subscribe([options.topic])
+            consumer.subscribe(options.topics)
         reminder = Reminder(asyncio.get_running_loop().time())
         while ends is None or _is_anything_left(consumer, ends):
             wanted = _wanted(options.max_records, transfer.record_count)
@@ -61,9 +66,11 @@ async def consume_records(options: ConsumeOptions, write: WriteRecord, transfer:
             records = await consumer.fetch_batch(wanted, POLL_TIMEOUT_MS)
             _write(records, ends, write, transfer)
             if reminder.is_due(asyncio.get_running_loop().time(), consumer.assignment()):
+                named = options.regex or ", ".join(options.topics)
                 complain(
-                    f"still waiting for partitions of {options.topic}: group {options.group} has "
-                    "no coordinator at the moment, or its other members own all of them."
+                    f"still waiting for partitions of {named}: "
+                    f"group {options.group} has no coordinator at the moment, or its other members "
+                    "own all of them."
                 )
 
 
@@ -93,7 +100,8 @@ def _is_anything_left(consumer: Consumer, ends: Mapping[TopicPartition, Offset])
     """Whether records before `ends` remain, or the consumer still waits for an assignment."""
     positions = {partition: consumer.position(partition) for partition in consumer.assignment()}
     return not positions or any(
-        position is None or position < ends[partition] for partition, position in positions.items()
+        position is None or position < ends.get(partition, 0)
+        for partition, position in positions.items()
     )
 
 
@@ -114,7 +122,7 @@ def _write(
         records = [
             record
             for record in records
-            if record.offset < ends[TopicPartition(record.topic, record.partition)]
+            if record.offset < ends.get(TopicPartition(record.topic, record.partition), 0)
         ]
     sys.stdout.buffer.write(b"".join(map(write, records)))
     sys.stdout.buffer.flush()
@@ -124,17 +132,35 @@ def _write(
 async def _partitions(consumer: Consumer, options: ConsumeOptions) -> list[TopicPartition]:
     # A consumer waits for its topic to appear, but a mistyped name should fail at once.
     async with options.access.admin() as admin:
-        await admin.describe_topics([options.topic])
-    existing = await consumer.partitions_of(options.topic)
-    if options.partitions is None:
-        return existing
-    wanted = [TopicPartition(options.topic, number) for number in sorted(set(options.partitions))]
-    if missing := set(wanted) - set(existing):
-        raise CommandError(
-            f"{min(missing)} does not exist: {options.topic} has {len(existing)} partitions, "
-            "numbered from 0."
-        )
-    return wanted
+        described = await admin.describe_topics(await _topics(admin, options))
+    found = []
+    for topic in described.values():
+        existing = [TopicPartition(topic.name, each.partition) for each in topic.partitions]
+        wanted = existing
+        if options.partitions is not None:
+            numbers = sorted(set(options.partitions))
+            wanted = [TopicPartition(topic.name, number) for number in numbers]
+        if missing := set(wanted) - set(existing):
+            raise CommandError(
+                f"{min(missing)} does not exist: {topic.name} has {len(existing)} partitions, "
+                "numbered from 0."
+            )
+        found += wanted
+    # The consumer needs to know the topics before it is asked for their ends.
+    for topic in described.values():
+        await consumer.partitions_of(topic.name)
+    return found
+
+
+async def _topics(admin: Admin, options: ConsumeOptions) -> list[str]:
+    if options.regex is None:
+        return options.topics
+    pattern = parse_pattern(options.regex)
+    matching = [name for name in await admin.list_topics() if pattern.fullmatch(name)]
+    # A group reads topics that are created later.
+    if not matching and options.group is None:
+        raise CommandError(f"no topic matches {options.regex!r}: see `ottla topics list`.")
+    return matching
 
 
 async def _seek(consumer: Consumer, partitions: list[TopicPartition], start: StartPoint) -> None:

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kafkawire.ids import TopicPartition
-from kafkawire.sentinels import NO_OFFSET
 from ottla.cli.failure import CommandError
-from ottla.cli.start_point import AtOffset, AtTime, Beginning, StartPoint
+from ottla.cli.log_positions import clamped, named_partitions, offsets_at
+from ottla.cli.start_point import ResetPoint, ShiftBy
 from ottla.cli.terminal import Cell
 from ottla.cli.text import JsonValue
 from ottla.client.admin.admin import Admin
-from ottla.client.admin_model import GroupDescription, OffsetSpec
+from ottla.client.admin_model import GroupDescription, GroupMember, OffsetSpec
 from ottla.client.offset import CommittedOffset
 
 DEAD = "Dead"
@@ -55,11 +55,11 @@ async def describe_group(admin: Admin, group_id: str) -> GroupReport:
 
 
 async def reset(
-    admin: Admin, group_id: str, start: StartPoint, topics: Sequence[str], *, is_dry_run: bool
+    admin: Admin, group_id: str, start: ResetPoint, places: Sequence[str], *, is_dry_run: bool
 ) -> dict[TopicPartition, int]:
     """Set a group's offsets to `start` and return them.
 
-    Covers all partitions of `topics`, or without topics every partition that the group has
+    Covers the partitions that `places` name, or without any every partition that the group has
     committed. A dry run only computes the offsets.
 
     Raises:
@@ -71,13 +71,52 @@ async def reset(
             f"group {group_id} has {len(group.members)} members: stop them before resetting its "
             "offsets, because they would continue from their own positions."
         )
-    partitions = await _partitions(admin, group_id, topics)
+    committed = await admin.list_group_offsets(group_id)
+    partitions = await named_partitions(admin, places) if places else sorted(committed)
     if not partitions:
         raise CommandError(f"group {group_id} has no committed offsets: name topics with --topic.")
-    wanted = await _offsets(admin, partitions, start)
+    if isinstance(start, ShiftBy):
+        if missing := sorted(set(partitions) - committed.keys()):
+            raise CommandError(f"group {group_id} has no offset of {missing[0]} to shift.")
+        shifted = {each: committed[each].offset + start.count for each in partitions}
+        wanted = await clamped(admin, shifted)
+    else:
+        wanted = await offsets_at(admin, partitions, start)
     if not is_dry_run:
         await admin.alter_group_offsets(group_id, wanted)
     return wanted
+
+
+def to_member_rows(group: GroupDescription) -> list[list[Cell]]:
+    """Return a row per member, with the partitions that it owns."""
+    return [
+        [
+            member.member_id,
+            member.instance_id or NOTHING,
+            member.client_id,
+            member.client_host,
+            NOTHING
+            if member.partitions is None
+            else ", ".join(map(str, member.partitions)) or NOTHING,
+        ]
+        for member in sorted(group.members, key=lambda member: member.member_id)
+    ]
+
+
+def chosen_members(group: GroupDescription, names: Sequence[str]) -> list[GroupMember]:
+    """Return the members that `names` list by member id or instance id; all of them without names.
+
+    Raises:
+        CommandError: there is no such member.
+    """
+    if not names:
+        return list(group.members)
+    known = {name: each for each in group.members for name in (each.member_id, each.instance_id)}
+    if missing := [name for name in names if name not in known]:
+        raise CommandError(
+            f"group {group.group_id} has no member {missing[0]}: see `ottla groups members`."
+        )
+    return list({known[name].member_id: known[name] for name in names}.values())
 
 
 def to_rows(report: GroupReport) -> list[list[Cell]]:
@@ -109,23 +148,28 @@ def to_json(report: GroupReport) -> JsonValue:
         "state": group.state,
         "protocol_type": group.protocol_type,
         "assignor": group.assignor,
-        "members": [
-            {
-                "member_id": member.member_id,
-                "instance_id": member.instance_id,
-                "client_id": member.client_id,
-                "client_host": member.client_host,
-                "partitions": None
-                if member.partitions is None
-                else [str(partition) for partition in member.partitions],
-            }
-            for member in group.members
-        ],
+        "members": members_json(group),
         "partitions": [
             _partition_json(report, partition)
             for partition in sorted(report.committed.keys() | report.owners.keys())
         ],
     }
+
+
+def members_json(group: GroupDescription) -> list[JsonValue]:
+    """Return the members as JSON objects; partitions that cannot be decoded are null."""
+    return [
+        {
+            "member_id": member.member_id,
+            "instance_id": member.instance_id,
+            "client_id": member.client_id,
+            "client_host": member.client_host,
+            "partitions": None
+            if member.partitions is None
+            else [str(partition) for partition in member.partitions],
+        }
+        for member in group.members
+    ]
 
 
 def _partition_json(report: GroupReport, partition: TopicPartition) -> JsonValue:
@@ -148,35 +192,3 @@ async def _ends(admin: Admin, partitions: Iterable[TopicPartition]) -> dict[Topi
     found = {each: int(OffsetSpec.LATEST) for each in named if each.topic in existing}
     places = await admin.list_offsets(found) if found else {}
     return {each: place.offset for each, place in places.items()}
-
-
-async def _partitions(admin: Admin, group_id: str, topics: Sequence[str]) -> list[TopicPartition]:
-    if not topics:
-        return sorted(await admin.list_group_offsets(group_id))
-    described = await admin.describe_topics(topics)
-    return [
-        TopicPartition(name, part.partition)
-        for name in topics
-        for part in described[name].partitions
-    ]
-
-
-async def _offsets(
-    admin: Admin, partitions: Sequence[TopicPartition], start: StartPoint
-) -> dict[TopicPartition, int]:
-    """Return the offset of `start` in each partition, clamped to the range of its log."""
-
-    async def places(spec: int) -> dict[TopicPartition, int]:
-        found = await admin.list_offsets(dict.fromkeys(partitions, spec))
-        return {each: place.offset for each, place in found.items()}
-
-    if isinstance(start, Beginning):
-        return await places(int(OffsetSpec.EARLIEST))
-    ends = await places(int(OffsetSpec.LATEST))
-    if isinstance(start, AtOffset):
-        begins = await places(int(OffsetSpec.EARLIEST))
-        return {each: min(max(start.offset, begins[each]), ends[each]) for each in partitions}
-    if isinstance(start, AtTime):
-        found = await places(start.timestamp_ms)
-        return {each: ends[each] if found[each] == NO_OFFSET else found[each] for each in found}
-    return ends

@@ -6,9 +6,11 @@ import json
 import re
 from collections.abc import Callable
 from enum import StrEnum
+from functools import partial
 from string import Formatter
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from ottla.cli.kcat_format import parse_format, write_parts
 from ottla.cli.text import bytes_to_json, headers_to_json, readable, time_text
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ class OutputFormat(StrEnum):
     KEY_VALUE = "key-value"
     JSON = "json"
     TEMPLATE = "template"
+    KCAT = "kcat"
 
 
 def record_writer(
@@ -39,12 +42,18 @@ def record_writer(
 ) -> WriteRecord:
     """Return the function that encodes a record in the chosen format, line feed included.
 
+    Only kcat's format has a line feed of its own.
+
     Raises:
         ValueError: the template is missing or malformed, names an unknown field, or has a width
             above `MAX_WIDTH`.
     """
     if output_format is OutputFormat.TEMPLATE:
         return _TemplateWriter(template)
+    if output_format is OutputFormat.KCAT:
+        if template is None:
+            raise ValueError(r"--format kcat needs --template, such as '%t/%p %k: %s\n'")
+        return partial(write_parts, parse_format(template))
     if output_format is OutputFormat.KEY_VALUE:
         return _KeyValueWriter(separator.encode())
     return _write_json if output_format is OutputFormat.JSON else _write_value

@@ -226,3 +226,28 @@ class HangingTransaction:
     producer: ProducerState
     transactional_id: str | None
     """The id to which the producer belongs; None if no coordinator knows the producer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientQuota:
+    """The quotas of one entity: its names by kind, where None is the default of the kind."""
+
+    entity: Mapping[str, str | None]
+    """Kinds are "user" and "client-id", alone or together, and "ip"."""
+    values: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DelegationToken:
+    """A token with which a client logs in on behalf of its owner. Times are in ms."""
+
+    token_id: str
+    hmac: bytes = field(repr=False)
+    """The secret of the token."""
+    owner: str
+    """Principals are written as `User:alice`."""
+    renewers: tuple[str, ...]
+    issue_ms: int
+    expiry_ms: int
+    max_ms: int
+    """Time beyond which the token cannot be renewed."""

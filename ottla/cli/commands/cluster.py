@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ottla.cli.command_config import cluster_access
+from ottla.cli.command_config import cluster_access, run_admin
 from ottla.cli.failure import guarded, run_client, usage_error
 from ottla.cli.options import Bootstrap, CommandConfig, Json
 from ottla.cli.terminal import print_done, print_json, print_line, print_table
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
     from kafkawire.ids import TopicPartition
     from ottla.cli.text import JsonValue
-    from ottla.client.admin_model import Reassignment
+    from ottla.client.admin.admin import Admin
+    from ottla.client.admin_model import LogDirectory, Reassignment
 
 app = typer.Typer(no_args_is_help=True, help="Describe the cluster, elect leaders, move replicas.")
 
@@ -153,6 +154,48 @@ def reassignments(
         print_json([_move_json(where, each) for where, each in found.items()])
         return
     print_table(("topic", "partition", "replicas", "adding", "removing"), _move_rows(found))
+
+
+@app.command("log-dirs")
+@guarded
+def log_dirs(
+    broker: Annotated[
+        list[int] | None, typer.Option(metavar="ID", help="Only this broker; repeatable.")
+    ] = None,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option("--topic", "-t", metavar="TOPIC", help="Only this topic; repeatable."),
+    ] = None,
+    replicas: Annotated[
+        bool, typer.Option("--replicas", help="Print a line per replica, not per directory.")
+    ] = False,
+    bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
+    json: Json = False,
+) -> None:
+    """Print the log directories of brokers and the sizes of their replicas.
+
+    \b
+    Examples:
+      ottla cluster log-dirs
+      ottla cluster log-dirs --broker 1 --topic orders --replicas
+    """
+    from ottla.cli import log_dir_report
+
+    async def work(admin: "Admin") -> "list[LogDirectory]":
+        topics = None
+        if topic is not None:
+            described = await admin.describe_topics(topic)
+            topics = {name: range(len(it.partitions)) for name, it in described.items()}
+        return await admin.describe_log_dirs(broker, topics)
+
+    found = run_admin(bootstrap, command_config, work)
+    if json:
+        print_json(log_dir_report.to_json(found))
+    elif replicas:
+        print_table(log_dir_report.REPLICA_COLUMNS, log_dir_report.to_replica_rows(found))
+    else:
+        print_table(log_dir_report.SUMMARY_COLUMNS, log_dir_report.to_summary_rows(found))
 
 
 def _move_rows(found: "Mapping[TopicPartition, Reassignment]") -> list[list[str | int]]:

@@ -1,4 +1,4 @@
-"""`ottla consume`: print the records of a topic (composition)."""
+"""`ottla consume`: prints the records of topics (composition)."""
 
 from typing import Annotated
 
@@ -6,21 +6,27 @@ import typer
 
 from ottla.cli.command_config import cluster_access
 from ottla.cli.failure import guarded, run_client, usage_error
-from ottla.cli.options import Bootstrap, CommandConfig, JsonLines, Topic
+from ottla.cli.options import Bootstrap, CommandConfig, JsonLines
 from ottla.cli.output_record import DEFAULT_SEPARATOR, OutputFormat
 from ottla.cli.transfer import Transfer
 
 
 @guarded
 def consume(
-    topic: Topic,
+    topics: Annotated[
+        list[str] | None, typer.Argument(metavar="TOPIC", help="Names of topics.")
+    ] = None,
+    regex: Annotated[
+        str | None,
+        typer.Option(metavar="PATTERN", help="Read all topics whose whole name matches."),
+    ] = None,
     start: Annotated[
         str,
         typer.Option("--from", metavar="WHERE", help="beginning, end, an offset or a time."),
     ] = "beginning",
     partition: Annotated[
         list[int] | None,
-        typer.Option(min=0, help="Read only this partition; repeatable."),
+        typer.Option(min=0, help="Read only this partition of each topic; repeatable."),
     ] = None,
     group: Annotated[
         str | None,
@@ -42,7 +48,10 @@ def consume(
     ] = OutputFormat.VALUE,
     template: Annotated[
         str | None,
-        typer.Option(metavar="TEXT", help="For --format template, such as '{offset}: {value}'."),
+        typer.Option(
+            metavar="TEXT",
+            help="For --format template, '{offset}: {value}'; for --format kcat, '%o: %s\\n'.",
+        ),
     ] = None,
     key_separator: Annotated[
         str, typer.Option(metavar="TEXT", help="Separator of --format key-value.")
@@ -51,18 +60,20 @@ def consume(
     command_config: CommandConfig = None,
     json: JsonLines = False,
 ) -> None:
-    """Print the records of a topic.
+    """Print the records of topics.
 
     With --group, reading continues at the committed offsets; --from (beginning or end) applies to
-    partitions without one. Times are ISO 8601, in UTC unless they name a zone. Ctrl-C stops the
-    command. At the end it prints the number and rate of records to standard error.
+    partitions without one, and --regex also reads topics that are created later. Times are ISO
+    8601, in UTC unless they name a zone. Ctrl-C stops the command. At the end it prints the number
+    and rate of records to standard error.
 
     \b
     Examples:
       ottla consume greetings
       ottla consume greetings --group readers
       ottla consume orders --from 2026-01-31T12:00:00Z --no-follow --format json
-      ottla consume orders --format template --template '{partition}/{offset} {key}'
+      ottla consume orders --format template --template '{partition}/{offset} {key} {headers}'
+      ottla consume --regex 'orders-.*' --format kcat --template '%t/%p %k: %s %h\\n'
     """
     from ottla.cli.consume_records import ConsumeOptions, consume_records
     from ottla.cli.input_record import InputError
@@ -77,6 +88,8 @@ def consume(
         usage_error(f"--from: {error}.")
     except ValueError as error:
         usage_error(f"{error}.")
+    if bool(topics) == (regex is not None):
+        usage_error("name topics, or give --regex PATTERN.")
     if group is not None and partition:
         usage_error("--partition cannot be used with --group: the group assigns the partitions.")
     if group is not None and not isinstance(start_point, Beginning | End):
@@ -85,7 +98,8 @@ def consume(
         )
     options = ConsumeOptions(
         access=cluster_access(bootstrap, command_config),
-        topic=topic,
+        topics=topics or [],
+        regex=regex,
         partitions=partition,
         start=start_point,
         group=group,

@@ -1,6 +1,7 @@
-"""`ottla groups`: lists, describes, resets and deletes consumer groups (composition)."""
+"""`ottla groups`: lists, describes, resets and deletes groups and their members (composition)."""
 
-from typing import TYPE_CHECKING, Annotated
+import time
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -11,6 +12,9 @@ from ottla.cli.terminal import print_done, print_json, print_line, print_table
 
 if TYPE_CHECKING:
     from ottla.client.admin.admin import Admin
+    from ottla.client.admin_model import GroupMember
+
+NANOSECONDS_PER_MS: Final = 1_000_000
 
 app = typer.Typer(no_args_is_help=True, help="List, describe, reset and delete consumer groups.")
 
@@ -74,22 +78,117 @@ def describe(
     print_table(columns, to_rows(report))
 
 
+@app.command()
+@guarded
+def members(
+    group: Group,
+    bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
+    json: Json = False,
+) -> None:
+    """Print the members of a group and the partitions that each owns.
+
+    \b
+    Example:
+      ottla groups members billing
+    """
+    from ottla.cli.group_report import members_json, to_member_rows
+
+    found = run_admin(bootstrap, command_config, lambda admin: admin.describe_group(group))
+    if json:
+        print_json(members_json(found))
+        return
+    print_table(("member", "instance", "client", "host", "partitions"), to_member_rows(found))
+
+
+@app.command("remove-members")
+@guarded
+def remove_members(
+    group: Group,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="MEMBER", help="Member ids or instance ids. Default: all."),
+    ] = None,
+    bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
+    json: Json = False,
+) -> None:
+    """Remove members from a group, which then rebalances.
+
+    A member that still runs joins again; stop it first.
+
+    \b
+    Example:
+      ottla groups remove-members billing worker-7
+    """
+    from ottla.cli.group_report import chosen_members
+
+    async def work(admin: "Admin") -> "list[GroupMember]":
+        chosen = chosen_members(await admin.describe_group(group), names or ())
+        if chosen:
+            await admin.remove_members(group, chosen)
+        return chosen
+
+    removed = run_admin(bootstrap, command_config, work)
+    print_done("removed", [each.instance_id or each.member_id for each in removed], as_json=json)
+
+
+@app.command("delete-offsets")
+@guarded
+def delete_offsets(
+    group: Group,
+    places: Annotated[
+        list[str], typer.Argument(metavar="TOPIC[:PARTITION]", help="Topics or partitions.")
+    ],
+    bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
+    json: Json = False,
+) -> None:
+    """Delete committed offsets of a group.
+
+    No member may be subscribed to the topics.
+
+    \b
+    Example:
+      ottla groups delete-offsets billing orders:0
+    """
+    from ottla.cli.log_positions import named_partitions
+
+    async def work(admin: "Admin") -> list[str]:
+        partitions = await named_partitions(admin, places)
+        await admin.delete_group_offsets(group, partitions)
+        return [str(each) for each in partitions]
+
+    print_done("deleted", run_admin(bootstrap, command_config, work), as_json=json)
+
+
 @app.command("reset-offsets")
 @guarded
 def reset_offsets(
     group: Group,
     to: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--to",
             metavar="WHERE",
             help="beginning, end, an offset, or a time like 2026-01-31T12:00:00Z.",
         ),
-    ],
+    ] = None,
+    shift_by: Annotated[
+        int | None,
+        typer.Option(metavar="COUNT", help="Move each offset by this number of records."),
+    ] = None,
+    by_duration: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Go back to records of this age, such as 1h30m."),
+    ] = None,
     topic: Annotated[
         list[str] | None,
         typer.Option(
-            "--topic", "-t", metavar="TOPIC", help="Default: all topics with committed offsets."
+            "--topic",
+            "-t",
+            metavar="TOPIC[:PARTITION]",
+            help="Default: all topics with committed offsets.",
         ),
     ] = None,
     dry_run: Annotated[
@@ -101,20 +200,23 @@ def reset_offsets(
 ) -> None:
     """Set the committed offsets of a group.
 
-    The group must have no members.
+    The group must have no members. Offsets outside of a log move to its beginning or end.
 
     \b
-    Example:
+    Examples:
       ottla groups reset-offsets billing --to 2026-01-31T12:00:00Z --topic orders --dry-run
+      ottla groups reset-offsets billing --shift-by -100 --topic orders:0
+      ottla groups reset-offsets billing --by-duration 1h30m
     """
     from ottla.cli.group_report import reset
     from ottla.cli.input_record import InputError
-    from ottla.cli.start_point import parse_start_point
+    from ottla.cli.start_point import parse_reset_point
 
+    now_ms = time.time_ns() // NANOSECONDS_PER_MS
     try:
-        start = parse_start_point(to)
+        start = parse_reset_point(to, shift_by, by_duration, now_ms)
     except InputError as error:
-        usage_error(f"--to: {error}.")
+        usage_error(f"{error}.")
 
     offsets = run_admin(
         bootstrap,

@@ -210,3 +210,53 @@ def delete(
 
     run_admin(bootstrap, command_config, lambda admin: admin.delete_topics(topics))
     print_done("deleted", topics, as_json=json)
+
+
+@app.command("delete-records")
+@guarded
+def delete_records(
+    places: Annotated[
+        list[str], typer.Argument(metavar="TOPIC[:PARTITION]", help="Topics or partitions.")
+    ],
+    before: Annotated[
+        str,
+        typer.Option(
+            "--before", metavar="WHERE", help="end, an offset, or a time: keep later records."
+        ),
+    ],
+    bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
+    json: Json = False,
+) -> None:
+    """Delete the oldest records of partitions, before their retention ends.
+
+    Prints the new start of each partition. An offset beyond the end of a partition deletes all of
+    its records.
+
+    \b
+    Examples:
+      ottla topics delete-records orders:0 --before 1000
+      ottla topics delete-records orders --before 2026-01-31T12:00:00Z
+    """
+    from ottla.cli.input_record import InputError
+    from ottla.cli.log_positions import delete_before
+    from ottla.cli.start_point import Beginning, parse_start_point
+
+    try:
+        start = parse_start_point(before)
+    except InputError as error:
+        usage_error(f"--before: {error}.")
+    if isinstance(start, Beginning):
+        usage_error("--before beginning would delete nothing: name an offset, a time, or end.")
+    starts = run_admin(bootstrap, command_config, lambda admin: delete_before(admin, places, start))
+    if json:
+        print_json(
+            [
+                {"topic": each.topic, "partition": each.partition, "start": start_offset}
+                for each, start_offset in starts.items()
+            ]
+        )
+        return
+    print_table(
+        ("topic", "partition", "start"), [(*each, offset) for each, offset in starts.items()]
+    )

@@ -15,17 +15,22 @@ from ottla.client.admin import (
     admin_configs,
     admin_groups,
     admin_logs,
+    admin_quotas,
     admin_replicas,
+    admin_tokens,
     admin_topics,
     admin_transactions,
     admin_users,
 )
 from ottla.client.admin_model import (
+    ClientQuota,
     ClusterDescription,
     ConfigEntry,
+    DelegationToken,
     ElectionType,
     GroupDescription,
     GroupListing,
+    GroupMember,
     HangingTransaction,
     LogDirectory,
     NewTopic,
@@ -51,6 +56,8 @@ NANOSECONDS_PER_MS: Final = 1_000_000
 MAX_TRANSACTION_TIMEOUT_MS: Final = 900_000
 """Default of the brokers' transaction.max.timeout.ms."""
 EVERY_ENTRY: Final = AclFilter()
+LONGEST: Final = -1
+"""The longest lifetime of a token that the brokers allow."""
 
 
 class Admin:
@@ -545,6 +552,145 @@ class Admin:
             ConnectionLostError: no response arrived; check with `list_groups`.
         """
         await admin_groups.delete_group(self._started(), group_id, self._timeout_s)
+
+    async def delete_group_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition]
+    ) -> None:
+        """Delete the committed offsets of partitions; the group keeps its other offsets.
+
+        Raises:
+            BrokerError: a member is subscribed to one of the topics, or there is no such group.
+            ConnectionLostError: no response arrived; a repetition does no harm.
+        """
+        await admin_groups.delete_group_offsets(
+            self._started(),
+            group_id,
+            [TopicPartition(*each) for each in partitions],
+            self._timeout_s,
+        )
+
+    async def remove_members(self, group_id: str, members: Iterable[GroupMember]) -> None:
+        """Remove members from a group, which then rebalances.
+
+        A member that is still running joins again. Removing is for static members that will not
+        return before their session ends.
+
+            group = await admin.describe_group("billing")
+            await admin.remove_members("billing", group.members)
+
+        Raises:
+            BrokerError: one of them is not a member.
+            ConnectionLostError: no response arrived; check with `describe_group`.
+        """
+        await admin_groups.remove_members(self._started(), group_id, list(members), self._timeout_s)
+
+    async def alter_replica_log_dirs(
+        self, broker_id: int, paths: Mapping[TopicPartition, str]
+    ) -> None:
+        """Start to move replicas of a broker to other log directories of the same broker.
+
+        `describe_log_dirs` shows the copies in progress (`is_future`).
+
+        Raises:
+            BrokerUnreachableError: the broker is not in the cluster.
+            BrokerError: the broker has no such log directory or replica.
+            ConnectionLostError: no response arrived; a repetition does no harm.
+        """
+        await admin_logs.move_replicas(self._started(), BrokerId(broker_id), paths, self._timeout_s)
+
+    async def describe_client_quotas(
+        self,
+        entity: Mapping[str, str | None] | None = None,
+        *,
+        kinds: Iterable[str] = (),
+        strict: bool = False,
+    ) -> list[ClientQuota]:
+        """Return the quotas of users, clients and addresses, all of them by default.
+
+        Args:
+            entity: Names that an entity must have by kind: "user", "client-id" or "ip". None
+                means the default entity of the kind.
+            kinds: Kinds that an entity must have, with any name.
+            strict: Leave out entities that have other kinds, too.
+
+        Raises:
+            NotAuthorizedError: this user may not describe the cluster.
+            BrokerError: the kinds do not go together, or do not exist.
+        """
+        return await admin_quotas.describe_quotas(
+            self._started(),
+            entity or {},
+            require_names("kinds", kinds),
+            self._timeout_s,
+            is_strict=strict,
+        )
+
+    async def alter_client_quotas(
+        self, entity: Mapping[str, str | None], changes: Mapping[str, float | None]
+    ) -> None:
+        """Set quotas of one entity by key, such as "producer_byte_rate"; None removes a quota.
+
+            await admin.alter_client_quotas({"user": "alice"}, {"producer_byte_rate": 1_000_000})
+
+        Raises:
+            BrokerError: the entity, a key or a value is refused; nothing was changed.
+            ConfigurationError: the entity or the changes are empty.
+            ConnectionLostError: no response arrived; a repetition does no harm.
+        """
+        await admin_quotas.alter_quotas(self._started(), entity, changes, self._timeout_s)
+
+    async def create_delegation_token(
+        self,
+        *,
+        owner: str | None = None,
+        renewers: Iterable[str] = (),
+        max_lifetime_ms: int = LONGEST,
+    ) -> DelegationToken:
+        """Create a token with which clients log in as its owner, through SCRAM.
+
+        Args:
+            owner: Principal such as "User:alice", by default this user.
+            renewers: Principals that may renew the token, beside its owner.
+            max_lifetime_ms: Time after which it cannot be renewed; -1 for the brokers' limit.
+
+        Raises:
+            BrokerError: the brokers have no token secret, or this user logged in with a token.
+            ConnectionLostError: no response arrived; check with `describe_delegation_tokens`.
+        """
+        return await admin_tokens.create_token(
+            self._started(),
+            owner,
+            require_names("renewers", renewers),
+            max_lifetime_ms,
+            self._timeout_s,
+        )
+
+    async def renew_delegation_token(self, hmac: bytes, period_ms: int = -1) -> int:
+        """Let a token expire later; return its new time of expiry, in ms since the epoch.
+
+        Raises:
+            BrokerError: there is no such token, or this user may not renew it.
+        """
+        return await admin_tokens.renew_token(self._started(), hmac, period_ms, self._timeout_s)
+
+    async def expire_delegation_token(self, hmac: bytes, period_ms: int = -1) -> int:
+        """Let a token expire after `period_ms`, at once by default; return its time of expiry.
+
+        Raises:
+            BrokerError: there is no such token, or this user may not expire it.
+        """
+        return await admin_tokens.expire_token(self._started(), hmac, period_ms, self._timeout_s)
+
+    async def describe_delegation_tokens(
+        self, owners: Iterable[str] | None = None
+    ) -> list[DelegationToken]:
+        """Return the tokens of `owners`, by default all that this user may see.
+
+        Raises:
+            BrokerError: the brokers have no token secret.
+        """
+        named = None if owners is None else require_names("owners", owners)
+        return await admin_tokens.describe_tokens(self._started(), named, self._timeout_s)
 
     def _started(self) -> Cluster:
         if self._cluster is None:

@@ -1,11 +1,11 @@
 """Lists, describes and deletes groups, and sets their offsets (edge)."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from kafkawire.consumer_protocol import CONSUMER_PROTOCOL_TYPE, assigned_partitions
 from kafkawire.errors import DecodeError, ErrorCode
-from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
+from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicPartition, by_topic
 from kafkawire.messages.group_admin import (
     DeleteGroupsRequest,
     DeleteGroupsResponse,
@@ -16,19 +16,31 @@ from kafkawire.messages.group_admin import (
     ListGroupsRequest,
     ListGroupsResponse,
 )
+from kafkawire.messages.group_membership import (
+    MEMBERS_SINCE,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+)
 from kafkawire.messages.group_offsets import (
     GROUPS_SINCE,
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
 )
 from kafkawire.sentinels import NO_OFFSET
+from ottla.client.admin.admin_request import error_or_none, raise_first
 from ottla.client.admin_model import GroupDescription, GroupListing, GroupMember
 from ottla.client.errors import (
     BrokerError,
     BrokerUnreachableError,
     OttlaError,
+    UnsupportedVersionError,
     broker_error,
 )
 from ottla.client.network.cluster import Cluster
@@ -150,6 +162,73 @@ async def delete_group(cluster: Cluster, group_id: str, timeout_s: float) -> Non
         [result] = response.results
         if result.error_code != ErrorCode.NONE:
             raise coordinator.refusal(result.error_code)
+
+    await retry(once, cluster.backoff, timeout_s, _is_certainly_undone)
+
+
+async def delete_group_offsets(
+    cluster: Cluster, group_id: str, partitions: Iterable[TopicPartition], timeout_s: float
+) -> None:
+    """Delete the committed offsets of partitions that no member is subscribed to.
+
+    Raises:
+        BrokerError: a partition's topic has subscribers, or there is no such group.
+    """
+    coordinator = group_coordinator(cluster, group_id)
+    request = OffsetDeleteRequest(
+        group_id=group_id,
+        topics=[
+            OffsetDeleteRequestTopic(
+                name=topic,
+                partitions=[OffsetDeleteRequestPartition(partition_index=each) for each in indexes],
+            )
+            for topic, indexes in by_topic(sorted(partitions)).items()
+        ],
+    )
+
+    async def once() -> None:
+        response = await coordinator.ask(request, OffsetDeleteResponse)
+        raise_first(
+            error_or_none(part.error_code, f"group {group_id}, {topic.name}-{part.partition_index}")
+            for topic in response.topics
+            for part in topic.partitions
+        )
+
+    await retry(once, cluster.backoff, timeout_s, _is_certainly_undone)
+
+
+async def remove_members(
+    cluster: Cluster, group_id: str, members: Sequence[GroupMember], timeout_s: float
+) -> None:
+    """Remove members from a group, which then rebalances.
+
+    Raises:
+        BrokerError: one of them is not a member.
+    """
+    coordinator = group_coordinator(cluster, group_id)
+
+    def request(version: int) -> LeaveGroupRequest:
+        if version < MEMBERS_SINCE:
+            raise UnsupportedVersionError("the broker is too old to remove members of a group")
+        return LeaveGroupRequest(
+            group_id=group_id,
+            members=[
+                MemberIdentity(
+                    # A static member is known by its name alone.
+                    member_id="" if each.instance_id is not None else each.member_id,
+                    group_instance_id=each.instance_id,
+                    reason="an administrator removed it",
+                )
+                for each in members
+            ],
+        )
+
+    async def once() -> None:
+        response = await coordinator.ask(request, LeaveGroupResponse)
+        raise_first(
+            error_or_none(each.error_code, f"member {each.group_instance_id or each.member_id}")
+            for each in response.members
+        )
 
     await retry(once, cluster.backoff, timeout_s, _is_certainly_undone)
 

@@ -1,10 +1,16 @@
-"""Describes log directories and deletes records (edge)."""
+"""Describes log directories, moves replicas between them, and deletes records (edge)."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 
 from kafkawire.errors import ErrorCode
-from kafkawire.ids import BrokerId, Offset, TopicPartition
+from kafkawire.ids import BrokerId, Offset, TopicPartition, by_topic
+from kafkawire.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopic,
+)
 from kafkawire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -17,7 +23,7 @@ from kafkawire.messages.describe_log_dirs import (
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
 )
-from ottla.client.admin.admin_request import error_or_none, raise_first, read
+from ottla.client.admin.admin_request import change, error_or_none, raise_first, read
 from ottla.client.admin_model import LogDirectory, ReplicaLog
 from ottla.client.errors import OttlaError, broker_error
 from ottla.client.network.cluster import Cluster
@@ -58,6 +64,44 @@ async def describe_log_dirs(
 
     found = await asyncio.gather(*(ask(broker_id) for broker_id in brokers))
     return [directory for directories in found for directory in directories]
+
+
+async def move_replicas(
+    cluster: Cluster,
+    broker_id: BrokerId,
+    paths: Mapping[TopicPartition, str],
+    timeout_s: float,
+) -> None:
+    """Start to move replicas of one broker to other log directories of the same broker.
+
+    Raises:
+        BrokerError: the broker has no such directory or partition.
+    """
+    by_path: dict[str, list[TopicPartition]] = {}
+    for each, path in sorted(paths.items()):
+        by_path.setdefault(path, []).append(each)
+    request = AlterReplicaLogDirsRequest(
+        dirs=[
+            AlterReplicaLogDir(
+                path=path,
+                topics=[
+                    AlterReplicaLogDirTopic(name=topic, partitions=indexes)
+                    for topic, indexes in by_topic(partitions).items()
+                ],
+            )
+            for path, partitions in by_path.items()
+        ]
+    )
+
+    async def attempt() -> None:
+        response = await cluster.request(broker_id, request, AlterReplicaLogDirsResponse)
+        raise_first(
+            error_or_none(part.error_code, f"{topic.topic_name}-{part.partition_index}")
+            for topic in response.results
+            for part in topic.partitions
+        )
+
+    await change(cluster, attempt, timeout_s)
 
 
 async def delete_records(

@@ -45,7 +45,8 @@ class ReplicationKeys:
         64 * 1024, "No effect: the system chooses SO_RCVBUF of a follower's connection."
     )
     replica_selector_class: str | None = optional_string(
-        "No effect: consumers read from the leader."
+        "org.apache.kafka.common.replica.RackAwareReplicaSelector: consumers that name their rack "
+        "read from a follower in it. Anything else: consumers read from the leader."
     )
     num_replica_fetchers: int = integer(1, "Number of connections from a follower to one leader.")
     fetch_purgatory_purge_interval_requests: int = integer(

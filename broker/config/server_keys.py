@@ -56,7 +56,7 @@ class ServerKeys:
         55 * 1024 * 1024, "Maximum size of one fetch response, in bytes.", at_least(1024)
     )
     max_incremental_fetch_session_cache_slots: int = integer(
-        1000, "Maximum number of fetch sessions of followers; consumers get none.", at_least(0)
+        1000, "Maximum number of fetch sessions of followers, and of consumers.", at_least(0)
     )
     max_request_partition_size_limit: int = integer(
         2000, "No effect: DescribeTopicPartitions is not served.", at_least(1)

@@ -22,6 +22,7 @@ from broker.quotas.throttle import Throttle
 from broker.replication.fetch_session import follower_of
 from broker.replication.replica import ReadResult
 from broker.replication.replica_manager import ReplicaManager
+from broker.replication.replica_selector import RACK_AWARE_SELECTOR
 from broker.replication.replica_table import Key
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ApiError, ErrorCode
@@ -36,8 +37,10 @@ from kafkawire.messages.fetch import (
     FetchRequest,
     FetchResponse,
     FetchTopic,
+    LeaderIdAndEpoch,
     PartitionData,
 )
+from kafkawire.schema import since
 from kafkawire.sentinels import READ_COMMITTED
 
 Charge = Callable[[int], int]
@@ -47,6 +50,10 @@ Charge = Callable[[int], int]
 FULL_FETCH_EPOCHS: Final = frozenset({0, -1})
 MAX_HELD_PARTITIONS: Final = 200_000
 """Limit for all waiting requests together, some 100 MB. Beyond it, fetches do not wait."""
+
+LEADERS_SINCE: Final = since(PartitionData, "current_leader")
+LEADER_HINTS: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+"""Errors whose response names the new leader, so that the client need not look for it."""
 
 APIS: Final[Apis] = {
     ApiKey.FETCH: lambda parts: _handler(parts).handle,
@@ -64,11 +71,15 @@ class FetchHandler:
         followers: FollowerFetchHandler,
         throttle: Throttle | None = None,
         max_held_partitions: int = MAX_HELD_PARTITIONS,
+        *,
+        selects_by_rack: bool = False,
     ) -> None:
         """Limit each response to about `max_bytes`, regardless of the request.
 
-        `throttle` charges consumers for the bytes that they receive.
+        `throttle` charges consumers for the bytes that they receive. With `selects_by_rack`,
+        consumers that name a rack read from a follower in it (KIP-392).
         """
+        self._selects_by_rack = selects_by_rack
         self._throttle = throttle
         self._replicas = replicas
         self._purgatory = purgatory
@@ -92,7 +103,13 @@ class FetchHandler:
         if throttle is not None and throttle.is_needed:
             max_bytes = throttle.burst(request, max_bytes)
             charge = partial(throttle.charge, request)
-        reader = FetchReader(self._replicas, message, request.header.api_version, max_bytes)
+        reader = FetchReader(
+            self._replicas,
+            message,
+            request.header.api_version,
+            max_bytes,
+            client_rack=message.rack_id if self._selects_by_rack else "",
+        )
         response = reader.read()
         if reader.is_enough or message.max_wait_ms <= 0 or not message.topics:
             return Reply(reader.charged(response, charge))
@@ -119,8 +136,15 @@ class FetchReader:
     """Reads the partitions of one request, repeatedly if it waits."""
 
     def __init__(
-        self, replicas: ReplicaManager, message: FetchRequest, version: int, max_bytes: int
+        self,
+        replicas: ReplicaManager,
+        message: FetchRequest,
+        version: int,
+        max_bytes: int,
+        *,
+        client_rack: str = "",
     ) -> None:
+        self._client_rack = client_rack
         self.message = message
         self.max_bytes = min(message.max_bytes, max_bytes)
         self.min_bytes = min(message.min_bytes, self.max_bytes)
@@ -209,6 +233,7 @@ class FetchReader:
             only_decided=self._only_decided,
             min_one_batch=min_one_batch,
             topic_id=topic_id,
+            may_follow=bool(self._client_rack),
         )
 
     def _read_partition(
@@ -216,7 +241,7 @@ class FetchReader:
     ) -> PartitionData:
         if topic is None:
             self._must_answer = True
-            return self._failed("", wanted, ApiError(ErrorCode.UNKNOWN_TOPIC_ID))
+            return self._failed(wanted, ApiError(ErrorCode.UNKNOWN_TOPIC_ID))
         partition = (topic, wanted.partition)
         found_before = self._size_bytes
         try:
@@ -225,7 +250,18 @@ class FetchReader:
             result = self._read(partition, topic_id, wanted, limit, min_one_batch=found_before == 0)
         except ApiError as error:
             self._must_answer = True
-            return self._failed(topic, wanted, error)
+            return self._failed(wanted, error, partition)
+        if self._client_rack:
+            closer = self._replicas.closer_replica(
+                partition, self._client_rack, wanted.fetch_offset
+            )
+            if closer is not None:
+                self._must_answer = True
+                elsewhere = read_partition(
+                    wanted.partition, result._replace(records=None), result.high_watermark
+                )
+                elsewhere.preferred_read_replica = closer
+                return elsewhere
         if result.diverging is not None:
             self._must_answer = True
             return read_partition(wanted.partition, result, result.high_watermark)
@@ -249,13 +285,20 @@ class FetchReader:
             if replica.log.config.compression_type == "zstd":
                 raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
 
-    def _failed(self, topic: str, wanted: FetchPartition, error: ApiError) -> PartitionData:
+    def _failed(
+        self, wanted: FetchPartition, error: ApiError, partition: Key | None = None
+    ) -> PartitionData:
         code = error.code
+        topic = partition[0] if partition is not None else ""
         self._replicas.table.traffic.on_fetch_error(topic, code)
         if code is ErrorCode.KAFKA_STORAGE_ERROR and self._version < STORAGE_ERROR_SINCE:
             # An older client would treat the unknown code as final.
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        return failed_partition(wanted.partition, code)
+        failed = failed_partition(wanted.partition, code)
+        if code in LEADER_HINTS and partition is not None and self._version >= LEADERS_SINCE:
+            leader, epoch = self._replicas.leader_of(partition)
+            failed.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
+        return failed
 
 
 class DelayedFetch:
@@ -323,4 +366,11 @@ def _handler(parts: Parts) -> FetchHandler:
         may_be=parts.peers.may_be,
     )
     throttle = Throttle(parts.configs.quotas, CONSUMER_BYTE_RATE, parts.clock_ms)
-    return FetchHandler(parts.replicas, parts.purgatory, max_bytes, followers, throttle)
+    return FetchHandler(
+        parts.replicas,
+        parts.purgatory,
+        max_bytes,
+        followers,
+        throttle,
+        selects_by_rack=parts.config.replication.replica_selector_class == RACK_AWARE_SELECTOR,
+    )

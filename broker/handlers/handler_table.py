@@ -102,6 +102,7 @@ MODULES: Final[Mapping[ApiKey, str]] = {
     ApiKey.ALLOCATE_PRODUCER_IDS: "broker_requests",
 }
 """Every served API."""
+CONSUMER_SESSIONS: Final = "broker.handlers.consumer_session"
 GUARD_TABLE: Final = "broker.handlers.guards.guard_table"
 """The module of the guards, which is imported only if there is an authorizer."""
 
@@ -157,7 +158,9 @@ def apis_of(module: str) -> Apis:
 
 def _make(key: ApiKey, parts: Parts) -> Handler:
     handle = apis_of(MODULES[key])[key](parts)
-    if parts.access is None:
-        return handle
-    guarded: Handler = import_module(GUARD_TABLE).guarded(key, parts, parts.access, handle)
-    return guarded
+    if parts.access is not None:
+        handle = import_module(GUARD_TABLE).guarded(key, parts, parts.access, handle)
+    if key is ApiKey.FETCH:
+        # Outside of the guard, which has to check all partitions of a session again.
+        handle = import_module(CONSUMER_SESSIONS).sessions_of(parts, handle)
+    return handle

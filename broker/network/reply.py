@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 
 class ReplyState(enum.Enum):
@@ -151,3 +151,20 @@ class Reply:
         callback, self._on_done = self._on_done, None
         if callback is not None:
             callback()
+
+
+def after(reply: Reply, change: Callable[[Any], object]) -> Reply:
+    """Return a reply with the result of `change` for the response of `reply`."""
+    if reply.is_done:
+        return reply if reply.message is None else Reply(change(reply.message))
+    changed = Reply()
+
+    def finish() -> None:
+        if reply.message is None:
+            changed.follow(reply)
+        else:
+            changed.complete(change(reply.message))
+
+    reply.on_done(finish)
+    changed.on_cancel(reply.cancel)
+    return changed

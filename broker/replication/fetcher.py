@@ -65,8 +65,13 @@ class Fetcher:
         loop: asyncio.AbstractEventLoop,
         now_ms: Callable[[], int],
         clock_ms: Callable[[], int],
+        on_progress: Callable[[TopicPartition], None] | None = None,
     ) -> None:
-        """Date records by `now_ms`; measure delays by `clock_ms`, which never jumps."""
+        """Date records by `now_ms`; measure delays by `clock_ms`, which never jumps.
+
+        `on_progress` is called with each partition of which the leader has sent news.
+        """
+        self._on_progress = on_progress
         self.peer = peer
         self._broker_id = broker_id
         self._logs = logs
@@ -254,6 +259,8 @@ class Fetcher:
             followed.leader_high_watermark = data.high_watermark
             if data.records:
                 replica.traffic.replication_bytes_in += len(data.records)  # type: ignore[arg-type]
+            if self._on_progress is not None:
+                self._on_progress(replica.topic_partition)
             if data.records and self._throttle.covers(replica):
                 self._slow_down(followed, data, now_ms)
 

@@ -216,6 +216,11 @@ class Leadership:
         """Whether `broker_id` copies this partition from this broker."""
         return broker_id in self._followers
 
+    def in_sync_followers(self) -> list[tuple[BrokerId, FollowerProgress]]:
+        """Return the followers in the ISR, each with its progress."""
+        isr = self.state.isr
+        return [(one, progress) for one, progress in self._followers.items() if one in isr]
+
     def log_start_of(self, follower: BrokerId) -> Offset:
         """Return a follower's log start offset as last reported, or UNKNOWN."""
         progress = self._followers.get(follower)

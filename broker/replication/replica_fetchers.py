@@ -18,6 +18,7 @@ from broker.cluster.peer_security import PeerSecurity
 from broker.config.replication_keys import ReplicationKeys
 from broker.replication.fetcher import Fetcher
 from broker.replication.replica import Replica
+from broker.replication.replica_selector import RACK_AWARE_SELECTOR
 from broker.replication.replica_table import Key, ReplicaTable
 from broker.replication.replication_throttle import ReplicationThrottle
 from kafkawire.ids import BrokerId, TopicPartition
@@ -59,6 +60,8 @@ class ReplicaFetchers:
         self._loop = loop
         self._now_ms = now_ms
         self._clock_ms = clock_ms
+        # Only then do consumers wait for the progress of a follower.
+        self._serves_consumers = config.replica_selector_class == RACK_AWARE_SELECTOR
         self._fetchers: dict[FetcherId, Fetcher] = {}
         self._home: dict[Key, FetcherId] = {}
         # Replicas whose leader is dead or has no known address.
@@ -151,6 +154,7 @@ class ReplicaFetchers:
                 loop=self._loop,
                 now_ms=self._now_ms,
                 clock_ms=self._clock_ms,
+                on_progress=self._table.events.changed if self._serves_consumers else None,
             )
             fetcher.task.add_done_callback(partial(self._on_end, fetcher_id, fetcher))
         return fetcher

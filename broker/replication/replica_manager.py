@@ -23,14 +23,15 @@ from broker.replication.leadership import Limits
 from broker.replication.replica import ReadResult, Replica
 from broker.replication.replica_fetchers import FetcherId, ReplicaFetchers
 from broker.replication.replica_roles import ReplicaRoles
+from broker.replication.replica_selector import Candidate, closer_replica
 from broker.replication.replica_table import Key, ReplicaTable
 from broker.replication.replication_throttle import follower_throttle
 from broker.replication.serving_followers import FollowerService
 from broker.replication.transaction_guards import TransactionalAppend
 from kafkawire.errors import ApiError, ErrorCode
-from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, Offset, TopicId, TopicPartition
+from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from kafkawire.records import BatchHeader, Budget
-from kafkawire.sentinels import NO_EPOCH
+from kafkawire.sentinels import NO_EPOCH, NO_LEADER
 from storage.config.log_config import LogConfig
 from storage.directory.logs import Logs
 from storage.errors import OutOfOrderSequenceError, StorageError
@@ -273,14 +274,20 @@ class ReplicaManager:
         only_decided: bool = False,
         min_one_batch: bool,
         topic_id: TopicId = ZERO_TOPIC_ID,
+        may_follow: bool = False,
     ) -> ReadResult:
         """Read from the local leader for a consumer; see `Replica.read`.
+
+        With `may_follow`, read from a follower, too, up to the high watermark that it knows.
 
         Raises:
             ApiError: not the leader (in that epoch, of that topic), offset out of range, or a
                 failed disk.
         """
-        replica = self.table.leader(key, leader_epoch, topic_id)
+        if may_follow:
+            replica = self.table.leader_or_follower(key, leader_epoch, topic_id)
+        else:
+            replica = self.table.leader(key, leader_epoch, topic_id)
         try:
             return replica.read(
                 offset,
@@ -291,6 +298,28 @@ class ReplicaManager:
             )
         except (StorageError, OSError) as error:
             raise storage_failure(key, error) from error
+
+    def closer_replica(self, key: Key, client_rack: str, offset: int) -> BrokerId | None:
+        """Return the follower that a consumer should read from; None for this broker (KIP-392)."""
+        replica = self._by_key.get(key)
+        leadership = None if replica is None else replica.leadership
+        if leadership is None:
+            return None
+        brokers = self._metadata.image.brokers
+        own = brokers.get(leadership.broker_id)
+        candidates = [
+            Candidate(each, broker.rack, progress.log_start_offset, progress.log_end_offset)
+            for each, progress in leadership.in_sync_followers()
+            if (broker := brokers.get(each)) is not None
+        ]
+        return closer_replica(client_rack, None if own is None else own.rack, offset, candidates)
+
+    def leader_of(self, key: Key) -> tuple[BrokerId, LeaderEpoch]:
+        """Return the leader of a partition and its epoch, as known here; (-1, -1) if unknown."""
+        state = self._metadata.image.partition(TopicPartition(*key))
+        if state is None:
+            return NO_LEADER, NO_EPOCH
+        return state.leader_and_isr.leader, state.leader_and_isr.leader_epoch
 
     def delete_records(self, key: Key, offset: int) -> Offset:
         """Delete the records below `offset`; return the new log start offset.

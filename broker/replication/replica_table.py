@@ -10,7 +10,7 @@ from broker.replication.replica import Replica
 from broker.replication.topic_traffic import Traffic
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, TopicId, TopicPartition
-from kafkawire.sentinels import NO_EPOCH
+from kafkawire.sentinels import NO_EPOCH, NO_LEADER
 
 # A TopicPartition or the equal plain tuple, which takes a quarter of the time to create.
 Key = tuple[str, int]
@@ -87,6 +87,25 @@ class ReplicaTable:
         Raises:
             ApiError: unknown partition, another topic or epoch, or another broker leads it.
         """
+        replica = self._of_epoch(key, epoch, topic_id)
+        if replica.leadership is None:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return replica
+
+    def leader_or_follower(
+        self, key: Key, epoch: int = NO_EPOCH, topic_id: TopicId = ZERO_TOPIC_ID
+    ) -> Replica:
+        """Return the replica that leads the partition, or copies it from a leader; see `leader`.
+
+        Raises:
+            ApiError: as `leader`, except that another broker may lead it.
+        """
+        replica = self._of_epoch(key, epoch, topic_id)
+        if replica.leader == NO_LEADER:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return replica
+
+    def _of_epoch(self, key: Key, epoch: int, topic_id: TopicId) -> Replica:
         replica = self.by_key.get(key)
         if replica is None:
             raise self.missing(key)
@@ -98,8 +117,6 @@ class ReplicaTable:
             raise ApiError(ErrorCode.INCONSISTENT_TOPIC_ID)
         if epoch != NO_EPOCH:
             replica.check_leader_epoch(epoch)
-        if replica.leadership is None:
-            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return replica
 
     def missing(self, key: Key) -> ApiError:

@@ -15,7 +15,7 @@ class LatencySummary:
 
     mean_ms: float
     percentiles_ms: tuple[float, ...]
-    """In the order of `PERCENTILES`: the smallest latency that so many percent do not exceed."""
+    """In the order of `PERCENTILES`."""
     max_ms: float
 
     @classmethod

@@ -171,6 +171,7 @@ class ConsumerConfig:
     max_partition_fetch_bytes: int = MIB
     prefetch_max_bytes: int = 64 * MIB
     check_crcs: bool = True
+    client_rack: str = ""
 
     def __post_init__(self) -> None:
         if self.auto_offset_reset not in ("earliest", "latest", "none"):
@@ -183,6 +184,7 @@ class ConsumerConfig:
                 "isolation_level must be 'read_uncommitted' or 'read_committed', "
                 f"got {self.isolation_level!r}"
             )
+        require_text("client_rack", self.client_rack)
         _require_within("fetch_min_bytes", self.fetch_min_bytes, 0)
         _require_within("fetch_max_wait_ms", self.fetch_max_wait_ms, 0)
         _require_within("fetch_max_bytes", self.fetch_max_bytes, 1)

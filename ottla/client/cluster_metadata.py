@@ -103,6 +103,22 @@ def merge(
     )
 
 
+def with_leader(
+    old: ClusterMetadata, topic_partition: TopicPartition, leader: BrokerId, epoch: LeaderEpoch
+) -> ClusterMetadata:
+    """Return the metadata after a response that names a newer leader (KIP-951).
+
+    A leader that is not among the known brokers, or has no newer epoch, changes nothing.
+    """
+    held = old.partition(topic_partition)
+    if held is None or leader not in old.brokers or epoch <= held.leader_epoch:
+        return old
+    topic = old.topics[topic_partition.topic]
+    changed = replace(held, leader=leader, leader_epoch=epoch)
+    partitions = {**topic.partitions, topic_partition.partition: changed}
+    return replace(old, topics={**old.topics, topic.name: replace(topic, partitions=partitions)})
+
+
 def _merge_topic(old: TopicMetadata | None, described: MetadataResponseTopic) -> TopicMetadata:
     error = known_code(described.error_code)
     if error.retriable and not described.partitions and old is not None and old.partitions:

@@ -43,7 +43,10 @@ class ClusterProcesses:
         broker_count: int = 3,
         overrides: Mapping[str, str] | None = None,
         connect: str | None = None,
+        has_racks: bool = False,
     ) -> None:
+        """Start nothing yet. With `has_racks`, broker 1 is in rack-1, and so on."""
+        self._has_racks = has_racks
         self.directory = directory
         self.coordinator = None if connect else Coordinator(directory / "coordinator")
         self._connect = connect
@@ -99,6 +102,7 @@ class ClusterProcesses:
                 "broker.id": str(number),
                 "listeners": f"PLAINTEXT://127.0.0.1:{self.ports[number]}",
                 "zookeeper.connect": self.connect,
+                **({"broker.rack": f"rack-{number}"} if self._has_racks else {}),
                 **self._overrides,
             },
         )

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
-from broker.handlers.guards.guard import Guard, Maker, after
+from broker.handlers.guards.guard import Guard, Maker
 from broker.handlers.handler_table import Parts
-from broker.network.reply import Reply
+from broker.network.reply import Reply, after
 from broker.network.request import Request
 from broker.network.router import Handler
 from kafkawire.acl import Operation, ResourceType

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from broker.handlers.handler_table import Parts
-from broker.network.reply import Reply
+from broker.network.reply import Reply, after
 from broker.network.request import Request
 from broker.network.router import Handler
 from broker.security.audit import Audit
@@ -182,20 +182,3 @@ def of_cluster(operation: Operation, refuse: Callable[[Request, Any], object]) -
         return guarded
 
     return make
-
-
-def after(reply: Reply, change: Callable[[Any], object]) -> Reply:
-    """Return a reply with the result of `change` for the response of `reply`."""
-    if reply.is_done:
-        return reply if reply.message is None else Reply(change(reply.message))
-    changed = Reply()
-
-    def finish() -> None:
-        if reply.message is None:
-            changed.follow(reply)
-        else:
-            changed.complete(change(reply.message))
-
-    reply.on_done(finish)
-    changed.on_cancel(reply.cancel)
-    return changed

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from broker.handlers.add_to_txn import refused_as_a_whole, refused_in_part
-from broker.handlers.guards.guard import Guard, Maker, Sieve, after
+from broker.handlers.guards.guard import Guard, Maker, Sieve
 from broker.handlers.handler_table import Parts
-from broker.network.reply import Reply
+from broker.network.reply import Reply, after
 from broker.network.request import Request
 from broker.network.router import Handler
 from kafkawire.acl import Operation, ResourceType

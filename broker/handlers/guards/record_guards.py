@@ -8,11 +8,11 @@ from functools import partial
 from typing import Final
 
 from broker.handlers.fetch import FULL_FETCH_EPOCHS
-from broker.handlers.guards.guard import Guard, Maker, Sieve, after
+from broker.handlers.guards.guard import Guard, Maker, Sieve
 from broker.handlers.handler_table import Parts
 from broker.handlers.partition_data import failed_partition
 from broker.handlers.write_txn_markers import refused as refused_markers
-from broker.network.reply import Reply
+from broker.network.reply import Reply, after
 from broker.network.request import Request
 from broker.network.router import Handler
 from broker.replication.fetch_session import follower_of

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from broker.handlers.delegation_tokens import may_request, owner_of, refused, sender_of
-from broker.handlers.guards.guard import Guard, Maker, after
+from broker.handlers.guards.guard import Guard, Maker
 from broker.handlers.handler_table import Parts
-from broker.network.reply import Reply
+from broker.network.reply import Reply, after
 from broker.network.request import Request
 from broker.network.router import Handler
 from broker.security.principal import Principal

@@ -10,9 +10,9 @@ from dataclasses import replace
 from typing import Final
 from uuid import UUID
 
-from broker.handlers.guards.guard import Guard, Maker, Sieve, after
+from broker.handlers.guards.guard import Guard, Maker, Sieve
 from broker.handlers.handler_table import Parts
-from broker.network.reply import Reply
+from broker.network.reply import Reply, after
 from broker.network.request import Request
 from broker.network.router import Handler
 from kafkawire.acl import CLUSTER_NAME, Operation, ResourceType

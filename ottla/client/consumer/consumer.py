@@ -99,6 +99,7 @@ class Consumer:
         max_partition_fetch_bytes: int = MIB,
         prefetch_max_bytes: int = 64 * MIB,
         check_crcs: bool = True,
+        client_rack: str = "",
         key_deserializer: Deserializer | None = None,
         value_deserializer: Deserializer | None = None,
         interceptors: Sequence[ConsumerInterceptor] = (),
@@ -140,6 +141,8 @@ class Consumer:
                 still returned.
             prefetch_max_bytes: Limit of all data that is fetched ahead.
             check_crcs: Verify the checksum of each batch.
+            client_rack: Rack of this client: if the brokers select replicas by rack, it reads from
+                an in-sync replica of the same rack (KIP-392).
             key_deserializer: Turns the bytes of keys into values: a plain or async function of
                 bytes, or an object with `deserialize(topic, data)`; see
                 `ottla.client.serialization`.
@@ -175,6 +178,7 @@ class Consumer:
             max_partition_fetch_bytes=max_partition_fetch_bytes,
             prefetch_max_bytes=prefetch_max_bytes,
             check_crcs=check_crcs,
+            client_rack=client_rack,
         )
         if group_id is None and group_instance_id is not None:
             raise ConfigurationError("group_instance_id is for members of a group: set group_id")

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from math import inf
 from typing import Final
 
-from kafkawire.ids import BrokerId
-from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from kafkawire.sentinels import NO_EPOCH, READ_COMMITTED, READ_UNCOMMITTED
+from kafkawire.ids import BrokerId, TopicPartition, by_topic
+from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from kafkawire.sentinels import NO_EPOCH, NO_LEADER, READ_COMMITTED, READ_UNCOMMITTED
 from ottla.client.client_config import ConsumerConfig
 from ottla.client.cluster_metadata import ClusterMetadata
+from ottla.client.consumer.fetch_session import SessionPart
 from ottla.client.consumer.partition_state import PartitionState
 
 LANE_COUNT: Final = 2
@@ -67,8 +68,28 @@ def make_plan(
         elif _needs_check(state, metadata):
             plan.checks.setdefault(leader, []).append(state)
         elif state.buffered_bytes <= config.max_partition_fetch_bytes:
-            plan.fetches.setdefault(leader, []).append(state)
+            reader = leader
+            if state.preferred_replica != NO_LEADER:
+                reader = _preferred(state, metadata, leader, now_s)
+            plan.leaders.add(reader)
+            plan.fetches.setdefault(reader, []).append(state)
     return plan
+
+
+def _preferred(
+    state: PartitionState, metadata: ClusterMetadata, leader: BrokerId, now_s: float
+) -> BrokerId:
+    """Return the replica that the leader has named, while it is in sync and not named too long ago.
+
+    Source: KIP-392; the Java consumer asks the leader again after metadata.max.age.ms.
+    """
+    held = metadata.partition(state.topic_partition)
+    assert held is not None
+    named = state.preferred_replica
+    if now_s < state.preferred_until_s and named in metadata.brokers and named in held.isr:
+        return named
+    state.forget_preferred()
+    return leader
 
 
 def _needs_check(state: PartitionState, metadata: ClusterMetadata) -> bool:
@@ -91,33 +112,45 @@ def fetch_max_bytes(config: ConsumerConfig, leader_count: int, held_bytes: int) 
     return min(share_bytes, room_bytes, config.fetch_max_bytes)
 
 
-def fetch_request(
-    states: Iterable[PartitionState],
-    metadata: ClusterMetadata,
-    config: ConsumerConfig,
-    max_bytes: int,
-    max_wait_ms: int,
-) -> FetchRequest:
-    """Return the Fetch request for `states`, limited to `max_bytes` and a wait of `max_wait_ms`."""
-    by_topic: dict[str, list[FetchPartition]] = {}
+def wanted_partitions(
+    states: Iterable[PartitionState], metadata: ClusterMetadata, config: ConsumerConfig
+) -> dict[TopicPartition, FetchPartition]:
+    """Return the position and the limit of each partition."""
+    wanted = {}
     for state in states:
         held = metadata.partition(state.topic_partition)
         assert held is not None
         assert state.fetch_offset is not None
-        wanted = FetchPartition(
+        wanted[state.topic_partition] = FetchPartition(
             partition=state.topic_partition.partition,
             current_leader_epoch=held.leader_epoch,
             fetch_offset=state.fetch_offset,
             partition_max_bytes=config.max_partition_fetch_bytes,
         )
-        by_topic.setdefault(state.topic_partition.topic, []).append(wanted)
+    return wanted
+
+
+def fetch_request(
+    part: SessionPart, config: ConsumerConfig, max_bytes: int, max_wait_ms: int
+) -> FetchRequest:
+    """Return the Fetch request for `part`, limited to `max_bytes` and a wait of `max_wait_ms`."""
+    by_name: dict[str, list[FetchPartition]] = {}
+    for each, wanted in part.changed.items():
+        by_name.setdefault(each.topic, []).append(wanted)
     is_committed = config.isolation_level == "read_committed"
     return FetchRequest(
         max_wait_ms=max_wait_ms,
         min_bytes=config.fetch_min_bytes,
         max_bytes=max_bytes,
         isolation_level=READ_COMMITTED if is_committed else READ_UNCOMMITTED,
+        session_id=part.session_id,
+        session_epoch=part.session_epoch,
         topics=[
-            FetchTopic(topic=topic, partitions=partitions) for topic, partitions in by_topic.items()
+            FetchTopic(topic=topic, partitions=partitions) for topic, partitions in by_name.items()
         ],
+        forgotten_topics_data=[
+            ForgottenTopic(topic=topic, partitions=indexes)
+            for topic, indexes in by_topic(part.forgotten).items()
+        ],
+        rack_id=config.client_rack,
     )

@@ -25,6 +25,7 @@ from kafkawire.sentinels import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     NO_EPOCH,
+    NO_LEADER,
     READ_COMMITTED,
     READ_UNCOMMITTED,
 )
@@ -33,7 +34,13 @@ from ottla.client.client_config import ConsumerConfig
 from ottla.client.cluster_metadata import needs_metadata
 from ottla.client.consumer.block import Block
 from ottla.client.consumer.fetch_buffer import FetchBuffer
-from ottla.client.consumer.fetch_plan import fetch_max_bytes, fetch_request, make_plan
+from ottla.client.consumer.fetch_plan import (
+    fetch_max_bytes,
+    fetch_request,
+    make_plan,
+    wanted_partitions,
+)
+from ottla.client.consumer.fetch_session import SESSION_ERRORS, FetchSession, sessionless
 from ottla.client.consumer.partition_state import PartitionState
 from ottla.client.consumer.position_check import ask_epoch_ends, truncation
 from ottla.client.errors import (
@@ -101,6 +108,7 @@ class Fetcher:
         self._lookups = TaskSet(self._loop)
         self._states: dict[TopicPartition, PartitionState] = {}
         self._in_flight: dict[Lane, _Fetch] = {}
+        self._sessions: dict[Lane, tuple[Connection, FetchSession]] = {}
         self._is_scheduled = False
         self._is_stopped = False
         self._alarm = Alarm(self._loop, self.run)
@@ -166,7 +174,11 @@ class Fetcher:
         wait_ms = self._config.fetch_max_wait_ms
         if lane[1] is Purpose.FETCH_BESIDE:
             wait_ms = min(wait_ms, BESIDE_WAIT_MS)
-        request = fetch_request(states, self._cluster.metadata, self._config, max_bytes, wait_ms)
+        wanted = wanted_partitions(states, self._cluster.metadata, self._config)
+        # The partitions of the second lane change with every request.
+        is_main = lane[1] is Purpose.FETCH
+        part = self._session(lane, connection).request(wanted) if is_main else sessionless(wanted)
+        request = fetch_request(part, self._config, max_bytes, wait_ms)
         requested: Requested = {
             state.topic_partition: (state, state.jump_count) for state in states
         }
@@ -175,6 +187,13 @@ class Fetcher:
             state.checked_epoch = self._leader_epoch(state.topic_partition)
         self._in_flight[lane] = _Fetch(requested, max_bytes)
         self._send(connection, lane, request)
+
+    def _session(self, lane: Lane, connection: Connection) -> FetchSession:
+        """Return the session of a connection; brokers end it with the connection."""
+        known = self._sessions.get(lane)
+        if known is None or known[0] is not connection:
+            known = self._sessions[lane] = (connection, FetchSession())
+        return known[1]
 
     def _send(self, connection: Connection, lane: Lane, request: FetchRequest) -> None:
         timeout_s = (request.max_wait_ms + self._cluster.config.request_timeout_ms) / 1000
@@ -193,6 +212,13 @@ class Fetcher:
     # Responses
 
     def _on_response(self, lane: Lane, response: FetchResponse) -> None:
+        if lane in self._sessions:
+            self._sessions[lane][1].on_response(response)
+        if response.error_code in SESSION_ERRORS:
+            # The next request begins another session, with all partitions.
+            self._release(self._in_flight.pop(lane).requested)
+            self.wake()
+            return
         if response.error_code != ErrorCode.NONE:
             refusal = broker_error(response.error_code, f"fetch from broker {lane[0]}")
             self._on_refusal(lane, refusal)
@@ -203,6 +229,8 @@ class Fetcher:
             self.run()
 
     def _on_refusal(self, lane: Lane, error: OttlaError) -> None:
+        if lane in self._sessions:
+            self._sessions[lane][1].on_lost()
         requested = self._in_flight.pop(lane).requested
         if self._is_stopped:
             return
@@ -221,15 +249,35 @@ class Fetcher:
                 if state is not None and state.jump_count == jump_count:
                     state.has_request = False
                     self._on_partition(state, data)
+        # A response in a session leaves out partitions without news.
+        self._release(requested)
+
+    def _release(self, requested: Requested) -> None:
         for state, jump_count in requested.values():
             if state.jump_count == jump_count:
                 state.has_request = False
 
     def _on_partition(self, state: PartitionState, data: PartitionData) -> None:
-        if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+        if data.error_code != ErrorCode.NONE and state.preferred_replica != NO_LEADER:
+            # A follower lags or is no longer one: the leader decides. It may name the same one
+            # again, so not at once.
+            state.forget_preferred()
+            delay_s = self._cluster.backoff.delay_s(state.failure_count + 1)
+            state.on_failure(self._loop.time() + delay_s)
+            self._cluster.request_refresh()
+            self.wake()
+        elif data.preferred_read_replica != NO_LEADER:
+            until_s = self._loop.time() + self._cluster.config.metadata_max_age_ms / 1000
+            state.prefer(BrokerId(data.preferred_read_replica), until_s)
+            log.info(
+                "replica.preferred partition=%s broker=%d",
+                state.topic_partition,
+                data.preferred_read_replica,
+            )
+        elif data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._on_out_of_range(state)
         elif data.error_code != ErrorCode.NONE:
-            self._on_error(state, broker_error(data.error_code, str(state.topic_partition)))
+            self._on_partition_error(state, data)
         elif isinstance(data.records, memoryview) and data.records:
             block = Block(state, data.records, data.aborted_transactions or ())
             state.on_fetched(block.next_offset, block.last_epoch)
@@ -239,6 +287,16 @@ class Fetcher:
             # The others come first next time, so that none starves behind a full response.
             self._states[state.topic_partition] = self._states.pop(state.topic_partition)
             self._on_arrival()
+
+    def _on_partition_error(self, state: PartitionState, data: PartitionData) -> None:
+        named = data.current_leader
+        leader, epoch = BrokerId(named.leader_id), LeaderEpoch(named.leader_epoch)
+        if self._cluster.learn_leader(state.topic_partition, leader, epoch):
+            # Without a delay: the response has named the new leader (KIP-951).
+            state.on_failure(self._loop.time())
+            self.wake()
+        else:
+            self._on_error(state, broker_error(data.error_code, str(state.topic_partition)))
 
     def _on_error(self, state: PartitionState, error: OttlaError) -> None:
         retry_at_s = self._loop.time() + self._cluster.backoff.delay_s(state.failure_count + 1)

@@ -6,8 +6,8 @@ jump is recognised and dropped.
 
 from math import inf
 
-from kafkawire.ids import LeaderEpoch, Offset, TopicPartition
-from kafkawire.sentinels import NO_EPOCH
+from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
+from kafkawire.sentinels import NO_EPOCH, NO_LEADER
 from ottla.client.errors import OttlaError
 
 
@@ -26,6 +26,8 @@ class PartitionState:
         "jump_count",
         "next_offset",
         "position_epoch",
+        "preferred_replica",
+        "preferred_until_s",
         "reset_to",
         "retry_at_s",
         "topic_partition",
@@ -59,6 +61,17 @@ class PartitionState:
         """Size of the fetched batches that are not decoded yet; maintained by `FetchBuffer`."""
         self.failure_count = 0
         self.retry_at_s = 0.0
+        self.preferred_replica = NO_LEADER
+        """The closer replica to fetch from, as the leader has named it; -1 for the leader."""
+        self.preferred_until_s = 0.0
+
+    def prefer(self, replica: BrokerId, until_s: float) -> None:
+        """Fetch from `replica` up to `until_s`, and then ask the leader again (KIP-392)."""
+        self.preferred_replica, self.preferred_until_s = replica, until_s
+
+    def forget_preferred(self) -> None:
+        """Fetch from the leader."""
+        self.preferred_replica = NO_LEADER
 
     def jump(self, offset: Offset, leader_epoch: LeaderEpoch = NO_EPOCH) -> None:
         """Move the position to `offset`.

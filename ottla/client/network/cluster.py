@@ -14,7 +14,7 @@ from math import inf
 from typing import Final, TypeVar
 
 from kafkawire.errors import ErrorCode
-from kafkawire.ids import BrokerId
+from kafkawire.ids import BrokerId, LeaderEpoch, TopicPartition
 from kafkawire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -24,7 +24,7 @@ from kafkawire.sentinels import NO_LEADER
 from ottla.client.argument import require_text
 from ottla.client.background import Alarm, TaskSet
 from ottla.client.client_config import Address, ClientConfig
-from ottla.client.cluster_metadata import ClusterMetadata, TopicMetadata, merge
+from ottla.client.cluster_metadata import ClusterMetadata, TopicMetadata, merge, with_leader
 from ottla.client.errors import (
     BrokerUnreachableError,
     ClientClosedError,
@@ -203,6 +203,14 @@ class Cluster:
             raise ClientClosedError(
                 "the client belongs to another event loop: start and use it in the same asyncio.run"
             )
+
+    def learn_leader(
+        self, topic_partition: TopicPartition, leader: BrokerId, epoch: LeaderEpoch
+    ) -> bool:
+        """Adopt the leader that a response names; return whether it was newer (KIP-951)."""
+        known = self.metadata
+        self.metadata = with_leader(known, topic_partition, leader, epoch)
+        return self.metadata is not known
 
     # Requests
 

@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 from kafkawire.apis import ApiKey
 from kafkawire.compression import Codec
 from kafkawire.errors import ErrorCode
-from kafkawire.ids import Offset, ProducerId, TopicPartition
+from kafkawire.ids import BrokerId, LeaderEpoch, Offset, ProducerId, TopicPartition
 from kafkawire.messages.produce import (
     ZSTD_SINCE,
     PartitionProduceData,
@@ -198,6 +198,12 @@ class Sender:
                 if result.error_code == ErrorCode.NONE:
                     self._settle(batch, Offset(result.base_offset), result.log_append_time_ms)
                 else:
+                    leader = result.current_leader
+                    self._cluster.learn_leader(
+                        batch.topic_partition,
+                        BrokerId(leader.leader_id),
+                        LeaderEpoch(leader.leader_epoch),
+                    )
                     self._on_error(batch, _error_of(batch, result), _record_errors(batch, result))
         self._on_failure(sent, ProtocolError("the broker omitted partitions from its response"))
 

@@ -225,14 +225,34 @@ def test_a_read_committed_fetch_lists_no_aborted_transactions(
     assert data.aborted_transactions == aborted
 
 
-@pytest.mark.parametrize("session_epoch", [0, -1])
-def test_a_full_fetch_is_answered_without_a_session(
-    wire: Wire, topic: str, session_epoch: int
-) -> None:
+def test_a_full_fetch_is_answered_without_a_session(wire: Wire, topic: str) -> None:
     request = long_poll(topic, max_wait_ms=0)
-    request.session_epoch = session_epoch
+    request.session_epoch = -1
     response = wire.ask(ApiKey.FETCH, 12, request, FetchResponse)
     assert (response.error_code, response.session_id, len(response.responses)) == (0, 0, 1)
+
+
+@pytest.mark.parametrize("version", [7, 12])
+def test_a_session_names_only_news(wire: Wire, topic: str, version: int) -> None:
+    def ask(request: FetchRequest, session_id: int, session_epoch: int) -> FetchResponse:
+        request.session_id, request.session_epoch = session_id, session_epoch
+        return wire.ask(ApiKey.FETCH, version, request, FetchResponse)
+
+    first = ask(long_poll(topic, partitions=(0, 1), max_wait_ms=0), 0, 0)
+    session_id = first.session_id
+    assert session_id > 0
+    assert [each.partition_index for each in first.responses[0].partitions] == [0, 1]
+    nothing = FetchRequest(max_wait_ms=0, min_bytes=1)
+    assert ask(nothing, session_id, 1).responses == []
+    wire.produce(topic, batch(b"a"), partition=1)
+    (found,) = ask(nothing, session_id, 2).responses
+    (data,) = found.partitions
+    assert (data.partition_index, values(data)) == (1, [b"a"])
+    # The position in the session stays until the consumer names another one.
+    (again,) = ask(nothing, session_id, 3).responses
+    assert values(again.partitions[0]) == [b"a"]
+    refused = ask(nothing, session_id, 3)
+    assert refused.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
 
 
 def test_a_fetch_in_an_unknown_session_is_refused(wire: Wire, topic: str) -> None:

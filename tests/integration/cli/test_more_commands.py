@@ -48,7 +48,7 @@ def test_consume_reads_several_topics_and_patterns(run_ottla: RunOttla, at: At) 
         (("many-a", "-f", "kcat", "--template", "%q"), 2, "the format has %q"),
     ],
 )
-def test_consume_refuses_what_it_cannot_read(
+def test_consume_refuses_arguments_without_meaning(
     run_ottla: RunOttla, at: At, arguments: tuple[str, ...], code: int, text: str
 ) -> None:
     ended = run_ottla("consume", "--no-follow", *arguments, *at)

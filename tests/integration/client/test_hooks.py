@@ -137,7 +137,7 @@ async def test_the_partitioner_chooses_unless_a_partition_is_named(
 
 
 class Recorder(ProducerInterceptor, ConsumerInterceptor):
-    """Notes all calls, adds a header to every record, and fails after that if told to."""
+    """Notes all calls, adds a header to every record, and can raise after that."""
 
     def __init__(self, *, fails: bool = False) -> None:
         self.fails = fails

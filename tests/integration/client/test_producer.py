@@ -373,17 +373,17 @@ async def test_an_invalid_record_is_refused_without_side_effects(cluster: FakeCl
     (log,) = cluster.create("t")
     async with Producer(cluster.bootstrap, linger_ms=5) as producer:
         with pytest.raises(TypeError, match="value must be bytes"):
-            await producer.send("t", "text")  # type: ignore[arg-type]
+            await producer.send("t", "text")
         await producer.send("t", b"good")
         with pytest.raises(TypeError, match="value must be bytes or None, got str 'text'"):
-            await producer.send("t", "text")  # type: ignore[arg-type]
+            await producer.send("t", "text")
         with pytest.raises(TypeError, match="header's value must be bytes"):
             await producer.send("t", b"v", headers=[("h", "text")])  # type: ignore[list-item]
         with pytest.raises(TypeError, match="header's key must be str"):
             await producer.send("t", b"v", headers=[(b"h", b"v")])  # type: ignore[list-item]
         await producer.send("t", b"good")
         with pytest.raises(TypeError):
-            producer.send_nowait("t", "text")  # type: ignore[arg-type]
+            producer.send_nowait("t", "text")
         for timestamp_ms in (-1, 2**63):
             with pytest.raises(ValueError, match=str(timestamp_ms)):
                 await producer.send("t", b"v", timestamp_ms=timestamp_ms)

@@ -1,5 +1,7 @@
 """Log directories become rows and JSON."""
 
+from typing import Any
+
 from kafkawire.ids import BrokerId, TopicPartition
 from ottla.cli.log_dir_report import to_json, to_replica_rows, to_summary_rows
 from ottla.client.admin_model import LogDirectory, ReplicaLog
@@ -34,7 +36,8 @@ def test_rows_are_sorted_by_broker_and_partition() -> None:
 
 
 def test_json_has_every_replica_and_null_for_unknown_sizes() -> None:
-    old, full = to_json([FULL, OLD])  # type: ignore[misc]
+    directories: Any = to_json([FULL, OLD])
+    old, full = directories
     assert old == {
         "broker": 1,
         "directory": "/a",

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from kafkawire.errors import ErrorCode
-from kafkawire.ids import BrokerId, TopicPartition
+from kafkawire.ids import BrokerId, LeaderEpoch, TopicPartition
 from kafkawire.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -12,7 +12,7 @@ from kafkawire.messages.metadata import (
     MetadataResponseTopic,
 )
 from ottla.client.client_config import Address
-from ottla.client.cluster_metadata import ClusterMetadata, merge
+from ottla.client.cluster_metadata import ClusterMetadata, merge, with_leader
 
 T0 = TopicPartition("t", 0)
 OLD_ID, NEW_ID = UUID(int=1), UUID(int=2)
@@ -119,3 +119,13 @@ def test_a_topic_that_a_complete_response_lacks_is_gone() -> None:
     gone = merge(metadata, response(), {"t"}, is_complete=True)
     assert gone.topics == {}
     assert not merge(gone, response(), None).is_complete
+
+
+def test_a_response_may_name_a_newer_leader() -> None:
+    metadata = merge(ClusterMetadata(), response(topic(1, 5)), None)
+    moved = with_leader(metadata, T0, BrokerId(0), LeaderEpoch(6))
+    assert (moved.leader(T0), metadata.leader(T0)) == (0, 1)
+    for leader, epoch in ((0, 5), (0, -1), (7, 6), (-1, -1)):
+        assert with_leader(metadata, T0, BrokerId(leader), LeaderEpoch(epoch)) is metadata
+    unknown = TopicPartition("u", 0)
+    assert with_leader(metadata, unknown, BrokerId(0), LeaderEpoch(6)) is metadata

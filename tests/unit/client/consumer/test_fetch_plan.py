@@ -1,18 +1,23 @@
 """The fetch plan: partitions, leaders and sizes of the next requests."""
 
+from dataclasses import replace
 from math import inf
 
 import pytest
 
 from kafkawire.ids import BrokerId, TopicPartition
+from kafkawire.sentinels import NO_LEADER
 from ottla.client.client_config import ConsumerConfig
+from ottla.client.cluster_metadata import ClusterMetadata
 from ottla.client.consumer.fetch_plan import (
     LANE_COUNT,
     Plan,
     fetch_max_bytes,
     fetch_request,
     make_plan,
+    wanted_partitions,
 )
+from ottla.client.consumer.fetch_session import SessionPart, sessionless
 from ottla.client.consumer.partition_state import PartitionState
 from ottla.client.errors import ConsumeError
 from tests.unit.client.client_fakes import T0, T1, metadata, state_at, topic
@@ -74,15 +79,54 @@ def test_a_missing_leader_is_reported() -> None:
 
 def test_the_request_names_positions_epochs_and_limits() -> None:
     cluster = metadata(topic(0, 0, epoch=4))
-    request = fetch_request([state_at(5), state_at(7, T1)], cluster, CONFIG, 500, 30)
+    wanted = wanted_partitions([state_at(5), state_at(7, T1)], cluster, CONFIG)
+    request = fetch_request(sessionless(wanted), CONFIG, 500, 30)
     (requested,) = request.topics
     assert [
         (each.partition, each.fetch_offset, each.current_leader_epoch, each.partition_max_bytes)
         for each in requested.partitions
     ] == [(0, 5, 4, 100), (1, 7, 4, 100)]
     assert (request.max_bytes, request.max_wait_ms, request.isolation_level) == (500, 30, 0)
-    committed = ConsumerConfig(isolation_level="read_committed")
-    assert fetch_request([state_at(5)], cluster, committed, 500, 30).isolation_level == 1
+    assert (request.session_id, request.session_epoch, request.rack_id) == (0, -1, "")
+    committed = ConsumerConfig(isolation_level="read_committed", client_rack="r1")
+    request = fetch_request(sessionless(wanted), committed, 500, 30)
+    assert (request.isolation_level, request.rack_id) == (1, "r1")
+
+
+def test_a_request_in_a_session_names_changed_and_forgotten_partitions() -> None:
+    wanted = wanted_partitions([state_at(5)], CLUSTER, CONFIG)
+    request = fetch_request(SessionPart(9, 4, wanted, [T1]), CONFIG, 500, 30)
+    assert (request.session_id, request.session_epoch) == (9, 4)
+    assert [each.topic for each in request.topics] == ["t"]
+    (forgotten,) = request.forgotten_topics_data
+    assert (forgotten.topic, list(forgotten.partitions)) == ("t", [1])
+
+
+def in_sync(*brokers: int) -> ClusterMetadata:
+    """Partition T0, led by broker 0, with these brokers in sync."""
+    held = topic(0)
+    isr = tuple(map(BrokerId, brokers))
+    return metadata(replace(held, partitions={0: replace(held.partitions[0], isr=isr)}))
+
+
+def test_a_preferred_replica_is_read_while_it_is_in_sync_and_named_lately() -> None:
+    state = state_at(0)
+    state.prefer(BrokerId(2), until_s=10.0)
+    plan = make_plan([state], in_sync(0, 2), CONFIG, 9.0)
+    assert plan.fetches == {BrokerId(2): [state]}
+    assert plan.leaders == {BrokerId(0), BrokerId(2)}
+
+
+@pytest.mark.parametrize(
+    ("cluster", "now_s"),
+    [(in_sync(0, 2), 10.0), (in_sync(0, 1), 9.0)],
+    ids=["named long ago", "out of sync"],
+)
+def test_otherwise_the_leader_decides_again(cluster: ClusterMetadata, now_s: float) -> None:
+    state = state_at(0)
+    state.prefer(BrokerId(2), until_s=10.0)
+    assert make_plan([state], cluster, CONFIG, now_s).fetches == {BrokerId(0): [state]}
+    assert state.preferred_replica == NO_LEADER
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ each command imports its implementation inside its own function.
 """
 
 import sys
+from typing import Annotated
 
 import typer
 
@@ -21,6 +22,7 @@ from ottla.cli.commands import (
     logs,
     perf,
     produce,
+    profiles,
     quotas,
     service,
     topics,
@@ -29,6 +31,18 @@ from ottla.cli.commands import (
     users,
     version,
 )
+from ottla.cli.options import PROFILE
+
+
+def _options(
+    profile: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", envvar="OTTLA_PROFILE", help="Cluster of your profiles file to use."
+        ),
+    ] = None,
+) -> None:
+    PROFILE.set(profile)
 
 
 def make_app() -> typer.Typer:
@@ -41,6 +55,7 @@ def make_app() -> typer.Typer:
         help="Run, use and inspect a replicated log that speaks Kafka's protocol.",
         epilog="Start with: ottla up",
     )
+    app.callback()(_options)
     app.command("up")(up.up)
     app.command("broker")(broker.run_broker)
     app.add_typer(service.app, name="service")
@@ -53,6 +68,7 @@ def make_app() -> typer.Typer:
     app.add_typer(acls.app, name="acls")
     app.add_typer(users.app, name="users")
     app.add_typer(quotas.app, name="quotas")
+    app.add_typer(profiles.app, name="profiles")
     app.command("produce")(produce.produce)
     app.command("consume")(consume.consume)
     app.add_typer(perf.app, name="perf")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 from ottla.cli.failure import EXIT_USAGE, CommandError, run_client
-from ottla.cli.options import DEFAULT_BOOTSTRAP
+from ottla.cli.options import DEFAULT_BOOTSTRAP, PROFILE
 
 if TYPE_CHECKING:
     import ssl
@@ -64,14 +64,29 @@ class ClusterAccess:
 
 
 def cluster_access(bootstrap: str | None, file: Path | None) -> ClusterAccess:
-    """Combine the options of a command; `bootstrap` takes precedence over the file's addresses.
+    """Combine the profile and the options of a command, which take precedence over the profile.
+
+    `bootstrap` takes precedence over the file's addresses.
 
     Raises:
         CommandError: the file cannot be read, or has a key that cannot be honoured.
     """
-    properties = {} if file is None else _read(file)
+    properties = chosen_profile(has_bootstrap=bootstrap is not None)
+    if file is not None:
+        properties = {**properties, **_read(file)}
     addresses = properties.get(BOOTSTRAP, DEFAULT_BOOTSTRAP) if bootstrap is None else bootstrap
     return ClusterAccess(addresses, security_options(properties))
+
+
+def chosen_profile(*, has_bootstrap: bool) -> dict[str, str]:
+    """Return the properties of the profile that the command line chooses; empty without one.
+
+    Raises:
+        CommandError: there is no such profile.
+    """
+    from ottla.cli.profile import load_profiles
+
+    return load_profiles().chosen(PROFILE.get(), has_bootstrap=has_bootstrap)
 
 
 def run_admin(

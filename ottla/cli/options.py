@@ -1,10 +1,13 @@
 """Options that several commands share (decision)."""
 
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
+PROFILE: ContextVar[str | None] = ContextVar("profile", default=None)
+"""The profile that `ottla --profile NAME` chooses for its command."""
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 
 Bootstrap = Annotated[

@@ -106,6 +106,7 @@ SEAMS = {
         "coordination.server.disk.journal",
         "ottla.cli.record_source",
         "ottla.client.network.authenticate",
+        "ottla.sync",
         "storage.directory.log_directory",
         "storage.directory.opening",
         "ottla.testing.broker",

@@ -19,6 +19,7 @@ from ottla.client.client_config import (
     ResetPolicy,
     parse_bootstrap,
 )
+from ottla.client.client_metrics import Health, consumer_metrics
 from ottla.client.consumer.consumer_group import ConsumerGroup
 from ottla.client.consumer.fetch_buffer import FetchBuffer
 from ottla.client.consumer.fetcher import RESET_TIMESTAMPS, Fetcher
@@ -499,6 +500,53 @@ class Consumer:
             ValueError: a timestamp is negative.
         """
         return await self._log_offsets().for_times(timestamps_ms)
+
+    def highwater(self, topic_partition: TopicPartition) -> Offset | None:
+        """Return the end of the readable log as the last fetch found it; None before that.
+
+        Raises:
+            NotAssignedError: the partition is not assigned.
+        """
+        return self._reading.state(topic_partition).end_offset
+
+    def lag(self, topic_partition: TopicPartition) -> int | None:
+        """Return the number of offsets from the position to `highwater`; None while unknown.
+
+        Raises:
+            NotAssignedError: the partition is not assigned.
+        """
+        end, position = self.highwater(topic_partition), self.position(topic_partition)
+        return None if end is None or position is None else max(end - position, 0)
+
+    def metrics(self) -> dict[str, float]:
+        """Return counters and sizes by the names of Kafka's consumer, such as "records-lag-max".
+
+        Raises:
+            ClientClosedError: the consumer was not started, or is closed.
+        """
+        health = self.health()
+        partitions = self._reading.partitions()
+        lags = [lag for each in partitions if (lag := self.lag(each)) is not None]
+        return consumer_metrics(
+            self._fetcher.counts,
+            record_count=self._buffer.record_count,
+            size_bytes=self._buffer.read_bytes,
+            buffered_bytes=self._buffer.size_bytes,
+            lags=lags,
+            partition_count=len(partitions),
+            health=health,
+        )
+
+    def health(self) -> Health:
+        """Return whether brokers can be reached, and the group accepts this consumer.
+
+        Raises:
+            ClientClosedError: the consumer was not started, or is closed.
+        """
+        health = self._started().health()
+        if self._group is not None and self._group.error is not None:
+            return health._replace(is_healthy=False, reason=str(self._group.error))
+        return health
 
     # The group
 

@@ -101,6 +101,10 @@ class FetchBuffer:
         """Whether reading has made room for another fetch; the reader clears this."""
         self.cursor_count = 0
         """Number of cursors created so far."""
+        self.record_count = 0
+        """Number of records decoded so far, for the metrics."""
+        self.read_bytes = 0
+        """Size of the batches decoded so far."""
         self._check_crcs = config.check_crcs
         self._reads_committed = config.isolation_level == "read_committed"
         self._partition_limit_bytes = config.max_partition_fetch_bytes
@@ -253,6 +257,8 @@ class FetchBuffer:
             freed_bytes += header.size_bytes
             end_offset = max(end_offset, Offset(header.next_offset))
         self._release(state, freed_bytes)
+        self.record_count += len(records)
+        self.read_bytes += freed_bytes
         if records:
             # A damaged batch is reported by the next cursor, after these records.
             return Cursor(block, records, end_offset)

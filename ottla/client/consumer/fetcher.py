@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kafkawire.errors import ErrorCode
-from kafkawire.ids import BrokerId, LeaderEpoch, TopicPartition
+from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
 from kafkawire.messages.fetch import FetchRequest, FetchResponse, PartitionData
 from kafkawire.sentinels import (
     EARLIEST_TIMESTAMP,
@@ -31,6 +31,7 @@ from kafkawire.sentinels import (
 )
 from ottla.client.background import Alarm, TaskSet
 from ottla.client.client_config import ConsumerConfig
+from ottla.client.client_metrics import FetchCounts
 from ottla.client.cluster_metadata import needs_metadata
 from ottla.client.consumer.block import Block
 from ottla.client.consumer.fetch_buffer import FetchBuffer
@@ -108,6 +109,7 @@ class Fetcher:
         self._lookups = TaskSet(self._loop)
         self._states: dict[TopicPartition, PartitionState] = {}
         self._in_flight: dict[Lane, _Fetch] = {}
+        self.counts = FetchCounts()
         self._sessions: dict[Lane, tuple[Connection, FetchSession]] = {}
         self._is_scheduled = False
         self._is_stopped = False
@@ -186,6 +188,7 @@ class Fetcher:
             state.has_request = True
             state.checked_epoch = self._leader_epoch(state.topic_partition)
         self._in_flight[lane] = _Fetch(requested, max_bytes)
+        self.counts.request_count += 1
         self._send(connection, lane, request)
 
     def _session(self, lane: Lane, connection: Connection) -> FetchSession:
@@ -229,6 +232,7 @@ class Fetcher:
             self.run()
 
     def _on_refusal(self, lane: Lane, error: OttlaError) -> None:
+        self.counts.failed_request_count += 1
         if lane in self._sessions:
             self._sessions[lane][1].on_lost()
         requested = self._in_flight.pop(lane).requested
@@ -258,6 +262,8 @@ class Fetcher:
                 state.has_request = False
 
     def _on_partition(self, state: PartitionState, data: PartitionData) -> None:
+        if data.high_watermark >= 0:
+            state.end_offset = Offset(self._end_of(data))
         if data.error_code != ErrorCode.NONE and state.preferred_replica != NO_LEADER:
             # A follower lags or is no longer one: the leader decides. It may name the same one
             # again, so not at once.
@@ -287,6 +293,12 @@ class Fetcher:
             # The others come first next time, so that none starves behind a full response.
             self._states[state.topic_partition] = self._states.pop(state.topic_partition)
             self._on_arrival()
+
+    def _end_of(self, data: PartitionData) -> int:
+        """Return the offset up to which this consumer can read."""
+        if self._config.isolation_level == "read_committed" and data.last_stable_offset >= 0:
+            return data.last_stable_offset
+        return data.high_watermark
 
     def _on_partition_error(self, state: PartitionState, data: PartitionData) -> None:
         named = data.current_leader

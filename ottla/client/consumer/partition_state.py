@@ -17,6 +17,7 @@ class PartitionState:
     __slots__ = (
         "buffered_bytes",
         "checked_epoch",
+        "end_offset",
         "error",
         "failure_count",
         "fetch_epoch",
@@ -40,6 +41,8 @@ class PartitionState:
         """Offset of the next record to hand over; None while the position is unknown."""
         self.fetch_offset: Offset | None = None
         """Offset of the next record to fetch."""
+        self.end_offset: Offset | None = None
+        """End of the readable log as of the last response that named it."""
         self.position_epoch = NO_EPOCH
         """Leader epoch of the record before `next_offset`, if known."""
         self.fetch_epoch = NO_EPOCH

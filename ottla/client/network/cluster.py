@@ -24,6 +24,7 @@ from kafkawire.sentinels import NO_LEADER
 from ottla.client.argument import require_text
 from ottla.client.background import Alarm, TaskSet
 from ottla.client.client_config import Address, ClientConfig
+from ottla.client.client_metrics import Health
 from ottla.client.cluster_metadata import ClusterMetadata, TopicMetadata, merge, with_leader
 from ottla.client.errors import (
     BrokerUnreachableError,
@@ -86,6 +87,8 @@ class Cluster:
         self._refresh_failure_count = 0
         self._alarm = Alarm(self._loop, self._begin_refresh)
         self._refreshed_at_s = -inf
+        self._known_at_s = -inf
+        self._failure = "no metadata yet"
         self._is_closed = False
 
     async def start(self) -> None:
@@ -112,6 +115,12 @@ class Cluster:
             await self._pool.close()
 
     # Metadata
+
+    def health(self) -> Health:
+        """Return whether brokers can be reached: the last refresh of the metadata succeeded."""
+        age_s = self._loop.time() - self._known_at_s
+        failure = "the client is closed" if self._is_closed else self._failure
+        return Health(not failure, failure, age_s, self._pool.open_count)
 
     def keep_topics(self, topics: Iterable[str]) -> None:
         """Request the metadata of exactly `topics` in every later refresh."""
@@ -346,7 +355,9 @@ class Cluster:
         if self._is_closed:
             return
         self._refreshed_at_s = self._loop.time()
+        self._failure = "" if failure is None else str(failure)
         if failure is None:
+            self._known_at_s = self._refreshed_at_s
             self._refresh_failure_count = 0
             delay_s = self.config.metadata_max_age_ms / 1000
         else:

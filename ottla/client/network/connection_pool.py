@@ -96,6 +96,11 @@ class ConnectionPool:
         if not self._is_closed:
             self._opening_task(_Key(broker_id, purpose), address)
 
+    @property
+    def open_count(self) -> int:
+        """Number of open connections."""
+        return sum(connection.is_open for connection in self._open.values())
+
     def failure_count(self, broker_id: BrokerId) -> int:
         """Return the number of failed attempts in a row to reach a broker."""
         return self._failure_counts.get(broker_id, 0)

@@ -24,6 +24,7 @@ from ottla.client.client_config import (
     parse_bootstrap,
     parse_compression,
 )
+from ottla.client.client_metrics import Health, producer_metrics
 from ottla.client.errors import (
     BufferFullError,
     ClientClosedError,
@@ -499,6 +500,28 @@ class Producer:
         """
         metadata = await self._started().topic(topic, self._config.max_block_ms / 1000)
         return sorted(metadata.partitions)
+
+    def metrics(self) -> dict[str, float]:
+        """Return counters and sizes by the names of Kafka's producer, such as "record-send-total".
+
+        Raises:
+            ClientClosedError: the producer was not started.
+        """
+        health = self.health()
+        return producer_metrics(
+            self._sender.counts,
+            buffer_total_bytes=self._config.buffer_memory_bytes,
+            buffer_free_bytes=self._accumulator.budget.free_bytes,
+            health=health,
+        )
+
+    def health(self) -> Health:
+        """Return whether brokers can be reached.
+
+        Raises:
+            ClientClosedError: the producer was not started.
+        """
+        return self._started().health()
 
     async def close(self, timeout_ms: int | None = None) -> None:
         """Send the accepted records, then disconnect. `async with` calls this.

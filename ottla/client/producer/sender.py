@@ -27,6 +27,7 @@ from kafkawire.messages.produce import (
 from kafkawire.sentinels import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP
 from ottla.client.background import Alarm
 from ottla.client.client_config import ProducerConfig
+from ottla.client.client_metrics import ProducerCounts
 from ottla.client.cluster_metadata import needs_metadata
 from ottla.client.errors import (
     BrokerError,
@@ -70,6 +71,7 @@ class Sender:
         self._is_scheduled = False
         self._alarm = Alarm(self._loop, self.run)
         self._is_stopped = False
+        self.counts = ProducerCounts()
 
     def wake(self) -> None:
         """Schedule a pass in this turn of the event loop; cheap to call often."""
@@ -148,6 +150,7 @@ class Sender:
             batch.tried_epoch = held.leader_epoch if held is not None else NO_EPOCH
             batch.attempt_count += 1
             sent[batch.topic_partition] = batch
+        self.counts.request_count += 1
         try:
             self._check_codec(connection)
             request = self._request(batches)
@@ -220,6 +223,9 @@ class Sender:
     def _settle(self, batch: ProducerBatch, base_offset: Offset, append_time_ms: int) -> None:
         self._accumulator.done(batch)
         if not batch.is_done:
+            self.counts.batch_count += 1
+            self.counts.record_count += len(batch.deliveries)
+            self.counts.size_bytes += len(batch.payload())
             batch.complete(base_offset, append_time_ms)
 
     def _on_error(
@@ -238,6 +244,7 @@ class Sender:
         verdict = judge(error, batch, self._config, retry_at_s)
         if verdict is Verdict.RETRY:
             log.info("batch.retried partition=%s error=%s", batch.topic_partition, error)
+            self.counts.retried_record_count += len(batch.deliveries)
             self._accumulator.put_back(batch, retry_at_s)
         elif verdict is Verdict.RENUMBER:
             log.warning("batch.renumbered partition=%s error=%s", batch.topic_partition, error)
@@ -324,6 +331,7 @@ class Sender:
         error: OttlaError,
         record_errors: dict[int, OttlaError] | None = None,
     ) -> None:
+        self.counts.failed_record_count += len(batch.deliveries)
         log.warning(
             "batch.failed partition=%s record_count=%d error=%s",
             batch.topic_partition,

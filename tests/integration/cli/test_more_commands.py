@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -177,3 +178,26 @@ def test_perf_measures_both_ways(run_ottla: RunOttla, at: At) -> None:
     assert "2050 of 9999 records arrived" in short.stderr
     trips = run_ottla("perf", "end-to-end", "trips", "-n", "20", "--json", *at)
     assert json.loads(trips.stdout)["records"] == 20
+
+
+def test_a_profile_names_the_cluster(
+    run_ottla: RunOttla, shared_broker: BrokerProcess, tmp_path: Path
+) -> None:
+    file = tmp_path / "profiles.toml"
+    file.write_text(
+        f'default = "here"\n[here]\nbootstrap.servers = "{shared_broker.bootstrap}"\n'
+        '[elsewhere]\nbootstrap.servers = "127.0.0.1:1"\nsasl.password = "secret"\n'
+    )
+    env = {"OTTLA_PROFILES": str(file)}
+    created = run_ottla("topics", "create", "profiled", env=env)
+    assert created.returncode == 0, created.stderr
+    named = run_ottla("--profile", "here", "topics", "list", env=env)
+    assert "profiled" in named.stdout.split()
+    unknown = run_ottla("--profile", "nowhere", "topics", "list", env=env)
+    assert (unknown.returncode, len(unknown.stderr.splitlines())) == (2, 1)
+    listed = run_ottla("profiles", "list", env=env)
+    assert rows(listed.stdout) == [
+        ["elsewhere", "127.0.0.1:1"],
+        ["here", shared_broker.bootstrap, "default"],
+    ]
+    assert "secret" not in run_ottla("profiles", "list", "--json", env=env).stdout

@@ -27,9 +27,7 @@ async def test_the_follower_in_the_rack_is_read(
         async with (
             Admin(cluster.bootstrap) as admin,
             Producer(cluster.bootstrap) as producer,
-            Consumer(
-                cluster.bootstrap, client_rack="rack-2", auto_offset_reset="earliest"
-            ) as near,
+            Consumer(cluster.bootstrap, client_rack="rack-2", auto_offset_reset="earliest") as near,
             Consumer(
                 cluster.bootstrap, client_rack="rack-1", auto_offset_reset="earliest"
             ) as at_leader,

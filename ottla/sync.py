@@ -1,0 +1,193 @@
+"""The client without `await`, for scripts (composition).
+
+    from ottla.sync import Consumer, Producer
+
+    with Producer("localhost:9092") as producer:
+        print(producer.send_and_wait("greetings", b"hello").offset)
+
+Each class has the settings and the methods of its namesake in `ottla`; each call waits for its
+result. The client itself runs in an event loop of its own, in a background thread, and so do
+callbacks, serializers and interceptors. An object may be used by several threads.
+Invariant: after `close` the thread has ended.
+"""
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import Any, Final, Self
+
+from ottla.client.admin.admin import Admin as AsyncAdmin
+from ottla.client.consumer.consumer import Consumer as AsyncConsumer
+from ottla.client.errors import ClientClosedError
+from ottla.client.producer.producer import Producer as AsyncProducer
+from ottla.client.record import ConsumerRecord, RecordMetadata
+
+__all__ = ["Admin", "Consumer", "Producer"]
+
+CLOSED: Final = "the client is not running: use `with`, and call it before the end of the block"
+
+
+class _LoopThread:
+    """An event loop in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        # A script that forgets to close its client must still be able to end.
+        self._thread = threading.Thread(target=self._loop.run_forever, name="ottla", daemon=True)
+        self._thread.start()
+
+    def submit(self, method: Callable[..., Any], *arguments: Any, **settings: Any) -> Future[Any]:
+        """Call a plain or async method in the loop; return a future of its result."""
+
+        async def call() -> Any:
+            result = method(*arguments, **settings)
+            return await result if inspect.isawaitable(result) else result
+
+        return asyncio.run_coroutine_threadsafe(call(), self._loop)
+
+    def call(self, method: Callable[..., Any], *arguments: Any, **settings: Any) -> Any:
+        """Call a plain or async method in the loop; return its result."""
+        future = self.submit(method, *arguments, **settings)
+        try:
+            return future.result()
+        except BaseException:
+            # Ctrl-C: the call must not go on behind the back of the script.
+            future.cancel()
+            raise
+
+    def end(self) -> None:
+        """Stop the loop, and wait for the end of the thread."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+class _Blocking:
+    """A client whose methods wait for their results."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+        self._thread: _LoopThread | None = None
+
+    def start(self) -> None:
+        """Connect to the cluster; `with` calls this.
+
+        Raises:
+            OttlaError: as `start` of the async client.
+        """
+        thread = _LoopThread()
+        try:
+            thread.call(self._inner.start)
+        except BaseException:
+            thread.end()
+            raise
+        self._thread = thread
+
+    def close(self, *arguments: Any, **settings: Any) -> None:
+        """Close the client, and end its thread; arguments as for the async client."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            try:
+                thread.call(self._inner.close, *arguments, **settings)
+            finally:
+                thread.end()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *details: object) -> None:
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            try:
+                thread.call(self._inner.__aexit__, kind, *details)
+            finally:
+                thread.end()
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        method = getattr(self._inner, name)
+
+        def call(*arguments: Any, **settings: Any) -> Any:
+            return self._running().call(method, *arguments, **settings)
+
+        return call
+
+    def _running(self) -> _LoopThread:
+        if self._thread is None:
+            raise ClientClosedError(CLOSED)
+        return self._thread
+
+
+class Producer(_Blocking):
+    """`ottla.Producer` without `await`."""
+
+    def __init__(self, bootstrap_servers: Any, **settings: Any) -> None:
+        """Configure the producer; settings as for `ottla.Producer`."""
+        super().__init__(AsyncProducer(bootstrap_servers, **settings))
+
+    def send(self, topic: str, value: Any = None, **record: Any) -> Future[RecordMetadata]:
+        """Accept one record; return a future whose `result()` waits for the acknowledgement."""
+        thread = self._running()
+        accepted: Any = thread.call(_accept, self._inner, topic, value, record)
+        return thread.submit(_identity, accepted)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Return a block whose records become visible together, or not at all."""
+        thread = self._running()
+        block = self._inner.transaction()
+        thread.call(block.__aenter__)
+        try:
+            yield
+        except BaseException as error:
+            if not thread.call(block.__aexit__, type(error), error, error.__traceback__):
+                raise
+        else:
+            thread.call(block.__aexit__, None, None, None)
+
+
+class Consumer(_Blocking):
+    """`ottla.Consumer` without `await`."""
+
+    def __init__(self, bootstrap_servers: Any, **settings: Any) -> None:
+        """Configure the consumer; settings as for `ottla.Consumer`."""
+        super().__init__(AsyncConsumer(bootstrap_servers, **settings))
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        """Yield records one by one, and wait for new ones; `fetch_batch` is faster.
+
+        Leaving the loop loses no record: the next read continues after the last one.
+        """
+        thread = self._running()
+        records = aiter(self._inner)
+        try:
+            while True:
+                try:
+                    yield thread.call(records.__anext__)
+                except StopAsyncIteration:
+                    return
+        finally:
+            thread.call(records.aclose)
+
+
+class Admin(_Blocking):
+    """`ottla.Admin` without `await`."""
+
+    def __init__(self, bootstrap_servers: Any, **settings: Any) -> None:
+        """Configure the client; settings as for `ottla.Admin`."""
+        super().__init__(AsyncAdmin(bootstrap_servers, **settings))
+
+
+async def _accept(producer: AsyncProducer, topic: str, value: Any, record: Any) -> list[Any]:
+    # In a list, so that the acknowledgement is not awaited here.
+    return [await producer.send(topic, value, **record)]
+
+
+async def _identity(accepted: list[Any]) -> RecordMetadata:
+    metadata: RecordMetadata = await accepted[0]
+    return metadata

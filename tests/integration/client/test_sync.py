@@ -1,0 +1,104 @@
+"""The client without `await`, its metrics and its health, against a real broker."""
+
+import threading
+
+import pytest
+
+import ottla
+from ottla import NewTopic, OttlaError, TopicPartition
+from ottla.client.errors import ClientClosedError, NoBrokerAvailableError
+from ottla.client.serialization import json_deserializer, json_serializer
+from ottla.sync import Admin, Consumer, Producer
+from tests.conftest import BrokerProcess, StartBroker
+from tests.ports import free_port
+
+
+def test_a_script_needs_no_await(shared_broker: BrokerProcess) -> None:
+    threads_before = threading.active_count()
+    with Admin(shared_broker.bootstrap) as admin:
+        admin.create_topics([NewTopic("script", partitions=1)])
+        assert "script" in admin.list_topics()
+    with Producer(shared_broker.bootstrap, value_serializer=json_serializer) as producer:
+        futures = [producer.send("script", {"n": n}) for n in range(100)]
+        assert [future.result().offset for future in futures] == list(range(100))
+        assert producer.send_and_wait("script", {"n": 100}).offset == 100
+        assert producer.partitions("script") == [0]
+    with Consumer(
+        shared_broker.bootstrap,
+        group_id="scripts",
+        auto_offset_reset="earliest",
+        value_deserializer=json_deserializer,
+    ) as consumer:
+        consumer.subscribe(["script"])
+        for record in consumer:
+            if record.value["n"] == 5:
+                break
+        rest = consumer.fetch_batch(10)
+        assert [each.value["n"] for each in rest] == list(range(6, 16))
+        consumer.commit()
+        place = TopicPartition("script", 0)
+        assert consumer.committed([place])[place].offset == 16
+    assert threading.active_count() == threads_before
+    with pytest.raises(ClientClosedError):
+        consumer.fetch_batch()
+
+
+def test_transactions_are_blocks(shared_broker: BrokerProcess) -> None:
+    with Producer(shared_broker.bootstrap, transactional_id="script") as producer:
+        with producer.transaction():
+            producer.send("ledger", b"kept")
+        with pytest.raises(ZeroDivisionError), producer.transaction():
+            producer.send("ledger", b"dropped").result(timeout=1 / 0)
+    with Consumer(
+        shared_broker.bootstrap, isolation_level="read_committed", auto_offset_reset="earliest"
+    ) as consumer:
+        consumer.assign_topics("ledger")
+        assert [record.value for record in consumer.fetch_batch()] == [b"kept"]
+        assert consumer.fetch_batch(timeout_ms=200) == []
+
+
+def test_errors_arrive_in_the_thread_of_the_script(shared_broker: BrokerProcess) -> None:
+    threads_before = threading.active_count()
+    with (
+        pytest.raises(NoBrokerAvailableError),
+        Producer(f"127.0.0.1:{free_port()}", request_timeout_ms=500),
+    ):
+        pass
+    with Admin(shared_broker.bootstrap) as admin:
+        with pytest.raises(OttlaError):
+            admin.describe_topics(["no-such-topic"])
+        with pytest.raises(AttributeError):
+            admin.no_such_method()
+    assert threading.active_count() == threads_before
+
+
+async def test_metrics_and_health_follow_the_work(start_broker: StartBroker) -> None:
+    broker = start_broker(overrides={"group.initial.rebalance.delay.ms": "0"})
+    async with (
+        ottla.Producer(broker.bootstrap, retry_backoff_ms=20) as producer,
+        ottla.Consumer(broker.bootstrap, auto_offset_reset="earliest") as consumer,
+    ):
+        for number in range(20):
+            await producer.send("metered", b"%d" % number, partition=0)
+        await producer.flush()
+        sent = producer.metrics()
+        assert (sent["record-send-total"], sent["record-error-total"]) == (20, 0)
+        assert sent["buffer-available-bytes"] == sent["buffer-total-bytes"]
+        (place,) = await consumer.assign_topics("metered")
+        assert consumer.lag(place) is None
+        await consumer.fetch_batch(5)
+        assert (consumer.highwater(place), consumer.lag(place)) == (20, 15)
+        read = consumer.metrics()
+        assert (read["records-lag-max"], read["assigned-partitions"]) == (15, 1)
+        assert read["records-consumed-total"] == 20
+        assert read["connection-count"] >= 1
+        assert producer.health().is_healthy
+        assert consumer.health().is_healthy
+        broker.kill()
+        with pytest.raises(OttlaError):
+            await consumer.partitions_of("another")
+        health = consumer.health()
+        assert not health.is_healthy
+        assert "no broker could be reached" in health.reason
+        await producer.close(timeout_ms=0)
+    assert not producer.health().is_healthy

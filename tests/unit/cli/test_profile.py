@@ -1,0 +1,82 @@
+"""Profiles are tables of a TOML file; their keys are those of properties files."""
+
+from pathlib import Path
+
+import pytest
+
+from ottla.cli.failure import CommandError
+from ottla.cli.profile import Profiles, load_profiles, parse_profiles, profiles_file
+
+TEXT = """
+default = "dev"
+
+[dev]
+bootstrap.servers = "127.0.0.1:9092"
+
+[prod]
+"bootstrap.servers" = "kafka:9093"
+security.protocol = "SASL_SSL"
+sasl.password = "secret"
+retries = 3
+enabled = true
+"""
+
+
+def test_nested_tables_are_keys_with_dots() -> None:
+    profiles = parse_profiles(TEXT, "f")
+    assert profiles.default == "dev"
+    assert profiles.by_name["prod"] == {
+        "bootstrap.servers": "kafka:9093",
+        "security.protocol": "SASL_SSL",
+        "sasl.password": "secret",
+        "retries": "3",
+        "enabled": "true",
+    }
+
+
+def test_the_default_is_for_commands_that_name_no_brokers() -> None:
+    profiles = parse_profiles(TEXT, "f")
+    assert profiles.chosen(None, has_bootstrap=False) == {"bootstrap.servers": "127.0.0.1:9092"}
+    assert profiles.chosen(None, has_bootstrap=True) == {}
+    assert profiles.chosen("prod", has_bootstrap=True)["retries"] == "3"
+    assert Profiles({}).chosen(None, has_bootstrap=False) == {}
+
+
+def test_an_unknown_profile_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(CommandError, match="no profile staging; the file has dev, prod"):
+        parse_profiles(TEXT, "f").chosen("staging", has_bootstrap=False)
+    with pytest.raises(CommandError, match="the file has none"):
+        Profiles({}).chosen("x", has_bootstrap=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("= secret", "f is not a TOML file"),
+        ("default = 1", "default in f must be the name"),
+        ("dev = 'secret'", "dev in f must be a table"),
+        ("[dev]\na.b = ['secret']", "a.b of profile dev in f must be text"),
+    ],
+)
+def test_another_form_is_refused_without_its_values(text: str, error: str) -> None:
+    with pytest.raises(CommandError, match=error) as raised:
+        parse_profiles(text, "f")
+    assert "secret" not in str(raised.value)
+
+
+def test_the_file_is_where_the_environment_says() -> None:
+    assert profiles_file({"OTTLA_PROFILES": "/p.toml"}) == Path("/p.toml")
+    assert profiles_file({"XDG_CONFIG_HOME": "/x"}) == Path("/x/ottla/profiles.toml")
+    assert profiles_file({"HOME": "/h"}) == Path("/h/.config/ottla/profiles.toml")
+
+
+def test_only_a_named_file_has_to_exist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OTTLA_PROFILES", raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    assert load_profiles() == Profiles({})
+    monkeypatch.setenv("OTTLA_PROFILES", str(tmp_path / "missing.toml"))
+    with pytest.raises(CommandError, match=r"missing\.toml does not exist"):
+        load_profiles()
+    monkeypatch.setenv("OTTLA_PROFILES", str(tmp_path))
+    with pytest.raises(CommandError, match="is not a readable file"):
+        load_profiles()

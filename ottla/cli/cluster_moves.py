@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kafkawire.ids import TopicPartition
+from ottla.cli import move_throttle
 from ottla.cli.command_config import ClusterAccess
 from ottla.cli.failure import EXIT_USAGE, CommandError
 from ottla.cli.partition_argument import (
@@ -20,7 +21,7 @@ from ottla.cli.partition_argument import (
     spread,
 )
 from ottla.client.admin.admin import Admin
-from ottla.client.admin_model import ElectionType, Reassignment
+from ottla.client.admin_model import ElectionType, Reassignment, ResourceType
 
 POLL_INTERVAL_S: Final = 0.2
 
@@ -33,6 +34,8 @@ class MoveRequest:
     brokers: str | None
     plan: str | None
     is_cancelling: bool
+    rate: int | None = None
+    """Limit of the copying per broker, in bytes per second; None for none."""
 
 
 async def elect_leaders(
@@ -54,13 +57,56 @@ async def list_moves(
 async def move(
     access: ClusterAccess, request: MoveRequest, *, is_waiting: bool
 ) -> list[TopicPartition]:
-    """Start or cancel the requested moves; with `is_waiting`, return once all have completed."""
+    """Start or cancel the requested moves; with `is_waiting`, return once all have completed.
+
+    A throttle is removed after waiting, and stays otherwise; see `unthrottle`.
+    """
     async with access.admin() as admin:
         moves = await _moves(admin, request)
+        if request.rate is not None:
+            await _throttle(admin, moves, request.rate)
         await admin.alter_reassignments(moves)
         if is_waiting:
             await _finish(admin, moves)
+            if request.rate is not None:
+                await _unthrottle(admin, {each.topic for each in moves})
     return sorted(moves)
+
+
+async def unthrottle(access: ClusterAccess, topics: Sequence[str] | None) -> list[str]:
+    """Remove the throttles of all brokers, and of `topics` or all topics; return the topics."""
+    async with access.admin() as admin:
+        named = list(topics or await admin.list_topics(include_internal=True))
+        await admin.describe_topics(named)
+        await _unthrottle(admin, named)
+    return sorted(named)
+
+
+async def _throttle(
+    admin: Admin, moves: Mapping[TopicPartition, Sequence[int] | None], rate: int
+) -> None:
+    targets = {each: brokers for each, brokers in moves.items() if brokers is not None}
+    described = await admin.describe_topics({each.topic for each in targets})
+    current = {
+        TopicPartition(topic.name, part.partition): part.replicas
+        for topic in described.values()
+        for part in topic.partitions
+    }
+    if missing := sorted(targets.keys() - current.keys()):
+        raise CommandError(f"{missing[0]} does not exist.")
+    for broker in move_throttle.throttled_brokers(current, targets):
+        changes = move_throttle.broker_changes(rate)
+        await admin.alter_configs(ResourceType.BROKER, str(broker), changes)
+    for topic, changes in move_throttle.topic_changes(current, targets).items():
+        await admin.alter_configs(ResourceType.TOPIC, topic, changes)
+
+
+async def _unthrottle(admin: Admin, topics: Iterable[str]) -> None:
+    for broker in (await admin.describe_cluster()).brokers:
+        changes = move_throttle.broker_changes(None)
+        await admin.alter_configs(ResourceType.BROKER, str(broker), changes)
+    for topic in sorted(topics):
+        await admin.alter_configs(ResourceType.TOPIC, topic, move_throttle.topic_reset())
 
 
 async def _finish(admin: Admin, moves: Iterable[TopicPartition]) -> None:

@@ -105,6 +105,12 @@ def reassign(
         ),
     ] = None,
     cancel: Annotated[bool, typer.Option("--cancel", help="Cancel moves in progress.")] = False,
+    throttle: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="BYTES", help="Copy at most so many bytes per second and broker."
+        ),
+    ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until the moves complete.")] = False,
     bootstrap: Bootstrap = None,
     command_config: CommandConfig = None,
@@ -112,12 +118,13 @@ def reassign(
 ) -> None:
     """Move partitions to other brokers.
 
-    They stay in use meanwhile. The first broker of a list is the preferred leader.
+    They stay in use meanwhile. The first broker of a list is the preferred leader. With --wait, a
+    throttle is removed once the moves complete; otherwise `ottla cluster unthrottle` removes it.
 
     \b
     Examples:
       ottla cluster reassign orders:0=1,2,3 orders:1=2,3,4 --wait
-      ottla cluster reassign orders --brokers 1,2,3
+      ottla cluster reassign orders --brokers 1,2,3 --throttle 10000000 --wait
       ottla cluster reassign orders:0 --cancel
     """
     from ottla.cli.cluster_moves import MoveRequest, move
@@ -126,11 +133,35 @@ def reassign(
         usage_error("name the moves: either TOPIC:PARTITION=BROKER,... or --plan FILE.")
     if sum((plan is not None, brokers is not None, cancel)) > 1:
         usage_error("--plan, --brokers and --cancel are mutually exclusive: choose one.")
+    if cancel and throttle is not None:
+        usage_error("--throttle is for moves: leave it out with --cancel.")
     text = None if plan is None else plan.read_text(encoding="utf-8", errors="replace")
-    request = MoveRequest(tuple(moves or ()), brokers, text, cancel)
+    request = MoveRequest(tuple(moves or ()), brokers, text, cancel, throttle)
     moved = run_client(move(cluster_access(bootstrap, command_config), request, is_waiting=wait))
     verb = "cancelled" if cancel else "moved" if wait else "moving"
     print_done(verb, [str(where) for where in moved], as_json=json)
+
+
+@app.command()
+@guarded
+def unthrottle(
+    topics: Annotated[
+        list[str] | None, typer.Argument(metavar="TOPIC", help="Default: all.")
+    ] = None,
+    bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
+    json: Json = False,
+) -> None:
+    """Remove the throttles of moves from all brokers and from topics.
+
+    \b
+    Example:
+      ottla cluster unthrottle orders
+    """
+    from ottla.cli.cluster_moves import unthrottle as remove
+
+    done = run_client(remove(cluster_access(bootstrap, command_config), topics))
+    print_done("unthrottled", done, as_json=json)
 
 
 @app.command()

@@ -33,6 +33,7 @@ from ottla.client.consumer.group.read_gate import ReadGate
 from ottla.client.consumer.group.rebalance_listener import OnPartitions, RebalanceListener
 from ottla.client.consumer.group.topic_pattern import parse_pattern
 from ottla.client.consumer.log_offsets import LogOffsets
+from ottla.client.consumer.partition_streams import PartitionStreams
 from ottla.client.consumer.reading import Reading
 from ottla.client.consumer.record_hooks import make_hooks
 from ottla.client.consumer.record_reader import RecordReader
@@ -463,6 +464,33 @@ class Consumer:
             key = TopicPartition(record.topic, record.partition)
             sorted_records.setdefault(key, []).append(record)
         return sorted_records
+
+    def partition_streams(self) -> PartitionStreams:
+        """Return an async iterable of streams, one per partition, for several tasks.
+
+            async with asyncio.TaskGroup() as tasks:
+                async for stream in consumer.partition_streams():
+                    tasks.create_task(handle(stream))
+
+        A stream yields the records of its partition in order, and ends when the partition is taken
+        away or the consumer is closed; a new assignment has a new stream. A slow task holds up no
+        other partition. Iterate over the streams to the end, and use no other method that reads,
+        seeks or pauses meanwhile.
+
+        Raises:
+            ConfigurationError: `enable_auto_commit` is on in a group, although the consumer cannot
+                know which records the tasks have processed; commit from the tasks instead.
+        """
+        if self._group_config is not None and self._group_config.enable_auto_commit:
+            raise ConfigurationError(
+                "partition_streams() needs enable_auto_commit=False: commit from the tasks, with "
+                "`commit({stream.topic_partition: record.offset + 1})`"
+            )
+        return PartitionStreams(self)
+
+    def assigned_states(self) -> Mapping[TopicPartition, object]:
+        """Return an object for each assigned partition: another one after each assignment."""
+        return self._reading.held(self._reading.partitions())
 
     # Offsets
 

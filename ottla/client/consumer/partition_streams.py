@@ -1,0 +1,125 @@
+"""One stream of records per partition, for tasks that process partitions side by side (edge).
+
+The task that iterates over `PartitionStreams` reads for all streams, and deals the records out. A
+partition whose stream is full is paused, so that a slow task holds up no other one.
+Invariant: a stream holds records of one assignment of its partition; it ends when the partition is
+taken away, and the records in it are dropped.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+from typing import Final, Protocol
+
+from kafkawire.ids import TopicPartition
+from ottla.client.errors import ClientClosedError, NotAssignedError
+from ottla.client.record import ConsumerRecord
+
+FULL_RECORDS: Final = 1_000
+"""Number of waiting records from which on a partition is paused."""
+RESUME_RECORDS: Final = 250
+"""Number of waiting records down to which a paused partition is resumed."""
+POLL_MS: Final = 100
+"""Interval at which the end of an assignment is noticed while nothing arrives."""
+
+
+class Source(Protocol):
+    """The methods of a consumer that streams need."""
+
+    async def fetch_by_partition(
+        self, max_records: int = 500, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, list[ConsumerRecord]]:
+        """Return records by partition."""
+
+    def pause(self, *topic_partitions: TopicPartition) -> None:
+        """Suspend reading of these partitions."""
+
+    def resume(self, *topic_partitions: TopicPartition) -> None:
+        """Resume reading of these partitions."""
+
+    def assigned_states(self) -> Mapping[TopicPartition, object]:
+        """Return an object for each assigned partition: another one after each assignment."""
+
+
+class PartitionStream:
+    """The records of one partition, in order: `async for record in stream`."""
+
+    def __init__(self, source: Source, topic_partition: TopicPartition, state: object) -> None:
+        self.topic_partition = topic_partition
+        self.state = state
+        """Identifies the assignment of the partition."""
+        self._source = source
+        self._records: deque[ConsumerRecord] = deque()
+        self._changed = asyncio.Event()
+        self._is_paused = False
+        self._has_ended = False
+
+    def put(self, records: list[ConsumerRecord]) -> None:
+        """Append records, and pause the partition if too many wait."""
+        self._records.extend(records)
+        self._changed.set()
+        if not self._is_paused and len(self._records) >= FULL_RECORDS:
+            self._is_paused = True
+            self._source.pause(self.topic_partition)
+
+    def end(self) -> None:
+        """Drop the waiting records, and end the iteration."""
+        self._has_ended = True
+        self._records.clear()
+        self._changed.set()
+
+    def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
+        return self
+
+    async def __anext__(self) -> ConsumerRecord:
+        while not self._records:
+            if self._has_ended:
+                raise StopAsyncIteration
+            self._changed.clear()
+            await self._changed.wait()
+        record = self._records.popleft()
+        if self._is_paused and len(self._records) <= RESUME_RECORDS:
+            self._is_paused = False
+            # If it was taken away, the stream ends with the next batch.
+            with suppress(NotAssignedError):
+                self._source.resume(self.topic_partition)
+        return record
+
+
+class PartitionStreams:
+    """Yields a stream for each assignment of a partition, once its first record has arrived."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._streams: dict[TopicPartition, PartitionStream] = {}
+
+    async def __aiter__(self) -> AsyncIterator[PartitionStream]:
+        try:
+            while True:
+                try:
+                    found = await self._source.fetch_by_partition(timeout_ms=POLL_MS)
+                    states = self._source.assigned_states()
+                except ClientClosedError:
+                    return
+                self._end_others(states)
+                for partition, records in found.items():
+                    if partition not in states:
+                        continue
+                    stream = self._streams.get(partition)
+                    is_new = stream is None
+                    if stream is None:
+                        stream = PartitionStream(self._source, partition, states[partition])
+                        self._streams[partition] = stream
+                    stream.put(records)
+                    if is_new:
+                        yield stream
+        finally:
+            self._end_others({})
+
+    def _end_others(self, states: Mapping[TopicPartition, object]) -> None:
+        """End the streams of assignments that have ended."""
+        for partition, stream in list(self._streams.items()):
+            if states.get(partition) is not stream.state:
+                del self._streams[partition]
+                stream.end()

@@ -1,0 +1,108 @@
+"""Several tasks read the partitions of one consumer side by side, against a real broker."""
+
+import asyncio
+from collections import defaultdict
+
+import pytest
+
+from ottla import Admin, Consumer, NewTopic, Producer, TopicPartition
+from ottla.client.consumer.partition_streams import FULL_RECORDS, PartitionStream
+from ottla.client.errors import ConfigurationError
+from tests.conftest import BrokerProcess
+from tests.waiting import until
+
+PARTITIONS = 3
+COUNT = FULL_RECORDS * 2
+
+
+async def fill(broker: BrokerProcess, topic: str) -> None:
+    async with Admin(broker.bootstrap) as admin:
+        await admin.create_topics([NewTopic(topic, partitions=PARTITIONS)])
+    async with Producer(broker.bootstrap, linger_ms=5) as producer:
+        for number in range(COUNT):
+            for partition in range(PARTITIONS):
+                await producer.send(topic, b"%d" % number, partition=partition)
+
+
+async def test_a_slow_task_holds_up_no_other_partition(shared_broker: BrokerProcess) -> None:
+    await fill(shared_broker, "side-by-side")
+    seen: dict[TopicPartition, list[int]] = defaultdict(list)
+    may_go_on = asyncio.Event()
+
+    async def handle(stream: PartitionStream) -> None:
+        async for record in stream:
+            if record.partition == 0:
+                await may_go_on.wait()
+            seen[stream.topic_partition].append(record.offset)
+
+    def count(partition: int) -> int:
+        return len(seen[TopicPartition("side-by-side", partition)])
+
+    consumer = Consumer(shared_broker.bootstrap, auto_offset_reset="earliest")
+    async with consumer, asyncio.TaskGroup() as tasks:
+
+        async def deal() -> None:
+            async for stream in consumer.partition_streams():
+                tasks.create_task(handle(stream))
+
+        await consumer.assign_topics("side-by-side")
+        tasks.create_task(deal())
+        await until(lambda: count(1) == count(2) == COUNT, "the quick tasks")
+        assert count(0) == 0
+        may_go_on.set()
+        await until(lambda: count(0) == COUNT, "the slow task")
+        await consumer.close()
+    assert all(offsets == list(range(COUNT)) for offsets in seen.values())
+
+
+async def test_a_stream_ends_with_its_assignment_and_commits_carry_over(
+    shared_broker: BrokerProcess,
+) -> None:
+    await fill(shared_broker, "handed-over")
+    ended: list[TopicPartition] = []
+    offsets: dict[int, list[int]] = defaultdict(list)
+
+    def member() -> Consumer:
+        return Consumer(
+            shared_broker.bootstrap,
+            group_id="side-by-side",
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            heartbeat_interval_ms=100,
+        )
+
+    async def handle(consumer: Consumer, stream: PartitionStream) -> None:
+        async for record in stream:
+            offsets[record.partition].append(record.offset)
+            if record.offset % 500 == 499:
+                await consumer.commit({stream.topic_partition: record.offset + 1})
+        ended.append(stream.topic_partition)
+
+    async def run(consumer: Consumer) -> None:
+        consumer.subscribe(["handed-over"])
+        async with asyncio.TaskGroup() as tasks:
+            async for stream in consumer.partition_streams():
+                tasks.create_task(handle(consumer, stream))
+
+    first, second = member(), member()
+    async with first:
+        running = asyncio.create_task(run(first))
+        everything = list(range(COUNT))
+        await until(lambda: all(offsets[n] == everything for n in range(PARTITIONS)), "all records")
+        await first.commit()
+        async with second:
+            other = asyncio.create_task(run(second))
+            await until(lambda: len(second.assignment()) > 0, "a rebalance")
+            await until(lambda: len(ended) >= PARTITIONS, "the streams to end")
+            await second.close()
+            await other
+        await first.close()
+        await running
+    # All of them were committed, so nothing was read twice.
+    assert all(offsets[n] == everything for n in range(PARTITIONS))
+
+
+async def test_automatic_commits_are_refused(shared_broker: BrokerProcess) -> None:
+    async with Consumer(shared_broker.bootstrap, group_id="g") as consumer:
+        with pytest.raises(ConfigurationError, match="enable_auto_commit=False"):
+            consumer.partition_streams()

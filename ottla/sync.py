@@ -54,7 +54,7 @@ class _LoopThread:
         try:
             return future.result()
         except BaseException:
-            # Ctrl-C: the call must not go on behind the back of the script.
+            # Ctrl-C must also end the call in the other thread.
             future.cancel()
             raise
 

@@ -109,7 +109,7 @@ class ConsumerSession:
         return response
 
     def _is_news(self, key: TopicKey, data: PartitionData, is_full: bool) -> bool:
-        """Whether a response must have the partition; note what it tells the consumer."""
+        """Whether a response must have the partition; note the offsets that it carries."""
         sent = self._sent.setdefault(key, {})
         offsets = (data.high_watermark, data.last_stable_offset, data.log_start_offset)
         if data.error_code != ErrorCode.NONE:

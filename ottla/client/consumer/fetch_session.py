@@ -42,7 +42,7 @@ def sessionless(wanted: Mapping[TopicPartition, FetchPartition]) -> SessionPart:
 
 
 class FetchSession:
-    """What the broker at the other end of one connection remembers."""
+    """The partitions that the broker at the other end of one connection remembers."""
 
     def __init__(self) -> None:
         self._session_id = NO_SESSION

@@ -1,4 +1,4 @@
-"""Profiles are tables of a TOML file; their keys are those of properties files."""
+"""Profiles are tables of a TOML file, with the keys of properties files."""
 
 from pathlib import Path
 

@@ -275,7 +275,7 @@ def test_shown_records_are_handed_over_and_the_others_wait() -> None:
     assert shown(cursor, 3) == ["a", "b", "c"]
     assert [next(cursor.iterator).value for _ in range(2)] == ["a", "b"]
     assert buffer.position(state) == 2
-    # After a pause the rest is converted anew.
+    # After a pause the other records are converted again.
     buffer.pause(state)
     buffer.resume(state)
     assert list(cursor.iterator) == []

@@ -1,4 +1,4 @@
-"""A fetch session names only changes, and begins anew after an error."""
+"""A fetch session names only changes, and starts over after an error."""
 
 import pytest
 

@@ -316,6 +316,9 @@ class ReplicaManager:
 
     def leader_of(self, key: Key) -> tuple[BrokerId, LeaderEpoch]:
         """Return the leader of a partition and its epoch, as known here; (-1, -1) if unknown."""
+        replica = self._by_key.get(key)
+        if replica is not None and replica.leader != NO_LEADER:
+            return replica.leader, replica.leader_epoch
         state = self._metadata.image.partition(TopicPartition(*key))
         if state is None:
             return NO_LEADER, NO_EPOCH

@@ -684,7 +684,7 @@ class Admin:
     async def describe_delegation_tokens(
         self, owners: Iterable[str] | None = None
     ) -> list[DelegationToken]:
-        """Return the tokens of `owners`, by default all that this user may see.
+        """Return the tokens that `owners` own or may renew, by default all that this user may see.
 
         Raises:
             BrokerError: the brokers have no token secret.

@@ -41,7 +41,12 @@ from ottla.client.consumer.fetch_plan import (
     make_plan,
     wanted_partitions,
 )
-from ottla.client.consumer.fetch_session import SESSION_ERRORS, FetchSession, sessionless
+from ottla.client.consumer.fetch_session import (
+    INITIAL_EPOCH,
+    SESSION_ERRORS,
+    FetchSession,
+    sessionless,
+)
 from ottla.client.consumer.partition_state import PartitionState
 from ottla.client.consumer.position_check import ask_epoch_ends, truncation
 from ottla.client.errors import (
@@ -83,6 +88,8 @@ class _Fetch:
 
     requested: Requested
     max_bytes: int
+    is_full: bool
+    """Whether the request named all partitions, and so cannot contradict a session."""
 
 
 class Fetcher:
@@ -187,7 +194,8 @@ class Fetcher:
         for state in states:
             state.has_request = True
             state.checked_epoch = self._leader_epoch(state.topic_partition)
-        self._in_flight[lane] = _Fetch(requested, max_bytes)
+        is_full = part.session_epoch <= INITIAL_EPOCH
+        self._in_flight[lane] = _Fetch(requested, max_bytes, is_full)
         self.counts.request_count += 1
         self._send(connection, lane, request)
 
@@ -217,7 +225,7 @@ class Fetcher:
     def _on_response(self, lane: Lane, response: FetchResponse) -> None:
         if lane in self._sessions:
             self._sessions[lane][1].on_response(response)
-        if response.error_code in SESSION_ERRORS:
+        if response.error_code in SESSION_ERRORS and not self._in_flight[lane].is_full:
             # The next request begins another session, with all partitions.
             self._release(self._in_flight.pop(lane).requested)
             self.wake()

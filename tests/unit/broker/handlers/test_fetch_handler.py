@@ -10,7 +10,7 @@ from broker.handlers.follower_fetch import FollowerFetchHandler
 from broker.network.reply import Reply
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ApiError, ErrorCode
-from kafkawire.ids import ZERO_TOPIC_ID, TopicId
+from kafkawire.ids import ZERO_TOPIC_ID, LeaderEpoch, TopicId
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from tests.unit.broker.replicas import B2, NOW_MS, PARTITION, World, batch, turn
 from tests.unit.broker.requests import request
@@ -68,6 +68,33 @@ async def test_the_id_of_a_topic_without_replicas_is_unknown(tmp_path: Path) -> 
     world.replicas.table.remove(PARTITION)
     for topic_id in (world.replica.topic_id, ZERO_TOPIC_ID):
         assert fetch(world, topic_id).error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+async def test_a_refused_fetch_names_the_new_leader(tmp_path: Path) -> None:
+    world = world_with_a_record(tmp_path)
+    assert fetch(world, world.replica.topic_id).current_leader.leader_id == -1
+    world.replica.follow(B2, LeaderEpoch(5))
+    found = fetch(world, world.replica.topic_id)
+    assert found.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert (found.current_leader.leader_id, found.current_leader.leader_epoch) == (B2, 5)
+
+
+async def test_a_follower_serves_clients_with_a_rack_up_to_its_high_watermark(
+    tmp_path: Path,
+) -> None:
+    world = world_with_a_record(tmp_path)
+    wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    topic = FetchTopic(topic_id=world.replica.topic_id, partitions=[wanted])
+    message = FetchRequest(max_wait_ms=1, min_bytes=0, max_bytes=1 << 20, topics=[topic])
+
+    def read() -> PartitionData:
+        near = FetchReader(world.replicas, message, VERSION, 1 << 20, client_rack="r1")
+        return near.read().responses[0].partitions[0]
+
+    world.replica.follow(B2, LeaderEpoch(5))
+    assert (read().error_code, read().high_watermark) == (ErrorCode.NONE, 1)
+    world.replica.resign()
+    assert read().error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 async def test_a_waiting_fetch_is_answered_when_its_topic_is_recreated(tmp_path: Path) -> None:

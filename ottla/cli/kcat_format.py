@@ -6,7 +6,8 @@ r"""Format strings of kcat for consumed records (decision).
     %T  timestamp in ms  %h  headers, as name=value,...
     %%  a percent sign   \n \r \t \\ \xNN  characters
 
-As in kcat, key, value and headers are written as they are, and no line feed follows.
+As in kcat, key, value and headers are written as they are, and no line feed follows. Unprintable
+characters in a topic's name are escaped.
 Source: kcat(1), option -f.
 """
 
@@ -15,6 +16,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeAlias
+
+from ottla.cli.text import shown
 
 if TYPE_CHECKING:
     # A command's signature needs this module, and printing help must not load the client.
@@ -75,7 +78,7 @@ _FIELDS: Final[dict[str, Callable[[ConsumerRecord], bytes]]] = {
     "S": lambda record: _size(record.value),
     "k": lambda record: record.key or b"",
     "K": lambda record: _size(record.key),
-    "t": lambda record: record.topic.encode(),
+    "t": lambda record: shown(record.topic).encode(),
     "p": lambda record: b"%d" % record.partition,
     "o": lambda record: b"%d" % record.offset,
     "T": lambda record: b"%d" % record.timestamp_ms,

@@ -162,7 +162,7 @@ async def can_read_back(address: str, options: dict[str, Any]) -> bool:
         consumer.assign([ottla.TopicPartition("orders", 0)])
         consumer.seek(ottla.TopicPartition("orders", 0), sent.offset)
         async for record in consumer:
-            return record.value == b"paid"
+            return bool(record.value == b"paid")
     return False
 
 

@@ -39,6 +39,10 @@ def test_a_format_string_is_filled_in(text: str, expected: bytes, expected_empty
     assert write_parts(parts, EMPTY) == expected_empty
 
 
+def test_a_topic_of_a_hostile_broker_controls_no_terminal() -> None:
+    assert write_parts(parse_format("%t"), RECORD._replace(topic="\x1b[2J")) == b"\\x1b[2J"
+
+
 @pytest.mark.parametrize("text", ["%q", "%", "\\q", "\\", "\\x", "%\n"])
 def test_an_unknown_token_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="the format has"):

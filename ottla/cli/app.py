@@ -16,6 +16,7 @@ from ottla.cli.commands import (
     broker,
     cluster,
     configs,
+    console,
     consume,
     coordinator,
     groups,
@@ -76,5 +77,6 @@ def make_app() -> typer.Typer:
     app.command("audit")(audit.audit)
     app.command("backup")(backup.backup)
     app.command("restore")(backup.restore)
+    app.command("console")(console.console)
     app.command("version")(version.version)
     return app

@@ -1,0 +1,1 @@
+"""Access to the console: addresses, tokens and origins of requests."""

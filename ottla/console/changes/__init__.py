@@ -1,0 +1,1 @@
+"""Changes of the cluster, which need a confirmation."""

@@ -1,0 +1,1 @@
+"""Local files: segments of partitions, verdicts of audits."""

@@ -1,0 +1,1 @@
+"""Samples of a cluster, and the rows of the pages that show it."""

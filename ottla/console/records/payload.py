@@ -1,0 +1,118 @@
+"""Keys, values and headers of records as readable text (decision)."""
+
+import enum
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from ottla.console.view.text import visible_lines
+
+MAX_SHOWN_BYTES: Final = 64 * 1024
+MAX_PREVIEW_CHARACTERS: Final = 160
+MAX_DEPTH: Final = 100
+HEX_COLUMNS: Final = 16
+_INDENT: Final = "  "
+_TOKEN: Final = re.compile(r'"(?:\\.|[^"\\])*"|[{}\[\],:]|[^\s{}\[\],:"]+', re.DOTALL)
+
+
+class Form(enum.StrEnum):
+    """A form in which bytes can be shown. `AUTO` is JSON, text or hex, the first that fits."""
+
+    AUTO = "auto"
+    JSON = "json"
+    TEXT = "text"
+    HEX = "hex"
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """Bytes in a form that fits them, which is never `AUTO`."""
+
+    text: str
+    form: Form
+    size_bytes: int
+    is_null: bool = False
+    is_cut: bool = False
+    """Whether the text shows only the first `MAX_SHOWN_BYTES`."""
+
+    @property
+    def preview(self) -> str:
+        """The beginning of the text on one line."""
+        line = " ".join(self.text[: 4 * MAX_PREVIEW_CHARACTERS].split())
+        if len(line) <= MAX_PREVIEW_CHARACTERS:
+            return line
+        return line[:MAX_PREVIEW_CHARACTERS] + "…"
+
+
+def payload_of(data: bytes | None, form: Form = Form.AUTO) -> Payload:
+    """Return the bytes in `form`, or in the next one that can show them: text, then hex."""
+    if data is None:
+        return Payload("null", Form.TEXT, 0, is_null=True)
+    shown, is_cut = data[:MAX_SHOWN_BYTES], len(data) > MAX_SHOWN_BYTES
+    if form is Form.HEX:
+        return Payload(hex_dump(shown), Form.HEX, len(data), is_cut=is_cut)
+    try:
+        # A cut may divide a character.
+        text = shown.decode("utf-8", errors="ignore" if is_cut else "strict")
+    except UnicodeDecodeError:
+        if form is Form.TEXT:
+            text = shown.decode("utf-8", errors="backslashreplace")
+            return Payload(visible_lines(text), Form.TEXT, len(data), is_cut=is_cut)
+        return Payload(hex_dump(shown), Form.HEX, len(data), is_cut=is_cut)
+    if (
+        form is not Form.TEXT
+        and not is_cut
+        and text[:1] in ("{", "[", *('"' * (form is Form.JSON)))
+    ):
+        indented = indented_json(text)
+        if indented is not None:
+            return Payload(visible_lines(indented), Form.JSON, len(data))
+    return Payload(visible_lines(text), Form.TEXT, len(data), is_cut=is_cut)
+
+
+def indented_json(text: str) -> str | None:
+    """Return JSON with a line per member; None if the text is not JSON, or is too deep.
+
+    The tokens stay as they are: numbers keep all digits, and no duplicate name is lost.
+    """
+    try:
+        json.loads(text, parse_int=str, parse_float=str)
+    except (ValueError, RecursionError):
+        return None
+    lines: list[str] = [""]
+    depth = 0
+    tokens = _TOKEN.findall(text)
+    for position, token in enumerate(tokens):
+        following = tokens[position + 1] if position + 1 < len(tokens) else ""
+        if token in "]}":
+            depth -= 1
+            if tokens[position - 1] not in "[{":
+                lines.append(_INDENT * depth)
+            lines[-1] += token
+        elif token in "[{":
+            depth += 1
+            if depth > MAX_DEPTH:
+                return None
+            lines[-1] += token
+            if following not in "]}":
+                lines.append(_INDENT * depth)
+        elif token == ",":
+            lines[-1] += token
+            lines.append(_INDENT * depth)
+        else:
+            lines[-1] += ": " if token == ":" else token
+    return "\n".join(lines)
+
+
+def hex_dump(data: bytes) -> str:
+    """Return lines of position, bytes in hexadecimal, and printable ASCII."""
+    return "\n".join(_hex_lines(data))
+
+
+def _hex_lines(data: bytes) -> Iterator[str]:
+    for position in range(0, len(data), HEX_COLUMNS):
+        row = data[position : position + HEX_COLUMNS]
+        characters = "".join(chr(each) if 0x20 <= each < 0x7F else "." for each in row)
+        yield f"{position:08x}  {row.hex(' '):<{3 * HEX_COLUMNS - 1}}  {characters}"

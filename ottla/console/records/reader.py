@@ -1,0 +1,170 @@
+"""Reads records for searches and live tails (edge).
+
+Each search and each tail has a consumer of its own without a group: it commits nothing. The number
+of both, their time and the memory of their consumers are limited.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from kafkawire.ids import TopicPartition
+from kafkawire.units import MIB
+from ottla.client.admin.admin import Admin
+from ottla.client.admin_model import OffsetSpec
+from ottla.client.consumer.consumer import Consumer
+from ottla.client.errors import ConfigurationError
+from ottla.client.record import ConsumerRecord
+from ottla.console.records.query import RecordQuery, Start
+
+MAX_READERS: Final = 8
+"""Number of searches and tails at the same time."""
+MAX_SCANNED: Final = 200_000
+"""Number of records that one search reads at most."""
+SEARCH_TIMEOUT_S: Final = 10.0
+BATCH_RECORDS: Final = 1_000
+QUIET_MS: Final = 500
+"""Time without a record after which a search has reached the end."""
+PREFETCH_BYTES: Final = 4 * MIB
+CLOSE_TIMEOUT_MS: Final = 1_000
+
+
+class BusyError(Exception):
+    """`MAX_READERS` searches and tails are running."""
+
+
+@dataclass(slots=True)
+class SearchResult:
+    """The matching records, in the order of their time."""
+
+    records: list[ConsumerRecord] = field(default_factory=list)
+    scanned: int = 0
+    is_complete: bool = True
+    """Whether no record was left unread within the limits of the search."""
+    next_offset: int | None = None
+    """The offset at which a search in one partition can continue."""
+
+
+class RecordReaders:
+    """Opens consumers, at most `MAX_READERS` at the same time."""
+
+    def __init__(self, connect: Callable[[], Consumer]) -> None:
+        self._connect = connect
+        self._running = 0
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[Consumer]:
+        """Provide a started consumer.
+
+        Raises:
+            BusyError: too many are open.
+        """
+        if self._running >= MAX_READERS:
+            raise BusyError(f"{MAX_READERS} searches and tails are running: close one of them")
+        self._running += 1
+        consumer = self._connect()
+        try:
+            await consumer.start()
+            yield consumer
+        finally:
+            self._running -= 1
+            await consumer.close(CLOSE_TIMEOUT_MS)
+
+    async def search(self, admin: Admin, query: RecordQuery) -> SearchResult:
+        """Return the records that match.
+
+        Raises:
+            BusyError: too many searches and tails are running.
+            OttlaError: there is no such topic or partition, or the cluster does not answer.
+        """
+        result = SearchResult()
+        async with self.open() as consumer:
+            partitions = await partitions_of(consumer, query)
+            starts = await admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.EARLIEST))
+            ends = await admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST))
+            left: dict[TopicPartition, int] = {each: ends[each].offset for each in partitions}
+            consumer.assign(partitions)
+            for each in partitions:
+                first, end = starts[each].offset, ends[each].offset
+                if query.start is Start.NEWEST:
+                    depth = MAX_SCANNED // len(partitions) if query.is_filtered else query.limit
+                    consumer.seek(each, max(first, end - depth))
+                elif query.start is Start.OFFSET:
+                    consumer.seek(each, max(first, query.at))
+                elif query.start is Start.BEGINNING:
+                    consumer.seek(each, first)
+                else:
+                    await consumer.seek_to_timestamp(each, query.at)
+            try:
+                async with asyncio.timeout(SEARCH_TIMEOUT_S):
+                    await _scan(consumer, query, left, result)
+            except TimeoutError:
+                result.is_complete = False
+            if len(partitions) == 1 and not result.is_complete and query.start is not Start.NEWEST:
+                is_full = len(result.records) == query.limit
+                result.next_offset = (
+                    result.records[-1].offset + 1 if is_full else consumer.position(partitions[0])
+                )
+        result.records.sort(key=_by_time)
+        if query.start is Start.NEWEST:
+            result.records = result.records[-query.limit :][::-1]
+        return result
+
+
+async def _scan(
+    consumer: Consumer,
+    query: RecordQuery,
+    left: dict[TopicPartition, int],
+    result: SearchResult,
+) -> None:
+    """Read up to the ends in `left`, or until the limits of the search."""
+    while any((consumer.position(each) or 0) < end for each, end in left.items()):
+        room = MAX_SCANNED - result.scanned
+        if query.start is not Start.NEWEST:
+            wanted = query.limit - len(result.records)
+            room = min(room, wanted) if not query.is_filtered else room * (wanted > 0)
+        if room <= 0:
+            result.is_complete = False
+            return
+        batch = await consumer.fetch_batch(min(room, BATCH_RECORDS), QUIET_MS)
+        if not batch:
+            return
+        result.scanned += len(batch)
+        found = [
+            record
+            for record in batch
+            if record.offset < left[TopicPartition(record.topic, record.partition)]
+            and query.matches(record)
+        ]
+        if query.start is not Start.NEWEST and len(found) > query.limit - len(result.records):
+            del found[query.limit - len(result.records) :]
+            result.is_complete = False
+        result.records += found
+        if not result.is_complete:
+            return
+        if query.start is Start.NEWEST and len(result.records) > 2 * query.limit:
+            result.records.sort(key=_by_time)
+            del result.records[: -query.limit]
+        # Matching is work of the processor: other pages get their turn.
+        await asyncio.sleep(0)
+
+
+async def partitions_of(consumer: Consumer, query: RecordQuery) -> list[TopicPartition]:
+    """Return the partitions to read.
+
+    Raises:
+        OttlaError: there is no such topic or partition.
+    """
+    partitions = await consumer.partitions_of(query.topic)
+    if query.partition is None:
+        return partitions
+    wanted = TopicPartition(query.topic, query.partition)
+    if wanted not in partitions:
+        raise ConfigurationError(f"topic {query.topic} has no partition {query.partition}")
+    return [wanted]
+
+
+def _by_time(record: ConsumerRecord) -> tuple[int, int, int]:
+    return record.timestamp_ms, record.partition, record.offset

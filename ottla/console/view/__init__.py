@@ -1,0 +1,1 @@
+"""Text, numbers, tables and drawings of the pages."""

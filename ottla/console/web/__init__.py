@@ -1,0 +1,1 @@
+"""The web server: routes, streams and the application."""

@@ -1,0 +1,143 @@
+"""The templates: each name that a client chooses is escaped, in every page that shows it."""
+
+import re
+from collections.abc import Mapping
+
+import pytest
+
+from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
+from kafkawire.records import TimestampType
+from ottla.client.admin_model import ClusterDescription, ConfigEntry, LogDirectory, ReplicaLog
+from ottla.client.client_config import Address
+from ottla.client.record import ConsumerRecord
+from ottla.console.changes.change import KINDS as CONFIG_KINDS
+from ottla.console.changes.change import AlterConfig, CreateTopic, DeleteTopic
+from ottla.console.files.verdict import parse_verdict
+from ottla.console.observation.observation import Observation, Probe
+from ottla.console.pages.live_pages import LIVE_PAGES
+from ottla.console.records.payload import Form
+from ottla.console.view.rendering import Renderer, link
+from ottla.console.web.record_routes import record_rows
+from tests.unit.console.stand_ins import group, member, partition, ranges, topic
+
+EVIL = "\"'><script>hit()</script><img src=x onerror=hit()>\u202e\x1b[0m{{7*7}}"
+PLACE = TopicPartition(EVIL, 0)
+SHARED = {"is_read_only": False, "csrf": "secret", "bootstrap": EVIL}
+# Escaped text has no such beginning, so it would be an element of an attacker.
+INJECTED = re.compile(r"<(?:script|img)\b")
+TAG = re.compile(r"<[^>]*>")
+
+
+@pytest.fixture
+def hostile() -> Observation:
+    """A cluster in which every name is hostile, such as one that only looks like Kafka."""
+    observation = Observation()
+    brokers = {BrokerId(1): Address(EVIL, 1)}
+    described = ClusterDescription(
+        cluster_id=EVIL, controller_id=BrokerId(1), brokers=brokers, racks={BrokerId(1): EVIL}
+    )
+    observation.on_metadata(described, {EVIL: topic(EVIL, partition(0, 1))})
+    replica = ReplicaLog(topic_partition=PLACE, size_bytes=5, offset_lag=0, is_future=False)
+    observation.on_log_dirs(
+        1,
+        [
+            LogDirectory(
+                broker_id=BrokerId(1),
+                path=EVIL,
+                total_bytes=10,
+                usable_bytes=1,
+                replicas=(replica,),
+            )
+        ],
+    )
+    for second in (1, 2):
+        observation.on_offsets(second * 1_000, ranges((PLACE, 0, 10 * second)))
+        observation.on_groups(
+            second * 1_000, {EVIL: group(EVIL, {PLACE: 2}, member(PLACE, client=EVIL))}
+        )
+    observation.on_failure(Probe.GROUPS, EVIL)
+    return observation
+
+
+def render(template: str, values: Mapping[str, object]) -> str:
+    state = {"cluster": None, "failures": {}, "now_ms": 0}
+    return Renderer(SHARED).render(template, {**state, **values})
+
+
+def is_safe(text: str) -> bool:
+    assert "hit()" in text, "the page does not show the hostile text, so nothing was tried"
+    shown = TAG.sub("", text)
+    return INJECTED.search(text) is None and not {"\u202e", "\x1b"} & set(shown)
+
+
+@pytest.mark.parametrize("path", LIVE_PAGES)
+def test_live_pages_escape_every_name(path: str, hostile: Observation) -> None:
+    page = LIVE_PAGES[path](hostile, {"name": EVIL, "id": "1", "filter": "hit"})
+    state = {"cluster": hostile.cluster, "failures": hostile.failures}
+    assert is_safe(render(page.template, {**page.values, **state}))
+
+
+def test_frame_of_a_page_escapes_the_names_of_cluster_and_page(hostile: Observation) -> None:
+    page = LIVE_PAGES["/topic"](hostile, {"name": EVIL})
+    values = {"page": page, "stream": link("/live", name=EVIL), "done": "", **page.values}
+    text = render("page.html", {**values, "cluster": hostile.cluster})
+    body = text.replace('<script src="/static/theme.js">', "").replace(
+        '<script type="module" src="/static/console.js">', ""
+    )
+    assert is_safe(body.replace('<img src="/static/icon.svg"', ""))
+
+
+def test_rows_of_records_escape_keys_values_and_headers() -> None:
+    data = EVIL.encode()
+    record = ConsumerRecord(
+        EVIL,
+        0,
+        Offset(0),
+        0,
+        data,
+        data,
+        ((EVIL, data), ("null", None)),
+        TimestampType.CREATE_TIME,
+        LeaderEpoch(0),
+    )
+    for form in Form:
+        text = render("record_rows.html", {"rows": record_rows([record], form)})
+        assert is_safe(text)
+
+
+def test_configs_escape_keys_values_and_documentation() -> None:
+    entry = ConfigEntry(
+        name=EVIL,
+        value=EVIL,
+        source=1,
+        is_default=False,
+        is_read_only=False,
+        is_sensitive=False,
+        documentation=EVIL,
+    )
+    values = {"kind": "topic", "name": EVIL, "entries": [entry], "total": 1, "filter": EVIL}
+    # The hidden field and the input hold the key and the value as they are, escaped.
+    text = render("configs.html", {**values, "sources": {}})
+    assert re.search(r"<(?:script|img)\b", text) is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        CreateTopic(topic=EVIL, configs={EVIL: EVIL}),
+        DeleteTopic(topic=EVIL),
+        AlterConfig(kind=CONFIG_KINDS["topic"], name=EVIL, key=EVIL, value=EVIL),
+    ],
+)
+def test_confirmations_escape_every_field(change: object) -> None:
+    values = {"change": change, "fields": {EVIL: EVIL}, "is_retyped": True, "is_deletion": True}
+    text = render("confirm.html", values)
+    assert re.search(r"<(?:script|img)\b", text) is None
+    assert "hit()" in text
+
+
+def test_reports_escape_every_field() -> None:
+    report = parse_verdict(EVIL, '{"audit": "hit()", "by_kind": {"<script>": 1}}', 0)
+    assert "<script>" not in render("report.html", {"report": report})
+    listed = {"folder": EVIL, "reports": [report], "problems": [EVIL]}
+    assert is_safe(render("reports.html", listed))

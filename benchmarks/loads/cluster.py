@@ -44,7 +44,7 @@ class RunningCluster:
         self._process: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> Self:
-        arguments = ["up", "--json", "--port", "0", "--dir", str(self.directory)]
+        arguments = ["up", "--json", "--no-console", "--port", "0", "--dir", str(self.directory)]
         arguments += ["--brokers", str(len(self.numbers))]
         for override in self._overrides:
             arguments += ["--override", override]

@@ -28,7 +28,7 @@ class Cluster:
         self.directory = directory / DIRECTORY
         self._log = directory / "up.log"
         arguments = (
-            *("up", "--brokers", str(BROKERS), "--port", "0", "--dir", DIRECTORY),
+            *("up", "--brokers", str(BROKERS), "--port", "0", "--no-console", "--dir", DIRECTORY),
             *("--override", f"log.cleaner.backoff.ms={CLEANER_BACKOFF_MS}"),
         )
         note(f"$ ottla {' '.join(arguments)}", style="bold")

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 DEFAULT_DIRECTORY = Path("ottla-data")
 MAX_BROKERS = 100
+CONSOLE_PORT = 9021
 
 
 @guarded
@@ -49,6 +50,9 @@ def up(
     restart: Annotated[
         bool, typer.Option("--restart/--no-restart", help="Restart processes that died.")
     ] = True,
+    console: Annotated[
+        bool, typer.Option("--console/--no-console", help="Show the cluster in the browser, too.")
+    ] = True,
     json: Json = False,
 ) -> None:
     """Run a coordinator and brokers on this machine.
@@ -60,6 +64,9 @@ def up(
 
     With --secure, the folder `security` gets a certificate authority, certificates, and users with
     random passwords; client.properties in it is a connection for commands and Kafka's tools.
+
+    Prints `console URL` as soon as the console answers (see `ottla console`); with --secure the
+    address has a token. It listens on this machine only.
 
     \b
     Examples:
@@ -92,7 +99,12 @@ def up(
         )
         if secure:
             write_configurations(plan)
-        run_until_signal(plan, may_restart=restart, is_json=json)
+        run_until_signal(
+            plan,
+            may_restart=restart,
+            is_json=json,
+            console_port=(CONSOLE_PORT if port else 0) if console else None,
+        )
 
 
 def _check_advertised(host: str, *, is_secure: bool) -> None:

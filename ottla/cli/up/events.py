@@ -36,6 +36,26 @@ class Secured:
 
 
 @dataclass(frozen=True, slots=True)
+class ConsoleStarted:
+    """The console answers at an address, which has a token if the cluster is secured."""
+
+    url: str
+
+    def __str__(self) -> str:
+        return f"console {self.url}"
+
+
+@dataclass(frozen=True, slots=True)
+class NoConsole:
+    """The cluster has no console."""
+
+    reason: str
+
+    def __str__(self) -> str:
+        return f"no console: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
 class Renewed:
     """A start has renewed a certificate that would end soon, or is for other hosts."""
 
@@ -97,7 +117,9 @@ class Stopped:
         return f"{self.name} {outcome(0 if is_stopped else self.exit_code)}"
 
 
-Event: TypeAlias = Ready | Secured | Renewed | Died | Started | Hung | Stopped
+Event: TypeAlias = (
+    Ready | Secured | ConsoleStarted | NoConsole | Renewed | Died | Started | Hung | Stopped
+)
 
 
 def to_json(event: Event) -> JsonValue:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from ottla.cli.up.secured import PROTOCOL, Security, broker_settings, check_overrides
+from ottla.cli.up.secured import ADMIN, PROTOCOL, Security, broker_settings, check_overrides
 
 HOST: Final = "127.0.0.1"
 PLAINTEXT: Final = "PLAINTEXT"
@@ -114,6 +114,15 @@ def make_plan(
     return ClusterPlan(
         directory, connect, coordinator, brokers, bootstrap, at_coordinator, security
     )
+
+
+def console_arguments(plan: ClusterPlan, port: int) -> tuple[str, ...]:
+    """Return the arguments of the console of a cluster, after `ottla`."""
+    connection: tuple[str, ...] = ("console", "--bootstrap", plan.bootstrap)
+    if plan.security is not None:
+        connection += ("--command-config", str(plan.security.files.properties(ADMIN)))
+    log_dirs = tuple(word for each in plan.brokers for word in ("--log-dir", str(each.directory)))
+    return (*connection, "--listen", _address(HOST, port), "--any-port", *log_dirs)
 
 
 def _defaults(broker_count: int) -> dict[str, str]:

@@ -3,9 +3,11 @@
 import asyncio
 import logging
 import signal
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ottla.cli.terminal import is_terminal
+from ottla.cli.up.console_child import run_console
 from ottla.cli.up.events import Event
 from ottla.cli.up.plan import ClusterPlan
 from ottla.cli.up.report import report_json, report_line
@@ -17,21 +19,27 @@ if TYPE_CHECKING:
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
-def run_until_signal(plan: ClusterPlan, *, may_restart: bool, is_json: bool) -> None:
+def run_until_signal(
+    plan: ClusterPlan, *, may_restart: bool, is_json: bool, console_port: int | None
+) -> None:
     """Run the cluster until SIGINT or SIGTERM; a second signal kills all remaining processes.
 
     SIGHUP stops it too, unless nohup has set it to be ignored. A terminal that closes may send
     SIGHUP twice, from the shell and from the system, so SIGHUP never kills.
+
+    A console starts on `console_port`, or on a free port if that is taken; None starts none.
 
     Raises:
         CommandError: the cluster could not start or continue; all processes have been stopped.
     """
     # Silences the client: a supervisor expects brokers that do not respond yet, or no longer.
     logging.getLogger("ottla").addHandler(logging.NullHandler())
-    asyncio.run(_run(plan, may_restart, is_json))
+    asyncio.run(_run(plan, may_restart, is_json, console_port))
 
 
-async def _run(plan: ClusterPlan, may_restart: bool, is_json: bool) -> None:
+async def _run(
+    plan: ClusterPlan, may_restart: bool, is_json: bool, console_port: int | None
+) -> None:
     table = _table() if is_terminal() and not is_json else None
     report = report_json if is_json else table.report if table else report_line
     hung_up = asyncio.Event()
@@ -45,7 +53,12 @@ async def _run(plan: ClusterPlan, may_restart: bool, is_json: bool) -> None:
                 raise
 
     supervisor = Supervisor(plan, may_restart=may_restart, report=report_if_possible)
-    work = asyncio.create_task(_work(supervisor, table))
+    beside = []
+    if console_port is not None:
+        beside.append(lambda: run_console(plan, console_port, report_if_possible))
+    if table is not None:
+        beside.append(lambda: table.follow(supervisor))
+    work = asyncio.create_task(_work(supervisor, beside))
     stopping = asyncio.Event()
 
     def on_signal() -> None:
@@ -78,7 +91,13 @@ def _table() -> "LiveTable":
     return LiveTable()
 
 
-async def _work(supervisor: Supervisor, table: "LiveTable | None") -> None:
+async def _work(supervisor: Supervisor, beside: Sequence[Callable[[], Awaitable[None]]]) -> None:
+    """Start the cluster, and supervise it; run the works `beside` it once it is ready."""
     await supervisor.start()
-    shown = () if table is None else (table.follow(supervisor),)
-    await asyncio.gather(supervisor.run(), *shown)
+    works = [asyncio.ensure_future(work()) for work in (supervisor.run, *beside)]
+    try:
+        await asyncio.gather(*works)
+    finally:
+        for work in works:
+            work.cancel()
+        await asyncio.gather(*works, return_exceptions=True)

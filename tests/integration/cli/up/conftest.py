@@ -19,12 +19,12 @@ TIMEOUT_S = 60
 class Up:
     """`ottla up --json` as a process of its own; a thread collects its events."""
 
-    def __init__(self, directory: Path, *options: str) -> None:
+    def __init__(self, directory: Path, *options: str, console: str = "--no-console") -> None:
         self.directory = directory
         self.events: list[dict[str, Any]] = []
         self.process = subprocess.Popen(
             [
-                *(sys.executable, "-m", "ottla.cli", "up", "--json"),
+                *(sys.executable, "-m", "ottla.cli", "up", "--json", console),
                 *("--port", "0", "--brokers", "2", "--dir", str(directory), *options),
             ],
             stdout=subprocess.PIPE,

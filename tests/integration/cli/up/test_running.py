@@ -136,6 +136,7 @@ def test_children_die_with_a_killed_supervisor(started: list[Up], tmp_path: Path
 
 def test_ready_line_is_printed_to_standard_output(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "ottla.cli", "up", "--brokers", "1", "--port", "0"]
+    command.append("--no-console")
     with subprocess.Popen(
         [*command, "--dir", str(tmp_path)],
         stdout=subprocess.PIPE,

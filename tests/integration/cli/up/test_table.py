@@ -25,7 +25,8 @@ class Terminal:
         self.has_ended = False
         # Not `fork`: other threads of the test may hold locks.
         controlling, terminal = os.openpty()
-        arguments = ["up", "--brokers", "1", "--port", "0", "--dir", str(directory)]
+        arguments = ["up", "--brokers", "1", "--port", "0", "--no-console"]
+        arguments += ["--dir", str(directory)]
         self.pid = os.posix_spawn(
             sys.executable,
             [sys.executable, "-m", "ottla.cli", *arguments],

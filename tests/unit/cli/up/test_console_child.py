@@ -1,0 +1,39 @@
+"""The console beside a cluster: its arguments, its environment, and its absence."""
+
+from pathlib import Path
+
+import pytest
+
+from ottla.cli.up import console_child
+from ottla.cli.up.console_child import run_console
+from ottla.cli.up.events import ConsoleStarted, Event, NoConsole
+from ottla.cli.up.plan import ClusterPlan, console_arguments, make_plan
+
+
+def plan(directory: Path) -> ClusterPlan:
+    return make_plan(directory, broker_ports=[9092, 9093], coordinator_port=2181, overrides={})
+
+
+def test_console_knows_the_brokers_and_their_log_directories(tmp_path: Path) -> None:
+    assert console_arguments(plan(tmp_path), 9021) == (
+        *("console", "--bootstrap", "127.0.0.1:9092,127.0.0.1:9093"),
+        *("--listen", "127.0.0.1:9021", "--any-port"),
+        *("--log-dir", str(tmp_path / "broker-1"), "--log-dir", str(tmp_path / "broker-2")),
+    )
+
+
+async def test_missing_package_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(console_child, "missing_package", lambda: "starlette")
+    events: list[Event] = []
+    await run_console(plan(tmp_path), 9021, events.append)
+    assert events == [NoConsole("it needs starlette: pip install 'ottla[console]'")]
+
+
+async def test_directory_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    events: list[Event] = []
+    await run_console(plan(tmp_path / "absent"), 9021, events.append)
+    assert str(events[0]).startswith("no console: it cannot be started: ")
+
+
+def test_events_are_sentences() -> None:
+    assert str(ConsoleStarted("http://127.0.0.1:1/")) == "console http://127.0.0.1:1/"

@@ -19,8 +19,8 @@ from trust.key_store import MAX_STORE_BYTES, PEM, TYPES, key_pem, trust_pem
 from trust.pem import normalised
 
 SERVER_CIPHERS: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"
-"""The ciphers of servers with TLS 1.2, in OpenSSL's words. All of them have forward secrecy, and
-authenticate what they encrypt, as those of TLS 1.3 do."""
+"""The ciphers of servers with TLS 1.2, in OpenSSL's words: forward secrecy, and authenticated
+encryption. TLS 1.3 has nothing else."""
 KEY_STORE: Final = "ssl.keystore"
 TRUST_STORE: Final = "ssl.truststore"
 

@@ -52,6 +52,7 @@ OUTSIDE = {
 # The modules that may. An addition needs a line in `outside.py`, or the worlds cannot repeat it.
 SEAMS = {
     "clock": {
+        "broker.log_setup",
         "broker.node",
         "broker.security.oauth.key_set_reader",
         "coordination.client.heartbeat",

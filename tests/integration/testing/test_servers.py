@@ -1,7 +1,6 @@
 """Brokers and clusters of `ottla.testing`, and each of their faults."""
 
 import asyncio
-import contextlib
 import json
 import os
 import socket
@@ -14,9 +13,15 @@ from pathlib import Path
 import pytest
 
 import ottla
+from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
+from kafkawire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponsePartition,
+)
 from kafkawire.sentinels import NO_LEADER
-from ottla.client.errors import UnknownTopicError
 from ottla.testing import CLIENTS, COORDINATOR, Broker, Cluster, StartError, StateError
 from ottla.testing.topics import TOPICS_PER_DELETION
 from tests.integration.broker.wire import Wire, batch
@@ -61,12 +66,26 @@ async def send(bootstrap: str, topic: str, value: bytes = b"value") -> int:
         return (await producer.send_and_wait(topic, value)).offset
 
 
-async def leader_of(cluster: Cluster, broker_id: int, topic: str) -> int:
-    """Return the leader of a topic's only partition, once a broker knows the topic."""
-    async with ottla.Admin(cluster.address(broker_id)) as admin, asyncio.timeout(60):
-        while True:
-            with contextlib.suppress(UnknownTopicError):
-                return (await admin.describe_topics([topic]))[topic].partitions[0].leader
+def partition_at(cluster: Cluster, broker_id: int, topic: str) -> MetadataResponsePartition:
+    """Return a topic's only partition as one broker knows it, once it knows a leader."""
+    found: list[MetadataResponsePartition] = []
+    request = MetadataRequest(
+        topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
+    )
+
+    def is_led() -> bool:
+        response = wire.ask(ApiKey.METADATA, 4, request, MetadataResponse)
+        found[:] = response.topics[0].partitions
+        return bool(found) and found[0].leader_id != NO_LEADER
+
+    with Wire(port_of(cluster.address(broker_id))) as wire:
+        until_sync(is_led, "a leader")
+    return found[0]
+
+
+def leader_of(cluster: Cluster, broker_id: int, topic: str) -> int:
+    """Return the leader of a topic's only partition, as one broker knows it."""
+    return partition_at(cluster, broker_id, topic).leader_id
 
 
 async def test_a_killed_broker_starts_again_with_its_records(broker: Broker) -> None:
@@ -137,12 +156,10 @@ async def test_a_slow_network_delays_both_directions(broker: Broker) -> None:
 async def test_another_broker_leads_when_the_leader_is_isolated(cluster: Cluster) -> None:
     with cluster.topics() as topics:
         topic = topics.create(replication_factor=3)
-        old = await leader_of(cluster, 1, topic)
+        old = leader_of(cluster, 1, topic)
         witness = next(each for each in cluster.broker_ids if each != old)
         cluster.isolate(old)
-        async with asyncio.timeout(60):
-            while await leader_of(cluster, witness, topic) in (old, NO_LEADER):
-                pass
+        until_sync(lambda: leader_of(cluster, witness, topic) != old, "another leader")
         assert await send(cluster.address(witness), topic) == 0
         cluster.heal()
         cluster.wait_until_complete()
@@ -152,35 +169,25 @@ async def test_another_broker_leads_when_the_leader_is_isolated(cluster: Cluster
 async def test_a_broker_cut_from_its_peers_leaves_the_in_sync_set(cluster: Cluster) -> None:
     with cluster.topics() as topics:
         topic = topics.create(replication_factor=3)
-        leader = await leader_of(cluster, 1, topic)
+        leader = leader_of(cluster, 1, topic)
         # The leader must still reach the controller, which changes the in-sync set.
         followers = set(cluster.broker_ids) - {leader, cluster.controller()}
         one = followers.pop()
         cluster.cut([one], set(cluster.broker_ids) - {one})
         async with ottla.Producer(cluster.address(leader), acks="all") as producer:
             await producer.send_and_wait(topic, b"value")
-        async with ottla.Admin(cluster.address(leader)) as admin:
-            description = (await admin.describe_topics([topic]))[topic]
-        assert one not in description.partitions[0].isr
+        until_sync(lambda: one not in partition_at(cluster, leader, topic).isr_nodes, "the change")
         cluster.heal()
 
 
-async def test_an_expired_session_moves_leadership_while_the_broker_lives(
-    cluster: Cluster,
-) -> None:
+def test_an_expired_session_moves_leadership_while_the_broker_lives(cluster: Cluster) -> None:
     with cluster.topics() as topics:
         topic = topics.create(replication_factor=3)
-        old = await leader_of(cluster, 1, topic)
+        old = leader_of(cluster, 1, topic)
         witness = next(each for each in cluster.broker_ids if each != old)
         pid = cluster.pid(old)
         cluster.expire_session(old)
-        leaders: set[int] = set()
-
-        async def look() -> None:
-            while leaders <= {old}:
-                leaders.add(await leader_of(cluster, witness, topic))
-
-        await asyncio.wait_for(look(), 60)
+        until_sync(lambda: leader_of(cluster, witness, topic) != old, "another leader")
         cluster.wait_until_complete()
         assert cluster.pid(old) == pid
 

@@ -108,10 +108,12 @@ def _running(command: str, environment: dict[str, str], workplace: Path) -> Iter
     ) as cluster:
         assert cluster.stdout is not None
         try:
-            ready = cluster.stdout.readline()
-            if not ready.startswith("ready "):
-                raise ReadmeError(f"{command}: {ready or 'ended before it was ready'}")
-            yield ready.split()[1]
+            for line in cluster.stdout:
+                if line.startswith("ready "):
+                    break
+            else:
+                raise ReadmeError(f"{command}: ended before it was ready")
+            yield line.split()[1]
         finally:
             cluster.send_signal(signal.SIGTERM)
             try:

@@ -82,3 +82,10 @@ def test_template_format_needs_a_template() -> None:
 
 def test_record_size_counts_key_and_value() -> None:
     assert [record_size_bytes(record) for record in (RECORD, TOMBSTONE, BINARY)] == [2, 1, 3]
+
+
+def test_kcat_format_fills_in_the_template() -> None:
+    write = record_writer(OutputFormat.KCAT, template="%t/%p %k:%s\\n")
+    assert write(RECORD) == b"t/3 k:v\n"
+    with pytest.raises(ValueError, match="--format kcat needs --template"):
+        record_writer(OutputFormat.KCAT)

@@ -8,9 +8,11 @@ from ottla.client.errors import (
     BrokerError,
     ConfigurationError,
     CorruptRecordsError,
+    DeserializationError,
     NotAuthorizedError,
     OffsetOutOfRangeError,
     OttlaError,
+    SerializationError,
     TopicExistsError,
     UnknownTopicError,
     broker_error,
@@ -64,3 +66,11 @@ def test_errors_name_the_position() -> None:
 def test_a_configuration_error_is_a_value_error_too() -> None:
     assert issubclass(ConfigurationError, ValueError)
     assert issubclass(ConfigurationError, OttlaError)
+
+
+def test_errors_of_serializers_name_the_part_and_the_cause() -> None:
+    sent = SerializationError("value", "orders", TypeError("a set"))
+    assert str(sent).startswith("topic orders: the value_serializer raised TypeError: a set.")
+    read = DeserializationError("key", T0, Offset(7), ValueError("no JSON"))
+    assert "key_deserializer raised ValueError at offset 7: no JSON" in str(read)
+    assert (read.topic_partition, read.offset) == (T0, 7)

@@ -170,8 +170,31 @@ def test_the_number_of_sessions_and_partitions_is_limited() -> None:
     assert sessions.find(grown, 1, NAMED, NOW_MS) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert len(sessions) == 1
     assert sessions.find(message(dict.fromkeys(range(5), 0)), 1, NAMED, NOW_MS) is None
-    # Idle sessions make room.
-    assert sessions.find(message({0: 0}), 1, NAMED, NOW_MS + IDLE_LIMIT_MS + 1) is not None
+
+
+def test_idle_sessions_make_room() -> None:
+    sessions = ConsumerSessions(1)
+    old = begun(sessions, message({0: 0}))
+    assert sessions.find(message({0: 0}), 2, NAMED, NOW_MS + IDLE_LIMIT_MS) is None
+    new = sessions.find(message({0: 0}), 2, NAMED, NOW_MS + IDLE_LIMIT_MS + 1)
+    assert isinstance(new, ConsumerSession)
+    assert (len(sessions), new.session_id != old.session_id) == (1, True)
+
+
+class Region:
+    """Records in a file."""
+
+    def __init__(self, size_bytes: int) -> None:
+        self.size_bytes = size_bytes
+
+
+def test_an_empty_region_of_a_file_is_no_news() -> None:
+    session = begun(ConsumerSessions(10), message({0: 0}))
+    session.trimmed(response(data(0)), is_full=True)
+    for size_bytes, expected in ((0, []), (1, [0])):
+        found = data(0)
+        found.records = Region(size_bytes)
+        assert indexes_of(session.trimmed(response(found), is_full=False)) == expected
 
 
 def test_epochs_and_numbers_start_over_at_1() -> None:

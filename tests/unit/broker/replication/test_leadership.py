@@ -301,3 +301,11 @@ def test_follower_under_load_is_caught_up_without_reaching_the_log_end() -> None
         for one in (B2, B3):
             assert not led.on_fetch(one, had, now_ms, 10 + one)
     assert not led.on_tick(5000)
+
+
+def test_in_sync_followers_are_listed_with_their_progress() -> None:
+    led = lead(1, 2)
+    led.on_fetch(B2, Offset(7), 2, 12)
+    assert [(one, progress.log_end_offset) for one, progress in led.in_sync_followers()] == [
+        (B2, 7)
+    ]

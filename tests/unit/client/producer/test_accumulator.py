@@ -354,3 +354,10 @@ def test_batches_of_a_transaction_say_so(loop: asyncio.AbstractEventLoop) -> Non
     assert read_header(batch.payload()).is_transactional
     for half in batch.split(0.0):
         assert read_header(half.payload()).is_transactional
+
+
+def test_partitions_are_known_with_their_topic(gathering: Gathering) -> None:
+    known = gathering.accumulator.partitions("t")
+    assert known is not None
+    assert (list(known[0]), list(known[1])) == ([0, 1], [0, 1])
+    assert gathering.accumulator.partitions("unknown") is None

@@ -152,7 +152,9 @@ def unthrottle(
     command_config: CommandConfig = None,
     json: Json = False,
 ) -> None:
-    """Remove the throttles of moves from all brokers and from topics.
+    """Remove the throttles of moves from all brokers.
+
+    Topics keep no list of throttled replicas either.
 
     \b
     Example:
@@ -204,7 +206,9 @@ def log_dirs(
     command_config: CommandConfig = None,
     json: Json = False,
 ) -> None:
-    """Print the log directories of brokers and the sizes of their replicas.
+    """Print the log directories of brokers.
+
+    For each directory, or with --replicas for each replica, its size.
 
     \b
     Examples:

@@ -86,7 +86,7 @@ def members(
     command_config: CommandConfig = None,
     json: Json = False,
 ) -> None:
-    """Print the members of a group and the partitions that each owns.
+    """Print the members of a group and their partitions.
 
     \b
     Example:

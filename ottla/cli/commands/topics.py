@@ -228,7 +228,7 @@ def delete_records(
     command_config: CommandConfig = None,
     json: Json = False,
 ) -> None:
-    """Delete the oldest records of partitions, before their retention ends.
+    """Delete the oldest records of partitions.
 
     Prints the new start of each partition. An offset beyond the end of a partition deletes all of
     its records.

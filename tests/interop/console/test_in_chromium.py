@@ -40,7 +40,8 @@ HIT = "return window.hit ?? null"
 
 def problems(browser: Chrome) -> list[str]:
     """Return the errors that the browser has logged since the last call."""
-    return [entry["message"] for entry in browser.get_log("browser")]
+    entries = browser.get_log("browser")  # type: ignore[no-untyped-call]
+    return [entry["message"] for entry in entries]
 
 
 def shows(browser: Chrome, selector: str, text: str) -> None:

@@ -60,7 +60,7 @@ def hostile() -> Observation:
 
 
 def render(template: str, values: Mapping[str, object]) -> str:
-    state = {"cluster": None, "failures": {}, "now_ms": 0}
+    state: dict[str, object] = {"cluster": None, "failures": {}, "now_ms": 0}
     return Renderer(SHARED).render(template, {**state, **values})
 
 

@@ -59,6 +59,8 @@ class Cluster:
 
     def __init__(self, config: ClientConfig, *, allow_auto_topic_creation: bool = True) -> None:
         self.config = config
+        self.bootstrap = config.bootstrap
+        """Addresses that are tried after those of the metadata; the owner may change them."""
         self.metadata = ClusterMetadata()
         self.backoff = Backoff(
             initial_s=config.retry_backoff_ms / 1000,
@@ -313,7 +315,7 @@ class Cluster:
         known.sort(key=self._reluctance)
         bootstrap = [
             (BrokerId(FIRST_BOOTSTRAP_ID - index), address)
-            for index, address in enumerate(self.config.bootstrap)
+            for index, address in enumerate(self.bootstrap)
         ]
         random.shuffle(bootstrap)
         return known + bootstrap

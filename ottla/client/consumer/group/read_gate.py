@@ -68,6 +68,11 @@ class ReadGate:
         if not self._holders:
             self.on_open()
 
+    async def drained(self) -> None:
+        """Wait until no record is in hand."""
+        while self._is_in_hand:
+            await self._wait()
+
     async def reader(self) -> None:
         """Wait until a reader requests records; return at once if one is waiting."""
         if not self._is_waiting:
@@ -78,8 +83,7 @@ class ReadGate:
         """Hold the gate; the body starts once no record is in hand."""
         self.hold()
         try:
-            while self._is_in_hand:
-                await self._wait()
+            await self.drained()
             yield
         finally:
             self.release()

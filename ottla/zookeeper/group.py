@@ -1,0 +1,226 @@
+"""The group side of a consumer that is coordinated through znodes (composition)."""
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Collection, Mapping
+
+from coordination.errors import OperationError
+from kafkawire.ids import TopicPartition
+from ottla.client.background import TaskSet
+from ottla.client.consumer.group.read_gate import ReadGate
+from ottla.client.consumer.group.rebalance_listener import RebalanceListener
+from ottla.client.consumer.reading import Reading
+from ottla.client.errors import (
+    CommitFailedError,
+    ConnectionLostError,
+    OttlaError,
+    RebalanceFailedError,
+)
+from ottla.client.offset import CommittedOffset
+from ottla.zookeeper.assignment import Slot
+from ottla.zookeeper.membership import Membership
+from ottla.zookeeper.naming import Naming
+from ottla.zookeeper.offset_store import OffsetStore
+from ottla.zookeeper.rebalance import Lost, Resumed
+
+log = logging.getLogger(__name__)
+
+
+class GroupSide:
+    """Applies rebalances and commits to the reading of one consumer."""
+
+    def __init__(
+        self,
+        group: str,
+        reading: Reading,
+        gate: ReadGate,
+        naming: Naming,
+        *,
+        auto_commit_interval_ms: int | None,
+        release_patience_ms: int,
+    ) -> None:
+        self.error: OttlaError | None = None
+        """The reason why this consumer cannot read; raised once by the next read."""
+        self.listener = RebalanceListener()
+        self._group = group
+        self._reading = reading
+        self._gate = gate
+        self._naming = naming
+        self._interval_ms = auto_commit_interval_ms
+        self._patience_s = release_patience_ms / 1000
+        self._store: OffsetStore
+        self._membership: Membership | None = None
+        self._wake: Callable[[], None] = _ignore
+        self._committed: dict[TopicPartition, int] = {}
+        self._commits = asyncio.Lock()
+        self._tasks = TaskSet(asyncio.get_running_loop())
+
+    def begin(self, store: OffsetStore, wake: Callable[[], None]) -> None:
+        """Use `store` for offsets; `wake` makes waiting readers look at `error`."""
+        self._store, self._wake = store, wake
+        if self._interval_ms is not None:
+            self._tasks.spawn(self._commit_periodically(), f"commits of {self._group}")
+
+    def join(self, membership: Membership) -> None:
+        """Become a member."""
+        self._membership = membership
+        membership.start()
+
+    async def stop(self, deadline_s: float) -> None:
+        """Commit, leave the group and end all background work."""
+        if self._membership is not None:
+            await self._membership.stop(deadline_s)
+        await self._tasks.cancel_all()
+
+    def on_raised(self) -> None:
+        """Forget the error that a read has raised; a member that gave up joins again."""
+        if self.error is not None:
+            self.error = None
+            if self._membership is not None:
+                self._membership.feed(Resumed())
+
+    def on_lost(self, slots: set[Slot]) -> None:
+        """Note that these partitions have no claim of ours."""
+        if self._membership is not None:
+            self._membership.feed(Lost(self._membership.machine.session, slots))
+
+    # Offsets
+
+    async def committed(
+        self, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, CommittedOffset | None]:
+        """Return the offsets of the group; None where there is none.
+
+        Raises:
+            OttlaError: the store cannot be reached, or refuses.
+        """
+        try:
+            return await self._store.read(list(partitions))
+        except OperationError as error:
+            raise ConnectionLostError(f"offsets of group {self._group}: {error}") from error
+
+    async def commit(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+        """Commit `offsets` of partitions that this member owns.
+
+        Raises:
+            CommitFailedError: a partition is not, or no longer, this member's.
+            OttlaError: the store cannot be reached, or refuses.
+        """
+        if len(self._reading.held(offsets)) < len(offsets):
+            raise CommitFailedError(self._group)
+        async with self._commits:
+            try:
+                await self._store.write(offsets)
+            except OperationError as error:
+                raise ConnectionLostError(f"commit of group {self._group}: {error}") from error
+        self._committed.update((each, at.offset) for each, at in offsets.items())
+
+    async def commit_processed(self, partitions: Collection[TopicPartition] | None = None) -> None:
+        """Commit the positions that have changed, if auto-commit is on; never raises."""
+        if self._interval_ms is None:
+            return
+        changed = {
+            each: at
+            for each, at in self._reading.processed().items()
+            if self._committed.get(each) != at.offset and (partitions is None or each in partitions)
+        }
+        if not changed:
+            return
+        try:
+            await self.commit(changed)
+        except OttlaError as error:
+            # No record is lost: a later commit covers these, or they are read again.
+            log.warning("commit.failed group=%s error=%s", self._group, error)
+
+    async def _commit_periodically(self) -> None:
+        assert self._interval_ms is not None
+        # Members that start together do not commit together.
+        await asyncio.sleep(self._interval_ms / 1000 * random.random())
+        while True:
+            await self.commit_processed()
+            await asyncio.sleep(self._interval_ms / 1000)
+
+    # The interface `Holder`, for the membership.
+
+    async def drain(self, slots: frozenset[Slot]) -> None:
+        """Commit these partitions once no record is in hand, or without a reader that is slow."""
+        partitions = self._partitions(slots)
+        if not partitions:
+            return
+        self._gate.hold()
+        try:
+            try:
+                async with asyncio.timeout(self._patience_s):
+                    await self._gate.drained()
+            except TimeoutError:
+                log.warning("group.slow_reader group=%s", self._group)
+            await self.commit_processed(partitions)
+            await self._call(self.listener.revoked(partitions))
+            self._take_away(partitions)
+        finally:
+            self._gate.release()
+
+    async def start(self, slots: frozenset[Slot]) -> None:
+        """Read these partitions, from the offsets of the group."""
+        topics = frozenset(slot.topic for slot in slots)
+        try:
+            await self._naming.load(topics)
+        except OttlaError as error:
+            log.warning("group.unknown_topics group=%s error=%s", self._group, error)
+        partitions = self._partitions(slots)
+        self._gate.hold()
+        try:
+            found = await self.committed(partitions)
+            self._committed.update(
+                (each, at.offset) for each, at in found.items() if at is not None
+            )
+            self._reading.add(partitions)
+            await self._call(self.listener.assigned(partitions))
+        except OttlaError as error:
+            log.warning("group.start_failed group=%s error=%s", self._group, error)
+            self._reading.add(partitions)
+        finally:
+            self._gate.release()
+        log.info("group.rebalanced group=%s gained=%d", self._group, len(partitions))
+
+    def lose(self, slots: frozenset[Slot]) -> None:
+        """Stop reading these partitions; nothing can be committed for them."""
+        partitions = self._partitions(slots)
+        self._take_away(partitions)
+        if self.listener.on_lost or self.listener.on_revoked:
+            self._tasks.spawn(self._call(self.listener.lost(partitions)), "on_lost")
+
+    def hold(self) -> None:
+        """Hand over no record."""
+        self._gate.hold()
+
+    def open(self) -> None:
+        """Hand over records again."""
+        self._gate.release()
+
+    def fail(self, error: OttlaError) -> None:
+        """Let the next read raise `error`."""
+        self.error = error
+        self._wake()
+
+    # Inside
+
+    def _partitions(self, slots: frozenset[Slot]) -> list[TopicPartition]:
+        named = (self._naming.partition(slot) for slot in sorted(slots))
+        return [each for each in named if each is not None]
+
+    def _take_away(self, partitions: Collection[TopicPartition]) -> None:
+        for each in partitions:
+            self._committed.pop(each, None)
+        self._reading.take_away(partitions)
+
+    async def _call(self, callback: Awaitable[None]) -> None:
+        try:
+            await callback
+        except Exception as error:
+            self.fail(RebalanceFailedError(self._group, error))
+
+
+def _ignore() -> None:
+    pass

@@ -1,0 +1,168 @@
+"""Reads and writes the offsets of a group in its nodes (edge).
+
+A write is a transaction: the partition has an owner, and the offset has the version that this
+member has seen. A new owner writes every offset while it claims, so the commit of a former owner
+finds another version. The check of the owner alone would prove nothing, since a claim is never
+changed and its version is always 0.
+"""
+
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from clusterstate.znodes import consumer_nodes
+from coordination.client import ops
+from coordination.errors import ErrorCode, MultiError, NoNodeError
+from coordination.protocol.multi import Op
+from ottla.zookeeper.assignment import Slot
+from ottla.zookeeper.nodes import GroupNodes, gathered
+
+log = logging.getLogger(__name__)
+
+COMMIT_SLOTS: Final = 500
+"""Number of offsets in one transaction: requests hold 1 MiB."""
+COMMIT_TRIES: Final = 10
+
+
+class StoredOffset(NamedTuple):
+    """An offset's node; `value` is None if it holds no offset, or one of a former topic."""
+
+    value: int | None
+    version: int
+    data: bytes | None
+    is_former: bool = False
+
+
+class OffsetNodes:
+    """The offsets of one group, as seen by one member in one session."""
+
+    def __init__(self, nodes: GroupNodes) -> None:
+        self._nodes = nodes
+        self._client = nodes.client
+        self.versions: dict[Slot, int | None] = {}
+        """Version of each node that this member may write; None for a node that does not exist."""
+        self.created: Mapping[str, int] = {}
+        """Zxid of the creation of each topic; an older offset belongs to a former topic."""
+
+    def forget(self, slots: Collection[Slot]) -> None:
+        """Forget the versions of partitions that this member no longer owns."""
+        for slot in slots:
+            self.versions.pop(slot, None)
+
+    async def read(self, slots: Sequence[Slot]) -> dict[Slot, StoredOffset | None]:
+        """Return the node of each partition; None where there is none."""
+        found = await gathered(self._client.get_data(self._path(slot)) for slot in slots)
+        stored: dict[Slot, StoredOffset | None] = {}
+        for slot, held in zip(slots, found, strict=True):
+            if isinstance(held, BaseException):
+                stored[slot] = None
+                continue
+            data, stat = held
+            value = consumer_nodes.decode_offset(data)
+            is_former = stat.mzxid < self.created.get(slot.topic, 0)
+            if value is None or is_former:
+                log.warning(
+                    "offset.ignored group=%s partition=%s-%s data=%r reason=%s",
+                    self._nodes.group,
+                    *slot,
+                    (data or b"")[:32],
+                    "former topic" if is_former else "not an offset",
+                )
+            stored[slot] = StoredOffset(None if is_former else value, stat.version, data, is_former)
+        return stored
+
+    async def commit(self, offsets: Mapping[Slot, int]) -> set[Slot]:
+        """Write these offsets; return the partitions that this member does not own.
+
+        An offset that another writer has moved beyond ours stays: its records were read.
+
+        Raises:
+            OperationError: the coordinator refuses, or the connection is lost.
+        """
+        lost: set[Slot] = set()
+        pending = dict(sorted(offsets.items()))
+        for start in range(0, len(pending), COMMIT_SLOTS):
+            chunk = dict(list(pending.items())[start : start + COMMIT_SLOTS])
+            await self._commit_chunk(chunk, lost)
+        return lost
+
+    async def _commit_chunk(self, chunk: dict[Slot, int], lost: set[Slot]) -> None:
+        for _ in range(COMMIT_TRIES):
+            unknown = [slot for slot in chunk if slot not in self.versions]
+            await self._look_again(unknown, chunk, lost)
+            if not chunk:
+                return
+            slots = list(chunk)
+            versions = {slot: self.versions[slot] for slot in slots}
+            checks = [ops.check(self._owner(slot), 0) for slot in slots]
+            writes = [self._write(slot, chunk[slot]) for slot in slots]
+            try:
+                await self._client.multi([*checks, *writes])
+            except MultiError as error:
+                await self._on_refused(error, versions, chunk, lost)
+            else:
+                # Partitions that were taken away meanwhile have no version any more.
+                for slot in self.versions.keys() & slots:
+                    version = self.versions[slot]
+                    self.versions[slot] = 0 if version is None else version + 1
+                return
+        log.warning("offset.contested group=%s partitions=%d", self._nodes.group, len(chunk))
+
+    async def _on_refused(
+        self,
+        error: MultiError,
+        versions: Mapping[Slot, int | None],
+        chunk: dict[Slot, int],
+        lost: set[Slot],
+    ) -> None:
+        slot = list(versions)[error.index % len(versions)]
+        if error.index < len(versions):
+            # There is no owner at all.
+            del chunk[slot]
+            lost.add(slot)
+        elif error.code is ErrorCode.NO_NODE and versions[slot] is None:
+            await self._nodes.create_parents(self._path(slot))
+        elif error.code in (ErrorCode.NO_NODE, ErrorCode.NODE_EXISTS, ErrorCode.BAD_VERSION):
+            self.versions.pop(slot, None)
+        else:
+            raise error
+
+    async def _look_again(
+        self, slots: Sequence[Slot], chunk: dict[Slot, int], lost: set[Slot]
+    ) -> None:
+        """Read offsets that another writer has changed, and whether we still own them."""
+        if not slots:
+            return
+        # The offset first: a claim after this read changes the version.
+        stored = await self.read(slots)
+        claims = await gathered(self._client.get_data(self._owner(slot)) for slot in slots)
+        for slot, claim in zip(slots, claims, strict=True):
+            held = stored[slot]
+            if (
+                isinstance(claim, NoNodeError)
+                or claim[1].ephemeral_owner != self._client.session_id
+            ):
+                del chunk[slot]
+                lost.add(slot)
+                continue
+            self.versions[slot] = None if held is None else held.version
+            if held is not None and held.value is not None and held.value > chunk[slot]:
+                log.warning(
+                    "offset.moved_by_another group=%s partition=%s-%s ours=%d theirs=%d",
+                    self._nodes.group,
+                    *slot,
+                    chunk.pop(slot),
+                    held.value,
+                )
+
+    def _write(self, slot: Slot, value: int) -> Op:
+        version, data = self.versions[slot], consumer_nodes.encode_offset(value)
+        if version is None:
+            return ops.create(self._path(slot), data)
+        return ops.set_data(self._path(slot), data, version)
+
+    def _path(self, slot: Slot) -> str:
+        return consumer_nodes.offset(self._nodes.group, *slot)
+
+    def _owner(self, slot: Slot) -> str:
+        return consumer_nodes.owner(self._nodes.group, *slot)

@@ -286,7 +286,7 @@ class Membership:
             topic, name = conflict.slot
             self._holder.fail(
                 TooManyConflictsError(
-                    f"group {self.nodes.group}: {conflict.owner!r} keeps partition {name} of {topic}."
+                    f"group {self.nodes.group}: {conflict.owner!r} keeps {topic}-{name}."
                     " This consumer has left the group; the next read joins again."
                 )
             )

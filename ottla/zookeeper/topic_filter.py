@@ -17,7 +17,8 @@ _UNALIKE: Final = (
     (re.compile(r"\(\?\("), "(?("),
     (re.compile(r"&&"), "&&"),
     (re.compile(r"\[[^]]*\["), "a bracket within brackets"),
-    (re.compile(r"\{,"), "{,"),
+    # A comma is an alternative by now.
+    (re.compile(r"(?<!\\)\{(?!\d+\})"), "a repetition"),
     (re.compile(r"\\[zZvGhHRXQEpPkNUu]"), "an escape"),
 )
 """Constructs that only one of the languages has, or that each reads in its own way."""

@@ -29,7 +29,9 @@ QUICK = {
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcesses]:
-    with ClusterProcesses(tmp_path_factory.mktemp("cluster"), broker_count=1, overrides=SETTINGS) as cluster:
+    with ClusterProcesses(
+        tmp_path_factory.mktemp("cluster"), broker_count=1, overrides=SETTINGS
+    ) as cluster:
         yield cluster
 
 
@@ -48,7 +50,9 @@ async def send(cluster: ClusterProcesses, topic: str, first: int, count: int) ->
 class Member:
     """A consumer, and a task that collects its records."""
 
-    def __init__(self, cluster: ClusterProcesses, group: str, topic: str, **options: object) -> None:
+    def __init__(
+        self, cluster: ClusterProcesses, group: str, topic: str, **options: object
+    ) -> None:
         self.consumer = ZooKeeperConsumer(
             cluster.connect,
             group_id=group,

@@ -1,0 +1,44 @@
+"""A member of a group in the coordinator, as a program: prints each record; ends with its input."""
+
+import asyncio
+import logging
+import sys
+
+from ottla.client.errors import OttlaError
+from ottla.zookeeper.consumer import ZooKeeperConsumer
+
+
+async def read(consumer: ZooKeeperConsumer) -> None:
+    while True:
+        try:
+            records = await consumer.fetch_batch(50)
+        except OttlaError as error:
+            print("error", error, file=sys.stderr)
+            continue
+        for record in records:
+            value = (record.value or b"").decode()
+            print(record.partition, record.offset, value, flush=True)
+
+
+async def main(coordinator: str, group: str, topic: str) -> None:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
+    async with ZooKeeperConsumer(
+        coordinator,
+        group_id=group,
+        auto_offset_reset="smallest",
+        auto_commit_interval_ms=500,
+        session_timeout_ms=4_000,
+        rebalance_backoff_ms=1_100,
+        rebalance_max_retries=20,
+    ) as consumer:
+        consumer.subscribe([topic])
+        print("started", flush=True)
+        reading = asyncio.create_task(read(consumer))
+        await asyncio.to_thread(sys.stdin.read)
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
+    print("ended", flush=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

@@ -1,0 +1,445 @@
+"""Members of one group, a coordinator and a faulty network in one simulated loop, for any seed.
+
+The members run the product's membership, claims and commits; only records are counters. Faults: lost
+connections, an unreachable coordinator, a crashed one that recovers from the synced part of its log,
+members that stop, crash and start, and topics that grow. Rules:
+
+1. At rest each partition has one owner, the one of the formula.
+2. A member that hands over records of a partition owns its node in the coordinator, or its session
+   ended a moment ago.
+3. Offsets never fall.
+4. Every record that an offset covers was handed over.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+
+from clusterstate.replica_assignment import ReplicaAssignment
+from clusterstate.znodes.topic import TopicAssignment
+from coordination.client import Client, SessionState
+from coordination.errors import NoNodeError, OperationError
+from ottla.zookeeper import claims, offset_nodes, rebalance
+from ottla.zookeeper.assignment import Slot, Strategy
+from ottla.zookeeper.claims import Claims
+from ottla.zookeeper.membership import Membership
+from ottla.zookeeper.offset_nodes import OffsetNodes
+from ottla.zookeeper.rebalance import Phase, Rebalance
+from ottla.zookeeper.registration import Layout, Registration
+from ottla.zookeeper.view import everybody
+from tests.simulation.coordination.test_cluster import ADDRESS, World
+from tests.simulation.coordination.virtual_loop import VirtualLoop
+
+GROUP: Final = "g"
+TOPIC: Final = "t"
+TIMEOUT_MS: Final = 3000
+RUN_S: Final = 40.0
+REST_S: Final = 40.0
+MEMBERS: Final = 4
+OUTAGE_S: Final = 7.0
+"""Longest delay of a packet: a client counts its session from the arrival of the last one."""
+
+
+class Broken(AssertionError):
+    """A rule was broken."""
+
+
+class Counted:
+    """Stands for the reading of one member: a position per partition, which grows."""
+
+    def __init__(self, group: "Group", name: str) -> None:
+        self.group = group
+        self.name = name
+        self.positions: dict[Slot, int] = {}
+        self.committed: dict[Slot, int] = {}
+        self.is_held = False
+        self.ended_s: float | None = None
+        self.membership: Membership
+
+    async def drain(self, slots: frozenset[Slot]) -> None:
+        await asyncio.sleep(self.group.chance.uniform(0, 0.3))
+        await self.commit(slots)
+        for slot in slots:
+            self.positions.pop(slot, None)
+
+    async def start(self, slots: frozenset[Slot]) -> None:
+        stored = await self.membership.offsets.read(list(slots))
+        for slot in slots:
+            held = stored[slot]
+            value = held.value if held is not None and held.value is not None else 0
+            self.positions[slot] = self.committed[slot] = value
+
+    def lose(self, slots: frozenset[Slot]) -> None:
+        for slot in slots:
+            self.positions.pop(slot, None)
+
+    def hold(self) -> None:
+        self.is_held = True
+
+    def open(self) -> None:
+        self.is_held = False
+
+    def fail(self, error: Exception) -> None:
+        self.group.given_up_count += 1
+
+    async def commit(self, slots: frozenset[Slot]) -> None:
+        changed = {
+            slot: at
+            for slot, at in self.positions.items()
+            if slot in slots and self.committed.get(slot) != at
+        }
+        if not changed:
+            return
+        try:
+            lost = await self.membership.offsets.commit(changed)
+        except OperationError:
+            return
+        self.committed |= changed
+        if lost:
+            session = self.membership.machine.session
+            self.membership.feed(rebalance.Lost(session, lost))
+
+    def hand_over(self) -> None:
+        if self.is_held:
+            return
+        for slot in self.positions:
+            self.group.judge_read(self, slot)
+            first = self.positions[slot]
+            self.positions[slot] += self.group.chance.randrange(3)
+            self.group.handed_over.setdefault(slot, set()).update(
+                range(first, self.positions[slot])
+            )
+
+
+class Group:
+    """State of one run."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        self.loop = loop
+        self.chance = loop.chance
+        self.world = World(loop)
+        self.partitions = 5
+        self.handed_over: dict[Slot, set[int]] = {}
+        self.highest: dict[str, int] = {}
+        self.members: dict[str, tuple[Client, Counted]] = {}
+        self.started_count = self.given_up_count = self.join_count = self.crash_count = 0
+        self.gone_s: dict[int, float] = {}
+        self.is_over = False
+
+    # Rules
+
+    def judge_read(self, member: Counted, slot: Slot) -> None:
+        state = self.world.server.service.state
+        session = member.membership.machine.session
+        node = state.tree.nodes.get(f"/consumers/{GROUP}/owners/{TOPIC}/{slot.name}")
+        owner = 0 if node is None else node.stat().ephemeral_owner
+        if owner == session:
+            return
+        if session in state.timeouts_ms:
+            raise Broken(f"{member.name} reads {slot}, which {owner:#x} owns, in its session")
+        gone_s = self.gone_s.setdefault(session, self.loop.time())
+        if self.loop.time() - gone_s > OUTAGE_S:
+            raise Broken(f"{member.name} reads {slot} long after its session")
+
+    def judge_offsets(self) -> None:
+        # The synced part of the log: the rest may be lost, and nobody was told of it.
+        for path, node in self.world.server.service.state.tree.nodes.items():
+            if path.startswith(f"/consumers/{GROUP}/offsets/{TOPIC}/"):
+                value = int(node.data or b"0")
+                slot = Slot(TOPIC, path.rpartition("/")[2])
+                read = self.handed_over.get(slot, set())
+                if not set(range(value)) <= read:
+                    raise Broken(f"the offset {value} of {slot} covers records that nobody read")
+
+    def judge_falls(self, client_view: dict[str, int]) -> None:
+        for name, value in client_view.items():
+            if value < self.highest.get(name, 0):
+                raise Broken(f"the offset of {name} fell from {self.highest[name]} to {value}")
+            self.highest[name] = value
+
+    # Actors
+
+    async def begin(self) -> None:
+        await self.world.start_server()
+        async with Client(ADDRESS, has_heartbeat_thread=False) as client:
+            for path in ("/brokers", "/brokers/ids", "/brokers/topics"):
+                await client.create(path)
+            await client.create("/brokers/ids/1", b"{}")
+            await client.create(f"/brokers/topics/{TOPIC}", self.topic())
+
+    def topic(self) -> bytes:
+        replicas = ReplicaAssignment((1,))
+        return TopicAssignment(None, dict.fromkeys(range(self.partitions), replicas)).encode()
+
+    async def join(self) -> None:
+        self.join_count += 1
+        name = f"{GROUP}_host-{self.join_count}"
+        client = Client(
+            ADDRESS,
+            session_timeout_ms=TIMEOUT_MS,
+            has_heartbeat_thread=False,
+            random=self.chance,
+        )
+        try:
+            await client.connect(timeout_s=60)
+        except OperationError:
+            return
+        member = Counted(self, name)
+        machine = Rebalance(max_tries=4, backoff_ms=1000, keep_unmoved=self.chance.random() < 0.7)
+        member.membership = Membership(
+            client,
+            member,  # type: ignore[arg-type]
+            machine,
+            group=GROUP,
+            consumer=name,
+            registration=Registration({TOPIC: self.chance.randrange(1, 3)}),
+            layout=Layout.KAFKA,
+            strategy=Strategy.RANGE,
+            exclude_internal=True,
+            session_timeout_ms=TIMEOUT_MS,
+            now_ms=lambda: 1,
+        )
+        self.members[name] = (client, member)
+        member.membership.start()
+
+    async def leave(self, name: str) -> None:
+        client, member = self.members.pop(name)
+        await member.membership.stop(self.loop.time() + 10)
+        member.positions.clear()
+        await client.close()
+
+    async def crash(self, name: str) -> None:
+        self.crash_count += 1
+        client, member = self.members.pop(name)
+        await member.membership._tasks.cancel_all()
+        member.positions.clear()
+        await client.abandon()
+
+    async def live(self) -> None:
+        """Read and commit with every member."""
+        while not self.is_over:
+            await asyncio.sleep(self.chance.uniform(0.01, 0.2))
+            for _, member in list(self.members.values()):
+                member.hand_over()
+            if self.members and self.chance.random() < 0.3:
+                _, member = self.chance.choice(list(self.members.values()))
+                task = asyncio.create_task(member.commit(frozenset(member.positions)))
+                task.add_done_callback(lambda done: done.cancelled() or done.exception())
+            self.judge_offsets()
+
+    async def observe(self) -> None:
+        """Read the offsets as any client does."""
+        while not self.is_over:
+            await asyncio.sleep(0.5)
+            try:
+                async with Client(ADDRESS, has_heartbeat_thread=False) as client:
+                    parent = f"/consumers/{GROUP}/offsets/{TOPIC}"
+                    names = await client.get_children(parent)
+                    texts = {name: (await client.get_data(f"{parent}/{name}"))[0] for name in names}
+            except OperationError:
+                continue
+            self.judge_falls({name: int(data or b"0") for name, data in texts.items()})
+
+    async def stir(self) -> None:
+        """Start, stop and crash members, and let the topic grow."""
+        while not self.world.is_over:
+            await asyncio.sleep(self.chance.uniform(0.2, 4.0))
+            names = list(self.members)
+            match self.chance.randrange(6):
+                case 0 | 1 if len(names) < MEMBERS:
+                    await self.join()
+                case 2 if len(names) > 1:
+                    await self.leave(self.chance.choice(names))
+                case 3 if len(names) > 1:
+                    await self.crash(self.chance.choice(names))
+                case 4 if self.partitions < 9:
+                    self.partitions += 1
+                    await self.grow()
+
+    async def grow(self) -> None:
+        try:
+            async with Client(ADDRESS, has_heartbeat_thread=False) as client:
+                await client.set_data(f"/brokers/topics/{TOPIC}", self.topic())
+        except OperationError:
+            # Perhaps applied; the rest at the end writes it once more.
+            return
+
+    async def rest(self) -> None:
+        """Check the first rule once nothing disturbs the group."""
+        await self.grow()
+        await asyncio.sleep(REST_S)
+        for _, member in self.members.values():
+            if member.membership.machine.phase is Phase.GIVEN_UP:
+                member.membership.feed(rebalance.Resumed())
+        await asyncio.sleep(REST_S)
+        machines = [member.membership.machine for _, member in self.members.values()]
+        assert {machine.phase for machine in machines} == {Phase.OWNING}, machines
+        view = next(iter(self.members.values()))[1].membership._view
+        assert view is not None
+        expected = everybody(view, layout=Layout.KAFKA, strategy=Strategy.RANGE)
+        assert len(expected) == self.partitions
+        async with Client(ADDRESS, has_heartbeat_thread=False) as client:
+            parent = f"/consumers/{GROUP}/owners/{TOPIC}"
+            owners = {
+                Slot(TOPIC, name): (await client.get_data(f"{parent}/{name}"))[0]
+                for name in await client.get_children(parent)
+            }
+        if owners != {slot: thread.encode() for slot, thread in expected.items()}:
+            raise Broken(f"owners at rest are {owners}, not {expected}")
+        held = [slot for _, member in self.members.values() for slot in member.positions]
+        if sorted(held) != sorted(expected):
+            raise Broken(f"at rest {sorted(held)} are read")
+
+
+async def run(loop: VirtualLoop) -> Group:
+    group = Group(loop)
+    await group.begin()
+    await group.join()
+    await group.join()
+    tasks = [asyncio.create_task(group.live()), asyncio.create_task(group.observe())]
+    torment = asyncio.create_task(group.world.torment())
+    stir = asyncio.create_task(group.stir())
+    try:
+        await over(tasks, asyncio.sleep(RUN_S))
+        group.world.is_over = True
+        await over(tasks, torment)
+        await over(tasks, stir)
+        await over(tasks, group.rest())
+        group.is_over = True
+        await asyncio.gather(*tasks)
+        for name in list(group.members):
+            await group.leave(name)
+        await group.world.server.stop()
+    finally:
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+    return group
+
+
+async def over(watched: list[asyncio.Task[None]], work: Any) -> None:
+    """Await `work`, and fail as soon as a watched task does."""
+    main = asyncio.ensure_future(work)
+    await asyncio.wait([main, *watched], return_when=asyncio.FIRST_COMPLETED)
+    for task in watched:
+        if task.done():
+            task.result()
+    await main
+
+
+def survive(seed: int) -> Group:
+    loop = VirtualLoop(seed)
+    errors: list[dict[str, Any]] = []
+    loop.set_exception_handler(lambda _loop, context: errors.append(context))
+    try:
+        group = loop.run_until_complete(run(loop))
+    finally:
+        loop.close()
+    assert errors == []
+    return group
+
+
+@pytest.mark.fresh_seeds(1)
+def test_each_partition_has_one_reader(seed: int) -> None:
+    group = survive(seed)
+    # The run was not vacuous.
+    assert group.join_count > 2
+    assert sum(map(len, group.handed_over.values())) > 100
+    assert group.highest
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(100), ids=lambda seed: f"seed{seed}")
+def test_each_partition_has_one_reader_in_many_histories(seed: int) -> None:
+    survive(seed)
+
+
+# Mutants: each breaks a rule of the product, and the simulation has to notice.
+
+
+async def _release_in_any_session(self: Claims, slots: Any) -> None:
+    """Delete owners by name, as an operation that was repeated in the next session does."""
+    self._offsets.forget(slots)
+    for slot in sorted(slots):
+        try:
+            await self._client.delete(self._owner(slot))
+        except NoNodeError:
+            pass
+
+
+async def _claim_by_force(self: Claims, session: int, slot: Slot) -> rebalance.Refused | None:
+    """Take any owner for our own."""
+    return None
+
+
+async def _write_without_condition(
+    self: OffsetNodes, chunk: dict[Slot, int], lost: set[Slot]
+) -> None:
+    for slot, value in chunk.items():
+        path = self._path(slot)
+        try:
+            await self._client.set_data(path, b"%d" % value)
+        except NoNodeError:
+            await self._nodes.create_parents(path)
+            await self._client.create(path, b"%d" % value)
+
+
+def _never_held(self: Counted) -> None:
+    return None
+
+
+async def _keep_partial_claims(
+    self: Claims, session: int, wanted: Any
+) -> rebalance.Claimed | rebalance.Refused | rebalance.Moved:
+    for slot in sorted(wanted):
+        outcome = await self._claim_chunk(session, {slot: wanted[slot]})
+        if outcome is not None:
+            return outcome
+    return rebalance.Claimed(session)
+
+
+def _look_clearing_late(self: Rebalance) -> list[rebalance.Effect]:
+    self.phase = Phase.LOOKING
+    return [rebalance.View(self.session)]
+
+
+def _settle_clearing_late(self: Rebalance) -> list[rebalance.Effect]:
+    self.try_count = 0
+    self._has_changed = False
+    self.phase = Phase.OWNING
+    return []
+
+
+def _forget_doubt(self: Rebalance) -> list[rebalance.Effect]:
+    self._take = {}
+    return self._wait(rebalance.RETRY_MS)
+
+
+MUTANTS: Final[dict[str, list[tuple[Any, str, Any]]]] = {
+    "claim by force": [(Claims, "_refused", _claim_by_force)],
+    "commit without condition": [(OffsetNodes, "_commit_chunk", _write_without_condition)],
+    "no gate": [(Counted, "hold", _never_held)],
+    "partial claims kept": [(Claims, "claim", _keep_partial_claims)],
+    "flag cleared after the reads": [(Rebalance, "_settle", _settle_clearing_late)],
+    "doubtful claims forgotten": [(Rebalance, "_failed", _forget_doubt)],
+}
+
+
+if __name__ == "__main__":
+    import sys
+
+    patch = pytest.MonkeyPatch()
+    name = sys.argv[1]
+    for owner, attribute, substitute in MUTANTS.get(name, []):
+        patch.setattr(owner, attribute, substitute)
+    for seed in range(int(sys.argv[2]), int(sys.argv[3])):
+        try:
+            survive(seed)
+        except BaseException as error:
+            print(name, seed, type(error).__name__, str(error)[:300].replace("\n", " "), flush=True)
+            if name != "none":
+                break
+    print(name, "done")

@@ -383,6 +383,7 @@ class Node:
             proof=proof,
             purgatory=self._serving.purgatory,
             replicas=replicas,
+            session=member.session,
             tasks=self._serving.tasks,
             tokens=self._tokens,
             topics=topics,

@@ -164,15 +164,15 @@ _ROWS: Final = (
     Api(ApiKey.PRODUCE, "Produce", "produce", advertised=(0, 9)),
     # From version 13 on, Fetch uses topic ids instead of names.
     Api(ApiKey.FETCH, "Fetch", "fetch", advertised=(4, 17)),
-    Api(ApiKey.LIST_OFFSETS, "ListOffsets", "list_offsets", advertised=(1, 9)),
+    Api(ApiKey.LIST_OFFSETS, "ListOffsets", "list_offsets", advertised=(0, 9)),
     Api(ApiKey.METADATA, "Metadata", "metadata", advertised=(0, 12)),
     Api(ApiKey.LEADER_AND_ISR, "LeaderAndIsr", "leader_and_isr", advertised=(0, 7)),
     Api(ApiKey.STOP_REPLICA, "StopReplica", "stop_replica", advertised=(0, 4)),
     Api(ApiKey.UPDATE_METADATA, "UpdateMetadata", "update_metadata", advertised=(0, 8)),
     Api(ApiKey.CONTROLLED_SHUTDOWN, "ControlledShutdown", "controlled_shutdown", advertised=(0, 3)),
     # Version 9 of these two identifies members by epoch (KIP-848).
-    Api(ApiKey.OFFSET_COMMIT, "OffsetCommit", "group_offsets", advertised=(2, 8)),
-    Api(ApiKey.OFFSET_FETCH, "OffsetFetch", "group_offsets", advertised=(1, 8)),
+    Api(ApiKey.OFFSET_COMMIT, "OffsetCommit", "group_offsets", advertised=(0, 8)),
+    Api(ApiKey.OFFSET_FETCH, "OffsetFetch", "group_offsets", advertised=(0, 8)),
     Api(ApiKey.FIND_COORDINATOR, "FindCoordinator", "find_coordinator", advertised=(0, 6)),
     Api(ApiKey.JOIN_GROUP, "JoinGroup", "group_membership", advertised=(0, 9)),
     Api(ApiKey.HEARTBEAT, "Heartbeat", "group_membership", advertised=(0, 4)),

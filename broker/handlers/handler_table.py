@@ -18,6 +18,7 @@ from broker.cluster.cluster_topics import ClusterTopics
 from broker.cluster.control_fence import ControlFence
 from broker.cluster.control_proof import ControlProof
 from broker.cluster.controller_role import ControllerRole
+from broker.cluster.coordinator_session import CoordinatorSession
 from broker.cluster.finalized_features import FinalizedFeatures
 from broker.cluster.identity import Identity
 from broker.cluster.metadata_cache import MetadataCache
@@ -132,6 +133,7 @@ class Parts:
     proof: ControlProof
     purgatory: Purgatory[TopicPartition]
     replicas: ReplicaManager
+    session: CoordinatorSession
     tasks: RequestTasks
     tokens: TokenNodes | None
     """None without delegation tokens."""

@@ -8,6 +8,7 @@ from typing import Final, TypeVar
 from broker.cluster.metadata_cache import MetadataCache
 from broker.groups.commits import GroupCommits
 from broker.handlers.handler_table import Apis, Parts
+from broker.handlers.old_offsets import by_version
 from broker.network.reply import Reply
 from broker.network.request import Request
 from kafkawire.apis import ApiKey
@@ -33,7 +34,7 @@ T = TypeVar("T")
 Answers = dict[TopicPartition, ErrorCode]
 
 APIS: Final[Apis] = {
-    ApiKey.OFFSET_COMMIT: lambda parts: _handler(parts).commit,
+    ApiKey.OFFSET_COMMIT: lambda parts: by_version(parts, "commit", _handler(parts).commit),
     ApiKey.OFFSET_DELETE: lambda parts: _handler(parts).delete,
 }
 

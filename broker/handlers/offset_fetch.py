@@ -8,6 +8,7 @@ from typing import Final, TypeVar
 from broker.groups.commits import GroupCommits
 from broker.groups.group import Group
 from broker.handlers.handler_table import Apis
+from broker.handlers.old_offsets import by_version
 from broker.network.reply import Reply
 from broker.network.request import Request
 from kafkawire.apis import ApiKey
@@ -36,7 +37,9 @@ T = TypeVar("T")
 P = TypeVar("P", OffsetFetchResponsePartition, OffsetFetchResponsePartitions)
 
 APIS: Final[Apis] = {
-    ApiKey.OFFSET_FETCH: lambda parts: OffsetFetchHandler(parts.groups.commits).handle,
+    ApiKey.OFFSET_FETCH: lambda parts: by_version(
+        parts, "fetch", OffsetFetchHandler(parts.groups.commits).handle
+    ),
 }
 
 

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple, assert_never
 
 from broker.errors import as_api_error
 from broker.handlers.handler_table import Apis
+from broker.handlers.old_offset_lookup import old_offsets
 from broker.network.reply import Reply
 from broker.network.request import Request
 from broker.replication.replica import Replica
@@ -43,6 +44,7 @@ from kafkawire.sentinels import (
     READ_COMMITTED,
 )
 from storage.errors import StorageError
+from storage.log.time_search import largest_timestamp
 
 APIS: Final[Apis] = {
     ApiKey.LIST_OFFSETS: lambda parts: ListOffsetsHandler(parts.replicas).handle,
@@ -97,6 +99,9 @@ class ListOffsetsHandler:
                 try:
                     if times[partition] > 1:
                         raise ApiError(ErrorCode.INVALID_REQUEST, "the partition is named twice")
+                    if version == 0:
+                        partitions.append(self._find_old(partition, wanted, bound))
+                        continue
                     found = self._find(partition, wanted, version, bound)
                 except ApiError as error:
                     partitions.append(_failed(wanted, error, version))
@@ -104,6 +109,27 @@ class ListOffsetsHandler:
                     partitions.append(_answer(wanted, found, version))
             answers.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
         return Reply(ListOffsetsResponse(topics=answers))
+
+    def _find_old(
+        self, partition: TopicPartition, wanted: ListOffsetsPartition, bound: Bound
+    ) -> ListOffsetsPartitionResponse:
+        replica = self._replicas.leader(partition, wanted.current_leader_epoch)
+        log = replica.log
+        try:
+            offsets = old_offsets(
+                [(each.base_offset, largest_timestamp(each).timestamp_ms) for each in log.segments],
+                wanted.timestamp,
+                wanted.max_num_offsets,
+                start_offset=log.log_start_offset,
+                end_offset=(
+                    log.log_end_offset if bound is Bound.LOG_END else replica.high_watermark
+                ),
+            )
+        except (StorageError, OSError) as error:
+            raise as_api_error(error) from error
+        return ListOffsetsPartitionResponse(
+            partition_index=wanted.partition_index, old_style_offsets=offsets
+        )
 
     def _find(
         self,

@@ -16,6 +16,7 @@ log4j.rootLogger=INFO, A
 log4j.appender.A=org.apache.log4j.ConsoleAppender
 log4j.appender.A.layout=org.apache.log4j.PatternLayout
 log4j.appender.A.layout.ConversionPattern=%d %p %m (%c)%n
+log4j.logger.kafka.request.logger=WARN
 """
 
 

@@ -44,7 +44,7 @@ from kafkawire.sentinels import (
     READ_COMMITTED,
 )
 from storage.errors import StorageError
-from storage.log.time_search import largest_timestamp
+from storage.segment.segment_lookup import largest_timestamp
 
 APIS: Final[Apis] = {
     ApiKey.LIST_OFFSETS: lambda parts: ListOffsetsHandler(parts.replicas).handle,

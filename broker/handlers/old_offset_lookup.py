@@ -21,8 +21,8 @@ def old_offsets(
 ) -> list[int]:
     """Return up to `max_count` offsets, the largest first, and none beyond `end_offset`.
 
-    `segments` holds base offset and largest timestamp in ms of each segment, oldest first. The result
-    begins with the end, the start, or the newest segment that ended by `timestamp`.
+    `segments` holds base offset and largest timestamp in ms of each segment, oldest first. The
+    result begins with the end, the start, or the newest segment that ended by `timestamp`.
     """
     starts = [max(base, start_offset) for base, _ in segments]
     offsets = [*starts, end_offset] if not starts or starts[-1] < end_offset else starts

@@ -1,7 +1,7 @@
 """OffsetCommit and OffsetFetch in version 0: offsets in the coordinator's nodes (edge).
 
-Kafka's old tools and consumers send them. The nodes are never mixed with the offsets of the groups that
-this broker coordinates.
+Kafka's old tools and consumers send them. The nodes are never mixed with the offsets of the groups
+that this broker coordinates.
 
 Source: kafka.server.KafkaApis of Kafka 3.9.
 """

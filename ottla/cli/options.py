@@ -1,6 +1,7 @@
 """Options that several commands share (decision)."""
 
 from contextvars import ContextVar
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -8,6 +9,14 @@ import typer
 
 PROFILE: ContextVar[str | None] = ContextVar("profile", default=None)
 """The profile that `ottla --profile NAME` chooses for its command."""
+
+class LayoutName(StrEnum):
+    """Form of the nodes of a group in the coordinator."""
+
+    KAFKA = "kafka"
+    JAFKA = "jafka"
+
+
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 
 Bootstrap = Annotated[
@@ -29,6 +38,27 @@ CommandConfig = Annotated[
         envvar="OTTLA_COMMAND_CONFIG",
         help="Properties of the connection: TLS, user and password, in Kafka's or kcat's names.",
     ),
+]
+Coordinator = Annotated[
+    str | None,
+    typer.Option(
+        "--coordinator",
+        metavar="HOST:PORT[,...][/CHROOT]",
+        help="Coordinator where the group's members meet, as Kafka's old consumers; it lists the "
+        "brokers, too.",
+    ),
+]
+RequiredCoordinator = Annotated[
+    str,
+    typer.Option(
+        "--coordinator",
+        metavar="HOST:PORT[,...][/CHROOT]",
+        help="Coordinator where the group's members meet; it lists the brokers, too.",
+    ),
+]
+GroupLayout = Annotated[
+    LayoutName,
+    typer.Option("--layout", help="With --coordinator: form of the group's nodes."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 JsonLines = Annotated[bool, typer.Option("--json", help="Same as --format json.")]

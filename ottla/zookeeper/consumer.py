@@ -164,7 +164,10 @@ class ZooKeeperConsumer:
         self._buffer = FetchBuffer(self._config)
         self._reader = RecordReader(self._buffer)
         self._reading = Reading(self._buffer, RESET_TIMESTAMPS[settings.reset], self._reader.wake)
-        self._client = Client(coordinator, session_timeout_ms=session_timeout_ms)
+        try:
+            self._client = Client(coordinator, session_timeout_ms=session_timeout_ms)
+        except ValueError as error:
+            raise ConfigurationError(f"coordinator: {error}") from error
         self._addresses = BrokerAddresses(self._client, settings.layout, self._protocol)
         self._cluster: Cluster | None = None
         self._membership: Membership | None = None

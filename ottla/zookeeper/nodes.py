@@ -74,7 +74,7 @@ class GroupNodes:
             for each in readers
             for topic in topics_of(each, candidates, exclude_internal=exclude_internal)
         }
-        names, created = await self._partitions(list(read))
+        names, created = await self.partitions(list(read))
         return GroupView(
             members=members,
             topics=sorted({*candidates, *read}),
@@ -90,10 +90,10 @@ class GroupNodes:
             return False
         return await self.client.exists(consumer_nodes.member(self.group, consumer)) is not None
 
-    async def _partitions(
+    async def partitions(
         self, topics: Sequence[str]
     ) -> tuple[dict[str, list[str]], dict[str, int]]:
-        """Return the names of the partitions of each topic that exists, and its czxid."""
+        """Watch the topics, and return the names of the partitions of each topic that exists, and its czxid."""
         names: dict[str, list[str]] = {}
         created: dict[str, int] = {}
         read = self._kafka_names if self.layout is Layout.KAFKA else self._jafka_names

@@ -7,8 +7,15 @@ import typer
 
 from ottla.cli.command_config import run_admin
 from ottla.cli.failure import guarded, usage_error
-from ottla.cli.options import Bootstrap, CommandConfig, Json
-from ottla.cli.terminal import print_done, print_json, print_line, print_table
+from ottla.cli.options import (
+    Bootstrap,
+    CommandConfig,
+    Coordinator,
+    GroupLayout,
+    Json,
+    LayoutName,
+)
+from ottla.cli.terminal import print_done, print_json, print_line, print_offsets, print_table
 
 if TYPE_CHECKING:
     from ottla.client.admin.admin import Admin
@@ -24,15 +31,29 @@ Group = Annotated[str, typer.Argument(metavar="GROUP", help="The group's name.")
 @app.command("list")
 @guarded
 def list_groups(
-    bootstrap: Bootstrap = None, command_config: CommandConfig = None, json: Json = False
+    bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
+    coordinator: Coordinator = None,
+    layout: GroupLayout = LayoutName.KAFKA,
+    json: Json = False,
 ) -> None:
     """Print all groups with their states.
 
     \b
-    Example:
+    Examples:
       ottla groups list
+      ottla groups list --coordinator 127.0.0.1:2181
     """
+    if coordinator is not None:
+        from ottla.cli.old_groups import groups_access, run_groups
 
+        access = groups_access(coordinator, layout, bootstrap, command_config)
+        counts = run_groups(access, lambda groups: groups.admin.list_groups())
+        if json:
+            print_json([{"group_id": name, "members": counts[name]} for name in counts])
+        else:
+            print_table(("group", "members"), [[name, counts[name]] for name in counts])
+        return
     groups = run_admin(bootstrap, command_config, lambda admin: admin.list_groups())
     if json:
         print_json(
@@ -56,6 +77,8 @@ def describe(
     group: Group,
     bootstrap: Bootstrap = None,
     command_config: CommandConfig = None,
+    coordinator: Coordinator = None,
+    layout: GroupLayout = LayoutName.KAFKA,
     json: Json = False,
 ) -> None:
     """Print the offsets, lag and members of a group.
@@ -66,6 +89,18 @@ def describe(
     Example:
       ottla groups describe billing
     """
+    if coordinator is not None:
+        from ottla.cli.old_groups import describe_old, groups_access, old_json, old_rows, run_groups
+
+        access = groups_access(coordinator, layout, bootstrap, command_config)
+        old = run_groups(access, lambda groups: describe_old(groups, group))
+        if json:
+            print_json(old_json(group, old))
+            return
+        print_line(f"{group}: {len(old.group.members)} members")
+        old_columns = ("topic", "partition", "committed", "end", "lag", "member")
+        print_table(old_columns, old_rows(old))
+        return
     from ottla.cli.group_report import describe_group, to_json, to_rows
 
     report = run_admin(bootstrap, command_config, lambda admin: describe_group(admin, group))
@@ -196,6 +231,8 @@ def reset_offsets(
     ] = False,
     bootstrap: Bootstrap = None,
     command_config: CommandConfig = None,
+    coordinator: Coordinator = None,
+    layout: GroupLayout = LayoutName.KAFKA,
     json: Json = False,
 ) -> None:
     """Set the committed offsets of a group.
@@ -218,23 +255,22 @@ def reset_offsets(
     except InputError as error:
         usage_error(f"{error}.")
 
+    if coordinator is not None:
+        from ottla.cli.old_groups import groups_access, reset_old, run_groups
+
+        access = groups_access(coordinator, layout, bootstrap, command_config)
+        changed = run_groups(
+            access,
+            lambda groups: reset_old(groups, group, start, topic or (), is_dry_run=dry_run),
+        )
+        print_offsets(changed, as_json=json)
+        return
     offsets = run_admin(
         bootstrap,
         command_config,
         lambda admin: reset(admin, group, start, topic or (), is_dry_run=dry_run),
     )
-    if json:
-        print_json(
-            [
-                {"topic": each.topic, "partition": each.partition, "offset": offset}
-                for each, offset in sorted(offsets.items())
-            ]
-        )
-        return
-    print_table(
-        ("topic", "partition", "offset"),
-        [(each.topic, each.partition, offset) for each, offset in sorted(offsets.items())],
-    )
+    print_offsets(offsets, as_json=json)
 
 
 @app.command()
@@ -243,6 +279,7 @@ def delete(
     groups: Annotated[list[str], typer.Argument(metavar="GROUP", help="Names of groups.")],
     bootstrap: Bootstrap = None,
     command_config: CommandConfig = None,
+    coordinator: Coordinator = None,
     json: Json = False,
 ) -> None:
     """Delete groups with all their offsets.
@@ -261,6 +298,12 @@ def delete(
 
     deleted: list[str] = []
     try:
-        run_admin(bootstrap, command_config, work)
+        if coordinator is None:
+            run_admin(bootstrap, command_config, work)
+        else:
+            from ottla.cli.old_groups import delete_old, groups_access, run_groups
+
+            access = groups_access(coordinator, LayoutName.KAFKA, bootstrap, command_config)
+            run_groups(access, lambda old: delete_old(old, groups, deleted))
     finally:
         print_done("deleted", deleted, as_json=json)

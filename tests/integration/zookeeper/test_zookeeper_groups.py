@@ -1,15 +1,12 @@
 """Consumers whose group meets in the coordinator, against brokers and a coordinator in processes."""
 
 import asyncio
-import contextlib
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 
 import pytest
 
 from coordination.client import Client
-from kafkawire.ids import TopicPartition
 from ottla import Admin, NewTopic, Producer
 from ottla.client.record import ConsumerRecord
 from ottla.zookeeper.consumer import ZooKeeperConsumer

@@ -1,8 +1,8 @@
 """Members of one group, a coordinator and a faulty network in one simulated loop, for any seed.
 
-The members run the product's membership, claims and commits; only records are counters. Faults: lost
-connections, an unreachable coordinator, a crashed one that recovers from the synced part of its log,
-members that stop, crash and start, and topics that grow. Rules:
+The members run the product's membership, claims and commits; only records are counters. Faults:
+lost connections, an unreachable coordinator, a crashed one that recovers from the synced part of
+its log, members that stop, crash and start, and topics that grow. Rules:
 
 1. At rest each partition has one owner, the one of the formula.
 2. A member that hands over records of a partition owns its node in the coordinator, or its session
@@ -12,16 +12,15 @@ members that stop, crash and start, and topics that grow. Rules:
 """
 
 import asyncio
-from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
 
 from clusterstate.replica_assignment import ReplicaAssignment
 from clusterstate.znodes.topic import TopicAssignment
-from coordination.client import Client, SessionState
+from coordination.client import Client
 from coordination.errors import NoNodeError, OperationError
-from ottla.zookeeper import claims, offset_nodes, rebalance
+from ottla.zookeeper import rebalance
 from ottla.zookeeper.assignment import Slot, Strategy
 from ottla.zookeeper.claims import Claims
 from ottla.zookeeper.membership import Membership

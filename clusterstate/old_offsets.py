@@ -1,5 +1,4 @@
-"""Reads and writes of the offsets that version 0 of OffsetCommit and OffsetFetch is about
-(decision).
+"""Reads and writes of the offsets of version 0 of OffsetCommit and OffsetFetch (decision).
 
 They lie in the nodes of groups whose members meet in the coordinator. Kafka's brokers serve them up
 to the last version with ZooKeeper. Writes are unconditional, as its own are.

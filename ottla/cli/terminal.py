@@ -7,7 +7,7 @@ decoration. `--json` prints one JSON document.
 import json
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from ottla.cli.text import JsonValue, shown
@@ -89,9 +89,9 @@ def _is_number_column(rows: Sequence[Sequence[Cell]], column: int) -> bool:
     return bool(rows) and all(isinstance(row[column], int) for row in rows)
 
 
-def print_offsets(offsets: Mapping[tuple[str, int | str], int], *, as_json: bool) -> None:
+def print_offsets(offsets: Iterable[tuple[tuple[str, int | str], int]], *, as_json: bool) -> None:
     """Print an offset per partition, in order."""
-    rows = [(topic, name, offset) for (topic, name), offset in sorted(offsets.items())]
+    rows = [(topic, name, offset) for (topic, name), offset in sorted(offsets)]
     if as_json:
         print_json(
             [{"topic": topic, "partition": name, "offset": offset} for topic, name, offset in rows]

@@ -1,7 +1,7 @@
 """Finds and runs the jars of Kafka 1.1.1, the last release but one with consumers on znodes. Edge.
 
-`OTTLA_KAFKA_OLD_JARS` names a folder of its own with kafka_2.11 1.1.1 and its dependencies. Without it,
-Maven copies them once into a cache, from `kafka_old_jars.xml` beside this file.
+`OTTLA_KAFKA_OLD_JARS` names a folder of its own with kafka_2.11 1.1.1 and its dependencies. Without
+it, Maven copies them once into a cache, from `kafka_old_jars.xml` beside this file.
 """
 
 import os

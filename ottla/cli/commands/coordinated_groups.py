@@ -124,4 +124,4 @@ def migrate(
     access = groups_access(coordinator, layout, None, command_config)
     place: Literal["kafka", "znodes"] = "kafka" if to is Place.KAFKA else "znodes"
     offsets = run_groups(access, lambda groups: copy(groups, group, place, is_dry_run=dry_run))
-    print_offsets(offsets, as_json=json)
+    print_offsets(offsets.items(), as_json=json)

@@ -263,14 +263,14 @@ def reset_offsets(
             access,
             lambda groups: reset_old(groups, group, start, topic or (), is_dry_run=dry_run),
         )
-        print_offsets(changed, as_json=json)
+        print_offsets(changed.items(), as_json=json)
         return
     offsets = run_admin(
         bootstrap,
         command_config,
         lambda admin: reset(admin, group, start, topic or (), is_dry_run=dry_run),
     )
-    print_offsets(offsets, as_json=json)
+    print_offsets(offsets.items(), as_json=json)
 
 
 @app.command()

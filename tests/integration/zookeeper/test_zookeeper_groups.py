@@ -1,4 +1,4 @@
-"""Consumers whose group meets in the coordinator, against brokers and a coordinator in processes."""
+"""Consumers whose group meets in the coordinator, with a broker and a coordinator."""
 
 import asyncio
 from collections import Counter

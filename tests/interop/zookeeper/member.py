@@ -8,16 +8,21 @@ from ottla.client.errors import OttlaError
 from ottla.zookeeper.consumer import ZooKeeperConsumer
 
 
+def show(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
 async def read(consumer: ZooKeeperConsumer) -> None:
     while True:
         try:
             records = await consumer.fetch_batch(50)
         except OttlaError as error:
-            print("error", error, file=sys.stderr)
+            sys.stderr.write(f"error {error}\n")
             continue
         for record in records:
             value = (record.value or b"").decode()
-            print(record.partition, record.offset, value, flush=True)
+            show(f"{record.partition} {record.offset} {value}")
 
 
 async def main(coordinator: str, group: str, topic: str) -> None:
@@ -32,12 +37,12 @@ async def main(coordinator: str, group: str, topic: str) -> None:
         rebalance_max_retries=20,
     ) as consumer:
         consumer.subscribe([topic])
-        print("started", flush=True)
+        show("started")
         reading = asyncio.create_task(read(consumer))
         await asyncio.to_thread(sys.stdin.read)
         reading.cancel()
         await asyncio.gather(reading, return_exceptions=True)
-    print("ended", flush=True)
+    show("ended")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""One group of Kafka's old Java consumers and ours: on a broker of Kafka 3.9, and on our coordinator."""
+"""One group of Kafka's old consumers and ours: a broker of Kafka 3.9, our coordinator."""
 
 import asyncio
 import os
@@ -185,15 +185,21 @@ class MixedGroup:
                 member.process.stdin.close()
 
 
+def show(line: str) -> None:
+    """Write a line for `pytest -s`."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
 async def wait_for_rest(group: MixedGroup, client: Client) -> None:
     async with asyncio.timeout(REST_S):
-        while not await group.rests(client):
+        while not await group.rests(client):  # noqa: ASYNC110 - asks a server
             await asyncio.sleep(0.2)
 
 
 async def test_members_in_java_and_ours_share_a_group(place: Place) -> None:
     dice = random.Random(SEED)
-    print(f"OTTLA_SEED={SEED} OTTLA_ROUNDS={ROUNDS}")
+    show(f"OTTLA_SEED={SEED} OTTLA_ROUNDS={ROUNDS}")
     name = f"mixed-{SEED}"
     async with Admin(place.bootstrap) as admin:
         await admin.create_topics([NewTopic(name, PARTITIONS, 1)])
@@ -240,7 +246,7 @@ async def test_members_in_java_and_ours_share_a_group(place: Place) -> None:
             )
             assert "Rebalance operation successful" in verdict
             repeats = sum(group.records().values()) - group.sent
-            print(f"{actions} records={group.sent} repeats={repeats}")
+            show(f"{actions} records={group.sent} repeats={repeats}")
             assert repeats < group.sent
     finally:
         group.end()

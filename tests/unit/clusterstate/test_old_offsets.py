@@ -1,5 +1,7 @@
 """Plans that read and write the offsets of groups in the coordinator."""
 
+import pytest
+
 from clusterstate.old_offsets import read_old_offsets, write_old_offsets
 from clusterstate.plans import (
     MAX_ATTEMPTS,
@@ -22,10 +24,9 @@ MISSING = Outcome((), Refusal.NO_NODE, 0)
 def test_offsets_are_read_from_the_nodes() -> None:
     plan = read_old_offsets("g", [A, B])
     assert next(plan) == Read(("/consumers/g/offsets/t/0", "/consumers/g/offsets/t/1"))
-    try:
+    with pytest.raises(StopIteration) as stop:
         plan.send(Nodes((Node(b"12", 0, 1), None)))
-    except StopIteration as stop:
-        assert stop.value == {A: 12, B: None}
+    assert stop.value.value == {A: 12, B: None}
 
 
 def run(answers: list[Outcomes], offsets: dict[TopicPartition, int]) -> set[TopicPartition]:

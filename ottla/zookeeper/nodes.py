@@ -58,7 +58,7 @@ class GroupNodes:
         """
         reads_all = mine.pattern is not Pattern.STATIC or strategy is Strategy.ROUNDROBIN
         ids, brokers, topics = await asyncio.gather(
-            self.client.get_children(consumer_nodes.members(self.group), self.watch),
+            self._children(consumer_nodes.members(self.group), watched=True),
             self._children(paths.BROKER_IDS),
             self._children(paths.TOPICS, watched=True) if reads_all else _nothing(),
         )
@@ -93,7 +93,7 @@ class GroupNodes:
     async def partitions(
         self, topics: Sequence[str]
     ) -> tuple[dict[str, list[str]], dict[str, int]]:
-        """Watch the topics, and return the names of the partitions of each topic that exists, and its czxid."""
+        """Watch topics; return the partitions' names and the czxid of each that exists."""
         names: dict[str, list[str]] = {}
         created: dict[str, int] = {}
         read = self._kafka_names if self.layout is Layout.KAFKA else self._jafka_names

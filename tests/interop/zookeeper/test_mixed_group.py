@@ -231,9 +231,8 @@ async def test_members_in_java_and_ours_share_a_group(place: Place) -> None:
                 await wait_for_rest(group, client)
                 now = await group.offsets(client)
                 falls = {each: at for each, at in now.items() if at < highest.get(each, 0)}
-                print(
-                    action, member.kind, f"offsets fell: {falls}" if falls else "", now, flush=True
-                )  # A paused member in Java writes its old offsets when it wakes up.
+                show(f"{action} {member.kind} {now}")
+                # A paused member in Java writes its old offsets when it wakes up.
                 assert not falls or "pause java" in actions, falls
                 highest |= {each: max(at, highest.get(each, 0)) for each, at in now.items()}
             await until(lambda: len(group.records()) == group.sent, "every record")

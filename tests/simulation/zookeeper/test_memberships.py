@@ -20,6 +20,7 @@ from clusterstate.replica_assignment import ReplicaAssignment
 from clusterstate.znodes.topic import TopicAssignment
 from coordination.client import Client, SessionState
 from coordination.errors import OperationError
+from kafkawire.ids import BrokerId
 from ottla.zookeeper import rebalance
 from ottla.zookeeper.assignment import Slot, Strategy
 from ottla.zookeeper.claims import Claims
@@ -176,7 +177,7 @@ class Group:
             await client.create(f"/brokers/topics/{TOPIC}", self.topic())
 
     def topic(self) -> bytes:
-        replicas = ReplicaAssignment((1,))
+        replicas = ReplicaAssignment((BrokerId(1),))
         return TopicAssignment(None, dict.fromkeys(range(self.partitions), replicas)).encode()
 
     async def join(self) -> None:
@@ -196,7 +197,7 @@ class Group:
         machine = Rebalance(max_tries=4, backoff_ms=1000, keep_unmoved=self.chance.random() < 0.7)
         member.membership = Membership(
             client,
-            member,  # type: ignore[arg-type]
+            member,
             machine,
             group=GROUP,
             consumer=name,

@@ -1,0 +1,502 @@
+"""Claims, fences and registrations at a coordinator in memory; each trap by a test."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from clusterstate.replica_assignment import ReplicaAssignment
+from clusterstate.znodes.topic import TopicAssignment
+from coordination.client import Client
+from coordination.errors import OperationError
+from kafkawire.ids import BrokerId
+from ottla.client.errors import ConfigurationError
+from ottla.zookeeper import rebalance
+from ottla.zookeeper.assignment import Slot, Strategy
+from ottla.zookeeper.claims import Claims
+from ottla.zookeeper.group_admin import GroupAdmin, LiveGroupError, UnknownGroupError
+from ottla.zookeeper.nodes import GroupNodes
+from ottla.zookeeper.offset_nodes import OffsetNodes
+from ottla.zookeeper.registration import Layout, Pattern, Registration
+from tests.simulation.coordination.test_cluster import ADDRESS, World
+from tests.simulation.coordination.virtual_loop import VirtualLoop
+
+A, B = Slot("t", "0"), Slot("t", "1")
+OFFSET = "/consumers/g/offsets/t/0"
+OWNER = "/consumers/g/owners/t/0"
+
+
+class Place:
+    """A coordinator in memory, with a topic of two partitions and a broker."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        self.loop = loop
+        self.world = World(loop)
+        self.clients: list[Client] = []
+        self.changes = 0
+
+    async def begin(self) -> None:
+        await self.world.start_server()
+        self.root = await self.client()
+        for path in ("/brokers", "/brokers/ids", "/brokers/topics"):
+            await self.root.create(path)
+        await self.root.create("/brokers/ids/1", b"{}")
+        await self.root.create("/brokers/topics/t", topic(2))
+
+    async def client(self, timeout_ms: int = 3000) -> Client:
+        client = Client(
+            ADDRESS,
+            session_timeout_ms=timeout_ms,
+            has_heartbeat_thread=False,
+            random=self.loop.chance,
+        )
+        await client.connect()
+        self.clients.append(client)
+        return client
+
+    def on_change(self) -> None:
+        self.changes += 1
+
+    async def member(self, name: str, layout: Layout = Layout.KAFKA) -> "Member":
+        return Member(self, await self.client(), name, layout)
+
+    async def end(self) -> None:
+        for client in self.clients:
+            await client.close()
+        await self.world.server.stop()
+
+
+class Member:
+    """The nodes of one member."""
+
+    def __init__(self, place: Place, client: Client, name: str, layout: Layout) -> None:
+        self.name = name
+        self.client = client
+        self.nodes = GroupNodes(client, "g", layout, place.on_change)
+        self.offsets = OffsetNodes(self.nodes)
+        self.claims = Claims(self.nodes, self.offsets, name)
+
+    async def register(self, *sessions: int, former: frozenset[Slot] = frozenset()) -> None:
+        data = Registration({"t": 1}).encode(self.nodes.layout, 1)
+        await self.nodes.register(self.name, data, frozenset(sessions), former, 1.0)
+
+    async def claim(self, *slots: Slot) -> rebalance.Claimed | rebalance.Refused | rebalance.Moved:
+        wanted = dict.fromkeys(slots, f"{self.name}-0")
+        return await self.claims.claim(self.client.session_id, wanted)
+
+
+def topic(partitions: int) -> bytes:
+    replicas = ReplicaAssignment((BrokerId(1),))
+    return TopicAssignment(None, dict.fromkeys(range(partitions), replicas)).encode()
+
+
+def run(story: Callable[[Place], Awaitable[None]]) -> None:
+    loop = VirtualLoop(1)
+
+    async def told() -> None:
+        place = Place(loop)
+        await place.begin()
+        await story(place)
+        await place.end()
+
+    try:
+        loop.run_until_complete(told())
+    finally:
+        loop.close()
+
+
+def test_nodes_have_the_kinds_and_data_of_kafkas() -> None:
+    async def story(place: Place) -> None:
+        member = await place.member("c")
+        await member.register()
+        assert await member.claim(A) == rebalance.Claimed(member.client.session_id)
+        assert await member.offsets.commit({A: 12}) == set()
+        session = member.client.session_id
+        for path, data, owner in (
+            ("/consumers", None, 0),
+            ("/consumers/g", b"", 0),
+            ("/consumers/g/ids", b"", 0),
+            ("/consumers/g/owners", None, 0),
+            ("/consumers/g/owners/t", None, 0),
+            (OWNER, b"c-0", session),
+            ("/consumers/g/offsets", None, 0),
+            ("/consumers/g/offsets/t", None, 0),
+            (OFFSET, b"12", 0),
+        ):
+            found, stat = await place.root.get_data(path)
+            assert (found, stat.ephemeral_owner) == (data, owner), path
+            acl, _ = await place.root.get_acl(path)
+            assert [(each.perms, each.scheme, each.id) for each in acl] == [(31, "world", "anyone")]
+        _, stat = await place.root.get_data("/consumers/g/ids/c")
+        assert stat.ephemeral_owner == session
+
+    run(story)
+
+
+def test_a_claim_is_all_or_nothing_and_names_the_owner() -> None:
+    async def story(place: Place) -> None:
+        first, second = await place.member("c"), await place.member("d")
+        await first.register()
+        await second.register()
+        await first.claim(B)
+        assert await second.claim(A, B) == rebalance.Refused(
+            second.client.session_id, B, "c-0", is_live=True
+        )
+        assert await place.root.exists(OWNER) is None
+        await place.root.delete("/consumers/g/ids/c")
+        refused = await second.claim(A, B)
+        assert isinstance(refused, rebalance.Refused)
+        assert not refused.is_live
+
+    run(story)
+
+
+def test_a_claim_in_several_transactions_is_undone_as_a_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ottla.zookeeper.claims.CLAIM_SLOTS", 1)
+
+    async def story(place: Place) -> None:
+        first, second = await place.member("c"), await place.member("d")
+        await first.register()
+        await first.claim(B)
+        assert isinstance(await second.claim(A, B), rebalance.Refused)
+        assert await place.root.exists(OWNER) is None
+
+    run(story)
+
+
+def test_a_claim_that_this_session_has_already_is_a_success() -> None:
+    async def story(place: Place) -> None:
+        member = await place.member("c")
+        await member.claim(A)
+        assert await member.claim(A, B) == rebalance.Claimed(member.client.session_id)
+
+    run(story)
+
+
+def test_the_same_text_of_another_session_is_not_ours() -> None:
+    """Java takes it for its own, and loses it when that session ends (KAFKA-992, 1387)."""
+
+    async def story(place: Place) -> None:
+        older, member = await place.member("c"), await place.member("c")
+        await older.register()
+        await older.claim(A)
+        refused = await member.claim(A)
+        assert isinstance(refused, rebalance.Refused)
+        assert not refused.is_live
+
+    run(story)
+
+
+def test_an_older_session_of_ours_is_replaced_with_its_claims() -> None:
+    async def story(place: Place) -> None:
+        older, member = await place.member("c"), await place.member("c")
+        await older.register()
+        await older.claim(A)
+        await member.register(older.client.session_id, former=frozenset({A, B}))
+        assert await place.root.exists(OWNER) is None
+        _, stat = await place.root.get_data("/consumers/g/ids/c")
+        assert stat.ephemeral_owner == member.client.session_id
+        # Once more, in the same session.
+        await member.register(older.client.session_id)
+
+    run(story)
+
+
+def test_another_member_with_our_id_is_awaited_and_then_refused() -> None:
+    async def story(place: Place) -> None:
+        older, member = await place.member("c"), await place.member("c")
+        await older.register()
+        with pytest.raises(ConfigurationError, match="another member 'c'"):
+            await member.register()
+        asyncio.get_running_loop().call_later(
+            0.5, lambda: asyncio.ensure_future(older.client.close())
+        )
+        await member.register()
+
+    run(story)
+
+
+def test_a_release_deletes_claims_of_its_own_session_only() -> None:
+    async def story(place: Place) -> None:
+        first, second = await place.member("c"), await place.member("d")
+        await first.claim(A)
+        await second.claim(B)
+        await second.claims.release([A, B])
+        assert await place.root.exists(OWNER) is not None
+        assert await place.root.exists("/consumers/g/owners/t/1") is None
+
+    run(story)
+
+
+def test_a_commit_of_a_former_owner_is_refused_even_before_the_first_commit_of_the_next() -> None:
+    async def story(place: Place) -> None:
+        first, second = await place.member("c"), await place.member("d")
+        await first.claim(A)
+        await first.offsets.commit({A: 5})
+        versions = dict(first.offsets.versions)
+        await first.claims.release([A])
+        await second.claim(A)
+        first.offsets.versions.update(versions)
+        assert await first.offsets.commit({A: 9}) == {A}
+        assert (await place.root.get_data(OFFSET))[0] == b"5"
+        assert await second.offsets.commit({A: 6}) == set()
+        await second.claims.release([A])
+        assert await second.offsets.commit({A: 7}) == {A}
+        assert (await place.root.get_data(OFFSET))[0] == b"6"
+
+    run(story)
+
+
+def test_an_offset_that_another_client_moved_forward_stays() -> None:
+    async def story(place: Place) -> None:
+        member = await place.member("c")
+        await member.claim(A)
+        await member.offsets.commit({A: 5})
+        await place.root.set_data(OFFSET, b"50")
+        assert await member.offsets.commit({A: 9}) == set()
+        assert (await place.root.get_data(OFFSET))[0] == b"50"
+        await place.root.set_data(OFFSET, b"3")
+        assert await member.offsets.commit({A: 9}) == set()
+        assert (await place.root.get_data(OFFSET))[0] == b"9"
+        await place.root.delete(OFFSET)
+        assert await member.offsets.commit({A: 10}) == set()
+        assert (await place.root.get_data(OFFSET))[0] == b"10"
+
+    run(story)
+
+
+def test_an_offset_that_another_client_created_is_noticed() -> None:
+    async def story(place: Place) -> None:
+        member = await place.member("c")
+        await member.claim(A)
+        for parent in ("/consumers/g/offsets", "/consumers/g/offsets/t"):
+            await place.root.create(parent)
+        await place.root.create(OFFSET, b"7")
+        assert await member.offsets.commit({A: 9}) == set()
+        assert (await place.root.get_data(OFFSET))[0] == b"9"
+
+    run(story)
+
+
+@pytest.mark.parametrize("data", [b"", b"x", b"-1", None])
+def test_a_node_that_holds_no_offset_counts_as_none(data: bytes | None) -> None:
+    async def story(place: Place) -> None:
+        member = await place.member("c")
+        await member.claim(A)
+        await member.offsets.commit({A: 5})
+        await place.root.set_data(OFFSET, data)
+        stored = await member.offsets.read([A, B])
+        assert stored[A] is not None
+        assert stored[A].value is None
+        assert stored[B] is None
+
+    run(story)
+
+
+def test_the_offset_of_a_former_topic_is_ignored_and_removed_by_the_claim() -> None:
+    async def story(place: Place) -> None:
+        first, second = await place.member("c"), await place.member("d")
+        await first.claim(A)
+        await first.offsets.commit({A: 500})
+        await first.claims.release([A])
+        await place.root.delete("/brokers/topics/t")
+        await place.root.create("/brokers/topics/t", topic(2))
+        view = await second.nodes.read_view(
+            Registration({"t": 1}), Strategy.RANGE, exclude_internal=True
+        )
+        second.offsets.created = view.created
+        stored = await second.offsets.read([A])
+        assert stored[A] is not None
+        assert stored[A].is_former
+        assert await second.claim(A) == rebalance.Claimed(second.client.session_id)
+        assert await place.root.exists(OFFSET) is None
+        assert await second.offsets.commit({A: 1}) == set()
+        assert (await place.root.get_data(OFFSET))[0] == b"1"
+
+    run(story)
+
+
+async def view_of(member: Member, registration: Registration, **options: object) -> object:
+    return await member.nodes.read_view(
+        registration,
+        options.get("strategy", Strategy.RANGE),  # type: ignore[arg-type]
+        exclude_internal=True,
+    )
+
+
+def test_every_change_that_matters_is_watched() -> None:
+    async def story(place: Place) -> None:
+        member, other = await place.member("c"), await place.member("d")
+        await member.register()
+
+        async def changes(registration: Registration) -> int:
+            place.changes = 0
+            view = await view_of(member, registration)
+            assert view
+            await asyncio.sleep(0.1)
+            return place.changes
+
+        async def noticed() -> bool:
+            await asyncio.sleep(0.1)
+            return place.changes > 0
+
+        assert await changes(Registration({"t": 1, "later": 1})) == 0
+        await place.root.create("/brokers/topics/later", b"")
+        assert await noticed()
+        # Its creation is not complete: it has no partitions yet.
+        assert await changes(Registration({"t": 1, "later": 1})) == 0
+        await place.root.set_data("/brokers/topics/later", topic(1))
+        assert await noticed()
+        assert await changes(Registration({".*": 1}, Pattern.WHITE_LIST)) == 0
+        await place.root.create("/brokers/topics/third", topic(1))
+        assert await noticed()
+        assert await changes(Registration({"t": 1})) == 0
+        await other.register()
+        assert await noticed()
+        await place.root.delete("/brokers/ids/1")
+        assert await changes(Registration({"t": 1})) == 0
+        await place.root.create("/brokers/ids/2", b"{}")
+        assert await noticed()
+
+    run(story)
+
+
+def test_a_malformed_registration_is_left_out_and_named(caplog: pytest.LogCaptureFixture) -> None:
+    async def story(place: Place) -> None:
+        member = await place.member("c")
+        await member.register()
+        await place.root.create("/consumers/g/ids/pykafka:1", b"t")
+        for _ in range(2):
+            view = await member.nodes.read_view(
+                Registration({"t": 1}), Strategy.ROUNDROBIN, exclude_internal=True
+            )
+            assert view.malformed == ["pykafka:1"]
+            assert list(view.members) == ["c"]
+        assert await GroupAdmin(place.root).verify("g") == [
+            "the registration of pykafka:1 cannot be read",
+            "t-0 has no owner",
+            "t-1 has no owner",
+        ]
+
+    run(story)
+    assert caplog.text.count("group.malformed_registration") == 1
+
+
+def test_the_partitions_of_jafka_are_counted_per_broker() -> None:
+    async def story(place: Place) -> None:
+        member = await place.member("c", Layout.JAFKA)
+        await place.root.create("/brokers/topics/j")
+        for broker, count in (("1", b"2"), ("0", b"1"), ("9", b"x")):
+            await place.root.create(f"/brokers/topics/j/{broker}", count)
+        await member.register()
+        view = await member.nodes.read_view(
+            Registration({"j": 1, "missing": 1}), Strategy.RANGE, exclude_internal=True
+        )
+        assert sorted(view.names["j"]) == ["0-0", "1-0", "1-1"]
+        assert "missing" not in view.names
+        assert (await place.root.get_data("/consumers/g/ids/c"))[0] == b'{"t":1}'
+
+    run(story)
+
+
+def test_groups_are_listed_changed_exported_and_deleted() -> None:
+    async def story(place: Place) -> None:
+        admin = GroupAdmin(place.root)
+        member = await place.member("c")
+        await member.register()
+        await member.claim(A, B)
+        await member.offsets.commit({A: 5})
+        assert await admin.list_groups() == {"g": 1}
+        held = await admin.describe("g")
+        assert held.owners == {A: "c-0", B: "c-0"}
+        assert held.offsets == {A: 5}
+        assert await admin.verify("g") == []
+        for change in (
+            admin.delete("g"),
+            admin.set_offsets("g", {A: 1}),
+            admin.import_offsets([f"{OFFSET}:7"]),
+            admin.require_empty("g"),
+        ):
+            with pytest.raises(LiveGroupError, match="1 members"):
+                await change
+        await member.client.close()
+        assert await admin.export_offsets([]) == [f"{OFFSET}:5"]
+        assert await admin.import_offsets([f"{OFFSET}:7\n", "", "nonsense"]) == {"g": 1}
+        await admin.set_offsets("h", {B: 3})
+        assert await admin.export_offsets(["h", "g"]) == [
+            "/consumers/h/offsets/t/1:3",
+            f"{OFFSET}:7",
+        ]
+        await admin.delete("h", "t")
+        assert (await admin.describe("h")).offsets == {}
+        await admin.delete("h")
+        with pytest.raises(UnknownGroupError):
+            await admin.describe("h")
+        with pytest.raises(ConfigurationError, match="not the name of a topic"):
+            await admin.delete("g", "../ids")
+        with pytest.raises(ConfigurationError, match="no partition"):
+            await admin.set_offsets("g", {Slot("t", "0-0"): 1})
+        with pytest.raises(ConfigurationError, match="not the name of a group"):
+            await admin.describe("../brokers")
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "nonsense",
+        "/consumers/g/offsets/t/0",
+        "/consumers/g/offsets/t/0:-1",
+        "/consumers/g/offsets/t/0:9999999999999999999",
+        "/consumers/../offsets/t/0:1",
+        "/consumers/g/offsets/t/0-0:1",
+        "/brokers/ids/1:5",
+        "/consumers/g/owners/t/0:1",
+        "x" * 5000,
+    ],
+)
+def test_a_file_with_an_odd_line_changes_nothing(line: str) -> None:
+    async def story(place: Place) -> None:
+        with pytest.raises(ConfigurationError, match="line 2"):
+            await GroupAdmin(place.root).import_offsets([f"{OFFSET}:1", line])
+        assert await place.root.exists("/consumers/g") is None
+
+    run(story)
+
+
+def test_verify_names_partitions_of_owners_that_are_no_members() -> None:
+    async def story(place: Place) -> None:
+        member, other = await place.member("c"), await place.member("d")
+        await member.register()
+        await other.claim(A, B)
+        assert await GroupAdmin(place.root).verify("g") == [
+            "the owner of t-0 is no member: d-0",
+            "the owner of t-1 is no member: d-0",
+        ]
+
+    run(story)
+
+
+def test_an_operation_in_a_session_that_ended_fails_and_is_not_repeated() -> None:
+    async def story(place: Place) -> None:
+        member = await place.member("c")
+        await member.claim(A)
+        await member.client.abandon()
+        with pytest.raises(OperationError):
+            await member.claims.release([A])
+
+    run(story)
+
+
+def test_a_deleted_group_has_no_members() -> None:
+    async def story(place: Place) -> None:
+        member = await place.member("c")
+        view = await member.nodes.read_view(
+            Registration({"t": 1}), Strategy.RANGE, exclude_internal=True
+        )
+        assert view.members == {}
+
+    run(story)

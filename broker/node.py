@@ -32,6 +32,7 @@ from broker.cluster.controller_link import ControllerLink
 from broker.cluster.doubtful_start import leave_in_sync_sets
 from broker.cluster.finalized_features import FinalizedFeatures
 from broker.cluster.handover import hand_over
+from broker.cluster.jafka_counts import JafkaCounts
 from broker.cluster.member import ClusterMember
 from broker.cluster.metadata_cache import ClusterImage, Endpoint, MetadataCache
 from broker.cluster.peer_addresses import PeerAddresses
@@ -70,6 +71,7 @@ from broker.transactions.transaction_coordinator import TransactionCoordinator
 from broker.transactions.transaction_effects import ProducerIdentity
 from broker.transactions.verifier import TransactionVerifier
 from clusterstate.control_claim import read_evidence
+from clusterstate.znodes.jafka_nodes import JafkaBroker
 from coordination.errors import SessionExpiredError
 from speedups.finder import is_enabled
 from storage.directory.logs import Logs
@@ -236,6 +238,9 @@ class Node:
                 self._has_metadata, FIRST_METADATA_TIMEOUT_MS
             ):
                 log.warning("metadata.missing", waited_ms=FIRST_METADATA_TIMEOUT_MS)
+        if chroot := self._config.server.ottla_jafka_chroot:
+            with step("registration in Jafka's layout"):
+                await self._publish_for_jafka(chroot, endpoints)
         with step("request processing"):
             self._serving.open()
             self._producer_ids.start()
@@ -245,6 +250,18 @@ class Node:
             changes.add(
                 lambda config: self._serving.tasks.run(partial(cleaner.reconfigure, config.logs))
             )
+
+    async def _publish_for_jafka(self, chroot: str, endpoints: Mapping[str, Endpoint]) -> None:
+        plain = next(iter(endpoints.values()))
+        counts = JafkaCounts(
+            chroot,
+            self._member.session,
+            self._metadata,
+            self._member.identity.broker_id,
+            JafkaBroker(f"{plain.host}-{now_ms()}", plain.host, plain.port),
+        )
+        self._running.push_async_callback(counts.stop)
+        await counts.start()
 
     async def _show_status(self) -> None:
         """Serve the status pages from the first step to the last, if they are configured."""

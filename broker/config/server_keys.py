@@ -1,5 +1,6 @@
 """Keys of the broker as a whole: identity, topics, shutdown, the coordinator (decision)."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -18,6 +19,7 @@ from broker.errors import ConfigError
 from broker.security.principal import Principal, parse_principal
 from storage.config.config_key import at_least
 
+_CHROOT: Final = re.compile(r"(/[a-zA-Z0-9_-]+)+")
 AUTHORIZER: Final = "kafka.security.authorizer.AclAuthorizer"
 
 
@@ -98,6 +100,10 @@ class ServerKeys:
     zookeeper_max_in_flight_requests: int = integer(
         10, "No effect: the number of requests to the coordinator is not limited.", at_least(1)
     )
+    ottla_jafka_chroot: str = string(
+        "", "Path in the coordinator, such as /jafka, below which this broker also registers in the "
+        "layout of Jafka and Kafka 0.7; empty disables it. Not a key of Kafka.",
+    )  # fmt: skip
     metrics_listener: str = string(
         "", "HOST:PORT of the status pages over HTTP: /metrics (for Prometheus), /healthz, "
         "/readyz, /tasks, /startup; empty disables them. Not a key of Kafka.",
@@ -133,6 +139,11 @@ class ServerKeys:
         yield (
             "broker.id", self.broker_id, lowest <= self.broker_id <= highest,
             f"must be within {lowest}..{highest} (see broker.id.generation.enable)",
+        )  # fmt: skip
+        yield (
+            "ottla.jafka.chroot", self.ottla_jafka_chroot,
+            not self.ottla_jafka_chroot or _CHROOT.fullmatch(self.ottla_jafka_chroot) is not None,
+            "must be empty or a path such as /jafka",
         )  # fmt: skip
         yield (
             "authorizer.class.name", self.authorizer_class_name,

@@ -101,8 +101,8 @@ class ServerKeys:
         10, "No effect: the number of requests to the coordinator is not limited.", at_least(1)
     )
     ottla_jafka_chroot: str = string(
-        "", "Path in the coordinator, such as /jafka, below which this broker also registers in the "
-        "layout of Jafka and Kafka 0.7; empty disables it. Not a key of Kafka.",
+        "", "Path in the coordinator, such as /jafka, below which this broker also registers in "
+        "the layout of Jafka and Kafka 0.7; empty disables it. Not a key of Kafka.",
     )  # fmt: skip
     metrics_listener: str = string(
         "", "HOST:PORT of the status pages over HTTP: /metrics (for Prometheus), /healthz, "

@@ -12,7 +12,7 @@ from coordination.errors import OperationError
 from kafkawire.ids import TopicPartition
 from ottla.cli.command_config import cluster_access
 from ottla.cli.failure import EXIT_USAGE, CommandError, run_client, usage_error
-from ottla.cli.group_report import offsets_at
+from ottla.cli.log_positions import offsets_at
 from ottla.cli.start_point import StartPoint
 from ottla.cli.terminal import Cell
 from ottla.cli.text import JsonValue

@@ -10,6 +10,7 @@ import typer
 PROFILE: ContextVar[str | None] = ContextVar("profile", default=None)
 """The profile that `ottla --profile NAME` chooses for its command."""
 
+
 class LayoutName(StrEnum):
     """Form of the nodes of a group in the coordinator."""
 

@@ -44,6 +44,17 @@ class MemberSettings:
     session_timeout_ms: int
 
 
+def parse_layout(layout: str) -> Layout:
+    """Return the layout with this name.
+
+    Raises:
+        ConfigurationError: there is none.
+    """
+    if layout not in list(Layout):
+        raise ConfigurationError(f"layout must be kafka or jafka, got {layout!r}")
+    return Layout(layout)
+
+
 def member_settings(
     *,
     group_id: str,
@@ -66,11 +77,9 @@ def member_settings(
         raise ConfigurationError(
             f"group_id must be of letters, digits, '.', '_', '-': {group_id!r}"
         )
-    if layout not in list(Layout):
-        raise ConfigurationError(f"layout must be kafka or jafka, got {layout!r}")
     if strategy not in list(Strategy):
         raise ConfigurationError(f"the strategy must be range or roundrobin, got {strategy!r}")
-    chosen = Layout(layout)
+    chosen = parse_layout(layout)
     reset = _RESETS.get(auto_offset_reset) if auto_offset_reset else _DEFAULT_RESET[chosen]
     if reset is None:
         raise ConfigurationError(

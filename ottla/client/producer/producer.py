@@ -28,6 +28,7 @@ from ottla.client.client_metrics import Health, producer_metrics
 from ottla.client.errors import (
     BufferFullError,
     ClientClosedError,
+    ConfigurationError,
     OttlaError,
     RecordTooLargeError,
     TransactionStateError,
@@ -554,6 +555,20 @@ class Producer:
                 await self._cluster.close()
             finally:
                 self._closed.set_result(None)
+
+    def use_bootstrap(self, bootstrap_servers: str | Sequence[str]) -> None:
+        """Replace the addresses that are tried after those of the metadata.
+
+        Raises:
+            ConfigurationError: an address is malformed, or there is none.
+            ClientClosedError: the producer was not started, or is closed.
+        """
+        addresses = parse_bootstrap(bootstrap_servers)
+        if not addresses:
+            raise ConfigurationError("bootstrap_servers is empty: give at least one host:port")
+        cluster = self._started()
+        cluster.bootstrap = addresses
+        cluster.request_refresh()
 
     # Work per batch
 

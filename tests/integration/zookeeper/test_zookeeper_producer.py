@@ -1,0 +1,172 @@
+"""The producer on znodes, and the broker's nodes in Jafka's layout."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from coordination.client import Client
+from coordination.errors import NoNodeError
+from ottla import Admin, NewTopic
+from ottla.zookeeper.consumer import ZooKeeperConsumer
+from ottla.zookeeper.producer import ZooKeeperProducer
+from tests.harness.cluster import ClusterProcesses
+from tests.ports import free_port
+from tests.waiting import DEADLINE_S
+
+SETTINGS = {
+    "default.replication.factor": "1",
+    "min.insync.replicas": "1",
+    "ottla.jafka.chroot": "/jafka",
+}
+SENT = 600
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[ClusterProcesses]:
+    with ClusterProcesses(tmp_path, broker_count=2, overrides=SETTINGS) as cluster:
+        yield cluster
+
+
+async def add_topic(cluster: ClusterProcesses, name: str, *leaders: int) -> None:
+    async with Admin(cluster.bootstrap) as admin:
+        replicas = {number: (leader,) for number, leader in enumerate(leaders)}
+        await admin.create_topics([NewTopic(name, assignment=replicas)])
+
+
+async def texts(client: Client, parent: str) -> dict[str, bytes | None]:
+    try:
+        names = await client.get_children(parent)
+    except NoNodeError:
+        return {}
+    found = {}
+    for name in names:
+        try:
+            found[name] = (await client.get_data(f"{parent}/{name}"))[0]
+        except NoNodeError:
+            continue
+    return found
+
+
+async def eventually(client: Client, parent: str, expected: dict[str, bytes]) -> None:
+    found: dict[str, bytes | None] = {}
+    try:
+        async with asyncio.timeout(DEADLINE_S):
+            while (found := await texts(client, parent)) != expected:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+    except TimeoutError:
+        raise AssertionError(f"{parent} has {found}, not {expected}") from None
+
+
+async def send(producer: ZooKeeperProducer, topic: str, count: int) -> Counter[int]:
+    futures = [await producer.send(topic, b"value") for _ in range(count)]
+    return Counter([(await future).partition for future in futures])
+
+
+@pytest.mark.parametrize("layout", ["kafka", "jafka"])
+async def test_all_targets_are_used_and_follow_the_brokers(
+    cluster: ClusterProcesses, layout: str
+) -> None:
+    await add_topic(cluster, "t", 1, 1, 1, 2, 2, 2)
+    chroot = "/jafka" if layout == "jafka" else ""
+    async with Client(cluster.connect) as client:
+        await eventually(client, "/jafka/brokers/topics/t", {"1": b"3", "2": b"3"})
+        async with ZooKeeperProducer(
+            cluster.connect + chroot, layout=layout, delivery_timeout_ms=30_000
+        ) as producer:
+            first = await send(producer, "t", SENT)
+            assert set(first) == set(range(6))
+            assert min(first.values()) > SENT / 6 / 2
+            keyed = [await producer.send("t", b"v", key=b"k") for _ in range(20)]
+            assert len({(await each).partition for each in keyed}) == 1
+            added = cluster.add_broker()
+            await add_topic(cluster, "later", added, 1)
+            assert set(await send(producer, "later", 60)) == {0, 1}
+            cluster.kill(2)
+            ids = "/jafka/brokers/ids"
+            await until_async(client, ids, lambda names: "2" not in names)
+            await until_async(client, "/brokers/ids", lambda names: "2" not in names)
+            await asyncio.sleep(0.5)
+            assert set(await send(producer, "t", 100)) == {0, 1, 2}
+
+
+async def until_async(client: Client, parent: str, is_met: Callable[[list[str]], bool]) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        while not is_met(await client.get_children(parent)):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+
+
+async def test_a_broker_registers_for_jafka_and_its_partitions_are_read_there(
+    cluster: ClusterProcesses,
+) -> None:
+    await add_topic(cluster, "a", 1, 2, 1)
+    async with Client(cluster.connect) as client:
+        found = await texts(client, "/jafka/brokers/ids")
+        port = str(cluster.ports[1]).encode()
+        assert (found["1"] or b"").split(b":")[1:] == [b"127.0.0.1", port, b"true"]
+        for path in ("/jafka/brokers/ids/1", "/jafka/brokers/topics/a/1"):
+            await until_exists(client, path)
+            stat = await client.exists(path)
+            assert stat is not None
+            assert stat.ephemeral_owner != 0
+        await eventually(client, "/jafka/brokers/topics/a", {"1": b"2", "2": b"1"})
+        async with Admin(cluster.bootstrap) as admin:
+            await admin.create_partitions({"a": 5})
+            await until_counts(client, "a", 5)
+            async with ZooKeeperProducer(cluster.connect + "/jafka", layout="jafka") as producer:
+                await send(producer, "a", 60)
+            records = 0
+            async with ZooKeeperConsumer(
+                cluster.connect + "/jafka", group_id="j", layout="jafka"
+            ) as consumer:
+                consumer.subscribe(["a"])
+                async with asyncio.timeout(DEADLINE_S):
+                    while records < 60:
+                        records += len(await consumer.fetch_batch())
+            names = await client.get_children("/jafka/consumers/j/offsets/a")
+            assert {name.partition("-")[0] for name in names} <= {"1", "2"}
+            held = await texts(client, "/jafka/consumers/j/offsets/a")
+            assert sum(int(data or b"") for data in held.values()) == 60
+            await admin.delete_topics(["a"])
+            await until_async(client, "/jafka/brokers/topics", lambda topics: "a" not in topics)
+
+
+async def until_exists(client: Client, path: str) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        while await client.exists(path) is None:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+
+
+async def until_counts(client: Client, topic: str, total: int) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        while True:
+            held = await texts(client, f"/jafka/brokers/topics/{topic}")
+            if sum(int(data or b"0") for data in held.values()) == total:
+                return
+            await asyncio.sleep(0.05)
+
+
+async def test_clients_follow_brokers_to_other_ports(cluster: ClusterProcesses) -> None:
+    await add_topic(cluster, "moved", 1, 2)
+    async with (
+        ZooKeeperProducer(cluster.connect, delivery_timeout_ms=60_000) as producer,
+        ZooKeeperConsumer(
+            cluster.connect, group_id="moved", auto_offset_reset="smallest"
+        ) as consumer,
+    ):
+        consumer.subscribe(["moved"])
+        await send(producer, "moved", 20)
+        seen = 0
+        while seen < 20:
+            seen += len(await consumer.fetch_batch())
+        for number in (1, 2):
+            cluster.stop(number)
+        for number in (1, 2):
+            cluster.ports[number] = free_port()
+        cluster.start_brokers(1, 2)
+        await send(producer, "moved", 20)
+        async with asyncio.timeout(DEADLINE_S):
+            while seen < 40:
+                seen += len(await consumer.fetch_batch())

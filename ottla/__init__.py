@@ -1,7 +1,7 @@
 """Ottla: a Kafka-compatible log in Python, and its asyncio client (composition).
 
 Users import every public name from here. A name is loaded on first use, so `import ottla` costs
-next to nothing and never loads the servers.
+next to nothing and never loads the servers. The two names of ZooKeeper load its client, too.
 """
 
 from importlib import import_module
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from ottla.client.producer.producer import Producer as Producer
     from ottla.client.record import ConsumerRecord as ConsumerRecord
     from ottla.client.record import RecordMetadata as RecordMetadata
+    from ottla.zookeeper.consumer import ZooKeeperConsumer as ZooKeeperConsumer
+    from ottla.zookeeper.producer import ZooKeeperProducer as ZooKeeperProducer
 
 __all__ = [
     "Admin",
@@ -28,6 +30,8 @@ __all__ = [
     "Producer",
     "RecordMetadata",
     "TopicPartition",
+    "ZooKeeperConsumer",
+    "ZooKeeperProducer",
 ]
 
 _HOMES: Final = {
@@ -40,6 +44,8 @@ _HOMES: Final = {
     "Producer": "ottla.client.producer.producer",
     "RecordMetadata": "ottla.client.record",
     "TopicPartition": "kafkawire.ids",
+    "ZooKeeperConsumer": "ottla.zookeeper.consumer",
+    "ZooKeeperProducer": "ottla.zookeeper.producer",
 }
 
 

@@ -52,6 +52,7 @@ UNCOUNTED = (
     "tests/property/",
     "tests/simulation/coordination/",
     "tests/simulation/world/",
+    "tests/simulation/zookeeper/test_memberships.py",
     "tests/unit/broker/test_purgatory.py::test_a_hundred_thousand_cancelled_operations",
     "tests/unit/cli/test_documented_commands.py",
     "tests/unit/coordination/protocol/test_golden_frames.py",

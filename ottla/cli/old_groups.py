@@ -261,7 +261,7 @@ async def migrate(
 
 
 async def _numbers(groups: Groups, admin: Admin, topics: set[str]) -> dict[Slot, TopicPartition]:
-    """Return the partition with each name, of those of `topics` that exist."""
+    """Return the partition with each name, without topics that do not exist."""
     existing = sorted(topics & set(await admin.list_topics(include_internal=True)))
     described = await admin.describe_topics(existing) if existing else {}
     found: dict[Slot, TopicPartition] = {}

@@ -102,8 +102,8 @@ class ZooKeeperConsumer:
             group_id: Name of the group: letters, digits, '.', '_' and '-'.
             consumer_id: Last part of this member's id; by default host, time and random digits.
             layout: Form of the nodes: "kafka" (0.8 to 1.1) or "jafka" (Jafka, Kafka 0.7). It also
-                chooses the defaults below, which are those of the Java clients.
-            streams: Weight of this member: the formula treats it as so many threads.
+                chooses the defaults below, as in the Java clients.
+            streams: Weight of this member: its number of threads in the formula.
             partition_assignment_strategy: "range" or "roundrobin"; all members need the same.
             exclude_internal_topics: Whether filters omit Kafka's internal topics.
             auto_offset_reset: Start of a partition without offset: "smallest" ("earliest"),

@@ -213,7 +213,7 @@ class GroupNodes:
             await self.client.delete(consumer_nodes.member(self.group, consumer))
 
     async def create_parents(self, path: str, leaf_data: bytes | None = None) -> None:
-        """Create the missing nodes above `path`; the data of those in the group is `leaf_data`."""
+        """Create the missing nodes above `path`; nodes in the group get `leaf_data`."""
         for parent in paths.parents(path):
             with contextlib.suppress(NodeExistsError):
                 await self.client.create(parent, None if parent == paths.CONSUMERS else leaf_data)

@@ -399,7 +399,7 @@ class Rebalance:
         return [Open()]
 
     def _expired(self) -> list[Effect]:
-        # Also those whose claim may have been applied: they are as much this member's.
+        # With the claims that may have been applied: they are as much this member's.
         self._former |= self.held.keys() | self._take.keys() | self._doubtful
         lost = frozenset(self.held)
         self.held = {}

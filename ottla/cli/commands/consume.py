@@ -1,12 +1,20 @@
 """`ottla consume`: prints the records of topics (composition)."""
 
+from contextlib import suppress
 from typing import Annotated
 
 import typer
 
 from ottla.cli.command_config import cluster_access
 from ottla.cli.failure import guarded, run_client, usage_error
-from ottla.cli.options import Bootstrap, CommandConfig, JsonLines
+from ottla.cli.options import (
+    Bootstrap,
+    CommandConfig,
+    Coordinator,
+    GroupLayout,
+    JsonLines,
+    LayoutName,
+)
 from ottla.cli.output_record import DEFAULT_SEPARATOR, OutputFormat
 from ottla.cli.transfer import Transfer
 
@@ -58,9 +66,13 @@ def consume(
     ] = DEFAULT_SEPARATOR,
     bootstrap: Bootstrap = None,
     command_config: CommandConfig = None,
+    coordinator: Coordinator = None,
+    layout: GroupLayout = LayoutName.KAFKA,
     json: JsonLines = False,
 ) -> None:
     """Print the records of topics.
+
+    With --coordinator, the command is a member of a group of Kafka's old consumers, or of Jafka's.
 
     With --group, reading continues at the committed offsets; --from (beginning or end) applies to
     partitions without one, and --regex also reads topics that are created later. Times are ISO
@@ -71,6 +83,7 @@ def consume(
     Examples:
       ottla consume greetings
       ottla consume greetings --group readers
+      ottla consume greetings --group readers --coordinator 127.0.0.1:2181
       ottla consume orders --from 2026-01-31T12:00:00Z --no-follow --format json
       ottla consume orders --format template --template '{partition}/{offset} {key} {headers}'
       ottla consume --regex 'orders-.*' --format kcat --template '%t/%p %k: %s %h\\n'
@@ -96,6 +109,27 @@ def consume(
         usage_error(
             "--from must be beginning or end with --group; see `ottla groups reset-offsets`."
         )
+    if coordinator is not None:
+        from ottla.cli.consume_old import OldConsumeOptions, consume_old
+        from ottla.cli.old_groups import groups_access
+
+        if group is None:
+            usage_error("--coordinator is for members of a group: name it with --group.")
+        if not follow:
+            usage_error("--no-follow cannot be used with --coordinator: the group owns the ends.")
+        old = OldConsumeOptions(
+            access=groups_access(coordinator, layout, bootstrap, command_config),
+            topics=topics or [],
+            regex=regex,
+            group=group,
+            reset="largest" if isinstance(start_point, End) else "smallest",
+            max_records=max_records,
+        )
+        # Ctrl-C is the normal end of a consumer that follows.
+        with Transfer("received") as received, suppress(KeyboardInterrupt):
+            run_client(consume_old(old, write, received))
+        typer.echo(received.to_line(), err=True)
+        return
     options = ConsumeOptions(
         access=cluster_access(bootstrap, command_config),
         topics=topics or [],

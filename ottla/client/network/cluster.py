@@ -60,7 +60,7 @@ class Cluster:
     def __init__(self, config: ClientConfig, *, allow_auto_topic_creation: bool = True) -> None:
         self.config = config
         self.bootstrap = config.bootstrap
-        """Addresses that are tried after those of the metadata; the owner may change them."""
+        """Addresses to try after the addresses in the metadata; the owner may change them."""
         self.metadata = ClusterMetadata()
         self.backoff = Backoff(
             initial_s=config.retry_backoff_ms / 1000,

@@ -557,7 +557,7 @@ class Producer:
                 self._closed.set_result(None)
 
     def use_bootstrap(self, bootstrap_servers: str | Sequence[str]) -> None:
-        """Replace the addresses that are tried after those of the metadata.
+        """Replace the addresses that are tried after the addresses in the metadata.
 
         Raises:
             ConfigurationError: an address is malformed, or there is none.

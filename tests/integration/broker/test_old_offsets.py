@@ -42,7 +42,13 @@ def coordinator(tmp_path: Path) -> Iterator[Coordinator]:
 
 @pytest.fixture
 def broker(coordinator: Coordinator, start_broker: StartBroker) -> BrokerProcess:
-    broker = start_broker(overrides={"zookeeper.connect": coordinator.address, "broker.id": "1"})
+    broker = start_broker(
+        overrides={
+            "zookeeper.connect": coordinator.address,
+            "broker.id": "1",
+            "offsets.topic.replication.factor": "1",
+        }
+    )
     broker.wait_for_event(READY_EVENT, 60)
     with Wire(broker.port) as wire:
         wire.create_topic(TOPIC, partitions=2)

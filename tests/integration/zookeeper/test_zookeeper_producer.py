@@ -88,6 +88,7 @@ async def test_all_targets_are_used_and_follow_the_brokers(
             ids = "/jafka/brokers/ids"
             await until_async(client, ids, lambda names: "2" not in names)
             await until_async(client, "/brokers/ids", lambda names: "2" not in names)
+            # Time for the producer to hear of it, too.
             await asyncio.sleep(0.5)
             assert set(await send(producer, "t", 100)) == {0, 1, 2}
 

@@ -25,6 +25,7 @@ from tests.waiting import until, until_sync
 
 TOPIC = "tools"
 RECORDS = 40
+ONE_REPLICA = {"offsets.topic.replication.factor": "1"}
 COMMAND = "kafka.admin.ConsumerGroupCommand"
 
 
@@ -34,7 +35,7 @@ class Place:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.coordinator = Coordinator(directory / "coordinator")
-        settings = {"zookeeper.connect": self.coordinator.address, "broker.id": "1"}
+        settings = {"zookeeper.connect": self.coordinator.address, "broker.id": "1", **ONE_REPLICA}
         self.broker = BrokerProcess(directory / "broker", settings)
 
     @property

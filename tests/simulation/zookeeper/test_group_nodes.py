@@ -93,14 +93,14 @@ def topic(partitions: int) -> bytes:
 def run(story: Callable[[Place], Awaitable[None]]) -> None:
     loop = VirtualLoop(1)
 
-    async def told() -> None:
+    async def whole() -> None:
         place = Place(loop)
         await place.begin()
         await story(place)
         await place.end()
 
     try:
-        loop.run_until_complete(told())
+        loop.run_until_complete(whole())
     finally:
         loop.close()
 

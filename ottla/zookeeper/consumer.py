@@ -277,8 +277,8 @@ class ZooKeeperConsumer:
         on_revoked: OnPartitions | None = None,
         on_lost: OnPartitions | None = None,
     ) -> None:
-        """Read `topics`; a consumer subscribes once. The callbacks are those of
-        `Consumer.subscribe`.
+        """Read `topics`; a consumer subscribes once. See `Consumer.subscribe` for the
+        callbacks.
 
         Raises:
             NotInGroupError: the consumer has a subscription.

@@ -120,10 +120,12 @@ class GroupSide:
         """Commit the positions that have changed, if auto-commit is on; never raises."""
         if self._interval_ms is None:
             return
+        last = self._reading.handed_over()
         changed = {
             each: at
             for each, at in self._reading.processed().items()
-            if self._committed.get(each) != at.offset and (partitions is None or each in partitions)
+            if not self._is_covered(each, at.offset, last[each].offset)
+            and (partitions is None or each in partitions)
         }
         if not changed:
             return
@@ -132,6 +134,14 @@ class GroupSide:
         except OttlaError as error:
             # No record is lost: a later commit covers these, or they are read again.
             log.warning("commit.failed group=%s error=%s", self._group, error)
+
+    def _is_covered(self, partition: TopicPartition, offset: int, last: int) -> bool:
+        """Whether a commit covers the records up to `offset`; they were handed over up to `last`.
+
+        If the application has committed records that are still in hand, their commit stands.
+        """
+        committed = self._committed.get(partition)
+        return committed is not None and (committed == offset or offset < committed <= last)
 
     async def _commit_periodically(self) -> None:
         assert self._interval_ms is not None

@@ -339,8 +339,6 @@ class Rebalance:
         if self.phase is Phase.CLOSED or getattr(event, "session", self.session) != self.session:
             return self._began(event) if isinstance(event, SessionBegan) else []
         match event:
-            case SessionBegan():
-                return self._began(event)
             case Changed():
                 return self._changed()
             case Lost(slots=slots):

@@ -288,8 +288,9 @@ def test_a_node_that_holds_no_offset_counts_as_none(data: bytes | None) -> None:
         await member.offsets.commit({A: 5})
         await place.root.set_data(OFFSET, data)
         stored = await member.offsets.read([A, B])
-        assert stored[A] is not None
-        assert stored[A].value is None
+        node = stored[A]
+        assert node is not None
+        assert node.value is None
         assert stored[B] is None
 
     run(story)
@@ -308,8 +309,9 @@ def test_the_offset_of_a_former_topic_is_ignored_and_removed_by_the_claim() -> N
         )
         second.offsets.created = view.created
         stored = await second.offsets.read([A])
-        assert stored[A] is not None
-        assert stored[A].is_former
+        node = stored[A]
+        assert node is not None
+        assert node.is_former
         assert await second.claim(A) == rebalance.Claimed(second.client.session_id)
         assert await place.root.exists(OFFSET) is None
         assert await second.offsets.commit({A: 1}) == set()

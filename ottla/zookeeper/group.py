@@ -107,33 +107,38 @@ class GroupSide:
             CommitFailedError: a partition is not, or no longer, this member's.
             OttlaError: the store cannot be reached, or refuses.
         """
-        if len(self._reading.held(offsets)) < len(offsets):
-            raise CommitFailedError(self._group)
         async with self._commits:
-            try:
-                await self._store.write(offsets)
-            except OperationError as error:
-                raise ConnectionLostError(f"commit of group {self._group}: {error}") from error
-        self._committed.update((each, at.offset) for each, at in offsets.items())
+            await self._write(offsets)
 
     async def commit_processed(self, partitions: Collection[TopicPartition] | None = None) -> None:
         """Commit the positions that have changed, if auto-commit is on; never raises."""
         if self._interval_ms is None:
             return
-        last = self._reading.handed_over()
-        changed = {
-            each: at
-            for each, at in self._reading.processed().items()
-            if not self._is_covered(each, at.offset, last[each].offset)
-            and (partitions is None or each in partitions)
-        }
-        if not changed:
-            return
+        # Determined once no other commit is under way, which may cover more.
+        async with self._commits:
+            last = self._reading.handed_over()
+            changed = {
+                each: at
+                for each, at in self._reading.processed().items()
+                if not self._is_covered(each, at.offset, last[each].offset)
+                and (partitions is None or each in partitions)
+            }
+            if not changed:
+                return
+            try:
+                await self._write(changed)
+            except OttlaError as error:
+                # No record is lost: a later commit covers these, or they are read again.
+                log.warning("commit.failed group=%s error=%s", self._group, error)
+
+    async def _write(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+        if len(self._reading.held(offsets)) < len(offsets):
+            raise CommitFailedError(self._group)
         try:
-            await self.commit(changed)
-        except OttlaError as error:
-            # No record is lost: a later commit covers these, or they are read again.
-            log.warning("commit.failed group=%s error=%s", self._group, error)
+            await self._store.write(offsets)
+        except OperationError as error:
+            raise ConnectionLostError(f"commit of group {self._group}: {error}") from error
+        self._committed.update((each, at.offset) for each, at in offsets.items())
 
     def _is_covered(self, partition: TopicPartition, offset: int, last: int) -> bool:
         """Whether a commit covers the records up to `offset`; they were handed over up to `last`.

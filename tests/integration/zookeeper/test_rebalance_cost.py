@@ -23,7 +23,7 @@ from tests.waiting import until
 
 
 class Counted:
-    """A member that reads nothing, and counts what it has."""
+    """A member that reads nothing and notes its partitions."""
 
     def __init__(self) -> None:
         self.held: set[Slot] = set()

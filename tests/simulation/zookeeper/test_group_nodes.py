@@ -10,13 +10,15 @@ from clusterstate.znodes.topic import TopicAssignment
 from coordination.client import Client
 from coordination.errors import OperationError
 from kafkawire.ids import BrokerId
-from ottla.client.errors import ConfigurationError
+from ottla.client.errors import ConfigurationError, OttlaError
 from ottla.zookeeper import rebalance
 from ottla.zookeeper.assignment import Slot, Strategy
 from ottla.zookeeper.claims import Claims
 from ottla.zookeeper.group_admin import GroupAdmin, LiveGroupError, UnknownGroupError
+from ottla.zookeeper.membership import Membership, TooManyConflictsError
 from ottla.zookeeper.nodes import GroupNodes
 from ottla.zookeeper.offset_nodes import OffsetNodes
+from ottla.zookeeper.rebalance import Phase, Rebalance
 from ottla.zookeeper.registration import Layout, Pattern, Registration
 from tests.simulation.coordination.test_cluster import ADDRESS, World
 from tests.simulation.coordination.virtual_loop import VirtualLoop
@@ -489,6 +491,117 @@ def test_an_operation_in_a_session_that_ended_fails_and_is_not_repeated() -> Non
         await member.client.abandon()
         with pytest.raises(OperationError):
             await member.claims.release([A])
+
+    run(story)
+
+
+class Holder:
+    """A consumer that reads nothing, and remembers its errors."""
+
+    def __init__(self) -> None:
+        self.errors: list[OttlaError] = []
+
+    async def drain(self, slots: frozenset[Slot]) -> None: ...
+
+    async def start(self, slots: frozenset[Slot]) -> None: ...
+
+    def lose(self, slots: frozenset[Slot]) -> None: ...
+
+    def hold(self) -> None: ...
+
+    def open(self) -> None: ...
+
+    def fail(self, error: OttlaError) -> None:
+        self.errors.append(error)
+
+
+async def joined(place: Place, holder: Holder, consumer: str, backoff_ms: int) -> Membership:
+    membership = Membership(
+        await place.client(),
+        holder,
+        Rebalance(max_tries=4, backoff_ms=backoff_ms),
+        group="g",
+        consumer=consumer,
+        registration=Registration({"t": 1}),
+        layout=Layout.KAFKA,
+        strategy=Strategy.RANGE,
+        exclude_internal=True,
+        session_timeout_ms=3000,
+        now_ms=lambda: 1,
+    )
+    membership.start()
+    return membership
+
+
+def test_a_formula_that_differs_is_named_and_the_member_gives_up(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def story(place: Place) -> None:
+        stubborn = await place.member("d")
+        await stubborn.register()
+        await stubborn.claim(A, B)
+        holder = Holder()
+        membership = await joined(place, holder, "c", 1_000)
+        await asyncio.sleep(20)
+        assert [type(each) for each in holder.errors] == [TooManyConflictsError]
+        assert membership.conflict_count == 4
+        assert membership.machine.phase is Phase.GIVEN_UP
+        assert await place.root.get_children("/consumers/g/ids") == ["d"]
+        await stubborn.claims.release([A, B])
+        membership.feed(rebalance.Resumed())
+        await asyncio.sleep(5)
+        assert list(membership.machine.held) == [A]
+        await membership.stop(place.loop.time() + 10)
+        assert await place.root.exists(OWNER) is None
+
+    run(story)
+    assert caplog.text.count("group.formulas_differ") == 1
+
+
+def test_a_member_that_waits_for_a_claim_leaves_at_once() -> None:
+    async def story(place: Place) -> None:
+        other = await place.member("d")
+        await other.register()
+        await other.claim(A, B)
+        membership = await joined(place, Holder(), "c", 60_000)
+        await asyncio.sleep(5)
+        assert membership.machine.phase is Phase.WAITING
+        began_s = place.loop.time()
+        await membership.stop(began_s + 30)
+        assert place.loop.time() - began_s < 1
+
+    run(story)
+
+
+def test_a_claim_is_made_as_soon_as_the_blocking_one_is_gone() -> None:
+    async def story(place: Place) -> None:
+        other = await place.member("d")
+        await other.claim(A)
+        membership = await joined(place, Holder(), "c", 60_000)
+        await asyncio.sleep(5)
+        assert not membership.machine.held
+        await other.client.close()
+        await asyncio.sleep(1)
+        assert sorted(membership.machine.held) == [A, B]
+        await membership.stop(place.loop.time() + 10)
+
+    run(story)
+
+
+def test_a_group_that_cannot_be_read_with_certainty_is_left() -> None:
+    async def story(place: Place) -> None:
+        other = await place.member("d")
+        await other.register()
+        await place.root.create(
+            "/consumers/g/ids/e", b'{"pattern":"white_list","subscription":{"[a&&b]":1}}'
+        )
+        holder = Holder()
+        membership = await joined(place, holder, "c", 1_000)
+        await asyncio.sleep(5)
+        assert "read differently" in str(holder.errors)
+        assert membership.machine.phase is Phase.GIVEN_UP
+        assert await place.root.exists("/consumers/g/ids/c") is None
+        await membership.stop(place.loop.time() + 10)
 
     run(story)
 

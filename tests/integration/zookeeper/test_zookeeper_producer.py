@@ -103,6 +103,9 @@ async def test_a_broker_registers_for_jafka_and_its_partitions_are_read_there(
     cluster: ClusterProcesses,
 ) -> None:
     await add_topic(cluster, "a", 1, 2, 1)
+    events = [str(each.get("event")) for each in cluster.brokers[1].events]
+    order = ["broker.registered", "jafka.published", "broker.started"]
+    assert [events.index(each) for each in order] == sorted(events.index(each) for each in order)
     async with Client(cluster.connect) as client:
         found = await texts(client, "/jafka/brokers/ids")
         port = str(cluster.ports[1]).encode()

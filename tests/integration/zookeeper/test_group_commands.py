@@ -1,0 +1,106 @@
+"""`ottla consume` and `ottla groups` with `--coordinator`, against a broker and a coordinator."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from ottla import Admin, NewTopic, Producer
+from ottla.cli.app import make_app
+from tests.harness.cluster import ClusterProcesses
+
+TOPIC = "orders"
+SETTINGS = {
+    "default.replication.factor": "1",
+    "min.insync.replicas": "1",
+    "offsets.topic.replication.factor": "1",
+}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcesses]:
+    directory = tmp_path_factory.mktemp("commands")
+    with ClusterProcesses(directory, broker_count=1, overrides=SETTINGS) as cluster:
+        asyncio.run(fill(cluster))
+        yield cluster
+
+
+async def fill(cluster: ClusterProcesses) -> None:
+    async with Admin(cluster.bootstrap) as admin:
+        await admin.create_topics([NewTopic(TOPIC, 2)])
+    async with Producer(cluster.bootstrap) as producer:
+        for number in range(10):
+            await producer.send(TOPIC, str(number).encode(), partition=number % 2)
+        await producer.flush()
+
+
+def ottla(*arguments: str, code: int = 0) -> str:
+    result = CliRunner().invoke(make_app(), list(arguments))
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def test_a_group_is_read_described_and_changed(cluster: ClusterProcesses, tmp_path: Path) -> None:
+    at = ("--coordinator", cluster.connect)
+    printed = ottla("consume", TOPIC, "--group", "g", "--max-records", "10", *at)
+    assert sorted(line for line in printed.splitlines() if line.isdigit()) == list("0123456789")
+    assert json.loads(ottla("groups", "list", *at, "--json")) == [{"group_id": "g", "members": 0}]
+    shown = ottla("groups", "describe", "g", *at)
+    assert [line.split() for line in shown.splitlines()[2:]] == [
+        [TOPIC, "0", "5", "5", "0", "-"],
+        [TOPIC, "1", "5", "5", "0", "-"],
+    ]
+    held = json.loads(ottla("groups", "describe", "g", *at, "--json"))
+    assert [each["lag"] for each in held["partitions"]] == [0, 0]
+    ottla("groups", "verify", "g", *at)
+    reset = ottla("groups", "reset-offsets", "g", "--to", "beginning", *at, "--json")
+    assert {each["offset"] for each in json.loads(reset)} == {0}
+    printed = ottla("consume", "/ord.*/", "--group", "g", "--max-records", "10", *at)
+    assert printed.count("\n") >= 10
+    file = tmp_path / "offsets.txt"
+    assert "2 offsets" in ottla("groups", "export-offsets", str(file), *at, "--group", "g")
+    file.write_text(file.read_text().replace("/g/", "/copy/"))
+    assert ottla("groups", "import-offsets", str(file), *at) == "copy: 2 offsets\n"
+    assert ottla("groups", "delete", "g", "copy", *at).split()[-1] == "copy"
+    assert "does not exist" in ottla("groups", "describe", "g", *at, code=1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("consume", TOPIC), "--group"),
+        (("consume", TOPIC, "--group", "g", "--no-follow"), "--no-follow"),
+        (("groups", "list", "--bootstrap", "127.0.0.1:1"), "--bootstrap"),
+        (("consume", "/[a&&b]/", "--group", "g"), "read differently"),
+        (("groups", "describe", "../g"), "not the name of a group"),
+    ],
+)
+def test_wrong_usage_is_one_sentence(
+    cluster: ClusterProcesses, arguments: tuple[str, ...], text: str
+) -> None:
+    result = CliRunner().invoke(make_app(), [*arguments, "--coordinator", cluster.connect])
+    assert result.exit_code == 2
+    assert text in result.output
+    assert result.output.count("\n") == 1
+
+
+def test_a_bad_address_is_one_sentence() -> None:
+    result = CliRunner().invoke(make_app(), ["groups", "list", "--coordinator", "a:b:c"])
+    assert result.exit_code == 2
+    assert "--coordinator" in result.output
+
+
+def test_a_file_that_is_no_file_of_offsets_changes_nothing(
+    cluster: ClusterProcesses, tmp_path: Path
+) -> None:
+    file = tmp_path / "offsets.txt"
+    for data in (b"nonsense\n", b"\xff"):
+        file.write_bytes(data)
+        result = CliRunner().invoke(
+            make_app(),
+            ["groups", "import-offsets", str(file), "--coordinator", cluster.connect],
+        )
+        assert result.exit_code in (1, 2)

@@ -203,6 +203,7 @@ class ZooKeeperConsumer:
         try:
             await self._begin(cluster)
         except BaseException:
+            self._cluster = None
             await self._client.close()
             raise
 

@@ -98,11 +98,15 @@ class Membership:
     def start(self) -> None:
         """Join the group in the client's session."""
         self._client.on_state_change(self._on_state)
-        self._begin_session()
+        if self._client.state is not SessionState.EXPIRED:
+            self._begin_session()
         self._tasks.spawn(self._run(), f"member {self.consumer} of {self.nodes.group}")
 
     async def stop(self, deadline_s: float) -> None:
         """Release everything and end the session; give up at `deadline_s`."""
+        if self.machine.phase is Phase.OUT:
+            # Nothing is left to release; the next session need not be awaited.
+            self.is_over.set()
         self.feed(rebalance.Closing())
         try:
             async with asyncio.timeout_at(deadline_s):

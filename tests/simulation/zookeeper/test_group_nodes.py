@@ -7,7 +7,7 @@ import pytest
 
 from clusterstate.replica_assignment import ReplicaAssignment
 from clusterstate.znodes.topic import TopicAssignment
-from coordination.client import Client
+from coordination.client import Client, SessionState
 from coordination.errors import OperationError
 from kafkawire.ids import BrokerId
 from ottla.client.errors import ConfigurationError, OttlaError
@@ -515,9 +515,15 @@ class Holder:
         self.errors.append(error)
 
 
-async def joined(place: Place, holder: Holder, consumer: str, backoff_ms: int) -> Membership:
+async def joined(
+    place: Place,
+    holder: Holder,
+    consumer: str,
+    backoff_ms: int,
+    client: Client | None = None,
+) -> Membership:
     membership = Membership(
-        await place.client(),
+        client or await place.client(),
         holder,
         Rebalance(max_tries=4, backoff_ms=backoff_ms),
         group="g",
@@ -584,6 +590,28 @@ def test_a_claim_is_made_as_soon_as_the_blocking_one_is_gone() -> None:
         await asyncio.sleep(1)
         assert sorted(membership.machine.held) == [A, B]
         await membership.stop(place.loop.time() + 10)
+
+    run(story)
+
+
+def test_a_member_joins_in_a_new_session_if_the_first_has_ended() -> None:
+    async def story(place: Place) -> None:
+        client = await place.client()
+        place.loop.network.unreachable.add(ADDRESS)
+        await asyncio.sleep(10)
+        assert client.state is SessionState.EXPIRED
+        membership = await joined(place, Holder(), "c", 1_000, client)
+        await asyncio.sleep(1)
+        place.loop.network.unreachable.discard(ADDRESS)
+        await asyncio.sleep(10)
+        assert sorted(membership.machine.held) == [A, B]
+        place.loop.network.unreachable.add(ADDRESS)
+        await asyncio.sleep(10)
+        assert not membership.machine.held
+        began_s = place.loop.time()
+        await membership.stop(began_s + 30)
+        assert place.loop.time() - began_s < 1
+        place.loop.network.unreachable.discard(ADDRESS)
 
     run(story)
 

@@ -23,8 +23,8 @@ SENSITIVE: Final = (
 
 def secure_acl(path: str) -> Sequence[Acl]:
     """Return the list for a new znode of a broker that has an identity."""
-    if path == paths.CONSUMERS or path.startswith(f"{paths.CONSUMERS}/"):
-        # Old consumers write there, under any principal or none.
+    if path == paths.CONSUMERS:
+        # Old consumers write below it.
         return OPEN_ACL
     if path.startswith(SENSITIVE):
         return CREATOR_ACL

@@ -83,14 +83,20 @@ async def test_all_targets_are_used_and_follow_the_brokers(
             assert len({(await each).partition for each in keyed}) == 1
             added = cluster.add_broker()
             await add_topic(cluster, "later", added, 1)
-            assert set(await send(producer, "later", 60)) == {0, 1}
+            await until_used(producer, "later", {0, 1})
             cluster.kill(2)
             ids = "/jafka/brokers/ids"
             await until_async(client, ids, lambda names: "2" not in names)
             await until_async(client, "/brokers/ids", lambda names: "2" not in names)
-            # Time for the producer to hear of it, too.
-            await asyncio.sleep(0.5)
+            await until_used(producer, "t", {0, 1, 2})
             assert set(await send(producer, "t", 100)) == {0, 1, 2}
+
+
+async def until_used(producer: ZooKeeperProducer, topic: str, partitions: set[int]) -> None:
+    used: set[int] = set()
+    async with asyncio.timeout(DEADLINE_S):
+        while used != partitions:
+            used = set(await send(producer, topic, 30))
 
 
 async def until_async(client: Client, parent: str, is_met: Callable[[list[str]], bool]) -> None:

@@ -88,8 +88,12 @@ class LeveledBoundLogger(structlog.BoundLoggerBase):
         """Log at one of the levels of `logging`."""
         self._write(level, logging.getLevelName(level).lower(), event, fields)
 
+    def is_enabled_for(self, level: int) -> bool:
+        """Whether events of one of the levels of `logging` are written now."""
+        return level >= self._logger.level.number
+
     def _write(self, level: int, method: str, event: str, fields: dict[str, object]) -> None:
-        if level >= self._logger.level.number:
+        if self.is_enabled_for(level):
             self._proxy_to_logger(method, event, **fields)
 
 

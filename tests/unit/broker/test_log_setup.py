@@ -2,6 +2,7 @@
 
 import io
 import json
+import logging
 from collections.abc import Iterator
 
 import pytest
@@ -83,6 +84,12 @@ def test_events_below_the_level_are_not_logged(level: str, count: int) -> None:
     log.info("a.b")
     log.warning("a.b")
     assert len(stream.getvalue().splitlines()) == count
+
+
+def test_a_logger_knows_its_level() -> None:
+    set_up_logging("info", io.StringIO())
+    log = structlog.get_logger("test")
+    assert [log.is_enabled_for(level) for level in (logging.DEBUG, logging.INFO)] == [False, True]
 
 
 def test_the_level_of_a_logger_changes_at_run_time() -> None:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from kafkawire.ids import TopicPartition
 from ottla.cli.failure import CommandError
-from ottla.cli.log_positions import clamped, named_partitions, offsets_at
-from ottla.cli.start_point import ResetPoint, ShiftBy
+from ottla.cli.log_positions import group_offsets_at, named_partitions
+from ottla.cli.start_point import ResetPoint
 from ottla.cli.terminal import Cell
 from ottla.cli.text import JsonValue
 from ottla.client.admin.admin import Admin
@@ -75,13 +75,8 @@ async def reset(
     partitions = await named_partitions(admin, places) if places else sorted(committed)
     if not partitions:
         raise CommandError(f"group {group_id} has no committed offsets: name topics with --topic.")
-    if isinstance(start, ShiftBy):
-        if missing := sorted(set(partitions) - committed.keys()):
-            raise CommandError(f"group {group_id} has no offset of {missing[0]} to shift.")
-        shifted = {each: committed[each].offset + start.count for each in partitions}
-        wanted = await clamped(admin, shifted)
-    else:
-        wanted = await offsets_at(admin, partitions, start)
+    offsets = {each: place.offset for each, place in committed.items()}
+    wanted = await group_offsets_at(admin, group_id, partitions, start, offsets)
     if not is_dry_run:
         await admin.alter_group_offsets(group_id, wanted)
     return wanted

@@ -9,7 +9,7 @@ from kafkawire.ids import TopicPartition
 from kafkawire.sentinels import NO_OFFSET
 from ottla.cli.failure import EXIT_USAGE, CommandError
 from ottla.cli.partition_argument import expand, parse_partition
-from ottla.cli.start_point import AtOffset, AtTime, Beginning, End
+from ottla.cli.start_point import AtOffset, AtTime, Beginning, End, ResetPoint, ShiftBy
 from ottla.client.admin.admin import Admin
 from ottla.client.admin_model import OffsetSpec
 
@@ -49,6 +49,25 @@ async def offsets_at(
         found = await _places(admin, partitions, start.timestamp_ms)
         return {each: ends[each] if found[each] == NO_OFFSET else found[each] for each in found}
     return ends
+
+
+async def group_offsets_at(
+    admin: Admin,
+    group_id: str,
+    partitions: Sequence[TopicPartition],
+    start: ResetPoint,
+    committed: Mapping[TopicPartition, int],
+) -> dict[TopicPartition, int]:
+    """Return the offset of `start` in each partition, where a group has committed `committed`.
+
+    Raises:
+        CommandError: there is no offset to shift.
+    """
+    if not isinstance(start, ShiftBy):
+        return await offsets_at(admin, partitions, start)
+    if missing := sorted(set(partitions) - committed.keys()):
+        raise CommandError(f"group {group_id} has no offset of {missing[0]} to shift.")
+    return await clamped(admin, {each: committed[each] + start.count for each in partitions})
 
 
 async def clamped(admin: Admin, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:

@@ -12,8 +12,8 @@ from coordination.errors import OperationError
 from kafkawire.ids import TopicPartition
 from ottla.cli.command_config import cluster_access
 from ottla.cli.failure import EXIT_USAGE, CommandError, run_client, usage_error
-from ottla.cli.log_positions import offsets_at
-from ottla.cli.start_point import StartPoint
+from ottla.cli.log_positions import group_offsets_at
+from ottla.cli.start_point import ResetPoint
 from ottla.cli.terminal import Cell
 from ottla.cli.text import JsonValue
 from ottla.client.admin.admin import Admin
@@ -196,7 +196,7 @@ def old_json(name: str, report: OldReport) -> JsonValue:
 
 
 async def reset_old(
-    groups: Groups, name: str, start: StartPoint, topics: Sequence[str], *, is_dry_run: bool
+    groups: Groups, name: str, start: ResetPoint, topics: Sequence[str], *, is_dry_run: bool
 ) -> dict[Slot, int]:
     """Set a group's offsets to `start` and return them, as `group_report.reset`.
 
@@ -211,7 +211,12 @@ async def reset_old(
         wanted = {slot: number for slot, number in numbers.items() if topics or slot in held}
         if not wanted:
             raise CommandError(f"group {name} has no offsets: name topics with --topic.")
-        found = await offsets_at(admin, list(wanted.values()), start)
+        committed = {
+            number: offset
+            for slot, number in wanted.items()
+            if (offset := held.get(slot)) is not None
+        }
+        found = await group_offsets_at(admin, name, list(wanted.values()), start, committed)
     offsets = {slot: found[number] for slot, number in wanted.items()}
     if not is_dry_run:
         await groups.admin.set_offsets(name, offsets)

@@ -36,4 +36,4 @@ def test_the_import_loads_no_spark_until_a_name_is_used() -> None:
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
-        _ = ottla.spark.Nothing  # type: ignore[attr-defined]
+        _ = ottla.spark.Nothing

@@ -10,7 +10,7 @@ from typing import Final, Self, Unpack
 
 from coordination.client import Client, SessionState
 from coordination.errors import OperationError
-from kafkawire.ids import TopicPartition
+from kafkawire.ids import TopicPartition, validate_topic_name
 from ottla.client.argument import require_names
 from ottla.client.background import TaskSet
 from ottla.client.client_config import Address, ClientConfig, ConsumerConfig
@@ -283,11 +283,15 @@ class ZooKeeperConsumer:
 
         Raises:
             NotInGroupError: the consumer has a subscription.
-            ConfigurationError: `topics` is empty, or a single string; pass a list.
+            ConfigurationError: `topics` is empty, a single string (pass a list), or has a name that
+                no topic can have.
         """
         wanted = sorted(set(require_names("topics", topics)))
         if not wanted:
             raise ConfigurationError("topics is empty: name at least one")
+        for name in wanted:
+            if (reason := validate_topic_name(name)) is not None:
+                raise ConfigurationError(f"{name!r} is not the name of a topic: {reason}")
         listener = RebalanceListener(
             on_assigned=on_assigned, on_revoked=on_revoked, on_lost=on_lost
         )

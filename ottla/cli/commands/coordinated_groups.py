@@ -30,8 +30,9 @@ def verify(
     layout: GroupLayout = LayoutName.KAFKA,
     json: Json = False,
 ) -> None:
-    """Check that each partition of a group has an owner among its members.
+    """Check that every partition has an owner in the group.
 
+    An owner must be a member of the group.
     The exit code is 3 if one has not; a rebalance may be under way then.
 
     \b
@@ -60,7 +61,9 @@ def export_offsets(
         typer.Option("--group", "-g", metavar="GROUP", help="Default: all groups; repeatable."),
     ] = None,
 ) -> None:
-    """Write the offsets of groups to a file, in the form of Kafka's ExportZkOffsets.
+    """Write the offsets of groups to a file.
+
+    The file has the form of Kafka's ExportZkOffsets.
 
     \b
     Example:
@@ -80,7 +83,9 @@ def import_offsets(
     coordinator: RequiredCoordinator,
     layout: GroupLayout = LayoutName.KAFKA,
 ) -> None:
-    """Write the offsets of a file, as Kafka's ImportZkOffsets, but only to groups without members.
+    """Set the offsets of groups from a file.
+
+    As Kafka's ImportZkOffsets does, but only for groups without members.
 
     \b
     Example:
@@ -110,7 +115,7 @@ def migrate(
     layout: GroupLayout = LayoutName.KAFKA,
     json: Json = False,
 ) -> None:
-    """Copy the offsets between a group's nodes and the Kafka group of the same name.
+    """Copy offsets to or from the Kafka group of the same name.
 
     Neither may have members. The offsets of the source stay.
 

@@ -58,7 +58,7 @@ def test_a_group_is_read_described_and_changed(cluster: ClusterProcesses, tmp_pa
     ottla("groups", "verify", "g", *at)
     reset = ottla("groups", "reset-offsets", "g", "--to", "beginning", *at, "--json")
     assert {each["offset"] for each in json.loads(reset)} == {0}
-    printed = ottla("consume", "/ord.*/", "--group", "g", "--max-records", "10", *at)
+    printed = ottla("consume", "--regex", "ord.*", "--group", "g", "--max-records", "10", *at)
     assert printed.count("\n") >= 10
     file = tmp_path / "offsets.txt"
     assert "2 offsets" in ottla("groups", "export-offsets", str(file), *at, "--group", "g")
@@ -74,7 +74,8 @@ def test_a_group_is_read_described_and_changed(cluster: ClusterProcesses, tmp_pa
         (("consume", TOPIC), "--group"),
         (("consume", TOPIC, "--group", "g", "--no-follow"), "--no-follow"),
         (("groups", "list", "--bootstrap", "127.0.0.1:1"), "--bootstrap"),
-        (("consume", "/[a&&b]/", "--group", "g"), "read differently"),
+        (("consume", "--regex", "[a&&b]", "--group", "g"), "read differently"),
+        (("consume", "/ord.*/", "--group", "g"), "not the name of a topic"),
         (("groups", "describe", "../g"), "not the name of a group"),
     ],
 )

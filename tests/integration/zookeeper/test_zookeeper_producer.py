@@ -83,6 +83,8 @@ async def test_all_targets_are_used_and_follow_the_brokers(
             assert len({(await each).partition for each in keyed}) == 1
             added = cluster.add_broker()
             await add_topic(cluster, "later", added, 1)
+            await until_exists(client, "/jafka/brokers/topics/later")
+            await until_async(client, "/jafka/brokers/topics/later", lambda names: len(names) == 2)
             await until_used(producer, "later", {0, 1})
             cluster.kill(2)
             ids = "/jafka/brokers/ids"

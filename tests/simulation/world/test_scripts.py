@@ -77,7 +77,7 @@ def test_a_failing_script_shrinks_to_a_small_one_that_fails(
     found = shrunk(SMALL)
     assert found.faults == (BY_KILL,)
     assert not found.has_operators
-    assert str(attempt(found)).startswith("FAILED AssertionError in _check_alive: b")
+    assert str(attempt(found)).startswith("FAILED AssertionError in check_alive: b")
 
 
 @pytest.mark.soak

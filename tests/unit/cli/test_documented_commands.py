@@ -1,5 +1,6 @@
 """Every command and every option in the documentation exists."""
 
+import functools
 import re
 import shlex
 from collections.abc import Iterator
@@ -28,9 +29,14 @@ def typed(page: Path) -> Iterator[str]:
     yield from re.findall(r"`(ottla [a-z][^`]*)`", prose)
 
 
+@functools.cache
+def root_command() -> Any:
+    return typer.main.get_command(make_app())
+
+
 def unknown_in(words: list[str]) -> list[str]:
     """Return the unknown commands and options of a command line."""
-    command: Any = typer.main.get_command(make_app())
+    command = root_command()
     left = words[1:]
     options: set[str] = set()
     while True:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.network.reply import EncodedMessage, Reply, ReplyState
+from broker.network.reply import EncodedMessage, Reply, ReplyState, after
 
 
 def test_a_reply_with_a_message_is_done() -> None:
@@ -119,6 +119,14 @@ def test_only_one_connection_waits_for_a_reply() -> None:
         reply.on_done(lambda: None)
     with pytest.raises(AssertionError, match="not pending"):
         Reply("message").on_done(lambda: None)
+
+
+def test_a_changed_reply_closes_the_connection_as_its_original_does() -> None:
+    reply = Reply()
+    changed = after(reply, lambda message: f"changed {message}")
+    reply.complete_by_closing("lost")
+    assert changed.state is ReplyState.CLOSE
+    assert changed.close_reason == "lost"
 
 
 def test_an_encoded_message_is_a_message() -> None:

@@ -8,6 +8,7 @@ from ottla.cli.up import console_child
 from ottla.cli.up.console_child import run_console
 from ottla.cli.up.events import ConsoleStarted, Event, NoConsole
 from ottla.cli.up.plan import ClusterPlan, console_arguments, make_plan
+from ottla.cli.up.secured import Files, Security
 
 
 def plan(directory: Path) -> ClusterPlan:
@@ -20,6 +21,21 @@ def test_console_knows_the_brokers_and_their_log_directories(tmp_path: Path) -> 
         *("--listen", "127.0.0.1:9021", "--any-port"),
         *("--log-dir", str(tmp_path / "broker-1"), "--log-dir", str(tmp_path / "broker-2")),
     )
+
+
+def test_console_of_a_secured_cluster_connects_as_its_administrator(tmp_path: Path) -> None:
+    files = Files(tmp_path / "security")
+    secured = make_plan(
+        tmp_path,
+        broker_ports=[9092],
+        coordinator_port=2181,
+        overrides={},
+        security=Security(files, dict.fromkeys(("admin", "broker", "client"), "hunter2")),
+    )
+    arguments = console_arguments(secured, 9021)
+    place = arguments.index("--command-config")
+    assert arguments[place + 1] == str(files.properties("admin"))
+    assert "hunter2" not in " ".join(arguments)
 
 
 async def test_missing_package_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,10 +10,12 @@ from coordination.protocol import frames, jute, multi
 from coordination.protocol.frames import FrameSplitter
 from coordination.protocol.messages import (
     MAX_WATCHED_PATHS,
+    OPEN_ACL,
     Acl,
     CheckRequest,
     ChildrenResponse,
     CreateRequest,
+    CreateTtlRequest,
     OpCode,
     ReadRequest,
     SetWatchesRequest,
@@ -110,6 +112,25 @@ def test_the_number_of_operations_of_a_multi_is_limited(op: Op) -> None:
     assert len(multi.decode_ops(multi.encode_ops([op] * multi.MAX_OPS))) == multi.MAX_OPS
     with pytest.raises(JuteError, match="more than 2000 operations"):
         multi.decode_ops(multi.encode_ops([op] * (multi.MAX_OPS + 1)))
+
+
+@pytest.mark.parametrize("is_expiring", [False, True])
+def test_the_acl_entries_of_a_multi_are_limited_together(is_expiring: bool) -> None:
+    acl = OPEN_ACL * 100
+
+    def body(count: int) -> bytes:
+        creates: list[Op] = []
+        for _ in range(count):
+            if is_expiring:
+                creates.append(Op(OpCode.CREATE_TTL, CreateTtlRequest("/a", b"", acl, 5, 1_000)))
+            else:
+                creates.append(Op(OpCode.CREATE, CreateRequest("/a", b"", acl, 0)))
+        return multi.encode_ops(creates)
+
+    most = multi.MAX_ACL_ENTRIES // len(acl)
+    assert len(multi.decode_ops(body(most))) == most
+    with pytest.raises(JuteError, match="more than 4000 ACL entries"):
+        multi.decode_ops(body(most + 1))
 
 
 def test_more_results_than_operations_are_refused() -> None:

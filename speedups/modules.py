@@ -13,6 +13,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
         "log.epoch_checkpoint",
         "log.local_log",
         "log.log",
+        "producers.producer_state",
         "segment.batch_scan",
         "segment.index_file",
         "segment.log_file",
@@ -24,6 +25,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "broker": (
         "handlers.appending",
+        "handlers.consumer_session",
         "handlers.fetch",
         "handlers.follower_fetch",
         "handlers.partition_data",

@@ -208,24 +208,25 @@ class ConsumerSessions:
         return sum([each.partition_count for each in self._sessions.values()])
 
 
-def sessions_of(parts: Parts, handle: Handler) -> Handler:
-    """Return `handle` with sessions for consumers."""
-    sessions = ConsumerSessions(parts.config.server.max_incremental_fetch_session_cache_slots)
-    return with_sessions(sessions, parts.clock_ms, handle)
+class SessionHandler:
+    """Expands the requests of sessions, and trims their responses."""
 
+    def __init__(
+        self, sessions: ConsumerSessions, clock_ms: Callable[[], int], handle: Handler
+    ) -> None:
+        """Pass all requests to `handle`, without sessions."""
+        self._sessions = sessions
+        self._clock_ms = clock_ms
+        self._handle = handle
 
-def with_sessions(
-    sessions: ConsumerSessions, clock_ms: Callable[[], int], handle: Handler
-) -> Handler:
-    """Return a handler that expands the requests of sessions, and trims their responses."""
-
-    def expanded(request: Request, message: FetchRequest) -> Reply:
+    def handle(self, request: Request, message: FetchRequest) -> Reply:
+        """Return the reply to a request, which may name a part of its session only."""
         if message.session_epoch == SESSIONLESS_EPOCH and message.session_id == NO_SESSION:
-            return handle(request, message)
+            return self._handle(request, message)
         if follower_of(message) is not None:
-            return handle(request, message)
-        version = request.header.api_version
-        found = sessions.find(message, request.connection.number, version, clock_ms())
+            return self._handle(request, message)
+        version, now_ms = request.header.api_version, self._clock_ms()
+        found = self._sessions.find(message, request.connection.number, version, now_ms)
         if isinstance(found, ErrorCode):
             return Reply(FetchResponse(error_code=found))
         is_full = message.session_epoch == INITIAL_EPOCH
@@ -236,10 +237,14 @@ def with_sessions(
             forgotten_topics_data=[],
             topics=message.topics if found is None else found.topics(),
         )
-        reply = handle(request, alone)
+        reply = self._handle(request, alone)
         return reply if found is None else after(reply, partial(found.trimmed, is_full=is_full))
 
-    return expanded
+
+def sessions_of(parts: Parts, handle: Handler) -> Handler:
+    """Return `handle` with sessions for consumers."""
+    sessions = ConsumerSessions(parts.config.server.max_incremental_fetch_session_cache_slots)
+    return SessionHandler(sessions, parts.clock_ms, handle).handle
 
 
 def _has_records(data: PartitionData) -> bool:

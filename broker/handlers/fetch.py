@@ -200,6 +200,12 @@ class FetchReader:
 
     def _count(self) -> None:
         traffic = self._replicas.table.traffic
+        if len(self.topics) == 1:
+            name, topic = self.topics[0]
+            counts = traffic.of(name or "")
+            counts.fetch_count += len(topic.partitions)
+            counts.bytes_out += self._size_bytes
+            return
         for name, topic in self.topics:
             traffic.of(name or "").fetch_count += len(topic.partitions)
         for partition, size_bytes in self.sizes.items():

@@ -103,8 +103,13 @@ class Leadership:
             isr=members, leader_epoch=self.leader_epoch, partition_epoch=self.partition_epoch
         )
 
+    @property
+    def has_followers(self) -> bool:
+        """Whether other brokers copy this partition."""
+        return bool(self._followers)
+
     def on_append(self, next_offset: Offset, now_ms: int) -> None:
-        """Note that this broker's log now ends at `next_offset`."""
+        """Note that this broker's log now ends at `next_offset`; without followers at any time."""
         assert next_offset > self.log_end_offset, "an append adds records"
         self.log_end_offset = next_offset
         if self._followers:

@@ -243,10 +243,16 @@ class Replica:
         if header.is_transactional:
             return self._write_transactional(batch, header, leadership, now_ms, transaction)
         info = self.log.append_as_leader(batch, header, leadership.leader_epoch, now_ms)
+        # Unpacked, because attributes of a tuple are slow to read.
+        base_offset, last_offset, _, _ = info
         # Not true of a duplicate of an earlier batch, whose offset does not change.
-        if info.last_offset >= leadership.log_end_offset:
-            leadership.on_append(Offset(info.last_offset + 1), self._clock_ms())
-        self._count(info, batch)
+        if last_offset >= leadership.log_end_offset:
+            now_ms = self._clock_ms() if leadership.has_followers else 0
+            leadership.on_append(Offset(last_offset + 1), now_ms)
+        traffic = self.traffic
+        traffic.produce_count += 1
+        traffic.messages_in += last_offset - base_offset + 1
+        traffic.bytes_in += len(batch)
         return info
 
     def _write_transactional(
@@ -277,14 +283,11 @@ class Replica:
         self._note_append(leadership)
         if self._guards is not None:
             self._guards.drop(producer_id)
-        self._count(info, batch)
-        return info
-
-    def _count(self, info: AppendInfo, batch: memoryview) -> None:
         traffic = self.traffic
         traffic.produce_count += 1
         traffic.messages_in += info.last_offset - info.base_offset + 1
         traffic.bytes_in += len(batch)
+        return info
 
     def _note_append(self, leadership: Leadership) -> None:
         end_offset = self.log.log_end_offset

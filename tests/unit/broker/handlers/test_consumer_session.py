@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from broker.handlers.consumer_session import ConsumerSession, ConsumerSessions, with_sessions
+from broker.handlers.consumer_session import ConsumerSession, ConsumerSessions, SessionHandler
 from broker.network.reply import Reply
 from broker.network.request import Request
 from broker.replication.fetch_session import IDLE_LIMIT_MS, MAX_EPOCH
@@ -222,7 +222,7 @@ class Handled:
 
 def test_the_handler_sees_all_partitions_of_a_session() -> None:
     handled = Handled()
-    handle = with_sessions(ConsumerSessions(1), lambda: NOW_MS, handled)
+    handle = SessionHandler(ConsumerSessions(1), lambda: NOW_MS, handled).handle
 
     def ask(sent: FetchRequest) -> FetchResponse:
         reply = handle(request(ApiKey.FETCH, NAMED), sent)

@@ -18,7 +18,6 @@ from ottla.cli.commands import (
     configs,
     console,
     consume,
-    coordinated_groups,
     coordinator,
     groups,
     logs,
@@ -64,10 +63,6 @@ def make_app() -> typer.Typer:
     app.add_typer(coordinator.app, name="coordinator")
     app.add_typer(topics.app, name="topics")
     app.add_typer(configs.app, name="configs")
-    groups.app.command("verify")(coordinated_groups.verify)
-    groups.app.command("export-offsets")(coordinated_groups.export_offsets)
-    groups.app.command("import-offsets")(coordinated_groups.import_offsets)
-    groups.app.command("migrate")(coordinated_groups.migrate)
     app.add_typer(groups.app, name="groups")
     app.add_typer(transactions.app, name="transactions")
     app.add_typer(cluster.app, name="cluster")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from ottla.cli.command_config import run_admin
+from ottla.cli.commands import coordinated_groups
 from ottla.cli.failure import guarded, usage_error
 from ottla.cli.options import (
     Bootstrap,
@@ -307,3 +308,9 @@ def delete(
             run_groups(access, lambda old: delete_old(old, groups, deleted))
     finally:
         print_done("deleted", deleted, as_json=json)
+
+
+app.command("verify")(coordinated_groups.verify)
+app.command("export-offsets")(coordinated_groups.export_offsets)
+app.command("import-offsets")(coordinated_groups.import_offsets)
+app.command("migrate")(coordinated_groups.migrate)

@@ -4,11 +4,13 @@ import io
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import pytest
+import typer.main
 
 from ottla.cli.app import make_app
 
@@ -32,6 +34,12 @@ class RunOttla(Protocol):
         """Return the exit code and output of the command; `env` adds to the environment."""
 
 
+@cache
+def command() -> Callable[..., Any]:
+    """Return the whole command, which takes longer to build than most commands to run."""
+    return typer.main.get_command(make_app())
+
+
 @pytest.fixture
 def run_ottla(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunOttla:
     """Run the command in this process, with files for its standard streams."""
@@ -47,7 +55,7 @@ def run_ottla(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunOttla:
             patch.setattr(sys, "stdout", output)
             patch.setattr(sys, "stderr", errors)
             with pytest.raises(SystemExit) as ended:
-                make_app()(list(map(str, arguments)), prog_name="ottla")
+                command()(list(map(str, arguments)), prog_name="ottla")
         return Ended(int(ended.value.code or 0), _written(output), _written(errors))
 
     return run

@@ -126,5 +126,6 @@ async def test_a_replica_moves_to_another_directory(
         await until(looking.done, "the replica to move")
         with pytest.raises(BrokerError):
             await admin.alter_replica_log_dirs(broker_id, {T0: str(tmp_path / "nowhere")})
+    async with Admin(broker.bootstrap, request_timeout_ms=1_000) as admin:
         with pytest.raises(BrokerUnreachableError):
             await admin.alter_replica_log_dirs(77, {T0: other})

@@ -11,6 +11,8 @@ from tests.harness.cluster import ClusterProcesses
 
 RACK_AWARE = {
     "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+    # A dead follower leaves the in-sync set soon.
+    "replica.lag.time.max.ms": "3000",
     "group.initial.rebalance.delay.ms": "0",
 }
 WHERE = TopicPartition("near", 0)

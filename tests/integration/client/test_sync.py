@@ -76,7 +76,9 @@ async def test_metrics_and_health_follow_the_work(start_broker: StartBroker) -> 
     broker = start_broker(overrides={"group.initial.rebalance.delay.ms": "0"})
     async with (
         ottla.Producer(broker.bootstrap, retry_backoff_ms=20) as producer,
-        ottla.Consumer(broker.bootstrap, auto_offset_reset="earliest") as consumer,
+        ottla.Consumer(
+            broker.bootstrap, auto_offset_reset="earliest", request_timeout_ms=2_000
+        ) as consumer,
     ):
         for number in range(20):
             await producer.send("metered", b"%d" % number, partition=0)

@@ -9,8 +9,8 @@ READY := $(VENV)/.ready
 # The tests start hundreds of processes, each of which would compile all bytecode again.
 unexport PYTHONDONTWRITEBYTECODE
 CODE := kafkawire storage coordination clusterstate controller broker ottla analytics logcheck monitoring trust speedups tests benchmarks scripts
-# Two more than the cores of the smallest machine, because many tests wait for other processes.
-WORKERS ?= 4
+# Three for each core of the smallest machine, because many tests wait for other processes.
+WORKERS ?= 6
 PYTEST := $(BIN)/python -m pytest -q
 
 help:  ## Show this list.

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from scripts.decision_modules import PACKAGES, decision_modules
-from tests.unit.sources import forget_trees, tree_of
+from tests.unit.sources import forget_trees, nodes_of, tree_of
 
 __all__ = ["forget_trees"]
 ROOT = Path(__file__).resolve().parents[2]
@@ -95,7 +95,7 @@ def undocumented(path: Path) -> list[str]:
     tree = tree_of(path)
     explained = {
         method.name
-        for node in ast.walk(tree)
+        for node in nodes_of(path)
         if isinstance(node, ast.ClassDef) and "Protocol" in map(ast.unparse, node.bases)
         for method in node.body
         if isinstance(method, ast.FunctionDef) and ast.get_docstring(method)
@@ -239,7 +239,7 @@ def docstring_of(path: Path) -> str:
 
 def imported_by(path: Path) -> set[str]:
     """Return the top-level names that a module imports itself."""
-    nodes = list(ast.walk(tree_of(path)))
+    nodes = nodes_of(path)
     plain = {name.name for node in nodes if isinstance(node, ast.Import) for name in node.names}
     parts = {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module}
     return {name.partition(".")[0] for name in plain | parts}

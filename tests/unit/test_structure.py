@@ -9,7 +9,7 @@ import pytest
 
 from scripts.decision_modules import PACKAGES
 from scripts.prose import PLACES, files, hits_in
-from tests.unit.sources import forget_trees, tree_of
+from tests.unit.sources import forget_trees, nodes_of, tree_of
 
 __all__ = ["forget_trees"]
 ROOT = Path(__file__).resolve().parents[2]
@@ -182,19 +182,15 @@ SEAMS = {
 INHERITED_ONCE = {"analytics.data_source.SegmentReader"}
 
 
-def trees() -> dict[str, ast.Module]:
-    return {name: tree_of(path) for name, path in MODULES.items()}
-
-
 def imports() -> dict[str, set[str]]:
     """Return the modules of ours that each module imports, also inside functions."""
     found: dict[str, set[str]] = {}
-    for name, tree in trees().items():
+    for name, path in MODULES.items():
         found[name] = {
             f"{node.module}.{alias.name}"
             if f"{node.module}.{alias.name}" in MODULES
             else node.module
-            for node in ast.walk(tree)
+            for node in nodes_of(path)
             if isinstance(node, ast.ImportFrom) and node.module
             for alias in node.names
         } & MODULES.keys() - {name}
@@ -231,12 +227,12 @@ def cycles(graph: Mapping[str, set[str]]) -> list[list[str]]:
 def bases_by_class() -> dict[str, list[str]]:
     """Return the full names of the bases of each class, by its full name."""
     found: dict[str, list[str]] = {}
-    for module, tree in trees().items():
-        classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    for module, path in MODULES.items():
+        classes = [node for node in nodes_of(path) if isinstance(node, ast.ClassDef)]
         names = {node.name: f"{module}.{node.name}" for node in classes}
         names |= {
             alias.asname or alias.name: f"{node.module}.{alias.name}"
-            for node in ast.walk(tree)
+            for node in nodes_of(path)
             if isinstance(node, ast.ImportFrom)
             for alias in node.names
         }
@@ -315,9 +311,9 @@ def test_uses_of_things_outside_the_event_loop_are_recognised(source: str, kinds
 def test_only_known_modules_reach_outside_the_event_loop() -> None:
     """Another clock, thread or socket would escape the simulated worlds (ADR 0070)."""
     found: dict[str, set[str]] = {kind: set() for kind in OUTSIDE}
-    for module, tree in trees().items():
+    for module, path in MODULES.items():
         if not module.startswith("analytics"):
-            for kind in kinds_of_outside(tree):
+            for kind in kinds_of_outside(tree_of(path)):
                 found[kind].add(module)
     differing = {kind: found[kind] ^ SEAMS[kind] for kind in OUTSIDE}
     assert not any(differing.values()), f"not as in SEAMS: {differing}"

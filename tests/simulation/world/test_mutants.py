@@ -33,7 +33,7 @@ EARLY: Final = (
 LATE: Final = sorted(MUTANTS.keys() - set(EARLY) - set(SCENARIOS) - set(STORIES) - set(BY_TEST))
 
 
-@pytest.mark.fresh_seeds(2)
+@pytest.mark.fresh_seeds(1)
 def test_a_planted_bug_is_found(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     MUTANTS[Random(seed).choice(EARLY)].plant(monkeypatch)
     assert any(map(is_found_by, range(SEEDS)))

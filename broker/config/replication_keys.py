@@ -11,6 +11,8 @@ from storage.config.config_key import at_least
 
 OLDEST_PROTOCOL: Final = (2, 4)
 NEWEST_PROTOCOL: Final = (3, 9)
+LEADER_SELECTOR: Final = "org.apache.kafka.common.replica.LeaderSelector"
+RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 _PROTOCOL_VERSION: Final = re.compile(r"([0-9]+)\.([0-9]+)(?:[.-].*)?\Z")
 
 
@@ -45,8 +47,8 @@ class ReplicationKeys:
         64 * 1024, "No effect: the system chooses SO_RCVBUF of a follower's connection."
     )
     replica_selector_class: str | None = optional_string(
-        "org.apache.kafka.common.replica.RackAwareReplicaSelector: consumers that name their rack "
-        "read from a follower in it. Anything else: consumers read from the leader."
+        f"{RACK_AWARE_SELECTOR}: consumers that name their rack read from a follower in it. Empty, "
+        f"or {LEADER_SELECTOR}: they read from the leader."
     )
     num_replica_fetchers: int = integer(1, "Number of connections from a follower to one leader.")
     fetch_purgatory_purge_interval_requests: int = integer(
@@ -90,6 +92,11 @@ class ReplicationKeys:
             "inter.broker.protocol.version", self.inter_broker_protocol_version,
             OLDEST_PROTOCOL <= self.inter_broker_version <= NEWEST_PROTOCOL,
             "must be within 2.4..3.9",
+        )  # fmt: skip
+        yield (
+            "replica.selector.class", self.replica_selector_class,
+            self.replica_selector_class in (None, "", LEADER_SELECTOR, RACK_AWARE_SELECTOR),
+            f"must be empty, {LEADER_SELECTOR} or {RACK_AWARE_SELECTOR}",
         )  # fmt: skip
         yield (
             "replica.socket.timeout.ms", self.replica_socket_timeout_ms,

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from broker.config.replication_keys import RACK_AWARE_SELECTOR
 from broker.handlers.follower_fetch import FollowerFetchHandler
 from broker.handlers.handler_table import Apis, Parts
 from broker.handlers.partition_data import NO_RECORDS, failed_partition, read_partition
@@ -22,7 +23,6 @@ from broker.quotas.throttle import Throttle
 from broker.replication.fetch_session import follower_of
 from broker.replication.replica import ReadResult
 from broker.replication.replica_manager import ReplicaManager
-from broker.replication.replica_selector import RACK_AWARE_SELECTOR
 from broker.replication.replica_table import Key
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ApiError, ErrorCode

@@ -15,10 +15,9 @@ from broker.cluster.control_fence import ControlFence
 from broker.cluster.metadata_cache import Endpoint
 from broker.cluster.peer import Peer
 from broker.cluster.peer_security import PeerSecurity
-from broker.config.replication_keys import ReplicationKeys
+from broker.config.replication_keys import RACK_AWARE_SELECTOR, ReplicationKeys
 from broker.replication.fetcher import Fetcher
 from broker.replication.replica import Replica
-from broker.replication.replica_selector import RACK_AWARE_SELECTOR
 from broker.replication.replica_table import Key, ReplicaTable
 from broker.replication.replication_throttle import ReplicationThrottle
 from kafkawire.ids import BrokerId, TopicPartition

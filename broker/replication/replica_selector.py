@@ -6,12 +6,9 @@ Source: org.apache.kafka.common.replica.RackAwareReplicaSelector of Kafka 3.9.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from kafkawire.ids import BrokerId, Offset
-
-LEADER_SELECTOR: Final = "org.apache.kafka.common.replica.LeaderSelector"
-RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
 class Candidate(NamedTuple):

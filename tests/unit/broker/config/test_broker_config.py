@@ -223,6 +223,15 @@ def test_inter_broker_protocol_version_is_two_numbers() -> None:
     assert older.replication.inter_broker_version == (2, 6)
 
 
+def test_only_selectors_of_replicas_that_exist_are_accepted() -> None:
+    assert read().replication.replica_selector_class is None
+    for name in ("LeaderSelector", "RackAwareReplicaSelector"):
+        chosen = f"org.apache.kafka.common.replica.{name}"
+        assert read(replica_selector_class=chosen).replication.replica_selector_class == chosen
+    with pytest.raises(ConfigError, match=r"^replica\.selector\.class.*must be empty"):
+        read(replica_selector_class="com.example.NearestSelector")
+
+
 def test_there_is_no_status_listener_by_default() -> None:
     assert read().server.status_listener is None
     assert read(metrics_listener="127.0.0.1:9").server.status_listener == Listener(

@@ -6,12 +6,11 @@ new session.
 
 from __future__ import annotations
 
-import asyncio
-
 import structlog
 
 from broker.cluster.coordinator_session import CoordinatorSession
 from broker.cluster.metadata_cache import MetadataCache
+from broker.cluster.node_watch import NodeWatch
 from clusterstate.jafka_registration import publish
 from clusterstate.znodes import paths
 from clusterstate.znodes.jafka_nodes import JafkaBroker, counts_of, names_of
@@ -37,34 +36,22 @@ class JafkaCounts:
         self._metadata = metadata
         self._broker_id = broker_id
         self._data = broker.encode()
-        self._changed = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._watch = NodeWatch(session, f"{chroot}{paths.broker(broker_id)}", self._publish)
 
     async def start(self) -> None:
         """Write the nodes, and again after each change."""
-        self._session.watch(f"{self._chroot}{paths.broker(self._broker_id)}", self._changed.set)
-        self._metadata.on_change(self._changed.set)
+        self._metadata.on_change(self._watch.wake)
         try:
             await self._publish()
         except SessionExpiredError:
-            # The next session sets `_changed`.
             log.warning("jafka.delayed", chroot=self._chroot)
-        self._task = asyncio.create_task(self._follow(), name="nodes in Jafka's layout")
+            self._watch.start()
+        else:
+            self._watch.start(is_read=True)
 
     async def stop(self) -> None:
         """Stop writing; the nodes end with the session."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-
-    async def _follow(self) -> None:
-        while True:
-            await self._changed.wait()
-            self._changed.clear()
-            try:
-                await self._publish()
-            except SessionExpiredError:
-                continue
+        await self._watch.stop()
 
     async def _publish(self) -> None:
         counts = {}

@@ -24,11 +24,16 @@ class NodeWatch:
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
-    def start(self) -> None:
-        """Read now, and again after each change."""
+    def start(self, *, is_read: bool = False) -> None:
+        """Read now, unless the caller has just done so, and again after each change."""
         self._session.watch(self._path, self._changed.set)
-        self._changed.set()
+        if not is_read:
+            self._changed.set()
         self._task = asyncio.create_task(self._follow(), name=f"watch of {self._path}")
+
+    def wake(self) -> None:
+        """Read once more, for a reason other than the node."""
+        self._changed.set()
 
     async def stop(self) -> None:
         """Stop reading."""

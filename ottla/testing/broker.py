@@ -2,16 +2,16 @@
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, Self
 
-from ottla.testing.client_thread import ClientThread
 from ottla.testing.errors import StateError
 from ottla.testing.member import Member
 from ottla.testing.network.control import NetworkControl
 from ottla.testing.network.links import CLIENTS, Party
 from ottla.testing.settings import broker_settings, check_settings
-from ottla.testing.topics import TopicOwner, Topics
+from ottla.testing.topics import Topics, TopicService
 from ottla.testing.workplace import Workplace
 
 ID: Final = 1
@@ -51,8 +51,7 @@ class Broker:
         self._has_network = network
         self._network: NetworkControl | None = None
         self._member: Member | None = None
-        self._client: ClientThread | None = None
-        self._owner: TopicOwner | None = None
+        self._topics = TopicService(lambda: self.bootstrap)
 
     def __enter__(self) -> Self:
         try:
@@ -97,10 +96,7 @@ class Broker:
 
     def topics(self, name: str = "test") -> Topics:
         """Return a maker of topics and names that nothing else uses, to be closed after use."""
-        if self._owner is None:
-            self._client = ClientThread()
-            self._owner = TopicOwner(self.bootstrap, self._client)
-        return Topics(self._owner, name)
+        return self._topics.topics(name)
 
     def kill(self) -> None:
         """End the process at once, as `kill -9` or a crash does."""
@@ -144,19 +140,17 @@ class Broker:
 
     def close(self) -> None:
         """Kill the broker and delete its temporary directory. `with` calls this."""
-        if self._owner is not None and self._client is not None:
-            if self._workplace.is_kept and self._running.server.is_running:
-                self._owner.delete_discarded()
-                self._owner.wait()
-            self._owner.close()
-            self._client.close()
-            self._owner = None
-        if self._member is not None:
-            self._member.close()
-        if self._network is not None:
-            self._network.close()
-            self._network = None
-        self._workplace.close()
+        # Later callbacks run first, and all of them run, even if one fails.
+        with ExitStack() as closing:
+            closing.callback(self._workplace.close)
+            if self._network is not None:
+                closing.callback(self._network.close)
+            is_cleared = False
+            if self._member is not None:
+                closing.callback(self._member.close)
+                is_cleared = self._workplace.is_kept and self._member.server.can_answer
+            closing.callback(self._topics.close, is_cleared=is_cleared)
+        self._network = None
 
     @property
     def _running(self) -> Member:

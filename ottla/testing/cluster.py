@@ -2,10 +2,10 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, Self
 
-from ottla.testing.client_thread import ClientThread
 from ottla.testing.coordinator import CoordinatorServer
 from ottla.testing.errors import ServerError, StateError
 from ottla.testing.launching import shared_launcher
@@ -14,7 +14,7 @@ from ottla.testing.network.control import NetworkControl
 from ottla.testing.network.links import CLIENTS, COORDINATOR, Party
 from ottla.testing.ready_cluster import RETRY_S, controller_of, wait_for_complete_metadata
 from ottla.testing.settings import broker_settings, check_settings
-from ottla.testing.topics import TopicOwner, Topics
+from ottla.testing.topics import Topics, TopicService
 from ottla.testing.workplace import Workplace
 
 DEFAULT_BROKERS: Final = 3
@@ -65,8 +65,7 @@ class Cluster:
         self._network: NetworkControl | None = None
         self._coordinator: CoordinatorServer | None = None
         self._members: dict[int, Member] = {}
-        self._client: ClientThread | None = None
-        self._owner: TopicOwner | None = None
+        self._topics = TopicService(lambda: self.bootstrap)
 
     def __enter__(self) -> Self:
         try:
@@ -133,7 +132,7 @@ class Cluster:
             ServerError: no running broker knows one within `COMPLETE_TIMEOUT_S`.
         """
         try:
-            return self._calls.run(asyncio.wait_for(self._controller(), COMPLETE_TIMEOUT_S))
+            return self._topics.calls.run(asyncio.wait_for(self._controller(), COMPLETE_TIMEOUT_S))
         except TimeoutError:
             raise ServerError(f"there is no controller after {COMPLETE_TIMEOUT_S} s") from None
 
@@ -159,7 +158,7 @@ class Cluster:
         running = [self.address(each) for each in self.running()]
         waiting = wait_for_complete_metadata(running, len(running))
         try:
-            self._calls.run(asyncio.wait_for(waiting, COMPLETE_TIMEOUT_S))
+            self._topics.calls.run(asyncio.wait_for(waiting, COMPLETE_TIMEOUT_S))
         except TimeoutError:
             raise ServerError(
                 f"the brokers do not know each other after {COMPLETE_TIMEOUT_S} s"
@@ -167,9 +166,7 @@ class Cluster:
 
     def topics(self, name: str = "test") -> Topics:
         """Return a maker of topics and names that nothing else uses, to be closed after use."""
-        if self._owner is None:
-            self._owner = TopicOwner(self.bootstrap, self._calls)
-        return Topics(self._owner, name)
+        return self._topics.topics(name)
 
     def kill(self, broker_id: int) -> None:
         """End a broker at once, as `kill -9` or a crash does."""
@@ -254,29 +251,19 @@ class Cluster:
 
     def close(self) -> None:
         """Kill all processes and delete the temporary directory. `with` calls this."""
-        if self._owner is not None:
-            if self._workplace.is_kept and self.running():
-                self._owner.delete_discarded()
-                self._owner.wait()
-            self._owner.close()
-            self._owner = None
-        if self._client is not None:
-            self._client.close()
-            self._client = None
-        for member in self._members.values():
-            member.close()
-        if self._coordinator is not None:
-            self._coordinator.close()
-        if self._network is not None:
-            self._network.close()
-            self._network = None
-        self._workplace.close()
-
-    @property
-    def _calls(self) -> ClientThread:
-        if self._client is None:
-            self._client = ClientThread()
-        return self._client
+        # Later callbacks run first, and all of them run, even if one fails.
+        with ExitStack() as closing:
+            closing.callback(self._workplace.close)
+            if self._network is not None:
+                closing.callback(self._network.close)
+            if self._coordinator is not None:
+                closing.callback(self._coordinator.close)
+            for member in self._members.values():
+                closing.callback(member.close)
+            can_answer = any(member.server.can_answer for member in self._members.values())
+            is_cleared = self._workplace.is_kept and can_answer
+            closing.callback(self._topics.close, is_cleared=is_cleared)
+        self._network = None
 
     def _member(self, broker_id: int) -> Member:
         if not self._members:

@@ -47,6 +47,11 @@ class Server:
         return self._pid is not None and self._launcher.exit_code(self._pid) is None
 
     @property
+    def can_answer(self) -> bool:
+        """Whether the process runs and is not paused."""
+        return self.is_running and not self.is_paused
+
+    @property
     def pid(self) -> int:
         """The process id.
 

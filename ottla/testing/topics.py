@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Final, Self
 
@@ -146,6 +146,42 @@ class TopicOwner:
             await admin.start()
             self._admin = admin
         return self._admin
+
+
+class TopicService:
+    """Topics of one broker or cluster, and the thread of its client; made at their first use."""
+
+    def __init__(self, bootstrap: Callable[[], str]) -> None:
+        self._bootstrap = bootstrap
+        self._calls: ClientThread | None = None
+        self._owner: TopicOwner | None = None
+
+    @property
+    def calls(self) -> ClientThread:
+        """The thread."""
+        if self._calls is None:
+            self._calls = ClientThread()
+        return self._calls
+
+    def topics(self, name: str) -> Topics:
+        """Return a maker of topics and names that nothing else uses."""
+        if self._owner is None:
+            self._owner = TopicOwner(self._bootstrap(), self.calls)
+        return Topics(self._owner, name)
+
+    def close(self, *, is_cleared: bool) -> None:
+        """End the thread; with `is_cleared`, delete the topics that were given up before."""
+        owner, self._owner = self._owner, None
+        calls, self._calls = self._calls, None
+        try:
+            if owner is not None:
+                if is_cleared:
+                    owner.delete_discarded()
+                    owner.wait()
+                owner.close()
+        finally:
+            if calls is not None:
+                calls.close()
 
 
 def legal_name(text: str) -> str:

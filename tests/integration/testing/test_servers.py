@@ -284,3 +284,14 @@ async def test_topics_of_ended_tests_are_deleted(broker: Broker) -> None:
     async with ottla.Admin(broker.bootstrap) as admin, asyncio.timeout(60):
         while {created, chosen} & set(await admin.list_topics()):
             pass
+
+
+def test_a_paused_broker_with_topics_is_closed_at_once(tmp_path: Path) -> None:
+    """Nothing waits for the deletion of its topics, which it cannot answer."""
+    with Broker(directory=tmp_path) as broker:
+        with broker.topics("left") as topics:
+            name = topics.create()
+        pid = broker.pid
+        broker.pause()
+    assert not Path(f"/proc/{pid}").exists()
+    assert (broker.log_dir / f"{name}-0").exists()

@@ -142,7 +142,7 @@ SEAMS = {
         "kafkawire.response_receiver",
         "logcheck.local_file",
         "ottla.cli.backup.copying",
-        "ottla.cli.backup.restoring",
+        "ottla.cli.backup.writing",
         "ottla.cli.failure",
         "ottla.cli.up.coordinator_login",
         "ottla.cli.up.ground",

@@ -25,6 +25,7 @@ from ottla.cli.backup.selection import (
     is_part,
     is_top_file,
 )
+from ottla.cli.backup.writing import new_file, sync_directory
 from ottla.cli.failure import CommandError
 
 PIECE_BYTES: Final = 1024 * 1024
@@ -70,6 +71,7 @@ def copy_directory(
                 files += _copy_part(
                     source / name, place / name, f"{name}/", on_progress, is_in_use=is_in_use
                 )
+    sync_directory(place)
     return BackedUpDirectory(
         source=str(source.absolute()),
         folder=folder,
@@ -105,9 +107,11 @@ def _copy_part(
         except FileNotFoundError:
             target.rmdir()
             return []
-        return [
+        copied = [
             _copy(file, target / name, prefix + name, on_progress) for name, file in files.items()
         ]
+        sync_directory(target)
+        return copied
 
 
 def _open_together(
@@ -148,7 +152,7 @@ def _copy(file: BinaryIO, target: Path, name: str, on_progress: Progress) -> Bac
     if not stat.S_ISREG(found.st_mode):
         raise CommandError(f"{name} is not a regular file")
     left, digest = found.st_size, hashlib.sha256()
-    with open(target, "xb", opener=_private) as copy:
+    with new_file(target) as copy:
         while left:
             piece = file.read(min(PIECE_BYTES, left))
             if not piece:
@@ -158,13 +162,7 @@ def _copy(file: BinaryIO, target: Path, name: str, on_progress: Progress) -> Bac
             copy.write(piece)
             left -= len(piece)
             on_progress(len(piece))
-        copy.flush()
-        os.fsync(copy.fileno())
     return BackedUpFile(path=name, size_bytes=found.st_size - left, sha256=digest.hexdigest())
-
-
-def _private(name: str, flags: int) -> int:
-    return os.open(name, flags, 0o600)
 
 
 @contextlib.contextmanager

@@ -2,7 +2,6 @@
 
 import contextlib
 import hashlib
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -16,6 +15,7 @@ from ottla.cli.backup.manifest import (
     ManifestError,
     read_manifest,
 )
+from ottla.cli.backup.writing import new_file, sync_directory
 from ottla.cli.failure import EXIT_FOUND, CommandError
 
 IGNORED: Final = frozenset({"lost+found"})
@@ -75,7 +75,7 @@ def restore_directories(
                 undo.callback(path.unlink, missing_ok=True)
                 _transfer(backup / directory.folder / file.path, file, path, on_progress)
             for folder in {target, *((target / file.path).parent for file in directory.files)}:
-                _sync(folder)
+                sync_directory(folder)
         undo.pop_all()
 
 
@@ -87,31 +87,16 @@ def _transfer(source: Path, file: BackedUpFile, target: Path | None, on_progress
             content = opened.enter_context(source.open("rb"))
         except FileNotFoundError:
             raise CommandError(f"{source} is missing", EXIT_FOUND) from None
-        copy = None if target is None else opened.enter_context(open(target, "xb", opener=_private))
+        copy = None if target is None else opened.enter_context(new_file(target))
         while piece := content.read(PIECE_BYTES):
             digest.update(piece)
             size_bytes += len(piece)
             on_progress(len(piece))
             if copy is not None:
                 copy.write(piece)
-        if copy is not None:
-            copy.flush()
-            os.fsync(copy.fileno())
     if (size_bytes, digest.hexdigest()) != (file.size_bytes, file.sha256):
         raise CommandError(
             f"{source} has changed since the backup: {size_bytes} bytes instead of "
             f"{file.size_bytes}, or other content",
             EXIT_FOUND,
         )
-
-
-def _private(name: str, flags: int) -> int:
-    return os.open(name, flags, 0o600)
-
-
-def _sync(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

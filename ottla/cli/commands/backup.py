@@ -48,6 +48,7 @@ def backup(
 
     from ottla.cli.backup.copying import copy_directory, in_order, size_of
     from ottla.cli.backup.manifest import FILE_NAME, MAX_DIRECTORIES, Manifest, write_manifest
+    from ottla.cli.backup.writing import new_file, sync_directory
     from ottla.cli.progress import progress_bar
 
     if len(sources) > MAX_DIRECTORIES:
@@ -67,8 +68,11 @@ def backup(
     manifest = Manifest(began=began.isoformat(), ended=ended.isoformat(), directories=copied)
     finding_count = _verify(target, manifest) if verify else 0
     unfinished = target / f"{FILE_NAME}.tmp"
-    unfinished.write_text(write_manifest(manifest), encoding="utf-8")
+    sync_directory(target)
+    with new_file(unfinished) as file:
+        file.write(write_manifest(manifest).encode())
     unfinished.replace(target / FILE_NAME)
+    sync_directory(target)
     _report("backed up", target, manifest, as_json=json)
     if finding_count:
         raise CommandError(

@@ -1,7 +1,11 @@
 """`ottla backup` and `ottla restore`, on brokers that run and that are stopped."""
 
 import asyncio
+import contextlib
 import json
+import re
+import resource
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -113,3 +117,31 @@ def test_a_wrong_use_is_one_sentence(
 def test_the_number_of_targets_must_fit(saved: Path, tmp_path: Path) -> None:
     done = run("restore", saved, "--to", tmp_path / "a", "--to", tmp_path / "b")
     assert (done.exit_code, "--to names 2" in done.output) == (2, True)
+
+
+@contextlib.contextmanager
+def files_of_at_most(size_bytes: int) -> Iterator[None]:
+    """Let the system refuse longer files of this process, as a full disk would."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_backup_that_does_not_fit_is_no_backup(saved: Path, tmp_path: Path) -> None:
+    with files_of_at_most(64):
+        done = run("backup", tmp_path / "small", tmp_path / "one" / "broker-1" / "data")
+    assert done.exit_code == 1
+    assert re.fullmatch(rf"ottla: {tmp_path}/small/1/\S+: File too large\n", done.output)
+    assert "no complete backup" in run("restore", tmp_path / "small").output
+    assert run("restore", saved, "--check").exit_code == 0
+
+
+def test_a_restore_that_does_not_fit_leaves_nothing(saved: Path, tmp_path: Path) -> None:
+    with files_of_at_most(64):
+        done = run("restore", saved, "--to", tmp_path / "new")
+    assert (done.exit_code, "File too large" in done.output) == (1, True)
+    assert not any((tmp_path / "new").iterdir())
+    assert run("restore", saved, "--to", tmp_path / "new").exit_code == 0

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 from broker.handlers.handler_table import Parts
 from broker.network.reply import Reply, after
@@ -45,6 +45,8 @@ from kafkawire.sentinels import NO_LEADER
 MAX_SESSION_PARTITIONS: Final = 200_000
 """Limit for all sessions together, some 100 MB. Beyond it, consumers get no sessions."""
 
+T = TypeVar("T")
+
 TopicKey: TypeAlias = str | TopicId
 """The name of a topic, or from version 13 on its id."""
 Offsets: TypeAlias = tuple[int, int, int]
@@ -69,12 +71,12 @@ class ConsumerSession:
         """Adopt the changed and forgotten partitions of a request."""
         for forgotten in message.forgotten_topics_data:
             key = self._key(forgotten)
-            for index in forgotten.partitions:
-                if self._topics.get(key, {}).pop(index, None) is not None:
-                    self.partition_count -= 1
-                self._sent.get(key, {}).pop(index, None)
+            self.partition_count -= _forget(self._topics, key, forgotten.partitions)
+            _forget(self._sent, key, forgotten.partitions)
             self._whole = None
         for topic in message.topics:
+            if not topic.partitions:
+                continue
             wanted = self._topics.setdefault(self._key(topic), {})
             count_before = len(wanted)
             wanted.update((each.partition, each) for each in topic.partitions)
@@ -85,9 +87,7 @@ class ConsumerSession:
         """Return all partitions, the ones that waited longest for records first."""
         if self._whole is None:
             self._whole = [
-                self._topic(key, list(wanted.values()))
-                for key, wanted in self._topics.items()
-                if wanted
+                self._topic(key, list(wanted.values())) for key, wanted in self._topics.items()
             ]
         return self._whole
 
@@ -110,6 +110,9 @@ class ConsumerSession:
 
     def _is_news(self, key: TopicKey, data: PartitionData, is_full: bool) -> bool:
         """Whether a response must have the partition; note the offsets that it carries."""
+        if data.partition_index not in self._topics.get(key, ()):
+            # Forgotten since the request.
+            return True
         sent = self._sent.setdefault(key, {})
         offsets = (data.high_watermark, data.last_stable_offset, data.log_start_offset)
         if data.error_code != ErrorCode.NONE:
@@ -125,11 +128,10 @@ class ConsumerSession:
 
     def _move_to_end(self, key: TopicKey, index: int) -> None:
         """Let the other partitions come first in the next response."""
-        wanted = self._topics.get(key, {})
-        if index in wanted:
-            wanted[index] = wanted.pop(index)
-            self._topics[key] = self._topics.pop(key)
-            self._whole = None
+        wanted = self._topics[key]
+        wanted[index] = wanted.pop(index)
+        self._topics[key] = self._topics.pop(key)
+        self._whole = None
 
     def _topic(self, key: TopicKey, partitions: list[FetchPartition]) -> FetchTopic:
         if isinstance(key, str):
@@ -148,6 +150,8 @@ class ConsumerSessions:
         self._max_partitions = max_partitions
         self._sessions: dict[int, ConsumerSession] = {}
         self._last_id = NO_SESSION
+        # Of all sessions.
+        self._partition_count = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -163,7 +167,7 @@ class ConsumerSessions:
             session = None
         if message.session_epoch in (SESSIONLESS_EPOCH, INITIAL_EPOCH):
             if session is not None:
-                del self._sessions[session.session_id]
+                self._end(session)
             if message.session_epoch == SESSIONLESS_EPOCH or not message.topics:
                 return None
             return self._begin(message, connection_number, version, now_ms)
@@ -173,9 +177,9 @@ class ConsumerSessions:
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH
         session.next_epoch = 1 if session.next_epoch == MAX_EPOCH else session.next_epoch + 1
         session.used_at_ms = now_ms
-        session.update(message)
-        if self._partition_count() > self._max_partitions:
-            del self._sessions[session.session_id]
+        self._update(session, message)
+        if self._partition_count > self._max_partitions:
+            self._end(session)
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         return session
 
@@ -188,24 +192,30 @@ class ConsumerSessions:
                 one for one in self._sessions.values() if now_ms - one.used_at_ms > IDLE_LIMIT_MS
             ]
             for one in idle:
-                del self._sessions[one.session_id]
+                self._end(one)
             if not self._has_room(wanted_count):
                 return None
         self._last_id = 1 if self._last_id == MAX_EPOCH else self._last_id + 1
         session = ConsumerSession(self._last_id, connection_number, version)
         session.used_at_ms = now_ms
-        session.update(message)
+        self._update(session, message)
         self._sessions[session.session_id] = session
         return session
 
     def _has_room(self, wanted_count: int) -> bool:
         return (
             len(self._sessions) < self._max_count
-            and self._partition_count() + wanted_count <= self._max_partitions
+            and self._partition_count + wanted_count <= self._max_partitions
         )
 
-    def _partition_count(self) -> int:
-        return sum([each.partition_count for each in self._sessions.values()])
+    def _update(self, session: ConsumerSession, message: FetchRequest) -> None:
+        count_before = session.partition_count
+        session.update(message)
+        self._partition_count += session.partition_count - count_before
+
+    def _end(self, session: ConsumerSession) -> None:
+        del self._sessions[session.session_id]
+        self._partition_count -= session.partition_count
 
 
 class SessionHandler:
@@ -245,6 +255,17 @@ def sessions_of(parts: Parts, handle: Handler) -> Handler:
     """Return `handle` with sessions for consumers."""
     sessions = ConsumerSessions(parts.config.server.max_incremental_fetch_session_cache_slots)
     return SessionHandler(sessions, parts.clock_ms, handle).handle
+
+
+def _forget(topics: dict[TopicKey, dict[int, T]], key: TopicKey, partitions: Sequence[int]) -> int:
+    """Remove partitions of a topic, and then the topic if it has none; return how many it had."""
+    known = topics.get(key)
+    if known is None:
+        return 0
+    found = sum([known.pop(index, None) is not None for index in partitions])
+    if not known:
+        del topics[key]
+    return found
 
 
 def _has_records(data: PartitionData) -> bool:

@@ -1,5 +1,6 @@
 """Sessions of consumers: requests are expanded, responses trimmed, and memory is bounded."""
 
+import pickle
 from typing import Any
 
 import pytest
@@ -92,6 +93,26 @@ def test_requests_add_change_and_forget_partitions() -> None:
     assert offsets_of(session) == {1: 8, 2: 3}
     assert session.partition_count == 2
     assert session.topics() is session.topics()
+
+
+def test_forgotten_and_empty_topics_leave_nothing() -> None:
+    """Otherwise a client that changes one topic for another would fill the memory."""
+    sessions = ConsumerSessions(10)
+    session = begun(sessions, message({0: 0}, topic="topic-0"))
+    size_bytes = len(pickle.dumps(session))
+    for epoch in range(1, 20):
+        changing = message({0: 0}, session=(session.session_id, epoch), topic=f"topic-{epoch}")
+        empty = FetchTopic(topic=f"empty-{epoch}", partitions=[])
+        changing.topics = [*changing.topics, empty]
+        changing.forgotten_topics_data = [
+            ForgottenTopic(topic=f"topic-{epoch - 1}", partitions=[0]),
+            ForgottenTopic(topic="unknown", partitions=[0]),
+        ]
+        begun(sessions, changing)
+        late = FetchableTopicResponse(topic=f"topic-{epoch - 1}", partitions=[data(0)])
+        session.trimmed(FetchResponse(responses=[late]), is_full=False)
+    assert session.partition_count == 1
+    assert len(pickle.dumps(session)) < size_bytes + 20
 
 
 def test_topics_are_known_by_id_from_version_13_on() -> None:

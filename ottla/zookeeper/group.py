@@ -21,7 +21,7 @@ from ottla.client.offset import CommittedOffset
 from ottla.zookeeper.assignment import Slot
 from ottla.zookeeper.membership import Membership
 from ottla.zookeeper.naming import Naming
-from ottla.zookeeper.offset_store import OffsetStore
+from ottla.zookeeper.offset_store import Found, OffsetStore
 from ottla.zookeeper.rebalance import Lost, Resumed
 
 log = logging.getLogger(__name__)
@@ -53,6 +53,8 @@ class GroupSide:
         self._membership: Membership | None = None
         self._wake: Callable[[], None] = _ignore
         self._committed: dict[TopicPartition, int] = {}
+        self._starting: set[Slot] = set()
+        """Partitions that `start` is about to read."""
         self._commits = asyncio.Lock()
         self._tasks = TaskSet(asyncio.get_running_loop())
 
@@ -178,29 +180,30 @@ class GroupSide:
 
     async def start(self, slots: frozenset[Slot]) -> None:
         """Read these partitions, from the offsets of the group."""
+        self._starting = set(slots)
         topics = frozenset(slot.topic for slot in slots)
         try:
             await self._naming.load(topics)
         except OttlaError as error:
             log.warning("group.unknown_topics group=%s error=%s", self._group, error)
-        partitions = self._partitions(slots)
         self._gate.hold()
         try:
-            found = await self.committed(partitions)
+            found = await self._found(self._partitions(slots))
+            # Without the partitions that were lost in the meantime: others may own them.
+            started = self._partitions(frozenset(self._starting))
             self._committed.update(
-                (each, at.offset) for each, at in found.items() if at is not None
+                (each, at.offset) for each in started if (at := found.get(each)) is not None
             )
-            self._reading.add(partitions)
-            await self._call(self.listener.assigned(partitions))
-        except OttlaError as error:
-            log.warning("group.start_failed group=%s error=%s", self._group, error)
-            self._reading.add(partitions)
+            self._reading.add(started)
+            await self._call(self.listener.assigned(started))
         finally:
+            self._starting.clear()
             self._gate.release()
-        log.info("group.rebalanced group=%s gained=%d", self._group, len(partitions))
+        log.info("group.rebalanced group=%s gained=%d", self._group, len(started))
 
     def lose(self, slots: frozenset[Slot]) -> None:
         """Stop reading these partitions; nothing can be committed for them."""
+        self._starting -= slots
         partitions = self._partitions(slots)
         self._take_away(partitions)
         if self.listener.on_lost or self.listener.on_revoked:
@@ -220,6 +223,14 @@ class GroupSide:
         self._wake()
 
     # Inside
+
+    async def _found(self, partitions: Collection[TopicPartition]) -> Found:
+        """Return the offsets of the group, or none: then the reading asks for them again."""
+        try:
+            return await self.committed(partitions)
+        except OttlaError as error:
+            log.warning("group.start_failed group=%s error=%s", self._group, error)
+            return {}
 
     def _partitions(self, slots: frozenset[Slot]) -> list[TopicPartition]:
         named = (self._naming.partition(slot) for slot in sorted(slots))

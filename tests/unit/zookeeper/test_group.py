@@ -59,8 +59,11 @@ class FakeStore:
         self.history = history
         self.held: dict[TopicPartition, CommittedOffset] = {}
         self.error: Exception | None = None
+        self.may_read = asyncio.Event()
+        self.may_read.set()
 
     async def read(self, partitions: Sequence[TopicPartition]) -> Found:
+        await self.may_read.wait()
         self._fail()
         return {each: self.held.get(each) for each in partitions}
 
@@ -103,6 +106,28 @@ async def test_only_offsets_that_changed_are_written() -> None:
     await place.group.commit_processed()
     await place.group.commit_processed()
     assert [each for each in place.history if each[0] == "commit"] == [("commit", {A: 7})]
+    await place.group.stop(0)
+
+
+@pytest.mark.parametrize("error", [None, ConnectionLossError()])
+async def test_a_partition_that_is_lost_before_its_start_is_not_read(
+    error: ConnectionLossError | None,
+) -> None:
+    place = make()
+    place.group.listener = RebalanceListener(
+        on_assigned=lambda each: place.history.append(("assigned", *each))
+    )
+    place.store.may_read.clear()
+    slots = frozenset({*SLOTS, Slot("t", "1")})
+    starting = asyncio.create_task(place.group.start(slots))
+    await asyncio.sleep(0)
+    place.group.lose(SLOTS)
+    place.store.error = error
+    place.store.may_read.set()
+    await starting
+    assert list(place.reading.positions) == [B]
+    assert [each for each in place.history if each[0] == "assigned"] in ([], [("assigned", B)])
+    assert not place.gate.is_held
     await place.group.stop(0)
 
 

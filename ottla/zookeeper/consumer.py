@@ -35,6 +35,7 @@ from ottla.client.record import ConsumerRecord
 from ottla.client.security import SecurityOptions, security_of
 from ottla.zookeeper.broker_addresses import BrokerAddresses
 from ottla.zookeeper.group import GroupSide
+from ottla.zookeeper.kafka_group import warn_of_kafka_members
 from ottla.zookeeper.membership import Membership
 from ottla.zookeeper.naming import JafkaNaming, KafkaNaming, Naming
 from ottla.zookeeper.offset_store import DualStore, GroupStore, NodeStore, OffsetStore
@@ -427,6 +428,8 @@ class ZooKeeperConsumer:
         )
         self._group.begin(self._store(cluster, membership), self._reader.wake)
         self._group.join(membership)
+        look = warn_of_kafka_members(cluster, settings.group_id, self._request_timeout_ms / 1000)
+        self._tasks.spawn(look, f"Kafka group {settings.group_id}")
 
     def _store(self, cluster: Cluster, membership: Membership) -> OffsetStore:
         if not isinstance(self._offsets, str):

@@ -1,23 +1,31 @@
 """Consumers whose group meets in the coordinator, with a broker and a coordinator."""
 
 import asyncio
+import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 
 import pytest
 
 from coordination.client import Client
-from ottla import Admin, NewTopic, Producer
+from kafkawire.ids import TopicPartition
+from ottla import Admin, Consumer, NewTopic, Producer
 from ottla.client.record import ConsumerRecord
 from ottla.zookeeper.consumer import ZooKeeperConsumer
+from ottla.zookeeper.kafka_group import kafka_member_count, warn_of_kafka_members
 from tests.harness.cluster import ClusterProcesses
 from tests.waiting import until
 
 TOPIC = "orders"
 PARTITIONS = 4
-SETTINGS = {"default.replication.factor": "1", "min.insync.replicas": "1"}
+SETTINGS = {
+    "default.replication.factor": "1",
+    "min.insync.replicas": "1",
+    "offsets.topic.replication.factor": "1",
+}
+SESSION_S = 4
 QUICK = {
-    "session_timeout_ms": 4_000,
+    "session_timeout_ms": 1_000 * SESSION_S,
     "auto_commit_interval_ms": 200,
     "rebalance_backoff_ms": 1_100,
     "auto_offset_reset": "smallest",
@@ -57,13 +65,17 @@ class Member:
         )
         self.topic = topic
         self.records: list[ConsumerRecord] = []
+        self.lost: list[TopicPartition] = []
         self.task: asyncio.Task[None]
 
     async def __aenter__(self) -> "Member":
         await self.consumer.start()
-        self.consumer.subscribe([self.topic])
+        self.consumer.subscribe([self.topic], on_lost=self._on_lost)
         self.task = asyncio.create_task(self._read())
         return self
+
+    async def _on_lost(self, partitions: Sequence[TopicPartition]) -> None:
+        self.lost += partitions
 
     async def _read(self) -> None:
         while True:
@@ -117,3 +129,48 @@ async def test_members_divide_the_partitions_and_resume_at_the_offsets(
         await send(cluster, "divided", 200, 4)
         await until(lambda: sum(values(third).values()) == 4)
     assert set(values(third)) == {200, 201, 202, 203}
+
+
+@pytest.mark.parametrize(("busy_part", "is_lost"), [(0.4, False), (1.7, True)])
+async def test_a_busy_loop_loses_its_session_after_the_timeout_only(
+    cluster: ClusterProcesses, busy_part: float, is_lost: bool
+) -> None:
+    """From half of the timeout on, nothing keeps the session of a busy loop."""
+    topic = f"busy-{is_lost}"
+    await make_topic(cluster, topic)
+    await send(cluster, topic, 0, 100)
+    async with Member(cluster, f"g-{topic}", topic) as member:
+        await until(lambda: len(values(member)) == 100, "all records")
+        session = member.consumer._client.session_id
+        # Blocks the loop, like a long computation.
+        time.sleep(busy_part * SESSION_S)  # noqa: ASYNC251
+        await send(cluster, topic, 100, 100)
+        await until(lambda: len(values(member)) == 200, "the records after the pause")
+        await until(lambda: member.owned == [0, 1, 2, 3], "all partitions")
+        assert (member.consumer._client.session_id == session) is not is_lost
+        assert sorted(each.partition for each in member.lost) == ([0, 1, 2, 3] if is_lost else [])
+        assert member.consumer.counters()["rebalances"] == 1 + is_lost
+
+
+WARNING = "group.kafka_group_has_members group=twice"
+
+
+async def test_a_kafka_group_of_the_same_name_is_warned_of_at_the_start(
+    cluster: ClusterProcesses, caplog: pytest.LogCaptureFixture
+) -> None:
+    await make_topic(cluster, "twice")
+    async with Consumer(cluster.bootstrap, group_id="twice") as kafka:
+        kafka.subscribe(["twice"])
+        await kafka.fetch_batch(timeout_ms=1)
+        await until(lambda: bool(kafka.assignment()), "the member of the Kafka group")
+        async with Member(cluster, "twice", "twice") as member:
+            await until(lambda: WARNING in caplog.text, "the warning")
+            brokers = member.consumer._cluster
+            assert brokers is not None
+            assert await kafka_member_count(brokers, "twice", 30) == 1
+            assert await kafka_member_count(brokers, "another", 30) == 0
+            await kafka.close()
+            caplog.clear()
+            # The group still exists, without members.
+            await warn_of_kafka_members(brokers, "twice", 30)
+    assert WARNING not in caplog.text

@@ -14,6 +14,7 @@ from ottla.client.errors import ConfigurationError, OttlaError
 from ottla.zookeeper import rebalance
 from ottla.zookeeper.assignment import Slot, Strategy
 from ottla.zookeeper.claims import Claims
+from ottla.zookeeper.consumer import ZooKeeperConsumer
 from ottla.zookeeper.group_admin import GroupAdmin, LiveGroupError, UnknownGroupError
 from ottla.zookeeper.membership import Membership, TooManyConflictsError
 from ottla.zookeeper.nodes import GroupNodes
@@ -612,6 +613,34 @@ def test_a_member_joins_in_a_new_session_if_the_first_has_ended() -> None:
         await membership.stop(began_s + 30)
         assert place.loop.time() - began_s < 1
         place.loop.network.unreachable.discard(ADDRESS)
+
+    run(story)
+
+
+@pytest.mark.parametrize(("lingers", "rebalances"), [(False, 1), (True, 2)])
+def test_a_short_cut_costs_a_member_nothing(lingers: bool, rebalances: int) -> None:
+    """The sessions of brokers linger: they end 250 ms after a cut, and would be lost here."""
+
+    async def story(place: Place) -> None:
+        client = ZooKeeperConsumer(ADDRESS, group_id="g", session_timeout_ms=3_000)._client
+        # The thread would keep time of its own.
+        client._has_heartbeat_thread = False
+        client.session._has_linger |= lingers
+        place.clients.append(client)
+        await client.connect()
+        session = client.session_id
+        membership = await joined(place, Holder(), "c", 1_000, client)
+        await asyncio.sleep(1)
+        assert sorted(membership.machine.held) == [A, B]
+        place.loop.network.unreachable.add(ADDRESS)
+        place.loop.network.cut_all()
+        await asyncio.sleep(1)
+        place.loop.network.unreachable.discard(ADDRESS)
+        await asyncio.sleep(5)
+        assert sorted(membership.machine.held) == [A, B]
+        assert (membership.machine.session == session) is not lingers
+        assert membership.rebalance_count == rebalances
+        await membership.stop(place.loop.time() + 10)
 
     run(story)
 

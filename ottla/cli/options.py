@@ -57,9 +57,21 @@ RequiredCoordinator = Annotated[
         help="Coordinator where the group's members meet; it lists the brokers, too.",
     ),
 ]
+BrokerList = Annotated[
+    str | None,
+    typer.Option(
+        "--coordinator",
+        metavar="HOST:PORT[,...][/CHROOT]",
+        help="Coordinator that lists the brokers and partitions, as for Jafka's producer.",
+    ),
+]
 GroupLayout = Annotated[
     LayoutName,
     typer.Option("--layout", help="With --coordinator: form of the group's nodes."),
+]
+BrokerLayout = Annotated[
+    LayoutName,
+    typer.Option("--layout", help="With --coordinator: form of the brokers' nodes."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 JsonLines = Annotated[bool, typer.Option("--json", help="Same as --format json.")]

@@ -4,25 +4,29 @@ It combines input, client and transfer statistics.
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 
 from ottla.cli.command_config import ClusterAccess
 from ottla.cli.failure import CommandError
-from ottla.cli.input_record import InputError, LineSplitter, ParseLine
+from ottla.cli.input_record import InputError, InputRecord, LineSplitter, ParseLine
 from ottla.cli.record_source import read_chunks
 from ottla.cli.transfer import Transfer
 from ottla.client.client_config import Acks
 from ottla.client.producer.producer import Producer
+from ottla.client.producer.producer_batch import Delivery
 from ottla.client.record import RecordMetadata
+
+Send = Callable[[InputRecord], Awaitable[Delivery]]
+"""Accepts one record; raises InputError for a record that this producer cannot send."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProduceOptions:
     """Destination of the records and settings of the producer."""
 
-    access: ClusterAccess
     topic: str
     partition: int | None
     acks: Acks
@@ -32,7 +36,11 @@ class ProduceOptions:
 
 
 async def produce_lines(
-    path: Path | None, parse: ParseLine, options: ProduceOptions, transfer: Transfer
+    path: Path | None,
+    parse: ParseLine,
+    access: ClusterAccess,
+    options: ProduceOptions,
+    transfer: Transfer,
 ) -> None:
     """Send every line of `path` (standard input if None); return once all are acknowledged.
 
@@ -41,34 +49,58 @@ async def produce_lines(
         OttlaError: a record was rejected.
     """
     async with Producer(
-        options.access.bootstrap,
+        access.bootstrap,
         acks=options.acks,
         compression=options.compression,
         linger_ms=options.linger_ms,
         batch_size_bytes=options.batch_size_bytes,
-        **options.access.security,
+        **access.security,
     ) as producer:
-        sending = _Sending(producer, parse, options, transfer)
-        splitter = LineSplitter()
-        # Closes the input at once, even if an invalid line ends the loop.
-        async with aclosing(read_chunks(path)) as chunks:
-            async for chunk in chunks:
-                await sending.send_lines(sending.lines_of(splitter, chunk))
-                transfer.advance(len(chunk))
-        await sending.send_lines(list(splitter.finish()))
-        await producer.flush()
-        sending.raise_failure()
+
+        def send(record: InputRecord) -> Awaitable[Delivery]:
+            return producer.send(
+                options.topic,
+                record.value,
+                key=record.key,
+                partition=options.partition if record.partition is None else record.partition,
+                timestamp_ms=record.timestamp_ms,
+                headers=record.headers,
+            )
+
+        await send_lines(path, parse, send, producer.flush, transfer)
+
+
+async def send_lines(
+    path: Path | None,
+    parse: ParseLine,
+    send: Send,
+    flush: Callable[[], Awaitable[None]],
+    transfer: Transfer,
+) -> None:
+    """Send every line of `path` (standard input if None), then flush.
+
+    Raises:
+        CommandError: a line cannot be parsed or sent; the preceding lines were sent.
+        OttlaError: a record was rejected.
+    """
+    sending = _Sending(send, parse, transfer)
+    splitter = LineSplitter()
+    # Closes the input at once, even if an invalid line ends the loop.
+    async with aclosing(read_chunks(path)) as chunks:
+        async for chunk in chunks:
+            await sending.send_lines(sending.lines_of(splitter, chunk))
+            transfer.advance(len(chunk))
+    await sending.send_lines(list(splitter.finish()))
+    await flush()
+    sending.raise_failure()
 
 
 class _Sending:
     """Sends line by line; keeps the first failed delivery instead of every future."""
 
-    def __init__(
-        self, producer: Producer, parse: ParseLine, options: ProduceOptions, transfer: Transfer
-    ) -> None:
-        self._producer = producer
+    def __init__(self, send: Send, parse: ParseLine, transfer: Transfer) -> None:
+        self._send = send
         self._parse = parse
-        self._options = options
         self._transfer = transfer
         self._failure: BaseException | None = None
         self._line_number = 0
@@ -85,16 +117,9 @@ class _Sending:
             self._line_number += 1
             try:
                 record = self._parse(line)
+                delivery = await self._send(record)
             except InputError as error:
                 raise CommandError(f"line {self._line_number}: {error}.") from None
-            delivery = await self._producer.send(
-                self._options.topic,
-                record.value,
-                key=record.key,
-                partition=self._options.partition if record.partition is None else record.partition,
-                timestamp_ms=record.timestamp_ms,
-                headers=record.headers,
-            )
             delivery.add_done_callback(self._on_delivered)
             self._transfer.add(1, len(record.key or b"") + len(record.value or b""))
         self.raise_failure()

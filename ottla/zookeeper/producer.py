@@ -157,6 +157,7 @@ class ZooKeeperProducer:
         """Accept one record; return a future of its partition, offset and timestamp.
 
         Raises:
+            ConfigurationError: no topic can have this name.
             UnknownTopicError: no live broker has a partition of the topic.
             OttlaError: as `Producer.send`.
         """

@@ -11,7 +11,8 @@ from clusterstate.znodes.partition_node import decode_partition_state
 from clusterstate.znodes.topic import decode_topic
 from coordination.client import Client, WatchEvent
 from coordination.errors import NoNodeError
-from kafkawire.ids import TopicPartition
+from kafkawire.ids import TopicPartition, validate_topic_name
+from ottla.client.errors import ConfigurationError
 from ottla.zookeeper.nodes import gathered
 from ottla.zookeeper.registration import Layout
 from ottla.zookeeper.targets import Target, jafka_targets, kafka_targets
@@ -40,10 +41,13 @@ class TopicTargets:
         """Return the targets of a topic; none if it has no live leader for `PATIENCE_S`.
 
         Raises:
+            ConfigurationError: no topic can have this name.
             OperationError: the coordinator refuses, or the connection is lost.
         """
         if found := self._known.get(topic):
             return found
+        if (reason := validate_topic_name(topic)) is not None:
+            raise ConfigurationError(f"{topic!r} is not the name of a topic: {reason}")
         try:
             async with asyncio.timeout(PATIENCE_S):
                 while True:

@@ -9,7 +9,15 @@ import typer
 
 from ottla.cli.command_config import cluster_access
 from ottla.cli.failure import guarded, run_client, usage_error
-from ottla.cli.options import Bootstrap, CommandConfig, Json, Topic
+from ottla.cli.options import (
+    Bootstrap,
+    BrokerLayout,
+    BrokerList,
+    CommandConfig,
+    Json,
+    LayoutName,
+    Topic,
+)
 from ottla.cli.terminal import print_json
 from ottla.cli.transfer import Transfer
 
@@ -64,9 +72,14 @@ def produce(
     ] = DEFAULT_LINGER_MS,
     bootstrap: Bootstrap = None,
     command_config: CommandConfig = None,
+    coordinator: BrokerList = None,
+    layout: BrokerLayout = LayoutName.KAFKA,
     json: Json = False,
 ) -> None:
     """Send one record per line.
+
+    With --coordinator, records go to the partitions of live brokers, as Jafka's producer chooses
+    them: by the hash of the key over all of them, or by chance without a key.
 
     At the end it prints the number and rate of records to standard error.
 
@@ -74,6 +87,7 @@ def produce(
     Examples:
       printf 'hello\\nworld\\n' | ottla produce greetings
       ottla produce orders orders.jsonl --json-lines --compression zstd
+      ottla produce orders orders.txt --coordinator 127.0.0.1:2181
     """
     from ottla.cli.input_record import line_parser
     from ottla.cli.produce_lines import ProduceOptions, produce_lines
@@ -86,8 +100,9 @@ def produce(
         usage_error("standard input is closed: name a file.")
     if file is not None and not file.is_file():
         usage_error(f"{file} is not a file: name an existing file, or pipe the lines in.")
+    if coordinator is not None and partition is not None:
+        usage_error("--partition cannot be used with --coordinator: the producer chooses it.")
     options = ProduceOptions(
-        access=cluster_access(bootstrap, command_config),
         topic=topic,
         partition=partition,
         acks="all" if acks is AckLevel.ALL else 0 if acks is AckLevel.ZERO else 1,
@@ -96,8 +111,18 @@ def produce(
         batch_size_bytes=DEFAULT_BATCH_BYTES,
     )
     parse = line_parser(key_separator=key_separator, is_json=json_lines)
-    with Transfer("sent", None if file is None else file.stat().st_size) as transfer:
-        run_client(produce_lines(file, parse, options, transfer))
+    transfer = Transfer("sent", None if file is None else file.stat().st_size)
+    if coordinator is None:
+        access = cluster_access(bootstrap, command_config)
+        work = produce_lines(file, parse, access, options, transfer)
+    else:
+        from ottla.cli.old_groups import groups_access
+        from ottla.cli.produce_old import produce_old
+
+        found = groups_access(coordinator, layout, bootstrap, command_config)
+        work = produce_old(file, parse, found, options, transfer)
+    with transfer:
+        run_client(work)
     if json:
         print_json(transfer.to_json())
     else:

@@ -1,4 +1,4 @@
-"""`ottla consume` and `ottla groups` with `--coordinator`, against a broker and a coordinator."""
+"""`ottla produce`, `consume` and `groups` with `--coordinator`: a broker and a coordinator."""
 
 import asyncio
 import json
@@ -68,12 +68,58 @@ def test_a_group_is_read_described_and_changed(cluster: ClusterProcesses, tmp_pa
     assert "does not exist" in ottla("groups", "describe", "g", *at, code=1)
 
 
+def test_lines_are_sent_to_the_brokers_that_the_coordinator_lists(
+    cluster: ClusterProcesses, tmp_path: Path
+) -> None:
+    topic, at = "produced", ("--coordinator", cluster.connect)
+    asyncio.run(create(cluster, topic))
+    file = tmp_path / "lines"
+    file.write_text("a:1\na:2\nb:3\n")
+    ottla("produce", topic, str(file), "--key-separator", ":", *at)
+    file.write_text("".join(f'{{"value": "{number}"}}\n' for number in range(4, 44)))
+    sent = json.loads(ottla("produce", topic, str(file), "--json-lines", "--json", *at))
+    assert sent["records"] == 40
+    found = ottla("consume", topic, "--no-follow", "--json", "--bootstrap", cluster.bootstrap)
+    records = [json.loads(line) for line in found.splitlines() if line.startswith("{")]
+    assert sorted(int(each["value"]) for each in records) == list(range(1, 44))
+    assert len({each["partition"] for each in records if each["key"] == "a"}) == 1
+    # By chance: all 40 in one of four happens once in 10**23 runs.
+    assert len({each["partition"] for each in records if each["key"] is None}) > 1
+
+
+async def create(cluster: ClusterProcesses, topic: str) -> None:
+    async with Admin(cluster.bootstrap) as admin:
+        await admin.create_topics([NewTopic(topic, 4)])
+
+
+@pytest.mark.parametrize(
+    ("topic", "line", "text", "code"),
+    [
+        (TOPIC, '{"value": "1", "partition": 0}', "line 1: with --coordinator", 1),
+        ("missing", '{"value": "1"}', "UNKNOWN_TOPIC_OR_PARTITION", 1),
+        ("a/b", '{"value": "1"}', "not the name of a topic", 2),
+        ("..", '{"value": "1"}', "not the name of a topic", 2),
+    ],
+)
+def test_a_record_that_cannot_be_sent_is_one_sentence(
+    cluster: ClusterProcesses, tmp_path: Path, topic: str, line: str, text: str, code: int
+) -> None:
+    file = tmp_path / "lines"
+    file.write_text(line)
+    at = ("--coordinator", cluster.connect)
+    printed = ottla("produce", topic, str(file), "--json-lines", *at, code=code)
+    assert text in printed
+    assert printed.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
         (("consume", TOPIC), "--group"),
         (("consume", TOPIC, "--group", "g", "--no-follow"), "--no-follow"),
         (("groups", "list", "--bootstrap", "127.0.0.1:1"), "--bootstrap"),
+        (("produce", TOPIC, "--bootstrap", "127.0.0.1:1"), "--bootstrap"),
+        (("produce", TOPIC, "--partition", "0"), "--partition"),
         (("consume", "--regex", "[a&&b]", "--group", "g"), "read differently"),
         (("consume", "/ord.*/", "--group", "g"), "not the name of a topic"),
         (("groups", "describe", "../g"), "not the name of a group"),

@@ -1,6 +1,7 @@
 """Kafka's old tools on our groups and brokers, and ours on theirs."""
 
 import asyncio
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from tests.conftest import READY_EVENT, BrokerProcess
 from tests.integration.coordination.process import Coordinator
 from tests.interop.kafka_old_jars import (
     MEMBER,
+    checker_jars_or_skip,
     compile_java,
     old_jars_or_skip,
     run_old_tool,
@@ -141,6 +143,51 @@ async def test_kafkas_tools_judge_describe_export_and_delete_our_group(place: Pl
     tool(COMMAND, *zookeeper, "--delete", "--group", group)
     async with Client(place.zookeeper) as client:
         assert group not in await client.get_children("/consumers")
+
+
+def checked(place: Place, group: str) -> list[list[str]]:
+    """Return the rows of Kafka's checker: topic, partition, offset, end, lag, owner."""
+    printed = run_old_tool(
+        "kafka.tools.ConsumerOffsetChecker",
+        *("--zookeeper", place.zookeeper, "--group", group),
+        jars=checker_jars_or_skip(),
+    )
+    rows = [line.split() for line in printed.splitlines() if line.startswith(f"{group} ")]
+    assert rows, printed
+    return sorted(row[1:] for row in rows)
+
+
+def described(place: Place, group: str) -> list[list[str]]:
+    """Return the same of our command."""
+    report = json.loads(ours("describe", group, "--coordinator", place.zookeeper, "--json"))
+    return [
+        [
+            each["topic"],
+            each["partition"],
+            *(str(each[name]) for name in ("committed_offset", "end_offset", "lag")),
+            each["thread_id"] or "none",
+        ]
+        for each in report["partitions"]
+    ]
+
+
+async def test_kafkas_offset_checker_prints_what_ours_describes(place: Place) -> None:
+    run, group = asyncio.to_thread, "checked"
+    async with consumer(place, group) as first, consumer(place, group) as second:
+        first.subscribe([TOPIC])
+        second.subscribe([TOPIC])
+        await until(lambda: len(first.assignment()) == len(second.assignment()) == 1, "halves")
+        await asyncio.gather(read(first, 13), read(second, 20))
+        await first.commit()
+        await second.commit()
+        theirs = await run(checked, place, group)
+        assert theirs == await run(described, place, group)
+        assert sorted(row[2:5] for row in theirs) == [["13", "20", "7"], ["20", "20", "0"]]
+        owners = {f"{each.consumer_id}-0" for each in (first, second)}
+        assert {row[5] for row in theirs} == owners
+    theirs = await run(checked, place, group)
+    assert theirs == await run(described, place, group)
+    assert {row[5] for row in theirs} == {"none"}
 
 
 async def test_an_import_by_kafkas_tool_is_where_our_members_start(place: Place) -> None:

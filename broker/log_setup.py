@@ -15,7 +15,7 @@ import structlog
 from structlog.typing import EventDict, Processor
 
 from broker.log_levels import LEVELS, Level, LogLevels
-from broker.log_limits import LIMITED, LineLimits
+from monitoring.log_limits import LineLimits
 
 PACKAGES: Final = frozenset(
     {"broker", "clusterstate", "controller", "coordination", "monitoring", "storage", "trust"}
@@ -106,12 +106,8 @@ def _known() -> Iterator[str]:
 
 def _limit(limits: LineLimits) -> Processor:
     def apply(_logger: object, _method: str, event: EventDict) -> EventDict:
-        name = event["event"]
-        if name in LIMITED:
-            values = limits.take(name, str(event.get("client_host", "")), time.monotonic())
-            if values is None:
-                raise structlog.DropEvent
-            event.update(values)
+        if not limits.admit(event, time.monotonic()):
+            raise structlog.DropEvent
         return event
 
     return apply

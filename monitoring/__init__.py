@@ -1,1 +1,1 @@
-"""Metrics as text and status pages over HTTP, for the daemons."""
+"""Metrics as text, status pages over HTTP, and limits of the log, for the daemons."""

@@ -2,9 +2,12 @@
 
 import logging
 import sys
+import time
 
 import structlog
 from structlog.typing import EventDict, Processor
+
+from monitoring.log_limits import LineLimits
 
 
 def set_up_logging() -> None:
@@ -14,6 +17,7 @@ def set_up_logging() -> None:
         renderers = [_escape_controls, structlog.dev.ConsoleRenderer()]
     structlog.configure(
         processors=[
+            _limit(LineLimits()),
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
@@ -22,6 +26,15 @@ def set_up_logging() -> None:
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
+
+
+def _limit(limits: LineLimits) -> Processor:
+    def apply(_logger: object, _method: str, event: EventDict) -> EventDict:
+        if not limits.admit(event, time.monotonic()):
+            raise structlog.DropEvent
+        return event
+
+    return apply
 
 
 def _escape_controls(_logger: object, _method: str, event: EventDict) -> EventDict:

@@ -226,7 +226,8 @@ class Server:
     def on_violation(self, connection: Connection, reason: str) -> None:
         """Record that a client violated the protocol or a limit."""
         self.metrics.rejected_count += 1
-        log.warning("connection.rejected", peer=connection.peer_name, error=reason)
+        host, _, port = connection.peer_name.rpartition(":")
+        log.warning("connection.rejected", client_host=host, client_port=port, error=reason)
 
     def touch(self, session: Session) -> None:
         """Record the arrival of a packet of a session."""

@@ -57,6 +57,7 @@ SEAMS = {
         "broker.security.oauth.key_set_reader",
         "coordination.client.heartbeat",
         "coordination.server.coordinator",
+        "coordination.server.coordinator_log",
         "ottla.cli.commands.backup",
         "ottla.cli.commands.groups",
         "ottla.cli.commands.logs",

@@ -1,5 +1,6 @@
 """The server over its socket: handshakes, resumed sessions, refusals and commands."""
 
+import json
 import socket
 import struct
 
@@ -19,6 +20,7 @@ from coordination.protocol.messages import (
     ReadRequest,
 )
 from coordination.server.state.acl import MAX_IDENTITIES
+from monitoring.log_limits import MAX_LINES_PER_HOST
 from tests.integration.coordination.conftest import StartCoordinator
 from tests.integration.coordination.process import (
     Coordinator,
@@ -114,6 +116,21 @@ def test_a_malformed_handshake_closes_the_connection(
         bad.socket.sendall(garbage)
         assert bad.is_closed()
         assert good.ask(1, OpCode.PING)[0].err == 0
+
+
+def test_a_flood_of_rejected_connections_does_not_fill_the_log(coordinator: Coordinator) -> None:
+    connections = MAX_LINES_PER_HOST + 20
+    for _ in range(connections):
+        with socket.create_connection(("127.0.0.1", coordinator.port)) as peer:
+            peer.sendall(struct.pack(">i", 2) + b"xy")
+            assert read_to_end(peer) == b""
+    written = coordinator.log.read_text().splitlines()
+    lines = [json.loads(line) for line in written if '"connection.rejected"' in line]
+    assert len(lines) == MAX_LINES_PER_HOST
+    assert {line["client_host"] for line in lines} == {"127.0.0.1"}
+    assert lines[-1]["limit_reached"]
+    counted = f"zk_connection_rejected_count\t{connections}\n"
+    assert counted in four_letter(coordinator.port, "mntr")
 
 
 def test_requests_after_the_end_of_a_session_are_not_run(coordinator: Coordinator) -> None:

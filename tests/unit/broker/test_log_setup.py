@@ -9,8 +9,8 @@ import pytest
 import structlog
 
 from broker.config.config_change import ConfigChange, ConfigOperation
-from broker.log_limits import MAX_LINES_PER_HOST
 from broker.log_setup import set_up_logging
+from monitoring.log_limits import MAX_LINES_PER_HOST
 
 
 class Terminal(io.StringIO):

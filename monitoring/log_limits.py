@@ -6,14 +6,19 @@ would fill the disk, and a thousand that fail at once would hold up the loop.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 LIMITED: Final = frozenset(
-    {"connection.dropped", "connection.handshake_failed", "connection.refused"}
+    {
+        "connection.dropped",
+        "connection.handshake_failed",
+        "connection.refused",
+        "connection.rejected",
+    }
 )
-"""The events that need no authentication."""
+"""The events that need no authentication. Their key `client_host` is the host."""
 WINDOW_S: Final = 10.0
 MAX_LINES: Final = 500
 """Limit of the lines of one event within `WINDOW_S`, of all hosts together."""
@@ -38,6 +43,17 @@ class LineLimits:
         self._all: dict[str, _Window] = {}
         # By event and host, the oldest window first.
         self._by_host: dict[tuple[str, str], _Window] = {}
+
+    def admit(self, line: MutableMapping[str, Any], now_s: float) -> bool:
+        """Return whether a line is written, and add the values of `take` to it."""
+        event = line["event"]
+        if event not in LIMITED:
+            return True
+        values = self.take(event, str(line.get("client_host", "")), now_s)
+        if values is None:
+            return False
+        line.update(values)
+        return True
 
     def take(self, event: str, host: str, now_s: float) -> Mapping[str, object] | None:
         """Return more values for a line of a limited event; None if the line is left out.

@@ -1,9 +1,9 @@
-"""The limits of lines that strangers cause: `broker.log_limits`."""
+"""The limits of lines that strangers cause: `monitoring.log_limits`."""
 
 import pytest
 
-from broker import log_limits
-from broker.log_limits import (
+from monitoring import log_limits
+from monitoring.log_limits import (
     LIMITED,
     MAX_LINES,
     MAX_LINES_PER_HOST,
@@ -61,3 +61,18 @@ def test_the_number_of_counted_hosts_is_limited(monkeypatch: pytest.MonkeyPatch)
     for host in ("a", "b", "c"):
         limits.take(EVENT, host, 0.0)
     assert list(limits._by_host) == [(EVENT, "b"), (EVENT, "c")]
+
+
+def test_a_line_is_completed_or_left_out() -> None:
+    limits = LineLimits()
+    lines = [{"event": EVENT, "client_host": "a"} for _ in range(MAX_LINES_PER_HOST + 1)]
+    admitted = [limits.admit(line, 1.0) for line in lines]
+    assert admitted == [True] * MAX_LINES_PER_HOST + [False]
+    assert lines[-2] == {"event": EVENT, "client_host": "a", "limit_reached": True}
+    assert limits.admit({"event": EVENT, "client_host": "b"}, 1.0)
+
+
+def test_other_events_are_not_limited() -> None:
+    limits, line = LineLimits(), {"event": "segment.rolled"}
+    assert all(limits.admit(line, 1.0) for _ in range(MAX_LINES + 1))
+    assert line == {"event": "segment.rolled"}

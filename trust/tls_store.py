@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import os
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Final
 
+from trust.cipher_suite import choose_suites
 from trust.key_store import MAX_STORE_BYTES, PEM, TYPES, key_pem, trust_pem
 from trust.pem import normalised
 
 SERVER_CIPHERS: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"
 """The ciphers of servers with TLS 1.2, in OpenSSL's words: forward secrecy, and authenticated
 encryption. TLS 1.3 has nothing else."""
+CIPHER_SUITES: Final = "ssl.cipher.suites"
 KEY_STORE: Final = "ssl.keystore"
 TRUST_STORE: Final = "ssl.truststore"
 
@@ -97,6 +99,29 @@ def load_trust(context: ssl.SSLContext, source: TrustSource) -> None:
             raise StoreError(key, rule, source.location or None) from None
         except OSError as error:
             raise StoreError(key, f"cannot be read: {error.strerror}", source.location) from None
+
+
+def limit_ciphers(context: ssl.SSLContext, names: Sequence[str]) -> None:
+    """Allow only the cipher suites `names`, and of the context's versions only theirs.
+
+    Raises:
+        StoreError: a name is not served, or no version is left.
+    """
+    shown = ",".join(names)
+    try:
+        choice = choose_suites(names)
+    except ValueError as error:
+        raise StoreError(CIPHER_SUITES, str(error), shown) from None
+    lowest, highest = context.minimum_version, context.maximum_version
+    versions = []
+    if choice.tls_1_2 and lowest is not ssl.TLSVersion.TLSv1_3:
+        context.set_ciphers(":".join(choice.tls_1_2))
+        versions.append(ssl.TLSVersion.TLSv1_2)
+    if choice.has_tls_1_3 and highest is not ssl.TLSVersion.TLSv1_2:
+        versions.append(ssl.TLSVersion.TLSv1_3)
+    if not versions:
+        raise StoreError(CIPHER_SUITES, "has no suite of the enabled versions of TLS", shown)
+    context.minimum_version, context.maximum_version = versions[0], versions[-1]
 
 
 @contextmanager

@@ -89,6 +89,11 @@ class ListenerSecurityKeys:
     ssl_enabled_protocols: tuple[str, ...] = names(
         ("TLSv1.2", "TLSv1.3"), "Versions of TLS; older ones are refused."
     )
+    ssl_cipher_suites: tuple[str, ...] = names(
+        (),
+        "Cipher suites of TLS by the names of Java or OpenSSL, the preferred one first; empty: all "
+        "that are served. Without the suites of TLS 1.3 that version is not served.",
+    )
     ssl_protocol: str = string(
         "TLSv1.3", "No effect: ssl.enabled.protocols decides.", one_of("TLSv1.3", "TLSv1.2", "TLS")
     )

@@ -17,6 +17,7 @@ from trust.tls_store import (
     KeySource,
     StoreError,
     TrustSource,
+    limit_ciphers,
     load_key,
     load_trust,
 )
@@ -39,7 +40,7 @@ def server_context(config: ListenerSecurityConfig) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     set_versions(context, config.keys.ssl_enabled_protocols, config.prefix)
     context.options |= ssl.OP_NO_RENEGOTIATION
-    context.set_ciphers(SERVER_CIPHERS)
+    _set_ciphers(context, config, SERVER_CIPHERS)
     if not _load_key(context, config):
         rule = "must be set, or ssl.keystore.key and ssl.keystore.certificate.chain"
         raise ConfigError(f"{config.prefix}ssl.keystore.location", None, rule)
@@ -60,6 +61,7 @@ def client_context(config: ListenerSecurityConfig) -> ssl.SSLContext:
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     set_versions(context, config.keys.ssl_enabled_protocols, config.prefix)
+    _set_ciphers(context, config)
     context.check_hostname = config.keys.ssl_endpoint_identification_algorithm == "https"
     _load_key(context, config)
     _load_trust(context, config)
@@ -77,6 +79,17 @@ def set_versions(context: ssl.SSLContext, enabled: Sequence[str], prefix: str) -
         raise ConfigError(f"{prefix}ssl.enabled.protocols", ",".join(enabled), rule)
     versions = [VERSIONS[each] for each in enabled]
     context.minimum_version, context.maximum_version = min(versions), max(versions)
+
+
+def _set_ciphers(
+    context: ssl.SSLContext, config: ListenerSecurityConfig, default: str | None = None
+) -> None:
+    names = config.keys.ssl_cipher_suites
+    if names:
+        with as_config_error(config.prefix):
+            limit_ciphers(context, names)
+    elif default is not None:
+        context.set_ciphers(default)
 
 
 def _load_key(context: ssl.SSLContext, config: ListenerSecurityConfig) -> bool:

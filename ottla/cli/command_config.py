@@ -25,6 +25,7 @@ T = TypeVar("T")
 
 BOOTSTRAP: Final = "bootstrap.servers"
 JAAS: Final = "sasl.jaas.config"
+CIPHER_SUITES: Final = "ssl.cipher.suites"
 HOST_CHECK: Final = "ssl.endpoint.identification.algorithm"
 
 OPTIONS: Final[Mapping[str, str]] = {
@@ -36,6 +37,7 @@ OPTIONS: Final[Mapping[str, str]] = {
     "ssl.certificate.location": "ssl_certfile",
     "ssl.key.location": "ssl_keyfile",
     "ssl.key.password": "ssl_password",
+    CIPHER_SUITES: "ssl_ciphers",
 }
 """The option of our client for each key, of Kafka's tools or of librdkafka."""
 KEY_STORE: Final = "ssl.keystore."
@@ -139,8 +141,16 @@ def _context(properties: Mapping[str, str]) -> ssl.SSLContext:
     """
     import ssl
 
+    from trust.cipher_suite import suite_names
     from trust.key_store import PEM
-    from trust.tls_store import KeySource, StoreError, TrustSource, load_key, load_trust
+    from trust.tls_store import (
+        KeySource,
+        StoreError,
+        TrustSource,
+        limit_ciphers,
+        load_key,
+        load_trust,
+    )
 
     def of(key: str, default: str = "") -> str:
         return properties.get(key, default)
@@ -161,6 +171,8 @@ def _context(properties: Mapping[str, str]) -> ssl.SSLContext:
     if "ssl.ca.location" in properties:
         trust = TrustSource(type=PEM, location=of("ssl.ca.location"))
     try:
+        if CIPHER_SUITES in properties:
+            limit_ciphers(context, suite_names(of(CIPHER_SUITES)))
         load_trust(context, trust)
         load_key(
             context,

@@ -52,6 +52,8 @@ class SecurityOptions(TypedDict, total=False):
     """Password of the key."""
     ssl_check_hostname: bool
     """Whether the broker's certificate must be for its host; the default is true."""
+    ssl_ciphers: str
+    """Names of cipher suites, of OpenSSL or Java, between colons or commas."""
     sasl_mechanism: SaslMechanism
     """The mechanism of authentication; SASL_PLAINTEXT and SASL_SSL need it."""
     sasl_plain_username: str
@@ -99,6 +101,7 @@ def _tls(options: SecurityOptions) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.check_hostname = options.get("ssl_check_hostname", True)
+    _limit_ciphers(context, options)
     trusted = options.get("ssl_cafile")
     try:
         if trusted is None:
@@ -119,6 +122,19 @@ def _tls(options: SecurityOptions) -> ssl.SSLContext:
                 "files, and ssl_password"
             ) from None
     return context
+
+
+def _limit_ciphers(context: ssl.SSLContext, options: SecurityOptions) -> None:
+    if "ssl_ciphers" not in options:
+        return
+    # Not at the top: most clients have no use for it.
+    from trust.cipher_suite import suite_names
+    from trust.tls_store import StoreError, limit_ciphers
+
+    try:
+        limit_ciphers(context, suite_names(options["ssl_ciphers"]))
+    except StoreError as error:
+        raise ConfigurationError(f"ssl_ciphers {error.shown!r} {error.rule}") from None
 
 
 def _sasl(options: SecurityOptions) -> Sasl:

@@ -104,10 +104,12 @@ def test_librdkafkas_pkcs12_store_stands_beside_pem(tmp_path: Path) -> None:
         ssl.ca.location={authority}
         ssl.keystore.location={tmp_path}/key.p12
         ssl.keystore.password={PASSWORD}
+        ssl.cipher.suites=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256
         """,
     )
     context = cluster_access(None, file).security["ssl_context"]
     assert context.check_hostname
+    assert context.maximum_version is ssl.TLSVersion.TLSv1_2
     assert context.get_ca_certs(binary_form=True) == [GOLDEN["ca.der"]]
 
 
@@ -123,6 +125,7 @@ def test_file_of_kcat_is_read(tmp_path: Path) -> None:
         ssl.certificate.location=alice.pem
         ssl.key.location=alice.key
         ssl.endpoint.identification.algorithm=https
+        ssl.cipher.suites=ECDHE-RSA-AES128-GCM-SHA256:ECDHE-RSA-AES256-GCM-SHA384
         """,
     )
     assert cluster_access(None, file).security == {
@@ -134,6 +137,7 @@ def test_file_of_kcat_is_read(tmp_path: Path) -> None:
         "ssl_certfile": "alice.pem",
         "ssl_keyfile": "alice.key",
         "ssl_check_hostname": True,
+        "ssl_ciphers": "ECDHE-RSA-AES128-GCM-SHA256:ECDHE-RSA-AES256-GCM-SHA384",
     }
 
 

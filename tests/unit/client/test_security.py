@@ -12,6 +12,7 @@ from ottla.client.errors import AuthenticationFailedError, ConfigurationError
 from ottla.client.security import security_of
 
 PASSWORD = "correct horse"
+SUITE = "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"
 SCRAM: dict[str, Any] = {
     "security_protocol": "SASL_PLAINTEXT",
     "sasl_mechanism": "SCRAM-SHA-512",
@@ -51,6 +52,20 @@ def test_the_host_is_not_checked_on_request() -> None:
     assert context is not None
     assert not context.check_hostname
     assert context.verify_mode is ssl.CERT_REQUIRED
+
+
+@pytest.mark.parametrize("name", ["ECDHE-RSA-AES128-GCM-SHA256", SUITE])
+def test_cipher_suites_are_limited_on_request(name: str) -> None:
+    context = security_of(security_protocol="SSL", ssl_ciphers=name).tls
+    assert context is not None
+    assert context.maximum_version is ssl.TLSVersion.TLSv1_2
+    found = [each["name"] for each in context.get_ciphers() if each["protocol"] == "TLSv1.2"]
+    assert found == ["ECDHE-RSA-AES128-GCM-SHA256"]
+
+
+def test_a_cipher_suite_that_is_not_served_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="ssl_ciphers 'RC4-MD5' must be a list of"):
+        security_of(security_protocol="SSL", ssl_ciphers="RC4-MD5")
 
 
 def test_a_context_of_the_caller_is_used_as_it_is() -> None:

@@ -20,9 +20,10 @@ from kafkawire.errors import DecodeError, TrailingBytesError
 from kafkawire.native import decode
 
 FALLBACK_VERSION: Final = 0
-# librdkafka (2.16 at least) requests the metadata of all topics with four bytes where the protocol
-# has one for "no array", and Kafka ignores bytes after a message.
-APIS_WITH_SURPLUS: Final = frozenset({ApiKey.METADATA})
+# librdkafka (2.15 and 2.16 at least) requests the metadata of all topics with four bytes where the
+# protocol has one for "no array", and ends a change of SCRAM users with its tagged fields twice.
+# Kafka ignores bytes after a message.
+APIS_WITH_SURPLUS: Final = frozenset({ApiKey.METADATA, ApiKey.ALTER_USER_SCRAM_CREDENTIALS})
 MAX_SURPLUS_BYTES: Final = 8
 # Limits of the total number of array elements in a request: each element costs its handler some
 # microseconds, in which the loop serves no other request. Requests between brokers, and a

@@ -14,6 +14,14 @@ from typing import Any, NamedTuple
 import aiokafka
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._scram import (
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialAlteration,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
+)
 
 import ottla
 from kafkawire.apis import ApiKey
@@ -484,6 +492,26 @@ async def test_librdkafka_logs_in(secured: Secured, protocol: str, mechanism: st
 
     assert await asyncio.to_thread(produce, PASSWORD) == [None]
     assert await asyncio.to_thread(produce, "wrong") == ["_AUTHENTICATION"]
+
+
+async def test_librdkafka_changes_users(secured: Secured) -> None:
+    admin = AdminClient({"bootstrap.servers": secured.address("PLAINTEXT")})
+    kind = ScramMechanism.SCRAM_SHA_512
+    credential = ScramCredentialInfo(kind, 4096)
+
+    def change(alteration: UserScramCredentialAlteration) -> None:
+        [changed] = admin.alter_user_scram_credentials([alteration]).values()
+        changed.result(30)
+
+    def described() -> list[tuple[object, int]]:
+        users: Any = admin.describe_user_scram_credentials(["carol"])
+        found = users["carol"].result(30)
+        return [(each.mechanism, each.iterations) for each in found.scram_credential_infos]
+
+    password = PASSWORD.encode()
+    await asyncio.to_thread(change, UserScramCredentialUpsertion("carol", credential, password))
+    assert await asyncio.to_thread(described) == [(kind, 4096)]
+    await asyncio.to_thread(change, UserScramCredentialDeletion("carol", kind))
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

@@ -24,6 +24,11 @@ from kafkawire.messages.api_versions import ApiVersionsRequest, ApiVersionsRespo
 from kafkawire.messages.fetch import FetchRequest, FetchTopic
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from kafkawire.messages.produce import ProduceRequest, TopicProduceData
+from kafkawire.messages.scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    ScramCredentialDeletion,
+)
 from kafkawire.schema import decode, encode
 from tests.unit.broker.requests import request
 
@@ -109,6 +114,23 @@ def test_a_message_with_surplus_bytes_is_decoded_at_most_twice(
     for surplus in (MAX_SURPLUS_BYTES, MAX_SURPLUS_BYTES + 1):
         router().handle(request(ApiKey.METADATA, 5, body + bytes(surplus)))
     assert decoded == [len(body) + MAX_SURPLUS_BYTES, len(body), len(body) + MAX_SURPLUS_BYTES + 1]
+
+
+def test_a_change_of_scram_users_may_end_with_its_tags_twice() -> None:
+    message = AlterUserScramCredentialsRequest(
+        deletions=[ScramCredentialDeletion(name="alice", mechanism=1)], upsertions=[]
+    )
+    found: list[object] = []
+
+    def handle(_request: Request, decoded: object) -> Reply:
+        found.append(decoded)
+        return Reply(AlterUserScramCredentialsResponse())
+
+    router = Router({ApiKey.ALTER_USER_SCRAM_CREDENTIALS: lambda: handle})
+    body = encode(message, 0) + b"\0"
+    reply = router.handle(request(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, body))
+    assert reply.close_reason == ""
+    assert found == [message]
 
 
 def test_surplus_bytes_of_another_api_close_the_connection() -> None:

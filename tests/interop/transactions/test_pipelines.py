@@ -60,6 +60,12 @@ ENDED = {"Empty", "CompleteCommit", "CompleteAbort"}
 """States of transactional ids without an open transaction."""
 
 
+def test_a_seed_repeats_its_rounds_and_draws_every_outage_of_every_role() -> None:
+    assert rounds(7, MANY) == rounds(7, MANY) != rounds(8, MANY)
+    drawn = {(each.role, each.outage) for each in rounds(7, FEW)}
+    assert drawn == {(role, outage) for role in Role for outage in Outage}
+
+
 @pytest.mark.parametrize("count", [FEW, pytest.param(MANY, marks=pytest.mark.soak)])
 async def test_each_input_is_processed_once_over_kills_and_pauses(
     tmp_path: Path, count: int
@@ -105,6 +111,9 @@ async def create_topics(bootstrap: str) -> None:
     names = [*sources(), *map(target_of, sources()), APPENDED]
     async with Admin(bootstrap) as admin:
         await admin.create_topics([NewTopic(name, PARTITIONS, 3) for name in names])
+        # A member that finds no offset must not take that for a new group: see `run_aiokafka`.
+        for source in sources():
+            await admin.alter_group_offsets(source, dict.fromkeys(partitions_of([source]), 0))
 
 
 async def replica_differences(cluster: ClusterProcesses) -> list[str]:

@@ -30,7 +30,7 @@ MIN_PAUSE_S: Final = 1.0
 MAX_PAUSE_S: Final = 10.0
 """Longer than sessions, and than transactions may take."""
 MAX_DOWN_S: Final = 1.0
-MAX_GAP_S: Final = 2.5
+MAX_GAP_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ Source: RFC 7292; sun.security.pkcs12.PKCS12KeyStore of Java 17 for entries of t
 
 from __future__ import annotations
 
+import warnings
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -50,7 +51,10 @@ def parse_pkcs12(data: bytes, password: str) -> Pkcs12Store:
     if _is_costly(data):
         raise ValueError(f"opening the store would take more than {MAX_ITERATIONS} hashes")
     try:
-        found = load_pkcs12(data, password.encode() if password else None)
+        with warnings.catch_warnings():
+            # A store in BER is opened, too, with a warning for programmers.
+            warnings.simplefilter("ignore", UserWarning)
+            found = load_pkcs12(data, password.encode() if password else None)
     except UnsupportedAlgorithm:
         raise ValueError("the store uses an algorithm that is not served") from None
     except ValueError:

@@ -62,6 +62,12 @@ def test_cost_of_opening_is_limited() -> None:
         parse_pkcs12(allowed, PASSWORD)
 
 
+@pytest.mark.parametrize("tail", [b"\0\0", der(0x05)], ids=["zeros", "a value"])
+def test_a_store_with_a_tail_is_opened_without_a_warning(tail: bytes) -> None:
+    store = parse_pkcs12(GOLDEN["key.p12"] + tail, PASSWORD)
+    assert store.chain == (OWN, CA)
+
+
 def test_depth_is_limited() -> None:
     deep = b""
     for _ in range(MAX_DEPTH + 2):

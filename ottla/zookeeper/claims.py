@@ -92,10 +92,9 @@ class Claims:
                     continue
                 if error.code is not ErrorCode.NODE_EXISTS:
                     raise
-                refused = await self._refused(session, slot)
+                refused = await self._refused(session, slot, chunk[slot], ours)
                 if refused is not None:
                     return refused
-                ours.add(slot)
             else:
                 for slot, held in stored.items():
                     is_there = held is not None and not held.is_former
@@ -103,15 +102,25 @@ class Claims:
                 return None
         return Moved(session)
 
-    async def _refused(self, session: int, slot: Slot) -> Refused | Moved | None:
-        """Return the reason why `slot` cannot be claimed; None if this session has it already."""
+    async def _refused(
+        self, session: int, slot: Slot, wanted: str, ours: set[Slot]
+    ) -> Refused | Moved | None:
+        """Return the reason why `slot` cannot be claimed; None to try again.
+
+        A claim that this session has already is added to `ours`.
+        """
         try:
             data, stat = await self._client.get_data(self._owner(slot))
         except NoNodeError:
             return Moved(session)
-        if stat.ephemeral_owner == self._client.session_id:
-            return None
         thread = (data or b"").decode(errors="replace")
+        if stat.ephemeral_owner == self._client.session_id:
+            if thread == wanted:
+                ours.add(slot)
+            else:
+                # Of another stream. Commits check the version 0, so the node is created anew.
+                await gathered([self._client.delete(self._owner(slot))])
+            return None
         owner = consumer_of(thread)
         # A claim of our own id in another session ends with that session.
         is_live = owner not in ("", self._consumer) and await self._nodes.is_member(owner)

@@ -178,6 +178,22 @@ def test_a_claim_that_this_session_has_already_is_a_success() -> None:
     run(story)
 
 
+def test_a_claim_for_another_stream_of_this_session_is_replaced() -> None:
+    """An operation of unknown outcome may have claimed the partition for that stream."""
+
+    async def story(place: Place) -> None:
+        member = await place.member("c")
+        await member.claim(A)
+        claimed = rebalance.Claimed(member.client.session_id)
+        assert await member.claims.claim(member.client.session_id, {A: "c-1", B: "c-1"}) == claimed
+        data, stat = await place.root.get_data(OWNER)
+        # A commit checks that nobody has set the owner since its creation.
+        assert (data, stat.version) == (b"c-1", 0)
+        assert await member.offsets.commit({A: 1}) == set()
+
+    run(story)
+
+
 def test_the_same_text_of_another_session_is_not_ours() -> None:
     """Java takes it for its own, and loses it when that session ends (KAFKA-992, 1387)."""
 

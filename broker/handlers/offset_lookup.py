@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from enum import Enum, auto
 from typing import Final, NamedTuple, assert_never
 
@@ -47,7 +48,7 @@ from storage.errors import StorageError
 from storage.segment.segment_lookup import largest_timestamp
 
 APIS: Final[Apis] = {
-    ApiKey.LIST_OFFSETS: lambda parts: ListOffsetsHandler(parts.replicas).handle,
+    ApiKey.LIST_OFFSETS: lambda parts: ListOffsetsHandler(parts.replicas, parts.now_ms).handle,
     ApiKey.OFFSET_FOR_LEADER_EPOCH: lambda parts: (
         OffsetForLeaderEpochHandler(parts.replicas).handle
     ),
@@ -76,8 +77,9 @@ class Found(NamedTuple):
 class ListOffsetsHandler:
     """Looks offsets up; one bad partition does not fail the others."""
 
-    def __init__(self, replicas: ReplicaManager) -> None:
+    def __init__(self, replicas: ReplicaManager, now_ms: Callable[[], int]) -> None:
         self._replicas = replicas
+        self._now_ms = now_ms
 
     def handle(self, request: Request, message: ListOffsetsRequest) -> Reply:
         """Respond with a result for every partition of the request."""
@@ -97,11 +99,11 @@ class ListOffsetsHandler:
             for wanted in topic.partitions:
                 partition = TopicPartition(topic.name, wanted.partition_index)
                 try:
-                    if times[partition] > 1:
-                        raise ApiError(ErrorCode.INVALID_REQUEST, "the partition is named twice")
                     if version == 0:
                         partitions.append(self._find_old(partition, wanted, bound))
                         continue
+                    if times[partition] > 1:
+                        raise ApiError(ErrorCode.INVALID_REQUEST, "the partition is named twice")
                     found = self._find(partition, wanted, version, bound)
                 except ApiError as error:
                     partitions.append(_failed(wanted, error, version))
@@ -120,6 +122,7 @@ class ListOffsetsHandler:
                 [(each.base_offset, largest_timestamp(each).timestamp_ms) for each in log.segments],
                 wanted.timestamp,
                 wanted.max_num_offsets,
+                now_ms=self._now_ms(),
                 start_offset=log.log_start_offset,
                 end_offset=(
                     log.log_end_offset if bound is Bound.LOG_END else replica.high_watermark

@@ -16,23 +16,25 @@ def old_offsets(
     timestamp: int,
     max_count: int,
     *,
+    now_ms: int,
     start_offset: int,
     end_offset: int,
 ) -> list[int]:
     """Return up to `max_count` offsets, the largest first, and none beyond `end_offset`.
 
-    `segments` holds base offset and largest timestamp in ms of each segment, oldest first. The
-    result begins with the end, the start, or the newest segment that ended by `timestamp`.
+    `segments` holds base offset and largest timestamp in ms of each segment, oldest first; the
+    timestamp is -1 if its records have none, or there are none. The result begins with the start,
+    or the newest segment that ended by `timestamp`; from `now_ms` on, with the end.
     """
     starts = [max(base, start_offset) for base, _ in segments]
     offsets = [*starts, end_offset] if not starts or starts[-1] < end_offset else starts
-    if timestamp == LATEST_TIMESTAMP:
+    if timestamp == LATEST_TIMESTAMP or timestamp >= now_ms:
         last = len(offsets) - 1
     elif timestamp == EARLIEST_TIMESTAMP:
         last = 0
     else:
         last = max(
-            (index for index, (_, time_ms) in enumerate(segments) if time_ms <= timestamp),
+            (index for index, (_, time_ms) in enumerate(segments) if 0 <= time_ms <= timestamp),
             default=-1,
         )
     found = offsets[: last + 1][::-1][: max(max_count, 0)]

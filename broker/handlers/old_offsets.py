@@ -29,6 +29,7 @@ from kafkawire.errors import ErrorCode
 from kafkawire.ids import TopicPartition, by_topic
 from kafkawire.messages.group_offsets import (
     OffsetCommitRequest,
+    OffsetCommitRequestPartition,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
@@ -71,12 +72,7 @@ class OldOffsetsHandler:
         for topic in message.topics:
             for each in topic.partitions:
                 partition = TopicPartition(topic.name, each.partition_index)
-                codes[partition] = self._check(message.group_id, partition)
-                if len(each.committed_metadata or "") > self._metadata_max_bytes:
-                    codes[partition] = ErrorCode.OFFSET_METADATA_TOO_LARGE
-                elif each.committed_offset < 0:
-                    # Such a node makes the old consumers fail.
-                    codes[partition] = ErrorCode.OFFSET_OUT_OF_RANGE
+                codes[partition] = self._check_row(message.group_id, partition, each)
                 if codes[partition] is ErrorCode.NONE:
                     offsets[partition] = each.committed_offset
 
@@ -84,9 +80,9 @@ class OldOffsetsHandler:
             refused = await self._run(write_old_offsets(message.group_id, offsets))
             failed = offsets.keys() if refused is None else refused
             codes.update(dict.fromkeys(failed, ErrorCode.COORDINATOR_NOT_AVAILABLE))
-            return _committed(codes)
+            return _committed(message, codes)
 
-        return self._tasks.run(write) if offsets else Reply(_committed(codes))
+        return self._tasks.run(write) if offsets else Reply(_committed(message, codes))
 
     def fetch(self, request: Request, message: OffsetFetchRequest) -> Reply:
         """Return the offsets; -1 and an error where there is none, as Kafka."""
@@ -117,6 +113,17 @@ class OldOffsetsHandler:
         is_known = self._metadata.image.partition(partition) is not None
         return ErrorCode.NONE if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
+    def _check_row(
+        self, group: str, partition: TopicPartition, row: OffsetCommitRequestPartition
+    ) -> ErrorCode:
+        code = self._check(group, partition)
+        if code is not ErrorCode.NONE:
+            return code
+        if len(row.committed_metadata or "") > self._metadata_max_bytes:
+            return ErrorCode.OFFSET_METADATA_TOO_LARGE
+        # A node with a negative number makes the old consumers fail.
+        return ErrorCode.OFFSET_OUT_OF_RANGE if row.committed_offset < 0 else ErrorCode.NONE
+
     async def _run(self, plan: Plan[T]) -> T | None:
         """Return the result of a plan; None if the coordinator does not respond or refuses."""
         try:
@@ -144,19 +151,23 @@ def by_version(parts: Parts, old: str, new: Handler) -> Handler:
     return handle
 
 
-def _committed(codes: dict[TopicPartition, ErrorCode]) -> OffsetCommitResponse:
+def _committed(
+    message: OffsetCommitRequest, codes: dict[TopicPartition, ErrorCode]
+) -> OffsetCommitResponse:
+    """Return a row per row of the request."""
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(
-                name=topic,
+                name=topic.name,
                 partitions=[
                     OffsetCommitResponsePartition(
-                        partition_index=index, error_code=codes[TopicPartition(topic, index)]
+                        partition_index=each.partition_index,
+                        error_code=codes[TopicPartition(topic.name, each.partition_index)],
                     )
-                    for index in indexes
+                    for each in topic.partitions
                 ],
             )
-            for topic, indexes in by_topic(codes).items()
+            for topic in message.topics
         ]
     )
 

@@ -118,7 +118,7 @@ class Claims:
             if thread == wanted:
                 ours.add(slot)
             else:
-                # Of another stream. Commits check the version 0, so the node is created anew.
+                # For another stream. Deleted instead of set, because commits check the version 0.
                 await gathered([self._client.delete(self._owner(slot))])
             return None
         owner = consumer_of(thread)

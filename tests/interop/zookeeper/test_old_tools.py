@@ -171,7 +171,7 @@ def described(place: Place, group: str) -> list[list[str]]:
     ]
 
 
-async def test_kafkas_offset_checker_agrees_with_the_description(place: Place) -> None:
+async def test_kafkas_offset_checker_prints_the_same_as_our_command(place: Place) -> None:
     run, group = asyncio.to_thread, "checked"
     async with consumer(place, group) as first, consumer(place, group) as second:
         first.subscribe([TOPIC])

@@ -97,7 +97,7 @@ def latest(
 ) -> int:
     wanted = ListOffsetsTopic(name="t", partitions=[ListOffsetsPartition(timestamp=timestamp)])
     message = ListOffsetsRequest(replica_id=replica_id, isolation_level=isolation, topics=[wanted])
-    handler = ListOffsetsHandler(world.replicas)
+    handler = ListOffsetsHandler(world.replicas, lambda: 0)
     reply = handler.handle(request(ApiKey.LIST_OFFSETS, 7, message), message)
     assert isinstance(reply.message, ListOffsetsResponse)
     return reply.message.topics[0].partitions[0].offset

@@ -97,7 +97,7 @@ async def test_old_client_gets_an_error_code_of_its_version(
         name="t", partitions=[ListOffsetsPartition(timestamp=LATEST_TIMESTAMP)]
     )
     message = ListOffsetsRequest(replica_id=-1, topics=[wanted])
-    reply = ListOffsetsHandler(world.replicas).handle(
+    reply = ListOffsetsHandler(world.replicas, lambda: 0).handle(
         request(ApiKey.LIST_OFFSETS, version, message), message
     )
     assert isinstance(reply.message, ListOffsetsResponse)

@@ -18,9 +18,11 @@ import pytest
 
 from kafkawire.ids import TopicPartition
 from kafkawire.internal_topic import OFFSETS_TOPIC
+from logcheck.rule import Rules
 from ottla import Admin, Consumer, NewTopic
 from ottla.client.errors import OttlaError
 from ottla.client.offset import CommittedOffset
+from tests.analytics.histories.verdicts import alarms_in
 from tests.harness.cluster import ClusterProcesses
 from tests.harness.observer import Observer
 from tests.harness.replica_files import differences
@@ -97,7 +99,7 @@ async def test_each_input_is_processed_once_over_kills_and_pauses(
             await observer.wait_until_whole(len(cluster.numbers), SETTLE_S)
             await judge.require_no_open_transactions()
         anomalies = [str(each) for each in violations(workload.history)]
-        anomalies += await replica_differences(cluster)
+        anomalies += await faults_in_logs(cluster)
     sys.stderr.write(
         f"{count} rounds, {judge.record_count} records, longest settling "
         f"{judge.longest_settling_s:.1f} s, {len(workload.history.transactions)} appending "
@@ -116,15 +118,21 @@ async def create_topics(bootstrap: str) -> None:
             await admin.alter_group_offsets(source, dict.fromkeys(partitions_of([source]), 0))
 
 
-async def replica_differences(cluster: ClusterProcesses) -> list[str]:
-    """Stop all brokers, and compare the replicas of the outputs below the high watermark."""
+async def faults_in_logs(cluster: ClusterProcesses) -> list[str]:
+    """Stop all brokers, compare the replicas of the outputs, and run all audits on the logs.
+
+    The audits compare transactions, markers and committed offsets over all partitions.
+    """
     places = partitions_of([*map(target_of, sources()), APPENDED])
     async with Consumer(cluster.bootstrap) as consumer:
         ends = await consumer.end_offsets(places)
     for number in cluster.running:
         await asyncio.to_thread(cluster.stop, number)
     directories = {number: cluster.log_directory(number) for number in cluster.numbers}
-    return [each for place in places for each in differences(directories, place, ends[place])]
+    found = [each for place in places for each in differences(directories, place, ends[place])]
+    rules = Rules(now_ms=int(time.time() * 1000))
+    alarms = await asyncio.to_thread(lambda: [*alarms_in([*directories.values()], rules)])
+    return found + [str(each) for each in alarms]
 
 
 class Judge:

@@ -34,6 +34,7 @@ from kafkawire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from kafkawire.messages.metadata import MetadataRequest, MetadataResponse
 from kafkawire.sentinels import CONSUMER_REPLICA_ID, EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from tests.conftest import READY_EVENT, BrokerProcess
 from tests.integration.broker.wire import Wire, batch
@@ -75,6 +76,12 @@ def rows_of(response: object) -> list[tuple[str, str]]:
 
 
 def fill(wire: Wire) -> None:
+    nothing = MetadataRequest(topics=[])
+    until_sync(
+        # A broker of Kafka serves before its controller has listed it.
+        lambda: bool(wire.ask(ApiKey.METADATA, 12, nothing, MetadataResponse).brokers),
+        "a broker that is listed",
+    )
     for topic, partitions, configs in (
         (TOPIC, 3, {}),
         (SMALL, 2, {"segment_bytes": SEGMENT_BYTES}),

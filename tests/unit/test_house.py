@@ -47,6 +47,15 @@ DELIBERATE_PAUSES = {
     "tests/integration/coordination/test_sessions.py": "duration of the server's pause",
     "tests/unit/client/test_background.py": "time for timers to fire",
 }
+TOP_LEVEL = {
+    *PACKAGES,
+    "benchmarks",
+    "docs",
+    "scripts",
+    "tests",
+    *(".ci", ".gitignore", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "MANIFEST.in"),
+    *("Makefile", "README.md", "SECURITY.md", "constraints.txt", "pyproject.toml", "setup.py"),
+}
 MANY = 50
 # "Decision: ..." or "Composition of ..." instead of "... (decision)."
 OTHER_FORM = re.compile(r"(^|\. )(Decision|Edge|Composition)\b")
@@ -75,6 +84,15 @@ def name_of(path: Path) -> str:
 def canonical(requirement: str) -> str:
     name = re.split(r"[<>=;\[ ~!]", requirement, maxsplit=1)[0]
     return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_the_repository_has_no_files_that_a_test_left_behind() -> None:
+    """A broker that is started with a wrong directory writes its logs beside the sources."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split("\0")
+    tops = {path.partition("/")[0] for path in listed if path}
+    assert tops - TOP_LEVEL == set()
 
 
 def test_every_module_has_a_docstring() -> None:

@@ -494,6 +494,39 @@ async def test_librdkafka_logs_in(secured: Secured, protocol: str, mechanism: st
     assert await asyncio.to_thread(produce, "wrong") == ["_AUTHENTICATION"]
 
 
+async def test_a_quota_of_a_user_slows_this_user_only(secured: Secured) -> None:
+    login = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "alice",
+        "sasl.password": PASSWORD,
+    }
+
+    def throttle_times(protocol: str, options: Mapping[str, str]) -> list[float]:
+        """Return the throttle times that a producer is told, in seconds."""
+        times: list[float] = []
+        producer = Producer(
+            {
+                "bootstrap.servers": secured.address(protocol),
+                "throttle_cb": lambda event: times.append(event.throttle_time),
+                **options,
+            }
+        )
+        for _ in range(2):
+            producer.produce("orders", bytes(30_000))
+            assert producer.flush(30) == 0
+        return times
+
+    async with ottla.Admin(secured.address("PLAINTEXT")) as admin:
+        await admin.alter_client_quotas({"user": "alice"}, {"producer_byte_rate": 5_000.0})
+        try:
+            slowed = await asyncio.to_thread(throttle_times, "SASL_PLAINTEXT", login)
+            assert slowed
+            assert await asyncio.to_thread(throttle_times, "PLAINTEXT", {}) == []
+        finally:
+            await admin.alter_client_quotas({"user": "alice"}, {"producer_byte_rate": None})
+
+
 async def test_librdkafka_changes_users(secured: Secured) -> None:
     admin = AdminClient({"bootstrap.servers": secured.address("PLAINTEXT")})
     kind = ScramMechanism.SCRAM_SHA_512

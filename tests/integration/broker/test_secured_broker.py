@@ -503,7 +503,7 @@ async def test_a_quota_of_a_user_slows_this_user_only(secured: Secured) -> None:
     }
 
     def throttle_times(protocol: str, options: Mapping[str, str]) -> list[float]:
-        """Return the throttle times that a producer is told, in seconds."""
+        """Return the throttle times in the responses to a producer, in seconds."""
         times: list[float] = []
         producer = Producer(
             {

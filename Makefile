@@ -29,7 +29,7 @@ demo: $(READY)  ## Send a file through a broker and back, and compare. FILE=... 
 test: $(READY)  ## Run all quick tests: unit, property, simulation, integration, audits.
 	@sh scripts/test.sh $(BIN) $(WORKERS) $(COUNTED)
 
-check: built  ## Run everything that a change must pass: about five minutes.
+check: built  ## Run everything that a change must pass: about ten minutes.
 	@$(MAKE) --no-print-directory test COUNTED=1
 	@$(MAKE) --no-print-directory checks
 

@@ -97,7 +97,7 @@ class Console:
         }
 
 
-DONE: Mapping[str, str] = {
+DONE: Final[Mapping[str, str]] = {
     "created": "The topic was created.",
     "deleted": "The topic was deleted.",
     "extended": "The partitions were added.",

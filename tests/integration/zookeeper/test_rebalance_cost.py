@@ -18,7 +18,7 @@ from ottla.zookeeper.assignment import Slot, Strategy
 from ottla.zookeeper.membership import Membership
 from ottla.zookeeper.rebalance import Phase, Rebalance
 from ottla.zookeeper.registration import Layout, Registration
-from tests.integration.coordination.process import Coordinator
+from tests.integration.coordination.process import Coordinator, four_letter
 from tests.waiting import until
 
 
@@ -98,6 +98,22 @@ async def make_topic(address: str, partitions: int) -> None:
         await client.create("/brokers/topics/t", data)
 
 
+def requests_to(coordinator: Coordinator) -> tuple[int, int]:
+    """Return the packets that the coordinator has received, and its writes, which zxids count."""
+    fields = dict(
+        line.split(": ", 1)
+        for line in four_letter(coordinator.port, "srvr").splitlines()
+        if ": " in line
+    )
+    return int(fields["Received"]), int(fields["Zxid"], 16)
+
+
+def cost(coordinator: Coordinator, before: tuple[int, int]) -> str:
+    """Return the number of requests since `before`, and of the writes among them."""
+    received, written = requests_to(coordinator)
+    return f"{received - before[0]} requests, {written - before[1]} transactions of writes"
+
+
 @pytest.mark.soak
 async def test_a_join_among_twenty_members_of_a_thousand_partitions(tmp_path: Path) -> None:
     coordinator = Coordinator(tmp_path / "coordinator")
@@ -109,12 +125,14 @@ async def test_a_join_among_twenty_members_of_a_thousand_partitions(tmp_path: Pa
         await until(lambda: crowd.rests(1_000), "19 members at rest")
         before = sum(each.rebalance_count for _, _, each in crowd.members)
         last = await crowd.connect(19)
+        requests = requests_to(coordinator)
         began_s = now()
         last[2].start()
         await until(lambda: crowd.rests(1_000), "20 members at rest")
         took_ms = round((now() - began_s) * 1000)
         count = sum(each.rebalance_count for _, _, each in crowd.members) - before
         sys.stdout.write(f"join of the 20th: {took_ms} ms, {count} members gained partitions\n")
+        sys.stdout.write(f"{cost(coordinator, requests)}\n")
         await crowd.end()
     finally:
         coordinator.kill()
@@ -128,6 +146,7 @@ async def test_a_hundred_members_that_start_at_once(tmp_path: Path) -> None:
         await make_topic(coordinator.address, 1_000)
         for number in range(100):
             await crowd.connect(number)
+        requests = requests_to(coordinator)
         began_s = now()
         for _, _, membership in crowd.members:
             membership.start()
@@ -138,6 +157,7 @@ async def test_a_hundred_members_that_start_at_once(tmp_path: Path) -> None:
         sys.stdout.write(
             f"100 at once: {took_ms} ms, {max(counts)} rebalances at most, {conflicts} conflicts\n"
         )
+        sys.stdout.write(f"{cost(coordinator, requests)}\n")
         assert max(counts) < 20
         await crowd.end()
     finally:

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 import hypothesis
 import pytest
 
-from tests import line_counter
+from tests import line_counter, planted_secrets
 from tests.programs import Program
 
 if os.environ.get("OTTLA_TEST_COMPILED"):
@@ -107,6 +107,8 @@ def pytest_configure(config: pytest.Config) -> None:
         # One seed for all random examples, the same in all workers.
         inputs = getattr(config, "workerinput", {})
         config.option.hypothesis_seed = inputs.get(SEED) or str(secrets.randbits(32))
+    planted_secrets.begin()
+    planted_secrets.watch_tests()
     # A shell starts background jobs with SIGINT ignored, and child processes inherit that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -128,9 +130,21 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_sessionfinish() -> None:
+def pytest_sessionfinish(session: pytest.Session) -> None:
     if line_counter.IS_ON:
         line_counter.save()
+    if planted_secrets.findings() and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_unconfigure() -> None:
+    planted_secrets.end()
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    # A failed test may show the secrets that it compares.
+    if report.passed:
+        planted_secrets.check(f"output of {report.nodeid}", *(text for _, text in report.sections))
 
 
 def pytest_terminal_summary(
@@ -138,6 +152,11 @@ def pytest_terminal_summary(
 ) -> None:
     seed = config.option.hypothesis_seed
     terminalreporter.write_line(f"random examples: repeat with --hypothesis-seed={seed}")
+    found = planted_secrets.findings()
+    count = planted_secrets.watched_count()
+    terminalreporter.write_line(f"planted secrets: {len(found)} found, {count} processes searched")
+    for text in found:
+        terminalreporter.write_line(text)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

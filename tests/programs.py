@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection
 from typing import IO, Final
 
+from tests import planted_secrets
 from tests.clocks import replace_clock
 
 _CONTEXT: Final = multiprocessing.get_context("forkserver")
@@ -105,5 +106,8 @@ def _run(
     os.environ.clear()
     os.environ.update(environment)
     replace_clock()
+    planted_secrets.note_process()
+    planted_secrets.check("arguments", arguments)
+    planted_secrets.watch_configs()
     sys.argv = [module, *arguments]
     runpy.run_module(module, run_name="__main__", alter_sys=True)

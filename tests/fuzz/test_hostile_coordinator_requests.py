@@ -34,7 +34,7 @@ def begin(tmp_path: Path) -> Iterator[Begin]:
     """Return a function that kills the previous coordinator and starts one with nodes."""
     judged: list[JudgedCoordinator] = []
     login = tmp_path / "login.conf"
-    login.write_text(f'Server {{ {DIGEST_MODULE} required user_bob="secret"; }};')
+    login.write_text(f'Server {{ {DIGEST_MODULE} required user_bob="s3cret"; }};')
 
     def start() -> tuple[JudgedCoordinator, Surroundings]:
         for former in judged:

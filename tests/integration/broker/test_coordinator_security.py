@@ -17,7 +17,7 @@ from tests.integration.broker.wire import Wire, batch
 from tests.integration.coordination.process import Coordinator, kill_all
 from tests.ports import free_port
 
-BROKER = Login(user="broker", password="planted-secret")
+BROKER = Login(user="broker", password="planted-s3cret")
 DIGEST = "org.apache.zookeeper.server.auth.DigestLoginModule required"
 READ = Acl(1, "world", "anyone")
 
@@ -108,7 +108,7 @@ async def test_a_broker_that_logs_in_owns_its_znodes(
             with pytest.raises(NoAuthError):
                 await attempt
     for text in (broker.log_tail(), coordinator.log.read_text()):
-        assert "planted-secret" not in text
+        assert "planted-s3cret" not in text
 
 
 @needs_openssl
@@ -160,7 +160,7 @@ def test_the_reason_of_a_refused_login_is_logged(
     assert broker.process.wait(READY_TIMEOUT_S) == 1
     broker.kill()
     assert "the server refuses the login of user broker" in broker.log_tail()
-    assert "planted-secret" not in broker.log_tail()
+    assert "planted-s3cret" not in broker.log_tail()
 
 
 async def test_the_coordinator_of_a_single_broker_serves_nobody_else(

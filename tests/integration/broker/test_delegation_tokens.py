@@ -51,7 +51,7 @@ class Served(NamedTuple):
 
     def log_in(self, user: str) -> Wire:
         """Return a connection of a user."""
-        return self._log_in("PLAIN", PlainClient(user, "pw"))[0]
+        return self._log_in("PLAIN", PlainClient(user, "s3cret-pw"))[0]
 
     def log_in_by_token(
         self, token: Any, mechanism: str = "SCRAM-SHA-256"
@@ -78,7 +78,7 @@ class Served(NamedTuple):
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     plain, sasl = free_port(), free_port()
-    users = " ".join(f'user_{user}="pw"' for user in USERS)
+    users = " ".join(f'user_{user}="s3cret-pw"' for user in USERS)
     broker = BrokerProcess(
         tmp_path_factory.mktemp("tokens"),
         {
@@ -298,7 +298,7 @@ def test_a_broker_without_a_key_has_no_tokens(tmp_path_factory: pytest.TempPathF
             "listeners": f"PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:{sasl}",
             "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
             "listener.name.sasl_plaintext.plain.sasl.jaas.config": (
-                f'{PLAIN_MODULE} required user_alice="pw";'
+                f'{PLAIN_MODULE} required user_alice="s3cret-pw";'
             ),
         },
     )

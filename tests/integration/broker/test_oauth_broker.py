@@ -351,7 +351,7 @@ async def test_librdkafka_logs_in_by_oidc(tokens: Tokens, token_endpoint: str) -
     config = {
         "sasl.oauthbearer.method": "oidc",
         "sasl.oauthbearer.client.id": "id",
-        "sasl.oauthbearer.client.secret": "secret",
+        "sasl.oauthbearer.client.secret": "s3cret",
         "sasl.oauthbearer.token.endpoint.url": token_endpoint,
     }
     assert await asyncio.to_thread(librdkafka, tokens, "SIGNED", **config) == [None]

@@ -45,7 +45,7 @@ pytestmark = needs_openssl
 
 TIMEOUT_S = 60.0
 PLANTED = {
-    name: f"planted-{name}-{secrets.token_hex(8)}"
+    name: f"s3cret-{name}-{secrets.token_hex(8)}"
     for name in (
         "alice", "broker", "bob", "key", "store", "secret_key", "unknown", "wrong", "malformed",
         "dynamic", "command",

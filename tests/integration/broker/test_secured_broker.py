@@ -196,7 +196,7 @@ async def test_records_go_through_tls(secured: Secured) -> None:
 async def test_a_wrong_password_and_an_unknown_user_are_refused_alike(
     secured: Secured, protocol: str, mechanism: str, user: str
 ) -> None:
-    options = secured.options(protocol, mechanism, "wrong")
+    options = secured.options(protocol, mechanism, "wrong-s3cret")
     options["sasl_plain_username"] = user
     with pytest.raises(OttlaError, match="refused the"):
         async with ottla.Admin(secured.address(protocol), **options):
@@ -491,7 +491,7 @@ async def test_librdkafka_logs_in(secured: Secured, protocol: str, mechanism: st
         return [error.name() for error in errors if hasattr(error, "name")][:1]
 
     assert await asyncio.to_thread(produce, PASSWORD) == [None]
-    assert await asyncio.to_thread(produce, "wrong") == ["_AUTHENTICATION"]
+    assert await asyncio.to_thread(produce, "wrong-s3cret") == ["_AUTHENTICATION"]
 
 
 async def test_a_quota_of_a_user_slows_this_user_only(secured: Secured) -> None:

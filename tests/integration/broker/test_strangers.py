@@ -393,7 +393,7 @@ def creation() -> bytes:
 
 def test_a_request_behind_a_failed_login_is_not_served(fortress: Fortress) -> None:
     with fortress.connect() as wire:
-        wire.send_bytes(b"".join([*login(ADMIN, "wrong"), creation()]))
+        wire.send_bytes(b"".join([*login(ADMIN, "wrong-s3cret"), creation()]))
         assert wire.receive(ApiKey.SASL_HANDSHAKE, 1)
         _, answer = wire.receive(ApiKey.SASL_AUTHENTICATE, 2)
         assert isinstance(answer, SaslAuthenticateResponse)

@@ -186,7 +186,7 @@ def test_a_profile_names_the_cluster(
     file = tmp_path / "profiles.toml"
     file.write_text(
         f'default = "here"\n[here]\nbootstrap.servers = "{shared_broker.bootstrap}"\n'
-        '[elsewhere]\nbootstrap.servers = "127.0.0.1:1"\nsasl.password = "secret"\n'
+        '[elsewhere]\nbootstrap.servers = "127.0.0.1:1"\nsasl.password = "s3cret"\n'
     )
     env = {"OTTLA_PROFILES": str(file)}
     created = run_ottla("topics", "create", "profiled", env=env)
@@ -200,4 +200,4 @@ def test_a_profile_names_the_cluster(
         ["elsewhere", "127.0.0.1:1"],
         ["here", shared_broker.bootstrap, "default"],
     ]
-    assert "secret" not in run_ottla("profiles", "list", "--json", env=env).stdout
+    assert "s3cret" not in run_ottla("profiles", "list", "--json", env=env).stdout

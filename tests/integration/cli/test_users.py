@@ -15,7 +15,7 @@ from tests.integration.cli.conftest import RunOttla
 from tests.ports import free_port
 from trust.jaas import SCRAM_MODULE
 
-SECRET = "correct horse, battery=staple"
+SECRET = "correct s3cret horse, battery=staple"
 PASSWORD = {"OTTLA_USER_PASSWORD": SECRET}
 HEAD = ["user", "mechanism", "iterations"]
 

@@ -23,7 +23,7 @@ async def test_tokens_are_made_renewed_listed_and_expired(start_broker: StartBro
             "listeners": f"PLAINTEXT://127.0.0.1:{port},SASL_PLAINTEXT://127.0.0.1:{sasl}",
             "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
             "listener.name.sasl_plaintext.plain.sasl.jaas.config": (
-                f'{PLAIN_MODULE} required user_alice="pw" user_bob="pw";'
+                f'{PLAIN_MODULE} required user_alice="s3cret-pw" user_bob="s3cret-pw";'
             ),
             "delegation.token.master.key": "s3cret",
         }
@@ -32,7 +32,7 @@ async def test_tokens_are_made_renewed_listed_and_expired(start_broker: StartBro
         "security_protocol": "SASL_PLAINTEXT",
         "sasl_mechanism": "PLAIN",
         "sasl_plain_username": "alice",
-        "sasl_plain_password": "pw",
+        "sasl_plain_password": "s3cret-pw",
     }
     async with Admin(f"127.0.0.1:{sasl}", **login) as admin:
         token = await admin.create_delegation_token(

@@ -13,7 +13,7 @@ from coordination.protocol.messages import Acl, AuthRequest, OpCode, PathRequest
 from tests.integration.coordination.conftest import StartCoordinator
 from tests.integration.coordination.process import Coordinator, RawClient, four_letter, wait_until
 
-BOB, OPS = Login(user="bob", password="bob-secret"), Login(user="ops", password="ops-secret")
+BOB, OPS = Login(user="bob", password="bob-s3cret"), Login(user="ops", password="ops-s3cret")
 OWN = (Acl(31, "auth", ""),)
 FLOOD = 200
 
@@ -50,14 +50,14 @@ async def test_a_user_owns_nodes(start_coordinator: StartCoordinator, login_conf
 
 
 async def test_a_wrong_password_is_the_reason_of_the_failure(closed: Coordinator) -> None:
-    client = Client(closed.address, login=Login(user="bob", password="guess"))
+    client = Client(closed.address, login=Login(user="bob", password="s3cret-guess"))
     with pytest.raises(ConnectionLossError):
         await client.connect(timeout_s=1)
     assert client.failure == f"{closed.address}: the server refuses the login of user bob"
     log = closed.log.read_text()
     assert "user 'bob' is unknown, or the password is wrong" in log
-    assert "guess" not in log
-    assert "bob-secret" not in log
+    assert "s3cret-guess" not in log
+    assert "bob-s3cret" not in log
 
 
 async def test_a_session_survives_the_restart_of_a_coordinator_with_logins(
@@ -98,7 +98,7 @@ async def test_a_client_without_a_login_can_do_nothing(closed: Coordinator) -> N
 def test_a_digest_does_not_replace_the_login(closed: Coordinator) -> None:
     with RawClient(closed.port) as client:
         client.shake_hands()
-        assert client.ask(-4, OpCode.AUTH, AuthRequest(0, "digest", b"bob:bob-secret"))[0].err == 0
+        assert client.ask(-4, OpCode.AUTH, AuthRequest(0, "digest", b"bob:bob-s3cret"))[0].err == 0
         assert client.ask(1, OpCode.SYNC, PathRequest("/"))[0].err == -124
         assert client.is_closed()
 
@@ -117,24 +117,24 @@ def test_the_log_of_a_coordinator_shows_no_password(
 ) -> None:
     digest = tmp_path / "super-digest"
     digest.touch(mode=0o600)
-    digest.write_text("super:planted-digest")
+    digest.write_text("super:s3cret-digest")
     coordinator = start_coordinator(
         f"--login-config={login_config}", f"--super-digest-file={digest}"
     )
-    tokens = (b"planted-token", b'username="bob",response="planted-proof"', b'"planted-quote')
+    tokens = (b"s3cret-token", b'username="bob",response="s3cret-proof"', b'"s3cret-quote')
     for token in tokens:
         with RawClient(coordinator.port) as client:
             client.shake_hands()
             client.ask(1, OpCode.SASL, SaslToken(b""))
             client.ask(2, OpCode.SASL, SaslToken(token))
             assert client.is_closed()
-    for auth in (b"super:planted-guess", b"planted-text", b"\xffplanted-bytes"):
+    for auth in (b"super:s3cret-guess", b"s3cret-text", b"\xffs3cret-bytes"):
         with RawClient(coordinator.port) as client:
             client.shake_hands()
             client.ask(-4, OpCode.AUTH, AuthRequest(0, "digest", auth))
     with RawClient(coordinator.port) as client:
         client.shake_hands()
-        client.ask(-4, OpCode.AUTH, AuthRequest(0, "planted-scheme", b"planted-credentials"))
+        client.ask(-4, OpCode.AUTH, AuthRequest(0, "s3cret-scheme", b"s3cret-credentials"))
         assert client.is_closed()
     log = coordinator.log.read_text()
     assert coordinator.process is not None

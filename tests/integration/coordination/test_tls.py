@@ -213,8 +213,8 @@ def test_an_encrypted_key_is_read_with_its_password(
     authority = Authority.make(tmp_path)
     own, encrypted = authority.issue("server"), tmp_path / "encrypted.key"
     convert = ["openssl", "pkcs8", "-topk8", "-in", str(own.key), "-out", str(encrypted)]
-    subprocess.run([*convert, "-passout", "pass:key-secret"], check=True, capture_output=True)
-    (tmp_path / "password").write_text("key-secret\n")
+    subprocess.run([*convert, "-passout", "pass:key-s3cret"], check=True, capture_output=True)
+    (tmp_path / "password").write_text("key-s3cret\n")
     options = [
         "--tls-listen=127.0.0.1:0",
         f"--tls-cert={own.certificate}",

@@ -57,7 +57,7 @@ class Pair(NamedTuple):
 
 def user(name: str) -> str:
     """Return the configuration of a user's client."""
-    jaas = f'{PLAIN_MODULE} required username="{name}" password="pw";'
+    jaas = f'{PLAIN_MODULE} required username="{name}" password="s3cret-pw";'
     return f"sasl.mechanism=PLAIN\nsasl.jaas.config={jaas}\n"
 
 
@@ -95,7 +95,8 @@ def settings_of(
         "inter.broker.listener.name": "PLAINTEXT",
         "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
         f"{prefix}.plain.sasl.jaas.config": (
-            f'{PLAIN_MODULE} required user_alice="pw" user_bob="pw" user_root="pw";'
+            f'{PLAIN_MODULE} required user_alice="s3cret-pw" user_bob="s3cret-pw" '
+            'user_root="s3cret-pw";'
         ),
         f"{prefix}.scram-sha-256.sasl.jaas.config": f"{SCRAM_MODULE} required;",
         f"{prefix}.scram-sha-512.sasl.jaas.config": f"{SCRAM_MODULE} required;",

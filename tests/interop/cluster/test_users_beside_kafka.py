@@ -38,7 +38,7 @@ from tests.ports import free_port
 from trust.jaas import PLAIN_MODULE
 
 START_TIMEOUT_S: Final = 240.0
-USER, ROOT, PASSWORD = "client", "root", "pw"
+USER, ROOT, PASSWORD = "client", "root", "s3cret-pw"
 OPEN: Final = {ApiKey.API_VERSIONS}
 """Answered before a login."""
 DIFFERENCES: Final[dict[tuple[str, str], str]] = {

@@ -26,7 +26,7 @@ from tests.ports import free_port
 pytestmark = [*needs_jars, needs_openssl]
 
 DIGEST = "org.apache.zookeeper.server.auth.DigestLoginModule required"
-BROKER = Login(user="broker", password="planted-secret")
+BROKER = Login(user="broker", password="planted-s3cret")
 OWN = Acl(31, "sasl", BROKER.user)
 START_TIMEOUT_S = 120.0
 NETTY = "org.apache.zookeeper.ClientCnxnSocketNetty"
@@ -235,7 +235,7 @@ def test_zookeepers_shell_logs_in_over_tls(
     assert "'x509,'CN=broker\n: cdrwa" in output
     assert "mine" in output
     wrong = tmp_path / "wrong.conf"
-    wrong.write_text(f'Client {{ {DIGEST} username="broker" password="guess"; }};')
+    wrong.write_text(f'Client {{ {DIGEST} username="broker" password="s3cret-guess"; }};')
     refused = shell(port, files, wrong, "create /other x\nquit\n")
     assert "Created" not in refused
     assert "SASL: user 'broker' is unknown, or the password is wrong" in coordinator.log.read_text()

@@ -8,7 +8,10 @@ import kafka.consumer.KafkaStream;
 import kafka.javaapi.consumer.ConsumerConnector;
 import kafka.message.MessageAndMetadata;
 
-/** A member of a group of Kafka's old consumer: prints each record; ends at the end of its input. */
+/**
+ * A member of a group of Kafka's old consumer. It prints partition, offset, time in milliseconds and
+ * value of each record, and ends at the end of its input.
+ */
 public class OldMember {
     public static void main(String[] arguments) throws Exception {
         Properties settings = new Properties();
@@ -43,7 +46,7 @@ public class OldMember {
     private static void print(KafkaStream<byte[], byte[]> stream) {
         for (MessageAndMetadata<byte[], byte[]> record : stream) {
             String text = record.partition() + " " + record.offset() + " "
-                    + new String(record.message());
+                    + System.currentTimeMillis() + " " + new String(record.message());
             synchronized (System.out) {
                 System.out.println(text);
             }

@@ -1,8 +1,12 @@
-"""A member of a group in the coordinator, as a program: prints each record; ends with its input."""
+"""A member of a group in the coordinator, as a program that ends at the end of its input.
+
+It prints partition, offset, time in milliseconds and value of each record.
+"""
 
 import asyncio
 import logging
 import sys
+import time
 
 from ottla.client.errors import OttlaError
 from ottla.zookeeper.consumer import ZooKeeperConsumer
@@ -22,7 +26,7 @@ async def read(consumer: ZooKeeperConsumer) -> None:
             continue
         for record in records:
             value = (record.value or b"").decode()
-            show(f"{record.partition} {record.offset} {value}")
+            show(f"{record.partition} {record.offset} {time.time_ns() // 1_000_000} {value}")
 
 
 async def main(coordinator: str, group: str, topic: str) -> None:

@@ -6,10 +6,13 @@ import random
 import signal
 import subprocess
 import sys
-from collections import Counter
-from collections.abc import Iterator
+import time
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -25,12 +28,17 @@ from tests.interop.kafka_old_jars import (
     run_old_tool,
     start_java,
 )
-from tests.waiting import until, until_sync
+from tests.waiting import until_sync
 
 PARTITIONS = 6
 ROUNDS = int(os.environ.get("OTTLA_ROUNDS") or "4")
 SEED = int(os.environ.get("OTTLA_SEED") or random.randrange(10_000))
 REST_S = 90.0
+SEND_INTERVAL_S: Final = 0.1
+COMMIT_INTERVAL_MS: Final = 500
+"""The setting of both kinds of members."""
+COMMIT_MS: Final = 250
+"""The longest time from the end of an interval to the written offsets, on a busy machine."""
 
 
 @dataclass
@@ -65,25 +73,27 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 @dataclass
 class Member:
-    """A member in a process of its own, which prints `partition offset value` per record."""
+    """A member in a process of its own, which prints each record and the time when it read it."""
 
     kind: str
     process: "subprocess.Popen[str]"
     output: Path
-    is_paused: bool = False
+    was_paused: bool = False
+    killed_ms: int | None = None
+    """When it was killed, in milliseconds of wall time."""
 
     def lines(self) -> list[str]:
         return self.output.read_text().splitlines()
 
     def pause(self) -> None:
         self.process.send_signal(signal.SIGSTOP)
-        self.is_paused = True
+        self.was_paused = True
 
     def resume(self) -> None:
         self.process.send_signal(signal.SIGCONT)
-        self.is_paused = False
 
     def kill(self) -> None:
+        self.killed_ms = time.time_ns() // 1_000_000
         self.process.kill()
         self.process.wait()
 
@@ -123,23 +133,28 @@ class MixedGroup:
         self.all_members.append(member)
         return member
 
-    def records(self) -> Counter[tuple[int, int]]:
-        found: Counter[tuple[int, int]] = Counter()
+    def reads(self) -> dict[tuple[int, int], list[tuple[int, Member]]]:
+        """Return by partition and offset of a record: when which members read it, in order."""
+        found = defaultdict(list)
         for member in self.all_members:
             for line in member.lines():
                 parts = line.split()
                 # The last line of a killed process may be cut.
-                if len(parts) == 3 and parts[0].isdigit() and parts[2].endswith("."):
-                    found[int(parts[0]), int(parts[1])] += 1
+                if len(parts) == 4 and parts[3].endswith("."):
+                    found[int(parts[0]), int(parts[1])].append((int(parts[2]), member))
+        for reads in found.values():
+            reads.sort(key=lambda read: read[0])
         return found
 
-    async def send(self, count: int) -> None:
+    async def send_until(self, stopped: asyncio.Event) -> None:
+        """Send a record to each partition in each interval."""
         async with Producer(self.place.bootstrap) as producer:
-            for number in range(self.sent, self.sent + count):
-                value = f"value-{number}.".encode()
-                await producer.send(self.name, value, partition=number % PARTITIONS)
-            await producer.flush()
-        self.sent += count
+            while not stopped.is_set():
+                for partition in range(PARTITIONS):
+                    value = f"value-{self.sent}.".encode()
+                    await producer.send(self.name, value, partition=partition)
+                    self.sent += 1
+                await asyncio.sleep(SEND_INTERVAL_S)
 
     async def offsets(self, client: Client) -> dict[int, int]:
         parent = f"/consumers/{self.name}/offsets/{self.name}"
@@ -162,12 +177,16 @@ class MixedGroup:
             return {}
         return found
 
+    async def ids(self, client: Client) -> set[str]:
+        """Return the names of the registered members."""
+        try:
+            return set(await client.get_children(f"/consumers/{self.name}/ids"))
+        except NoNodeError:
+            return set()
+
     async def rests(self, client: Client) -> bool:
         """Whether every partition has an owner, by the formula, among the registered members."""
-        try:
-            ids = await client.get_children(f"/consumers/{self.name}/ids")
-        except NoNodeError:
-            return False
+        ids = await self.ids(client)
         owners = await self.owners(client)
         if len(ids) != len(self.members) or len(owners) != PARTITIONS:
             return False
@@ -191,10 +210,25 @@ def show(line: str) -> None:
     sys.stdout.flush()
 
 
-async def wait_for_rest(group: MixedGroup, client: Client) -> None:
+async def wait_for(condition: Callable[[], Awaitable[bool]]) -> None:
     async with asyncio.timeout(REST_S):
-        while not await group.rests(client):  # noqa: ASYNC110 - asks a server
+        while not await condition():  # noqa: ASYNC110 - asks a server, or reads the members' output
             await asyncio.sleep(0.2)
+
+
+def ages_of_repeats(group: MixedGroup) -> dict[str, list[int]]:
+    """Return how long members had read records, in ms, when their loss had others read them again.
+
+    The keys say whether the first reader was killed or paused. Only kills have an age.
+    """
+    found = defaultdict(list)
+    for reads in group.reads().values():
+        for (read_ms, reader), (_, again) in pairwise(reads):
+            if reader.killed_ms is not None and reader is not again:
+                found["killed"].append(reader.killed_ms - read_ms)
+            else:
+                found["paused" if reader.was_paused or again.was_paused else "others"].append(0)
+    return found
 
 
 async def test_members_in_java_and_ours_share_a_group(place: Place) -> None:
@@ -204,22 +238,38 @@ async def test_members_in_java_and_ours_share_a_group(place: Place) -> None:
     async with Admin(place.bootstrap) as admin:
         await admin.create_topics([NewTopic(name, PARTITIONS, 1)])
     group = MixedGroup(place, name)
+    stopped = asyncio.Event()
+    sending = asyncio.create_task(group.send_until(stopped))
     highest: dict[int, int] = {}
+    before: set[str] = set()
+    joined = 0
     actions: Counter[str] = Counter()
+
+    async def has_rest() -> bool:
+        # A killed member stays registered until its session ends.
+        has_joined = joined == len(group.all_members) or bool(await group.ids(client) - before)
+        return has_joined and await group.rests(client)
+
+    async def is_complete() -> bool:
+        return len(group.reads()) == group.sent
+
+    async def none_fell() -> bool:
+        now = await group.offsets(client)
+        return all(now.get(each, 0) >= at for each, at in highest.items())
+
     try:
         async with Client(place.coordinator.address) as client:
             for kind in ("java", "ours", "java", "ours"):
                 group.join(kind)
-            await group.send(120)
-            await wait_for_rest(group, client)
+            await wait_for(has_rest)
             for _ in range(ROUNDS):
+                before, joined = await group.ids(client), len(group.all_members)
                 action = dice.choice(["join", "leave", "kill", "pause"])
                 member = dice.choice(group.members)
                 actions[f"{action} {member.kind}"] += 1
                 if action == "pause":
                     member.pause()
                     await asyncio.sleep(6)
-                    await group.send(30)
                     member.resume()
                 elif action == "join" and len(group.members) < 5:
                     group.join(dice.choice(["java", "ours"]))
@@ -227,15 +277,19 @@ async def test_members_in_java_and_ours_share_a_group(place: Place) -> None:
                     group.members.remove(member)
                     await asyncio.to_thread(member.kill if action == "kill" else member.leave)
                     group.join(member.kind)
-                await group.send(60)
-                await wait_for_rest(group, client)
+                await wait_for(has_rest)
+                if member.was_paused and member.kind == "java":
+                    # Kafka's client writes its old offsets when it wakes up, before it learns that
+                    # its session ended. The next commits of the present owners correct them.
+                    await wait_for(none_fell)
                 now = await group.offsets(client)
                 falls = {each: at for each, at in now.items() if at < highest.get(each, 0)}
                 show(f"{action} {member.kind} {now}")
-                # A paused member in Java writes its old offsets when it wakes up.
-                assert not falls or "pause java" in actions, falls
-                highest |= {each: max(at, highest.get(each, 0)) for each, at in now.items()}
-            await until(lambda: len(group.records()) == group.sent, "every record")
+                assert not falls, (falls, highest)
+                highest |= now
+            stopped.set()
+            await sending
+            await wait_for(is_complete)
             verdict = run_old_tool(
                 "kafka.tools.VerifyConsumerRebalance",
                 "--zookeeper.connect",
@@ -244,8 +298,12 @@ async def test_members_in_java_and_ours_share_a_group(place: Place) -> None:
                 name,
             )
             assert "Rebalance operation successful" in verdict
-            repeats = sum(group.records().values()) - group.sent
-            show(f"{actions} records={group.sent} repeats={repeats}")
-            assert repeats < group.sent
+            ages = ages_of_repeats(group)
+            counts = {each: len(found) for each, found in ages.items()}
+            oldest = max(ages["killed"], default=0)
+            show(f"{actions} records={group.sent} repeats={counts} oldest={oldest} ms")
+            assert oldest < COMMIT_INTERVAL_MS + COMMIT_MS
     finally:
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
         group.end()

@@ -20,7 +20,7 @@ from trust.pem import normalised
 EXAMPLES: Final = 300
 LONGEST: Final = 300
 """Characters of an error."""
-SECRET = "hunter2"
+SECRET = "s3cret"
 JAAS = f'{MODULES["PLAIN"]} required username="a" password="{SECRET}" user_a="{SECRET}";'
 JAVA = sorted(name for name in GOLDEN if name.endswith(("jks", "jceks")))
 PKCS12 = sorted(name for name in GOLDEN if name.endswith("p12"))

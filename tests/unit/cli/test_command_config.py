@@ -9,7 +9,7 @@ from ottla.cli.command_config import cluster_access
 from ottla.cli.failure import CommandError
 from tests.unit.trust.stores import GOLDEN, KEY_PASSWORD, PASSWORD
 
-SECRET = "hunter2;="
+SECRET = "s3cret;="
 JAAS = "org.apache.kafka.common.security.scram.ScramLoginModule required"
 
 
@@ -88,7 +88,7 @@ def test_unusable_stores_are_refused_without_secrets(
     with pytest.raises(CommandError) as caught:
         cluster_access(None, write(tmp_path, text))
     assert message in str(caught.value)
-    assert "hunter2" not in str(caught.value)
+    assert "s3cret" not in str(caught.value)
     assert PASSWORD not in str(caught.value)
 
 
@@ -120,7 +120,7 @@ def test_file_of_kcat_is_read(tmp_path: Path) -> None:
         security.protocol=sasl_ssl
         sasl.mechanisms=PLAIN
         sasl.username=alice
-        sasl.password=pass
+        sasl.password=s3cret
         ssl.ca.location=ca.pem
         ssl.certificate.location=alice.pem
         ssl.key.location=alice.key
@@ -132,7 +132,7 @@ def test_file_of_kcat_is_read(tmp_path: Path) -> None:
         "security_protocol": "SASL_SSL",
         "sasl_mechanism": "PLAIN",
         "sasl_plain_username": "alice",
-        "sasl_plain_password": "pass",
+        "sasl_plain_password": "s3cret",
         "ssl_cafile": "ca.pem",
         "ssl_certfile": "alice.pem",
         "ssl_keyfile": "alice.key",
@@ -169,7 +169,7 @@ def test_unusable_keys_are_refused_without_secrets(tmp_path: Path, text: str, me
     with pytest.raises(CommandError) as caught:
         cluster_access(None, write(tmp_path, text))
     assert message in str(caught.value)
-    assert "hunter2" not in str(caught.value)
+    assert "s3cret" not in str(caught.value)
     assert caught.value.exit_code == 2
 
 

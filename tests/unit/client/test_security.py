@@ -11,7 +11,7 @@ from ottla.client.client_config import NO_SECURITY
 from ottla.client.errors import AuthenticationFailedError, ConfigurationError
 from ottla.client.security import security_of
 
-PASSWORD = "correct horse"
+PASSWORD = "correct s3cret horse"
 SUITE = "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"
 SCRAM: dict[str, Any] = {
     "security_protocol": "SASL_PLAINTEXT",

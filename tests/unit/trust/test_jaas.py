@@ -43,27 +43,27 @@ def test_values_have_javas_syntax(value: str, expected: str) -> None:
     "text",
     [
         "",
-        "hush",
-        "com.sun.security.auth.module.JndiLoginModule required a=hush;",
+        "s3cret",
+        "com.sun.security.auth.module.JndiLoginModule required a=s3cret;",
         f"{SCRAM_MODULE} required;",
         f"{PLAIN_MODULE} always;",
         f"{PLAIN_MODULE} required",
-        f"{PLAIN_MODULE} required password=hush",
+        f"{PLAIN_MODULE} required password=s3cret",
         f"{PLAIN_MODULE} required password;",
         f"{PLAIN_MODULE} required password=;",
-        f"{PLAIN_MODULE} required =hush;",
+        f"{PLAIN_MODULE} required =s3cret;",
         f"{PLAIN_MODULE} required password=1234;",
-        f'{PLAIN_MODULE} required password="hush;',
+        f'{PLAIN_MODULE} required password="s3cret;',
         f'{PLAIN_MODULE} required password="hu\nsh";',
         f"{PLAIN_MODULE} required; {PLAIN_MODULE} required;",
-        f"{PLAIN_MODULE} required; /* hush",
+        f"{PLAIN_MODULE} required; /* s3cret",
         f"KafkaServer {{ {PLAIN_MODULE} required; }};",
     ],
 )
 def test_other_texts_are_refused_without_showing_them(text: str) -> None:
     with pytest.raises(JaasError) as caught:
         parse_jaas(text, "PLAIN")
-    assert "hush" not in str(caught.value)
+    assert "s3cret" not in str(caught.value)
 
 
 @pytest.mark.fresh_seeds(10)
@@ -132,4 +132,4 @@ def test_a_file_has_sections() -> None:
 def test_a_malformed_file_is_refused_without_quoting_it(text: str, message: str) -> None:
     with pytest.raises(JaasError, match=message) as caught:
         parse_login_file(text)
-    assert "secret" not in str(caught.value)
+    assert "s3cret" not in str(caught.value)

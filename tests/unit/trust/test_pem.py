@@ -18,9 +18,9 @@ def test_text_between_blocks_is_left_out() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "secret", "-----BEGIN A-----secret-----END B-----", BLOCK.replace("REVG", "REV")],
+    ["", "s3cret", "-----BEGIN A-----s3cret-----END B-----", BLOCK.replace("REVG", "REV")],
 )
 def test_other_text_is_refused_without_showing_it(text: str) -> None:
     with pytest.raises(ValueError, match=r"no PEM block|not base64") as caught:
         normalised(text)
-    assert "secret" not in str(caught.value)
+    assert "s3cret" not in str(caught.value)

@@ -138,6 +138,6 @@ def test_unusable_trust_is_refused(
 
 
 def test_representation_shows_no_secret() -> None:
-    source = KeySource(type="PEM", password="hunter2", key="hunter2", key_password="hunter2")
-    trust = TrustSource(type="JKS", password="hunter2")
-    assert "hunter2" not in f"{source} {trust}"
+    source = KeySource(type="PEM", password="s3cret", key="s3cret", key_password="s3cret")
+    trust = TrustSource(type="JKS", password="s3cret")
+    assert "s3cret" not in f"{source} {trust}"

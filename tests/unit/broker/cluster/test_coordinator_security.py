@@ -42,12 +42,12 @@ def test_by_default_there_is_no_security() -> None:
 def test_the_login_is_in_the_section_client(tmp_path: Path) -> None:
     path = login_file(
         tmp_path,
-        f'Server {{ {DIGEST} user_b="x"; }};Client {{ {DIGEST} username="b" password="secret"; }};',
+        f'Server {{ {DIGEST} user_b="x"; }};Client {{ {DIGEST} username="b" password="s3cret"; }};',
     )
     security = coordinator_security(keys_of({LOGIN: path, "zookeeper.set.acl": "true"}))
-    assert security.login == Login(user="b", password="secret")
+    assert security.login == Login(user="b", password="s3cret")
     assert security.has_acl
-    assert "secret" not in repr(security)
+    assert "s3cret" not in repr(security)
 
 
 @pytest.mark.parametrize(
@@ -55,15 +55,15 @@ def test_the_login_is_in_the_section_client(tmp_path: Path) -> None:
     [
         ("", "must have a section Client"),
         (f'Client {{ {DIGEST} username="b"; }};', "must have a section Client"),
-        ('Client { a.Krb5 required username="b" password="secret"; };', "must have a section"),
-        (f'Client {{ {DIGEST} password="secret }};', "not allowed at position"),
+        ('Client { a.Krb5 required username="b" password="s3cret"; };', "must have a section"),
+        (f'Client {{ {DIGEST} password="s3cret }};', "not allowed at position"),
     ],
 )
 def test_a_wrong_login_file_refuses_the_start(tmp_path: Path, text: str, message: str) -> None:
     keys = keys_of({LOGIN: login_file(tmp_path, text)})
     with pytest.raises(StartupError, match=message) as caught:
         coordinator_security(keys)
-    assert "secret" not in str(caught.value)
+    assert "s3cret" not in str(caught.value)
 
 
 def test_a_login_file_must_be_readable_text(tmp_path: Path) -> None:

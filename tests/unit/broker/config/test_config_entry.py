@@ -100,8 +100,8 @@ def test_shared_entries_hold_shared_configs_only() -> None:
 
 def test_the_value_of_an_unknown_key_is_hidden() -> None:
     config = DynamicConfig(STATIC)
-    config.adopt_shared({"somebody.elses.password": "hush"})
-    config.adopt_own({"somebody.elses.password": "hush, too"})
+    config.adopt_shared({"somebody.elses.password": "s3cret"})
+    config.adopt_own({"somebody.elses.password": "s3cret, too"})
     for entries in (broker_entries(config), shared_entries(config)):
         [entry] = [each for each in entries if each.name == "somebody.elses.password"]
         assert (entry.value, entry.is_sensitive) == (None, True)

@@ -119,4 +119,4 @@ def test_files_that_cannot_be_used_are_refused() -> None:
 
 def test_passwords_of_certificates_are_fixed() -> None:
     with pytest.raises(ApiError, match="cannot be changed"):
-        made().check({"listener.name.plaintext.ssl.key.password": "hush"}, is_shared=False)
+        made().check({"listener.name.plaintext.ssl.key.password": "s3cret"}, is_shared=False)

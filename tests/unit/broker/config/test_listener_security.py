@@ -6,8 +6,8 @@ from broker.config.broker_config import BrokerConfig, unknown_keys
 from broker.errors import ConfigError
 from trust.jaas import PLAIN_MODULE, SCRAM_MODULE
 
-PLAIN = f'{PLAIN_MODULE} required username="broker" password="hush" user_broker="hush";'
-SCRAM = f'{SCRAM_MODULE} required username="broker" password="hush";'
+PLAIN = f'{PLAIN_MODULE} required username="broker" password="s3cret" user_broker="s3cret";'
+SCRAM = f'{SCRAM_MODULE} required username="broker" password="s3cret";'
 PROPERTIES = {
     "listeners": "INNER://127.0.0.1:1,OUTER://127.0.0.1:2,OPEN://127.0.0.1:3",
     "listener.security.protocol.map": "INNER:SASL_PLAINTEXT,OUTER:SASL_SSL,OPEN:SSL",
@@ -23,7 +23,7 @@ PROPERTIES = {
     "listener.name.outer.plain.sasl.jaas.config": PLAIN,
     "listener.name.outer.plain.connections.max.reauth.ms": "500",
     "listener.name.outer.ssl.keystore.location": "/outer.pem",
-    "listener.name.outer.ssl.key.password": "hush",
+    "listener.name.outer.ssl.key.password": "s3cret",
 }
 
 
@@ -69,13 +69,13 @@ def test_certificates_of_clients_are_asked_for_explicitly_where_sasl_authenticat
         ("listener.name.outer.sasl.enabled.mechanisms", "EXTERNAL", "is not served"),
         ("listener.name.outer.plain.sasl.jaas.config", None, "must be set"),
         ("listener.name.outer.plain.sasl.jaas.config", SCRAM, "must configure"),
-        ("listener.name.other.ssl.key.password", "hush", "does not exist"),
-        ("listener.name.outer.ssl.client.auth", "hush", "must be one of"),
+        ("listener.name.other.ssl.key.password", "s3cret", "does not exist"),
+        ("listener.name.outer.ssl.client.auth", "none", "must be one of"),
         ("listener.name.outer.plain.connections.max.reauth.ms", "-1", "must be >= 0"),
         ("sasl.mechanism.inter.broker.protocol", "PLAIN", "one of the mechanisms of INNER"),
         (
             "listener.name.inner.scram-sha-256.sasl.jaas.config",
-            f"{SCRAM_MODULE} required password=hush;",
+            f"{SCRAM_MODULE} required password=s3cret;",
             "must have username and password",
         ),
         ("listener.name.inner.scram-sha-256.sasl.jaas.config", None, "must have username"),
@@ -99,7 +99,7 @@ def test_the_controller_logs_in_at_the_control_plane_listener_too() -> None:
 def test_no_representation_shows_a_secret() -> None:
     shown = repr(config()) + repr(config().listener_security)
     assert "INNER" in shown
-    assert "hush" not in shown
+    assert "s3cret" not in shown
 
 
 def test_keys_with_prefixes_are_known() -> None:

@@ -108,7 +108,7 @@ def test_options_of_the_login_module_ask_for_unsecured_tokens() -> None:
         ({**SIGNED, URL_KEY: "https:///keys"}, "must be an address"),
         ({**SIGNED, URL_KEY: "https://[keys"}, "must be an address"),
         ({**SIGNED, URL_KEY: "file:"}, "must be an address"),
-        ({**SIGNED, URL_KEY: "https://me:hush@issuer.example/keys"}, "without a password"),
+        ({**SIGNED, URL_KEY: "https://me:s3cret@issuer.example/keys"}, "without a password"),
         (
             {**SIGNED, PREFIX + HANDLER_KEY: "", JAAS: module(unsecuredValidatorRequiredScope="")},
             "excludes tokens without a signature",
@@ -142,7 +142,7 @@ def test_a_configuration_that_cannot_be_honoured_is_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=rule) as caught:
         oauth(changes)
-    assert "hush" not in str(caught.value)
+    assert "s3cret" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

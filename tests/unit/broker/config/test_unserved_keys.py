@@ -16,17 +16,17 @@ KRAFT = {"process.roles": "broker", "node.id": "1", "controller.quorum.voters": 
     [
         ("authorizer.zookeeper.url", "h:2181"),
         ("controller.quorum.voters", "1@h:9093"),
-        ("password.encoder.secret", "hush"),
+        ("password.encoder.secret", "s3cret"),
         ("principal.builder.class", "org.example.Builder"),
         ("process.roles", "broker,controller"),
         ("remote.log.storage.system.enable", "true"),
-        ("listener.name.inner.sasl.kerberos.service.name", "hush"),
-        ("listener.name.inner.plain.sasl.server.callback.handler.class", "hush"),
-        ("sasl.oauthbearer.header.urlencode", "hush"),
-        ("sasl.server.callback.handler.class", "hush"),
-        ("ssl.engine.factory.class", "hush"),
+        ("listener.name.inner.sasl.kerberos.service.name", "s3cret"),
+        ("listener.name.inner.plain.sasl.server.callback.handler.class", "s3cret"),
+        ("sasl.oauthbearer.header.urlencode", "s3cret"),
+        ("sasl.server.callback.handler.class", "s3cret"),
+        ("ssl.engine.factory.class", "s3cret"),
         ("zookeeper.metadata.migration.enable", "true"),
-        ("zookeeper.ssl.cipher.suites", "hush"),
+        ("zookeeper.ssl.cipher.suites", "s3cret"),
         ("zookeeper.ssl.crl.enable", "true"),
         ("zookeeper.ssl.ocsp.enable", "TRUE"),
     ],
@@ -51,8 +51,8 @@ def test_a_file_of_a_broker_without_zookeeper_is_refused_by_its_key(tmp_path: Pa
 def test_a_login_module_without_the_prefix_of_its_mechanism_is_refused() -> None:
     for key in ("sasl.jaas.config", "listener.name.inner.sasl.jaas.config"):
         with pytest.raises(ConfigError, match="must have the prefix") as caught:
-            check_served_keys({key: "hush"})
-        assert "hush" not in str(caught.value)
+            check_served_keys({key: "s3cret"})
+        assert "s3cret" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -85,16 +85,16 @@ def test_others_do_not_change_a_token() -> None:
 
 
 def tokens() -> DelegationTokens:
-    made = DelegationTokens(b"hush")
+    made = DelegationTokens(b"s3cret")
     made.set("t1", make())
     return made
 
 
 def test_the_secret_is_kafkas() -> None:
-    secret = hmac.digest(b"hush", b"t1", "sha512")
+    secret = hmac.digest(b"s3cret", b"t1", "sha512")
     assert tokens().hmac_of("t1") == secret
     assert tokens().id_of(secret) == "t1"
-    assert "hush" not in repr(tokens())
+    assert "s3cret" not in repr(tokens())
     for wrong in (b"", secret[:-1], bytes(64)):
         with pytest.raises(ApiError) as caught:
             tokens().id_of(wrong)
@@ -103,7 +103,7 @@ def test_the_secret_is_kafkas() -> None:
 
 def log_in(found: DelegationTokens, mechanism: str, token_id: str, now_ms: int) -> ScramServer:
     """Log in as a client with the secret of `token_id`; return the server."""
-    password = encode_base64(hmac.digest(b"hush", token_id.encode(), "sha512"))
+    password = encode_base64(hmac.digest(b"s3cret", token_id.encode(), "sha512"))
     client = ScramClient(mechanism, token_id, password, "nonce", is_token=True)
     server = ScramServer(
         mechanism,
@@ -141,7 +141,7 @@ def test_a_token_that_is_gone_or_expired_authenticates_nobody() -> None:
     with pytest.raises(SaslError):
         log_in(found, "SCRAM-SHA-256", "t1", NOW_MS)
     with pytest.raises(ApiError):
-        found.id_of(hmac.digest(b"hush", b"t1", "sha512"))
+        found.id_of(hmac.digest(b"s3cret", b"t1", "sha512"))
 
 
 @pytest.mark.parametrize("extension", ["tokenauth=false", "tokenauth=TRUE", "tokenauth=", "x=true"])
@@ -161,7 +161,7 @@ def test_a_token_must_be_announced(extension: str) -> None:
 
 def test_a_password_of_a_user_is_no_token_of_that_name() -> None:
     with pytest.raises(SaslError):
-        log_in(DelegationTokens(b"hush"), "SCRAM-SHA-512", "alice", NOW_MS)
+        log_in(DelegationTokens(b"s3cret"), "SCRAM-SHA-512", "alice", NOW_MS)
 
 
 def test_a_credential_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:

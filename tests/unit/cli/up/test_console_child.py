@@ -30,12 +30,12 @@ def test_console_of_a_secured_cluster_connects_as_its_administrator(tmp_path: Pa
         broker_ports=[9092],
         coordinator_port=2181,
         overrides={},
-        security=Security(files, dict.fromkeys(("admin", "broker", "client"), "hunter2")),
+        security=Security(files, dict.fromkeys(("admin", "broker", "client"), "s3cret")),
     )
     arguments = console_arguments(secured, 9021)
     place = arguments.index("--command-config")
     assert arguments[place + 1] == str(files.properties("admin"))
-    assert "hunter2" not in " ".join(arguments)
+    assert "s3cret" not in " ".join(arguments)
 
 
 async def test_missing_package_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -97,7 +97,7 @@ def test_the_login_is_not_used_at_an_existing_coordinator() -> None:
 
 
 SECURITY = Security(
-    Files(HERE / "security"), dict.fromkeys(("admin", "broker", "client"), "hunter2")
+    Files(HERE / "security"), dict.fromkeys(("admin", "broker", "client"), "s3cret")
 )
 
 
@@ -120,8 +120,8 @@ def test_secrets_of_a_secured_cluster_are_in_files_only() -> None:
     assert broker.settings["listeners"] == "SASL_SSL://127.0.0.1:9093"
     assert broker.settings["ssl.keystore.location"] == "/data/security/broker-2.pem"
     assert (broker.settings["broker.id"], broker.settings["num.partitions"]) == ("2", "6")
-    assert 'user_client="hunter2"' in "".join(broker.settings.values())
-    assert "hunter2" not in repr(made)
+    assert 'user_client="s3cret"' in "".join(broker.settings.values())
+    assert "s3cret" not in repr(made)
 
 
 @pytest.mark.parametrize(

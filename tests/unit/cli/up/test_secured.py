@@ -16,7 +16,7 @@ from ottla.cli.up.secured import (
 )
 from trust.jaas import parse_jaas
 
-PASSWORDS = {"admin": 'a"\\', "broker": "b", "client": "hunter2"}
+PASSWORDS = {"admin": 'a"\\', "broker": "b", "client": "s3cret"}
 SECURITY = Security(Files(Path("/data/security")), PASSWORDS)
 
 
@@ -26,7 +26,7 @@ def test_brokers_know_three_users_and_log_in_as_one_of_them() -> None:
     assert module.passwords == PASSWORDS
     assert module.login == ("broker", "b")
     assert settings["super.users"] == "User:admin;User:broker"
-    assert "hunter2" not in repr(SECURITY)
+    assert "s3cret" not in repr(SECURITY)
 
 
 def test_clients_of_each_library_get_their_own_keys() -> None:
@@ -34,8 +34,8 @@ def test_clients_of_each_library_get_their_own_keys() -> None:
     assert parse_jaas(settings["sasl.jaas.config"], "PLAIN").login == ("admin", 'a"\\')
     assert settings["ssl.truststore.location"] == "/data/security/ca.pem"
     other = librdkafka_settings(SECURITY, "client", "h:1")
-    assert (other["sasl.username"], other["sasl.password"]) == ("client", "hunter2")
-    assert SECURITY.login("client")["sasl_plain_password"] == "hunter2"
+    assert (other["sasl.username"], other["sasl.password"]) == ("client", "s3cret")
+    assert SECURITY.login("client")["sasl_plain_password"] == "s3cret"
     names = {SECURITY.files.granted.name, SECURITY.files.librdkafka("client").name}
     assert names == {"granted", "client.librdkafka.properties"}
 

@@ -9,7 +9,7 @@ from coordination.protocol.digest_md5 import DigestServer
 from coordination.protocol.frames import FrameSplitter
 from coordination.protocol.messages import OpCode, RequestHeader, SaslToken
 
-BROKER = Login(user="broker", password="secret")
+BROKER = Login(user="broker", password="s3cret")
 
 
 def exchange() -> LoginExchange:
@@ -28,7 +28,7 @@ def reply(token: bytes | None, err: int = 0, xid: int = XID) -> bytes:
 
 
 def test_a_login_ends_with_the_proof_of_the_server() -> None:
-    server, client = DigestServer({"broker": "secret"}, "server"), exchange()
+    server, client = DigestServer({"broker": "s3cret"}, "server"), exchange()
     proof = client.answer(reply(server.answer(token_in(client.first()))))
     assert proof is not None
     assert client.answer(reply(server.answer(token_in(proof)))) is None
@@ -38,7 +38,7 @@ def test_a_login_ends_with_the_proof_of_the_server() -> None:
 def test_a_refusal_names_the_user_and_not_the_password() -> None:
     with pytest.raises(SaslError, match="refuses the login of user broker") as caught:
         exchange().answer(reply(None, ErrorCode.AUTH_FAILED))
-    assert "secret" not in f"{caught.value}{BROKER!r}"
+    assert "s3cret" not in f"{caught.value}{BROKER!r}"
 
 
 def test_a_server_without_users_is_refused() -> None:

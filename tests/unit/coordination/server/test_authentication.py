@@ -16,7 +16,7 @@ from coordination.server.coordinator_config import CoordinatorConfig
 from coordination.server.state.acl import MAX_IDENTITIES, SUPER, Identity, digest_identity
 
 LOCAL = Identity("ip", "127.0.0.1")
-USERS = {"bob": "secret", "ops": "other"}
+USERS = {"bob": "s3cret", "ops": "other"}
 NAMES = Path(__file__).parents[2] / "trust" / "golden_distinguished_names.json"
 ROW = json.loads(NAMES.read_text())[0]
 ALICE: str = ROW["name"]
@@ -52,7 +52,7 @@ def log_in(to: Authentication, peer: Peer, user: str, password: str) -> LoginRep
 
 
 def test_a_user_of_sasl_gets_an_identity() -> None:
-    reply = log_in(rules(users=USERS), Peer(), "bob", "secret")
+    reply = log_in(rules(users=USERS), Peer(), "bob", "s3cret")
     assert reply.identities == (Identity("sasl", "bob"), LOCAL)
     assert (reply.err, reply.refusal) == (ErrorCode.OK, None)
     assert (token_of(reply) or b"").startswith(b"rspauth=")
@@ -76,7 +76,7 @@ def test_a_wrong_password_is_refused(required: tuple[str, ...], code: ErrorCode)
 
 def test_an_exchange_cannot_be_repeated() -> None:
     peer, of = Peer(), rules(users=USERS)
-    assert log_in(of, peer, "bob", "secret").refusal is None
+    assert log_in(of, peer, "bob", "s3cret").refusal is None
     assert send(of, peer, b"").refusal == "SASL: the exchange is over"
 
 
@@ -88,7 +88,7 @@ def test_without_users_a_client_continues_without_an_identity() -> None:
 def test_too_many_identities_refuse_a_user() -> None:
     peer = Peer()
     peer.identities = [Identity("digest", str(number)) for number in range(MAX_IDENTITIES)]
-    reply = log_in(rules(users=USERS), peer, "bob", "secret")
+    reply = log_in(rules(users=USERS), peer, "bob", "s3cret")
     assert reply.refusal == "SASL: the client has too many identities"
 
 

@@ -88,7 +88,8 @@ built: $(READY)
 	    || $(MAKE) --no-print-directory compile
 
 compiled: built  ## Run tests of behaviour against the compiled modules.
-	@OTTLA_TEST_COMPILED=1 $(PYTEST) -n 2 tests/unit/storage tests/unit/broker \
+	@OTTLA_TEST_COMPILED=1 $(PYTEST) -n 2 tests/unit/storage tests/unit/broker/handlers \
+	    tests/unit/broker/network tests/unit/broker/replication tests/unit/broker/test_purgatory.py \
 	    tests/integration/broker/test_bad_input.py tests/integration/broker/test_secured_broker.py \
 	    tests/integration/broker/test_access_matrix.py
 

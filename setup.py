@@ -93,7 +93,8 @@ def hot_modules():
     try:
         extensions = mypycify(
             [*MYPY_OPTIONS, *(path for paths in files.values() for path in paths)],
-            opt_level="2",
+            # Level 2 takes a fifth more time to compile, and no fewer instructions per request.
+            opt_level="1",
             debug_level="0",
             separate=[(files[group], libraries[group]) for group in groups],
             target_dir="build/mypyc",

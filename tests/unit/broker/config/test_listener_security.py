@@ -70,7 +70,7 @@ def test_certificates_of_clients_are_asked_for_explicitly_where_sasl_authenticat
         ("listener.name.outer.plain.sasl.jaas.config", None, "must be set"),
         ("listener.name.outer.plain.sasl.jaas.config", SCRAM, "must configure"),
         ("listener.name.other.ssl.key.password", "s3cret", "does not exist"),
-        ("listener.name.outer.ssl.client.auth", "none", "must be one of"),
+        ("listener.name.outer.ssl.client.auth", "often", "must be one of"),
         ("listener.name.outer.plain.connections.max.reauth.ms", "-1", "must be >= 0"),
         ("sasl.mechanism.inter.broker.protocol", "PLAIN", "one of the mechanisms of INNER"),
         (

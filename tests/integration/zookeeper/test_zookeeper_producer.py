@@ -2,10 +2,12 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from kazoo.client import KazooClient  # type: ignore[import-untyped]
 
 from coordination.client import Client
 from coordination.errors import NoNodeError
@@ -14,7 +16,7 @@ from ottla.zookeeper.consumer import ZooKeeperConsumer
 from ottla.zookeeper.producer import ZooKeeperProducer
 from tests.harness.cluster import ClusterProcesses
 from tests.ports import free_port
-from tests.waiting import DEADLINE_S
+from tests.waiting import DEADLINE_S, until_sync
 
 SETTINGS = {
     "default.replication.factor": "1",
@@ -22,6 +24,8 @@ SETTINGS = {
     "ottla.jafka.chroot": "/jafka",
 }
 SENT = 600
+ORDER = ("broker.registered", "jafka.published", "request processing", "scheduler, log cleaner")
+"""Events and steps of a broker's start."""
 
 
 @pytest.fixture
@@ -107,56 +111,87 @@ async def until_async(client: Client, parent: str, is_met: Callable[[list[str]],
             await asyncio.sleep(0.05)
 
 
-async def test_a_broker_registers_for_jafka_and_its_partitions_are_read_there(
-    cluster: ClusterProcesses,
-) -> None:
+def test_kazoo_reads_the_nodes_of_brokers(cluster: ClusterProcesses) -> None:
+    """The nodes stand before a broker opens its channel, at its first start and the next."""
+    kazoo = KazooClient(cluster.connect + "/jafka")
+    kafkas = KazooClient(cluster.connect)
+
+    def counts(topic: str) -> dict[str, bytes]:
+        names = kazoo.get_children(f"/brokers/topics/{topic}")
+        return {name: kazoo.get(f"/brokers/topics/{topic}/{name}")[0] for name in names}
+
+    def owner(client: KazooClient, path: str) -> int:
+        return int(client.get(path)[1].owner_session_id)
+
+    with closing_kazoo(kazoo), closing_kazoo(kafkas):
+        asyncio.run(add_topic(cluster, "a", 1, 2, 1))
+        until_sync(lambda: kazoo.exists("/brokers/topics/a/2") is not None, "a new topic")
+        until_sync(lambda: counts("a") == {"1": b"2", "2": b"1"}, "the counts")
+        asyncio.run(grow(cluster, "a", 5))
+        until_sync(lambda: sum(map(int, counts("a").values())) == 5, "a grown topic")
+        first = cluster.brokers[1]
+        cluster.stop(1)
+        until_sync(lambda: "1" not in kazoo.get_children("/brokers/ids"), "the end of a broker")
+        assert "1" not in counts("a")
+        cluster.start_brokers(1)
+        data, _ = kazoo.get("/brokers/ids/1")
+        assert data.split(b":")[1:] == [b"127.0.0.1", str(cluster.ports[1]).encode(), b"true"]
+        session = owner(kafkas, "/brokers/ids/1")
+        assert session != 0
+        assert owner(kazoo, "/brokers/ids/1") == owner(kazoo, "/brokers/topics/a/1") == session
+        asyncio.run(delete(cluster, "a"))
+        until_sync(lambda: "a" not in kazoo.get_children("/brokers/topics"), "a deleted topic")
+    # The second start has a topic to count.
+    assert cluster.brokers[1].wait_for_event("jafka.published")["topics"] == 1
+    for broker in (first, cluster.brokers[1]):
+        names = [str(each.get("step", each.get("event"))) for each in broker.events]
+        places = [names.index(each) for each in ORDER]
+        assert places == sorted(places)
+
+
+async def grow(cluster: ClusterProcesses, topic: str, total: int) -> None:
+    async with Admin(cluster.bootstrap) as admin:
+        await admin.create_partitions({topic: total})
+
+
+async def delete(cluster: ClusterProcesses, topic: str) -> None:
+    async with Admin(cluster.bootstrap) as admin:
+        await admin.delete_topics([topic])
+
+
+@contextmanager
+def closing_kazoo(client: KazooClient) -> Iterator[None]:
+    client.start()
+    try:
+        yield
+    finally:
+        client.stop()
+        client.close()
+
+
+async def test_clients_use_the_layout_of_jafka(cluster: ClusterProcesses) -> None:
     await add_topic(cluster, "a", 1, 2, 1)
-    events = [str(each.get("event")) for each in cluster.brokers[1].events]
-    order = ["broker.registered", "jafka.published", "broker.started"]
-    assert [events.index(each) for each in order] == sorted(events.index(each) for each in order)
     async with Client(cluster.connect) as client:
-        found = await texts(client, "/jafka/brokers/ids")
-        port = str(cluster.ports[1]).encode()
-        assert (found["1"] or b"").split(b":")[1:] == [b"127.0.0.1", port, b"true"]
-        for path in ("/jafka/brokers/ids/1", "/jafka/brokers/topics/a/1"):
-            await until_exists(client, path)
-            stat = await client.exists(path)
-            assert stat is not None
-            assert stat.ephemeral_owner != 0
         await eventually(client, "/jafka/brokers/topics/a", {"1": b"2", "2": b"1"})
-        async with Admin(cluster.bootstrap) as admin:
-            await admin.create_partitions({"a": 5})
-            await until_counts(client, "a", 5)
-            async with ZooKeeperProducer(cluster.connect + "/jafka", layout="jafka") as producer:
-                await send(producer, "a", 60)
-            records = 0
-            async with ZooKeeperConsumer(
-                cluster.connect + "/jafka", group_id="j", layout="jafka"
-            ) as consumer:
-                consumer.subscribe(["a"])
-                async with asyncio.timeout(DEADLINE_S):
-                    while records < 60:
-                        records += len(await consumer.fetch_batch())
-            names = await client.get_children("/jafka/consumers/j/offsets/a")
-            assert {name.partition("-")[0] for name in names} <= {"1", "2"}
-            held = await texts(client, "/jafka/consumers/j/offsets/a")
-            assert sum(int(data or b"") for data in held.values()) == 60
-            await admin.delete_topics(["a"])
-            await until_async(client, "/jafka/brokers/topics", lambda topics: "a" not in topics)
+        async with ZooKeeperProducer(cluster.connect + "/jafka", layout="jafka") as producer:
+            await send(producer, "a", 60)
+        records = 0
+        async with ZooKeeperConsumer(
+            cluster.connect + "/jafka", group_id="j", layout="jafka"
+        ) as consumer:
+            consumer.subscribe(["a"])
+            async with asyncio.timeout(DEADLINE_S):
+                while records < 60:
+                    records += len(await consumer.fetch_batch())
+        names = await client.get_children("/jafka/consumers/j/offsets/a")
+        assert {name.partition("-")[0] for name in names} <= {"1", "2"}
+        held = await texts(client, "/jafka/consumers/j/offsets/a")
+        assert sum(int(data or b"") for data in held.values()) == 60
 
 
 async def until_exists(client: Client, path: str) -> None:
     async with asyncio.timeout(DEADLINE_S):
         while await client.exists(path) is None:  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
-
-
-async def until_counts(client: Client, topic: str, total: int) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        while True:
-            held = await texts(client, f"/jafka/brokers/topics/{topic}")
-            if sum(int(data or b"0") for data in held.values()) == total:
-                return
             await asyncio.sleep(0.05)
 
 

@@ -219,12 +219,12 @@ async def wait_for(condition: Callable[[], Awaitable[bool]]) -> None:
 def ages_of_repeats(group: MixedGroup) -> dict[str, list[int]]:
     """Return how long members had read records, in ms, when their loss had others read them again.
 
-    The keys say whether the first reader was killed or paused. Only kills have an age.
+    The keys say whether the first reader was killed, or either one paused. Only kills have an age.
     """
     found = defaultdict(list)
     for reads in group.reads().values():
-        for (read_ms, reader), (_, again) in pairwise(reads):
-            if reader.killed_ms is not None and reader is not again:
+        for (read_ms, reader), (again_ms, again) in pairwise(reads):
+            if reader.killed_ms is not None and reader.killed_ms <= again_ms:
                 found["killed"].append(reader.killed_ms - read_ms)
             else:
                 found["paused" if reader.was_paused or again.was_paused else "others"].append(0)

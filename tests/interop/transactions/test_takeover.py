@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import confluent_kafka
@@ -54,7 +54,7 @@ class Pair:
 
         def is_reached() -> bool:
             topics = admin.list_topics(timeout=30).topics
-            return all(
+            return {TRANSACTIONS_TOPIC, OFFSETS_TOPIC, TOPIC} <= set(topics) and all(
                 partition.leader == brokers[0] and set(partition.isrs) == set(brokers)
                 for topic in (TRANSACTIONS_TOPIC, OFFSETS_TOPIC, TOPIC)
                 for partition in topics[topic].partitions.values()
@@ -85,15 +85,27 @@ class Pair:
 
         return asyncio.run(ask())
 
-    def committed_offset(self) -> int:
-        consumer = confluent_kafka.Consumer(
-            {"bootstrap.servers": self.bootstrap, "group.id": GROUP}
-        )
+    @contextmanager
+    def consumer(self) -> Iterator[confluent_kafka.Consumer]:
+        """A consumer of the group, which joins nothing."""
+        settings = {"bootstrap.servers": self.bootstrap, "group.id": GROUP, "log_level": 0}
+        consumer = confluent_kafka.Consumer(settings)
         try:
-            [found] = consumer.committed([confluent_kafka.TopicPartition("source", 0)], TIMEOUT_S)
-            return found.offset
+            yield consumer
         finally:
             consumer.close()
+
+    def produce_offset(self, producer: confluent_kafka.Producer, offset: int) -> None:
+        """Add an offset of the group to the transaction."""
+        place = confluent_kafka.TopicPartition(TOPIC, 0, offset)
+        with self.consumer() as consumer:
+            group = consumer.consumer_group_metadata()
+            producer.send_offsets_to_transaction([place], group, TIMEOUT_S)
+
+    def committed_offset(self) -> int:
+        with self.consumer() as consumer:
+            [found] = consumer.committed([confluent_kafka.TopicPartition(TOPIC, 0)], TIMEOUT_S)
+            return int(found.offset)
 
 
 @pytest.fixture
@@ -122,28 +134,18 @@ def produce(producer: confluent_kafka.Producer, name: str) -> None:
     assert producer.flush(TIMEOUT_S) == 0
 
 
-def produce_offset(producer: confluent_kafka.Producer, offset: int) -> None:
-    """Add an offset of the group to the transaction."""
-    place = confluent_kafka.TopicPartition("source", 0, offset)
-    group = confluent_kafka.Consumer({"bootstrap.servers": "127.0.0.1:1", "group.id": GROUP})
-    try:
-        metadata = group.consumer_group_metadata()
-        producer.send_offsets_to_transaction([place], metadata, TIMEOUT_S)
-    finally:
-        group.close()
-
-
 def test_kafka_takes_over_and_gives_back(pair: Pair) -> None:
     asyncio.run(pair.create_topics())
     pair.wait_until_in_sync(OURS, THEIRS)
     done, left, given_up = (pair.producer(name) for name in ("done", "left", "given up"))
     produce(done, "done")
-    produce_offset(done, 1)
+    pair.produce_offset(done, 1)
     done.commit_transaction(TIMEOUT_S)
+    assert pair.committed_offset() == 1
     produce(given_up, "given-up")
     given_up.abort_transaction(TIMEOUT_S)
     produce(left, "left")
-    produce_offset(left, 2)
+    pair.produce_offset(left, 2)
     assert pair.states() == {
         "done": (OURS, "CompleteCommit"),
         "given up": (OURS, "CompleteAbort"),
@@ -154,7 +156,6 @@ def test_kafka_takes_over_and_gives_back(pair: Pair) -> None:
     pair.wait_until_in_sync(THEIRS)
     # Kafka knows the open transaction from our log, and ends it in partitions that it now leads.
     assert pair.states()["left"] == (THEIRS, "Ongoing")
-    assert pair.committed_offset() == 1
     left.commit_transaction(TIMEOUT_S)
     assert pair.committed_offset() == 2
     produce(done, "again")
@@ -178,7 +179,7 @@ def test_kafka_takes_over_and_gives_back(pair: Pair) -> None:
         "given up": (OURS, "Ongoing"),
         "left": (OURS, "CompleteCommit"),
     }
-    produce_offset(successor, 3)
+    pair.produce_offset(successor, 3)
     successor.commit_transaction(TIMEOUT_S)
     assert pair.committed_offset() == 3
     produce(left, "last")

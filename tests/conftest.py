@@ -247,8 +247,20 @@ class BrokerProcess:
         )
 
     def _arguments(self) -> list[str]:
-        pairs = [f"{key}={value}" for key, value in self.overrides.items()]
-        return [word for pair in pairs for word in ("--override", pair)]
+        mark = planted_secrets.MARK
+        hidden = {key: value for key, value in self.overrides.items() if mark in value}
+        shown = [f"{key}={value}" for key, value in self.overrides.items() if key not in hidden]
+        words = [word for pair in shown for word in ("--override", pair)]
+        if hidden:
+            # After the imports above, which decide how our modules are loaded.
+            from broker.config.properties import format_properties
+
+            # Others can list the arguments of a process, so secrets go by file.
+            file = self.data_dir.with_name(f"{self.data_dir.name}.properties")
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(format_properties(hidden))
+            words.insert(0, str(file))
+        return words
 
     def _read_log(self) -> None:
         assert self.process.stderr is not None

@@ -257,8 +257,10 @@ class TransactionCheck(ProducerObserver):
         """Return the certainty that the entry of a marker must not be missing.
 
         A broker writes the entries of an append after its markers: it may have been killed in
-        between, and the next start writes them. A live copy lacks an index that was created later.
-        Kafka's cleaner drops entries from below the log start, where no reader needs them.
+        between, and the next start writes them. The recovery point does not exclude this, as it may
+        be that of a longer log, which a truncation cut before the broker wrote its checkpoints. A
+        live copy lacks an index that was created later. Kafka's cleaner drops entries from below
+        the log start, where no reader needs them.
         """
         if marker_offset < self._history.log_start:
             return Severity.NOTE
@@ -266,9 +268,9 @@ class TransactionCheck(ProducerObserver):
         if marker_offset >= active and log_end_offset < self._history.recovery_point:
             # A truncation was cut short: the next start writes the entries of the last segment.
             return self._history.beyond(log_end_offset)
-        is_flushed = marker_offset < active or self._history.is_flushed(marker_offset)
         is_last = last is None or last < marker_offset
-        return Severity.NOTE if is_last and not is_flushed else Severity.ERROR
+        is_recovered = marker_offset >= active and self._history.is_recovered(active)
+        return Severity.NOTE if is_last and is_recovered else Severity.ERROR
 
     def _check_unproven(self, log: LogView) -> None:
         """Report entries that begin at an offset that the log has, but not in the transaction."""

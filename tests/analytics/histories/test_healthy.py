@@ -80,6 +80,7 @@ EXAMPLES: Final = [
     ("lost_key", 1000182),
     ("zero_tail", 1010019),
     ("producer_lost", 10321),
+    ("txnindex_missing", 977282557),
 ]
 
 

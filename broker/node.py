@@ -40,10 +40,9 @@ from broker.cluster.peers import Peers
 from broker.cluster.producer_ids import ProducerIds
 from broker.cluster.topic_plan import topic_defaults_of
 from broker.config.broker_config import BrokerConfig
+from broker.coordinators import Coordinators
 from broker.errors import ConfigError, StartupError
-from broker.groups.group_coordinator import GroupCoordinator
 from broker.handlers.handler_table import Parts, makers
-from broker.handlers.write_txn_markers import WriteTxnMarkersHandler
 from broker.live_configs.live_configs import LiveConfigs
 from broker.live_configs.reconfiguration import Reconfiguration
 from broker.log_levels import LogLevels
@@ -65,11 +64,6 @@ from broker.status.broker_status import BrokerStatus
 from broker.status.end_offsets import EndOffsets
 from broker.status.gauges import BrokerState, add_gauges, add_transaction_gauges
 from broker.status.metric_sources import watch_clients, watch_groups, watch_partitions
-from broker.transactions.coordinator_links import CoordinatorLinks
-from broker.transactions.marker_sender import MarkerSender, OnMarker
-from broker.transactions.transaction_coordinator import TransactionCoordinator
-from broker.transactions.transaction_effects import ProducerIdentity
-from broker.transactions.verifier import TransactionVerifier
 from clusterstate.control_claim import read_evidence
 from clusterstate.znodes.jafka_nodes import JafkaBroker
 from coordination.errors import SessionExpiredError
@@ -132,8 +126,7 @@ class Node:
         self._tokens: TokenNodes | None = None
         self._configs: LiveConfigs
         self._producer_ids: ProducerIds
-        self._groups: GroupCoordinator
-        self._transactions: TransactionCoordinator
+        self._coordinators: Coordinators
         self._logs: Logs
         self._replicas: ReplicaManager
         self._secured: SecuredListeners
@@ -381,6 +374,18 @@ class Node:
             new_topic_id=uuid.uuid4,
             roll=roll,
         )
+        coordinators = self._coordinators = Coordinators(
+            member,
+            self._metadata,
+            self._serving,
+            replicas,
+            producer_ids,
+            config=config,
+            loop=self._loop,
+            executor=self._executor,
+            now_ms=now_ms,
+        )
+        self._running.push_async_callback(coordinators.stop)
         parts = Parts(
             access=self._access,
             config=self._config,
@@ -388,7 +393,7 @@ class Node:
             controller=member.controller,
             features=features,
             fence=self._fence,
-            groups=self._make_groups(replicas),
+            groups=coordinators.groups,
             identity=member.identity,
             levels=self._levels,
             logs=logs,
@@ -404,85 +409,13 @@ class Node:
             tasks=self._serving.tasks,
             tokens=self._tokens,
             topics=topics,
-            transactions=self._make_transactions(replicas, producer_ids),
-            verifier=self._make_verifier(),
+            transactions=coordinators.transactions,
+            verifier=coordinators.verifier,
             watch=self._serving.watch,
             now_ms=now_ms,
             clock_ms=self._clock_ms,
         )
         return Router(makers(parts))
-
-    def _make_verifier(self) -> TransactionVerifier:
-        member = self._member
-        links = CoordinatorLinks(
-            member.identity.broker_id,
-            self._metadata,
-            peers=Peers(member.endpoint_of, member.make_peer),
-            timeout_ms=self._config.server.request_timeout_ms,
-            verify_own=lambda asked, partitions: self._transactions.verify(
-                asked.transactional_id,
-                ProducerIdentity(asked.producer_id, asked.producer_epoch),
-                partitions,
-            ),
-        )
-        self._running.push_async_callback(links.close)
-        verifier = TransactionVerifier(links, self._loop)
-        self._running.push_async_callback(verifier.stop)
-        return verifier
-
-    def _make_groups(self, replicas: ReplicaManager) -> GroupCoordinator:
-        """Make the group coordinator and register it for all changes of leadership."""
-        groups = self._groups = GroupCoordinator(
-            replicas,
-            self._serving.purgatory,
-            self._metadata,
-            self._config.groups,
-            loop=self._loop,
-            executor=self._executor,
-            now_ms=now_ms,
-        )
-        replicas.events.on_leadership(groups)
-        return groups
-
-    def _make_transactions(
-        self, replicas: ReplicaManager, producer_ids: ProducerIds
-    ) -> TransactionCoordinator:
-        """Make the transaction coordinator and register it for all changes of leadership."""
-        member, timeout_ms = self._member, self._config.server.request_timeout_ms
-        own = WriteTxnMarkersHandler(
-            replicas,
-            self._serving.purgatory,
-            self._serving.tasks,
-            self._groups.transactions.on_markers,
-            timeout_ms=timeout_ms,
-            now_ms=now_ms,
-        )
-
-        def make_sender(on_marker: OnMarker) -> MarkerSender:
-            return MarkerSender(
-                member.identity.broker_id,
-                self._metadata,
-                peers=Peers(member.endpoint_of, member.make_peer),
-                write_own=own.write,
-                on_marker=on_marker,
-                loop=self._loop,
-                timeout_ms=timeout_ms,
-            )
-
-        transactions = self._transactions = TransactionCoordinator(
-            replicas,
-            self._serving.purgatory,
-            self._metadata,
-            self._config.groups,
-            producer_ids,
-            make_sender,
-            loop=self._loop,
-            executor=self._executor,
-            now_ms=now_ms,
-            append_timeout_ms=timeout_ms,
-        )
-        replicas.events.on_leadership(transactions)
-        return transactions
 
     async def _listen(self, router: Router) -> Mapping[str, Endpoint]:
         """Bind all listeners; return the advertised endpoint of each."""
@@ -510,7 +443,9 @@ class Node:
             secured,
             time.monotonic if self._config.server.status_listener else None,
         )
-        self._running.push_async_callback(serving.stop, self._groups, self._transactions)
+        self._running.push_async_callback(
+            serving.stop, self._coordinators.groups, self._coordinators.transactions
+        )
         add_gauges(self.metrics, serving.purgatory, self._replicas, self._member.controller)
         self._add_metrics()
         add_transaction_gauges(
@@ -531,7 +466,7 @@ class Node:
         peers = Peers(member.endpoint_of, member.make_peer)
         self._running.push_async_callback(peers.close)
         ends = EndOffsets(member.identity.broker_id, self._replicas.table, metadata, peers)
-        watch_groups(status, self._groups.registry, ends)
+        watch_groups(status, self._coordinators.groups.registry, ends)
         watch_clients(
             status,
             self._serving.server,
@@ -592,8 +527,8 @@ class Node:
             self._configs.broker, logs, replicas, now_ms=now_ms, clock_ms=self._clock_ms
         ):
             scheduler.add(task)
-        for each in (self._groups.expiry_task(), *self._transactions.tasks()):
-            scheduler.add(each)
+        for task in self._coordinators.tasks():
+            scheduler.add(task)
         if self._tokens is not None:
             scheduler.add(self._tokens.expiry_task(self._member.controller))
         self._running.push_async_callback(scheduler.stop)

@@ -109,7 +109,7 @@ class Impostor(Client):
         return [each for each in table if each.leadership is not None]
 
     def _groups_of(self, host: BrokerHost) -> Iterator[Any]:
-        registry = host.program._groups.registry
+        registry = host.program._coordinators.groups.registry
         for number in registry.leaderships.active_partitions():
             yield from registry.in_partition(number)
 

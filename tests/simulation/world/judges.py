@@ -214,7 +214,7 @@ class Judges:
     def _groups(self, led: Led) -> Sequence[Any]:
         """Return the groups of a partition of committed offsets; none of other partitions."""
         topic, number = led.replica.topic_partition
-        registry = led.host.program._groups.registry
+        registry = led.host.program._coordinators.groups.registry
         if topic != OFFSETS_TOPIC or number not in registry.leaderships.active_partitions():
             return ()
         return registry.in_partition(number)  # type: ignore[no-any-return]
@@ -261,7 +261,7 @@ class Judges:
             memory = host.program._serving.server._network.memory
             if memory.reserved_bytes or memory.kept_bytes:
                 faults.append(f"{host.name} holds memory of requests")
-            if host.program._groups.registry.leaderships.is_loading:
+            if host.program._coordinators.groups.registry.leaderships.is_loading:
                 faults.append(f"{host.name} loads groups")
             faults += _outdated(host, by_number, states)
             faults += _leftovers(host, assignments, self._moved)

@@ -97,6 +97,6 @@ async def _until_at_rest(cluster: Cluster) -> None:
     while any(  # noqa: ASYNC110 - polls the state of the brokers
         each.status not in AT_REST or each.has_pending_change
         for host in cluster.brokers
-        for each in host.program._transactions.registry
+        for each in host.program._coordinators.transactions.registry
     ):
         await asyncio.sleep(WATCH_S)

@@ -39,6 +39,7 @@ from tests.certificates import Authority, needs_openssl
 from tests.integration.broker.wire import TlsWire
 from tests.oauth_tokens import claims_of, unsecured
 from tests.ports import free_port
+from tests.programs import Program
 from trust.jaas import OAUTH_MODULE, PLAIN_MODULE, SCRAM_MODULE
 
 pytestmark = needs_openssl
@@ -106,11 +107,22 @@ class Planted(NamedTuple):
         renamed = {key.replace("__", "."): value for key, value in changes.items()}
         return self.run_properties({**self.properties, **renamed})
 
-    def run_properties(self, properties: Mapping[str, str], *program: str) -> str:
-        file = self.folder / "wrong.properties"
-        file.write_text(format_properties(properties))
+    def run_properties(self, properties: Mapping[str, str]) -> str:
+        """Return the output of a broker that cannot start."""
+        file = self._write(properties)
+        output = self.folder / "output of a failed start"
+        with output.open("w") as stream:
+            process = Program("broker", [str(file)], stdout=stream, stderr=stream)
+        try:
+            assert process.wait(TIMEOUT_S) != 0
+        finally:
+            process.kill()
+        return output.read_text()
+
+    def run_crash(self) -> str:
+        """Return the output of a program that fails with the configuration in its traceback."""
         done = subprocess.run(
-            [sys.executable, *(program or ("-m", "broker")), str(file)],
+            [sys.executable, "-c", CRASH, str(self._write(self.properties))],
             capture_output=True,
             text=True,
             timeout=TIMEOUT_S,
@@ -118,6 +130,11 @@ class Planted(NamedTuple):
         )
         assert done.returncode != 0
         return done.stdout + done.stderr
+
+    def _write(self, properties: Mapping[str, str]) -> Path:
+        file = self.folder / "wrong.properties"
+        file.write_text(format_properties(properties))
+        return file
 
 
 @pytest.fixture(scope="module")
@@ -438,7 +455,7 @@ def test_wrong_configurations(planted: Planted) -> None:
 
 
 def test_crashes(planted: Planted) -> None:
-    text = planted.run_properties(planted.properties, "-c", CRASH)
+    text = planted.run_crash()
     assert text.count("ValueError: failed with") == 2
     assert "config.shown" in text
     assert found_in({"traceback": text}) == []

@@ -266,7 +266,7 @@ class Node:
         session, broker_id = self._member.session, self._member.identity.broker_id
         configs = self._configs = LiveConfigs(self._config, session, broker_id, now_ms)
         self._running.push_async_callback(configs.stop)
-        await configs.load()
+        await session.repeat(configs.load)
         return configs
 
     async def _load_access(self) -> None:
@@ -276,14 +276,14 @@ class Node:
                 self._config.server, self._member.session, clock=self._loop.time, now_ms=now_ms
             )
             self._running.push_async_callback(self._access.nodes.stop)
-            await self._access.nodes.load()
+            await self._member.session.repeat(self._access.nodes.load)
 
     async def _load_tokens(self) -> None:
         """Read the delegation tokens, before any client can show one."""
         if self._config.tokens.delegation_token_secret_key:
             self._tokens = TokenNodes(self._config.tokens, self._member.session, now_ms)
             self._running.push_async_callback(self._tokens.stop)
-            await self._tokens.load()
+            await self._member.session.repeat(self._tokens.load)
 
     def _follow_configs(
         self, configs: LiveConfigs, replicas: ReplicaManager, mover: LogMover

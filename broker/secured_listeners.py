@@ -152,7 +152,8 @@ async def shared_secret(config: BrokerConfig, session: CoordinatorSession) -> by
         HASHES.keys() & each.mechanisms.keys() for each in config.listener_security.values()
     ):
         return b""
-    return await session.run(login_secret(secrets.token_bytes(SECRET_BYTES)))
+    proposed = secrets.token_bytes(SECRET_BYTES)
+    return await session.repeat(lambda: session.run(login_secret(proposed)))
 
 
 def contexts_of(config: BrokerConfig) -> dict[str, ssl.SSLContext]:

@@ -14,7 +14,7 @@ lock is free, which proves that this process is dead.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
@@ -126,7 +126,7 @@ class CoordinatorSession:
                 f"{self._connect_timeout_s:g} s{reason}: start it, or correct zookeeper.connect"
             ) from None
         await retry_read(self.client.create_chroot)
-        await self.run(create_top_nodes())
+        await self.repeat(lambda: self.run(create_top_nodes()))
 
     async def run(self, plan: Plan[T]) -> T:
         """Run a plan of reads and writes and return its result; waits for a lost connection.
@@ -154,6 +154,17 @@ class CoordinatorSession:
                     await asyncio.sleep(REGISTRATION_RETRY_S)
         except TimeoutError:
             raise StartupError(registered_already(broker_id)) from None
+
+    async def repeat(self, step: Callable[[], Awaitable[T]]) -> T:
+        """Return the result of a step of the start, which runs again if a session ends within it.
+
+        For steps that only read, or whose writes may be repeated, before the registration.
+        """
+        while True:
+            try:
+                return await step()
+            except SessionExpiredError:
+                await self.renew()
 
     async def renew(self) -> None:
         """Begin another session after one expired before this broker was registered.

@@ -87,7 +87,7 @@ class ClusterMember:
         self.security = PeerSecurities(self._config, self._now_ms)
         past = recall(_remembered(self._config.logs.log_directories))
         self.session = await self._open_session(session_dir)
-        self.identity = await self._identify(past)
+        self.identity = await self.session.repeat(lambda: self._identify(past))
         log.info(
             "broker.identified",
             broker_id=self.identity.broker_id,

@@ -1,12 +1,18 @@
 """A broker's session with the coordinator that expires at a bad moment."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from broker.cluster.coordinator_session import CoordinatorSession
+from broker.cluster.member import ClusterMember
+from broker.config.broker_config import BrokerConfig
+from broker.live_configs.live_configs import LiveConfigs
+from broker.node import Node
+from broker.security.acl_nodes import AclNodes
+from broker.security.token_nodes import TokenNodes
 from clusterstate.znodes import paths
 from coordination.client import Client
 from coordination.errors import SessionExpiredError
@@ -61,6 +67,51 @@ async def test_a_session_that_ends_before_the_registration_is_followed_by_anothe
     assert stat is not None
     assert (stat.czxid, stat.ephemeral_owner) == (epochs[0], session.client.session_id)
     await session.close()
+
+
+@pytest.mark.parametrize(
+    ("part", "step"),
+    [
+        (ClusterMember, "_identify"),
+        (LiveConfigs, "load"),
+        (AclNodes, "load"),
+        (TokenNodes, "load"),
+    ],
+)
+async def test_a_broker_starts_although_its_session_ends_within_a_step(
+    coordinator: Coordinator,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    part: type,
+    step: str,
+) -> None:
+    plain: Callable[..., Awaitable[object]] = getattr(part, step)
+    sessions: list[int] = []
+
+    async def end_first(*arguments: object) -> object:
+        session = node._member.session
+        sessions.append(session.client.session_id)
+        if len(sessions) == 1:
+            end(session, coordinator.port)
+        return await plain(*arguments)
+
+    monkeypatch.setattr(part, step, end_first)
+    properties = {
+        "broker.id": "1",
+        "listeners": "PLAINTEXT://127.0.0.1:0",
+        "log.dirs": str(tmp_path / "logs"),
+        "zookeeper.connect": coordinator.address,
+        "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+        "super.users": "User:ANONYMOUS",
+        "delegation.token.secret.key": "s3cret",
+    }
+    node = Node(BrokerConfig.from_properties(properties), asyncio.get_running_loop())
+    await node.start()
+    try:
+        assert node.is_registered
+        assert len(set(sessions)) == len(sessions) == 2
+    finally:
+        await node.stop()
 
 
 class NoCandidate:

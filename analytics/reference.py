@@ -82,7 +82,7 @@ class Reference:
             superseded_until=log.active_base_offset,
             # Else the log may have received, applied and removed a tombstone since.
             is_decided=point <= self.scan.log_end_offset,
-            tombstones_after_ms=self._rules.tombstones_after_ms,
+            due_tombstones_ms=self._rules.due_tombstones_ms,
         )
         start = max(bounds.start, bounds.log_start)
         self.compared.append(Compared(Check.PRESERVATION, BY_KEYS, start, bounds.end))
@@ -160,10 +160,9 @@ class Reference:
             return
         if self._check is not None:
             self._check.skip_missing()
-        deadline_ms = self._rules.now_ms - self._rules.delete_retention_ms
         until = min(explained.until, diverged)
         again = Pair(reference, judged(log, reference.digest), diverged, self._keys).find_lost(
-            until, deadline_ms
+            until, self._rules.due_tombstones_ms
         )
         explained.conclude(scan, [again], report)
 

@@ -138,7 +138,7 @@ def earlier_bounds(earlier: Snapshot, log_start: int, rules: Rules) -> Bounds:
         superseded_from=earlier.end_offset,
         # Other old records may or may not have been compacted since: both are right.
         stale_below=0,
-        tombstones_after_ms=rules.tombstones_after_ms,
+        due_tombstones_ms=rules.due_tombstones_ms,
         is_decided=rules.now_ms - earlier.taken_ms < rules.delete_retention_ms,
         # A producer does not know the timestamps that a broker assigned.
         compares_time=earlier.end_offset > 0,

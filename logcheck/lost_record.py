@@ -26,7 +26,7 @@ class Pair:
     """The offset from which one of them must be truncated."""
     keys: KeyComparison
 
-    def find_lost(self, until: int, tombstones_after_ms: int = MAX_OFFSET) -> LogScan:
+    def find_lost(self, until: int, due_tombstones_ms: range = range(0)) -> LogScan:
         """Report each key's last record below `until` in `expected` that `found` lacks.
 
         By default one of them may have removed any tombstone. Return the pass over `found`.
@@ -40,7 +40,7 @@ class Pair:
             superseded_until=superseded_until(found),
             # Cleaners may leave different older records.
             stale_below=0,
-            tombstones_after_ms=tombstones_after_ms,
+            due_tombstones_ms=due_tombstones_ms,
             # Else `found` may have received, applied and removed a tombstone that `expected` lacks,
             # or its replica has died while it emptied its log.
             is_decided=found.digest.cleaned_until <= expected.scan.log_end_offset

@@ -42,8 +42,8 @@ class Bounds:
     """End of the offsets that may supersede a missing record: no cleaner has read beyond it."""
     stale_below: int = MAX_OFFSET
     """An older record is stale only if its key's last record is below this offset."""
-    tombstones_after_ms: int
-    """Tombstones with a later timestamp must still exist."""
+    due_tombstones_ms: range
+    """Tombstones with these timestamps must still exist."""
     compares_time: bool = True
     """Whether the reference has the timestamps of the log."""
     is_decided: bool = True
@@ -195,7 +195,7 @@ class PreservationCheck(RunObserver):
             )
 
         rows = self._table.unseen(start, self._bounds.end)
-        return UnseenRecords(rows, self._bounds.tombstones_after_ms, is_known)
+        return UnseenRecords(rows, self._bounds.due_tombstones_ms, is_known)
 
     def conclude(self, log: LogView) -> dict[str, Any]:
         """Report missing, changed and superfluous records."""

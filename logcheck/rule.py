@@ -40,13 +40,15 @@ class Rules:
     """The fields that differ for a topic."""
 
     @property
-    def tombstones_after_ms(self) -> int:
-        """The timestamp after which every tombstone must still exist.
+    def due_tombstones_ms(self) -> range:
+        """The timestamps with which every tombstone must still exist.
 
         A tombstone stays for `delete.retention.ms` after its first cleaning, by the broker's clock;
-        its timestamp may come from a client whose clock is ahead.
+        its timestamp may come from a client whose clock is ahead. A timestamp that is even further
+        ahead says nothing, as the broker has not enforced the rule.
         """
-        return self.now_ms - self.delete_retention_ms + self.message_timestamp_after_max_ms
+        newest_ms = self.now_ms + self.message_timestamp_after_max_ms
+        return range(newest_ms - self.delete_retention_ms + 1, newest_ms + 1)
 
     def of_topic(self, topic: str) -> "Rules":
         """Return the rules for one topic."""

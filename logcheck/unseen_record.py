@@ -29,7 +29,7 @@ class UnseenRecords:
     """The records that a log lacks, by offset; 65 bytes for each."""
 
     def __init__(
-        self, rows: bytes, tombstones_after_ms: int, is_known: Callable[[int], bool]
+        self, rows: bytes, due_tombstones_ms: range, is_known: Callable[[int], bool]
     ) -> None:
         """Take the rows of `KeyTable.unseen` whose offset `is_known`."""
         self.rows = rows
@@ -43,7 +43,7 @@ class UnseenRecords:
         for offset, timestamp_ms, is_tombstone in zip(*columns, strict=True):
             if is_known(offset):
                 kind = Kind.TOMBSTONE if is_tombstone else Kind.VALUE
-                if is_tombstone and timestamp_ms <= tombstones_after_ms:
+                if is_tombstone and timestamp_ms not in due_tombstones_ms:
                     kind = Kind.EXPIRED
                 self.offsets.append(offset)
                 self._kinds.append(kind)

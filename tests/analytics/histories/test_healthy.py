@@ -81,6 +81,7 @@ EXAMPLES: Final = [
     ("zero_tail", 1010019),
     ("producer_lost", 10321),
     ("txnindex_missing", 977282557),
+    ("tombstone_gone_early", 3296564392),
 ]
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from logcheck.rule import parse_rules
+from logcheck.rule import Rules, parse_rules
 
 
 def test_rule_of_a_topic_takes_precedence() -> None:
@@ -13,6 +13,12 @@ def test_rule_of_a_topic_takes_precedence() -> None:
     mine = rules.of_topic("my.topic")
     assert (mine.delete_retention_ms, mine.cleanup_policy) == (9, "delete")
     assert mine.of_topic("my.topic") == mine
+
+
+def test_tombstones_are_due_until_a_time_that_no_honest_clock_shows() -> None:
+    rules = Rules(now_ms=1_000, delete_retention_ms=100, message_timestamp_after_max_ms=7)
+    due = rules.due_tombstones_ms
+    assert [each in due for each in (907, 908, 1_007, 1_008)] == [False, True, True, False]
 
 
 def test_policies_have_one_order() -> None:

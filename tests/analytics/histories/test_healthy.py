@@ -26,7 +26,7 @@ SOAK_HISTORIES: Final = 100
 """Histories per seed of the soak test."""
 # The warnings that a change of a config, or a rare death, may explain.
 EXPLAINED: Final = {
-    "cleanup_policy": {"offset_gap", "no_key", "cleaned_beyond_checkpoint"},
+    "cleanup_policy": {"offset_gap", "no_key", "cleaned_beyond_checkpoint", "replica_differs"},
     "delete_retention_ms": {
         "horizon_in_future",
         "marker_lost",
@@ -82,6 +82,7 @@ EXAMPLES: Final = [
     ("producer_lost", 10321),
     ("txnindex_missing", 977282557),
     ("tombstone_gone_early", 3296564392),
+    ("replica_differs", 3470352589),
 ]
 
 

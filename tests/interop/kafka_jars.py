@@ -1,8 +1,8 @@
 """Finds and runs Kafka's jars; tests that need them are skipped without them.
 
-`OTTLA_KAFKA_JARS` names a folder with the jars of kafka_2.13 3.9, Kafka Streams, the file
-connectors and their dependencies, and `OTTLA_KAFKA_4_CLIENTS` one with Kafka's clients 4. Without
-them, `make interop` downloads them once into a cache with Maven, from `kafka_jars.xml` and
+`OTTLA_KAFKA_JARS` names a folder with the jars of kafka_2.13 3.9, Kafka Streams and its tests, the
+file connectors and their dependencies, and `OTTLA_KAFKA_4_CLIENTS` one with Kafka's clients 4.
+Without them, `make interop` downloads them once into a cache with Maven, from `kafka_jars.xml` and
 `kafka_4_clients.xml` beside this file. Java 17 or newer is needed, with its compiler for programs
 from source.
 """
@@ -17,8 +17,9 @@ import pytest
 CACHE = Path.home() / ".cache" / "ottla"
 JARS = Path(os.environ.get("OTTLA_KAFKA_JARS") or CACHE / "kafka-jars")
 CLIENTS_4 = Path(os.environ.get("OTTLA_KAFKA_4_CLIENTS") or CACHE / "kafka-4-clients")
+STREAMS, STREAMS_TEST = "kafka-streams-*[0-9].jar", "kafka-streams-*-test.jar"
 FOLDERS = {
-    "kafka_jars.xml": (JARS, ("kafka_2.13-*.jar", "kafka-streams-*.jar", "connect-file-*.jar")),
+    "kafka_jars.xml": (JARS, ("kafka_2.13-*.jar", STREAMS, STREAMS_TEST, "connect-file-*.jar")),
     "kafka_4_clients.xml": (CLIENTS_4, ("kafka-clients-4.*.jar",)),
 }
 """Where the jars of each list are, and the jars by which a complete folder is known."""
@@ -40,8 +41,14 @@ def kafka_jars() -> Path | None:
 
 def streams_or_skip() -> None:
     """Skip the test if Kafka Streams or java is missing."""
-    if not any(JARS.glob("kafka-streams-*.jar")) or shutil.which("java") is None:
+    if not any(JARS.glob(STREAMS)) or shutil.which("java") is None:
         pytest.skip("needs java, and the jars of Kafka Streams (OTTLA_KAFKA_JARS or mvn)")
+
+
+def streams_test_or_skip() -> None:
+    """Skip the test if the tests of Kafka Streams or java are missing."""
+    if not any(JARS.glob(STREAMS_TEST)) or shutil.which("java") is None:
+        pytest.skip("needs java, and the test jar of Kafka Streams (OTTLA_KAFKA_JARS or mvn)")
 
 
 def connect_or_skip() -> None:

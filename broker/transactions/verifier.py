@@ -166,7 +166,12 @@ class TransactionVerifier:
             log.info("transactions.not_verified", broker_id=broker_id, error=str(error))
         finally:
             for asked, question in questions.items():
-                question.resolve(found.get(asked.transactional_id, {}), default)
+                id_ = asked.transactional_id
+                if self._coordinators.coordinator_of(id_) == broker_id:
+                    question.resolve(found.get(id_, {}), default)
+                else:
+                    # The next coordinator may have added partitions, or ended the transaction.
+                    question.resolve({}, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
 def _found(response: AddPartitionsToTxnResponse) -> dict[str, dict[TopicPartition, ErrorCode]]:

@@ -198,6 +198,25 @@ async def test_unknown_coordinator_is_not_available(
     assert await verifier.verify(A, [P0]) == {P0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
 
 
+@pytest.mark.parametrize("code", [NONE, ErrorCode.TRANSACTION_ABORTABLE])
+@pytest.mark.parametrize("successor", [B2, None])
+async def test_answer_of_a_replaced_coordinator_does_not_count(
+    verifier: TransactionVerifier,
+    coordinators: FakeCoordinators,
+    code: ErrorCode,
+    successor: BrokerId | None,
+) -> None:
+    """Its successor may have added the partition to the transaction, or ended that."""
+    tasks = [ask(verifier, A, P0), ask(verifier, B, P0)]
+    await turns()
+    coordinators.leaders["a"] = successor
+    coordinators.answers.put_nowait(response(("a", 0, code), ("b", 0, code)))
+    assert [await each for each in tasks] == [
+        {P0: ErrorCode.COORDINATOR_NOT_AVAILABLE},
+        {P0: code},
+    ]
+
+
 async def test_this_broker_answers_at_once(
     verifier: TransactionVerifier, coordinators: FakeCoordinators
 ) -> None:

@@ -1,25 +1,29 @@
 """`ottla up`: runs a whole cluster on this machine (composition)."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from ottla.cli.failure import guarded, usage_error
+from ottla.cli.failure import guarded
 from ottla.cli.options import Json, parse_settings
-
-if TYPE_CHECKING:
-    from ottla.cli.up.plan import ClusterPlan
-    from ottla.cli.up.secured import Security
+from ottla.cli.up.machine import MAX_BROKERS
 
 DEFAULT_DIRECTORY = Path("ottla-data")
-MAX_BROKERS = 100
 CONSOLE_PORT = 9021
 
 
 @guarded
 def up(
-    brokers: Annotated[int, typer.Option(min=1, max=MAX_BROKERS, help="Number of brokers.")] = 3,
+    brokers: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=MAX_BROKERS,
+            help="Number of brokers on this machine.",
+            show_default="3; over several machines one per core",
+        ),
+    ] = None,
     directory: Annotated[
         Path, typer.Option("--dir", help="Directory of all data: broker-1, ..., coordinator.")
     ] = DEFAULT_DIRECTORY,
@@ -30,7 +34,12 @@ def up(
         ),
     ] = 9092,
     coordinator_port: Annotated[
-        int, typer.Option(min=0, max=65_535, help="The coordinator's port. 0: any free port.")
+        int,
+        typer.Option(
+            min=0,
+            max=65_535,
+            help="The coordinator's port. 0: any free port, or 2181 with --joinable.",
+        ),
     ] = 0,
     override: Annotated[
         list[str] | None,
@@ -44,8 +53,17 @@ def up(
         str | None,
         typer.Option(
             metavar="HOST",
-            help="With --secure: listen on all interfaces; clients find the brokers at HOST.",
+            help="Listen on all interfaces; clients find the brokers at HOST. Needs --secure, "
+            "except for addresses of the machine itself (127...).",
         ),
+    ] = None,
+    joinable: Annotated[
+        bool,
+        typer.Option("--joinable", help="Let other machines join, at --advertised-host."),
+    ] = False,
+    join: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Join the cluster of this coordinator."),
     ] = None,
     restart: Annotated[
         bool, typer.Option("--restart/--no-restart", help="Restart processes that died.")
@@ -65,6 +83,11 @@ def up(
     With --secure, the folder `security` gets a certificate authority, certificates, and users with
     random passwords; client.properties in it is a connection for commands and Kafka's tools.
 
+    A cluster over several machines: `--joinable` on the first, `--join` on each other one, with
+    copies of the files that the first prints. The brokers of a machine that joins have ids from the
+    coordinator, so that they never clash, and keep them. The rack of a broker is its machine. Each
+    machine can stop and restart by itself.
+
     Prints `console URL` as soon as the console answers (see `ottla console`); with --secure the
     address has a token. It listens on this machine only.
 
@@ -72,94 +95,31 @@ def up(
     Examples:
       ottla up
       ottla up --secure
+      ottla up --secure --joinable --advertised-host first.example
+      ottla up --secure --join first.example:2181
       ottla up --brokers 5 --dir /var/lib/ottla --port 19092 --override num.partitions=6
     """
-    from ottla.cli.up.coordinator_login import write_login
     from ottla.cli.up.ground import claimed
+    from ottla.cli.up.preparing import Wanted, check_options, prepare
     from ottla.cli.up.running import run_until_signal
-    from ottla.cli.up.security_folder import refuse_secured, write_configurations
 
-    if advertised_host is not None:
-        _check_advertised(advertised_host, is_secure=secure)
+    wanted = Wanted(
+        directory=directory,
+        broker_count=brokers,
+        port=port,
+        coordinator_port=coordinator_port,
+        overrides=parse_settings(override),
+        is_secure=secure,
+        advertised_host=advertised_host,
+        is_joinable=joinable,
+        join=join,
+        is_json=json,
+    )
+    check_options(wanted)
     with claimed(directory):
-        security = None
-        if secure:
-            security = _security(directory, brokers, advertised_host, as_json=json)
-        else:
-            refuse_secured(directory)
-        plan = _plan(
-            directory,
-            broker_count=brokers,
-            port=port,
-            coordinator_port=coordinator_port,
-            overrides=parse_settings(override),
-            login_config=write_login(directory).absolute(),
-            security=security,
-            advertised_host=advertised_host,
-        )
-        if secure:
-            write_configurations(plan)
         run_until_signal(
-            plan,
+            prepare(wanted),
             may_restart=restart,
             is_json=json,
             console_port=(CONSOLE_PORT if port else 0) if console else None,
         )
-
-
-def _check_advertised(host: str, *, is_secure: bool) -> None:
-    from ottla.cli.up.secured import is_host
-
-    if not is_secure:
-        usage_error("--advertised-host opens the brokers to the network: add --secure.")
-    if not is_host(host):
-        usage_error(f"--advertised-host must be a name or an address, got {host!r}.")
-
-
-def _security(
-    directory: Path, broker_count: int, advertised_host: str | None, *, as_json: bool
-) -> "Security":
-    from datetime import UTC, datetime
-
-    from ottla.cli.up.report import report_json, report_line
-    from ottla.cli.up.secured import hosts_of
-    from ottla.cli.up.security_folder import open_security
-
-    return open_security(
-        directory,
-        brokers=[f"broker-{number}" for number in range(1, broker_count + 1)],
-        hosts=hosts_of(advertised_host),
-        now=datetime.now(UTC),
-        report=report_json if as_json else report_line,
-    )
-
-
-def _plan(
-    directory: Path,
-    *,
-    broker_count: int,
-    port: int,
-    coordinator_port: int,
-    overrides: dict[str, str],
-    login_config: Path,
-    security: "Security | None",
-    advertised_host: str | None,
-) -> "ClusterPlan":
-    from ottla.cli.up.ground import free_ports, require_free
-    from ottla.cli.up.plan import make_plan
-
-    ports = free_ports(broker_count) if port == 0 else [port + each for each in range(broker_count)]
-    try:
-        plan = make_plan(
-            directory,
-            broker_ports=ports,
-            coordinator_port=coordinator_port or free_ports(1)[0],
-            overrides=overrides,
-            login_config=login_config,
-            security=security,
-            advertised_host=advertised_host,
-        )
-    except ValueError as error:
-        usage_error(str(error))
-    require_free([*ports, *([coordinator_port] if coordinator_port and plan.coordinator else [])])
-    return plan

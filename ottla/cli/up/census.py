@@ -5,13 +5,15 @@ each broker list the brokers that it knows.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import Final
 
 from broker.cluster.coordinator_security import CoordinatorSecurity
 from coordination.client import Client, SessionState
 from coordination.errors import CoordinationError, NoNodeError
+from kafkawire.ids import BrokerId
 from kafkawire.sentinels import NO_LEADER
+from ottla.cli.up.plan import Child
 from ottla.client.client_config import NO_SECURITY, ClientConfig, Security, parse_bootstrap
 from ottla.client.cluster_metadata import ClusterMetadata
 from ottla.client.errors import AuthenticationFailedError, OttlaError
@@ -86,17 +88,21 @@ class Census:
             self._on_change()
 
 
-async def wait_for_complete_metadata(addresses: Sequence[str], login: Security) -> None:
-    """Return once the metadata of every broker list all brokers and a controller."""
-    count = len(addresses)
-    await asyncio.gather(*(_wait_for_complete_metadata(each, count, login) for each in addresses))
+async def wait_for_complete_metadata(brokers: Sequence[Child], login: Security) -> None:
+    """Return once the metadata of each of `brokers` list all of them and a controller."""
+    ids = {BrokerId(each.broker_id) for each in brokers if each.broker_id is not None}
+    await asyncio.gather(
+        *(_wait_for_complete_metadata(each.address, ids, login) for each in brokers)
+    )
 
 
-async def _wait_for_complete_metadata(address: str, broker_count: int, login: Security) -> None:
+async def _wait_for_complete_metadata(
+    address: str, broker_ids: Set[BrokerId], login: Security
+) -> None:
     while True:
         try:
             metadata = await fetch_metadata(address, login)
-            if len(metadata.brokers) >= broker_count and metadata.controller_id != NO_LEADER:
+            if broker_ids <= metadata.brokers.keys() and metadata.controller_id != NO_LEADER:
                 return
         except AuthenticationFailedError:
             # Another program at the address, or other credentials: waiting would not help.

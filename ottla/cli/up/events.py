@@ -36,6 +36,23 @@ class Secured:
 
 
 @dataclass(frozen=True, slots=True)
+class Joinable:
+    """Other machines can join the cluster with copies of some files."""
+
+    coordinator: str
+    files: tuple[str, ...]
+    is_secured: bool
+
+    def __str__(self) -> str:
+        folder = "DIR/security" if self.is_secured else "DIR"
+        option = " --secure" if self.is_secured else ""
+        return (
+            f"other machines need {' and '.join(self.files)} in {folder}\n"
+            f"then: ottla up{option} --dir DIR --join {self.coordinator}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class ConsoleStarted:
     """The console answers at an address, which has a token if the cluster is secured."""
 
@@ -118,7 +135,16 @@ class Stopped:
 
 
 Event: TypeAlias = (
-    Ready | Secured | ConsoleStarted | NoConsole | Renewed | Died | Started | Hung | Stopped
+    Ready
+    | Secured
+    | Joinable
+    | ConsoleStarted
+    | NoConsole
+    | Renewed
+    | Died
+    | Started
+    | Hung
+    | Stopped
 )
 
 

@@ -48,15 +48,15 @@ def _lock(lock: int, directory: Path) -> None:
         ) from None
 
 
-def require_free(ports: Iterable[int]) -> None:
-    """Check that this process can listen on every one of `ports`.
+def require_free(ports: Iterable[int], host: str = HOST) -> None:
+    """Check that this process can listen on every one of `ports`, at `host` ("": everywhere).
 
     Raises:
         CommandError: a port is in use, or needs more privileges.
     """
     for port in ports:
         try:
-            _listen(port)
+            _listen(host, port)
         except OSError as error:
             raise CommandError(
                 f"port {port} cannot be used: {(error.strerror or str(error)).lower()}; "
@@ -64,8 +64,8 @@ def require_free(ports: Iterable[int]) -> None:
             ) from error
 
 
-def free_ports(count: int) -> list[int]:
-    """Return `count` distinct ports that are free now.
+def free_ports(count: int, host: str = HOST) -> list[int]:
+    """Return `count` distinct ports that are free now at `host` ("": everywhere).
 
     Raises:
         CommandError: `MAX_ATTEMPTS` attempts did not find enough.
@@ -76,15 +76,16 @@ def free_ports(count: int) -> list[int]:
             return found
         port = random.randrange(*CHOSEN_PORTS)
         with contextlib.suppress(OSError):
-            _listen(port)
+            _listen(host, port)
             if port not in found:
                 found.append(port)
     raise CommandError(f"no {count} ports are free between {CHOSEN_PORTS[0]} and {CHOSEN_PORTS[1]}")
 
 
-def _listen(port: int) -> None:
-    with socket.socket() as probe:
+def _listen(host: str, port: int) -> None:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as probe:
         # As servers do: allows a port whose last connections are still closing.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        probe.bind((HOST, port))
+        probe.bind((host, port))
         probe.listen(1)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from broker.config.coordinator_keys import SOCKET_WITH_TLS
 from kafkawire.acl import (
     WILDCARD,
     AclBinding,
@@ -35,6 +36,8 @@ BROKER: Final = "broker"
 ADMIN: Final = "admin"
 CLIENT: Final = "client"
 USERS: Final = (ADMIN, BROKER, CLIENT)
+AT_COORDINATOR: Final = "coordinator"
+"""Name of the password with which brokers of all machines log in at the coordinator."""
 PROTOCOL: Final = "SASL_SSL"
 MECHANISM: Final = "PLAIN"
 LOCAL_HOSTS: Final = ("localhost", "127.0.0.1", "::1")
@@ -88,8 +91,13 @@ class Files:
 
     @property
     def passwords(self) -> Path:
-        """The passwords of `USERS`, as JSON."""
+        """The passwords of `USERS`, and that at the coordinator, as JSON."""
         return self.folder / "passwords.json"
+
+    @property
+    def copied(self) -> tuple[Path, ...]:
+        """The files that a machine needs to join, from which it makes the others."""
+        return (self.authority, self.passwords)
 
     @property
     def granted(self) -> Path:
@@ -157,6 +165,18 @@ def broker_settings(security: Security, broker: str) -> dict[str, str]:
     }
 
 
+def coordinator_settings(files: Files, own: str) -> dict[str, str]:
+    """Return the keys of an encrypted connection to the coordinator, with the certificate `own`."""
+    return {
+        "zookeeper.clientCnxnSocket": SOCKET_WITH_TLS,
+        "zookeeper.ssl.client.enable": "true",
+        "zookeeper.ssl.keystore.type": "PEM",
+        "zookeeper.ssl.keystore.location": str(files.store(own)),
+        "zookeeper.ssl.truststore.type": "PEM",
+        "zookeeper.ssl.truststore.location": str(files.trusted),
+    }
+
+
 def client_settings(security: Security, user: str, bootstrap: str) -> dict[str, str]:
     """Return the connection of a user, for Kafka's tools and ours."""
     return {
@@ -193,6 +213,14 @@ def is_host(text: str) -> bool:
         return not ipaddress.ip_address(text).is_unspecified
     except ValueError:
         return _HOST_NAME.fullmatch(text) is not None and len(text) <= MAX_HOST_NAME
+
+
+def is_loopback(host: str) -> bool:
+    """Whether `host` is an address that only this machine itself reaches."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def client_rights() -> Sequence[AclBinding]:

@@ -27,6 +27,7 @@ from ottla.cli.up.private_file import (
 )
 from ottla.cli.up.secured import (
     ADMIN,
+    AT_COORDINATOR,
     CLIENT,
     FOLDER,
     USERS,
@@ -45,12 +46,14 @@ Report = Callable[[Renewed], None]
 def open_security(
     directory: Path,
     *,
-    brokers: Sequence[str],
+    servers: Sequence[str],
     hosts: Sequence[str],
     now: datetime.datetime,
     report: Report,
 ) -> Security:
     """Return the security of the cluster in `directory`; make and renew all that is missing.
+
+    Each of `servers`, the brokers and perhaps the coordinator, gets a certificate for `hosts`.
 
     Raises:
         CommandError: the folder or a file in it cannot be used; the message names the remedy.
@@ -62,12 +65,28 @@ def open_security(
         remove_temporary_files(files.folder)
         authority = _authority(files, now, report)
         write_private(files.trusted, authority.certificate_pem(), mode=PUBLIC_MODE)
-        for broker in brokers:
-            _certify(files, broker, authority, hosts, now, report)
+        for server in servers:
+            _certify(files, server, authority, hosts, now, report)
         return Security(files, _passwords(files))
     except OSError as error:
         reason = error.strerror or str(error)
         raise CommandError(f"cannot use {error.filename or files.folder}: {reason}") from error
+
+
+def require_copies(directory: Path) -> None:
+    """Check that a machine that joins has the identity of its cluster.
+
+    Raises:
+        CommandError: it has not; a new one would be of no use.
+    """
+    files = Files(directory.resolve() / FOLDER)
+    for path in files.copied:
+        if not path.exists():
+            raise CommandError(
+                f"{path} is missing: copy {' and '.join(each.name for each in files.copied)} "
+                f"from the folder {FOLDER} of the machine with the coordinator to {files.folder}",
+                EXIT_USAGE,
+            )
 
 
 def refuse_secured(directory: Path) -> None:
@@ -141,14 +160,14 @@ def _authority(files: Files, now: datetime.datetime, report: Report) -> KeyPair:
 
 def _certify(
     files: Files,
-    broker: str,
+    server: str,
     authority: KeyPair,
     hosts: Sequence[str],
     now: datetime.datetime,
     report: Report,
 ) -> None:
-    """Keep the certificate of a broker, or issue another one."""
-    path = files.store(broker)
+    """Keep the certificate of a server, or issue another one."""
+    path = files.store(server)
     data = _read(path)
     if data is not None:
         try:
@@ -160,7 +179,7 @@ def _certify(
             if is_current(found, now) and is_for(found, authority, hosts):
                 return
         report(Renewed(str(path), is_authority=False))
-    made = issue(authority, broker, hosts, now)
+    made = issue(authority, server, hosts, now)
     write_private(path, made.pem())
 
 
@@ -177,7 +196,10 @@ def _passwords(files: Files) -> Mapping[str, str]:
             f"{files.passwords} is damaged: restore it, or delete it for new passwords, which "
             "clients then need"
         )
-    passwords = {user: found.get(user) or secrets.token_urlsafe(PASSWORD_BYTES) for user in USERS}
+    passwords = {
+        user: found.get(user) or secrets.token_urlsafe(PASSWORD_BYTES)
+        for user in (*USERS, AT_COORDINATOR)
+    }
     if passwords != found:
         write_private(files.passwords, json.dumps(passwords, indent=1).encode() + b"\n")
     return passwords

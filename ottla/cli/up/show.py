@@ -10,7 +10,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from ottla.cli.up.events import ConsoleStarted, Event, NoConsole, Ready, Secured
+from ottla.cli.up.events import ConsoleStarted, Event, Joinable, NoConsole, Ready, Secured
 from ottla.cli.up.picture import COLUMNS, Member, Observation, broker_rows, summary
 from ottla.cli.up.report import report_line
 from ottla.cli.up.supervisor import Supervisor
@@ -28,7 +28,7 @@ class LiveTable:
 
     def report(self, event: Event) -> None:
         """Show the event below the table; print `ready` as permanent lines instead."""
-        if isinstance(event, Ready | Secured | ConsoleStarted | NoConsole):
+        if isinstance(event, Ready | Secured | Joinable | ConsoleStarted | NoConsole):
             report_line(event)
         else:
             self._events.append(str(event))

@@ -20,10 +20,12 @@ from coordination.client.patterns import end_dead_session
 from ottla.cli.failure import EXIT_FAILED, EXIT_USAGE, CommandError
 from ottla.cli.up.census import Census, wait_for_complete_metadata
 from ottla.cli.up.client_rights import grant_once
+from ottla.cli.up.coordinator_login import FILE as LOGIN_FILE
 from ottla.cli.up.events import (
     Died,
     Event,
     Hung,
+    Joinable,
     Ready,
     Secured,
     Started,
@@ -97,6 +99,8 @@ class Supervisor:
         if self.plan.security is not None:
             files = self.plan.security.files
             self._report(Secured(str(files.properties(CLIENT)), str(files.properties(ADMIN))))
+        if (joinable := joinable_in(self.plan)) is not None:
+            self._report(joinable)
 
     async def run(self) -> None:
         """Supervise the children until cancelled.
@@ -184,8 +188,9 @@ class Supervisor:
         await self._registered.wait()
         addresses = [broker.address for broker in self.plan.brokers]
         try:
-            await wait_for_complete_metadata(addresses, self.login)
-            if self.plan.security is not None:
+            await wait_for_complete_metadata(self.plan.brokers, self.login)
+            # A cluster that this machine joins has the rights, or an operator has changed them.
+            if self.plan.security is not None and not self.plan.is_joined:
                 await grant_once(self.plan.security, addresses)
         except (OttlaError, OSError) as error:
             self._fail(CommandError(f"the cluster cannot be used: {error}"))
@@ -233,6 +238,19 @@ def _coordinator_security(plan: ClusterPlan) -> CoordinatorSecurity:
         return coordinator_security(coordinator_keys_of(plan.coordinator_settings))
     except (StartupError, ValueError) as error:
         raise CommandError(str(error), EXIT_USAGE) from None
+
+
+def joinable_in(plan: ClusterPlan) -> Joinable | None:
+    """Return the way of other machines into the cluster, None if there is none."""
+    if plan.machine is None or plan.is_joined:
+        return None
+    security, login = plan.security, plan.directory / LOGIN_FILE
+    secrets = (login,) if security is None else security.files.copied
+    return Joinable(
+        plan.machine.coordinator,
+        tuple(str(each.absolute()) for each in secrets),
+        security is not None,
+    )
 
 
 def _early_death(child: Child, exit_code: int) -> CommandError:

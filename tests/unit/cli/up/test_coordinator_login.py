@@ -4,7 +4,7 @@ import os
 import stat
 from pathlib import Path
 
-from ottla.cli.up.coordinator_login import FILE, USER, write_login
+from ottla.cli.up.coordinator_login import FILE, USER, kept_password, write_login
 from trust.jaas import parse_login_file
 
 
@@ -33,3 +33,17 @@ def test_each_start_has_a_new_password_in_a_new_file(tmp_path: Path) -> None:
     assert second.read_text() != first
     assert stat.S_IMODE(second.stat().st_mode) == 0o600
     assert [each.name for each in tmp_path.iterdir()] == [FILE]
+
+
+def test_password_can_be_kept_for_the_next_start(tmp_path: Path) -> None:
+    assert kept_password(tmp_path) is None
+    text = write_login(tmp_path).read_text()
+    password = kept_password(tmp_path)
+    assert password is not None
+    assert write_login(tmp_path, password).read_text() == text
+
+
+def test_password_of_a_damaged_file_is_not_kept(tmp_path: Path) -> None:
+    for damaged in ("", "Client {", "Server { x.Module required; };", "\xff"):
+        (tmp_path / "coordinator-login.conf").write_text(damaged, encoding="latin-1")
+        assert kept_password(tmp_path) is None

@@ -6,6 +6,7 @@ from ottla.cli.up.events import (
     Died,
     Event,
     Hung,
+    Joinable,
     Ready,
     Renewed,
     Secured,
@@ -24,6 +25,15 @@ from ottla.cli.up.events import (
             Secured("/a b/client", "/a b/admin"),
             "clients need /a b/client, administrators /a b/admin\n"
             "try: ottla topics list --command-config '/a b/client'",
+        ),
+        (
+            Joinable("first:2181", ("/a", "/b"), True),
+            "other machines need /a and /b in DIR/security\n"
+            "then: ottla up --secure --dir DIR --join first:2181",
+        ),
+        (
+            Joinable("first:2181", ("/a",), False),
+            "other machines need /a in DIR\nthen: ottla up --dir DIR --join first:2181",
         ),
         (Renewed("/broker-1.pem", is_authority=False), "renewed /broker-1.pem"),
         (

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.up.plan import Child, ClusterPlan, make_plan
+from ottla.cli.up.machine import Machine
+from ottla.cli.up.plan import Child, ClusterPlan, listening_host, make_plan
 from ottla.cli.up.secured import Files, Security
 
 HERE = Path("/data")
@@ -144,3 +145,83 @@ def test_overrides_may_not_undo_the_security() -> None:
             make_plan(
                 HERE, broker_ports=[1], coordinator_port=2, overrides={key: "x"}, security=SECURITY
             )
+
+
+JOINED = Machine(host="10.0.0.2", coordinator="first.example:2181", generated_ids=(1001, 1007))
+
+
+def test_machine_that_joins_has_generated_ids_and_its_address_as_rack() -> None:
+    login = HERE / "login.conf"
+    made = make_plan(
+        HERE,
+        broker_ports=[9092, 9093],
+        coordinator_port=0,
+        overrides={},
+        login_config=login,
+        security=SECURITY,
+        advertised_host=JOINED.host,
+        machine=JOINED,
+    )
+    assert (made.coordinator, made.connect, made.is_joined) == (None, "first.example:2181", True)
+    assert [(each.name, each.broker_id) for each in made.brokers] == [
+        ("broker-1", 1001),
+        ("broker-2", 1007),
+    ]
+    settings = made.brokers[1].settings
+    assert (settings["broker.id"], settings["broker.rack"]) == ("1007", "10.0.0.2")
+    # The range of configured ids ends below.
+    assert settings["broker.id.generation.enable"] == "false"
+    assert settings["zookeeper.ssl.client.enable"] == "true"
+    assert made.coordinator_settings["java.security.auth.login.config"] == str(login)
+    assert made.bootstrap == "10.0.0.2:9092,10.0.0.2:9093"
+
+
+def test_coordinator_of_several_machines_has_a_listener_that_demands_certificates() -> None:
+    first = Machine(host="first.example", coordinator="first.example:2181")
+    made = make_plan(
+        HERE,
+        broker_ports=[9092],
+        coordinator_port=12181,
+        overrides={},
+        login_config=HERE / "login.conf",
+        security=SECURITY,
+        advertised_host=first.host,
+        machine=first,
+    )
+    assert made.coordinator is not None
+    words = made.coordinator.arguments
+    options = dict(zip(words[1::2], words[2::2], strict=True))
+    assert (options["--listen"], options["--tls-listen"]) == ("127.0.0.1:12181", "0.0.0.0:2181")
+    assert options["--tls-ca"] == "/data/security/ca.pem"
+    assert options["--tls-cert"] == options["--tls-key"] == "/data/security/coordinator.pem"
+    assert options["--enforce-auth-schemes"] == "sasl"
+    assert made.connect == "127.0.0.1:12181", "brokers of this machine need no TLS"
+    assert not made.is_joined
+
+
+def test_replicas_over_several_machines_do_not_depend_on_the_cores_of_one() -> None:
+    first = Machine(host="127.0.0.1", coordinator="127.0.0.1:2181")
+    made = make_plan(HERE, broker_ports=[9092], coordinator_port=2181, overrides={}, machine=first)
+    found = settings_of(made.brokers[0])
+    assert (found["default.replication.factor"], found["min.insync.replicas"]) == ("3", "2")
+
+
+def test_own_coordinator_contradicts_that_of_several_machines() -> None:
+    with pytest.raises(ValueError, match=r"zookeeper\.connect names a coordinator of your own"):
+        make_plan(
+            HERE,
+            broker_ports=[1],
+            coordinator_port=0,
+            overrides={"zookeeper.connect": "zoo:2181"},
+            machine=JOINED,
+        )
+
+
+@pytest.mark.parametrize(
+    ("advertised", "listening"),
+    [(None, "127.0.0.1"), ("127.0.0.2", "127.0.0.2"), ("10.0.0.2", ""), ("kafka.example", "")],
+)
+def test_servers_listen_beyond_the_machine_only_if_others_shall_find_them(
+    advertised: str | None, listening: str
+) -> None:
+    assert listening_host(advertised) == listening

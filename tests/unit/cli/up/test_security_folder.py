@@ -34,7 +34,7 @@ class Opened:
     ) -> None:
         self.renewed: list[str] = []
         self.security = open_security(
-            directory, brokers=BROKERS, hosts=hosts_of(host), now=now, report=self._report
+            directory, servers=BROKERS, hosts=hosts_of(host), now=now, report=self._report
         )
 
     def _report(self, event: Renewed) -> None:
@@ -67,7 +67,7 @@ def test_new_folder_is_closed_to_other_users(tmp_path: Path) -> None:
     assert set(modes.values()) == {0o600}
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert opened.renewed == []
-    assert len(set(opened.security.passwords.values())) == 3
+    assert len(set(opened.security.passwords.values())) == 4
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "::1", "kafka.example"])

@@ -54,6 +54,11 @@ def cut_replicas(
     ]
 
 
+def first_offsets(replica: ReplicaFiles, range_bytes: int = RANGE_BYTES) -> list[int]:
+    """Return the first offset of each range of the replica, in order."""
+    return [each.first_offset for each in cut_replicas([replica], range_bytes)]
+
+
 def _cuts(segment: SegmentFiles, range_bytes: int) -> Iterator[tuple[int, int, int]]:
     places = [(0, segment.base_offset), *_sound_entries(segment, range_bytes)]
     for (start, offset), (end, _) in pairwise([*places, (segment.size_bytes, 0)]):

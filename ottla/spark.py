@@ -1,8 +1,8 @@
 """The Spark data sources under the name of the package (composition).
 
-    from ottla.spark import KafkaBatches, KafkaSegments
+    from ottla.spark import KafkaBatches, KafkaRecords, KafkaSegments
 
-    spark.dataSource.register(KafkaSegments)
+    spark.dataSource.register(KafkaRecords)
 
 Needs the extra `analytics`. A name is loaded on first use.
 """
@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from analytics.data_source import KafkaSegments as KafkaSegments
+    from analytics.record_source import KafkaRecords as KafkaRecords
     from analytics.stream_source import KafkaBatches as KafkaBatches
 
-__all__ = ["KafkaBatches", "KafkaSegments"]
+__all__ = ["KafkaBatches", "KafkaRecords", "KafkaSegments"]
 
 _HOMES: Final = {
     "KafkaBatches": "analytics.stream_source",
+    "KafkaRecords": "analytics.record_source",
     "KafkaSegments": "analytics.data_source",
 }
 

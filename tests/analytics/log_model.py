@@ -25,7 +25,7 @@ class Rec:
     value: bytes | None
     timestamp_ms: int
     attributes: int = 0
-    headers: tuple[tuple[bytes, bytes], ...] = ()
+    headers: tuple[tuple[bytes, bytes | None], ...] = ()
 
 
 @dataclass(frozen=True)

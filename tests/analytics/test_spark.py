@@ -15,6 +15,7 @@ from analytics.data_source import KafkaSegments
 from analytics.errors import AuditError
 from analytics.finding_row import finding_row
 from analytics.plan import Audit
+from analytics.record_source import KafkaRecords
 from analytics.result_files import write_result
 from analytics.run import Request, plan, run_audit
 from analytics.spark_audit import findings_frame, run_tasks, tasks_frame
@@ -243,6 +244,24 @@ def test_data_source_projects_and_filters(spark: Any, tmp_path: Path) -> None:
     plain = frame.option("pushdown", "false").load(str(tmp_path))
     assert plain.where(where).count() == 3
     assert plain.count() == 800, "the filters of one query affected the next one"
+
+
+def test_records_source_has_the_rows_and_errors_of_a_kafka_source(
+    spark: Any, tmp_path: Path
+) -> None:
+    spark.dataSource.register(KafkaRecords)
+    log = make_log()
+    log.write(tmp_path)
+    source = spark.read.format("kafka-records").option("includeHeaders", "true")
+    rows = source.option("subscribe", "orders").load(str(tmp_path)).orderBy("offset").collect()
+    assert [(row["key"], row["value"], row["offset"], row["headers"]) for row in rows] == [
+        (record.key, record.value, record.offset, None)
+        for batch in log.batches
+        for record in batch.records
+    ]
+    assert rows[7]["timestamp"].timestamp() * 1000 == log.batches[1].records[2].timestamp_ms
+    with pytest.raises(Exception, match="RecordsUsageError: no log of payments is in the dir"):
+        source.option("subscribe", "payments").load(str(tmp_path)).count()
 
 
 @pytest.mark.usefixtures("spark")

@@ -1,9 +1,10 @@
 """Finds and runs Kafka's jars; tests that need them are skipped without them.
 
 `OTTLA_KAFKA_JARS` names a folder with the jars of kafka_2.13 3.9, Kafka Streams and its tests, the
-file connectors and their dependencies, and `OTTLA_KAFKA_4_CLIENTS` one with Kafka's clients 4.
-Without them, `make interop` downloads them once into a cache with Maven, from `kafka_jars.xml` and
-`kafka_4_clients.xml` beside this file. Java 17 or newer is needed, with its compiler for programs
+file connectors and their dependencies, `OTTLA_KAFKA_4_CLIENTS` one with Kafka's clients 4, and
+`OTTLA_SPARK_KAFKA_JARS` one with Spark's Kafka source. Without them, `make interop` downloads them
+once into a cache with Maven, from `kafka_jars.xml`, `kafka_4_clients.xml` and
+`spark_kafka_jars.xml` beside this file. Java 17 or newer is needed, with its compiler for programs
 from source.
 """
 
@@ -18,9 +19,11 @@ CACHE = Path.home() / ".cache" / "ottla"
 JARS = Path(os.environ.get("OTTLA_KAFKA_JARS") or CACHE / "kafka-jars")
 CLIENTS_4 = Path(os.environ.get("OTTLA_KAFKA_4_CLIENTS") or CACHE / "kafka-4-clients")
 STREAMS, STREAMS_TEST = "kafka-streams-*[0-9].jar", "kafka-streams-*-test.jar"
+SPARK_KAFKA = Path(os.environ.get("OTTLA_SPARK_KAFKA_JARS") or CACHE / "spark-kafka-jars")
 FOLDERS = {
     "kafka_jars.xml": (JARS, ("kafka_2.13-*.jar", STREAMS, STREAMS_TEST, "connect-file-*.jar")),
     "kafka_4_clients.xml": (CLIENTS_4, ("kafka-clients-4.*.jar",)),
+    "spark_kafka_jars.xml": (SPARK_KAFKA, ("spark-sql-kafka-*.jar", "commons-pool2-*.jar")),
 }
 """Where the jars of each list are, and the jars by which a complete folder is known."""
 TIMEOUT_S = 120
@@ -37,6 +40,14 @@ needs_jars = [
 def kafka_jars() -> Path | None:
     """Return the folder with Kafka's jars, None if there is none."""
     return JARS if any(JARS.glob("kafka_2.13-*.jar")) else None
+
+
+def spark_kafka_or_skip() -> list[Path]:
+    """Return the jars of Spark's Kafka source; skip the test if they or java are missing."""
+    jars = sorted(SPARK_KAFKA.glob("*.jar"))
+    if not any(SPARK_KAFKA.glob("spark-sql-kafka-*.jar")) or shutil.which("java") is None:
+        pytest.skip("needs java, and Spark's Kafka source (OTTLA_SPARK_KAFKA_JARS or mvn)")
+    return jars
 
 
 def streams_or_skip() -> None:

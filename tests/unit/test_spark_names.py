@@ -15,7 +15,8 @@ def test_the_names_are_the_data_sources() -> None:
     data_source = pytest.importorskip("analytics.data_source")
     assert ottla.spark.KafkaSegments is data_source.KafkaSegments
     assert ottla.spark.KafkaBatches.name() == "kafka-batches"
-    assert {"KafkaBatches", "KafkaSegments"} <= set(dir(ottla.spark))
+    assert ottla.spark.KafkaRecords.name() == "kafka-records"
+    assert {"KafkaBatches", "KafkaRecords", "KafkaSegments"} <= set(dir(ottla.spark))
 
 
 def test_the_import_loads_no_spark_until_a_name_is_used() -> None:

@@ -1,0 +1,186 @@
+"""The offsets of a log that a consumer may see, and its aborted transactions (edge).
+
+A consumer sees records up to the high watermark; with `read_committed`, up to the last stable
+offset, and none of an aborted transaction. A broker writes its high watermarks to a checkpoint
+every few seconds and when it stops: the newest records of a running broker become visible here that
+much later. Records above the checkpoint may still be replaced by another leader's.
+
+The last stable offset is computed as a broker does after a start: from the newest producer snapshot
+and the batches after it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from analytics.discovery import find_replicas, group_by_partition
+from analytics.errors import DataLossError, RecordsUsageError
+from analytics.file_store import OpenFile, read_bytes
+from analytics.records.log_reader import MAX_LISTINGS, LogReader, list_log, seek
+from analytics.records.offset_choice import Isolation
+from kafkawire.errors import CorruptBatchError
+from kafkawire.ids import TopicPartition
+from kafkawire.records import read_control_batch
+from logcheck.batch_walk import Batch, Walk
+from logcheck.finding import Damage, Finding
+from logcheck.producer_files import read_aborted
+from logcheck.producer_snapshot_bytes import read_producer_snapshot
+from logcheck.replica_files import ReplicaFiles, SegmentFiles
+from logcheck.topic_id import read_topic_id
+from logcheck.transaction_ranges import TransactionRanges
+
+_MAX_OFFSET: Final = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionLog:
+    """The replica of a partition to read, and the offsets that are visible in it."""
+
+    topic: str
+    partition: int
+    replica: ReplicaFiles
+    start: int
+    end: int
+    """Exclusive."""
+    log_end: int
+    """The end of the files; records from `end` on are not visible yet."""
+    topic_id: str | None = None
+
+    @property
+    def directory(self) -> str:
+        """The directory of the partition."""
+        return self.replica.directory
+
+
+def find_logs(
+    places: Sequence[str], isolation: Isolation, *, to_log_end: bool = False
+) -> dict[TopicPartition, PartitionLog]:
+    """Return the log to read of each partition in the log directories `places`.
+
+    Of several replicas of a partition, it is the first one in which the most offsets are visible.
+    With `to_log_end`, records above the high watermark are visible too.
+
+    Raises:
+        RecordsUsageError: a place cannot be listed.
+        DataLossError: the end of a log is damaged.
+        OSError: a file cannot be read.
+    """
+    replicas: list[ReplicaFiles] = []
+    for place in places:
+        try:
+            replicas += find_replicas(place, lambda _: None)
+        except OSError as error:
+            raise RecordsUsageError(
+                f"{place} cannot be listed: {error.strerror or error}; name a log directory"
+            ) from error
+    logs = {}
+    for partition, candidates in group_by_partition(replicas).items():
+        found = [_log_of(each, isolation, to_log_end=to_log_end) for each in candidates]
+        logs[partition] = max(found, key=lambda log: log.end)
+    return logs
+
+
+def _log_of(replica: ReplicaFiles, isolation: Isolation, *, to_log_end: bool) -> PartitionLog:
+    log_end = _log_end(replica)
+    start = max(replica.log_start or 0, replica.first_base_offset)
+    end = log_end if to_log_end else min(replica.committed_end(log_end), log_end)
+    if isolation is Isolation.READ_COMMITTED and start < end:
+        end = _last_stable_offset(replica, start, end)
+    return PartitionLog(
+        topic=replica.topic,
+        partition=replica.partition,
+        replica=replica,
+        start=start,
+        end=max(start, end),
+        log_end=log_end,
+        topic_id=read_topic_id(read_bytes, replica.metadata, lambda _: None),
+    )
+
+
+def _log_end(replica: ReplicaFiles) -> int:
+    """Return the offset after the last complete batch of the log."""
+    for _ in range(MAX_LISTINGS):
+        try:
+            return _end_of_segments(replica.segments)
+        except FileNotFoundError:
+            # The cleaner, or retention, has renamed the file since the listing.
+            replica = replace(replica, segments=list_log(replica.directory).segments)
+    raise DataLossError(f"the files in {replica.directory} change too often to be read")
+
+
+def _end_of_segments(segments: Sequence[SegmentFiles]) -> int:
+    if not segments:
+        return 0
+    last = segments[-1]
+    end = last.base_offset
+    with OpenFile(last.log) as source:
+        walk = Walk(source, last.log, lambda _: None, is_tail_allowed=True)
+        for item in walk.items(seek(source, last, _MAX_OFFSET)):
+            if isinstance(item, Batch):
+                end = max(end, item.header.last_offset + 1)
+    return end
+
+
+def _last_stable_offset(replica: ReplicaFiles, start: int, end: int) -> int:
+    """Return the first offset of the open transactions at `end`, or `end` without any."""
+    read_from, first_offsets = _open_at_snapshot(replica, start, end)
+    # Damage is reported by the read itself, if it is read at all.
+    for piece in LogReader(replica.directory, read_from, end, may_lose_data=True).pieces():
+        header = piece.batch.header
+        if not header.is_transactional:
+            continue
+        if not header.is_control:
+            if header.record_count:
+                first_offsets.setdefault(header.producer_id, header.base_offset)
+        elif is_end_of_transaction(piece.batch):
+            first_offsets.pop(header.producer_id, None)
+    return min([end, *first_offsets.values()])
+
+
+def _open_at_snapshot(replica: ReplicaFiles, start: int, end: int) -> tuple[int, dict[int, int]]:
+    """Return the offset of the newest sound snapshot, and the transactions open there."""
+    for offset, file in reversed(replica.snapshots):
+        if not start <= offset <= end:
+            continue
+        findings: list[Finding] = []
+        try:
+            entries = read_producer_snapshot(read_bytes(file), file, findings.append)
+        except OSError:
+            continue
+        if not findings:
+            return offset, {
+                entry.producer_id: entry.transaction_first_offset
+                for _, entry in entries
+                if entry.transaction_first_offset >= 0
+            }
+    return start, {}
+
+
+def is_end_of_transaction(batch: Batch) -> bool:
+    """Whether the control batch ends a transaction; a cleaner may have emptied it since."""
+    if not batch.header.record_count:
+        return True
+    try:
+        return read_control_batch(batch.data) is not None
+    except CorruptBatchError:
+        return False
+
+
+def read_aborted_ranges(directory: str) -> TransactionRanges:
+    """Return the aborted transactions in the transaction indexes of a log.
+
+    Read them before the log: a cleaner removes the entry of a transaction together with the records
+    of the transaction.
+
+    Raises:
+        DataLossError: an index is damaged, so that aborted records are unknown.
+        OSError: the directory cannot be listed.
+    """
+    for _ in range(MAX_LISTINGS):
+        findings: list[Finding] = []
+        aborted = read_aborted(list_log(directory), read_bytes, findings.append)
+        if not findings:
+            return TransactionRanges(aborted)
+        if any(each.damage is not Damage.FILE_VANISHED for each in findings):
+            raise DataLossError(f"damaged: {findings[0]}")
+    raise DataLossError(f"the files in {directory} change too often to be read")

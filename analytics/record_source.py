@@ -118,10 +118,9 @@ class Scan:
         """Return the logs to read, as they are now."""
         from analytics.records.partition_log import find_logs
 
-        found = find_logs(self._places, self._isolation, to_log_end=self._to_log_end)
-        logs = {
-            partition: log for partition, log in found.items() if self._choice.accepts(partition)
-        }
+        logs = find_logs(
+            self._places, self._isolation, self._choice.accepts, to_log_end=self._to_log_end
+        )
         self._choice.check_found(logs)
         return logs
 

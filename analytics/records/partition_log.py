@@ -9,7 +9,7 @@ The last stable offset is computed as a broker does after a start: from the newe
 and the batches after it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -53,17 +53,32 @@ class PartitionLog:
 
 
 def find_logs(
-    places: Sequence[str], isolation: Isolation, *, to_log_end: bool = False
+    places: Sequence[str],
+    isolation: Isolation,
+    accepts: Callable[[TopicPartition], bool] = lambda _: True,
+    *,
+    to_log_end: bool = False,
 ) -> dict[TopicPartition, PartitionLog]:
-    """Return the log to read of each partition in the log directories `places`.
-
-    Of several replicas of a partition, it is the first one in which the most offsets are visible.
-    With `to_log_end`, records above the high watermark are visible too.
+    """Return the log to read of each accepted partition in the log directories `places`.
 
     Raises:
         RecordsUsageError: a place cannot be listed.
-        DataLossError: the end of a log is damaged.
+        DataLossError: the files of a log change too often.
         OSError: a file cannot be read.
+    """
+    return {
+        partition: choose_log(candidates, isolation, to_log_end=to_log_end)
+        for partition, candidates in find_candidates(places, accepts).items()
+    }
+
+
+def find_candidates(
+    places: Sequence[str], accepts: Callable[[TopicPartition], bool]
+) -> dict[TopicPartition, list[ReplicaFiles]]:
+    """Return the replicas of each accepted partition, in the order of the places.
+
+    Raises:
+        RecordsUsageError: a place cannot be listed.
     """
     replicas: list[ReplicaFiles] = []
     for place in places:
@@ -73,11 +88,26 @@ def find_logs(
             raise RecordsUsageError(
                 f"{place} cannot be listed: {error.strerror or error}; name a log directory"
             ) from error
-    logs = {}
-    for partition, candidates in group_by_partition(replicas).items():
-        found = [_log_of(each, isolation, to_log_end=to_log_end) for each in candidates]
-        logs[partition] = max(found, key=lambda log: log.end)
-    return logs
+    return {
+        partition: candidates
+        for partition, candidates in group_by_partition(replicas).items()
+        if accepts(partition)
+    }
+
+
+def choose_log(
+    candidates: Sequence[ReplicaFiles], isolation: Isolation, *, to_log_end: bool
+) -> PartitionLog:
+    """Return the first of several replicas in which the most offsets are visible.
+
+    With `to_log_end`, records above the high watermark are visible too.
+
+    Raises:
+        DataLossError: the files of a log change too often.
+        OSError: a file cannot be read.
+    """
+    logs = [_log_of(each, isolation, to_log_end=to_log_end) for each in candidates]
+    return max(logs, key=lambda log: log.end)
 
 
 def _log_of(replica: ReplicaFiles, isolation: Isolation, *, to_log_end: bool) -> PartitionLog:

@@ -92,7 +92,9 @@ class RecordReader:
                 yield rows.take()
             rows.append(piece.batch.header, section)
             if not piece.is_whole:
-                yield rows.take(piece.first_offset, piece.end_offset)
+                batch = rows.take(piece.first_offset, piece.end_offset)
+                if batch.num_rows:
+                    yield batch
             elif rows.is_full:
                 yield rows.take()
         if rows.count:

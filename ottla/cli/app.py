@@ -19,6 +19,7 @@ from ottla.cli.commands import (
     console,
     consume,
     coordinator,
+    export,
     groups,
     logs,
     perf,
@@ -75,6 +76,7 @@ def make_app() -> typer.Typer:
     app.add_typer(perf.app, name="perf")
     app.add_typer(logs.app, name="logs")
     app.command("audit")(audit.audit)
+    app.command("export")(export.export)
     app.command("backup")(backup.backup)
     app.command("restore")(backup.restore)
     app.command("console")(console.console)

@@ -126,6 +126,7 @@ def test_machines_join_at_the_same_time_and_the_cluster_outlives_one_of_them(
     assert all(map(is_running, first.pids()))
 
 
+@pytest.mark.soak
 def test_machine_with_the_coordinator_restarts_and_the_others_return(
     started: list[Up], tmp_path: Path
 ) -> None:
@@ -182,6 +183,7 @@ def test_machine_that_cannot_join_prints_the_reason(
     assert first.end(signal.SIGTERM) == 0
 
 
+@pytest.mark.soak
 def test_secured_machine_joins_with_two_copied_files(
     started: list[Up], tmp_path: Path, run_ottla: RunOttla
 ) -> None:

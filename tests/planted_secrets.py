@@ -123,8 +123,11 @@ def watch_expected_errors() -> None:
 
     def search(self: Any, kind: Any, error: BaseException | None, trace: Any) -> bool:
         seen = error
-        while seen is not None:
+        # An error may be the context of its own cause.
+        searched: set[int] = set()
+        while seen is not None and id(seen) not in searched:
             check("error", str(seen), repr(seen))
+            searched.add(id(seen))
             seen = seen.__cause__ or seen.__context__
         return plain(self, kind, error, trace)
 

@@ -70,6 +70,14 @@ def test_an_expected_error_and_its_cause_are_searched() -> None:
     assert found.startswith("error of")
 
 
+def test_errors_that_cause_each_other_are_searched_once() -> None:
+    first, second = ValueError("first"), ValueError("second")
+    first.__cause__, second.__cause__ = second, first
+    with pytest.raises(ValueError, match="first"):
+        raise first
+    assert planted_secrets.findings() == []
+
+
 def test_answers_to_describe_configs_are_searched() -> None:
     DescribeConfigsResourceResult(name="ssl.key.password", value=SECRET)
     (found,) = planted_secrets.findings()

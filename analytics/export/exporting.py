@@ -45,7 +45,7 @@ class Exported:
     next_offset: int
     records: int = 0
     files: int = 0
-    missing: str | None = None
+    missing: list[str] = field(default_factory=list)
     """The offsets that retention had deleted before they were exported."""
     skipped: list[str] = field(default_factory=list)
     error: str | None = None
@@ -110,7 +110,7 @@ def _export(
         if last is not None:
             _check_same_log(last, log)
             if begin < log.start:
-                result.missing = f"{begin}..{log.start - 1}"
+                result.missing.append(f"{begin}..{log.start - 1}")
         result.first_offset = result.next_offset = max(begin, log.start)
         if result.next_offset < log.end:
             _PartitionExport(target, log, request, result).run()
@@ -157,7 +157,7 @@ class _PartitionExport:
         self._file_bytes = request.file_bytes
         span = LogSpan.of(log, result.next_offset, log.end, request.isolation)
         self._reader = RecordReader(
-            span, _COLUMNS, time_unit="ms", may_lose_data=request.skips_damage
+            span, _COLUMNS, time_unit="ms", may_lose_data=request.skips_damage, may_begin_later=True
         )
 
     def run(self) -> None:
@@ -176,6 +176,7 @@ class _PartitionExport:
                 self._commit(None, self._log.end, 0)
         finally:
             self._result.skipped += self._reader.lost
+            self._result.missing += [f"{one}..{two}" for one, two in self._reader.deleted]
 
     def _write_file(self, batches: "_Batches", schema: object) -> None:
         first = self._result.next_offset

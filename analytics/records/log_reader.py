@@ -7,7 +7,8 @@ over silently.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from analytics.errors import DataLossError
@@ -47,14 +48,23 @@ class LogReader:
     """A reader of the offsets `start..end` (exclusive) of the log in `directory`."""
 
     def __init__(
-        self, directory: str, start: int, end: int, *, may_lose_data: bool = False
+        self,
+        directory: str,
+        start: int,
+        end: int,
+        *,
+        may_lose_data: bool = False,
+        may_begin_later: bool = False,
     ) -> None:
         self._directory = directory
         self._next_offset = start
         self._end = end
         self._may_lose_data = may_lose_data
+        self._may_begin_later = may_begin_later
         self.lost: list[str] = []
         """A sentence for each part of the log that was skipped, because it is damaged or gone."""
+        self.deleted: list[tuple[int, int]] = []
+        """With `may_begin_later`, the offsets (inclusive) that retention deleted meanwhile."""
 
     def pieces(self) -> Iterator[Piece]:
         """Yield the batches in order; their checksums are right.
@@ -65,23 +75,19 @@ class LogReader:
         """
         vanished = stalled = 0
         while self._next_offset < self._end:
-            segment, following = self._segment_at(self._next_offset)
             before = self._next_offset
+            segments = self._list_from_next()
             try:
-                yield from self._read(segment)
+                # One listing serves for all segments: a partition may have many thousands.
+                yield from self._read_all(segments)
             except FileNotFoundError:
-                vanished += 1
+                vanished = 1 if self._next_offset > before else vanished + 1
                 if vanished == MAX_LISTINGS:
                     raise
                 continue
-            if following is not None:
-                self._next_offset = max(self._next_offset, min(following, self._end))
-            if self._next_offset > before:
-                vanished = stalled = 0
-                continue
-            stalled += 1
+            stalled = 0 if self._next_offset > before else stalled + 1
             if stalled == MAX_STALLED:
-                self.lose(f"{segment.log} ends at offset {before}, expected {self._end}")
+                self.lose(f"{segments[-1].log} ends at offset {before}, expected {self._end}")
                 return
 
     def lose(self, sentence: str) -> None:
@@ -94,19 +100,35 @@ class LogReader:
             raise DataLossError(sentence)
         self.lost.append(sentence)
 
-    def _segment_at(self, offset: int) -> tuple[SegmentFiles, int | None]:
-        """Return the segment that contains the next offset, and where the following one begins."""
+    def _list_from_next(self) -> Sequence[SegmentFiles]:
+        """Return the segments from that with the next offset on."""
         segments = list_log(self._directory).segments
         if not segments:
             raise DataLossError(f"{self._directory} has no segment any more")
         first = segments[0].base_offset
-        if first > offset:
+        if first > self._next_offset:
             # Retention has deleted the beginning.
-            self.lose(f"the log in {self._directory} begins at offset {first}, expected {offset}")
+            if self._may_begin_later:
+                self.deleted.append((self._next_offset, min(first, self._end) - 1))
+            else:
+                self.lose(
+                    f"the log in {self._directory} begins at offset {first}, "
+                    f"expected {self._next_offset}"
+                )
             self._next_offset = min(first, self._end)
-        slot = bisect_right([each.base_offset for each in segments], self._next_offset) - 1
-        is_last = slot == len(segments) - 1
-        return segments[slot], None if is_last else segments[slot + 1].base_offset
+        slot = bisect_right(segments, self._next_offset, key=lambda each: each.base_offset) - 1
+        return segments[max(slot, 0) :]
+
+    def _read_all(self, segments: Sequence[SegmentFiles]) -> Iterator[Piece]:
+        for segment, following in pairwise([*segments, None]):
+            if segment is None or self._next_offset >= self._end:
+                return
+            if following is None:
+                yield from self._read(segment)
+            elif following.base_offset > self._next_offset:
+                yield from self._read(segment)
+                reached = min(following.base_offset, self._end)
+                self._next_offset = max(self._next_offset, reached)
 
     def _read(self, segment: SegmentFiles) -> Iterator[Piece]:
         findings: list[Finding] = []

@@ -69,15 +69,27 @@ class RecordReader:
         *,
         time_unit: str = "us",
         may_lose_data: bool = False,
+        may_begin_later: bool = False,
     ) -> None:
         self._span = log
         self._rows = RecordRows(log.topic, log.partition, columns, time_unit=time_unit)
-        self._reader = LogReader(log.directory, log.start, log.end, may_lose_data=may_lose_data)
+        self._reader = LogReader(
+            log.directory,
+            log.start,
+            log.end,
+            may_lose_data=may_lose_data,
+            may_begin_later=may_begin_later,
+        )
 
     @property
     def lost(self) -> Sequence[str]:
         """A sentence for each part of the log that was skipped."""
         return self._reader.lost
+
+    @property
+    def deleted(self) -> Sequence[tuple[int, int]]:
+        """With `may_begin_later`, the offsets (inclusive) that retention deleted meanwhile."""
+        return self._reader.deleted
 
     def batches(self) -> Iterator[Any]:
         """Yield the records in order of their offsets.

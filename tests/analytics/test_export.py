@@ -117,7 +117,7 @@ def test_compaction_and_retention_leave_gaps_and_no_duplicates(tmp_path: Path) -
         file.unlink()
     grown.write(logs)
     [result] = run(logs, out)
-    assert (result.missing, result.first_offset, result.records) == ("400..599", 600, 5)
+    assert (result.missing, result.first_offset, result.records) == (["400..599"], 600, 5)
     assert offsets_in(out)[-5:] == list(range(600, 605))
 
 

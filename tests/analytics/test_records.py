@@ -11,6 +11,7 @@ import pytest
 from crc32c import crc32c
 
 from analytics.errors import DataLossError, RecordsUsageError
+from analytics.file_store import list_directory
 from analytics.records import COLUMNS
 from analytics.records.log_reader import LogReader
 from analytics.records.offset_choice import Isolation
@@ -292,6 +293,15 @@ def test_retention_meanwhile_is_an_error_or_is_skipped(tmp_path: Path) -> None:
     assert len(skipping.lost) == 1
 
 
+def test_retention_meanwhile_may_be_allowed(tmp_path: Path) -> None:
+    directory = make_log().write(tmp_path)
+    reader = LogReader(str(directory), 20, 400, may_begin_later=True)
+    (directory / "00000000000000000000.log").unlink()
+    found = [piece.batch.header.base_offset for piece in reader.pieces()]
+    assert found == list(range(100, 400, 5))
+    assert (reader.deleted, reader.lost) == ([(20, 99)], [])
+
+
 def test_a_span_before_the_deleted_part_of_a_log_yields_nothing(tmp_path: Path) -> None:
     directory = make_log().write(tmp_path)
     reader = reader_of(tmp_path, 20, 40, may_lose_data=True)
@@ -327,6 +337,21 @@ def test_a_log_compacted_meanwhile_is_read_on_at_the_next_offset(
     assert found == sorted(set(found))
     remaining = {batch.last for batch in compact(make_log()).batches}
     assert set(found) >= {offset for offset in remaining if offset > change_at}
+
+
+def test_the_directory_is_not_listed_again_for_each_segment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = make_log(400, per_segment=1).write(tmp_path)
+    listings: list[str] = []
+
+    def count(place: str) -> Any:
+        listings.append(place)
+        return list_directory(place)
+
+    monkeypatch.setattr("analytics.records.log_reader.list_directory", count)
+    assert len(list(LogReader(str(directory), 0, 400).pieces())) == 80
+    assert len(listings) == 2
 
 
 def test_a_roll_meanwhile_is_read(tmp_path: Path) -> None:

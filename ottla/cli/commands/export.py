@@ -140,7 +140,7 @@ def _print(results: "list[Exported]", *, as_json: bool) -> None:
 
 
 def _note(result: "Exported") -> str:
-    notes = [f"offsets {result.missing} were deleted before"] if result.missing else []
+    notes = [f"offsets {offsets} were deleted before" for offsets in result.missing]
     notes += [f"{len(result.skipped)} parts left out"] if result.skipped else []
     notes += ["failed"] if result.error else []
     return ", ".join(notes) or "-"

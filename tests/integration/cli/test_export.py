@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 from pyarrow import parquet
 
 import ottla
@@ -105,6 +106,7 @@ async def consumed(bootstrap: str, topic: str) -> dict[int, bytes]:
     return found
 
 
+@pytest.mark.soak
 async def test_killed_exports_of_a_busy_broker_have_each_record_once(tmp_path: Path) -> None:
     target = tmp_path / "out"
     async with Broker(SETTINGS, directory=tmp_path / "broker") as broker:

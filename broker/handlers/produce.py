@@ -22,10 +22,11 @@ from broker.handlers.appending import (
 )
 from broker.handlers.delayed_partitions import DelayedPartitions
 from broker.handlers.handler_table import Apis, Parts
+from broker.handlers.leader_hint import LEADERS_SINCE, LeaderHints
 from broker.handlers.long_produce import TURN_BYTES, LongProduces
 from broker.handlers.transactional_produce import TransactionalProduce
 from broker.network.reply import Reply
-from broker.network.request import Request
+from broker.network.request import Connection, Request
 from broker.network.request_tasks import RequestTasks
 from broker.purgatory import Purgatory
 from broker.quotas.entity import PRODUCER_BYTE_RATE
@@ -75,8 +76,10 @@ class ProduceHandler:
         tasks: RequestTasks,
         transactional: TransactionalProduce,
         throttle: Throttle | None = None,
+        hints: LeaderHints | None = None,
     ) -> None:
-        """Charge producers for their bytes by `throttle`."""
+        """Charge producers for their bytes by `throttle`; name new leaders by `hints`."""
+        self._hints = hints
         self._transactional = transactional
         self._replicas = replicas
         self._purgatory = purgatory
@@ -91,7 +94,7 @@ class ProduceHandler:
         refusal = _refusal(request.header.api_version, message)
         if refusal is not None:
             response = ProduceResponse(responses=_reject_all(message, refusal))
-            self._count_errors(response)
+            self._on_errors(response, request.header.api_version, request.connection)
             return _answer(response, message.acks)
         work = Appending(request, message)
         if self._running and request.connection in self._running:
@@ -193,31 +196,44 @@ class ProduceHandler:
             responses=_answers(work.accepted, refused), throttle_time_ms=throttle_ms
         )
         if pending:
-            return self._hold(response, pending, message)
+            return self._hold(request, response, pending, message)
         if refused:
-            self._count_errors(response)
+            self._on_errors(response, request.header.api_version, request.connection)
         return _answer(response, acks)
 
-    def _hold(self, response: ProduceResponse, pending: Pending, message: ProduceRequest) -> Reply:
+    def _hold(
+        self,
+        request: Request,
+        response: ProduceResponse,
+        pending: Pending,
+        message: ProduceRequest,
+    ) -> Reply:
         """Respond once all appended batches are committed, or after the timeout."""
+        # Not with the request, whose body would stay in memory.
+        on_complete = partial(
+            self._on_errors, response, request.header.api_version, request.connection
+        )
         awaited = {
             key: (pending[key], answer)
             for topic in response.responses
             for answer in topic.partition_responses
             if (key := TopicPartition(topic.name, answer.index)) in pending
         }
-        delayed = DelayedPartitions(
-            response, awaited, self._is_committed, partial(self._count_errors, response)
-        )
+        delayed = DelayedPartitions(response, awaited, self._is_committed, on_complete)
         self._purgatory.hold(delayed, delayed.partitions, message.timeout_ms)
         return delayed.reply
 
-    def _count_errors(self, response: ProduceResponse) -> None:
-        traffic = self._replicas.table.traffic
+    def _on_errors(self, response: ProduceResponse, version: int, connection: Connection) -> None:
+        """Count the errors of a response, if any, and name the leaders of moved partitions."""
+        traffic, is_led_elsewhere = self._replicas.table.traffic, False
         for topic in response.responses:
             for answer in topic.partition_responses:
                 if answer.error_code != ErrorCode.NONE:
                     traffic.on_produce_error(topic.name, answer.error_code)
+                    if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                        is_led_elsewhere = True
+        if is_led_elsewhere and self._hints is not None and version >= LEADERS_SINCE:
+            self._hints.add(response, connection.listener_name)
 
     def _is_committed(
         self, partition: TopicPartition, last_offset: Offset, answer: PartitionProduceResponse
@@ -335,6 +351,7 @@ def _handler(parts: Parts) -> ProduceHandler:
         clock_ms=parts.clock_ms,
     )
     throttle = Throttle(parts.configs.quotas, PRODUCER_BYTE_RATE, parts.clock_ms)
+    hints = LeaderHints(parts.replicas.leader_of, parts.metadata)
     return ProduceHandler(
-        parts.replicas, parts.purgatory, parts.now_ms, parts.tasks, transactional, throttle
+        parts.replicas, parts.purgatory, parts.now_ms, parts.tasks, transactional, throttle, hints
     )

@@ -7,6 +7,7 @@ that lags may report an older leader, which must not replace a newer one (KIP-32
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, LeaderEpoch, TopicId, TopicPartition
@@ -18,6 +19,8 @@ from kafkawire.messages.metadata import (
 from kafkawire.sentinels import NO_EPOCH, NO_LEADER
 from ottla.client.client_config import Address
 from ottla.client.errors import BrokerError, OttlaError, known_code
+
+NO_BROKERS: Final[Mapping[BrokerId, Address]] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,19 +107,28 @@ def merge(
 
 
 def with_leader(
-    old: ClusterMetadata, topic_partition: TopicPartition, leader: BrokerId, epoch: LeaderEpoch
+    old: ClusterMetadata,
+    topic_partition: TopicPartition,
+    leader: BrokerId,
+    epoch: LeaderEpoch,
+    named: Mapping[BrokerId, Address],
 ) -> ClusterMetadata:
     """Return the metadata after a response that names a newer leader (KIP-951).
 
-    A leader that is not among the known brokers, or has no newer epoch, changes nothing.
+    A leader that is neither among the known brokers nor `named` with an address by the response, or
+    has no newer epoch, changes nothing.
     """
     held = old.partition(topic_partition)
-    if held is None or leader not in old.brokers or epoch <= held.leader_epoch:
+    brokers = old.brokers
+    if leader not in brokers and leader in named:
+        brokers = {**brokers, leader: named[leader]}
+    if held is None or leader not in brokers or epoch <= held.leader_epoch:
         return old
     topic = old.topics[topic_partition.topic]
     changed = replace(held, leader=leader, leader_epoch=epoch)
     partitions = {**topic.partitions, topic_partition.partition: changed}
-    return replace(old, topics={**old.topics, topic.name: replace(topic, partitions=partitions)})
+    topics = {**old.topics, topic.name: replace(topic, partitions=partitions)}
+    return replace(old, brokers=brokers, topics=topics)
 
 
 def _merge_topic(old: TopicMetadata | None, described: MetadataResponseTopic) -> TopicMetadata:

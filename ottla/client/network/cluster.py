@@ -9,7 +9,7 @@ Invariant: after `close` no task and no socket is left.
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from math import inf
 from typing import Final, TypeVar
 
@@ -25,7 +25,13 @@ from ottla.client.argument import require_text
 from ottla.client.background import Alarm, TaskSet
 from ottla.client.client_config import Address, ClientConfig
 from ottla.client.client_metrics import Health
-from ottla.client.cluster_metadata import ClusterMetadata, TopicMetadata, merge, with_leader
+from ottla.client.cluster_metadata import (
+    NO_BROKERS,
+    ClusterMetadata,
+    TopicMetadata,
+    merge,
+    with_leader,
+)
 from ottla.client.errors import (
     BrokerUnreachableError,
     ClientClosedError,
@@ -216,11 +222,18 @@ class Cluster:
             )
 
     def learn_leader(
-        self, topic_partition: TopicPartition, leader: BrokerId, epoch: LeaderEpoch
+        self,
+        topic_partition: TopicPartition,
+        leader: BrokerId,
+        epoch: LeaderEpoch,
+        named: Mapping[BrokerId, Address] = NO_BROKERS,
     ) -> bool:
-        """Adopt the leader that a response names; return whether it was newer (KIP-951)."""
+        """Adopt the leader that a response names; return whether it was newer (KIP-951).
+
+        `named` are the addresses in the response.
+        """
         known = self.metadata
-        self.metadata = with_leader(known, topic_partition, leader, epoch)
+        self.metadata = with_leader(known, topic_partition, leader, epoch, named)
         return self.metadata is not known
 
     # Requests

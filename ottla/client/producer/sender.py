@@ -9,7 +9,7 @@ partition's batches when one is put back.
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
 from kafkawire.apis import ApiKey
@@ -26,7 +26,7 @@ from kafkawire.messages.produce import (
 )
 from kafkawire.sentinels import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP
 from ottla.client.background import Alarm
-from ottla.client.client_config import ProducerConfig
+from ottla.client.client_config import Address, ProducerConfig
 from ottla.client.client_metrics import ProducerCounts
 from ottla.client.cluster_metadata import needs_metadata
 from ottla.client.errors import (
@@ -202,12 +202,14 @@ class Sender:
                     self._settle(batch, Offset(result.base_offset), result.log_append_time_ms)
                 else:
                     leader = result.current_leader
-                    self._cluster.learn_leader(
+                    is_moved = self._cluster.learn_leader(
                         batch.topic_partition,
                         BrokerId(leader.leader_id),
                         LeaderEpoch(leader.leader_epoch),
+                        _nodes_in(response),
                     )
-                    self._on_error(batch, _error_of(batch, result), _record_errors(batch, result))
+                    error, record_errors = _error_of(batch, result), _record_errors(batch, result)
+                    self._on_error(batch, error, record_errors, is_moved=is_moved)
         self._on_failure(sent, ProtocolError("the broker omitted partitions from its response"))
 
     def _on_written(self, sent: BatchesByPartition) -> None:
@@ -229,17 +231,26 @@ class Sender:
             batch.complete(base_offset, append_time_ms)
 
     def _on_error(
-        self, batch: ProducerBatch, error: OttlaError, record_errors: dict[int, OttlaError]
+        self,
+        batch: ProducerBatch,
+        error: OttlaError,
+        record_errors: dict[int, OttlaError],
+        *,
+        is_moved: bool = False,
     ) -> None:
+        """Decide on a batch after an error; `is_moved` means that its new leader is known now."""
         if batch.is_done:
             # It expired, or the producer was stopped, while it was in flight.
             self._accumulator.done(batch)
             self._leave_gap(batch)
             return
-        if needs_metadata(error):
-            self._cluster.request_refresh()
         now_s = self._loop.time()
-        retry_at_s = now_s + self._cluster.backoff.delay_s(batch.attempt_count)
+        # Without a delay, and without metadata: the response has named the new leader (KIP-951).
+        retry_at_s = now_s
+        if not is_moved:
+            retry_at_s += self._cluster.backoff.delay_s(batch.attempt_count)
+            if needs_metadata(error):
+                self._cluster.request_refresh()
         batch.last_error = error
         verdict = judge(error, batch, self._config, retry_at_s)
         if verdict is Verdict.RETRY:
@@ -350,6 +361,13 @@ class Sender:
         )
         error.__cause__ = last
         return error
+
+
+def _nodes_in(response: ProduceResponse) -> Mapping[BrokerId, Address]:
+    """Return the addresses of the leaders that a response names."""
+    return {
+        BrokerId(each.node_id): Address(each.host, each.port) for each in response.node_endpoints
+    }
 
 
 def _error_of(batch: ProducerBatch, result: PartitionProduceResponse) -> BrokerError:

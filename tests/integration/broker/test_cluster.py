@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import ottla
 from clusterstate.znodes import paths
 from coordination.client import Client, SessionState, session_file
 from kafkawire.apis import ApiKey
@@ -48,6 +49,7 @@ from kafkawire.messages.reassignment import (
     TopicPartitions,
 )
 from kafkawire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from ottla.client.network.cluster import Cluster
 from tests.conftest import BrokerProcess
 from tests.integration.broker.broker_cluster import IDS, BrokerCluster
 from tests.integration.broker.test_admin import config
@@ -387,9 +389,7 @@ def registrations(broker: BrokerProcess) -> list[int]:
 def test_leadership_returns_to_the_preferred_replica_when_asked(cluster: BrokerCluster) -> None:
     name = next(names)
     cluster.create_topic(name, [[1, 2, 3]])
-    end_session_of(cluster, 1)
-    cluster.until_all_say(lambda asked: cluster.leaders(asked, name) not in ([1], [-1]))
-    cluster.until_in_sync(name, {1, 2, 3})
+    lead_elsewhere(cluster, name)
     request = ElectLeadersRequest(
         topic_partitions=[TopicPartitions(topic=name, partitions=[0])], timeout_ms=10_000
     )
@@ -401,6 +401,36 @@ def test_leadership_returns_to_the_preferred_replica_when_asked(cluster: BrokerC
         results = again.replica_election_results[0].partition_result
         assert [each.error_code for each in results] == [ErrorCode.ELECTION_NOT_NEEDED]
     cluster.until_all_say(lambda asked: cluster.leaders(asked, name) == [1])
+
+
+def lead_elsewhere(cluster: BrokerCluster, name: str) -> None:
+    """Take the leadership of a topic's only partition from broker 1, which stays in sync."""
+    end_session_of(cluster, 1)
+    cluster.until_all_say(lambda asked: cluster.leaders(asked, name) not in ([1], [-1]))
+    cluster.until_in_sync(name, {1, 2, 3})
+
+
+def test_a_producer_follows_the_leader_that_a_refusal_names(
+    cluster: BrokerCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = next(names)
+    cluster.create_topic(name, [[1, 2, 3]])
+    lead_elsewhere(cluster, name)
+
+    async def follow() -> None:
+        bootstrap = ",".join(f"127.0.0.1:{cluster.brokers[each].port}" for each in IDS)
+        async with ottla.Producer(bootstrap) as producer:
+            assert (await producer.send_and_wait(name, b"at the old leader")).offset == 0
+            async with ottla.Admin(bootstrap) as admin:
+                await admin.elect_leaders([TopicPartition(name, 0)])
+            cluster.until_all_say(lambda asked: cluster.leaders(asked, name) == [1])
+            monkeypatch.setattr(Cluster, "request_refresh", lambda each: requests.append(each))
+            assert (await producer.send_and_wait(name, b"at the new one")).offset == 1
+            assert producer.metrics()["record-retry-total"] == 1
+
+    requests: list[object] = []
+    asyncio.run(follow())
+    assert requests == [], "no metadata were needed"
 
 
 def refused(tmp_path: Path, **others: str) -> str:

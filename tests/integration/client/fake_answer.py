@@ -35,6 +35,7 @@ from kafkawire.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 from kafkawire.messages.produce import (
+    LeaderIdAndEpoch,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -140,9 +141,16 @@ class Responder(AdminResponder):
     def _append(self, topic: str, data: PartitionProduceData) -> PartitionProduceResponse:
         found = self._find(topic, data.index)
         if isinstance(found, ErrorCode):
-            return PartitionProduceResponse(
+            refused = PartitionProduceResponse(
                 index=data.index, error_code=found, base_offset=-1, error_message="as scripted"
             )
+            if found == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                held = self.logs.topics[topic].partitions[data.index]
+                if held.is_leader_named:
+                    refused.current_leader = LeaderIdAndEpoch(
+                        leader_id=held.leader, leader_epoch=held.leader_epoch
+                    )
+            return refused
         assert isinstance(data.records, memoryview)
         written = found.produce(data.records)
         if isinstance(written, ErrorCode):

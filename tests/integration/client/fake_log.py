@@ -44,6 +44,7 @@ class FakePartition:
         self.aborted: list[AbortedTransaction] = []
         self.next_offset = 0
         self.producers: dict[int, _LastBatch] = {}
+        self.is_leader_named = False
 
     def produce(self, batch: memoryview) -> int | ErrorCode:
         """Append a batch of a producer, or detect that it duplicates the producer's last one."""
@@ -129,10 +130,11 @@ class FakePartition:
         self.batches = [batch for batch in self.batches if read_header(batch).base_offset < offset]
         self.next_offset = offset
 
-    def move_to(self, leader: int) -> None:
-        """Elect another leader."""
+    def move_to(self, leader: int, *, is_named: bool = False) -> None:
+        """Elect another leader, which refusals name from now on if `is_named`."""
         self.leader = leader
         self.leader_epoch += 1
+        self.is_leader_named = is_named
 
 
 @dataclass

@@ -25,6 +25,7 @@ from ottla.client.errors import (
     UnsupportedVersionError,
 )
 from ottla.client.network import broker_connection
+from ottla.client.network.cluster import Cluster
 from tests.integration.client.client_support import FAST
 from tests.integration.client.fake_broker import FakeCluster
 from tests.integration.client.fake_fault import (
@@ -178,6 +179,22 @@ async def test_a_new_leader_gets_the_remaining_records(pair: FakeCluster) -> Non
     requested = [seen.broker_id for seen in pair.requests if seen.api_key is ApiKey.PRODUCE]
     assert requested[:2] == [0, 0]
     assert requested.count(1) == 1
+    assert log.values() == [b"at broker 0", b"at broker 1"]
+
+
+async def test_a_leader_that_the_refusal_names_needs_no_metadata(
+    pair: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (log,) = pair.create("t", [0])
+    async with Producer(pair.bootstrap) as producer:
+        await producer.send_and_wait("t", b"at broker 0")
+        refreshes: list[object] = []
+        monkeypatch.setattr(Cluster, "request_refresh", lambda each: refreshes.append(each))
+        log.move_to(1, is_named=True)
+        await producer.send_and_wait("t", b"at broker 1")
+        assert refreshes == []
+    requested = [seen.broker_id for seen in pair.requests if seen.api_key is ApiKey.PRODUCE]
+    assert requested == [0, 0, 1]
     assert log.values() == [b"at broker 0", b"at broker 1"]
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from broker.cluster.control_fence import ControlFence
 from broker.cluster.metadata_cache import MetadataCache
+from broker.handlers.leader_hint import LeaderHints
 from broker.handlers.produce import ProduceHandler
 from broker.handlers.transactional_produce import TransactionalProduce
 from broker.network.request_tasks import RequestTasks
@@ -142,13 +143,18 @@ def make_produce_handler(
     *,
     is_verifying: Callable[[], bool] = lambda: True,
     now_ms: Callable[[], int] = lambda: NOW_MS,
+    metadata: MetadataCache | None = None,
 ) -> ProduceHandler:
-    """Return a handler that has transactions verified by `coordinators`."""
+    """Return a handler that has transactions verified by `coordinators`.
+
+    It names leaders with their addresses in `metadata`.
+    """
     verifier = TransactionVerifier(coordinators or NoCoordinators(), tasks.loop)
     transactional = TransactionalProduce(
         replicas, verifier, is_enabled=is_verifying, clock_ms=lambda: NOW_MS
     )
-    return ProduceHandler(replicas, purgatory, now_ms, tasks, transactional)
+    hints = None if metadata is None else LeaderHints(replicas.leader_of, metadata)
+    return ProduceHandler(replicas, purgatory, now_ms, tasks, transactional, hints=hints)
 
 
 def batch(*values: bytes) -> bytes:

@@ -12,7 +12,7 @@ from kafkawire.messages.metadata import (
     MetadataResponseTopic,
 )
 from ottla.client.client_config import Address
-from ottla.client.cluster_metadata import ClusterMetadata, merge, with_leader
+from ottla.client.cluster_metadata import NO_BROKERS, ClusterMetadata, merge, with_leader
 
 T0 = TopicPartition("t", 0)
 OLD_ID, NEW_ID = UUID(int=1), UUID(int=2)
@@ -123,9 +123,21 @@ def test_a_topic_that_a_complete_response_lacks_is_gone() -> None:
 
 def test_a_response_may_name_a_newer_leader() -> None:
     metadata = merge(ClusterMetadata(), response(topic(1, 5)), None)
-    moved = with_leader(metadata, T0, BrokerId(0), LeaderEpoch(6))
+    moved = with_leader(metadata, T0, BrokerId(0), LeaderEpoch(6), NO_BROKERS)
     assert (moved.leader(T0), metadata.leader(T0)) == (0, 1)
     for leader, epoch in ((0, 5), (0, -1), (7, 6), (-1, -1)):
-        assert with_leader(metadata, T0, BrokerId(leader), LeaderEpoch(epoch)) is metadata
+        named = with_leader(metadata, T0, BrokerId(leader), LeaderEpoch(epoch), NO_BROKERS)
+        assert named is metadata
     unknown = TopicPartition("u", 0)
-    assert with_leader(metadata, unknown, BrokerId(0), LeaderEpoch(6)) is metadata
+    assert with_leader(metadata, unknown, BrokerId(0), LeaderEpoch(6), NO_BROKERS) is metadata
+
+
+def test_a_response_may_name_a_leader_that_has_just_joined() -> None:
+    metadata = merge(ClusterMetadata(), response(topic(1, 5)), None)
+    address = Address("joined.example", 9092)
+    moved = with_leader(metadata, T0, BrokerId(7), LeaderEpoch(6), {BrokerId(7): address})
+    assert (moved.leader(T0), moved.brokers[BrokerId(7)]) == (7, address)
+    # A known address stays.
+    named = {BrokerId(0): address}
+    again = with_leader(metadata, T0, BrokerId(0), LeaderEpoch(6), named)
+    assert again.brokers == metadata.brokers

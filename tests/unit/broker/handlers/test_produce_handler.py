@@ -5,13 +5,15 @@ from pathlib import Path
 
 import pytest
 
+from broker.cluster.metadata_cache import ClusterImage, Endpoint, LiveBroker
 from broker.network.reply import EncodedMessage, Reply
 from broker.network.request_tasks import RequestTasks
 from clusterstate.leader_and_isr import LeaderAndIsr
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
-from kafkawire.ids import Offset
+from kafkawire.ids import BrokerId, LeaderEpoch, Offset
 from kafkawire.messages.produce import (
+    NodeEndpoint,
     PartitionProduceData,
     ProduceRequest,
     ProduceResponse,
@@ -38,7 +40,7 @@ async def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
-def produce(world: World, *, acks: int = -1, timeout_ms: int = 60_000) -> Reply:
+def produce(world: World, *, acks: int = -1, timeout_ms: int = 60_000, version: int = 9) -> Reply:
     message = ProduceRequest(
         acks=acks,
         timeout_ms=timeout_ms,
@@ -48,11 +50,14 @@ def produce(world: World, *, acks: int = -1, timeout_ms: int = 60_000) -> Reply:
             )
         ],
     )
-    asked = request(ApiKey.PRODUCE, 9, message)
+    asked = request(ApiKey.PRODUCE, version, message)
     handler = make_produce_handler(
-        world.replicas, world.purgatory, RequestTasks(asyncio.get_running_loop())
+        world.replicas,
+        world.purgatory,
+        RequestTasks(asyncio.get_running_loop()),
+        metadata=world.metadata,
     )
-    return handler.handle(asked, decode(ProduceRequest, asked.body, 9))
+    return handler.handle(asked, decode(ProduceRequest, asked.body, version))
 
 
 def answer(reply: Reply) -> tuple[int, int]:
@@ -89,6 +94,60 @@ async def test_silent_followers_time_out_and_the_records_stay(world: World) -> N
     await turn()
     assert answer(reply) == (ErrorCode.REQUEST_TIMED_OUT, 0)
     assert world.log.log_end_offset == 2
+
+
+def live(broker_id: BrokerId, **ports: int) -> LiveBroker:
+    endpoints = {name: Endpoint("b.example", port) for name, port in ports.items()}
+    return LiveBroker(broker_id=broker_id, endpoints=endpoints, rack="east")
+
+
+def hints(reply: Reply) -> tuple[tuple[int, int], list[NodeEndpoint]]:
+    """Return the leader that the response for the one partition names, and all addresses."""
+    message = reply.message
+    assert isinstance(message, ProduceResponse)
+    leader = message.responses[0].partition_responses[0].current_leader
+    return (leader.leader_id, leader.leader_epoch), list(message.node_endpoints)
+
+
+NO_HINTS: tuple[tuple[int, int], list[NodeEndpoint]] = ((-1, -1), [])
+NODE = NodeEndpoint(node_id=B2, host="b.example", port=9092, rack="east")
+
+
+async def test_a_refused_batch_names_the_new_leader_and_its_address(world: World) -> None:
+    brokers = {B2: live(B2, PLAINTEXT=9092, OTHER=9093), B3: live(B3, PLAINTEXT=9092)}
+    world.metadata.adopt(ClusterImage(brokers=brokers))
+    world.replica.follow(B2, LeaderEpoch(5))
+    refused = produce(world, version=10)
+    assert answer(refused) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+    assert hints(refused) == ((B2, 5), [NODE])
+    # The fields are new in version 10.
+    assert hints(produce(world, version=9)) == NO_HINTS
+
+
+async def test_a_leader_without_an_address_for_the_client_is_named_without(world: World) -> None:
+    world.metadata.adopt(ClusterImage(brokers={B2: live(B2, OTHER=9093)}))
+    world.replica.follow(B2, LeaderEpoch(5))
+    assert hints(produce(world, version=10)) == ((B2, 5), [])
+    world.replica.follow(B3, LeaderEpoch(6))
+    assert hints(produce(world, version=10)) == ((B3, 6), [])
+
+
+async def test_leadership_lost_while_the_batch_waits_names_the_new_leader(world: World) -> None:
+    world.metadata.adopt(ClusterImage(brokers={B2: live(B2, PLAINTEXT=9092)}))
+    world.replicate_to(B2)
+    reply = produce(world, version=10)
+    world.replica.follow(B2, LeaderEpoch(5))
+    world.purgatory.on_change(PARTITION)
+    await turn()
+    assert answer(reply)[0] == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert hints(reply) == ((B2, 5), [NODE])
+
+
+async def test_other_errors_name_no_leader(world: World) -> None:
+    world.replicate_to(B2, min_insync_replicas=3)
+    refused = produce(world, version=10)
+    assert answer(refused)[0] == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert hints(refused) == NO_HINTS
 
 
 async def test_records_and_errors_are_counted_once(world: World) -> None:

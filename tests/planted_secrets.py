@@ -128,7 +128,9 @@ def watch_expected_errors() -> None:
         while seen is not None and id(seen) not in searched:
             check("error", str(seen), repr(seen))
             searched.add(id(seen))
-            seen = seen.__cause__ or seen.__context__
+            # As a traceback shows them.
+            shown = None if seen.__suppress_context__ else seen.__context__
+            seen = seen.__cause__ or shown
         return plain(self, kind, error, trace)
 
     pytest.RaisesExc.__exit__ = search  # type: ignore[method-assign]

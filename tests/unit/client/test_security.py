@@ -91,7 +91,7 @@ async def test_a_token_is_provided_for_each_connection() -> None:
     assert b"auth=Bearer a.b.c" in (await sasl.begin()).first()
 
 
-@pytest.mark.parametrize("token", [OSError("s3cret"), None, "", "a\x01auth=b", "\xe4"])
+@pytest.mark.parametrize("token", [OSError("hush"), None, "", "a\x01auth=b", "\xe4"])
 async def test_a_provider_without_a_token_fails_the_authentication(token: Any) -> None:
     sasl = security_of(
         security_protocol="SASL_PLAINTEXT",
@@ -101,7 +101,8 @@ async def test_a_provider_without_a_token_fails_the_authentication(token: Any) -
     assert sasl is not None
     with pytest.raises(AuthenticationFailedError, match="sasl_oauth_token_provider") as caught:
         await sasl.begin()
-    assert "s3cret" not in str(caught.value)
+    # The provider's own error is the cause, for its author.
+    assert "hush" not in str(caught.value)
 
 
 def test_no_secret_is_shown() -> None:

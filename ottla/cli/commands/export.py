@@ -67,12 +67,12 @@ def export(
     ] = DEFAULT_FILE_BYTES,
     json: Json = False,
 ) -> None:
-    """Export the records of log directories to Parquet files, each record exactly once.
+    """Export the records of log directories to Parquet files.
 
-    Needs no broker, and works on the files of Ottla and of Kafka. TARGET has a folder for each
-    topic and partition, and a manifest. Run the same command again to export the records since the
-    last run, or to continue after an interruption. Needs the extra `export`. Exit code 3 means that
-    damaged batches were left out.
+    Exports each record exactly once. Needs no broker, and works on the files of Ottla and of Kafka.
+    TARGET has a folder for each topic and partition, and a manifest. Run the same command again to
+    export the records since the last run, or to continue after an interruption. Needs the extra
+    `export`. Exit code 3 means that damaged batches were left out.
 
     \b
     Examples:

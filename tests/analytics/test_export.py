@@ -285,6 +285,8 @@ def test_manifest_survives_an_append_that_stops_anywhere() -> None:
         manifest = read_manifest(first + second[:size])
         assert (manifest.settings, manifest.entries) == (SETTINGS, [])
         assert manifest.size_bytes == len(first)
+    lost_in_part = read_manifest(first + bytes(len(second) - 1) + b"\n")
+    assert (lost_in_part.entries, lost_in_part.size_bytes) == ([], len(first))
     whole = read_manifest(first + second)
     assert whole.entries == [ENTRY]
     assert whole.next_offset(TopicPartition("orders", 3)) == 9

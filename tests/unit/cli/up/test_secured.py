@@ -38,6 +38,8 @@ def test_clients_of_each_library_get_their_own_keys() -> None:
     assert SECURITY.login("client")["sasl_plain_password"] == "s3cret"
     names = {SECURITY.files.granted.name, SECURITY.files.librdkafka("client").name}
     assert names == {"granted", "client.librdkafka.properties"}
+    copied = [path.name for path in SECURITY.files.copied]
+    assert copied == ["authority.pem", "passwords.json"]
 
 
 def test_client_may_use_topics_and_groups_only() -> None:

@@ -1,16 +1,16 @@
 """Finds and runs Kafka's jars; tests that need them are skipped without them.
 
-`OTTLA_KAFKA_JARS` names a folder with the jars of kafka_2.13 3.9, Kafka Streams and its tests, the
-file connectors and their dependencies, `OTTLA_KAFKA_4_CLIENTS` one with Kafka's clients 4, and
-`OTTLA_SPARK_KAFKA_JARS` one with Spark's Kafka source. Without them, `make interop` downloads them
-once into a cache with Maven, from `kafka_jars.xml`, `kafka_4_clients.xml` and
-`spark_kafka_jars.xml` beside this file. Java 17 or newer is needed, with its compiler for programs
-from source.
+`OTTLA_KAFKA_JARS` names a folder with the jars of kafka_2.13 3.9, Kafka Streams, the file
+connectors and their dependencies, `OTTLA_KAFKA_STREAMS_TESTS` one with the tests of Kafka Streams,
+`OTTLA_KAFKA_4_CLIENTS` one with Kafka's clients 4, and `OTTLA_SPARK_KAFKA_JARS` one with Spark's
+Kafka source. Without them, `make interop` downloads them once into a cache with Maven, from the
+lists beside this file. Java 17 or newer is needed, with its compiler for programs from source.
 """
 
 import os
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -18,10 +18,11 @@ import pytest
 CACHE = Path.home() / ".cache" / "ottla"
 JARS = Path(os.environ.get("OTTLA_KAFKA_JARS") or CACHE / "kafka-jars")
 CLIENTS_4 = Path(os.environ.get("OTTLA_KAFKA_4_CLIENTS") or CACHE / "kafka-4-clients")
-STREAMS, STREAMS_TEST = "kafka-streams-*[0-9].jar", "kafka-streams-*-test.jar"
+STREAMS_TESTS = Path(os.environ.get("OTTLA_KAFKA_STREAMS_TESTS") or CACHE / "kafka-streams-tests")
 SPARK_KAFKA = Path(os.environ.get("OTTLA_SPARK_KAFKA_JARS") or CACHE / "spark-kafka-jars")
 FOLDERS = {
-    "kafka_jars.xml": (JARS, ("kafka_2.13-*.jar", STREAMS, STREAMS_TEST, "connect-file-*.jar")),
+    "kafka_jars.xml": (JARS, ("kafka_2.13-*.jar", "kafka-streams-*.jar", "connect-file-*.jar")),
+    "kafka_streams_tests.xml": (STREAMS_TESTS, ("kafka-streams-*-test.jar",)),
     "kafka_4_clients.xml": (CLIENTS_4, ("kafka-clients-4.*.jar",)),
     "spark_kafka_jars.xml": (SPARK_KAFKA, ("spark-sql-kafka-*.jar", "commons-pool2-*.jar")),
 }
@@ -52,14 +53,15 @@ def spark_kafka_or_skip() -> list[Path]:
 
 def streams_or_skip() -> None:
     """Skip the test if Kafka Streams or java is missing."""
-    if not any(JARS.glob(STREAMS)) or shutil.which("java") is None:
+    if not any(JARS.glob("kafka-streams-*.jar")) or shutil.which("java") is None:
         pytest.skip("needs java, and the jars of Kafka Streams (OTTLA_KAFKA_JARS or mvn)")
 
 
-def streams_test_or_skip() -> None:
-    """Skip the test if the tests of Kafka Streams or java are missing."""
-    if not any(JARS.glob(STREAMS_TEST)) or shutil.which("java") is None:
-        pytest.skip("needs java, and the test jar of Kafka Streams (OTTLA_KAFKA_JARS or mvn)")
+def streams_tests_or_skip() -> None:
+    """Skip the test if Kafka Streams, its tests or java are missing."""
+    streams_or_skip()
+    if not any(STREAMS_TESTS.glob("kafka-streams-*-test.jar")):
+        pytest.skip("needs the tests of Kafka Streams (OTTLA_KAFKA_STREAMS_TESTS or mvn)")
 
 
 def connect_or_skip() -> None:
@@ -84,15 +86,24 @@ def fetch() -> None:
             subprocess.run(copy, check=False)
 
 
-def java_command(program: str, *arguments: str, jars: Path = JARS) -> list[str]:
-    """Return the command for a class of the jars, or a source file."""
-    return ["java", "-Xmx256m", "-cp", f"{jars}/*", program, *arguments]
+def java_command(
+    program: str, *arguments: str, jars: Path = JARS, more: Sequence[Path] = ()
+) -> list[str]:
+    """Return the command for a class of the jars, or a source file; `more` are further folders."""
+    places = ":".join(f"{folder}/*" for folder in (jars, *more))
+    return ["java", "-Xmx256m", "-cp", places, program, *arguments]
 
 
-def run_java(program: str, *arguments: str, jars: Path = JARS, timeout_s: float = TIMEOUT_S) -> str:
+def run_java(
+    program: str,
+    *arguments: str,
+    jars: Path = JARS,
+    more: Sequence[Path] = (),
+    timeout_s: float = TIMEOUT_S,
+) -> str:
     """Run a class of the jars, or a source file; return its output, stderr included."""
     result = subprocess.run(
-        java_command(program, *arguments, jars=jars),
+        java_command(program, *arguments, jars=jars, more=more),
         capture_output=True,
         text=True,
         timeout=timeout_s,

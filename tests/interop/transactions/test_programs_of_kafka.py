@@ -6,7 +6,7 @@ import subprocess
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import confluent_kafka
@@ -49,9 +49,11 @@ def cluster(tmp_path: Path) -> Iterator[ClusterProcesses]:
 class Program:
     """A Java program that is killed and started again; its output goes to a file."""
 
-    def __init__(self, output: Path, program: str, *arguments: str) -> None:
+    def __init__(
+        self, output: Path, program: str, *arguments: str, more: Sequence[Path] = ()
+    ) -> None:
         self._output = output
-        self._command = java_command(program, *arguments)
+        self._command = java_command(program, *arguments, more=more)
         self.process = self._start()
 
     def _start(self) -> subprocess.Popen[bytes]:

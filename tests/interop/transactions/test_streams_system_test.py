@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness.cluster import ClusterProcesses
-from tests.interop.kafka_jars import run_java, streams_test_or_skip
+from tests.interop.kafka_jars import STREAMS_TESTS, run_java, streams_tests_or_skip
 from tests.interop.transactions.test_programs_of_kafka import (
     OVERRIDES,
     PATIENCE_S,
@@ -40,7 +40,7 @@ PROPERTIES = {
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[ClusterProcesses]:
-    streams_test_or_skip()
+    streams_tests_or_skip()
     with ClusterProcesses(tmp_path, overrides=OVERRIDES) as processes:
         yield processes
 
@@ -57,7 +57,7 @@ class StreamsProgram(Program):
         path = directory / f"{name}.properties"
         path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
         self.log = directory / f"{name}.log"
-        super().__init__(self.log, PROGRAM, str(path), command)
+        super().__init__(self.log, PROGRAM, str(path), command, more=[STREAMS_TESTS])
 
     def progress(self) -> int:
         """Return how many lines of progress there are."""
@@ -126,5 +126,5 @@ def test_each_record_is_processed_once(
     assert "Producer closed: " in driver.log.read_text(), driver.tail()
     assert "as expected but" not in driver.log.read_text(), driver.tail()
     path = str(tmp_path / "driver.properties")
-    verified = run_java(PROGRAM, path, f"verify{kind}", timeout_s=PATIENCE_S)
+    verified = run_java(PROGRAM, path, f"verify{kind}", more=[STREAMS_TESTS], timeout_s=PATIENCE_S)
     assert "ALL-RECORDS-DELIVERED" in verified, verified[-4000:]

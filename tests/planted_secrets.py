@@ -1,6 +1,6 @@
 """Edge: searches the whole test run for the passwords that its tests plant.
 
-The passwords, keys and tokens of all tests contain `MARK`. It must not appear in
+Tests plant passwords, keys and tokens that contain `MARK`. It must not appear in
 
 - the output of our processes: logs, error messages and results on standard output and error,
 - the arguments of processes, which other users of a machine can list,

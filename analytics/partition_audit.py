@@ -26,7 +26,7 @@ from logcheck.history import history_of
 from logcheck.log_scan import LogScan
 from logcheck.producer_batches import ProducerBatches
 from logcheck.replica import KeyComparison, Replica
-from logcheck.replica_comparison import common_end, compare_pair
+from logcheck.replica_comparison import common_end, compare_pair, most_complete
 from logcheck.replica_files import ReplicaFiles
 from logcheck.topic_id import compare_topic_ids, read_topic_id
 
@@ -65,12 +65,15 @@ def _compare_replicas(task: AuditTask) -> list[Outcome]:
     limit = task.rules.finding_limit
     keys = KeyComparison(OpenFile, read_bytes, partial(_make_table, task), limit)
     end = common_end(replicas)
-    first, compared = replicas[0], dict[str, list[dict[str, Any]]]()
+    first, compared = most_complete(replicas), dict[str, list[dict[str, Any]]]()
     ids = [
         read_topic_id(read_bytes, files.metadata, findings.report if task.shard == 0 else _ignore)
         for files, findings in zip(task.replicas, lists, strict=True)
     ]
-    for other, topic_id in zip(replicas[1:], ids[1:], strict=True):
+    first_id = ids[replicas.index(first)]
+    for other, topic_id in zip(replicas, ids, strict=True):
+        if other is first:
+            continue
         found = compare_pair(first, other, end, keys, with_batches=task.shard == 0)
         ranges = [
             Compared(Check.REPLICAS, BY_KEYS, found.start, found.by_keys_until),
@@ -82,7 +85,7 @@ def _compare_replicas(task: AuditTask) -> list[Outcome]:
             other.report(nothing_compared(other.scan.files, ranges))
         if task.shard == 0:
             file = other.scan.files.metadata or ""
-            compare_topic_ids(ids[0], topic_id, file, other.report)
+            compare_topic_ids(first_id, topic_id, file, other.report)
     return [
         (
             findings.rows(),

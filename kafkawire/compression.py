@@ -5,7 +5,7 @@ Each codec writes into a buffer of a fixed size, so the codec itself need not en
 size that the input claims can only make the buffer smaller.
 
 The containers are as Kafka's Java clients write and read them:
-    gzip    RFC 1952; uses zlib, which has a size limit (and is as fast as cramjam for this)
+    gzip    RFC 1952; by zlib-ng, which has a size limit (docs/adr/0103)
     snappy  xerial's: a 16-byte header, then blocks, each with its length; a bare block is read too
     lz4     frames of independent blocks of 64 KiB: Java rejects dependent blocks, which
             cramjam.lz4.compress writes. Built here, as in Java, at the default level
@@ -15,14 +15,14 @@ Source: org.apache.kafka.common.compress of Kafka 3.9; lz4_Frame_format.md; RFC 
 """
 
 import mmap
-import zlib
 from collections.abc import Callable, Iterator
 from enum import IntEnum
 from struct import Struct, error
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 import cramjam
 import zstandard
+from zlib_ng import zlib_ng
 
 from kafkawire.errors import CorruptBatchError, TooLargeError
 from kafkawire.units import KIB, MIB
@@ -81,7 +81,7 @@ class Codec(IntEnum):
 def compress(codec: Codec, data: bytes | bytearray | memoryview, level: int | None = None) -> bytes:
     """Compress `data`; `level` depends on the codec, None is the default of Kafka's producers."""
     if codec is Codec.GZIP:
-        return zlib.compress(data, -1 if level is None else level, wbits=_GZIP_WINDOW_BITS)
+        return zlib_ng.compress(data, -1 if level is None else level, wbits=_GZIP_WINDOW_BITS)
     if codec is Codec.SNAPPY:
         return _compress_snappy(memoryview(data))
     if codec is Codec.LZ4:
@@ -133,10 +133,12 @@ class Decompressor:
             raise CorruptBatchError(f"bad {codec.name.lower()} data: {cause}") from cause
 
 
+# Its stub declares an instance instead of a class.
+_ZLIB_ERROR: type[Exception] = cast(Any, zlib_ng.error)
 _FAILURES: Final = (
     cramjam.DecompressionError,
     zstandard.ZstdError,
-    zlib.error,
+    _ZLIB_ERROR,
     error,
     IndexError,
 )
@@ -155,7 +157,7 @@ def _decompress_gzip(data: memoryview, max_bytes: int) -> bytes | memoryview:
     rest: bytes | memoryview = data
     budget = max_bytes
     for _ in range(_GZIP_MEMBERS_LIMIT):
-        member = zlib.decompressobj(_GZIP_WINDOW_BITS)
+        member = zlib_ng.decompressobj(_GZIP_WINDOW_BITS)
         is_whole = False
         while not is_whole:
             # One byte more than allowed distinguishes "too large" from "just fits"; 0 would mean

@@ -57,6 +57,7 @@ class Producer:
         "is_epoch_by_marker",
         "last_offset",
         "last_sequence",
+        "leader_epoch",
         "may_be_forgotten",
         "missing_at_batch",
         "missing_at_data",
@@ -70,6 +71,8 @@ class Producer:
     def __init__(self) -> None:
         self.epoch = NO_VALUE
         self.last_sequence = NO_VALUE
+        self.leader_epoch = NO_VALUE
+        """The epoch of the leader that appended the last batch or marker."""
         self.last_offset: int = NO_OFFSET
         self.offset_delta = 0
         self.timestamp_ms = NO_VALUE
@@ -190,6 +193,7 @@ class ProducerReplay(ProducerObserver):
         elif not producer.has_open_data and producer.has_expired(self._now_ms):
             producer.may_be_forgotten = True
         producer.seen_offset = header.last_offset
+        producer.leader_epoch = header.leader_epoch
         producer.missing_at_batch = self._gaps.missing_count
         return producer
 

@@ -35,6 +35,15 @@ def common_end(replicas: Sequence[Replica]) -> int:
     return min(replica.end_offset for replica in replicas)
 
 
+def most_complete(replicas: Sequence[Replica]) -> Replica:
+    """Return the replica with the latest end, with which the others are compared.
+
+    It has the record for which a cleaner removed an older one, even if the copy of that cleaner's
+    log ends before this record.
+    """
+    return max(replicas, key=lambda replica: replica.scan.log_end_offset)
+
+
 def divergence(one: LogScan, other: LogScan) -> int:
     """Return the offset from which one of the logs must still be truncated."""
     start = max(one.forgotten_until, other.forgotten_until)

@@ -53,7 +53,7 @@ class SequenceCheck:
         elif marker.coordinator_epoch < before.coordinator_epoch:
             expected = f"coordinator epoch {before.coordinator_epoch} or later"
             found = f"coordinator epoch {marker.coordinator_epoch}"
-            self._report_after(before, Damage.PRODUCER_EPOCH_BACK, batch, expected, found)
+            self._report_repeat(before, Damage.PRODUCER_EPOCH_BACK, batch, expected, found)
 
     def _check_sequence(self, before: Producer, batch: SoundBatch) -> None:
         header = batch.header
@@ -70,15 +70,34 @@ class SequenceCheck:
             epoch = f"of epoch {header.producer_epoch} of producer {header.producer_id}"
             found = f"sequence {header.base_sequence}"
             text = f"sequence {expected} {epoch}"
-            self._report_after(before, Damage.SEQUENCE_BROKEN, batch, text, found)
+            is_repeat = not is_new and skipped > MAX_SEQUENCE // 2
+            report = self._report_repeat if is_repeat else self._report_after
+            report(before, Damage.SEQUENCE_BROKEN, batch, text, found)
 
     def _report_epoch(self, before: Producer, batch: SoundBatch) -> None:
         expected = f"epoch {before.epoch} of producer {batch.header.producer_id} or later"
         found = f"epoch {batch.header.producer_epoch}"
-        self._report_after(before, Damage.PRODUCER_EPOCH_BACK, batch, expected, found)
+        self._report_repeat(before, Damage.PRODUCER_EPOCH_BACK, batch, expected, found)
+
+    def _report_repeat(
+        self, before: Producer, damage: Damage, batch: SoundBatch, expected: str, found: str
+    ) -> None:
+        """Report a batch from before the state `before` it; only as a warning from a new leader.
+
+        That leader accepts it if its own log began behind the producer's batches.
+        """
+        is_certain = batch.header.leader_epoch == before.leader_epoch
+        self._report_after(before, damage, batch, expected, found, is_certain=is_certain)
 
     def _report_after(
-        self, before: Producer, damage: Damage, batch: SoundBatch, expected: str, found: str
+        self,
+        before: Producer,
+        damage: Damage,
+        batch: SoundBatch,
+        expected: str,
+        found: str,
+        *,
+        is_certain: bool = True,
     ) -> None:
         """Report a batch that contradicts the state `before` it, unless a broker has forgotten it.
 
@@ -89,7 +108,9 @@ class SequenceCheck:
             return
         severity = continuity(before, batch.header.max_timestamp_ms, self._now_ms)
         if severity is not None:
-            self._report(damage, batch, expected, found, severity)
+            self._report(
+                damage, batch, expected, found, severity if is_certain else Severity.WARNING
+            )
 
     def _report(
         self, damage: Damage, batch: SoundBatch, expected: str, found: str, severity: Severity

@@ -15,7 +15,7 @@ from logcheck.file_name import EPOCH_CHECKPOINT, parse_offset_file, parse_partit
 from logcheck.finding import Check, Damage, Finding, Severity, audit_failed
 from logcheck.local_file import FileSource, list_directory, read_bytes
 from logcheck.replica import KeyComparison
-from logcheck.replica_comparison import common_end, compare_pair
+from logcheck.replica_comparison import common_end, compare_pair, most_complete
 from logcheck.replica_files import Checkpoints, missing_partitions, read_checkpoints
 from ottla.cli.logs.partition_result import PartitionResult
 from ottla.cli.logs.partition_verification import VerifyOptions, verify_partition
@@ -109,7 +109,7 @@ def segment_bytes(directories: Iterable[Path]) -> int:
 
 
 def compare_replicas(results: Sequence[PartitionResult], options: VerifyOptions) -> None:
-    """Report the differences of each replica from the first one in its result."""
+    """Report the differences of each replica from the most complete one in its result."""
     compared = [(each, each.replica) for each in results if each.replica is not None]
     if not compared:
         return
@@ -118,8 +118,10 @@ def compare_replicas(results: Sequence[PartitionResult], options: VerifyOptions)
     keys = KeyComparison(
         FileSource, read_bytes, partial(KeyTable, rules.key_limit), rules.finding_limit
     )
-    _, first = compared[0]
-    for result, other in compared[1:]:
+    first = most_complete([replica for _, replica in compared])
+    for result, other in compared:
+        if other is first:
+            continue
         try:
             compare_pair(first, other, end, keys)
         except KeyLimitError as error:

@@ -36,10 +36,15 @@ PLAIN, IDEMPOTENT, TRANSACTIONAL = range(3)
 POLICIES: Final = (frozenset({COMPACT}), frozenset({COMPACT, DELETE}), frozenset({DELETE}))
 MAX_REPLICAS: Final = 3
 ODD_TIMES_MS: Final = (0, -1, 1, 10**15)
+WAIT_MS: Final = 1_500
 CLOCK_ERROR_MS: Final = 400
 """The greatest error of a client's clock, ahead or behind."""
 FORGETTING: Final = "forgetting"
 """A leader has forgotten the epochs by which a replica would truncate its whole diverged end."""
+DELETING: Final = "deleting"
+"""Records were deleted, so that a replica that copies the rest does not know their producers."""
+LAGGING: Final = "lagging"
+"""A replica has lagged for longer than tombstones are kept, so that it may never see some."""
 EMPTYING: Final = "emptying"
 """A replica has died while it emptied its log, so that committed records seem to be lost."""
 
@@ -95,7 +100,7 @@ class Cluster:
         kinds = [PLAIN, IDEMPOTENT, IDEMPOTENT, TRANSACTIONAL, TRANSACTIONAL]
         self.producers = [Producer(number + 100, kind) for number, kind in enumerate(kinds)]
         self.changes: set[str] = set()
-        """The configs that were changed after the beginning, `EMPTYING` and `FORGETTING`."""
+        """The changed configs, and which of `DELETING`, `LAGGING` and others happened."""
         self.epoch = self.coordinator_epoch = 0
         self._names = 0
         self.replicas: list[Replica] = []
@@ -325,6 +330,7 @@ class Cluster:
         if replica is None:
             return ""
         replica.write_high_watermark()
+        self.changes.add(DELETING)
         done = self._do(replica, lambda: replica.expire(self.now_ms))
         self.expired = replica if replica.is_up else None
         return done
@@ -334,6 +340,7 @@ class Cluster:
             return ""
         start = int(self.leader.log.log_start_offset)
         to = self.dice.randint(start, max(start, self.leader.high_watermark))
+        self.changes.add(DELETING)
         return f"{to} " + self._do(
             self.leader, lambda: self.leader.log.advance_log_start(Offset(to))
         )
@@ -438,8 +445,11 @@ class Cluster:
         return f"{replica} after {delay} changes"
 
     def wait(self) -> str:
-        self.now_ms += 1_500
-        return "1500 ms"
+        is_behind = any(each.end < self.leader.end for each in self.replicas)
+        if is_behind and self.config.delete_retention_ms <= WAIT_MS:
+            self.changes.add(LAGGING)
+        self.now_ms += WAIT_MS
+        return f"{WAIT_MS} ms"
 
     @property
     def rules(self) -> Rules:

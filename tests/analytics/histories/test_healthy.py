@@ -1,7 +1,8 @@
 """No audit raises an alarm at any moment of a history that a healthy cluster can have.
 
 An alarm is an error or a warning. A warning is no alarm if something happened that the audit cannot
-know: a config of the topic was changed, or a replica died while it emptied its log.
+know: a config of the topic was changed, records were deleted, a replica died while it emptied
+its log, or it lagged for longer than tombstones are kept.
 `python -m tests.analytics.histories.replay SEED` shows a history.
 """
 
@@ -16,7 +17,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from logcheck.finding import Severity
-from tests.analytics.histories.cluster import EMPTYING, FORGETTING, Cluster
+from tests.analytics.histories.cluster import DELETING, EMPTYING, FORGETTING, LAGGING, Cluster
 from tests.analytics.histories.verdicts import Alarm, Judge
 from tests.unit.storage.faults import faulty
 
@@ -33,6 +34,7 @@ EXPLAINED: Final = {
         "tombstone_kept_late",
         "tombstone_gone_early",
     },
+    DELETING: {"sequence_broken", "producer_epoch_back"},
     EMPTYING: {
         "checkpoint_beyond",
         "epoch_beyond",
@@ -40,6 +42,7 @@ EXPLAINED: Final = {
         "replica_differs",
         "rewritten_batch",
     },
+    LAGGING: {"lost_key", "stale_value"},
     FORGETTING: {"replica_differs", "rewritten_batch", "sequence_broken", "producer_epoch_back"},
 }
 # Seeds that raised a false alarm, by the kind of the finding.
@@ -83,6 +86,9 @@ EXAMPLES: Final = [
     ("txnindex_missing", 977282557),
     ("tombstone_gone_early", 3296564392),
     ("replica_differs", 3470352589),
+    ("sequence_broken", 3657086455),
+    ("lost_key", 3812834880),
+    ("lost_key", 575773197),
 ]
 
 

@@ -27,18 +27,21 @@ demo: $(READY)  ## Send a file through a broker and back, and compare. FILE=... 
 
 # COUNTED=1 records coverage for `make coverage`.
 test: $(READY)  ## Run all quick tests: unit, property, simulation, integration, audits.
-	@sh scripts/test.sh $(BIN) $(WORKERS) $(COUNTED)
+	@MAKEFLAGS= sh scripts/test.sh $(BIN) $(WORKERS) $(COUNTED)
 
 check: built  ## Run everything that a change must pass: about ten minutes.
-	@$(MAKE) --no-print-directory test COUNTED=1
+	@$(MAKE) --no-print-directory --jobs=2 test static COUNTED=1
 	@$(MAKE) --no-print-directory checks
 
 # The single-core steps run in parallel, with the output of each in one piece.
 checks: $(READY)  ## Run the steps of `make check` after the tests.
-	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target fuzz kazoo compiled sim static coverage
+	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target fuzz kazoo compiled sim coverage
 
+# At the lowest priority, because it runs beside the tests.
 static: $(READY)
-	@for target in lint types layers pins; do $(MAKE) --no-print-directory $$target || exit 1; done
+	@for target in lint types layers pins; do \
+	    nice -n 19 $(MAKE) --no-print-directory $$target || exit 1; \
+	done
 
 fmt: $(READY)  ## Format the code and apply automatic fixes.
 	$(BIN)/ruff format . && $(BIN)/ruff check --fix .

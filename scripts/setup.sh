@@ -103,8 +103,9 @@ install --requirement "$venv/build-requirements.txt"
 install --requirement "$venv/run-requirements.txt" --requirement "$venv/dev-requirements.txt" &
 small=$!
 # PySpark is a source archive. The installed setuptools builds it through PEP 517, which pip is going
-# to require.
-install --use-pep517 --no-build-isolation --requirement "$venv/analytics-requirements.txt"
+# to require; compressing its wheel would take most of the time.
+install --use-pep517 --no-build-isolation --config-settings=--build-option=--compression=stored \
+    --requirement "$venv/analytics-requirements.txt"
 install --no-build-isolation --no-deps --editable .
 wait $small
 install_java

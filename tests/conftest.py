@@ -28,6 +28,9 @@ if os.environ.get("OTTLA_TEST_COMPILED"):
     # Before any import of our modules, so that the tests run against the compiled ones.
     import tests.compiled  # noqa: F401
 
+# The many objects of a collection live until the end, so there is no garbage to look for.
+gc.disable()
+
 # Under nohup, programs started by tests would inherit the ignored signal.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
@@ -188,8 +191,8 @@ def _draws(item: pytest.Item) -> bool:
 
 
 def pytest_collection_finish() -> None:
-    # Seven thousand test items live until the end; the garbage collector need not scan them.
     gc.freeze()
+    gc.enable()
 
 
 def scheduled(items: list[pytest.Item]) -> list[pytest.Item]:

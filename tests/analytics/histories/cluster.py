@@ -36,7 +36,6 @@ PLAIN, IDEMPOTENT, TRANSACTIONAL = range(3)
 POLICIES: Final = (frozenset({COMPACT}), frozenset({COMPACT, DELETE}), frozenset({DELETE}))
 MAX_REPLICAS: Final = 3
 ODD_TIMES_MS: Final = (0, -1, 1, 10**15)
-WAIT_MS: Final = 1_500
 CLOCK_ERROR_MS: Final = 400
 """The greatest error of a client's clock, ahead or behind."""
 FORGETTING: Final = "forgetting"
@@ -103,6 +102,7 @@ class Cluster:
         """The changed configs, and which of `DELETING`, `LAGGING` and others happened."""
         self.epoch = self.coordinator_epoch = 0
         self._names = 0
+        self._behind_since_ms: dict[Replica, int] = {}
         self.replicas: list[Replica] = []
         self.archive = Replica(root / "archive", self.config, self.now_ms, is_archive=True)
         self.leader = self._added()
@@ -150,7 +150,17 @@ class Cluster:
             (work,) = self.dice.choices([each for _, each in steps], [each for each, _ in steps])
             if done := work():
                 self.deeds.append(f"{work.__name__} {done}")
+                self._note_lag()
                 return
+
+    def _note_lag(self) -> None:
+        for each in self.replicas:
+            if each.end >= self.leader.end:
+                self._behind_since_ms.pop(each, None)
+                continue
+            since_ms = self._behind_since_ms.setdefault(each, self.now_ms)
+            if self.now_ms - since_ms >= self.config.delete_retention_ms:
+                self.changes.add(LAGGING)
 
     def _dies_at(self) -> int | None:
         dice = self.dice
@@ -445,11 +455,8 @@ class Cluster:
         return f"{replica} after {delay} changes"
 
     def wait(self) -> str:
-        is_behind = any(each.end < self.leader.end for each in self.replicas)
-        if is_behind and self.config.delete_retention_ms <= WAIT_MS:
-            self.changes.add(LAGGING)
-        self.now_ms += WAIT_MS
-        return f"{WAIT_MS} ms"
+        self.now_ms += 1_500
+        return "1500 ms"
 
     @property
     def rules(self) -> Rules:

@@ -27,7 +27,13 @@ SOAK_HISTORIES: Final = 100
 """Histories per seed of the soak test."""
 # The warnings that a change of a config, or a rare death, may explain.
 EXPLAINED: Final = {
-    "cleanup_policy": {"offset_gap", "no_key", "cleaned_beyond_checkpoint", "replica_differs"},
+    "cleanup_policy": {
+        "offset_gap",
+        "records_missing",
+        "no_key",
+        "cleaned_beyond_checkpoint",
+        "replica_differs",
+    },
     "delete_retention_ms": {
         "horizon_in_future",
         "marker_lost",
@@ -89,6 +95,8 @@ EXAMPLES: Final = [
     ("sequence_broken", 3657086455),
     ("lost_key", 3812834880),
     ("lost_key", 575773197),
+    ("lost_key", 432824059),
+    ("records_missing", 2159625230),
 ]
 
 

@@ -32,6 +32,17 @@ class ProducerEntry(NamedTuple):
     transaction_first_offset: int
 
 
+def is_unfinished(data: bytes) -> bool:
+    """Whether a broker may have left these bytes that died while it wrote a snapshot.
+
+    The file is created before it is written. After a loss of power it may hold zeros instead.
+    """
+    if len(data) < _HEADER.size or not any(data):
+        return True
+    count: int = _HEADER.unpack_from(data)[2]
+    return len(data) < _HEADER.size + count * _ENTRY.size
+
+
 def read_producer_snapshot(
     data: bytes, file: str, report: Report
 ) -> list[tuple[int, ProducerEntry]]:

@@ -6,13 +6,14 @@ it, the coordinator epoch and the open transaction if nothing is missing since t
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from kafkawire.sentinels import NO_OFFSET
 from logcheck.finding import Check, Damage, Finder, Finding, Report, Severity
 from logcheck.history import History
 from logcheck.log_view import LogView
 from logcheck.producer_replay import NO_VALUE, Gaps, Producer, producer_of
-from logcheck.producer_snapshot_bytes import ProducerEntry, read_producer_snapshot
+from logcheck.producer_snapshot_bytes import ProducerEntry, is_unfinished, read_producer_snapshot
 
 
 class SnapshotCheck:
@@ -44,9 +45,12 @@ class SnapshotCheck:
         """Compare the snapshot of a log that ends at `offset` with the state there."""
         damage: list[Finding] = []
         entries = read_producer_snapshot(data, file, damage.append)
-        for finding in damage:
-            self._report(finding)
         if damage:
+            # The next start removes it.
+            is_note = self._history.is_recovered(offset) and is_unfinished(data)
+            severity = Severity.NOTE if is_note else Severity.ERROR
+            for finding in damage:
+                self._report(replace(finding, severity=severity))
             return
         if offset <= self._first_offset:
             if offset == self._first_offset:

@@ -78,6 +78,7 @@ class Cluster:
         """Create the replicas below `root`; `faults` counts all changes of files."""
         self.root = root
         self.dice = dice = random.Random(seed)
+        self._cuts = random.Random(f"cuts {seed}")
         self.now_ms = NOW_MS
         self.is_mortal = config is None
         self.live_copy = LiveCopy(root / "copy", faults)
@@ -104,7 +105,9 @@ class Cluster:
         self._names = 0
         self._behind_since_ms: dict[Replica, int] = {}
         self.replicas: list[Replica] = []
-        self.archive = Replica(root / "archive", self.config, self.now_ms, is_archive=True)
+        self.archive = Replica(
+            root / "archive", self.config, self.now_ms, self._cuts, is_archive=True
+        )
         self.leader = self._added()
         self.in_sync = {self.leader}
         self._added()
@@ -115,7 +118,7 @@ class Cluster:
 
     def _added(self) -> Replica:
         self._names += 1
-        new = Replica(self.root / f"broker-{self._names}", self.config, self.now_ms)
+        new = Replica(self.root / f"broker-{self._names}", self.config, self.now_ms, self._cuts)
         self.replicas.append(new)
         return new
 

@@ -3,6 +3,7 @@
 A replica is up or down. A stop or a death leaves its files as they are.
 """
 
+import random
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -32,9 +33,17 @@ class Replica:
     """A replica below `root`, which is created; an archive neither cleans nor deletes."""
 
     def __init__(
-        self, root: Path, config: LogConfig, now_ms: int, *, is_archive: bool = False
+        self,
+        root: Path,
+        config: LogConfig,
+        now_ms: int,
+        cuts: random.Random,
+        *,
+        is_archive: bool = False,
     ) -> None:
+        """`cuts` decides which deaths leave an empty snapshot."""
         self.root = root
+        self._cuts = cuts
         self.is_archive = is_archive
         self.is_up = True
         self.high_watermark = 0
@@ -102,6 +111,18 @@ class Replica:
         """End without closing anything; the page cache keeps all written bytes."""
         crash(self.logs)
         self.is_up = False
+        if self._cuts.random() < 0.1:
+            self._empty_snapshot()
+
+    def _empty_snapshot(self) -> None:
+        """Empty the newest snapshot, as if the recovery that was to write it had ended here."""
+        directory = self.log.directory
+        newest = max(directory.glob("*.snapshot"), default=None)
+        active = max(directory.glob("*.log"), default=None)
+        if newest is not None and active is not None and newest.stem >= active.stem:
+            # A copy may hold a link to it.
+            newest.unlink()
+            newest.touch()
 
     def start(self, now_ms: int) -> None:
         """Open the log from its files, with recovery where needed."""

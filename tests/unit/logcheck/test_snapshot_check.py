@@ -70,6 +70,30 @@ class Partition:
         )
 
 
+@pytest.mark.parametrize(
+    ("cut_bytes", "history", "severity"),
+    [
+        pytest.param(0, History(), Severity.NOTE, id="empty"),
+        pytest.param(12, History(), Severity.NOTE, id="cut short"),
+        pytest.param(0, History(was_stopped=True), Severity.ERROR, id="after a clean stop"),
+        pytest.param(0, History(recovered_from=2), Severity.ERROR, id="before the recovery"),
+    ],
+)
+def test_a_death_leaves_an_unfinished_snapshot_only_where_a_start_recovers(
+    cut_bytes: int, history: History, severity: Severity
+) -> None:
+    cut = snapshot_of(row(0))[:cut_bytes]
+    found = Partition([idempotent(0)], {1: cut}, history=history).findings()
+    assert [(damage, each) for damage, _, each, _ in found] == [(Damage.BAD_SNAPSHOT, severity)]
+
+
+def test_a_wrong_checksum_is_an_error_anywhere() -> None:
+    changed = bytearray(snapshot_of(row(0)))
+    changed[-1] ^= 1
+    found = Partition([idempotent(0)], {1: bytes(changed)}, history=History()).findings()
+    assert [(each[0], each[2]) for each in found] == [(Damage.BAD_SNAPSHOT, Severity.ERROR)]
+
+
 def test_snapshot_at_the_first_offset_is_the_state_before_the_log() -> None:
     before, after = row(999, 4), row(1_000, 0, producer_id=8)
     log = [idempotent(1_000, 0, producer_id=8)]

@@ -16,6 +16,22 @@ from logcheck.producer_replay import NO_VALUE, Gaps, Producer, producer_of
 from logcheck.producer_snapshot_bytes import ProducerEntry, is_unfinished, read_producer_snapshot
 
 
+def read_whole(
+    offset: int, file: str, data: bytes, history: History, report: Report
+) -> list[tuple[int, ProducerEntry]] | None:
+    """Return the positions and entries of a snapshot; report damage, and return None, if any.
+
+    It is a note if a broker may have died while it wrote the snapshot: the next start removes it.
+    """
+    damage: list[Finding] = []
+    entries = read_producer_snapshot(data, file, damage.append)
+    is_note = history.is_recovered(offset) and is_unfinished(data)
+    severity = Severity.NOTE if is_note else Severity.ERROR
+    for finding in damage:
+        report(replace(finding, severity=severity))
+    return None if damage else entries
+
+
 class SnapshotCheck:
     """The check of the snapshots of one log, in the order of their offsets."""
 
@@ -43,14 +59,8 @@ class SnapshotCheck:
 
     def check(self, offset: int, file: str, data: bytes, producers: dict[int, Producer]) -> None:
         """Compare the snapshot of a log that ends at `offset` with the state there."""
-        damage: list[Finding] = []
-        entries = read_producer_snapshot(data, file, damage.append)
-        if damage:
-            # The next start removes it.
-            is_note = self._history.is_recovered(offset) and is_unfinished(data)
-            severity = Severity.NOTE if is_note else Severity.ERROR
-            for finding in damage:
-                self._report(replace(finding, severity=severity))
+        entries = read_whole(offset, file, data, self._history, self._report)
+        if entries is None:
             return
         if offset <= self._first_offset:
             if offset == self._first_offset:

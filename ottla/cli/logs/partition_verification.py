@@ -27,7 +27,6 @@ from logcheck.log_view import LogCheck, Observer
 from logcheck.offset_index_check import PER_APPEND
 from logcheck.producer_batches import ProducerBatches
 from logcheck.producer_files import producer_check, transaction_check
-from logcheck.producer_snapshot_bytes import read_producer_snapshot
 from logcheck.replica import Replica
 from logcheck.replica_files import (
     Checkpoints,
@@ -37,6 +36,7 @@ from logcheck.replica_files import (
     report_foreign,
 )
 from logcheck.rule import Rules
+from logcheck.snapshot_check import read_whole
 from logcheck.topic_id import read_topic_id
 from logcheck.unfinished_swap import finish_swap
 from ottla.cli.logs.partition_result import PartitionResult
@@ -143,10 +143,11 @@ def _producer_checks(scan: LogScan, rules: Rules, report: Report) -> list[LogChe
 
 def _check_snapshots(files: ReplicaFiles, report: Report) -> None:
     """Check the form of the producer snapshots, without the log."""
-    for _, file in files.snapshots:
+    history = history_of(files)
+    for offset, file in files.snapshots:
         # A broker deletes old snapshots meanwhile.
         with suppress(FileNotFoundError):
-            read_producer_snapshot(read_bytes(file), file, report)
+            read_whole(offset, file, read_bytes(file), history, report)
 
 
 def _judge(finding: Finding, *, may_be_torn: bool) -> Finding | None:

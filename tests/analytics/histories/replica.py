@@ -17,6 +17,7 @@ from storage.compaction.job import CleaningDone, GroupCleaned
 from storage.compaction.job_maker import cleaning_job, log_facts
 from storage.config.log_config import LogConfig
 from storage.directory.logs import Logs
+from storage.disk.layout import CLEAN_SHUTDOWN
 from storage.errors import UnexpectedOffsetError
 from storage.log.log import Log
 from storage.log.retention_deletion import delete_expired
@@ -119,7 +120,8 @@ class Replica:
         directory = self.log.directory
         newest = max(directory.glob("*.snapshot"), default=None)
         active = max(directory.glob("*.log"), default=None)
-        if newest is not None and active is not None and newest.stem >= active.stem:
+        was_stopped = (self.root / CLEAN_SHUTDOWN).exists()
+        if newest and active and newest.stem >= active.stem and not was_stopped:
             # A copy may hold a link to it.
             newest.unlink()
             newest.touch()

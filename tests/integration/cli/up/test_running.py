@@ -24,15 +24,6 @@ from tests.integration.coordination.process import (
 from trust.jaas import parse_login_file
 
 
-def test_sighup_stops_all_processes_in_order(started: list[Up], tmp_path: Path) -> None:
-    up = start(started, tmp_path)
-    assert up.end(signal.SIGHUP) == 0
-    stopped = [
-        (each["name"], each["exit_code"]) for each in up.events if each["event"] == "stopped"
-    ]
-    assert stopped == [("broker-1", 0), ("broker-2", 0), ("coordinator", 0)]
-
-
 async def test_dead_broker_is_restarted_and_all_processes_stop_in_order(
     started: list[Up], tmp_path: Path
 ) -> None:
@@ -80,15 +71,7 @@ async def _wait_for_brokers(bootstrap: str, count: int) -> None:
             await asyncio.sleep(POLL_INTERVAL_S)
 
 
-def test_no_restart_leaves_a_dead_broker_down(started: list[Up], tmp_path: Path) -> None:
-    up = start(started, tmp_path, "--no-restart")
-    os.kill(up.pid("broker-2"), signal.SIGKILL)
-    assert up.wait_for("died")["restart_s"] is None
-    wait_until(lambda: len(up.pids()) == 2)
-    assert up.end(signal.SIGINT) == 0
-
-
-def test_the_coordinator_serves_no_other_users_of_the_machine(
+def test_a_dead_broker_stays_down_without_restarts_and_strangers_are_not_served(
     started: list[Up], tmp_path: Path
 ) -> None:
     up = start(started, tmp_path, "--no-restart")
@@ -110,31 +93,30 @@ def test_the_coordinator_serves_no_other_users_of_the_machine(
         assert password not in log.read_text()
     # The supervisor, too, has the password: it closes the session of a dead broker at once.
     os.kill(up.pid("broker-2"), signal.SIGKILL)
-    assert up.wait_for("died")["is_session_closed"] is True
-    assert up.end(signal.SIGTERM) == 0
+    died = up.wait_for("died")
+    assert (died["is_session_closed"], died["restart_s"]) == (True, None)
+    wait_until(lambda: len(up.pids()) == 2)
+    assert up.end(signal.SIGINT) == 0
 
 
-def test_existing_coordinator_is_used(started: list[Up], tmp_path: Path) -> None:
+def test_existing_coordinator_is_used_and_children_die_with_a_killed_supervisor(
+    started: list[Up], tmp_path: Path
+) -> None:
     coordinator = Coordinator(tmp_path / "elsewhere")
     try:
         override = f"zookeeper.connect={coordinator.address}/a/chroot"
         up = start(started, tmp_path / "data", "--override", override)
         assert up.events[0]["coordinator"] == f"{coordinator.address}/a/chroot"
-        assert len(up.pids()) == 2, "only the brokers are child processes"
-        assert up.end(signal.SIGTERM) == 0
+        pids = up.pids()
+        assert len(pids) == 2, "only the brokers are child processes"
+        assert all(map(is_running, pids))
+        up.end(signal.SIGKILL)
+        wait_until(lambda: not any(map(is_running, pids)))
     finally:
         coordinator.kill()
 
 
-def test_children_die_with_a_killed_supervisor(started: list[Up], tmp_path: Path) -> None:
-    up = start(started, tmp_path)
-    pids = up.pids()
-    assert all(map(is_running, pids))
-    up.end(signal.SIGKILL)
-    wait_until(lambda: not any(map(is_running, pids)))
-
-
-def test_ready_line_is_printed_to_standard_output(tmp_path: Path) -> None:
+def test_ready_line_is_printed_and_sighup_stops_all_processes_in_order(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "ottla.cli", "up", "--brokers", "1", "--port", "0"]
     command.append("--no-console")
     with subprocess.Popen(
@@ -145,7 +127,7 @@ def test_ready_line_is_printed_to_standard_output(tmp_path: Path) -> None:
     ) as process:
         assert process.stdout is not None
         line = process.stdout.readline()
-        process.terminate()
+        process.send_signal(signal.SIGHUP)
         _output, errors = process.communicate(timeout=TIMEOUT_S)
     assert line.startswith("ready 127.0.0.1:")
     assert errors.splitlines() == ["broker-1 stopped", "coordinator stopped"]

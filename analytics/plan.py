@@ -7,6 +7,7 @@ from typing import Final
 
 from analytics.task import AuditTask
 from kafkawire.ids import TopicPartition
+from kafkawire.units import MIB
 from logcheck.finding import Check
 from logcheck.replica_files import ReplicaFiles
 from logcheck.rule import Rules
@@ -52,6 +53,11 @@ WITH_REFERENCE: Final = (Audit.COMPACTION, Audit.COLLISIONS)
 """The audits that read the log given by `--against`."""
 MIN_REPLICAS: Final = 2
 _MAX_SHARDS: Final = 4096
+_BY_KEYS: Final = {str(each) for each in (Check.UNIQUENESS, Check.PRESERVATION, Check.COST)}
+"""The checks that take most of the time, and less for a share of the keys."""
+_SPREAD_FROM_BYTES: Final = 64 * MIB
+_MAX_SPREAD: Final = 4
+"""More shards for idle cores gain little, because each of them reads the whole log."""
 
 
 def plan_tasks(
@@ -79,6 +85,19 @@ def plan_tasks(
                     size_bytes=size + (reference.size_bytes if reference else 0),
                 )
             )
+    return tasks
+
+
+def spread_tasks(tasks: Sequence[AuditTask], core_count: int) -> list[AuditTask]:
+    """Split large tasks into shards if there are more cores than tasks."""
+    return [part for task in tasks for part in _spread(task, core_count // len(tasks))]
+
+
+def _spread(task: AuditTask, core_count: int) -> list[AuditTask]:
+    is_large = task.size_bytes >= _SPREAD_FROM_BYTES and not _BY_KEYS.isdisjoint(task.checks)
+    tasks = [task]
+    while is_large and len(tasks) * 2 <= min(core_count, _MAX_SPREAD):
+        tasks = split_task(tasks[0])
     return tasks
 
 

@@ -13,7 +13,7 @@ from analytics.errors import AuditError, AuditUsageError
 from analytics.file_store import is_file, real_place
 from analytics.finding_row import by_severity, finding_row
 from analytics.interrupt import InterruptGuard
-from analytics.plan import MIN_REPLICAS, WITH_REFERENCE, Audit, plan_tasks
+from analytics.plan import MIN_REPLICAS, WITH_REFERENCE, Audit, plan_tasks, spread_tasks
 from analytics.shipping import ship_modules
 from analytics.snapshot import open_snapshot, snapshot_partitions, take_snapshot
 from analytics.spark_audit import run_shards
@@ -171,7 +171,7 @@ def _run_on_spark(
         guard.renew()
         if not request.master.startswith("local["):
             ship_modules(context)
-        findings, summaries = run_shards(context, tasks)
+        findings, summaries = run_shards(context, spread_tasks(tasks, context.defaultParallelism))
         if uses_sql:
             places, rules = [*request.directories], request.rules
             if request.against is not None and not is_file(request.against):

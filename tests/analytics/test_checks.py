@@ -11,7 +11,7 @@ import pytest
 
 from analytics.file_store import OpenFile
 from analytics.finding_row import distinct_rows, finding_row
-from analytics.plan import Audit, split_task
+from analytics.plan import Audit, split_task, spread_tasks
 from analytics.report.figures import draw_figures, size_text
 from analytics.report.page import MAX_LISTED, render_page
 from analytics.report.picture import WIDTH, Bar, Span, draw_bars, draw_timeline, text_width
@@ -23,6 +23,7 @@ from kafkawire.errors import CorruptBatchError
 from kafkawire.key_table_loops import KeyLimitError
 from kafkawire.native import KeyTable
 from kafkawire.records import BATCH_HEADER_BYTES, BatchBuilder
+from kafkawire.units import MIB
 from logcheck.batch_digest import BatchDigest, find_differences
 from logcheck.batch_walk import Batch, Hole, Walk
 from logcheck.finding import Check, Damage, Finding, Severity
@@ -242,6 +243,32 @@ def test_task_survives_a_round_trip_through_json() -> None:
         assert task_from_json(task.to_json()) == task
     with pytest.raises(ValueError, match="is too low"):
         split_task(AuditTask(replicas=(), rules=RULES, checks=(), shard_count=4096))
+
+
+@pytest.mark.parametrize(
+    ("sizes_mib", "core_count", "shard_counts"),
+    [
+        pytest.param([100], 2, [2, 2], id="one for each core"),
+        pytest.param([100], 3, [2, 2], id="a power of two"),
+        pytest.param([100], 64, [4] * 4, id="no more than are worth it"),
+        pytest.param([100, 1], 4, [2, 2, 1], id="only the large one"),
+        pytest.param([100] * 3, 4, [1] * 3, id="no two idle cores for each"),
+        pytest.param([], 4, [], id="nothing to do"),
+    ],
+)
+def test_large_tasks_are_spread_over_idle_cores(
+    sizes_mib: list[int], core_count: int, shard_counts: list[int]
+) -> None:
+    tasks = [
+        AuditTask(replicas=(), rules=RULES, checks=("S8",), size_bytes=each * MIB)
+        for each in sizes_mib
+    ]
+    assert [each.shard_count for each in spread_tasks(tasks, core_count)] == shard_counts
+
+
+def test_checks_without_keys_are_not_spread() -> None:
+    task = AuditTask(replicas=(), rules=RULES, checks=("S1", "S12"), size_bytes=100 * MIB)
+    assert spread_tasks([task], 8) == [task]
 
 
 def test_verdict_counts_kinds_and_ignores_notes() -> None:

@@ -2,13 +2,15 @@
 
 librdkafka writes transactions of 100 records over 1 and 10 partitions, one after the other. The
 latency is the time from the beginning of a transaction to the response to its commit. The second
-part compares a producer that commits every 100 ms with one that has no transactions.
+part compares producers that commit every 100 ms with producers without transactions: one, which
+sends nothing while it waits for its commit, and several, which share the broker.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
 from itertools import count
@@ -29,12 +31,16 @@ WARM_UP: Final = 50
 TRANSACTIONS: Final = 200
 ROUNDS: Final = 5
 COMMIT_INTERVAL_S: Final = 0.1
-STREAM_RECORDS: Final = 300_000
+STREAM_PRODUCERS: Final = (1, 4)
+STREAM_RECORDS: Final = 400_000
+"""Records of all producers together."""
 STREAM_PARTITIONS: Final = 6
-STREAM_WARM_UP: Final = 20_000
+STREAM_WARM_UP: Final = 10_000
 STREAM_LINGER_MS: Final = 5
 CALL_TIMEOUT_S: Final = 120.0
 POLL_S: Final = 0.01
+RECORDS_PER_LOOK: Final = 32
+"""Records between two looks at the clock."""
 RATE_GOAL: Final = 1.5
 LATENCY_GOAL: Final = 0.7
 COST_GOAL: Final = 0.95
@@ -57,9 +63,10 @@ def measure(directory: Path) -> Iterator[Figure]:
             theirs = stack.enter_context(kafka)
         for partition_count in PARTITION_COUNTS:
             yield from _transactions(ours, theirs, partition_count)
-        yield _cost("ours", ours)
-        if theirs is not None:
-            yield _cost("Kafka 3.9", theirs)
+        for producer_count in STREAM_PRODUCERS:
+            yield _cost("ours", ours, producer_count)
+            if theirs is not None:
+                yield _cost("Kafka 3.9", theirs, producer_count)
 
 
 def _transactions(
@@ -100,14 +107,17 @@ def _transactions(
         )
 
 
-def _cost(name: str, server: ServerProcess) -> Figure:
+def _cost(name: str, server: ServerProcess, producer_count: int) -> Figure:
     paired = alternate(
-        partial(stream, server, is_transactional=True),
-        partial(stream, server, is_transactional=False),
+        partial(stream, server, producer_count, is_transactional=True),
+        partial(stream, server, producer_count, is_transactional=False),
         rounds=ROUNDS,
     )
     return Figure(
-        name=f"produce with a commit every {COMMIT_INTERVAL_S * 1000:.0f} ms, {name}",
+        name=(
+            f"produce with a commit every {COMMIT_INTERVAL_S * 1000:.0f} ms, "
+            f"{producer_count} producers, {name}"
+        ),
         unit="records/s",
         value=paired.ours,
         reference_name="without transactions",
@@ -136,34 +146,60 @@ def transact(server: ServerProcess, partition_count: int, latencies_ms: list[flo
     return len(measured) / sum(measured)
 
 
-def stream(server: ServerProcess, *, is_transactional: bool) -> float:
-    """Write many records to a new topic; return the rate."""
+def stream(server: ServerProcess, producer_count: int, *, is_transactional: bool) -> float:
+    """Write many records to a new topic; return the rate of all producers together."""
     topic = _new_topic(server, STREAM_PARTITIONS)
-    producer = _producer(server, topic if is_transactional else None, STREAM_LINGER_MS)
-    if is_transactional:
-        producer.init_transactions(CALL_TIMEOUT_S)
-        producer.begin_transaction()
-    # This connects the client to the leaders, and adds the partitions of the first transaction.
-    for number in range(STREAM_WARM_UP):
-        producer.produce(topic, VALUE, partition=number % STREAM_PARTITIONS)
-    producer.flush(CALL_TIMEOUT_S)
-    began_s = committed_s = time.perf_counter()
-    for number in range(STREAM_RECORDS):
+    ids = [f"{topic}-{number}" if is_transactional else None for number in range(producer_count)]
+    streams = [Stream(topic, _producer(server, each, STREAM_LINGER_MS), each) for each in ids]
+    with ThreadPoolExecutor(producer_count) as pool:
+        # This connects the clients to the leaders, and adds the partitions of first transactions.
+        list(pool.map(Stream.warm_up, streams))
+        began_s = time.perf_counter()
+        list(pool.map(partial(Stream.run, count=STREAM_RECORDS // producer_count), streams))
+        return STREAM_RECORDS / (time.perf_counter() - began_s)
+
+
+class Stream:
+    """One producer of librdkafka, with transactions if it has a transactional id."""
+
+    def __init__(self, topic: str, producer: Producer, transactional_id: str | None) -> None:
+        self._topic = topic
+        self._producer = producer
+        self._is_transactional = transactional_id is not None
+
+    def warm_up(self) -> None:
+        """Begin, and send some records."""
+        if self._is_transactional:
+            self._producer.init_transactions(CALL_TIMEOUT_S)
+            self._producer.begin_transaction()
+        for number in range(STREAM_WARM_UP):
+            self._send(number)
+        self._producer.flush(CALL_TIMEOUT_S)
+
+    def run(self, count: int) -> None:
+        """Send `count` records, and wait until they are written, or committed."""
+        committed_s = time.perf_counter()
+        for number in range(count):
+            self._send(number)
+            is_look_due = number % RECORDS_PER_LOOK == 0
+            if is_look_due and time.perf_counter() - committed_s >= COMMIT_INTERVAL_S:
+                if self._is_transactional:
+                    self._producer.commit_transaction(CALL_TIMEOUT_S)
+                    self._producer.begin_transaction()
+                committed_s = time.perf_counter()
+        if self._is_transactional:
+            self._producer.commit_transaction(CALL_TIMEOUT_S)
+        elif self._producer.flush(CALL_TIMEOUT_S):
+            raise RuntimeError("records were left unsent")
+
+    def _send(self, number: int) -> None:
         while True:
             try:
-                producer.produce(topic, VALUE, partition=number % STREAM_PARTITIONS)
-                break
+                partition = number % STREAM_PARTITIONS
+                self._producer.produce(self._topic, VALUE, partition=partition)
+                return
             except BufferError:
-                producer.poll(POLL_S)
-        if is_transactional and time.perf_counter() - committed_s >= COMMIT_INTERVAL_S:
-            producer.commit_transaction(CALL_TIMEOUT_S)
-            producer.begin_transaction()
-            committed_s = time.perf_counter()
-    if is_transactional:
-        producer.commit_transaction(CALL_TIMEOUT_S)
-    elif producer.flush(CALL_TIMEOUT_S):
-        raise RuntimeError("records were left unsent")
-    return STREAM_RECORDS / (time.perf_counter() - began_s)
+                self._producer.poll(POLL_S)
 
 
 def _new_topic(server: ServerProcess, partition_count: int) -> str:

@@ -167,6 +167,8 @@ class Replica:
     def _truncate_diverged(self, leader: "Replica") -> None:
         """Cut the end that differs from `leader`'s log; it was not committed."""
         ours, theirs = self.log, leader.log
+        # Then the leader no longer knows in which epoch it has written there.
+        self.has_forgotten |= self.high_watermark < ours.log_end_offset <= theirs.log_start_offset
         while found := divergence(
             theirs.leader_epochs,
             theirs.log_end_offset,

@@ -97,6 +97,7 @@ EXAMPLES: Final = [
     ("lost_key", 575773197),
     ("lost_key", 432824059),
     ("records_missing", 2159625230),
+    ("rewritten_batch", 2767107933),
 ]
 
 

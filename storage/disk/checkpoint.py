@@ -103,14 +103,16 @@ def may_overwrite(stored: Sequence[str], entries: Sequence[str]) -> bool:
     their number has as many digits, the versions differ in those digits only, and a mixture has the
     wrong number of lines. Any other change moves bytes from sector to sector, and a mixture may
     look valid; only a file of one sector is never a mixture. A file without entries may be one that
-    was rejected, of any size.
+    was rejected, of any size. Shorter content would leave lines behind if the process died before
+    it cut the file.
     """
-    if not stored:
+    sizes_bytes = len(_content(stored)), len(_content(entries))
+    if not stored or sizes_bytes[1] < sizes_bytes[0]:
         return False
     has_same_head = len(str(len(stored))) == len(str(len(entries)))
     if has_same_head and entries[: len(stored)] == stored:
         return True
-    return max(len(_content(stored)), len(_content(entries))) <= SECTOR_BYTES
+    return max(sizes_bytes) <= SECTOR_BYTES
 
 
 def write_all(descriptor: int, data: bytes, position: int) -> None:

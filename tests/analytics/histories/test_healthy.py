@@ -98,6 +98,7 @@ EXAMPLES: Final = [
     ("lost_key", 432824059),
     ("records_missing", 2159625230),
     ("rewritten_batch", 2767107933),
+    ("bad_checkpoint_line", 3868558368),
 ]
 
 

@@ -15,6 +15,7 @@ from storage.log.epoch_checkpoint import StoredEpochs, read_epochs, write_epochs
 from storage.log.leader_epochs import EpochEntry, LeaderEpochs
 from storage.log.local_log import LocalLog
 from storage.log.log import Log
+from tests.unit.storage.faults import dies_within
 from tests.unit.storage.logs import NOW_MS, append, fill, open_log, replicated
 
 
@@ -203,3 +204,15 @@ def test_a_failover_adds_its_epoch_to_the_file_in_place(tmp_path: Path) -> None:
             number = path.stat().st_ino
     # The count in the second line needs another digit, which moves all entries of several sectors.
     assert replaced == [100]
+
+
+@pytest.mark.parametrize("dies_at", range(4))
+def test_a_death_while_a_shorter_history_is_stored_leaves_a_history(
+    tmp_path: Path, dies_at: int
+) -> None:
+    path = tmp_path / "leader-epoch-checkpoint"
+    epochs = epochs_of(tmp_path, 4)
+    before = epochs.history.entries
+    epochs.history.truncate_from_start(before[-1].start_offset)
+    dies_within(dies_at, lambda: begin_next(epochs, tmp_path))
+    assert read_epochs(path).entries in (before, epochs.history.entries)

@@ -74,6 +74,7 @@ fuzz: built  ## Fuzz a compiled broker, a coordinator and the clients: a minute.
 interop: $(READY)  ## Test against independent programs: kcat, clients, kazoo, Kafka. Takes minutes.
 	$(BIN)/python -m tests.interop.kafka_jars
 	$(BIN)/python -m tests.interop.analytics.object_store
+	$(BIN)/python -m tests.interop.avro.strangers
 	OTTLA_INTEROP_RECORDS=100000 $(PYTEST) tests/interop
 
 kazoo: $(READY)  ## Run the quick part of kazoo's own test suite against our coordinator.

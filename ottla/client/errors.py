@@ -10,6 +10,8 @@
     ├── ProtocolError               an invalid response: not a Kafka broker, or a bug
     ├── AuthenticationFailedError   wrong credentials, or a certificate that is not trusted
     ├── UnsupportedVersionError     client and broker share no version of a request
+    ├── SchemaError                 a schema cannot be used, or data or a value does not fit it
+    ├── SchemaRegistryError         the registry refused a request, or did not answer
     ├── BrokerError                 the broker responded with an error code
     │   ├── UnknownTopicError
     │   ├── TopicExistsError
@@ -89,6 +91,30 @@ class AuthenticationFailedError(OttlaError):
 
 class UnsupportedVersionError(OttlaError):
     """Client and broker share no version of a request."""
+
+
+class SchemaError(OttlaError, ValueError):
+    """A schema cannot be used, or a value or the bytes of a record do not fit it."""
+
+
+class SchemaRegistryError(OttlaError):
+    """The schema registry refused a request, could not be reached, or sent no valid answer.
+
+    `status` is the HTTP status and `code` the registry's own; each is None if there is none.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        code: int | None = None,
+        retriable: bool = False,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.retriable = retriable
 
 
 class BrokerError(OttlaError):

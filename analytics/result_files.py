@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Final
 
 import pyarrow
+from plotly.offline import get_plotlyjs
 from pyarrow import parquet
 
 from analytics.errors import AuditError
 from analytics.finding_row import arrow_schema
+from analytics.report.figures import draw_charts
 from analytics.report.page import render_page
 from analytics.run import Result
 
@@ -61,7 +63,8 @@ def _write_verdict(result: Result, file: Path) -> None:
 
 
 def _write_page(result: Result, file: Path) -> None:
-    page = render_page(result.verdict, result.findings, result.summaries)
+    charts = draw_charts(result.findings, result.summaries)
+    page = render_page(result.verdict, result.findings, charts, get_plotlyjs())
     file.write_text(page, encoding="utf-8")
 
 

@@ -3,11 +3,14 @@
 Text in, text out.
 """
 
+import json
+from base64 import b64encode
 from collections.abc import Sequence
+from hashlib import sha256
 from html import escape
 from typing import Any, Final
 
-from analytics.report.figures import draw_figures
+from analytics.report.chart import Chart
 from analytics.verdict import Verdict
 
 MAX_LISTED: Final = 500
@@ -33,28 +36,77 @@ table { border-collapse: collapse; font-size: 13px; }
 td, th { padding: 3px 8px; text-align: left; border-bottom: 1px solid #ddd; vertical-align: top; }
 td { overflow-wrap: anywhere; }
 figure { margin: 1.2rem 0; } figcaption { font-weight: 600; margin-bottom: 4px; }
-svg { max-width: 100%; height: auto; } svg text { font: 12px monospace; fill: #333; }
-.bar { fill: #90b4d8; } .part { fill: #2f5f93; }
 @media (prefers-color-scheme: dark) {
-  body { background: #16181b; color: #ddd; } svg text { fill: #ccc; }
+  body { background: #16181b; color: #ddd; }
   .verdict { background: #1b241c; } .verdict.found { background: #2a1c1c; }
   td, th { border-color: #444; }
 }
 """
+START: Final = """
+const dark = matchMedia("(prefers-color-scheme: dark)");
+const figures = JSON.parse(document.getElementById("figures").textContent);
+// Without the button that sends a chart to a server of plotly's makers.
+const config = {
+  displaylogo: false, responsive: true, showSendToCloud: false, plotlyServerURL: "",
+};
+function draw() {
+  const font = { color: getComputedStyle(document.body).color };
+  figures.forEach(({ data, layout }, number) => Plotly.react(
+    `chart-${number}`, data, { ...layout, font }, config));
+}
+dark.addEventListener("change", draw);
+draw();
+"""
+"""Draws the charts, and again when the browser turns to dark or light."""
 
 
 def render_page(
-    verdict: Verdict, findings: Sequence[dict[str, Any]], summaries: Sequence[dict[str, Any]]
+    verdict: Verdict,
+    findings: Sequence[dict[str, Any]],
+    charts: Sequence[Chart],
+    library: str,
 ) -> str:
-    """Return the page, which needs no other file and no network."""
+    """Return the page, which needs no other file and no network.
+
+    `library` is the JavaScript of plotly. The browser runs no other script than this one and
+    START, so that text of a log cannot become one.
+    """
     kind = "verdict" if verdict.is_clean else "verdict found"
     title = f"Audit: {verdict.audit}"
+    scripts = (library, START) if charts else ()
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{_policy(scripts)}">'
         f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body>"
         f"<h1>{escape(title)}</h1>"
         f'<p class="{kind}">{"<br>".join(map(escape, verdict.lines()))}</p>'
-        f"{_findings(findings)}<h2>Charts</h2>{draw_figures(summaries)}</body></html>\n"
+        f"{_findings(findings)}<h2>Charts</h2>{_charts(charts)}"
+        f"{''.join(f'<script>{script}</script>' for script in scripts)}</body></html>\n"
+    )
+
+
+def _policy(scripts: Sequence[str]) -> str:
+    digests = (sha256(script.encode()).digest() for script in scripts)
+    allowed = " ".join(f"'sha256-{b64encode(digest).decode()}'" for digest in digests) or "'none'"
+    return (
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; "
+        "img-src data: blob:; base-uri 'none'; form-action 'none'"
+    )
+
+
+def _charts(charts: Sequence[Chart]) -> str:
+    if not charts:
+        return "<p>This audit has no figures to draw.</p>"
+    places = "".join(
+        f"<figure><figcaption>{escape(chart.title)}</figcaption>"
+        f'<div class="chart" id="chart-{number}"></div></figure>'
+        for number, chart in enumerate(charts)
+    )
+    # Within a script, browsers look for tags, and for nothing else.
+    figures = json.dumps([chart.figure for chart in charts]).replace("<", "\\u003c")
+    return (
+        "<noscript><p>The charts need JavaScript; verdict.json has their figures.</p></noscript>"
+        f'{places}<script type="application/json" id="figures">{figures}</script>'
     )
 
 

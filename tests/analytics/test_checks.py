@@ -2,19 +2,28 @@
 
 import struct
 from array import array
+from base64 import b64encode
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 
 from analytics.file_store import OpenFile
 from analytics.finding_row import distinct_rows, finding_row
 from analytics.plan import Audit, split_task, spread_tasks
-from analytics.report.figures import draw_figures, size_text
-from analytics.report.page import MAX_LISTED, render_page
-from analytics.report.picture import WIDTH, Bar, Span, draw_bars, draw_timeline, text_width
+from analytics.report.chart import (
+    MAX_LABEL_CHARACTERS,
+    MAX_TEXT_CHARACTERS,
+    Bar,
+    Span,
+    bar_chart,
+    chart_text,
+    timeline,
+)
+from analytics.report.figures import draw_charts, size_text
+from analytics.report.page import MAX_LISTED, START, render_page
 from analytics.task import AuditTask, task_from_json
 from analytics.verdict import judge
 from kafkawire import columns_loops, key_table_loops
@@ -317,11 +326,13 @@ def test_page_contains_every_chart_and_escapes_its_input() -> None:
             {"base_offset": 2, "bytes": 10, "oldest_ms": 0, "newest_ms": 2**62},
         ],
     }
-    row = finding_row(FINDING) | {"expected": "<script>"}
+    row = finding_row(FINDING) | {"expected": "<script>", "topic": "</script>"}
+    charts = draw_charts([row], [summary])
     page = render_page(
-        judge(Audit.COST, [row], [summary], 1.0), [row] * (MAX_LISTED + 1), [summary]
+        judge(Audit.COST, [row], [summary], 1.0), [row] * (MAX_LISTED + 1), charts, "the library"
     )
     for title in (
+        "Findings by",
         "Dirty ratio",
         "would reclaim",
         "Records per key",
@@ -330,52 +341,78 @@ def test_page_contains_every_chart_and_escapes_its_input() -> None:
         "Hot",
     ):
         assert title in page
-    assert "<script>" not in page
+    assert page.count("<script") == page.count("</script>") == 3
+    assert page.count("<b>") == page.count("<k>") == 0
     assert "findings.parquet lists 1 more" in page
-    empty = render_page(judge(Audit.COST, [], [], 1.0), [], [])
-    assert "None." in empty
-    assert "no figures" in draw_figures([])
+    [segments] = [chart for chart in charts if chart.title.startswith("Segments")]
+    assert segments.figure["data"][0]["x"] == [9]
     assert size_text(5) == "5 B"
-    assert "svg" in draw_timeline("nothing", []) + draw_timeline("one", [Span("a", 1, 1, "t")])
+
+
+def test_page_without_charts_has_no_script() -> None:
+    assert draw_charts([], []) == []
+    page = render_page(judge(Audit.COST, [], [], 1.0), [], [], "the library")
+    assert "no figures" in page
+    assert "None." in page
+    assert "<script" not in page
+    assert "script-src 'none'" in page
+
+
+def test_policy_of_the_page_allows_its_two_scripts_alone() -> None:
+    chart = bar_chart("title", [Bar("a", 1, "1")])
+    page = render_page(judge(Audit.COST, [], [], 1.0), [], [chart], "the library")
+    digest = b64encode(sha256(b"the library").digest()).decode()
+    start = b64encode(sha256(START.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}' 'sha256-{start}'; " in page
+    assert "default-src 'none'" in page
 
 
 LONG = "a rather long directory, of which only the end is shown /b1 orders-0"
 
 
 @pytest.mark.parametrize(
-    ("label", "text"),
+    ("text", "shown"),
     [
-        ("b1 orders-0", "874.9 KiB, up to 2026-11-22 19:35"),
-        (LONG, LONG),
-        ("\u6771\u4eac" * 40, "\u6771\u4eac" * 40),
-        ("b1", "9" * 60),
+        ("b1 orders-0", "b1 orders-0"),
+        ("<b>&amp;</b>", "&lt;b&gt;&amp;amp;&lt;/b&gt;"),
+        ("a\n\x1b\u202e\udcff", r"a\n\x1b\u202e\udcff"),
+        ("x" * 1_000, "x" * MAX_TEXT_CHARACTERS + "..."),
     ],
 )
-def test_chart_cuts_off_no_text(label: str, text: str) -> None:
-    bars = [Bar("b", 1, "1"), Bar(label, 100, text, 40)]
-    spans = [Span("b", 0, 1, "1"), Span(label, 50, 100, text), Span(label, 100, 100, text)]
-    for figure in (draw_bars("title", bars), draw_timeline("title", spans)):
-        svg = ElementTree.fromstring(figure).find("svg")
-        assert svg is not None
-        assert svg.get("viewBox", "").split()[2] == str(WIDTH)
-        for each in svg.iter("text"):
-            shown = "".join(each.itertext())
-            hint = each.findtext("title") or ""
-            width, x = text_width(shown.removeprefix(hint)), float(each.get("x", "nan"))
-            begin, end = (x - width, x) if each.get("text-anchor") == "end" else (x, x + width)
-            assert begin >= -1, shown
-            assert end <= WIDTH, shown
-        lengths = [float(each.get("width", "nan")) for each in svg.iter("rect")]
-        assert max(lengths) > WIDTH / 8, "the texts leave no room for the bars"
+def test_charts_show_text_as_it_is(text: str, shown: str) -> None:
+    assert chart_text(text) == shown
+
+
+def test_labels_are_ends_and_hints_are_whole() -> None:
+    bars = [Bar("b", 1, "1"), Bar(LONG, 100, "<1>", 40)]
+    spans = [Span("b", 0, 1, "1"), Span(LONG, 50, 100, "<1>"), Span(LONG, 100, 100, "<1>")]
+    for chart in (bar_chart("t", bars), bar_chart("t", bars, ("a", "b")), timeline("t", spans)):
+        labels = chart.figure["layout"]["yaxis"]["ticktext"]
+        assert labels[:2] == ["b", "..." + LONG[3 - MAX_LABEL_CHARACTERS :]]
+        assert len(labels[1]) == MAX_LABEL_CHARACTERS
+        for trace in chart.figure["data"]:
+            assert trace["hovertext"][1] == f"{LONG}<br>&lt;1&gt;"
+
+
+def test_shares_add_up_and_moments_have_a_length() -> None:
+    dirty, clean = bar_chart("t", [Bar("a", 100, "", 40)], ("dirty", "clean")).figure["data"]
+    assert (dirty["x"], clean["x"], dirty["name"]) == ([40], [60], "dirty")
+    [trace] = timeline("t", [Span("a", 1_500, 1_500, ""), Span("b", 0, 9, "")]).figure["data"]
+    assert (trace["base"][0], trace["x"]) == ("1970-01-01 00:00:01.500", [1, 9])
 
 
 def test_histogram_classes_have_readable_labels() -> None:
     summary = {"records_per_key": [1, 2, 3, 4], "now_ms": 0, "horizons_ms": [0]}
-    page = draw_figures([summary])
-    for text in (">1 record<", ">1 key<", ">2 records<", ">3 to 4 records<", ">5 to 8 records<"):
-        assert text in page
-    assert ">under -24 hours<" in page
-    assert ">720 hours and more<" in page
+    records, ages = draw_charts([], [summary])
+    assert records.figure["layout"]["yaxis"]["ticktext"] == [
+        "1 record",
+        "2 records",
+        "3 to 4 records",
+        "5 to 8 records",
+    ]
+    assert records.figure["data"][0]["text"][:2] == ["1 key", "2 keys"]
+    labels = ages.figure["layout"]["yaxis"]["ticktext"]
+    assert (labels[0], labels[-1]) == ("under -24 hours", "720 hours and more")
 
 
 def section(count: int) -> bytes:

@@ -177,7 +177,7 @@ def test_verdict_names_the_compared_ranges_and_the_checks(tmp_path: Path) -> Non
         "compared_partitions": 1,
         "compared_offsets": 400,
     }
-    assert "400 offsets of 1 partitions" in render_page(verdict, [], [])
+    assert "400 offsets of 1 partitions" in render_page(verdict, [], [], "")
 
 
 def test_verdict_names_the_checks_that_could_not_run(tmp_path: Path) -> None:

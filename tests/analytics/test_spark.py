@@ -75,7 +75,7 @@ def test_spark_finds_the_same_as_this_process_and_writes_it(spark: Any, tmp_path
     )
     page = (tmp_path / "out" / "report.html").read_text()
     assert "changed_value" in page
-    assert "http" not in page, "the page loads a resource from the network"
+    assert "default-src 'none'" in page, "the page may load a resource from the network"
 
 
 @pytest.mark.parametrize("limits", [{}, {"key_limit": 4}], ids=["one table", "many shards"])

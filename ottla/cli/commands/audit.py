@@ -1,6 +1,7 @@
 """`ottla audit`: Spark jobs over the files of log directories (composition)."""
 
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -84,6 +85,7 @@ def audit(
         if name == SNAPSHOT:
             _take_snapshot(directories, out, rule or [])
             return
+        _check_charts(out)
         result = _audit(name, directories, master, against, rule or [], is_strict=strict)
     except KeyboardInterrupt:
         raise CommandError(
@@ -95,6 +97,12 @@ def audit(
         _write_result(result, out)
     if result.verdict.exit_code:
         raise typer.Exit(result.verdict.exit_code)
+
+
+def _check_charts(out: Path | None) -> None:
+    """Refuse a report that could not be drawn, before the audit takes its time."""
+    if out is not None and find_spec("plotly") is None:
+        raise CommandError("reports need plotly: pip install 'ottla[analytics]'")
 
 
 def _print_result(result: "Result", *, as_json: bool) -> None:

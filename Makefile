@@ -75,6 +75,7 @@ interop: $(READY)  ## Test against independent programs: kcat, clients, kazoo, K
 	$(BIN)/python -m tests.interop.kafka_jars
 	$(BIN)/python -m tests.interop.analytics.object_store
 	$(BIN)/python -m tests.interop.avro.strangers
+	$(BIN)/python -m tests.interop.notebook.jupyter
 	OTTLA_INTEROP_RECORDS=100000 $(PYTEST) tests/interop
 
 kazoo: $(READY)  ## Run the quick part of kazoo's own test suite against our coordinator.

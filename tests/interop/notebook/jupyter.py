@@ -1,0 +1,69 @@
+"""Jupyter in a virtual environment of its own, which `make interop` installs once into the cache.
+
+It needs thirty packages that nothing else here uses. The notebook's kernel runs there, and finds
+the packages of the project's environment first.
+"""
+
+import os
+import subprocess
+import sys
+import sysconfig
+import venv
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ROOT: Final = Path(__file__).resolve().parents[3]
+VERSIONS: Final = Path(__file__).with_suffix(".txt")
+PROGRAM: Final = Path(__file__).with_name("execute.py")
+CACHE: Final = (
+    Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ottla" / "jupyter"
+)
+PYTHON: Final = CACHE / "bin" / "python"
+READY: Final = CACHE / ".ready"
+TIMEOUT_S: Final = 600
+
+needs_jupyter = pytest.mark.skipif(
+    not READY.exists(), reason="Jupyter is missing: `make interop` installs it"
+)
+
+
+def install() -> None:
+    """Create the environment, unless it exists with these versions."""
+    if READY.exists() and READY.read_text() == VERSIONS.read_text():
+        return
+    venv.create(CACHE, with_pip=True, clear=True)
+    command = [str(PYTHON), "-m", "pip", "install", "-q", "-r", str(VERSIONS)]
+    if subprocess.run(command, check=False).returncode == 0:
+        READY.write_text(VERSIONS.read_text())
+
+
+def execute(notebook: Path, executed: Path) -> None:
+    """Run all cells of `notebook`, and write it with their outputs to `executed`.
+
+    Raises:
+        AssertionError: a cell raised; the message has its traceback.
+    """
+    packages = sysconfig.get_path("purelib")
+    environment = {
+        **os.environ,
+        "PYTHONPATH": f"{ROOT}:{packages}",
+        "PYSPARK_PYTHON": sys.executable,
+        "HOME": str(executed.parent),
+    }
+    done = subprocess.run(
+        [str(PYTHON), str(PROGRAM), str(notebook), str(executed)],
+        cwd=executed.parent,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+if __name__ == "__main__":
+    install()
+    sys.exit(0)

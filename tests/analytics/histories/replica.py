@@ -139,8 +139,8 @@ class Replica:
         while self.log.log_end_offset < leader.log.log_end_offset:
             if self.log.log_end_offset < leader.log.log_start_offset:
                 self.is_emptying = True
+                # The first batch may begin below that offset, and then the log begins there.
                 self.logs.truncate_fully_and_start_at(PARTITION, leader.log.log_start_offset)
-                self.is_emptying = False
             region = leader.log.read(
                 self.log.log_end_offset,
                 max_bytes,
@@ -148,6 +148,7 @@ class Replica:
                 min_one_batch=True,
             )
             if not region.size_bytes:
+                self.is_emptying = False
                 break
             try:
                 self.log.append_as_follower(memoryview(bytearray(region.read())), now_ms)
@@ -157,6 +158,7 @@ class Replica:
                     raise
                 self.truncation_count += 1
                 self.logs.truncate_to({PARTITION: error.diverging_offset})
+            self.is_emptying = False
         self.high_watermark = max(
             min(self.high_watermark, self.end), min(leader.high_watermark, self.end)
         )

@@ -99,6 +99,7 @@ EXAMPLES: Final = [
     ("records_missing", 2159625230),
     ("rewritten_batch", 2767107933),
     ("bad_checkpoint_line", 3868558368),
+    ("checkpoint_beyond", 2723131334),
 ]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import nbformat
 from nbclient import NotebookClient
 
-CELL_TIMEOUT_S = 300
+CELL_TIMEOUT_S = 600
 
 if __name__ == "__main__":
     notebook = nbformat.read(Path(sys.argv[1]), as_version=4)

@@ -6,8 +6,8 @@ transaction, refused if a znode has changed since the request was checked agains
 Source: kafka.zk.AdminZkClient of Kafka 3.9.
 """
 
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from clusterstate.errors import MalformedZnodeError
 from clusterstate.plans import (
@@ -28,6 +28,9 @@ from clusterstate.znodes.config import encode_config
 from clusterstate.znodes.topic import TopicAssignment, decode_topic
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import TopicId
+
+REQUESTS_AT_ONCE: Final = 100
+"""Deletion requests in one transaction."""
 
 Assignments = Mapping[int, ReplicaAssignment]
 Growth = Callable[[Assignments], Mapping[int, Replicas]]
@@ -149,13 +152,20 @@ def _too_large(name: str, data: bytes, config_bytes: int = 0) -> ApiError:
     )
 
 
-def request_deletion(name: str) -> Plan[None]:
-    """Request the deletion of a topic; a repeated request has no effect.
+def request_deletions(names: Sequence[str]) -> Plan[frozenset[str]]:
+    """Request the deletion of topics, and return the names that no topic has.
 
-    Raises:
-        ApiError: UNKNOWN_TOPIC_OR_PARTITION.
+    The requests are written together, so that the controller finds many of them at once. A
+    repeated request has no effect.
     """
-    [node] = yield from read((paths.topic(name),))
-    if node is None:
-        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name} does not exist")
-    yield from write([(Create(paths.topic_deletion(name), None),)])
+    unknown: set[str] = set()
+    for start in range(0, len(names), REQUESTS_AT_ONCE):
+        some = names[start : start + REQUESTS_AT_ONCE]
+        nodes = yield from read([paths.topic(name) for name in some])
+        known = [name for name, node in zip(some, nodes, strict=True) if node is not None]
+        unknown.update(set(some) - set(known))
+        requests = [Create(paths.topic_deletion(name), None) for name in known]
+        outcomes = yield from write([tuple(requests)] if requests else [])
+        if any(outcome.refusal is not None for outcome in outcomes):
+            yield from write([(each,) for each in requests])
+    return frozenset(unknown)

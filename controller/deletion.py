@@ -10,8 +10,9 @@ Source: kafka.controller.TopicDeletionManager of Kafka 3.9.
 """
 
 from collections.abc import Collection, Iterable, Sequence
+from typing import Final
 
-from clusterstate.plans import Delete, list_children
+from clusterstate.plans import Delete, Transaction, list_children, read
 from clusterstate.znodes import paths
 from controller import reassignment_node
 from controller.cluster import Cluster
@@ -21,6 +22,13 @@ from controller.partition_state import PartitionState
 from controller.replica_state import PartitionReplica, ReplicaState
 from controller.replica_transitions import mark, to_deletion_started, to_offline
 from controller.request_batch import RequestBatch
+
+MAX_PARTITIONS_AT_ONCE: Final = 10
+"""Most partitions of a topic whose znodes are deleted in one transaction.
+
+With `CHANGES_PER_TRANSACTION` topics and their longest names, that is less than the size limit of
+the coordinator.
+"""
 
 
 def enqueue(cluster: Cluster, topics: Iterable[str]) -> Plan[None]:
@@ -77,19 +85,21 @@ def proceed(cluster: Cluster) -> Plan[None]:
     """Advance every queued deletion as far as possible."""
     retried: list[PartitionReplica] = []
     eligible: list[str] = []
+    deleted: list[str] = []
     for topic in sorted(cluster.deletions.queued):
         states = {
             cluster.replica_state(replica)
             for replica in cluster.replicas_of(cluster.partitions_of(topic))
         }
         if states <= {ReplicaState.DELETION_SUCCESSFUL}:
-            yield from _complete(cluster, topic)
+            deleted.append(topic)
             continue
         if ReplicaState.DELETION_STARTED in states:
             continue
         retried += cluster.replicas_in(topic, ReplicaState.DELETION_INELIGIBLE)
         if topic not in cluster.deletions.halted:
             eligible.append(topic)
+    yield from _complete(cluster, deleted)
     batch = RequestBatch(cluster)
     yield from to_offline(cluster, batch, retried)
     yield from batch.send()
@@ -129,7 +139,43 @@ def _end_partitions(cluster: Cluster, topic: str) -> None:
             cluster.move_partition(partition, PartitionState.NON_EXISTENT)
 
 
-def _complete(cluster: Cluster, topic: str) -> Plan[None]:
+def _complete(cluster: Cluster, topics: Sequence[str]) -> Plan[None]:
+    """Delete the znodes of topics that no broker has a replica of, and the deletion requests."""
+    if not topics:
+        return
+    small = [one for one in topics if len(cluster.partitions_of(one)) <= MAX_PARTITIONS_AT_ONCE]
+    left = set(topics)
+    configs = yield from read([paths.config(f"topics/{topic}") for topic in small])
+    changes = [
+        _deletes(cluster, topic, has_config=config is not None)
+        for topic, config in zip(small, configs, strict=True)
+    ]
+    outcomes = yield from write_fenced(cluster, changes)
+    left -= {one for one, outcome in zip(small, outcomes, strict=True) if outcome.refusal is None}
+    for topic in sorted(left):
+        yield from _delete_by_levels(cluster, topic)
+    partitions = [one for topic in topics for one in cluster.partitions_of(topic)]
+    yield from reassignment_node.forget_requests(cluster, partitions)
+    for topic in topics:
+        cluster.remove_topic(topic)
+        yield Note("topic.deleted", {"topic": topic})
+
+
+def _deletes(cluster: Cluster, topic: str, *, has_config: bool) -> Transaction:
+    """Return the deletion of all znodes of a topic; refused if there are others or fewer."""
+    partitions = cluster.partitions_of(topic)
+    nodes = (
+        *(paths.partition_state(one) for one in partitions),
+        *(paths.partition(one) for one in partitions),
+        paths.partitions(topic),
+        paths.topic(topic),
+        *([paths.config(f"topics/{topic}")] if has_config else ()),
+        paths.topic_deletion(topic),
+    )
+    return tuple(Delete(path) for path in nodes)
+
+
+def _delete_by_levels(cluster: Cluster, topic: str) -> Plan[None]:
     """Delete a topic's znodes from the leaves up; missing ones are skipped."""
     partitions = yield from list_children(paths.partitions(topic))
     below: Collection[str] = [f"{paths.partitions(topic)}/{name}" for name in sorted(partitions)]
@@ -142,6 +188,3 @@ def _complete(cluster: Cluster, topic: str) -> Plan[None]:
         [paths.topic_deletion(topic)],
     ):
         yield from write_fenced(cluster, [(Delete(path),) for path in nodes])
-    yield from reassignment_node.forget_requests(cluster, cluster.partitions_of(topic))
-    cluster.remove_topic(topic)
-    yield Note("topic.deleted", {"topic": topic})

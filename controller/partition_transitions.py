@@ -78,15 +78,20 @@ def create_partitions(
 def _write_first_states(
     cluster: Cluster, states: Mapping[TopicPartition, LeaderAndIsr]
 ) -> Plan[list[Outcome]]:
+    """Write the states below their parents; return the outcome of each state."""
     topics = dict.fromkeys(partition.topic for partition in states)
-    # The parents may exist already, from an interrupted creation.
-    yield from write_fenced(cluster, [(Create(paths.partitions(one), None),) for one in topics])
-    yield from write_fenced(cluster, [(Create(paths.partition(one), None),) for one in states])
+    # The parents may exist already, from an interrupted creation. Then their changes are refused,
+    # and each change that shared a transaction with them is retried in this order.
+    parents: list[Transaction] = [
+        *((Create(paths.partitions(one), None),) for one in topics),
+        *((Create(paths.partition(one), None),) for one in states),
+    ]
     creations: list[Transaction] = [
         (Create(paths.partition_state(one), encode_partition_state(state, cluster.epoch)),)
         for one, state in states.items()
     ]
-    return (yield from write_fenced(cluster, creations))
+    outcomes = yield from write_fenced(cluster, [*parents, *creations])
+    return outcomes[len(parents) :]
 
 
 def _adopt_existing(

@@ -32,7 +32,7 @@ from clusterstate.topic_requests import (
     NewTopic,
     create_topic,
     grow_topic,
-    request_deletion,
+    request_deletions,
 )
 from coordination.errors import SessionExpiredError
 from kafkawire.errors import ApiError, ErrorCode
@@ -124,11 +124,14 @@ class ClusterTopics:
             log.info("topic.grown", topic=name, partition_count=reached)
         return reached
 
-    async def delete(self, name: str) -> None:
-        """Delete a topic."""
+    async def delete(self, names: Sequence[str]) -> frozenset[str]:
+        """Delete topics, and return the names that no topic has."""
         with _translating_errors():
-            await self._session.run(request_deletion(name))
-        log.info("topic.deletion_requested", topic=name)
+            unknown = await self._session.run(request_deletions(names))
+        for name in names:
+            if name not in unknown:
+                log.info("topic.deletion_requested", topic=name)
+        return unknown
 
 
 def roll(broker_count: int) -> RandomStart:

@@ -77,15 +77,14 @@ class DeleteTopicsHandler:
     ) -> DeleteTopicsResponse:
         times = Counter((topic.name, topic.topic_id) for topic in wanted)
         results = [
-            await self._delete(topic, times[topic.name, topic.topic_id], version)
-            for topic in wanted
+            self._found(topic, times[topic.name, topic.topic_id], version) for topic in wanted
         ]
+        await self._delete([each for each in results if each.error_code == ErrorCode.NONE])
         await self._wait_until_gone(results, timeout_ms)
         return DeleteTopicsResponse(responses=results)
 
-    async def _delete(
-        self, wanted: DeleteTopicState, times: int, version: int
-    ) -> DeletableTopicResult:
+    def _found(self, wanted: DeleteTopicState, times: int, version: int) -> DeletableTopicResult:
+        """Return the topic with its name and id, or the error of a request that is refused."""
         name, topic_id = wanted.name, wanted.topic_id
         try:
             self._check(wanted, times, version)
@@ -97,10 +96,23 @@ class DeleteTopicsHandler:
             if topic is None:
                 raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             topic_id = topic.topic_id
-            await self._topics.delete(name)
         except ApiError as error:
             return _failed(name, topic_id, error)
         return DeletableTopicResult(name=name, topic_id=topic_id)
+
+    async def _delete(self, results: Sequence[DeletableTopicResult]) -> None:
+        """Delete topics together; set the error of each that cannot be deleted."""
+        names = [str(each.name) for each in results]
+        try:
+            unknown = await self._topics.delete(names)
+        except ApiError as error:
+            for each in results:
+                _fail(each, error)
+            return
+        for each in results:
+            if each.name in unknown:
+                text = f"topic {each.name} does not exist"
+                _fail(each, ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text))
 
     async def _wait_until_gone(
         self, results: Iterable[DeletableTopicResult], timeout_ms: int
@@ -131,9 +143,11 @@ class DeleteTopicsHandler:
 
 
 def _failed(name: str | None, topic_id: UUID, error: ApiError) -> DeletableTopicResult:
-    return DeletableTopicResult(
-        name=name,
-        topic_id=topic_id,
-        error_code=error.code,
-        error_message=error.message or error.code.text,
-    )
+    result = DeletableTopicResult(name=name, topic_id=topic_id)
+    _fail(result, error)
+    return result
+
+
+def _fail(result: DeletableTopicResult, error: ApiError) -> None:
+    result.error_code = error.code
+    result.error_message = error.message or error.code.text

@@ -23,11 +23,12 @@ from clusterstate.notifications import notify_isr_changes, notify_log_dir_failur
 from clusterstate.plans import Answer, ListChildren, Outcome, Outcomes, Plan, Read, Refusal, Write
 from clusterstate.replica_assignment import ReplicaAssignment, Replicas
 from clusterstate.topic_requests import (
+    REQUESTS_AT_ONCE,
     Assignments,
     NewTopic,
     create_topic,
     grow_topic,
-    request_deletion,
+    request_deletions,
 )
 from clusterstate.znodes import paths
 from clusterstate.znodes.cluster_node import decode_features, encode_cluster_id, encode_features
@@ -112,7 +113,7 @@ def test_one_of_two_concurrent_creations_of_a_topic_wins() -> None:
 def test_a_topic_waits_until_the_last_znode_of_a_deleted_one_is_gone() -> None:
     driver = empty_cluster(1, 2)
     put_topic(driver.coordinator, (1,))
-    driver.run(request_deletion("orders"))
+    driver.run(request_deletions(["orders"]))
     assert not driver.run(create_topic(new_topic(2, retention_ms="5")))
     driver.coordinator.remove(paths.topic("orders"))
     # Its configs and the request go next, and would take the configs of a new topic along.
@@ -233,7 +234,7 @@ def test_missing_moving_and_deleted_topics_cannot_grow() -> None:
     driver.coordinator.put(paths.topic("orders"), data)
     code = refusal(driver, grow_topic("orders", add_one))
     assert code is ErrorCode.REASSIGNMENT_IN_PROGRESS
-    driver.run(request_deletion("orders"))
+    driver.run(request_deletions(["orders"]))
     code = refusal(driver, grow_topic("orders", add_one))
     assert code is ErrorCode.INVALID_TOPIC_EXCEPTION
 
@@ -241,11 +242,23 @@ def test_missing_moving_and_deleted_topics_cannot_grow() -> None:
 def test_a_repeated_deletion_request_has_no_effect() -> None:
     driver = empty_cluster(1)
     put_topic(driver.coordinator, (1,))
-    driver.run(request_deletion("orders"))
-    driver.run(request_deletion("orders"))
+    driver.run(request_deletions(["orders"]))
+    driver.run(request_deletions(["orders"]))
     assert driver.coordinator.children(paths.DELETE_TOPICS) == ["orders"]
-    code = refusal(driver, request_deletion("nothing"))
-    assert code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert driver.run(request_deletions(["nothing"])) == {"nothing"}
+
+
+def test_deletions_are_requested_in_one_transaction_beside_a_repeated_one() -> None:
+    driver = empty_cluster(1)
+    names = [f"t{number}" for number in range(REQUESTS_AT_ONCE + 1)]
+    for name in names:
+        put_topic(driver.coordinator, (1,), name=name)
+    driver.run(request_deletions(names[-1:]))
+    assert driver.run(request_deletions([*names, "nothing"])) == {"nothing"}
+    assert sorted(driver.coordinator.children(paths.DELETE_TOPICS)) == sorted(names)
+    writes = [one for one in driver.requests if isinstance(one, Write)]
+    # The first request, the first hundred together, and the repeated one twice.
+    assert [len(one.transactions[0]) for one in writes[-4:]] == [1, REQUESTS_AT_ONCE, 1, 1]
 
 
 def test_a_changed_config_is_announced_to_all() -> None:

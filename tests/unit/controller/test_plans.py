@@ -28,6 +28,7 @@ from controller import controller_election
 from controller import events as e
 from controller.cluster import Cluster
 from controller.controller_config import ControllerConfig
+from controller.deletion import MAX_PARTITIONS_AT_ONCE
 from controller.effects import AwaitResponses, Elected, Enqueue, Note, Send
 from controller.errors import ControllerMovedError
 from controller.fenced_writes import write_fenced
@@ -811,6 +812,65 @@ def test_a_topic_is_deleted_once_every_broker_has_deleted_its_replicas() -> None
         harness.do(answer)
     assert paths.topic("orders") not in harness.coordinator.nodes
     assert paths.topic_deletion("orders") not in harness.coordinator.nodes
+
+
+def deleted_topics(*topics: tuple[str, int], spoil: Callable[[Harness], None]) -> list[int]:
+    """Delete topics with their numbers of partitions; return the changes per transaction."""
+    harness = Harness((1,))
+    partitions = [T0]
+    for name, count in topics:
+        partitions += put_topic(harness.coordinator, *((1,) for _ in range(count)), name=name)
+    harness.do(e.TopicChange())
+    for name in harness.cluster.topics:
+        harness.coordinator.put(paths.topic_deletion(name))
+    harness.do(e.TopicDeletion())
+    harness.coordinator.put(paths.config("topics/orders"), encode_config({"retention.ms": "5"}))
+    spoil(harness)
+    harness.driver.requests.clear()
+    answer = StopReplicaResponse()
+    harness.do(e.StopReplicaResponseReceived(B1, harness.epoch(B1), answer, partitions))
+    for path in (paths.TOPICS, paths.DELETE_TOPICS, "/config/topics"):
+        assert harness.coordinator.children(path) == []
+    assert harness.cluster.topics == set()
+    return [
+        len(transaction) - 1
+        for request in harness.driver.requests
+        if isinstance(request, Write)
+        for transaction in request.transactions
+    ]
+
+
+def test_the_znodes_of_deleted_topics_go_in_one_transaction() -> None:
+    # The parent of the partitions, topic and request; states and partitions; a config.
+    changes = deleted_topics(("payments", 2), spoil=lambda _harness: None)
+    assert changes == [3 + 2 + 1 + 3 + 4]
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        pytest.param(
+            lambda harness: harness.coordinator.put(paths.partition(T0._replace(partition=7))),
+            id="one znode more",
+        ),
+        pytest.param(
+            lambda harness: harness.coordinator.remove(paths.partition_state(T0)),
+            id="one znode less",
+        ),
+    ],
+)
+def test_a_deleted_topic_with_other_znodes_is_cleared_by_levels(
+    spoil: Callable[[Harness], None],
+) -> None:
+    changes = deleted_topics(("payments", 2), spoil=spoil)
+    assert changes[:3] == [13, 6, 7], "together, then each topic alone"
+    assert len(changes) > 3
+
+
+def test_a_large_deleted_topic_is_cleared_by_levels() -> None:
+    count = MAX_PARTITIONS_AT_ONCE + 1
+    changes = deleted_topics(("payments", count), spoil=lambda _harness: None)
+    assert changes[:3] == [6, count, count]
 
 
 def test_a_deletion_that_a_broker_refuses_is_halted() -> None:

@@ -21,7 +21,7 @@ import broker.daemon
 import broker.log_setup
 import coordination.__main__
 import ottla.testing.network.proxy
-from ottla.launcher.disk_fault import DiskFault
+from ottla.launcher.disk_fault import DiskFault, skip_syncs
 from ottla.launcher.session_end import end_session
 
 Program = Callable[[Sequence[str]], int]
@@ -104,6 +104,7 @@ def _become(run: Program, words: Sequence[str], log: int, full: mmap.mmap, launc
     try:
         _detach(log, launcher)
         DiskFault(full).install()
+        skip_syncs()
         sys.argv = list(words)
         code = run(words[1:])
     except SystemExit as end:

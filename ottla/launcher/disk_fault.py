@@ -1,8 +1,11 @@
-"""A full disk for one process, without a file system of its own (edge).
+"""The disk of one process: full on request, and without syncs (edge).
 
 The calls through which logs and checkpoints allocate space then fail with ENOSPC, and the file
 system reports no free space, as on a full disk. Reads, deletions and truncations work, and so does
 output to streams. The cost is one function call per write.
+
+Tests kill processes and not machines, and the system's page cache survives a killed process. Syncs
+would only take time, most of all on a busy disk.
 """
 
 import errno
@@ -11,6 +14,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 ALLOCATING: Final = ("pwrite", "posix_fallocate")
+SYNCS: Final = ("fsync", "fdatasync")
 FREE_FIELDS: Final = (3, 4)
 """Places of f_bfree and f_bavail in a `statvfs_result`."""
 
@@ -48,3 +52,9 @@ class DiskFault:
             return os.statvfs_result(fields)
 
         return measured
+
+
+def skip_syncs() -> None:
+    """Let syncs of files return at once in this process, which must still be about to start."""
+    for name in SYNCS:
+        setattr(os, name, lambda _file: None)

@@ -246,6 +246,15 @@ async def test_a_chosen_directory_and_its_data_stay(tmp_path: Path) -> None:
     assert events.count("broker.started") == 2
 
 
+def test_servers_do_not_sync_their_files() -> None:
+    """The real calls refuse a file that is not open, so a call that returns did nothing."""
+    program = (
+        "import os; from ottla.launcher.disk_fault import skip_syncs; skip_syncs(); "
+        "os.fsync(-1); os.fdatasync(-1)"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
 def test_servers_end_with_the_program_that_started_them() -> None:
     program = (
         "import os, signal; from ottla.testing import Broker; broker = Broker(); "

@@ -53,6 +53,8 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
         "replication.replica_manager",
         "replication.replica_table",
         "replication.topic_traffic",
+        "status.group_metrics",
+        "status.partition_metrics",
     ),
 }
 """By package: the modules on the path of Produce and Fetch requests; each speeds up the others."""

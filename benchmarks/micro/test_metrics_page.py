@@ -37,6 +37,7 @@ from kafkawire.group_records import CommittedOffset
 from kafkawire.ids import TopicPartition
 from monitoring.process_metrics import process_pieces
 from monitoring.samples import KEPT
+from monitoring.status_server import ends_turn
 from storage.config.log_config import LogConfig
 from storage.directory.logs import Logs
 from tests.unit.broker.replicas import lead_alone, make_manager
@@ -97,16 +98,18 @@ class Bench:
 
 
 def step_times_ms(pieces: Iterator[str]) -> tuple[list[float], str]:
-    """Return the time of each step, encoding included, and the whole text."""
+    """Return the time of each turn of the event loop, encoding included, and the whole text."""
     times: list[float] = []
     texts: list[bytes] = []
-    while True:
-        began_s = time.thread_time()
-        piece = next(pieces, None)
-        if piece is None:
-            return times, b"".join(texts).decode()
+    size_bytes, began_s = 0, time.thread_time()
+    for piece in pieces:
         texts.append(piece.encode(errors="replace"))
-        times.append((time.thread_time() - began_s) * 1000)
+        size_bytes += len(texts[-1])
+        if ends_turn(piece, size_bytes):
+            times.append((time.thread_time() - began_s) * 1000)
+            size_bytes, began_s = 0, time.thread_time()
+    times.append((time.thread_time() - began_s) * 1000)
+    return times, b"".join(texts).decode()
 
 
 async def test_the_measured_page_holds_every_partition_and_group(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from broker.groups.group import Group
 from broker.groups.state import GroupState
@@ -63,8 +63,7 @@ GROUP_FAMILIES: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class GroupOffset:
+class GroupOffset(NamedTuple):
     """The committed offset of a group in one partition."""
 
     labels: str
@@ -128,20 +127,20 @@ def _add(group: Group, shown: GroupsShown) -> int:
 
 def group_pieces(shown: GroupsShown, ends: Mapping[TopicPartition, int]) -> Iterator[str]:
     """Yield the metrics of the groups; `ends` holds the high watermarks that are known."""
-    offset_sums: Counter[str] = Counter()
-    lag_sums: Counter[str] = Counter()
+    offset_sums: dict[str, int] = {}
+    lag_sums: dict[str, int] = {}
     lags: list[str] = []
 
     def lines() -> Iterator[str]:
-        for each in shown.offsets:
-            labels = f'{{{each.labels},partition="{each.partition.partition}"}}'
-            offset_sums[each.labels] += each.offset
-            end = ends.get(each.partition)
+        for labels, partition, offset in shown.offsets:
+            numbered = f'{{{labels},partition="{partition.partition}"}}'
+            offset_sums[labels] = offset_sums.get(labels, 0) + offset
+            end = ends.get(partition)
             if end is not None:
-                lag = max(0, end - each.offset)
-                lag_sums[each.labels] += lag
-                lags.append(f"kafka_consumergroup_lag{labels} {lag}\n")
-            yield f"kafka_consumergroup_current_offset{labels} {each.offset}\n"
+                lag = max(0, end - offset)
+                lag_sums[labels] = lag_sums.get(labels, 0) + lag
+                lags.append(f"kafka_consumergroup_lag{numbered} {lag}\n")
+            yield f"kafka_consumergroup_current_offset{numbered} {offset}\n"
 
     yield from OFFSET.pieces_of(lines())
     yield from LAG.pieces_of(lags)

@@ -1,0 +1,82 @@
+"""Searches of the console, with a consumer in memory."""
+
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+from kafkawire.ids import LeaderEpoch, Offset, TopicPartition
+from kafkawire.records_header import TimestampType
+from ottla import Admin, Consumer
+from ottla.client.admin_model import OffsetSpec
+from ottla.client.offset import OffsetAndTimestamp
+from ottla.client.record import ConsumerRecord
+from ottla.console.records.query import RecordQuery
+from ottla.console.records.reader import RecordReaders
+
+ORDERS = TopicPartition("orders", 0)
+
+
+def record(offset: int) -> ConsumerRecord:
+    return ConsumerRecord(
+        topic="orders",
+        partition=0,
+        offset=Offset(offset),
+        timestamp_ms=offset,
+        key=b"key",
+        value=b"value",
+        headers=(),
+        timestamp_type=TimestampType.CREATE_TIME,
+        leader_epoch=LeaderEpoch(0),
+    )
+
+
+class SlowConsumer:
+    """Returns no record at first, as from a broker that is slow to answer; then `offsets`."""
+
+    def __init__(self, *offsets: int) -> None:
+        self._answers: list[Sequence[int]] = [(), offsets]
+        self._position = 0
+
+    async def start(self) -> None:
+        pass
+
+    async def close(self, _timeout_ms: int) -> None:
+        pass
+
+    async def partitions_of(self, _topic: str) -> list[TopicPartition]:
+        return [ORDERS]
+
+    def assign(self, _partitions: Sequence[TopicPartition]) -> None:
+        pass
+
+    def seek(self, _partition: TopicPartition, offset: int) -> None:
+        self._position = offset
+
+    def position(self, _partition: TopicPartition) -> int:
+        return self._position
+
+    async def fetch_batch(self, _count: int, _timeout_ms: int) -> list[ConsumerRecord]:
+        answer = self._answers.pop(0)
+        self._position = max((offset + 1 for offset in answer), default=self._position)
+        return [record(offset) for offset in answer]
+
+
+class Offsets:
+    """The admin client of a log from offset 0 to `end`."""
+
+    def __init__(self, end: int) -> None:
+        self._end = end
+
+    async def list_offsets(
+        self, specs: Mapping[TopicPartition, OffsetSpec]
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        ends = {OffsetSpec.EARLIEST: Offset(0), OffsetSpec.LATEST: Offset(self._end)}
+        return {
+            each: OffsetAndTimestamp(ends[spec], -1, LeaderEpoch(0)) for each, spec in specs.items()
+        }
+
+
+async def test_a_search_waits_for_a_slow_broker() -> None:
+    readers = RecordReaders(lambda: cast(Consumer, SlowConsumer(0, 1, 2)))
+    result = await readers.search(cast(Admin, Offsets(3)), RecordQuery(topic="orders", key=b"k"))
+    assert [each.offset for each in result.records] == [2, 1, 0]
+    assert (result.scanned, result.is_complete) == (3, True)

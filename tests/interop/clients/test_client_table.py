@@ -6,7 +6,8 @@ import pytest
 
 from tests.conftest import READY_EVENT, BrokerProcess
 from tests.interop.clients.features.features import FEATURES
-from tests.interop.clients.features.table import CLIENTS, SETTINGS, outcome, written_cells
+from tests.interop.clients.features.table import CLIENTS, JAVA, SETTINGS, outcome, written_cells
+from tests.interop.kafka_broker import kafka_jars_or_skip
 
 
 @pytest.fixture(scope="module")
@@ -29,5 +30,7 @@ def test_page_has_a_cell_for_every_client_and_feature() -> None:
 async def test_cell_says_the_outcome_of_a_run(
     table_broker: BrokerProcess, client: str, feature: str
 ) -> None:
+    if client == JAVA:
+        kafka_jars_or_skip()
     written = written_cells()[client, feature]
     assert await outcome(client, feature, table_broker.bootstrap) == written

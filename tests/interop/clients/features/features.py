@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Final, Protocol
 
@@ -14,6 +14,8 @@ from tests.integration.coordination.process import POLL_INTERVAL_S
 
 PARTITIONS: Final = 4
 WAIT_S: Final = 60.0
+POLL_S: Final = 0.2
+POLL_MS: Final = 200
 CODECS: Final = ("gzip", "snappy", "lz4", "zstd")
 
 
@@ -21,11 +23,35 @@ class NotOffered(Exception):  # noqa: N818 - no error: the client has no such fu
     """The client has no function for this."""
 
 
+class AnyPartition(Protocol):
+    """A partition, in the words of any library."""
+
+    @property
+    def partition(self) -> int:
+        """Its number."""
+
+
 class Member(Protocol):
     """A member of a group."""
 
     async def assigned(self) -> set[int]:
         """Poll once, and return the partitions that the member has now."""
+
+
+class Assigned:
+    """A member with a consumer in this process: `poll` polls it once, for `POLL_S`."""
+
+    def __init__(
+        self,
+        poll: Callable[[], Awaitable[object]],
+        assignment: Callable[[], Iterable[AnyPartition]],
+    ) -> None:
+        self._poll = poll
+        self._assignment = assignment
+
+    async def assigned(self) -> set[int]:
+        await self._poll()
+        return {each.partition for each in self._assignment()}
 
 
 class Client(Protocol):
@@ -164,7 +190,8 @@ async def cooperative_groups(client: Client, address: str, topic: str) -> None:
 
 async def offsets_by_time(client: Client, address: str, topic: str) -> None:
     """Find the first offset from a time on."""
-    await create(address, topic)
+    # Retention would delete the records, whose timestamps are old.
+    await create(address, topic, {"retention.ms": "-1"})
     async with ottla.Producer(address) as producer:
         for number in range(3):
             timestamp_ms = 1_700_000_000_000 + number * 1_000
@@ -247,10 +274,10 @@ FEATURES: Final[Mapping[str, Feature]] = {
 }
 
 
-async def create(address: str, topic: str) -> None:
+async def create(address: str, topic: str, configs: Mapping[str, str] | None = None) -> None:
     """Create a topic, and wait until the broker leads it."""
     async with ottla.Admin(address) as admin:
-        await admin.create_topics([ottla.NewTopic(topic, PARTITIONS)])
+        await admin.create_topics([ottla.NewTopic(topic, PARTITIONS, configs=configs or {})])
 
         async def is_led() -> bool:
             found = (await admin.describe_all_topics()).get(topic)

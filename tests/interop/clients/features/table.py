@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.conftest import READY_EVENT, BrokerProcess
+from tests.interop.clients.features import with_java
 from tests.interop.clients.features.features import FEATURES, Client, NotOffered
 from tests.interop.clients.features.with_aiokafka import Aiokafka
 from tests.interop.clients.features.with_confluent import Confluent
@@ -24,12 +25,14 @@ from tests.interop.clients.features.with_ottla import Ottla
 PAGE: Final = Path(__file__).resolve().parents[4] / "docs" / "client-table.md"
 BEGIN: Final = "<!-- clients: begin -->\n"
 END: Final = "<!-- clients: end -->\n"
-TIMEOUT_S: Final = 120.0
+TIMEOUT_S: Final = 300.0
+JAVA: Final = "Java"
 CLIENTS: Final[Mapping[str, Callable[[str], Client]]] = {
     "ottla": Ottla,
     "confluent-kafka": Confluent,
     "aiokafka": Aiokafka,
     "kafka-python": KafkaPython,
+    JAVA: with_java.Java,
 }
 PASSED: Final = "passed"
 NOT_OFFERED: Final = "not offered"
@@ -57,13 +60,17 @@ async def outcome(client: str, feature: str, address: str) -> str:
 
 def render(cells: Mapping[tuple[str, str], str]) -> str:
     """Return the table with the cells by client and feature."""
-    versions = [f"{name} {importlib.metadata.version(name)}" for name in list(CLIENTS)[1:]]
-    head = " | ".join(["Feature", "ottla", *versions])
+    head = " | ".join(["Feature", "ottla", *(map(_with_version, list(CLIENTS)[1:]))])
     rows = [f"| {head} |\n|{' --- |' * (len(CLIENTS) + 1)}\n"]
     for feature in FEATURES:
         row = " | ".join([feature, *(cells[client, feature] for client in CLIENTS)])
         rows.append(f"| {row} |\n")
     return "".join(rows)
+
+
+def _with_version(client: str) -> str:
+    is_java = client == JAVA
+    return f"{client} {with_java.version() if is_java else importlib.metadata.version(client)}"
 
 
 def written_cells() -> dict[tuple[str, str], str]:

@@ -8,20 +8,7 @@ from aiokafka import admin as administration
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.admin.records_to_delete import RecordsToDelete
 
-from tests.interop.clients.features.features import Member, NotOffered
-
-POLL_MS = 200
-
-
-class Assigned:
-    """A consumer in a group."""
-
-    def __init__(self, consumer: aiokafka.AIOKafkaConsumer) -> None:
-        self._consumer = consumer
-
-    async def assigned(self) -> set[int]:
-        await self._consumer.getmany(timeout_ms=POLL_MS)
-        return {each.partition for each in self._consumer.assignment()}
+from tests.interop.clients.features.features import POLL_MS, Assigned, Member, NotOffered
 
 
 class Aiokafka:
@@ -68,7 +55,7 @@ class Aiokafka:
             raise NotOffered
         async with self._consumer(group_id=group, group_instance_id=instance) as consumer:
             consumer.subscribe([topic])
-            yield Assigned(consumer)
+            yield Assigned(lambda: consumer.getmany(timeout_ms=POLL_MS), consumer.assignment)
 
     async def offset_at(self, topic: str, timestamp_ms: int) -> int:
         where = aiokafka.TopicPartition(topic, 0)

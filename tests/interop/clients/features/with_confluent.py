@@ -12,22 +12,10 @@ from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, Config
 from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
-from tests.interop.clients.features.features import Member
+from tests.interop.clients.features.features import POLL_S, Assigned, Member
 
-POLL_S = 0.2
 TIMEOUT_S = 60.0
 GROUP = "unused"
-
-
-class Assigned:
-    """A consumer in a group."""
-
-    def __init__(self, consumer: ck.Consumer) -> None:
-        self._consumer = consumer
-
-    async def assigned(self) -> set[int]:
-        await asyncio.to_thread(self._consumer.poll, POLL_S)
-        return {each.partition for each in self._consumer.assignment()}
 
 
 class Confluent:
@@ -103,7 +91,7 @@ class Confluent:
         consumer = self._consumer(**options)
         consumer.subscribe([topic])
         try:
-            yield Assigned(consumer)
+            yield Assigned(lambda: asyncio.to_thread(consumer.poll, POLL_S), consumer.assignment)
         finally:
             await asyncio.to_thread(consumer.close)
 

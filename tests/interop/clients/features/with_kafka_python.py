@@ -5,7 +5,7 @@ import warnings
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
-from tests.interop.clients.features.features import Member
+from tests.interop.clients.features.features import POLL_MS, Assigned, Member
 
 with warnings.catch_warnings():
     # It loads its schemas with a deprecated function of the standard library.
@@ -15,19 +15,7 @@ with warnings.catch_warnings():
     from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
     from kafka.coordinator.assignors.range import RangePartitionAssignor
 
-POLL_MS = 200
 TIMEOUT_S = 60.0
-
-
-class Assigned:
-    """A consumer in a group."""
-
-    def __init__(self, consumer: kafka.KafkaConsumer) -> None:
-        self._consumer = consumer
-
-    async def assigned(self) -> set[int]:
-        await asyncio.to_thread(self._consumer.poll, POLL_MS)
-        return {each.partition for each in self._consumer.assignment()}
 
 
 class KafkaPython:
@@ -102,7 +90,7 @@ class KafkaPython:
         )
         consumer.subscribe([topic])
         try:
-            yield Assigned(consumer)
+            yield Assigned(lambda: asyncio.to_thread(consumer.poll, POLL_MS), consumer.assignment)
         finally:
             await asyncio.to_thread(consumer.close)
 

@@ -7,20 +7,7 @@ from typing import Literal
 
 import ottla
 from ottla.client.admin_model import ResourceType
-from tests.interop.clients.features.features import Member
-
-POLL_MS = 200
-
-
-class Assigned:
-    """A consumer in a group."""
-
-    def __init__(self, consumer: ottla.Consumer) -> None:
-        self._consumer = consumer
-
-    async def assigned(self) -> set[int]:
-        await self._consumer.fetch_batch(10, timeout_ms=POLL_MS)
-        return {each.partition for each in self._consumer.assignment()}
+from tests.interop.clients.features.features import POLL_MS, Assigned, Member
 
 
 class Ottla:
@@ -75,7 +62,9 @@ class Ottla:
             assignors=["cooperative-sticky"] if cooperative else ["range"],
         ) as consumer:
             consumer.subscribe([topic])
-            yield Assigned(consumer)
+            yield Assigned(
+                lambda: consumer.fetch_batch(10, timeout_ms=POLL_MS), consumer.assignment
+            )
 
     async def offset_at(self, topic: str, timestamp_ms: int) -> int:
         where = ottla.TopicPartition(topic, 0)

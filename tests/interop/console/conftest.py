@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from tests.interop.console.console_process import console_process, fill, reports
 class Shop:
     """A running cluster with the records of a shop, and the address of its console."""
 
-    cluster: ClusterProcesses
+    bootstrap: str
     url: str
 
 
@@ -30,18 +31,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
-    directory = tmp_path_factory.mktemp("shop")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcesses]:
+    with ClusterProcesses(tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def shop(cluster: ClusterProcesses, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+    log_dirs = [cluster.log_directory(number) for number in cluster.numbers]
+    with open_shop(cluster.bootstrap, tmp_path_factory.mktemp("shop"), log_dirs) as shop:
+        yield shop
+
+
+@contextmanager
+def open_shop(bootstrap: str, directory: Path, log_dirs: Sequence[Path]) -> Iterator[Shop]:
+    """Fill a cluster, and run a console beside it."""
     reports = reports_in(directory / "reports")
-    with ClusterProcesses(directory) as cluster:
-        asyncio.run(fill(cluster.bootstrap, record_count=2_000, now_ms=int(time.time() * 1_000)))
-        log_dirs = [
-            word
-            for number in cluster.numbers
-            for word in ("--log-dir", str(cluster.log_directory(number)))
-        ]
-        with console_process(cluster.bootstrap, "--reports", str(reports), *log_dirs) as url:
-            yield Shop(cluster, url)
+    asyncio.run(fill(bootstrap, record_count=2_000, now_ms=int(time.time() * 1_000)))
+    words = [word for log_dir in log_dirs for word in ("--log-dir", str(log_dir))]
+    with console_process(bootstrap, "--reports", str(reports), *words) as url:
+        yield Shop(bootstrap, url)
 
 
 @pytest.fixture(scope="module")

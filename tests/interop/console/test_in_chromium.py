@@ -8,6 +8,7 @@ from selenium.webdriver import Chrome, Keys
 from selenium.webdriver.common.by import By
 
 from ottla import Admin, Consumer, NewTopic, Producer, TopicPartition
+from tests.harness.cluster import ClusterProcesses
 from tests.interop.console.browser import elements, texts
 from tests.interop.console.conftest import Shop
 from tests.waiting import until_sync
@@ -94,7 +95,7 @@ def test_live_tail_shows_new_records_and_pauses(browser: Chrome, shop: Shop) -> 
     shows(browser, "#tail-state", "Following")
 
     async def write() -> None:
-        async with Producer(shop.cluster.bootstrap) as producer:
+        async with Producer(shop.bootstrap) as producer:
             while not texts_now(browser, "tr.record"):
                 await producer.send("clickstream", b"a click")
                 await asyncio.sleep(0.05)
@@ -163,7 +164,7 @@ def test_no_name_key_value_or_header_runs_a_script(browser: Chrome, shop: Shop) 
     attack = "".join(ATTACKS)
 
     async def write() -> None:
-        bootstrap = shop.cluster.bootstrap
+        bootstrap = shop.bootstrap
         async with Admin(bootstrap) as admin:
             await admin.create_topics([NewTopic("attacked", partitions=1)])
         async with Producer(bootstrap, client_id=attack) as producer:
@@ -174,7 +175,7 @@ def test_no_name_key_value_or_header_runs_a_script(browser: Chrome, shop: Shop) 
 
     async def visit() -> None:
         async with Consumer(
-            shop.cluster.bootstrap,
+            shop.bootstrap,
             group_id=attack,
             client_id=attack,
             auto_offset_reset="earliest",
@@ -233,13 +234,15 @@ def test_page_of_another_site_cannot_send_changes(browser: Chrome, shop: Shop) -
 
 
 # The last test, since it leaves the cluster without a broker.
-def test_failover_is_shown_without_a_reload(browser: Chrome, shop: Shop) -> None:
+def test_failover_is_shown_without_a_reload(
+    browser: Chrome, shop: Shop, cluster: ClusterProcesses
+) -> None:
     browser.get(shop.url + "/topic?name=orders")
     shows(browser, "h1", "orders")
     browser.execute_script("window.isSamePage = true")
     leaders = "[data-k$='-leader']"
     assert {each.strip() for each in texts_now(browser, leaders)} == {"1", "2", "3"}
-    shop.cluster.kill(3)
+    cluster.kill(3)
     until_sync(
         lambda: {each.strip() for each in texts_now(browser, leaders)} == {"1", "2"},
         "the new leaders",
@@ -249,6 +252,6 @@ def test_failover_is_shown_without_a_reload(browser: Chrome, shop: Shop) -> None
     browser.get(shop.url + "/")
     shows(browser, "[data-k='broker-3-state']", "offline")
     browser.execute_script("window.isSamePage = true")
-    shop.cluster.start_brokers(3)
+    cluster.start_brokers(3)
     shows(browser, "[data-k='broker-3-state']", "online")
     assert browser.execute_script("return window.isSamePage") is True

@@ -109,15 +109,26 @@ async def test_the_next_address_is_tried() -> None:
 @pytest.mark.parametrize(
     ("sent", "reason"),
     [
-        (response(b"x" * (1024 * 1024 + 1)), "it has more than 1048576 bytes"),
-        (b"HTTP/1.1 200 OK\r\n\r\n" + b" " * (1024 * 1024 + 1), "it has more than 1048576 bytes"),
-        (
+        pytest.param(
+            response(b"x" * (1024 * 1024 + 1)), "it has more than 1048576 bytes", id="large"
+        ),
+        pytest.param(
+            b"HTTP/1.1 200 OK\r\n\r\n" + b" " * (1024 * 1024 + 1),
+            "it has more than 1048576 bytes",
+            id="large, of unknown size",
+        ),
+        pytest.param(
             response(gzip.compress(b"{}"), content_encoding="gzip"),
             "it is compressed, without a request for that",
+            id="compressed",
         ),
-        (response(b"<html>"), "the body is not JSON"),
-        (response(b"", "302 Found", location="http://127.0.0.1:1/"), "302: it redirects; give"),
-        (response(b"", "401 Unauthorized"), "401: check basic_auth"),
+        pytest.param(response(b"<html>"), "the body is not JSON", id="a page"),
+        pytest.param(
+            response(b"", "302 Found", location="http://127.0.0.1:1/"),
+            "302: it redirects; give",
+            id="a redirection",
+        ),
+        pytest.param(response(b"", "401 Unauthorized"), "401: check basic_auth", id="a refusal"),
     ],
 )
 async def test_an_answer_that_is_none_is_one_sentence(sent: bytes, reason: str) -> None:

@@ -13,6 +13,7 @@ from logcheck.leftover_records import Leftovers, Successors
 from logcheck.log_scan import LogScan
 from logcheck.preservation import MAX_OFFSET, Bounds, Certainty, PreservationCheck, ReferenceTable
 from logcheck.replica import KeyComparison, Replica
+from logcheck.transaction_ranges import Transaction
 from logcheck.unseen_record import Severities, Spans, UnseenRecords
 
 
@@ -74,12 +75,16 @@ class Pair:
         for log in (self.expected, self.found):
             table = self.keys.make_table()
             table.load(unseen.rows)
-            self.keys.read_again(log, Successors(table, self.keys.aborted(log), spans))
+            self.keys.read_again(log, Successors(table, self._aborted(log), spans))
         if not spans.has_any:
             return ()
-        leftovers = Leftovers(self.keys.make_table(), self.keys.aborted(self.found), spans)
+        leftovers = Leftovers(self.keys.make_table(), self._aborted(self.found), spans)
         self.keys.read_again(self.found, leftovers)
         return leftovers.contradicted()
+
+    def _aborted(self, log: Replica) -> list[Transaction]:
+        """Return the aborted transactions of a log; a marker that must be cut decides nothing."""
+        return [each for each in self.keys.aborted(log) if each[2] < self.diverged]
 
     def _check(
         self, bounds: Bounds, table_until: int, certainty: Certainty | None
@@ -87,7 +92,7 @@ class Pair:
         """Return the check of `found` with the last records of `expected` below `table_until`."""
         expected, keys = self.expected, self.keys
         table = keys.make_table()
-        keys.read_again(expected, ReferenceTable(table, table_until, keys.aborted(expected)))
+        keys.read_again(expected, ReferenceTable(table, table_until, self._aborted(expected)))
         return PreservationCheck(
             table,
             bounds,
@@ -95,7 +100,7 @@ class Pair:
             self.found.report,
             expected.scan.read_record,
             is_reference_damaged=expected.scan.is_damaged,
-            is_undecided=expected.undecided(),
+            is_undecided=expected.undecided(self.diverged),
             only_missing=True,
             certainty=certainty,
         )

@@ -71,13 +71,17 @@ class ProducerBatches(ProducerObserver):
         self.base_offsets.append(base_offset)
         self._rows += _ROW.pack(*named, attributes & _PRODUCER_BITS, kind, coordinator_epoch)
 
-    def undecided(self) -> Callable[[int], bool]:
-        """Return whether a batch, by its base offset, is in a transaction without a marker."""
+    def undecided(self, end_offset: int) -> Callable[[int], bool]:
+        """Return whether a batch is in a transaction without a marker below `end_offset`.
+
+        The function takes the base offset of the batch.
+        """
         first_offsets: dict[int, int] = {}
         rows = _ROW.iter_unpack(self._rows)
         for offset, (producer_id, _, _, bits, _, _) in zip(self.base_offsets, rows, strict=True):
             if bits == _PRODUCER_BITS:
-                first_offsets.pop(producer_id, None)
+                if offset < end_offset:
+                    first_offsets.pop(producer_id, None)
             elif bits == _TRANSACTIONAL_BIT:
                 first_offsets.setdefault(producer_id, offset)
 

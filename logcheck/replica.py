@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from kafkawire.native import KeyTable
 from logcheck.batch_digest import BatchDigest
+from logcheck.diverged_end import MAX_OFFSET
 from logcheck.finding import Finding, Report
 from logcheck.log_scan import LogScan, OpenSource
 from logcheck.log_view import Observer
@@ -36,9 +37,12 @@ class Replica:
         """The end of the offsets that every replica must have (exclusive)."""
         return self.scan.files.committed_end(self.scan.log_end_offset)
 
-    def undecided(self) -> Callable[[int], bool]:
-        """Return whether the record at an offset belongs to a transaction without a marker."""
-        is_batch_undecided = self.producers.undecided()
+    def undecided(self, end_offset: int = MAX_OFFSET) -> Callable[[int], bool]:
+        """Return whether the record at an offset is in a transaction without a marker.
+
+        Markers at `end_offset` or beyond do not count.
+        """
+        is_batch_undecided = self.producers.undecided(end_offset)
 
         def is_undecided(offset: int) -> bool:
             base_offset = self.scan.base_offset_of(offset)

@@ -100,6 +100,7 @@ EXAMPLES: Final = [
     ("rewritten_batch", 2767107933),
     ("bad_checkpoint_line", 3868558368),
     ("checkpoint_beyond", 2723131334),
+    ("lost_key", 874607870),
 ]
 
 

@@ -5,40 +5,25 @@ It needs 140 MB of libraries that nothing else here uses, so it is not a depende
 need it are skipped without it.
 """
 
-import os
 import socket
 import subprocess
-import sys
-import venv
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from tests.interop.own_environment import OwnEnvironment
 from tests.ports import wait_until_listening
 
-VERSIONS = Path(__file__).with_suffix(".txt")
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ottla" / "object-store"
-PYTHON = CACHE / "bin" / "python"
-READY = CACHE / ".ready"
+MOTO = OwnEnvironment("object-store", Path(__file__).with_suffix(".txt"))
 TIMEOUT_S = 60
 BUCKET = "logs"
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "reader", "AWS_SECRET_ACCESS_KEY": "secret"}
 
 needs_object_store = pytest.mark.skipif(
-    not READY.exists(), reason="the local object store is missing: `make interop` installs it"
+    not MOTO.is_ready(), reason="the local object store is missing: `make interop` installs it"
 )
-
-
-def install() -> None:
-    """Create the environment, unless it exists with these versions."""
-    if READY.exists() and READY.read_text() == VERSIONS.read_text():
-        return
-    venv.create(CACHE, with_pip=True, clear=True)
-    command = [str(PYTHON), "-m", "pip", "install", "-q", "-r", str(VERSIONS)]
-    if subprocess.run(command, check=False).returncode == 0:
-        READY.write_text(VERSIONS.read_text())
 
 
 @contextmanager
@@ -47,7 +32,7 @@ def object_store() -> Iterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port: int = server.getsockname()[1]
     process = subprocess.Popen(
-        [str(PYTHON), "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
+        [str(MOTO.python), "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
@@ -75,5 +60,4 @@ def upload(directory: Path, options: str) -> str:
 
 
 if __name__ == "__main__":
-    install()
-    sys.exit(0)
+    MOTO.install()

@@ -5,13 +5,10 @@ versions in `confluent.txt` into a virtual environment of their own. Tests are s
 """
 
 import json
-import os
 import shutil
 import subprocess
-import sys
 import time
 import urllib.request
-import venv
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,20 +18,17 @@ from typing import Any, Final
 import pytest
 
 from tests.certificates import Authority
+from tests.interop.own_environment import CACHE, OwnEnvironment
 from tests.ports import free_port
 
 VERSION: Final = "2.6.13.Final"
 """The newest one for Java 17."""
 ARTIFACT: Final = f"io.apicurio:apicurio-registry-app:{VERSION}:tar.gz:all"
 COPY: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy"
-CACHE: Final = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ottla"
 REGISTRY: Final = CACHE / f"apicurio-{VERSION}"
 RUNNER: Final = REGISTRY / f"apicurio-registry-app-{VERSION}-runner.jar"
-VERSIONS: Final = Path(__file__).with_name("confluent.txt")
+CONFLUENT: Final = OwnEnvironment("confluent-avro", Path(__file__).with_name("confluent.txt"))
 PROGRAM: Final = Path(__file__).with_name("confluent.py")
-ENVIRONMENT: Final = CACHE / "confluent-avro"
-PYTHON: Final = ENVIRONMENT / "bin" / "python"
-READY: Final = ENVIRONMENT / ".ready"
 START_TIMEOUT_S: Final = 180
 TIMEOUT_S: Final = 120
 # With the protocol of Confluent's registry.
@@ -42,7 +36,7 @@ PATH: Final = "/apis/ccompat/v7"
 
 needs_strangers = [
     pytest.mark.skipif(
-        not RUNNER.exists() or not READY.exists(),
+        not RUNNER.exists() or not CONFLUENT.is_ready(),
         reason="Apicurio's registry or Confluent's serializers are missing: `make interop`",
     ),
     pytest.mark.skipif(shutil.which("java") is None, reason="there is no java"),
@@ -99,7 +93,7 @@ def registry(authority: Authority) -> Iterator[Registry]:
 def run_confluent(command: str, *arguments: str, records: Sequence[Any] = ()) -> list[Any]:
     """Run `confluent.py`: it takes and returns records as lines of JSON."""
     done = subprocess.run(
-        [str(PYTHON), str(PROGRAM), command, *arguments],
+        [str(CONFLUENT.python), str(PROGRAM), command, *arguments],
         input="".join(json.dumps(each) + "\n" for each in records),
         capture_output=True,
         text=True,
@@ -120,12 +114,7 @@ def install() -> None:
             unpack = ["tar", "-xzf", str(archive), "-C", str(REGISTRY)]
             if subprocess.run(unpack, check=False).returncode == 0:
                 archive.unlink()
-    if READY.exists() and READY.read_text() == VERSIONS.read_text():
-        return
-    venv.create(ENVIRONMENT, with_pip=True, clear=True)
-    command = [str(PYTHON), "-m", "pip", "install", "-q", "-r", str(VERSIONS)]
-    if subprocess.run(command, check=False).returncode == 0:
-        READY.write_text(VERSIONS.read_text())
+    CONFLUENT.install()
 
 
 def _wait_until_ready(process: subprocess.Popen[bytes], found: Registry, log: Path) -> None:
@@ -148,4 +137,3 @@ def _get(url: str) -> Any:
 
 if __name__ == "__main__":
     install()
-    sys.exit(0)

@@ -8,36 +8,22 @@ import os
 import subprocess
 import sys
 import sysconfig
-import venv
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+from tests.interop.own_environment import OwnEnvironment
+
 ROOT: Final = Path(__file__).resolve().parents[3]
-VERSIONS: Final = Path(__file__).with_suffix(".txt")
+JUPYTER: Final = OwnEnvironment("jupyter", Path(__file__).with_suffix(".txt"))
 PROGRAM: Final = Path(__file__).with_name("execute.py")
-CACHE: Final = (
-    Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ottla" / "jupyter"
-)
-PYTHON: Final = CACHE / "bin" / "python"
-READY: Final = CACHE / ".ready"
 TIMEOUT_S: Final = 1_500
 """Starts Spark twice, which takes minutes beside other work."""
 
 needs_jupyter = pytest.mark.skipif(
-    not READY.exists(), reason="Jupyter is missing: `make interop` installs it"
+    not JUPYTER.is_ready(), reason="Jupyter is missing: `make interop` installs it"
 )
-
-
-def install() -> None:
-    """Create the environment, unless it exists with these versions."""
-    if READY.exists() and READY.read_text() == VERSIONS.read_text():
-        return
-    venv.create(CACHE, with_pip=True, clear=True)
-    command = [str(PYTHON), "-m", "pip", "install", "-q", "-r", str(VERSIONS)]
-    if subprocess.run(command, check=False).returncode == 0:
-        READY.write_text(VERSIONS.read_text())
 
 
 def execute(notebook: Path, executed: Path) -> None:
@@ -56,7 +42,7 @@ def execute(notebook: Path, executed: Path) -> None:
     log = executed.with_suffix(".log")
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [str(PYTHON), str(PROGRAM), str(notebook), str(executed)],
+            [str(JUPYTER.python), str(PROGRAM), str(notebook), str(executed)],
             cwd=executed.parent,
             env=environment,
             stdout=output,
@@ -72,5 +58,4 @@ def execute(notebook: Path, executed: Path) -> None:
 
 
 if __name__ == "__main__":
-    install()
-    sys.exit(0)
+    JUPYTER.install()

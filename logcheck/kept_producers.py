@@ -45,7 +45,11 @@ def check_last_batches(
     now_ms: int,
     report: Report,
 ) -> None:
-    """Report the live producers whose last batch lies below `end_offset` and is missing."""
+    """Report the live producers whose last batch lies below `end_offset` and is missing.
+
+    It is a warning: a cleaner removes a batch that has a successor, and if that was not committed,
+    another leader may cut it off the log.
+    """
     find = Finder(Check.PRODUCERS, report).find
     for producer_id, last in reference.headers.items():
         own, offset = replay.producers.get(producer_id), last.last_offset
@@ -55,7 +59,8 @@ def check_last_batches(
         if is_expected and is_live and not is_kept and not log.is_damaged(offset):
             expected = f"the last batch of producer {producer_id}, up to offset {offset}"
             found = "none" if own is None else f"its batch up to {own.last_offset}"
-            find(Damage.PRODUCER_LOST, *log.place_of(offset), offset, expected, found)
+            place = *log.place_of(offset), offset
+            find(Damage.PRODUCER_LOST, *place, expected, found, Severity.WARNING)
 
 
 def check_markers(

@@ -46,6 +46,8 @@ LAGGING: Final = "lagging"
 """A replica has lagged for longer than tombstones are kept, so that it may never see some."""
 EMPTYING: Final = "emptying"
 """A replica has died while it emptied its log, so that committed records seem to be lost."""
+UNDOING: Final = "undoing"
+"""The end of a log was cut off; a cleaner may have relied on it."""
 
 
 @dataclass
@@ -319,6 +321,7 @@ class Cluster:
         if replica.has_forgotten:
             self.changes.add(FORGETTING)
         if replica.truncation_count > count:
+            self.changes.add(UNDOING)
             self.live_copy.on_truncation(replica.root)
         if replica.is_up and replica.end == self.leader.end:
             self.in_sync.add(replica)

@@ -2,7 +2,7 @@
 
 An alarm is an error or a warning. A warning is no alarm if something happened that the audit cannot
 know: a config of the topic was changed, records were deleted, a replica died while it emptied
-its log, or it lagged for longer than tombstones are kept.
+its log, it lagged for longer than tombstones are kept, or its end was cut off.
 `python -m tests.analytics.histories.replay SEED` shows a history.
 """
 
@@ -17,7 +17,14 @@ import pytest
 from structlog.testing import capture_logs
 
 from logcheck.finding import Severity
-from tests.analytics.histories.cluster import DELETING, EMPTYING, FORGETTING, LAGGING, Cluster
+from tests.analytics.histories.cluster import (
+    DELETING,
+    EMPTYING,
+    FORGETTING,
+    LAGGING,
+    UNDOING,
+    Cluster,
+)
 from tests.analytics.histories.verdicts import Alarm, Judge
 from tests.unit.storage.faults import faulty
 
@@ -50,6 +57,7 @@ EXPLAINED: Final = {
     },
     LAGGING: {"lost_key", "stale_value"},
     FORGETTING: {"replica_differs", "rewritten_batch", "sequence_broken", "producer_epoch_back"},
+    UNDOING: {"producer_lost"},
 }
 # Seeds that raised a false alarm, by the kind of the finding.
 EXAMPLES: Final = [
@@ -101,6 +109,7 @@ EXAMPLES: Final = [
     ("bad_checkpoint_line", 3868558368),
     ("checkpoint_beyond", 2723131334),
     ("lost_key", 874607870),
+    ("producer_lost", 1717073265),
 ]
 
 

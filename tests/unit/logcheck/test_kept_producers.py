@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from kafkawire.records import ControlType
-from logcheck.finding import Damage
+from logcheck.finding import Damage, Severity
 from logcheck.history import History
 from logcheck.kept_producers import LastBatches, check_last_batches, check_markers
 from logcheck.producer_replay import PRODUCER_EXPIRATION_MS, ProducerReplay
@@ -22,8 +22,9 @@ def compared(
     end_offset: int = 4,
     now_ms: int | None = None,
     kept_after_ms: int = 2 * FIRST_TIMESTAMP_MS,
+    severity: Severity | None = None,
 ) -> Found:
-    """Compare `log` with COMMITTED below `end_offset`."""
+    """Compare `log` with COMMITTED below `end_offset`; return the findings with `severity`."""
     reported, now_ms = Reported(), FIRST_TIMESTAMP_MS if now_ms is None else now_ms
     producers, transactions = LastBatches(), TransactionColumns()
     scan_of(COMMITTED, history=History()).run([producers, transactions])
@@ -33,7 +34,11 @@ def compared(
     end_offset = min(end_offset, scan.log_end_offset)
     check_last_batches(producers, own_producers, scan, end_offset, now_ms, reported)
     check_markers(transactions, own_transactions, scan, end_offset, kept_after_ms, reported)
-    return [(each.damage, each.offset) for each in reported.findings]
+    return [
+        (each.damage, each.offset)
+        for each in reported.findings
+        if severity in (None, each.severity)
+    ]
 
 
 def test_marker_must_stay_as_long_as_any_record_of_its_transaction() -> None:
@@ -50,11 +55,12 @@ def test_marker_must_stay_for_its_retention() -> None:
         assert compared([log[0], present, log[1]], kept_after_ms=0) == []
 
 
-def test_last_batch_of_a_producer_must_stay() -> None:
+def test_last_batch_of_a_producer_must_stay_unless_its_successor_was_cut_off() -> None:
     lost = [COMMITTED[0], *COMMITTED[2:]]
     assert compared([COMMITTED[0], plain(3)])[:1] == [(Damage.PRODUCER_LOST, 1)]
     assert compared([plain(0), plain(3)]) == [(Damage.PRODUCER_LOST, 1)]
     assert compared(lost) == []
+    assert compared([plain(0), plain(3)], severity=Severity.ERROR) == []
 
 
 @pytest.mark.parametrize(

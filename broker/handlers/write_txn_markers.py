@@ -18,9 +18,10 @@ from broker.handlers.delayed_partitions import DelayedPartitions
 from broker.handlers.handler_table import Apis
 from broker.network.reply import Reply
 from broker.network.request import Request
-from broker.network.request_tasks import RequestTasks
+from broker.network.request_tasks import CloseConnection, RequestTasks
 from broker.purgatory import Purgatory
 from broker.replication.replica_manager import ReplicaManager
+from broker.transactions.marker_senders import MarkerSenders
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import LeaderEpoch, Offset, TopicPartition
@@ -42,6 +43,7 @@ MARKERS_PER_WRITE: Final = 200
 COST_PER_WRITE: Final = 5
 """Cost of a write to a partition, measured in markers."""
 IS_DONE: Final = object()
+SENT_AGAIN: Final = "the sender of the markers has a later connection"
 _REPLACED: Final = frozenset({ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH})
 
 Sent = tuple[NewMarker, WritableTxnMarkerPartitionResult]
@@ -111,16 +113,28 @@ class WriteTxnMarkersHandler:
         self._tasks = tasks
         self._timeout_ms = timeout_ms
         self._now_ms = now_ms
+        self._senders = MarkerSenders()
 
     def handle(self, request: Request, message: WriteTxnMarkersRequest) -> Reply:
-        """Write the markers of another broker, or of an administrator."""
-        del request
-        return self.write(message)
+        """Write the markers of another broker, or of an administrator.
 
-    def write(self, message: WriteTxnMarkersRequest) -> Reply:
+        Markers that arrive on an earlier connection than others of their sender are given up: it
+        has sent them again, and a later transaction may be open.
+        """
+        sender = request.client_host, request.header.client_id
+        number = request.connection.number
+        if not self._senders.note(sender, number):
+            log.info("markers.late", host=request.client_host, client_id=request.header.client_id)
+            return Reply.close(SENT_AGAIN)
+        return self.write(message, lambda: self._senders.is_latest(sender, number))
+
+    def write(
+        self, message: WriteTxnMarkersRequest, is_awaited: Callable[[], bool] = lambda: True
+    ) -> Reply:
         """Write markers; this broker's own transaction coordinator calls this, too.
 
-        The reply is complete once each marker is replicated, refused or has timed out.
+        The reply is complete once each marker is replicated, refused or has timed out. No more
+        markers are written once their sender does not await them any more.
         """
         response, sent = _sorted(message)
         written: dict[TopicPartition, Written] = {}
@@ -136,10 +150,12 @@ class WriteTxnMarkersHandler:
             return wait()
 
         async def finish() -> Reply:
-            await asyncio.sleep(0)
-            for _ in turns:
+            while True:
                 await asyncio.sleep(0)
-            return wait()
+                if not is_awaited():
+                    raise CloseConnection(SENT_AGAIN)
+                if next(turns, IS_DONE) is IS_DONE:
+                    return wait()
 
         return self._tasks.run(finish)
 

@@ -55,15 +55,20 @@ class BrokerCluster:
         for broker in self.brokers.values():
             broker.kill()
 
-    def start(self, *broker_ids: int) -> None:
-        """Start brokers, and wait until they are ready."""
+    def port(self, broker_id: int) -> int:
+        """Return the port that a broker listens on."""
+        return self._ports[broker_id]
+
+    def start(self, *broker_ids: int, **overrides: str) -> None:
+        """Start brokers, and wait until they are ready; `overrides` are for these only."""
         for broker_id in broker_ids:
-            overrides = {
+            own = {
                 **self._overrides,
                 "broker.id": str(broker_id),
                 "listeners": f"PLAINTEXT://127.0.0.1:{self._ports[broker_id]}",
+                **overrides,
             }
-            self.brokers[broker_id] = BrokerProcess(self.data_dir(broker_id), overrides)
+            self.brokers[broker_id] = BrokerProcess(self.data_dir(broker_id), own)
         for broker_id in broker_ids:
             self.brokers[broker_id].wait_for_event(READY_EVENT)
 

@@ -25,11 +25,16 @@ def request(
     *,
     client_id: str | None = "test",
     listener_name: str = "PLAINTEXT",
+    number: int = 1,
 ) -> Request:
-    """Return a request with the encoded `message`; its body is writable, like from a socket."""
+    """Return a request with the encoded `message`; its body is writable, like from a socket.
+
+    `number` is that of its connection.
+    """
     body = message if isinstance(message, bytes) else encode(message, version)
     connection = NoConnection()
     connection.listener_name = listener_name
+    connection.number = number
     queue = ConnectionQueue(cast(Connection, connection))
     header = RequestHeader(api_key, version, 1, client_id)
     return Request(queue, header, memoryview(bytearray(body)), 0.0)

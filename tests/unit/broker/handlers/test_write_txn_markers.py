@@ -9,8 +9,9 @@ import pytest
 
 from broker.handlers import write_txn_markers
 from broker.handlers.write_txn_markers import WriteTxnMarkersHandler
-from broker.network.reply import Reply
+from broker.network.reply import Reply, ReplyState
 from broker.network.request_tasks import RequestTasks
+from broker.transactions.marker_senders import MAX_SENDERS, MarkerSenders
 from clusterstate.leader_and_isr import LeaderAndIsr
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
@@ -49,7 +50,25 @@ class Sent:
     partitions: tuple[int, ...] = (0,)
 
 
+def handler_of(world: World, timeout_ms: int = 30_000) -> WriteTxnMarkersHandler:
+    return WriteTxnMarkersHandler(
+        world.replicas,
+        world.purgatory,
+        RequestTasks(asyncio.get_running_loop()),
+        lambda _partition, _markers: None,
+        timeout_ms=timeout_ms,
+        now_ms=lambda: NOW_MS,
+    )
+
+
 def send(world: World, *sent: Sent, timeout_ms: int = 30_000) -> Reply:
+    return send_on(1, handler_of(world, timeout_ms), *sent)
+
+
+def send_on(
+    connection: int, handler: WriteTxnMarkersHandler, *sent: Sent, client_id: str = "sender"
+) -> Reply:
+    """Send markers on the connection with this number."""
     message = WriteTxnMarkersRequest(
         markers=[
             WritableTxnMarker(
@@ -62,15 +81,7 @@ def send(world: World, *sent: Sent, timeout_ms: int = 30_000) -> Reply:
             for each in sent
         ]
     )
-    handler = WriteTxnMarkersHandler(
-        world.replicas,
-        world.purgatory,
-        RequestTasks(asyncio.get_running_loop()),
-        lambda _partition, _markers: None,
-        timeout_ms=timeout_ms,
-        now_ms=lambda: NOW_MS,
-    )
-    asked = request(ApiKey.WRITE_TXN_MARKERS, 1, message)
+    asked = request(ApiKey.WRITE_TXN_MARKERS, 1, message, client_id=client_id, number=connection)
     return handler.handle(asked, decode(WriteTxnMarkersRequest, asked.body, 1))
 
 
@@ -220,3 +231,40 @@ async def test_many_markers_take_several_turns(
 
 async def test_empty_request_is_answered(world: World) -> None:
     assert codes(send(world)) == []
+
+
+async def test_markers_on_an_earlier_connection_of_their_sender_are_not_written(
+    world: World,
+) -> None:
+    handler = handler_of(world)
+    assert only_code(send_on(2, handler, Sent())) == NONE
+    begin(world, 7)
+    late = send_on(1, handler, Sent())
+    assert late.state is ReplyState.CLOSE
+    assert world.log.log_end_offset == 2
+    assert world.replica.last_stable_offset == 1, "the transaction is still open"
+    assert only_code(send_on(1, handler, Sent(8), client_id="other")) == NONE
+    assert only_code(send_on(2, handler, Sent())) == NONE
+    assert world.log.log_end_offset == 4
+
+
+async def test_rest_of_a_request_is_not_written_after_one_on_a_later_connection(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(write_txn_markers, "MARKERS_PER_WRITE", 3)
+    handler = handler_of(world)
+    early = send_on(1, handler, *(Sent(producer_id) for producer_id in range(10)))
+    assert only_code(send_on(2, handler, Sent(9))) == NONE
+    await turn()
+    assert early.state is ReplyState.CLOSE
+    assert world.log.log_end_offset == 4
+
+
+def test_least_recent_senders_are_forgotten() -> None:
+    senders = MarkerSenders()
+    assert senders.note(("host", "first"), 2)
+    for number in range(MAX_SENDERS - 1):
+        assert senders.note(("host", str(number)), 1)
+    assert not senders.note(("host", "first"), 1)
+    assert senders.note(("host", "another"), 1)
+    assert senders.note(("host", "first"), 1), "it was silent for longest"

@@ -256,13 +256,11 @@ class LocalLog:
     def restart_at(self, offset: Offset) -> None:
         """Drop everything; the next batch begins at `offset` or above."""
         self.cancel_swap()
+        # The oldest first, so that after a crash in between the log still has its end, below which
+        # other files may say that all is committed.
+        self.delete_below(self._active.base_offset)
         # In this order: the old files may have the name of the new one, and a concurrent sync must
         # never find the list empty.
-        for segment in [*self.segments][:0:-1]:
-            self._delete(segment)
-            self.segments.remove(segment)
-            self._active = self.segments.last
-            self._end_at(segment.base_offset)
         self._delete(self._active)
         self._active = self._create_segment(offset)
         self.segments.replace(self._active)

@@ -428,12 +428,16 @@ class Log:
                     self._local.truncate_to(offset)
                 log.info("log.truncated", partition=str(self.topic_partition), offset=offset)
         finally:
-            # Even a failed truncation may have dropped segments.
-            self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
             # Unconditionally: a leadership may have begun at the log end without writing a batch.
-            self._epochs.forget_beyond(self.log_end_offset)
+            self._fit_to_segments()
         self._drop_stored_epochs()
         return has_effect
+
+    def _fit_to_segments(self) -> None:
+        """Adopt the offsets that a truncation has left, even if it failed half-way."""
+        first_offset = self._local.segments.first.base_offset
+        self.log_start_offset = min(max(self.log_start_offset, first_offset), self.log_end_offset)
+        self._epochs.forget_beyond(self.log_end_offset)
 
     def truncate_fully_and_start_at(self, offset: Offset) -> None:
         """Drop everything; the next batch begins at `offset` or above."""
@@ -441,7 +445,7 @@ class Log:
             with self.upkeep.io():
                 self._local.restart_at(offset)
         except StorageError:
-            self._epochs.forget_beyond(self.log_end_offset)
+            self._fit_to_segments()
             raise
         self.log_start_offset = offset
         self.leader_epochs.clear()

@@ -110,6 +110,7 @@ EXAMPLES: Final = [
     ("checkpoint_beyond", 2723131334),
     ("lost_key", 874607870),
     ("producer_lost", 1717073265),
+    ("rewritten_batch", 3876304943),
 ]
 
 

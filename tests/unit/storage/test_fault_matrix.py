@@ -142,7 +142,7 @@ def begun_by(offset: int) -> Relation:
 
 
 def emptied(old: bytes, found: bytes, is_done: bool) -> bool:
-    return old.startswith(found) and not (is_done and found)
+    return old.endswith(found) and not (is_done and found)
 
 
 def gone(old: bytes, found: bytes, is_done: bool) -> bool:

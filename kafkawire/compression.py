@@ -108,12 +108,13 @@ def decompress(
 class Decompressor:
     """A decompressor of many batches, one after the other. Use it in one thread.
 
-    It keeps the memory of the zstd decoder, whose allocation takes longer than to decompress a
-    batch of 16 KiB (`python -m benchmarks audit`).
+    It keeps the memory of the zstd decoder and of a block of lz4, whose allocation takes longer
+    than to decompress a batch of 16 KiB (`python -m benchmarks audit`).
     """
 
     def __init__(self) -> None:
         self._zstd: zstandard.ZstdDecompressor | None = None
+        self._lz4_block: memoryview | None = None
 
     def decompress(
         self, codec: Codec, data: bytes | bytearray | memoryview, max_bytes: int
@@ -128,9 +129,23 @@ class Decompressor:
                 if self._zstd is None:
                     self._zstd = zstandard.ZstdDecompressor()
                 return _decompress_zstd(self._zstd, memoryview(data), max_bytes)
+            if codec is Codec.LZ4:
+                block = _only_lz4_block(memoryview(data))
+                if block is not None:
+                    return self._decompress_lz4_block(block, max_bytes)
             return _DECOMPRESS[codec](memoryview(data), max_bytes)
         except _FAILURES as cause:
             raise CorruptBatchError(f"bad {codec.name.lower()} data: {cause}") from cause
+
+    def _decompress_lz4_block(self, block: memoryview, max_bytes: int) -> bytes:
+        """Decompress the only block of a frame in half the time of a frame decoder."""
+        if self._lz4_block is None:
+            self._lz4_block = memoryview(bytearray(_LZ4_BLOCK_BYTES))
+        output = self._lz4_block
+        size = cramjam.lz4.decompress_block_into(block, output, output_len=_LZ4_BLOCK_BYTES)
+        if size > max_bytes:
+            raise _too_large(Codec.LZ4, max_bytes)
+        return bytes(output[:size])
 
 
 # Its stub declares an instance instead of a class.
@@ -252,6 +267,18 @@ def _decompress_lz4(data: memoryview, max_bytes: int) -> bytes | memoryview:
             raise _too_large(Codec.LZ4, max_bytes) from cause
         raise
     return memoryview(output)[:size] if is_large else bytes(memoryview(output)[:size])
+
+
+def _only_lz4_block(data: memoryview) -> memoryview | None:
+    """Return the compressed block of a small frame with the usual header; None for other frames."""
+    start = len(_LZ4_FRAME_HEADER) + _LITTLE_UINT32.size
+    end = len(data) - len(_LZ4_END_MARK)
+    if end <= start:
+        return None
+    # The frame has no other block if this one fills it.
+    header = _LZ4_FRAME_HEADER + _LITTLE_UINT32.pack(end - start)
+    is_usual = bytes(data[:start]) == header and bytes(data[end:]) == _LZ4_END_MARK
+    return data[start:end] if is_usual else None
 
 
 def _bound_lz4(data: memoryview) -> int:

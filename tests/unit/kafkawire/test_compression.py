@@ -5,6 +5,7 @@ import random
 import resource
 import struct
 import zlib
+from collections.abc import Callable
 
 import cramjam
 import lz4.frame  # type: ignore[import-untyped]
@@ -74,6 +75,30 @@ def test_lz4_blocks_are_independent_at_every_level(level: int) -> None:
     frame = compress(Codec.LZ4, TEXT, level)
     assert frame[4] & 0x20
     assert lz4.frame.decompress(frame) == TEXT
+
+
+@pytest.mark.parametrize("bit", range(8))
+def test_damaged_lz4_frames_of_one_block_are_judged_as_by_another_decoder(bit: int) -> None:
+    frame = compress(Codec.LZ4, TEXT[:300] * 2)
+    assert decompress(Codec.LZ4, frame, 600) == TEXT[:300] * 2
+    with pytest.raises(TooLargeError):
+        decompress(Codec.LZ4, frame, 599)
+    outcomes = set()
+    for position in range(len(frame)):
+        damaged = bytearray(frame)
+        damaged[position] ^= 1 << bit
+        outcomes.add(outcome := lz4_outcome(lz4.frame.decompress, bytes(damaged)))
+        ours = lz4_outcome(lambda data: decompress(Codec.LZ4, data, LIMIT), bytes(damaged))
+        assert ours == outcome, position
+    assert len(outcomes) > 2
+
+
+def lz4_outcome(decode: Callable[[bytes], bytes | memoryview], data: bytes) -> bytes | None:
+    """Return the decoded data, or None if the decoder refuses it."""
+    try:
+        return bytes(decode(data))
+    except (RuntimeError, CorruptBatchError):
+        return None
 
 
 def test_lz4_stores_incompressible_data() -> None:

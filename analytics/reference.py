@@ -6,6 +6,7 @@ from analytics.coverage import BY_BATCHES, BY_KEYS, Compared
 from analytics.file_store import OpenFile, read_bytes
 from analytics.task import AuditTask
 from kafkawire.native import KeyTable
+from kafkawire.sentinels import MAX_OFFSET
 from logcheck.batch_digest import BatchDigest
 from logcheck.finding import Check, Damage, Finding, Report, Severity
 from logcheck.finding_list import FindingList
@@ -14,7 +15,7 @@ from logcheck.kept_producers import LastBatches, check_last_batches, check_marke
 from logcheck.log_scan import LogScan
 from logcheck.log_view import Observer
 from logcheck.lost_record import Pair
-from logcheck.preservation import MAX_OFFSET, Bounds, PreservationCheck, ReferenceTable
+from logcheck.preservation import Bounds, PreservationCheck, ReferenceTable
 from logcheck.producer_batches import ProducerBatches, compare_producers
 from logcheck.producer_files import read_aborted
 from logcheck.producer_replay import ProducerReplay

@@ -19,6 +19,7 @@ from analytics.reference import Reference
 from analytics.snapshot import earlier_bounds, read_snapshot
 from analytics.task import AuditTask
 from kafkawire.native import KeyTable
+from kafkawire.sentinels import MAX_OFFSET
 from logcheck.batch_digest import BatchDigest
 from logcheck.epoch_check import EpochCheckpoint
 from logcheck.finding import Check, Finding
@@ -27,7 +28,7 @@ from logcheck.history import history_of
 from logcheck.index_files import IndexFiles
 from logcheck.log_scan import LogScan
 from logcheck.log_view import LogCheck, Observer
-from logcheck.preservation import MAX_OFFSET, PreservationCheck
+from logcheck.preservation import PreservationCheck
 from logcheck.producer_batches import ProducerBatches
 from logcheck.producer_check import ProducerCheck
 from logcheck.producer_files import producer_check, transaction_check

@@ -26,8 +26,9 @@ from analytics.file_store import OpenFile, read_bytes
 from kafkawire.ids import TopicPartition
 from kafkawire.native import KeyTable
 from kafkawire.records import BATCH_HEADER_BYTES, BatchBuilder
+from kafkawire.sentinels import MAX_OFFSET
 from logcheck.log_scan import LogScan
-from logcheck.preservation import MAX_OFFSET, Bounds, ReferenceTable
+from logcheck.preservation import Bounds, ReferenceTable
 from logcheck.producer_files import read_aborted
 from logcheck.replica_files import ReplicaFiles
 from logcheck.rule import Rules

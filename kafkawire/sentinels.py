@@ -12,6 +12,8 @@ NO_LEADER: Final = BrokerId(-1)
 NO_EPOCH: Final = LeaderEpoch(-1)
 """No leader epoch, or an unknown one."""
 NO_OFFSET: Final = Offset(-1)
+MAX_OFFSET: Final = 2**63 - 1
+"""Greater than the offset of any record."""
 NO_TIMESTAMP: Final = -1
 NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1

@@ -14,11 +14,10 @@ Source: KIP-101; LeaderEpochFileCache.endOffsetFor of Kafka 3.9.
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, pairwise
-from typing import Final, Protocol
+from typing import Protocol
 
+from kafkawire.sentinels import MAX_OFFSET
 from logcheck.replica_files import ReplicaFiles
-
-MAX_OFFSET: Final = 2**63 - 1
 
 
 class EpochRun(Protocol):

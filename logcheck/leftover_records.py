@@ -14,10 +14,10 @@ from kafkawire.columns_loops import SoundBatch
 from kafkawire.key_table_loops import Mismatch
 from kafkawire.native import KeyTable
 from kafkawire.records import BatchHeader
+from kafkawire.sentinels import MAX_OFFSET
 from logcheck.transaction_ranges import Transaction, TransactionRanges
 from logcheck.unseen_record import Spans
 
-MAX_OFFSET: Final = 2**63 - 1
 _BATCH_LIMIT: Final = 1 << 20
 """Maximum number of records of one batch that are looked at."""
 

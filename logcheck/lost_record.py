@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from kafkawire.sentinels import MAX_OFFSET
 from logcheck.leftover_records import Leftovers, Successors
 from logcheck.log_scan import LogScan
-from logcheck.preservation import MAX_OFFSET, Bounds, Certainty, PreservationCheck, ReferenceTable
+from logcheck.preservation import Bounds, Certainty, PreservationCheck, ReferenceTable
 from logcheck.replica import KeyComparison, Replica
 from logcheck.transaction_ranges import Transaction
 from logcheck.unseen_record import Severities, Spans, UnseenRecords

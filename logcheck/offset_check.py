@@ -8,11 +8,11 @@ from typing import Final
 
 from kafkawire.columns_loops import SoundBatch
 from kafkawire.records import BatchHeader
+from kafkawire.sentinels import MAX_OFFSET
 from logcheck.finding import Check, Damage, Finder, Finding, Report
 from logcheck.history import History, MissingRecords
 
 MAX_RELATIVE_OFFSET: Final = 2**31 - 1
-_MAX_OFFSET: Final = 2**63 - 1
 
 
 class OffsetCheck:
@@ -122,7 +122,7 @@ class OffsetCheck:
         if self.missing is not None:
             self.missing.conclude()
         if self.damaged and self.damaged[-1][1] < 0:
-            self.damaged[-1] = (self.damaged[-1][0], _MAX_OFFSET)
+            self.damaged[-1] = (self.damaged[-1][0], MAX_OFFSET)
 
     def is_damaged(self, offset: int) -> bool:
         """Whether `offset` may lie in a damaged part of the log."""

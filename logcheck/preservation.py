@@ -17,13 +17,12 @@ from kafkawire.key_table_loops import Mismatch
 from kafkawire.native import KeyTable
 from kafkawire.records import BatchHeader, TimestampType
 from kafkawire.records_header import CONTROL_BIT
+from kafkawire.sentinels import MAX_OFFSET
 from logcheck.finding import Check, Damage, Finder, Report, Severity
 from logcheck.log_view import LogView, ReadRecord, RunObserver
 from logcheck.transaction_ranges import Transaction, TransactionRanges
 from logcheck.uniqueness import show_key
 from logcheck.unseen_record import Kind, Severities, UnseenRecords
-
-MAX_OFFSET: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kafkawire.native import KeyTable
+from kafkawire.sentinels import MAX_OFFSET
 from logcheck.batch_digest import BatchDigest
-from logcheck.diverged_end import MAX_OFFSET
 from logcheck.finding import Finding, Report
 from logcheck.log_scan import LogScan, OpenSource
 from logcheck.log_view import Observer

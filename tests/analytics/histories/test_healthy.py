@@ -61,6 +61,20 @@ EXPLAINED: Final = {
 }
 # Seeds that raised a false alarm, by the kind of the finding.
 EXAMPLES: Final = [
+    ("sequence_broken", 3657086455),
+    ("lost_key", 3812834880),
+    ("lost_key", 575773197),
+    ("lost_key", 432824059),
+    ("records_missing", 2159625230),
+    ("rewritten_batch", 2767107933),
+    ("bad_checkpoint_line", 3868558368),
+    ("checkpoint_beyond", 2723131334),
+    ("lost_key", 874607870),
+    ("producer_lost", 1717073265),
+    ("rewritten_batch", 3876304943),
+]
+# These are older than the last change of what a history draws, and so are histories like any other.
+OLDER_EXAMPLES: Final = [
     ("index_missing", 3007),
     ("time_last_entry", 3004),
     ("txnindex_missing", 3017),
@@ -100,17 +114,6 @@ EXAMPLES: Final = [
     ("txnindex_missing", 977282557),
     ("tombstone_gone_early", 3296564392),
     ("replica_differs", 3470352589),
-    ("sequence_broken", 3657086455),
-    ("lost_key", 3812834880),
-    ("lost_key", 575773197),
-    ("lost_key", 432824059),
-    ("records_missing", 2159625230),
-    ("rewritten_batch", 2767107933),
-    ("bad_checkpoint_line", 3868558368),
-    ("checkpoint_beyond", 2723131334),
-    ("lost_key", 874607870),
-    ("producer_lost", 1717073265),
-    ("rewritten_batch", 3876304943),
 ]
 
 
@@ -155,7 +158,10 @@ def test_no_alarm_in_a_healthy_history(seed: int, root: Path) -> None:
     assert not found, "\n".join(map(str, found[:5]))
 
 
-@pytest.mark.parametrize(("kind", "seed"), EXAMPLES)
+@pytest.mark.parametrize(
+    ("kind", "seed"),
+    [*EXAMPLES, *(pytest.param(*each, marks=pytest.mark.soak) for each in OLDER_EXAMPLES)],
+)
 def test_no_alarm_in_a_history_that_had_one(kind: str, seed: int, root: Path) -> None:
     assert kind not in {str(each.finding.damage) for each in alarms_of(seed, root)}
 

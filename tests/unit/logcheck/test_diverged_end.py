@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from logcheck.diverged_end import MAX_OFFSET, Runs, diverged_from, forgotten_until
+from kafkawire.sentinels import MAX_OFFSET
+from logcheck.diverged_end import Runs, diverged_from, forgotten_until
 from logcheck.epoch_check import Run
 from logcheck.replica_files import ReplicaFiles
 

@@ -2,15 +2,17 @@
 
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.integration.coordination.process import ServerProcess
+from tests.integration.coordination.process import Coordinator, ServerProcess, wait_until
 from tests.interop.kafka_jars import kafka_jars
 from tests.ports import free_port
 
+START_TIMEOUT_S = 120.0
 LOG4J = """
 log4j.rootLogger=INFO, A
 log4j.appender.A=org.apache.log4j.ConsoleAppender
@@ -86,3 +88,21 @@ class KafkaBroker(ServerProcess):
 
     def has_started(self) -> bool:
         return "started (kafka.server.KafkaServer)" in self.log.read_text()
+
+
+@contextmanager
+def kafka_on_coordinator(
+    directory: Path, settings: Mapping[str, str] | None = None
+) -> Iterator[tuple[KafkaBroker, Coordinator]]:
+    """Run one Kafka broker on Ottla's coordinator; skip the test if Kafka is missing."""
+    jars = kafka_jars_or_skip()
+    coordinator = Coordinator(directory / "coordinator")
+    try:
+        broker = KafkaBroker(1, directory, coordinator.address, jars, settings)
+        try:
+            wait_until(broker.has_started, START_TIMEOUT_S)
+            yield broker, coordinator
+        finally:
+            broker.kill()
+    finally:
+        coordinator.kill()

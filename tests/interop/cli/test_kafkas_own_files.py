@@ -21,11 +21,10 @@ from ottla.cli.logs.partition_verification import VerifyOptions
 from ottla.cli.logs.verify import verify_directories
 from tests.conftest import StartBroker
 from tests.integration.coordination.process import Coordinator, wait_until
-from tests.interop.kafka_broker import KafkaBroker
+from tests.interop.kafka_broker import START_TIMEOUT_S, KafkaBroker
 from tests.interop.kafka_jars import kafka_jars
 
 BROKERS = (1, 2, 3)
-START_TIMEOUT_S = 120.0
 CLEANING_TIMEOUT_S = 60.0
 RECORDS = 20_000
 KEYS = 200

@@ -11,11 +11,10 @@ from confluent_kafka.admin import AdminClient
 from kazoo.client import KazooClient  # type: ignore[import-untyped]
 
 from tests.integration.client import test_group as ours
-from tests.integration.coordination.process import Coordinator, wait_until
-from tests.interop.kafka_broker import KafkaBroker, kafka_jars_or_skip
+from tests.integration.coordination.process import wait_until
+from tests.interop.kafka_broker import kafka_on_coordinator
 
 DELETE_TIMEOUT_S = 30
-START_TIMEOUT_S = 120.0
 GROUPS_AT_ONCE = {
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "100",
@@ -49,12 +48,8 @@ class Kafka:
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
     """One Kafka broker that uses Ottla's coordinator."""
-    jars = kafka_jars_or_skip()
     directory = tmp_path_factory.mktemp("kafka")
-    coordinator = Coordinator(directory / "coordinator")
-    broker = KafkaBroker(1, directory, coordinator.address, jars, GROUPS_AT_ONCE)
-    try:
-        wait_until(broker.has_started, START_TIMEOUT_S)
+    with kafka_on_coordinator(directory, GROUPS_AT_ONCE) as (broker, coordinator):
         admin = AdminClient({"bootstrap.servers": broker.address})
         wait_until(lambda: len(admin.list_topics(timeout=DELETE_TIMEOUT_S).brokers) == 1)
         nodes = KazooClient(coordinator.address)
@@ -62,9 +57,6 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
         yield Kafka(broker.address, nodes)
         nodes.stop()
         nodes.close()
-    finally:
-        broker.kill()
-        coordinator.kill()
 
 
 @pytest.fixture

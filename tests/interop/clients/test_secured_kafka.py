@@ -20,11 +20,9 @@ from ottla.client.errors import (
     NoBrokerAvailableError,
 )
 from tests.certificates import needs_openssl, self_signed
-from tests.integration.coordination.process import Coordinator, wait_until
-from tests.interop.kafka_broker import KafkaBroker, kafka_jars_or_skip
+from tests.interop.kafka_broker import kafka_jars_or_skip, kafka_on_coordinator
 from tests.ports import free_port
 
-START_TIMEOUT_S = 120.0
 SESSION_MS = 2_000
 MODULES = "org.apache.kafka.common.security"
 
@@ -67,22 +65,16 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         ),
         f"{prefix}.plain.connections.max.reauth.ms": str(SESSION_MS),
     }
-    coordinator = Coordinator(directory / "coordinator")
     plain = free_port()
     listeners = (
         f"PLAINTEXT://127.0.0.1:{plain},SASL_SSL://127.0.0.1:{ports[0]},SSL://127.0.0.1:{ports[1]}"
     )
     settings |= {"listeners": listeners, "advertised.listeners": listeners}
-    broker = KafkaBroker(1, directory, coordinator.address, jars, settings)
-    try:
-        wait_until(broker.has_started, START_TIMEOUT_S)
+    with kafka_on_coordinator(directory, settings):
         add_user(jars, f"127.0.0.1:{plain}")
         yield Secured(
             f"127.0.0.1:{plain}", f"127.0.0.1:{ports[0]}", f"127.0.0.1:{ports[1]}", certificate
         )
-    finally:
-        broker.kill()
-        coordinator.kill()
 
 
 def add_user(jars: Path, bootstrap: str) -> None:

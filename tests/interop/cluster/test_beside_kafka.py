@@ -18,13 +18,12 @@ from tests.harness.observer import Observer
 from tests.harness.replica_files import differences
 from tests.harness.workload import read_logs
 from tests.integration.coordination.process import Coordinator, wait_until
-from tests.interop.kafka_broker import KafkaBroker, kafka_jars_or_skip
+from tests.interop.kafka_broker import START_TIMEOUT_S, KafkaBroker, kafka_jars_or_skip
 
 THEIRS = 7
 TOPIC = "t"
 PARTITIONS = 6
 RECORDS = 600
-START_TIMEOUT_S = 120.0
 SETTLE_TIMEOUT_S = 60.0
 PLACES = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
 

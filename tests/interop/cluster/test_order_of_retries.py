@@ -26,7 +26,7 @@ from tests.harness.history import History
 from tests.harness.observer import Observer
 from tests.harness.workload import ConfluentProducer, OurProducer, Worker, read_logs
 from tests.integration.coordination.process import Coordinator, wait_until
-from tests.interop.kafka_broker import KafkaBroker, kafka_jars_or_skip
+from tests.interop.kafka_broker import START_TIMEOUT_S, KafkaBroker, kafka_jars_or_skip
 
 BROKERS = (1, 2, 3)
 TOPIC = "t"
@@ -35,7 +35,6 @@ PLACES = [TopicPartition(TOPIC, number) for number in range(3)]
 """A partition that changes its leader, and one led by each other broker, to connect clients."""
 ENOUGH = 500
 """Number of acknowledged records to wait for; a request is in flight only rarely."""
-START_TIMEOUT_S = 120.0
 SETTLE_TIMEOUT_S = 60.0
 LOOK_INTERVAL_S = 0.05
 HANG_S = 8.0

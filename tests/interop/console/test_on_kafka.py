@@ -13,14 +13,12 @@ from selenium.webdriver.remote.webelement import WebElement
 
 from ottla import Admin
 from ottla.client.admin_model import ResourceType
-from tests.integration.coordination.process import Coordinator, wait_until
 from tests.interop.console import test_in_chromium as ours
 from tests.interop.console.browser import elements
 from tests.interop.console.conftest import Shop, open_shop
 from tests.interop.console.test_in_chromium import click, problems, shows
-from tests.interop.kafka_broker import KafkaBroker, kafka_jars_or_skip
+from tests.interop.kafka_broker import kafka_on_coordinator
 
-START_TIMEOUT_S = 120.0
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "1",
@@ -37,17 +35,12 @@ test_no_script_runs = ours.test_no_name_key_value_or_header_runs_a_script
 
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
-    jars = kafka_jars_or_skip()
     directory = tmp_path_factory.mktemp("kafka")
-    coordinator = Coordinator(directory / "coordinator")
-    broker = KafkaBroker(1, directory, coordinator.address, jars, SETTINGS)
-    try:
-        wait_until(broker.has_started, START_TIMEOUT_S)
-        with open_shop(broker.address, directory, [broker.log_directory]) as shop:
-            yield shop
-    finally:
-        broker.kill()
-        coordinator.kill()
+    with (
+        kafka_on_coordinator(directory, SETTINGS) as (broker, _),
+        open_shop(broker.address, directory, [broker.log_directory]) as shop,
+    ):
+        yield shop
 
 
 def test_segments_of_kafkas_files_are_bars_on_a_line(browser: Chrome, shop: Shop) -> None:

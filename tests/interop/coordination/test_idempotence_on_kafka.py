@@ -16,11 +16,10 @@ from tests.integration.coordination.process import Coordinator, wait_until
 from tests.interop.duplicates.lossy_proxy import LossyProxy
 from tests.interop.duplicates.once import check_once, progress, read_values
 from tests.interop.duplicates.writers import OttlaWriter
-from tests.interop.kafka_broker import KafkaBroker, kafka_jars_or_skip
+from tests.interop.kafka_broker import START_TIMEOUT_S, KafkaBroker, kafka_jars_or_skip
 from tests.unit.storage.logs import NOW_MS
 
 TOPIC = "once"
-START_TIMEOUT_S = 120.0
 LOSSES = 30
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")

@@ -19,9 +19,8 @@ from tests.integration.coordination.process import (
     four_letter,
     wait_until,
 )
-from tests.interop.kafka_broker import KafkaBroker, kafka_jars_or_skip
+from tests.interop.kafka_broker import START_TIMEOUT_S, KafkaBroker, kafka_jars_or_skip
 
-START_TIMEOUT_S = 120.0
 FAILOVER_TIMEOUT_S = 60.0
 BROKERS = (1, 2, 3)
 PARTITIONS = 6

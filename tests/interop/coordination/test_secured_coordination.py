@@ -19,7 +19,7 @@ from tests.certificates import Authority, Certificate, needs_openssl
 from tests.conftest import READY_EVENT, BrokerProcess
 from tests.integration.broker.wire import Wire, batch
 from tests.integration.coordination.process import Coordinator, ZooKeeper, wait_until
-from tests.interop.kafka_broker import KafkaBroker
+from tests.interop.kafka_broker import START_TIMEOUT_S, KafkaBroker
 from tests.interop.kafka_jars import JARS, TIMEOUT_S, needs_jars
 from tests.ports import free_port
 
@@ -28,7 +28,6 @@ pytestmark = [*needs_jars, needs_openssl]
 DIGEST = "org.apache.zookeeper.server.auth.DigestLoginModule required"
 BROKER = Login(user="broker", password="planted-s3cret")
 OWN = Acl(31, "sasl", BROKER.user)
-START_TIMEOUT_S = 120.0
 NETTY = "org.apache.zookeeper.ClientCnxnSocketNetty"
 
 

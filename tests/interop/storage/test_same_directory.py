@@ -16,14 +16,13 @@ from ottla.cli.logs.partition_verification import VerifyOptions
 from ottla.cli.logs.verify import verify_directories
 from tests.conftest import StartBroker
 from tests.integration.coordination.process import Coordinator, wait_until
-from tests.interop.kafka_broker import KafkaBroker, kafka_jars_or_skip
+from tests.interop.kafka_broker import START_TIMEOUT_S, KafkaBroker, kafka_jars_or_skip
 
 TOPIC = "t"
 PARTITIONS = 2
 RECORDS = 5_000
 MORE = 300
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-START_TIMEOUT_S = 120.0
 READ_TIMEOUT_S = 30.0
 
 

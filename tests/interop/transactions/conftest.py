@@ -4,10 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.coordination.process import Coordinator, wait_until
-from tests.interop.kafka_broker import KafkaBroker, kafka_jars_or_skip
+from tests.interop.kafka_broker import KafkaBroker, kafka_on_coordinator
 
-START_TIMEOUT_S = 120.0
 SETTINGS = {
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
@@ -23,13 +21,5 @@ SETTINGS = {
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
     """A Kafka broker that coordinates transactions, on Ottla's coordinator."""
-    jars = kafka_jars_or_skip()
-    directory = tmp_path_factory.mktemp("kafka")
-    coordinator = Coordinator(directory / "coordinator")
-    broker = KafkaBroker(1, directory, coordinator.address, jars, SETTINGS)
-    try:
-        wait_until(broker.has_started, START_TIMEOUT_S)
+    with kafka_on_coordinator(tmp_path_factory.mktemp("kafka"), SETTINGS) as (broker, _):
         yield broker
-    finally:
-        broker.kill()
-        coordinator.kill()

@@ -43,7 +43,7 @@ from kafkawire.messages.transactions import (
 from tests.harness.cluster import ClusterProcesses
 from tests.integration.broker.wire import Wire
 from tests.integration.coordination.process import Coordinator, wait_until
-from tests.interop.kafka_broker import KafkaBroker, kafka_jars_or_skip
+from tests.interop.kafka_broker import START_TIMEOUT_S, KafkaBroker, kafka_jars_or_skip
 from tests.interop.kafka_jars import run_java
 from tests.interop.transactions.readers import Level
 from tests.unit.storage.produced_batches import produced
@@ -51,7 +51,6 @@ from tests.unit.storage.produced_batches import produced
 THEIRS, OURS = 7, 1
 TOPIC, ID, GROUP = "t", "id", "g"
 JAVA_COPIER = Path(__file__).with_name("CopyInTransactions.java")
-START_TIMEOUT_S = 120.0
 SETTLE_TIMEOUT_S = 60.0
 WAITING = {
     ErrorCode.CONCURRENT_TRANSACTIONS,

@@ -19,13 +19,12 @@ from storage.segment.transaction_index import read_aborted
 from tests.conftest import StartBroker
 from tests.harness.cluster import ClusterProcesses
 from tests.integration.coordination.process import Coordinator, wait_until
-from tests.interop.kafka_broker import KafkaBroker, kafka_jars_or_skip
+from tests.interop.kafka_broker import START_TIMEOUT_S, KafkaBroker, kafka_jars_or_skip
 from tests.interop.transactions.readers import PARTITIONS, Level, Row, agreed, ends_of, read_all
 
 # kafka-python loads its schemas with a deprecated function of the standard library.
 pytestmark = pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning")
 
-START_TIMEOUT_S = 120.0
 SETTLE_TIMEOUT_S = 60.0
 ROUNDS = 24
 KEYS = 17

@@ -19,7 +19,7 @@ from tests.harness.transaction_workload import Workload
 from tests.integration.client import test_transactions_with_broker as ours
 from tests.integration.client.test_guide import PAGE, TRANSACTIONS, run_examples
 from tests.integration.coordination.process import wait_until
-from tests.interop.kafka_broker import KafkaBroker
+from tests.interop.kafka_broker import START_TIMEOUT_S, KafkaBroker
 from tests.interop.transactions.readers import PARTITIONS, agreed, read_all
 from tests.waiting import until
 
@@ -33,7 +33,6 @@ test_a_lost_membership = ours.test_offsets_of_a_lost_membership_are_refused
 test_copiers = ours.test_two_copiers_and_their_rebalances_copy_each_record_once
 test_anomalies = ours.test_concurrent_transactions_have_no_anomaly
 
-START_TIMEOUT_S = 120.0
 COPY_TIMEOUT_S = 120.0
 COPIED = 2_000
 FEW, MANY = 30, 150

@@ -20,7 +20,7 @@ from coordination.client import Client
 from coordination.errors import NoNodeError
 from ottla import Admin, NewTopic, Producer
 from tests.integration.coordination.process import Coordinator
-from tests.interop.kafka_broker import KafkaBroker, kafka_jars_or_skip
+from tests.interop.kafka_broker import KafkaBroker, kafka_on_coordinator
 from tests.interop.kafka_old_jars import (
     MEMBER,
     compile_java,
@@ -28,7 +28,6 @@ from tests.interop.kafka_old_jars import (
     run_old_tool,
     start_java,
 )
-from tests.waiting import until_sync
 
 PARTITIONS = 6
 ROUNDS = int(os.environ.get("OTTLA_ROUNDS") or "4")
@@ -57,18 +56,11 @@ class Place:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    jars = kafka_jars_or_skip()
     old_jars_or_skip()
     directory = tmp_path_factory.mktemp("mixed")
-    coordinator = Coordinator(directory / "coordinator")
-    broker = KafkaBroker(1, directory, coordinator.address, jars)
-    try:
-        classes = compile_java(MEMBER, directory / "classes")
-        until_sync(broker.has_started, "Kafka's broker")
+    classes = compile_java(MEMBER, directory / "classes")
+    with kafka_on_coordinator(directory) as (broker, coordinator):
         yield Place(directory, coordinator, broker, classes)
-    finally:
-        broker.kill()
-        coordinator.kill()
 
 
 @dataclass

@@ -21,6 +21,13 @@ FLUSH_RECORDS: Final = 100
 @contextmanager
 def console_process(bootstrap: str, *options: str) -> Iterator[str]:
     """Run a console, and yield its address without the slash at its end."""
+    with running_console(bootstrap, *options) as (url, _):
+        yield url
+
+
+@contextmanager
+def running_console(bootstrap: str, *options: str) -> Iterator[tuple[str, int]]:
+    """Run a console, and yield its address and its process id."""
     command = [sys.executable, "-m", "ottla.cli", "console", "--listen", "127.0.0.1:0"]
     with subprocess.Popen(
         [*command, "--bootstrap", bootstrap, *options], stdout=subprocess.PIPE, text=True
@@ -29,7 +36,7 @@ def console_process(bootstrap: str, *options: str) -> Iterator[str]:
             assert process.stdout is not None
             line = process.stdout.readline()
             assert line.startswith("console http://"), line
-            yield line.split()[1].rstrip("/")
+            yield line.split()[1].rstrip("/"), process.pid
         finally:
             process.terminate()
             assert process.wait(TIMEOUT_S) == 0

@@ -73,7 +73,7 @@ EXAMPLES: Final = [
     ("producer_lost", 1717073265),
     ("rewritten_batch", 3876304943),
 ]
-# These are older than the last change of what a history draws, and so are histories like any other.
+# Histories are drawn in other ways since, so these seeds replay other ones than they did.
 OLDER_EXAMPLES: Final = [
     ("index_missing", 3007),
     ("time_last_entry", 3004),

@@ -109,7 +109,7 @@ def _measure(browser: Chrome, url: str, selector: str, pid: int) -> None:
 
 def _say_cost(pid: int) -> None:
     used_ms, began_s = _processor_ms(pid), time.monotonic()
-    # What is measured is the cost of this time.
+    # The console works while this program waits.
     time.sleep(20)
     share = (_processor_ms(pid) - used_ms) / MS_PER_S / (time.monotonic() - began_s)
     _say(f"with one page open: {share:.0%} of a core for samples and updates")

@@ -4,7 +4,7 @@ A coordinator has one connection to a broker. If a request for markers stays una
 the connection and sends the markers again on a new one. The network may still deliver the first
 request after that, and even after the producer has begun its next transaction, which the old
 marker would end (KAFKA-19446). So a broker writes no markers that arrive on an earlier connection
-than others of their sender. Kafka 3.9 does.
+than others of their sender. Kafka 3.9 writes them.
 """
 
 from __future__ import annotations

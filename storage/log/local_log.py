@@ -256,8 +256,7 @@ class LocalLog:
     def restart_at(self, offset: Offset) -> None:
         """Drop everything; the next batch begins at `offset` or above."""
         self.cancel_swap()
-        # The oldest first, so that after a crash in between the log still has its end, below which
-        # other files may say that all is committed.
+        # The oldest first: after a crash in between, no checkpoint lies beyond the log's end.
         self.delete_below(self._active.base_offset)
         # In this order: the old files may have the name of the new one, and a concurrent sync must
         # never find the list empty.

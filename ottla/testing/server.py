@@ -111,7 +111,7 @@ class Server:
 
     def kill(self) -> None:
         """End the process at once, as `kill -9` or a crash does."""
-        self._end(signal.SIGKILL)
+        self._end(self.pid, signal.SIGKILL)
 
     def stop(self) -> int:
         """End the process in order (SIGTERM) and return its exit code.
@@ -119,10 +119,9 @@ class Server:
         Raises:
             StateError: it did not end within `STOP_TIMEOUT_S`, and was killed.
         """
-        return self._end(signal.SIGTERM)
+        return self._end(self.pid, signal.SIGTERM)
 
-    def _end(self, number: signal.Signals) -> int:
-        pid = self.pid
+    def _end(self, pid: int, number: signal.Signals) -> int:
         self._launcher.send(pid, number)
         if self.is_paused:
             # Otherwise SIGTERM would wait; SIGKILL has ended the process by now.
@@ -171,6 +170,6 @@ class Server:
         return "\n".join(lines[-LOG_LINES_SHOWN:])
 
     def discard(self) -> None:
-        """Kill the process if it runs."""
-        if self.is_running:
-            self.kill()
+        """Kill the process, unless it has ended; it may be about to end by itself."""
+        if self._pid is not None:
+            self._end(self._pid, signal.SIGKILL)

@@ -433,8 +433,8 @@ cdef class RecordBuffer:
 
     cdef uint8_t *_bytes
     cdef Py_ssize_t _capacity
-    cdef Py_ssize_t _limit_bytes
     cdef Py_ssize_t _reserved_bytes
+    cdef public Py_ssize_t limit_bytes
     cdef readonly Py_ssize_t size_bytes
     cdef readonly Py_ssize_t record_count
     cdef readonly int64_t base_timestamp_ms
@@ -446,7 +446,7 @@ cdef class RecordBuffer:
         self._reserve(reserved_bytes)
         memset(self._bytes, 0, reserved_bytes)
         self.size_bytes = self._reserved_bytes = reserved_bytes
-        self._limit_bytes = limit_bytes
+        self.limit_bytes = limit_bytes
         self.record_count = 0
         self.base_timestamp_ms = self.max_timestamp_ms = NO_TIMESTAMP
 
@@ -489,7 +489,7 @@ cdef class RecordBuffer:
             + PyBytes_GET_SIZE(encoded_headers)
         )
         cdef Py_ssize_t end = self.size_bytes + varint_bytes(size) + size
-        if end > self._limit_bytes and count:
+        if end > self.limit_bytes and count:
             return -1
         if end > INT32_MAX:
             raise EncodeError(f"a batch holds at most {INT32_MAX} bytes, not {end}")

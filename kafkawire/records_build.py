@@ -82,6 +82,16 @@ class BatchBuilder:
         """Size of the batch so far, without compression."""
         return self._records.size_bytes
 
+    @property
+    def limit_bytes(self) -> int:
+        """Size without compression that no record after the first may exceed; may be changed."""
+        return self._records.limit_bytes
+
+    @limit_bytes.setter
+    def limit_bytes(self, limit_bytes: int) -> None:
+        """Set it, without a look at the records so far."""
+        self._records.limit_bytes = limit_bytes
+
     def build(self, base_offset: int = 0, leader_epoch: int = NO_EPOCH) -> bytearray:
         """Return the batch of the records so far; the builder can take more records afterwards.
 

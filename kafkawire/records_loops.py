@@ -293,9 +293,9 @@ class RecordBuffer:
 
     __slots__ = (
         "_bytes",
-        "_limit_bytes",
         "_reserved_bytes",
         "base_timestamp_ms",
+        "limit_bytes",
         "max_timestamp_ms",
         "record_count",
     )
@@ -303,7 +303,7 @@ class RecordBuffer:
     def __init__(self, reserved_bytes: int = 0, limit_bytes: int = _MAX_INT32) -> None:
         self._bytes = bytearray(reserved_bytes)
         self._reserved_bytes = reserved_bytes
-        self._limit_bytes = limit_bytes
+        self.limit_bytes = limit_bytes
         self.record_count = 0
         self.base_timestamp_ms = _NO_TIMESTAMP
         self.max_timestamp_ms = _NO_TIMESTAMP
@@ -368,7 +368,7 @@ class RecordBuffer:
         size = len(body)
         length = _encode_length(size)
         end = len(self._bytes) + len(length) + size
-        if end > self._limit_bytes and count:
+        if end > self.limit_bytes and count:
             return -1
         if end > _MAX_INT32:
             raise EncodeError(f"a batch holds at most {_MAX_INT32} bytes, not {end}")

@@ -3,7 +3,7 @@
 Each partition has a queue of batches, the last of which may still be open. At most one batch of a
 partition is in flight. While it is in flight or waits for its retry, the partition is muted: the
 batches behind it wait. Without sequence numbers nothing else preserves order across retries. To
-keep throughput up, a waiting batch may grow beyond its usual size.
+keep throughput up, a batch may grow beyond its usual size until the sender takes it.
 Invariants: records of a partition are taken in the order of their `append`; the memory of a batch
 is released exactly when the batch is done.
 """
@@ -20,17 +20,14 @@ from ottla.client.cluster_metadata import ClusterMetadata, PartitionMetadata, To
 from ottla.client.producer.memory_budget import MemoryBudget
 from ottla.client.producer.partitioner import TopicPartitioner
 from ottla.client.producer.producer_batch import (
-    RECORD_OVERHEAD_BYTES,
     Delivery,
     ProducerBatch,
-    estimated_size,
-    headers_size,
 )
 from ottla.client.producer.topic_queues import PartitionQueue, TopicQueues
 from ottla.client.record import BytesLike, Headers, UnsentRecord
 
 GROWTH_LIMIT: Final = 16
-"""Size limit of a waiting batch in multiples of `batch_size_bytes`, within `max_request_bytes`."""
+"""Size limit of a batch in multiples of `batch_size_bytes`, within `max_request_bytes`."""
 
 
 class Need(enum.Enum):
@@ -72,8 +69,6 @@ class Accumulator:
         """Every unsettled batch, oldest first (except for the halves of a split batch)."""
         self.flush_count = 0
         """Number of flushes in progress; while there is one, every batch is due."""
-        self.has_full = False
-        """Whether a batch at the head of its queue became full; the producer clears this."""
         self._config = config
         self._linger_s = config.linger_ms / 1000
         self._delivery_timeout_s = config.delivery_timeout_ms / 1000
@@ -119,19 +114,8 @@ class Accumulator:
             else:
                 partition = queues.partitioner.for_key(key)
         batch = queues.open_batches.get(partition)
-        if batch is None:
+        if batch is None or batch.append(timestamp_ms, key, value, headers) < 0:
             return None
-        filled_bytes = batch.filled_bytes + RECORD_OVERHEAD_BYTES
-        if value is not None:
-            filled_bytes += len(value)
-        if key is not None:
-            filled_bytes += len(key)
-        if headers:
-            filled_bytes += headers_size(headers)
-        if filled_bytes > batch.reserved_bytes:
-            return None
-        batch.append(timestamp_ms, key, value, headers)
-        batch.filled_bytes = filled_bytes
         delivery = self._new_delivery()
         batch.deliveries.append(delivery)
         batch.timestamps_ms.append(timestamp_ms)
@@ -181,7 +165,6 @@ class Accumulator:
             if delivery is not None or batch is None:
                 break
             batch.is_full = True
-            self.has_full = self.has_full or not queues.queues[chosen].is_behind(batch)
             if record.partition is not None or record.key is not None:
                 break
             self._count_sticky(queues, batch, self._config.batch_size_bytes)
@@ -191,18 +174,22 @@ class Accumulator:
         return delivery
 
     def _append_with(self, record: UnsentRecord, reserved_bytes: int, now_s: float) -> Delivery:
-        """Append to a batch that grows, or to a new one; either takes over the reservation."""
+        """Append to the open batch, which grows, or to a new one; it takes over the reservation."""
         queues = self._topics[record.topic]
         partition = queues.choose(record.key, record.partition)
         queue = queues.queue(TopicPartition(record.topic, partition))
         batch = queues.open_batches.get(partition)
-        if batch is not None and queue.is_behind(batch):
+        if batch is not None:
             grown_bytes = batch.reserved_bytes + reserved_bytes
             if grown_bytes <= queues.growth_limit_bytes:
-                delivery = self._append_to(batch, record)
                 batch.reserved_bytes = grown_bytes
+                try:
+                    delivery = self._append_to(batch, record)
+                except BaseException:
+                    batch.reserved_bytes -= reserved_bytes
+                    raise
+                self._double(batch, queues.growth_limit_bytes)
                 return delivery
-        if batch is not None:
             self._close_batch(batch)
         batch = ProducerBatch(
             queue.topic_partition,
@@ -220,9 +207,15 @@ class Accumulator:
         self._update_waiting(queue)
         return delivery
 
+    def _double(self, batch: ProducerBatch, limit_bytes: int) -> None:
+        """Reserve as much again for a growing batch, if it is free: the next records need less."""
+        more_bytes = min(batch.reserved_bytes, limit_bytes - batch.reserved_bytes)
+        if self.budget.try_reserve(more_bytes):
+            batch.reserved_bytes += more_bytes
+
     def _append_to(self, batch: ProducerBatch, record: UnsentRecord) -> Delivery:
-        batch.append(record.timestamp_ms, record.key, record.value, record.headers)
-        batch.filled_bytes += estimated_size(record)
+        added = batch.append(record.timestamp_ms, record.key, record.value, record.headers)
+        assert added >= 0, "the caller reserved memory for the record"
         delivery = self._new_delivery()
         batch.deliveries.append(delivery)
         batch.timestamps_ms.append(record.timestamp_ms)

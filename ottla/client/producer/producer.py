@@ -124,8 +124,9 @@ class Producer:
             acks: Acknowledgements to wait for: "all" in-sync replicas, 1 for the leader only,
                 0 for none (then offsets are unknown, and lost records are not reported).
             linger_ms: Time for which a batch waits for more records before it is sent.
-            batch_size_bytes: Size at which a batch is sent without lingering. A batch that waits
-                for the one before it may grow beyond this.
+            batch_size_bytes: Size at which a batch is sent without lingering, at the next turn of
+                the event loop. Until then, or while it waits for the batch before it, it may grow
+                up to 16 times this size, within `max_request_bytes`.
             compression: "gzip", "snappy", "lz4" or "zstd"; None for no compression.
             compression_level: Level of "gzip" (1 to 9), "lz4" (1 to 17) or "zstd" (up to 22);
                 None for the default of Kafka's producers.
@@ -668,12 +669,7 @@ class Producer:
         try:
             return self._accumulator.take_in(record, reserved_bytes, now_s)
         finally:
-            if self._accumulator.has_full:
-                self._accumulator.has_full = False
-                # At once: the next records then gather while this batch is in flight.
-                self._sender.run()
-            else:
-                self._sender.wake()
+            self._sender.wake()
 
     async def _take_turns(self, reserved_bytes: int) -> None:
         """Let the event loop read responses and run other tasks, however fast this task sends."""

@@ -40,14 +40,12 @@ class ProducerBatch:
         "counted_bytes",
         "created_at_s",
         "deliveries",
-        "filled_bytes",
         "identity",
         "is_closed",
         "is_done",
         "is_full",
         "last_error",
         "on_done",
-        "reserved_bytes",
         "retry_at_s",
         "timestamps_ms",
         "topic_partition",
@@ -65,16 +63,14 @@ class ProducerBatch:
         is_transactional: bool = False,
     ) -> None:
         self.topic_partition = topic_partition
-        self.reserved_bytes = reserved_bytes
-        """Memory reserved for the batch, and its size limit."""
         self.created_at_s = created_at_s
-        self.filled_bytes = BATCH_HEADER_BYTES
-        """Estimated size without compression; the caller of `append` increases it."""
         self.counted_bytes = BATCH_HEADER_BYTES
         """Share of `filled_bytes` that was reported to the partitioner."""
-        self._builder = BatchBuilder(codec, is_transactional=is_transactional, level=level)
+        self._builder = BatchBuilder(
+            codec, is_transactional=is_transactional, level=level, limit_bytes=reserved_bytes
+        )
         self.append = self._builder.append
-        """Adds a record; the caller also adds its size, delivery and timestamp."""
+        """Adds a record, unless it returns -1; the caller also adds its delivery and timestamp."""
         self.deliveries: list[Delivery] = []
         self.timestamps_ms: list[int] = []
         self.is_full = False
@@ -93,6 +89,21 @@ class ProducerBatch:
         """Identity under which records are numbered from `base_sequence`; None if they are not."""
         self.base_sequence = NO_SEQUENCE
         self._payload: bytearray | None = None
+
+    @property
+    def filled_bytes(self) -> int:
+        """Size without compression."""
+        return self._builder.size_bytes
+
+    @property
+    def reserved_bytes(self) -> int:
+        """Memory reserved for the batch, and the limit of its size while it is open."""
+        return self._builder.limit_bytes
+
+    @reserved_bytes.setter
+    def reserved_bytes(self, reserved_bytes: int) -> None:
+        """Change both."""
+        self._builder.limit_bytes = reserved_bytes
 
     def identify(self, identity: ProducerIdentity, base_sequence: int) -> None:
         """Set producer id, epoch and base sequence; `identity` must be None before."""
@@ -169,16 +180,17 @@ class ProducerBatch:
         part = ProducerBatch(
             self.topic_partition,
             self._builder.codec,
-            reserved_bytes,
+            self.reserved_bytes,
             self.created_at_s,
             level=self._builder.level,
             is_transactional=self._builder.is_transactional,
         )
         for record in read_records(self.payload())[start:end]:
-            part.append(record.timestamp_ms, record.key, record.value, record.headers)
+            added = part.append(record.timestamp_ms, record.key, record.value, record.headers)
+            assert added >= 0, "a part is smaller than the whole"
+        part.reserved_bytes = reserved_bytes
         part.deliveries = self.deliveries[start:end]
         part.timestamps_ms = self.timestamps_ms[start:end]
-        part.filled_bytes = self.filled_bytes // 2
         part.is_closed = True
         part.retry_at_s = now_s
         if self.identity is not None:
@@ -192,19 +204,10 @@ class ProducerBatch:
             callback()
 
 
-RECORD_OVERHEAD_BYTES: Final = 12
-"""Size of lengths, deltas and attributes in a typical record."""
-
 MAX_RECORD_OVERHEAD_BYTES: Final = 21
 """Maximum size of lengths, deltas and attributes, as in Kafka's clients."""
 
 MAX_HEADER_OVERHEAD_BYTES: Final = 10
-
-
-def estimated_size(record: UnsentRecord) -> int:
-    """Return the estimated size of `record` in a batch, in bytes before compression."""
-    size = RECORD_OVERHEAD_BYTES + _length(record.key) + _length(record.value)
-    return size + headers_size(record.headers)
 
 
 def max_batch_size(record: UnsentRecord) -> int:

@@ -43,7 +43,7 @@ class TopicQueues:
     def __init__(self, partitioner: TopicPartitioner, growth_limit_bytes: int) -> None:
         self.partitioner = partitioner
         self.growth_limit_bytes = growth_limit_bytes
-        """Size limit of a batch that waits for the batch before it."""
+        """Limit of the size to which a batch may grow."""
         self.partition_count = 0
         self.available: list[int] = []
         """The partitions that have a leader."""

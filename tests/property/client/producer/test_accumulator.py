@@ -158,6 +158,11 @@ class AccumulatorHistory(RuleBasedStateMachine):
         held = sum(batch.reserved_bytes for batch in self.accumulator.incomplete)
         assert self.accumulator.budget.free_bytes == BUFFER_BYTES - held
 
+    @invariant()
+    def batches_are_within_their_memory(self) -> None:
+        for batch in self.accumulator.incomplete:
+            assert batch.is_closed or batch.filled_bytes <= batch.reserved_bytes
+
 
 TestAccumulatorHistory = AccumulatorHistory.TestCase
 TestAccumulatorHistory.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

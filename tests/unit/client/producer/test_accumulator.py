@@ -89,10 +89,10 @@ def test_an_unknown_topic_or_partition_is_needed_first(gathering: Gathering) -> 
     assert accumulator.need("t", 1) is Need.MEMORY
 
 
-def test_records_share_a_batch_until_it_is_full(gathering: Gathering) -> None:
+def test_records_share_a_batch_until_it_is_taken(gathering: Gathering) -> None:
     for number in range(PER_BATCH + 1):
         gathering.send(b"%d" % number * 50)
-    assert values(gathering.take()) == [b"0" * 50, b"1" * 50]
+    assert values(gathering.take()) == [b"0" * 50, b"1" * 50, b"2" * 50]
 
 
 def test_a_batch_lingers_until_its_time(loop: asyncio.AbstractEventLoop) -> None:
@@ -108,9 +108,8 @@ def test_a_full_batch_does_not_linger(loop: asyncio.AbstractEventLoop) -> None:
     seen = []
     for _ in range(PER_BATCH + 1):
         gathering.send()
-        seen.append(gathering.accumulator.has_full)
-    assert seen == [False] * PER_BATCH + [True]
-    assert gathering.due() == [T0]
+        seen.append(gathering.due())
+    assert seen == [[]] * PER_BATCH + [[T0]]
 
 
 def test_a_flush_makes_every_batch_due(loop: asyncio.AbstractEventLoop) -> None:
@@ -190,6 +189,33 @@ def test_a_waiting_batch_grows_up_to_its_limit(gathering: Gathering) -> None:
     assert len(rest.deliveries) == sent - len(grown.deliveries)
 
 
+def test_a_growing_batch_reserves_twice_its_size_if_that_is_free(
+    loop: asyncio.AbstractEventLoop,
+) -> None:
+    gathering = Gathering(loop, buffer_memory_bytes=7 * BATCH_BYTES)
+    budget = gathering.accumulator.budget
+    free_units: dict[int, None] = {}
+    while budget.free_bytes:
+        gathering.send()
+        free_units[budget.free_bytes // BATCH_BYTES] = None
+    # The batch has one unit, then four, and then gets only one more at a time.
+    assert list(free_units) == [6, 3, 2, 1, 0]
+    assert gathering.take().reserved_bytes == budget.total_bytes
+
+
+def test_the_halves_of_a_grown_batch_have_all_its_records(gathering: Gathering) -> None:
+    sent = [b"%02d" % number * 25 for number in range(4 * PER_BATCH + 1)]
+    for value in sent:
+        gathering.send(value)
+    gathering.accumulator.split(gathering.take(), now_s=0.0)
+    read = []
+    for _ in range(2):
+        half = gathering.take()
+        read += values(half)
+        gathering.finish(half)
+    assert read == sent
+
+
 def test_no_batch_grows_after_a_split(gathering: Gathering) -> None:
     gathering.send()
     gathering.send()
@@ -253,14 +279,18 @@ def test_memory_is_held_until_the_batch_is_done(gathering: Gathering) -> None:
     assert budget.free_bytes == budget.total_bytes
 
 
-def test_an_invalid_record_takes_no_memory(gathering: Gathering) -> None:
+@pytest.mark.parametrize("earlier", [0, 1, PER_BATCH])
+def test_an_invalid_record_takes_no_memory(gathering: Gathering, earlier: int) -> None:
     budget = gathering.accumulator.budget
+    for _ in range(earlier):
+        gathering.send()
+    free_bytes = budget.free_bytes
     assert budget.try_reserve(BATCH_BYTES)
     record = UnsentRecord("t", "text", None, 0, 0, ())  # type: ignore[arg-type]
     with pytest.raises(TypeError):
         gathering.accumulator.take_in(record, BATCH_BYTES, 0.0)
-    assert budget.free_bytes == budget.total_bytes
-    assert gathering.due() == []
+    assert budget.free_bytes == free_bytes
+    assert gathering.due() == ([T0] if earlier else [])
 
 
 def test_reserved_memory_is_released_if_another_batch_has_room(

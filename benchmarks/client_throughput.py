@@ -1,13 +1,13 @@
 """Throughput of our client beside aiokafka and librdkafka, in one run, against one broker.
 
     python -m benchmarks.client_throughput [--bootstrap HOST:PORT] [--loop asyncio|uvloop]
-                                           [--rounds 3] [--partitions 6] [--json FILE]
+                                           [--rounds 5] [--partitions 6] [--json FILE]
 
 Without an address it starts our broker. For each case (record size, acks, compression) the clients
-take turns, each in its own process on one core, and the median of the rounds counts. All consumers
-read the records of aiokafka's producer, so that no client benefits from the size of its own
-batches. aiokafka runs with its C extensions, and our client with ours if they are built; the table
-says which.
+take turns, each in its own process on one core, in an order that rotates with the rounds, and the
+median of the rounds counts. All consumers read the records of aiokafka's producer, so that no
+client benefits from the size of its own batches. aiokafka runs with its C extensions, and our
+client with ours if they are built; the table says which.
 Kind: edge.
 """
 
@@ -50,6 +50,7 @@ CONSUMERS: Final = (
     "aiokafka batches",
     "confluent batches",
 )
+ROUNDS: Final = 5
 JOB_TIMEOUT_S: Final = 180.0
 GOAL: Final = 2.0
 LIBRDKAFKA_GOAL: Final = 0.6
@@ -102,8 +103,8 @@ def measure_cases(
             uses_uvloop=loop == "uvloop",
         )
         figures: defaultdict[str, list[dict[str, float]]] = defaultdict(list)
-        for _ in range(rounds):
-            for driver, measured in _round(job):
+        for turn in range(rounds):
+            for driver, measured in _round(job, turn):
                 figures[driver].append(measured)
         for driver, rows in figures.items():
             elapsed_s = statistics.median(row["elapsed_s"] for row in rows)
@@ -116,21 +117,29 @@ def measure_cases(
             )
 
 
-def _round(job: Job) -> Iterator[tuple[str, dict[str, float]]]:
-    """Run each producer on its own topic, and each consumer on aiokafka's topic."""
+def _round(job: Job, turn: int) -> Iterator[tuple[str, dict[str, float]]]:
+    """Run each producer on its own topic, and each consumer on aiokafka's topic.
+
+    The `turn` rotates both, as the first client of a round may find the broker less prepared.
+    """
     written: dict[str, Job] = {}
     for driver in PRODUCERS:
         written[driver] = replace(job, driver=driver, topic=f"{job.topic}-{driver.split()[0]}")
     topics = [NewTopic(each.topic, job.partition_count, 1) for each in written.values()]
     asyncio.run(_create(job.address, topics))
     try:
-        for driver in PRODUCERS:
+        for driver in _rotated(PRODUCERS, turn):
             yield driver, _run(written[driver])
         source = written["aiokafka produce"].topic
-        for driver in CONSUMERS:
+        for driver in _rotated(CONSUMERS, turn):
             yield driver, _run(replace(job, driver=driver, topic=source))
     finally:
         asyncio.run(_delete(job.address, [topic.name for topic in topics]))
+
+
+def _rotated(drivers: Sequence[str], turn: int) -> Sequence[str]:
+    first = turn % len(drivers)
+    return [*drivers[first:], *drivers[:first]]
 
 
 def _run(job: Job) -> dict[str, float]:
@@ -190,7 +199,11 @@ def measure(directory: Path) -> Iterator[Figure]:
     """Yield all figures against our own broker, for `python -m benchmarks`."""
     with broker_process(directory) as broker:
         yield from figures_of(
-            list(measure_cases(broker.address, CASES, rounds=3, partition_count=6, loop="asyncio"))
+            list(
+                measure_cases(
+                    broker.address, CASES, rounds=ROUNDS, partition_count=6, loop="asyncio"
+                )
+            )
         )
 
 
@@ -231,7 +244,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bootstrap", help="a broker; ours is started unless given")
     parser.add_argument("--loop", choices=["asyncio", "uvloop"], default="asyncio")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--partitions", type=int, default=6)
     parser.add_argument("--case", type=int, action="append", help="only the case of this number")
     parser.add_argument("--json", type=Path)

@@ -6,7 +6,7 @@ from libc.string cimport memcpy
 
 cdef enum:
     # Raised together with `native.INTERFACE_VERSION`.
-    INTERFACE = 7
+    INTERFACE = 8
 
 
 cdef extern from *:

@@ -64,7 +64,9 @@ class Reference:
         observers: list[Observer] = [ReferenceTable(self.table, log.cleaner_point or 0, aborted)]
         observers += [self.digest, self._batches]
         if task.shard == 0:
-            observers += [self._producers, self._transactions]
+            observers.append(self._producers)
+        if task.has_transactions:
+            observers.append(self._transactions)
         self.scan.run(observers)
         if task.shard == 0:
             for finding in own.rows():

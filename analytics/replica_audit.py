@@ -51,7 +51,7 @@ class ReplicaAudit:
         # No cleaner reads the active segment, even if its point lies there.
         self._until = min(replica.cleaner_point or 0, replica.active_base_offset)
         self._compared: list[Compared] = []
-        # Only the first shard reports findings that do not depend on keys.
+        # Only the first shard reports other findings that do not depend on keys.
         self._is_first = task.shard == 0
         structure = self._findings if self._is_first else FindingList(replica, 0)
         history = history_of(replica, task.rules.cleanup_policy)
@@ -71,9 +71,7 @@ class ReplicaAudit:
             indexes = IndexFiles(self._report, read_bytes, is_strict=self._rules.is_strict)
         if self._task.reference is not None:
             reference = Reference(self._task, self._task.reference, self._replica, self._report)
-        checks = self._key_checks(reference)
-        if self._is_first:
-            checks += self._other_checks()
+        checks = [*self._key_checks(reference), *self._other_checks()]
         digest = BatchDigest(self._replica.cleaner_point or 0)
         batches = ProducerBatches()
         compared: list[Observer] = [] if reference is None else [digest, batches]
@@ -152,13 +150,14 @@ class ReplicaAudit:
             reference.compare_markers(check.replay, self._scan, self._report)
 
     def _other_checks(self) -> list[LogCheck]:
+        """Return the checks that one shard runs for all keys."""
         rules, report, until = self._rules, self._report, self._until
         checks: list[LogCheck] = []
-        if Check.TOMBSTONES in self._checks:
+        if Check.TOMBSTONES in self._checks and self._is_first:
             checks.append(TombstoneCheck(until, rules, report))
-        if Check.PRODUCERS in self._checks:
+        if Check.PRODUCERS in self._checks and self._is_first:
             checks.append(producer_check(self._scan, read_bytes, rules, report))
-        if Check.TRANSACTIONS in self._checks:
+        if Check.TRANSACTIONS in self._checks and self._task.has_transactions:
             checks.append(transaction_check(self._scan, read_bytes, rules, report))
         return checks
 

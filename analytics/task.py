@@ -33,6 +33,11 @@ class AuditTask:
         first = self.replicas[0]
         return first.topic, first.partition, first.replica
 
+    @property
+    def has_transactions(self) -> bool:
+        """Whether this shard checks the transactions; the first one of several has enough to do."""
+        return self.shard == min(1, self.shard_count - 1)
+
     def to_json(self) -> str:
         """Return the task as JSON text; `task_from_json` reads it."""
         return json.dumps(asdict(self))

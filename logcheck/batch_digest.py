@@ -66,24 +66,28 @@ class BatchDigest(RunObserver):
 
     def on_run(self, batches: Sequence[SoundBatch]) -> None:
         """See `log_view.RunObserver`."""
-        extend, next_offset, from_offset = self._rows.extend, self._next_offset, self._from_offset
+        next_offset, from_offset = self._next_offset, self._from_offset
+        rows, positions, base_offsets = list[int](), list[int](), list[int]()
         for file, position, header, _, _, _ in batches:
-            base_offset, length, epoch, _, crc, attributes, delta, *_, record_count = header
+            base_offset, length, epoch, _, crc, attributes, delta, _, _, _, _, _, count = header
             if base_offset < from_offset:
                 continue
             if next_offset is not None and base_offset > next_offset:
                 self.cleaned_until = base_offset
             last_offset = base_offset + delta
             next_offset = last_offset + 1
-            if attributes & DELETE_HORIZON_BIT or record_count <= delta:
+            if attributes & DELETE_HORIZON_BIT or count <= delta:
                 self.cleaned_until = next_offset
             if not self._files or self._files[-1][1] != file:
-                self._files.append((len(self._base_offsets), file))
-            self._base_offsets.append(base_offset)
-            self._positions.append(position)
+                self._files.append((len(self._base_offsets) + len(base_offsets), file))
+            base_offsets.append(base_offset)
+            positions.append(position)
             size_bytes = LOG_OVERHEAD_BYTES + length
-            extend((last_offset, epoch, crc, size_bytes, record_count, attributes))
+            rows += last_offset, epoch, crc, size_bytes, count, attributes
         self._next_offset = next_offset
+        self._rows.fromlist(rows)
+        self._positions.fromlist(positions)
+        self._base_offsets.fromlist(base_offsets)
 
     def run(self, slot: int, count: int) -> tuple["array[int]", "array[int]"]:
         """Return the columns of `count` batches from `slot` on, which are equal for equal ones."""

@@ -167,10 +167,10 @@ class LogScan:
         end_offset = columns.base_offset + MAX_RELATIVE_OFFSET
         newest_ms = columns.newest_timestamp_ms
         needs_keys = offsets.needs_keys
-        slot = start
+        slot, rows = start, list[int]()
         for _, position, header, _, _, survey in islice(batches, start, None):
-            base_offset, _, leader_epoch, _, _, attributes, delta, _, max_ms, *rest = header
-            producer_id, producer_epoch, _, count = rest
+            (base_offset, _, leader_epoch, _, _, attributes, delta, _, max_ms,
+             producer_id, producer_epoch, _, count) = header  # fmt: skip
             bits, last_offset = attributes & NOTABLE_BITS, base_offset + delta
             if (
                 base_offset != next_offset
@@ -183,10 +183,12 @@ class LogScan:
             ):
                 break
             next_offset = last_offset + 1
-            newest_ms = max(newest_ms, max_ms)
-            columns.append(position, base_offset, last_offset, newest_ms)
+            if max_ms > newest_ms:
+                newest_ms = max_ms
+            rows += position, base_offset, last_offset, newest_ms
             slot += 1
         if slot > start:
+            columns.extend(rows)
             offsets.continue_to(next_offset)
             self.epochs.continue_to(next_offset - 1)
             self.batch_count += slot - start

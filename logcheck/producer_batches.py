@@ -67,9 +67,10 @@ class ProducerBatches(ProducerObserver):
         """See `log_view.ProducerObserver`."""
         marker = reading.marker
         kind, coordinator_epoch = (_NO_MARKER, -1) if marker is None else marker
-        base_offset, _, _, _, _, attributes, _, _, _, *named, _ = batch.header
+        base_offset, _, _, _, _, attributes, _, _, _, number, epoch, sequence, _ = batch.header
         self.base_offsets.append(base_offset)
-        self._rows += _ROW.pack(*named, attributes & _PRODUCER_BITS, kind, coordinator_epoch)
+        bits = attributes & _PRODUCER_BITS
+        self._rows += _ROW.pack(number, epoch, sequence, bits, kind, coordinator_epoch)
 
     def undecided(self, end_offset: int) -> Callable[[int], bool]:
         """Return whether a batch is in a transaction without a marker below `end_offset`.

@@ -41,14 +41,14 @@ class SegmentColumns:
         newest_ms = self.newest_timestamp_ms
         if header.max_timestamp_ms > newest_ms:
             newest_ms = header.max_timestamp_ms
-        self.append(position, header.base_offset, header.last_offset, newest_ms)
+        self.extend([position, header.base_offset, header.last_offset, newest_ms])
 
-    def append(self, position: int, base_offset: int, last_offset: int, newest_ms: int) -> None:
-        """Append a batch; `newest_ms` is the maximum timestamp so far."""
-        self.positions.append(position)
-        self.base_offsets.append(base_offset)
-        self.last_offsets.append(last_offset)
-        self.newest_so_far.append(newest_ms)
+    def extend(self, rows: list[int]) -> None:
+        """Append batches, each as position, first and last offset, maximum timestamp so far."""
+        self.positions.fromlist(rows[::4])
+        self.base_offsets.fromlist(rows[1::4])
+        self.last_offsets.fromlist(rows[2::4])
+        self.newest_so_far.fromlist(rows[3::4])
 
     @property
     def newest_timestamp_ms(self) -> int:

@@ -83,7 +83,8 @@ class TransactionIndex:
 
     def transactions(self) -> Iterator[Transaction]:
         """Yield all aborted transactions."""
-        return (each[:3] for each in self)
+        rows = self._rows
+        return zip(rows[::_COLUMNS], rows[1::_COLUMNS], rows[2::_COLUMNS], strict=True)
 
     def _read(self, index: IndexFile) -> None:
         data = index.data
@@ -92,20 +93,21 @@ class TransactionIndex:
             place = index.file, whole, None
             self._find(Damage.TXNINDEX_CUT, *place, "complete entries", "a partial entry")
         for slot, row in enumerate(ENTRY.iter_unpack(data[:whole])):
-            version, entry = row[0], row[1:]
-            fault = self._fault(version, AbortedEntry(*entry), index)
+            version, producer_id, first, last, stable = row
+            fault = self._fault(version, first, last, index)
             if fault is not None:
-                offset = None if version != ENTRY_VERSION or entry[1] > entry[2] else entry[2]
+                offset = None if version != ENTRY_VERSION or first > last else last
                 place = index.file, slot * ENTRY.size, offset
                 self._find(Damage.TXNINDEX_ENTRY, *place, *fault)
                 continue
-            self._rows.extend(entry)
-            self._last_offsets.append(entry[2])
+            self._rows.fromlist([producer_id, first, last, stable])
+            self._last_offsets.append(last)
             self._positions.append(slot * ENTRY.size)
 
-    def _fault(self, version: int, entry: AbortedEntry, index: IndexFile) -> tuple[str, str] | None:
+    def _fault(
+        self, version: int, first: int, last: int, index: IndexFile
+    ) -> tuple[str, str] | None:
         """Return the expected and the found text for a faulty entry; None if it is sound."""
-        first, last = entry.first_offset, entry.last_offset
         if version != ENTRY_VERSION or first > last:
             return "version 0, first <= last", f"version {version}, {first}..{last}"
         if last < index.base_offset or (index.end_offset is not None and last >= index.end_offset):

@@ -17,12 +17,13 @@ class TransactionRanges:
         self._first_offsets = array("q")
         self._last_offsets = array("q")
         """The largest last offset of the producer's transactions so far."""
+        previous, newest = None, 0
         for producer_id, first, last in sorted(transactions):
-            if self._producer_ids and self._producer_ids[-1] == producer_id:
-                last = max(last, self._last_offsets[-1])
+            newest = max(last, newest) if producer_id == previous else last
+            previous = producer_id
             self._producer_ids.append(producer_id)
             self._first_offsets.append(first)
-            self._last_offsets.append(last)
+            self._last_offsets.append(newest)
 
     def last_offset(self, producer_id: int, offset: int) -> int | None:
         """Return the last offset of the producer's transaction around `offset`, if there is one."""

@@ -173,17 +173,17 @@ def _decompress_gzip(data: memoryview, max_bytes: int) -> bytes | memoryview:
     budget = max_bytes
     for _ in range(_GZIP_MEMBERS_LIMIT):
         member = zlib_ng.decompressobj(_GZIP_WINDOW_BITS)
-        is_whole = False
-        while not is_whole:
+        while not member.eof:
             # One byte more than allowed distinguishes "too large" from "just fits"; 0 would mean
             # no limit.
-            parts.append(member.decompress(rest, min(budget + 1, _GZIP_PART_BYTES)))
-            budget -= len(parts[-1])
+            part = member.decompress(rest, min(budget + 1, _GZIP_PART_BYTES))
+            parts.append(part)
+            budget -= len(part)
             if budget < 0:
                 raise _too_large(Codec.GZIP, max_bytes)
-            rest, is_whole = member.unconsumed_tail, member.eof
-            if not (is_whole or parts[-1]):
+            if not (part or member.eof):
                 raise _truncated(Codec.GZIP)
+            rest = member.unconsumed_tail
         rest = member.unused_data
         if not rest:
             return _joined(parts, max_bytes - budget)

@@ -5,17 +5,19 @@ for each batch so far, and the state of the checks.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from itertools import islice
+from typing import Final
 
 from kafkawire.columns_loops import SoundBatch
 from kafkawire.errors import CorruptBatchError
 from kafkawire.records import NO_PRODUCER_ID, read_records
 from kafkawire.records_header import CONTROL_BIT, DELETE_HORIZON_BIT
+from kafkawire.units import MIB
 from logcheck.attribute_check import NOTABLE_BITS, TRANSACTION_BITS, check_attributes
 from logcheck.batch_check import BatchCheck
-from logcheck.batch_walk import Batch, Hole, Source, Walk
+from logcheck.batch_walk import MAX_RUN, Batch, Hole, Source, Walk
 from logcheck.epoch_check import EpochCheck
 from logcheck.finding import Report, unreadable
 from logcheck.history import History, history_of
@@ -28,6 +30,8 @@ from logcheck.segment_columns import SegmentColumns
 
 OpenSource = Callable[[str], AbstractContextManager[Source]]
 """A function that opens a file. It raises OSError if the file cannot be read."""
+MAX_OPENED_BYTES: Final = 1 * MIB
+"""Size of the decompressed batches in memory, apart from the last one."""
 
 
 class LogScan:
@@ -108,18 +112,11 @@ class LogScan:
         walk = Walk(source, files.log, self._report, is_tail_allowed=is_last)
         audience = _Audience(observers)
         items = walk.runs() if self._with_records else walk.items()
-        for item in items:
+        for item in _in_runs(items, check.open if self._with_records else check.check_header):
             if isinstance(item, list):
                 self._take(item, columns, audience)
-            elif isinstance(item, Hole):
-                if not (item.is_tail and is_last):
-                    self._skip(columns, item.position)
-            elif not self._with_records:
-                self._take([check.check_header(item)], columns, audience)
-            elif (batch := check.open(item)) is None:
+            elif not (isinstance(item, Hole) and item.is_tail and is_last):
                 self._skip(columns, item.position)
-            else:
-                self._take([batch], columns, audience)
         columns.end_position = walk.end_position
 
     def _take(
@@ -239,6 +236,30 @@ class LogScan:
         """Return the segment whose offsets include `offset`, by the names of the files."""
         slot = bisect_right(self.segments, offset, key=lambda each: each.base_offset)
         return self.segments[max(slot - 1, 0)]
+
+
+def _in_runs(
+    items: Iterable[list[SoundBatch] | Batch | Hole], opened: Callable[[Batch], SoundBatch | None]
+) -> Iterator[list[SoundBatch] | Batch | Hole]:
+    """Yield sound batches in lists, and the batches that cannot be `opened`, as they are.
+
+    A list has at most `MAX_RUN` batches, and apart from its last batch `MAX_OPENED_BYTES`.
+    """
+    run, run_bytes = list[SoundBatch](), 0
+    for item in items:
+        batch = opened(item) if isinstance(item, Batch) else None
+        if batch is not None:
+            run.append(batch)
+            run_bytes += len(batch.section)
+            if len(run) < MAX_RUN and run_bytes < MAX_OPENED_BYTES:
+                continue
+        if run:
+            yield run
+            run, run_bytes = [], 0
+        if batch is None:
+            yield item
+    if run:
+        yield run
 
 
 class _Audience:

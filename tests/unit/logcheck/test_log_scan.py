@@ -2,16 +2,18 @@
 
 import operator
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 
 import pytest
 
 from kafkawire.columns_loops import SoundBatch
-from logcheck.batch_walk import Batch, Walk
+from kafkawire.compression import Codec
+from kafkawire.records import BatchBuilder
+from logcheck.batch_walk import MAX_RUN, Batch, Walk
 from logcheck.finding import Damage, Finding, Severity
-from logcheck.log_scan import LogScan
-from logcheck.log_view import ProducerObserver
+from logcheck.log_scan import MAX_OPENED_BYTES, LogScan
+from logcheck.log_view import ProducerObserver, RunObserver
 from logcheck.marker import MarkerReading
 from logcheck.replica_files import ReplicaFiles, SegmentFiles
 from tests.unit.logcheck.partition_bytes import (
@@ -36,6 +38,7 @@ from tests.unit.logcheck.producer_bytes import COORDINATOR_EPOCH, data, marker, 
 # Header of the batch 61, then length, attributes, two deltas, key length and version: 7.
 MARKER_TYPE_POSITION = 61 + 7 + 1
 SECOND = BASE_OFFSET + RECORDS_PER_BATCH
+LARGE_BYTES = 300_000
 
 
 def scan(
@@ -292,6 +295,46 @@ def test_damage_in_a_header_is_reported_without_reading_records(
 ) -> None:
     data = with_second(change)(build_batches(3))
     assert scan(data, with_records=False)[1].damages == [expected]
+
+
+class RunReader(RunObserver):
+    """An observer that keeps the runs."""
+
+    def __init__(self) -> None:
+        self.runs: list[Sequence[SoundBatch]] = []
+
+    def on_run(self, batches: Sequence[SoundBatch]) -> None:
+        self.runs.append(batches)
+
+
+def large_batch(offset: int) -> bytearray:
+    """Return a batch that is much larger when decompressed."""
+    builder = BatchBuilder(Codec.GZIP)
+    builder.append(FIRST_TIMESTAMP_MS, b"key", b"x" * LARGE_BYTES)
+    return builder.build(offset, 0)
+
+
+def test_few_decompressed_batches_are_in_memory_at_once_and_in_order() -> None:
+    batches = [large_batch(offset) for offset in range(12)]
+    # An unreadable batch ends a run, so that its place is known.
+    unreadable = batches[7]
+    replace_records_with_noise(unreadable)
+    seal(unreadable)
+    reader = RunReader()
+    log = scanned(batches, reader)
+    assert 3 * LARGE_BYTES < MAX_OPENED_BYTES < 4 * LARGE_BYTES
+    offsets = [[batch.header.base_offset for batch in run] for run in reader.runs]
+    assert offsets == [[0, 1, 2, 3], [4, 5, 6], [8, 9, 10, 11]]
+    assert log.segments[0].damaged_positions == {sum(map(len, batches[:7]))}
+
+
+def test_many_small_compressed_batches_come_in_runs() -> None:
+    batches = [
+        build_batch(RECORDS_PER_BATCH * number, codec=Codec.LZ4) for number in range(2 * MAX_RUN)
+    ]
+    reader = RunReader()
+    scanned(batches, reader)
+    assert [len(run) for run in reader.runs] == [MAX_RUN, MAX_RUN]
 
 
 class MarkerReader(ProducerObserver):

@@ -67,6 +67,8 @@ class BatchDigest(RunObserver):
     def on_run(self, batches: Sequence[SoundBatch]) -> None:
         """See `log_view.RunObserver`."""
         next_offset, from_offset = self._next_offset, self._from_offset
+        if batches[-1].header.base_offset < from_offset:
+            return
         rows, positions, base_offsets = list[int](), list[int](), list[int]()
         for file, position, header, _, _, _ in batches:
             base_offset, length, epoch, _, crc, attributes, delta, _, _, _, _, _, count = header

@@ -124,6 +124,10 @@ class LogScan:
     ) -> None:
         """Check sound batches, and pass them to the `audience` if they continue the log."""
         start = 0
+        if columns.positions and not self.offsets.is_behind_damage:
+            start = self._take_usual(batches, 0, columns)
+            if start:
+                audience.observe(batches[:start])
         while start < len(batches):
             end = start + 1
             if self._take_one(batches[start], columns):

@@ -37,6 +37,11 @@ class OffsetCheck:
         return bool(self.damaged)
 
     @property
+    def is_behind_damage(self) -> bool:
+        """Whether the next batch is the first one after damage."""
+        return self.has_damage and self.damaged[-1][1] < 0
+
+    @property
     def needs_keys(self) -> bool:
         """Whether the first batch without a key matters, and has not been seen yet."""
         missing = self.missing
@@ -90,7 +95,7 @@ class OffsetCheck:
         """Record damage, which may explain the next gap."""
         self._is_gap_excused = True
         reached = self.next_offset or 0
-        if not self.damaged or self.damaged[-1][1] >= 0:
+        if not self.is_behind_damage:
             self.damaged.append((reached, -1))
 
     def excuse_gap(self) -> None:
@@ -121,7 +126,7 @@ class OffsetCheck:
         """Report missing records. Damage at the end of the log may hide all offsets beyond it."""
         if self.missing is not None:
             self.missing.conclude()
-        if self.damaged and self.damaged[-1][1] < 0:
+        if self.is_behind_damage:
             self.damaged[-1] = (self.damaged[-1][0], MAX_OFFSET)
 
     def is_damaged(self, offset: int) -> bool:
@@ -131,7 +136,7 @@ class OffsetCheck:
 
     def _close_damage(self, next_offset: int) -> None:
         """End a damaged range before `next_offset`, where the log continues."""
-        if self.damaged and self.damaged[-1][1] < 0:
+        if self.is_behind_damage:
             start, _ = self.damaged.pop()
             if next_offset > start:
                 self.damaged.append((start, next_offset - 1))

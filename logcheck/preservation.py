@@ -15,8 +15,8 @@ from typing import Any, Final
 from kafkawire.columns_loops import SoundBatch
 from kafkawire.key_table_loops import Mismatch
 from kafkawire.native import KeyTable
-from kafkawire.records import BatchHeader, TimestampType
-from kafkawire.records_header import CONTROL_BIT
+from kafkawire.records import BatchHeader
+from kafkawire.records_header import CONTROL_BIT, LOG_APPEND_TIME_BIT, TRANSACTIONAL_BIT
 from kafkawire.sentinels import MAX_OFFSET
 from logcheck.finding import Check, Damage, Finder, Report, Severity
 from logcheck.log_view import LogView, ReadRecord, RunObserver
@@ -68,7 +68,9 @@ class ReferenceTable(RunObserver):
 
     def _add(self, batch: SoundBatch) -> None:
         header = batch.header
-        if header.is_transactional and self._aborted.covers(header.producer_id, header.base_offset):
+        if header.attributes & TRANSACTIONAL_BIT and self._aborted.covers(
+            header.producer_id, header.base_offset
+        ):
             return
         self.table.note(
             batch.section,
@@ -82,8 +84,7 @@ class ReferenceTable(RunObserver):
 
 def _append_time(header: BatchHeader) -> int | None:
     """Return the timestamp of all records if the broker assigned it, else None."""
-    is_assigned = header.timestamp_type is TimestampType.LOG_APPEND_TIME
-    return header.max_timestamp_ms if is_assigned else None
+    return header.max_timestamp_ms if header.attributes & LOG_APPEND_TIME_BIT else None
 
 
 _MATCH_LIMIT: Final = 1 << 20

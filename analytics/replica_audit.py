@@ -113,8 +113,11 @@ class ReplicaAudit:
         checks: list[LogCheck] = []
         if Check.UNIQUENESS in self._checks:
             limit, is_first, history = rules.finding_limit, self._is_first, self._scan.history
+            table = self._table()
+            if reference is not None:
+                table.reserve(reference.table.key_count)
             checks.append(
-                UniquenessCheck(self._table(), until, history, limit, report, with_whole=is_first)
+                UniquenessCheck(table, until, history, limit, report, with_whole=is_first)
             )
         if Check.PRESERVATION in self._checks and reference is not None:
             checks.append(reference.check(report))

@@ -644,11 +644,20 @@ cdef class KeyTable:
         self._room = capacity * MAX_LOAD_PERCENT // 100
         return 0
 
-    cdef int _grow(self) except -1:
+    def reserve(self, uint64_t key_count):
+        """See `key_table_loops.KeyTable.reserve`."""
+        cdef uint64_t capacity = self._capacity
+        key_count = min(key_count, self._key_limit)
+        while capacity * MAX_LOAD_PERCENT // 100 < key_count:
+            capacity *= 2
+        if capacity > self._capacity:
+            self._grow(capacity)
+
+    cdef int _grow(self, uint64_t capacity) except -1:
         cdef Slot *old = self._slots
         cdef uint64_t old_capacity = self._capacity
         cdef uint64_t index
-        self._allocate(old_capacity * 2)
+        self._allocate(capacity)
         for index in range(old_capacity):
             if old[index].count:
                 self._find(old[index].high, old[index].low)[0] = old[index]
@@ -753,7 +762,7 @@ cdef class KeyTable:
         if <uint64_t>self.key_count >= self._key_limit:
             raise KeyLimitError(f"more than {self._key_limit} keys")
         if <uint64_t>self.key_count >= self._room:
-            self._grow()
+            self._grow(self._capacity * 2)
             slot = self._find(high, low)
         self.key_count += 1
         slot.high = high

@@ -6,7 +6,7 @@ from libc.string cimport memcpy
 
 cdef enum:
     # Raised together with `native.INTERFACE_VERSION`.
-    INTERFACE = 8
+    INTERFACE = 9
 
 
 cdef extern from *:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 # Raised with every change of a function that exists twice, here and in `_numbers.pxd`: an editable
 # install keeps its compiled modules when the sources change.
-INTERFACE_VERSION: Final = 8
+INTERFACE_VERSION: Final = 9
 
 _TWINS: Final = {
     ("_codecs", "headers"): ("encode_response_parts",),

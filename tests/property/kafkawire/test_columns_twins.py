@@ -174,12 +174,16 @@ def test_tables_agree_on_more_records_than_wait_for_their_slots() -> None:
     assert min(len(answers[0][0]), len(answers[0][1])) > 64, "too few that wait"
 
 
-def test_a_table_grows_far_beyond_its_first_size() -> None:
+@pytest.mark.parametrize("reserved", [0, 20_000, 30_000, 2**63])
+def test_a_table_grows_far_beyond_its_first_size(reserved: int) -> None:
     rows: list[Any] = [(0, b"%d" % number, b"v", []) for number in range(30_000)]
     section, count = section_of(rows)
     tables = [key_table_loops.KeyTable(10**6), _columns.KeyTable(10**6)]
     for table in tables:
+        table.reserve(reserved)
         table.note(section, count, 0, BASE_MS, None, 2**62)
+        # Reserving less than it has changes nothing.
+        table.reserve(1)
         assert table.key_count == 30_000
     assert sorted(tables[0].export()) == sorted(tables[1].export())
 

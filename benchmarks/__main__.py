@@ -37,6 +37,7 @@ LOADS: Final = {
     "compaction": "benchmarks.loads.compaction_load",
     "groups": "benchmarks.loads.group_load",
     "client": "benchmarks.client_throughput",
+    "idle": "benchmarks.idle_consumers",
     "coordination": "benchmarks.coordination_load",
     "audit": "benchmarks.audit_load",
     "replication": "benchmarks.replication_load",

@@ -35,6 +35,12 @@ def pin(pid: int, core: int) -> None:
         os.sched_setaffinity(pid, {core})
 
 
+def cpu_s(pid: int) -> float:
+    """Return the CPU seconds of all threads of process `pid` so far."""
+    threads = Path(f"/proc/{pid}/task").glob("*/schedstat")
+    return sum(int(thread.read_text().split()[0]) for thread in threads) / 1e9
+
+
 def end(process: subprocess.Popen[AnyStr], timeout_s: float) -> None:
     """Stop `process` cleanly, and kill it if that takes longer than `timeout_s`."""
     process.send_signal(signal.SIGTERM)
@@ -98,10 +104,7 @@ class ServerProcess:
 
     def cpu_s(self) -> float:
         """Return the CPU seconds of all threads so far, with nanosecond precision."""
-        tasks = Path(f"/proc/{self.pid}/task")
-        return (
-            sum(int((task / "schedstat").read_text().split()[0]) for task in tasks.iterdir()) / 1e9
-        )
+        return cpu_s(self.pid)
 
     def rss_bytes(self) -> int:
         """Return the resident memory."""

@@ -1,5 +1,7 @@
 """Audits run in this process, without Spark."""
 
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +22,9 @@ def findings_of(
     against: Path | None = None,
     rules: Rules = RULES,
     snapshot: str | None = None,
+    shard_count: int = 1,
 ) -> list[Finding]:
-    """Return all findings, notes included."""
+    """Return all findings of all shards, notes included."""
     found: list[Finding] = []
     replicas = [replica for root in roots for replica in find_replicas(str(root), found.append)]
     references = find_replicas(str(against), found.append) if against is not None else []
@@ -32,8 +35,8 @@ def findings_of(
         rules,
         snapshot,
     )
-    for task in tasks:
-        for findings, _ in audit_partition(task):
+    for task, shard in product(tasks, range(shard_count)):
+        for findings, _ in audit_partition(replace(task, shard=shard, shard_count=shard_count)):
             found += findings
     return found
 

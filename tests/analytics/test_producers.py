@@ -244,6 +244,22 @@ def test_the_table_in_the_docs_lists_every_fault() -> None:
     assert set(FAULTS) | set(ATTRIBUTES) | set(COMPARED) <= rows
 
 
+@pytest.mark.parametrize("plant", [plant for plant, _ in FAULTS.values()], ids=FAULTS.keys())
+@pytest.mark.parametrize("shard_count", [2, 4])
+def test_exactly_one_shard_finds_each_fault(
+    tmp_path: Path, plant: Callable[[Model], None], shard_count: int
+) -> None:
+    model = Model()
+    model.write(tmp_path / "reference")
+    plant(model)
+    model.write(tmp_path / "log")
+    log, reference = tmp_path / "log", tmp_path / "reference"
+    whole = findings_of("compaction", log, against=reference)
+    assert whole
+    shards = findings_of("compaction", log, against=reference, shard_count=shard_count)
+    assert sorted(map(str, shards)) == sorted(map(str, whole))
+
+
 UNUSED, CONTROL, TRANSACTIONAL, HORIZON = 0x80, 0x20, 0x10, 0x40
 ATTRIBUTES: dict[str, tuple[int, Severity]] = {
     "an unused attribute bit (a warning)": (UNUSED, Severity.WARNING),

@@ -58,9 +58,9 @@ def test_a_partition_moves_while_it_is_used(
 ) -> None:
     broker = start()
     with Wire(broker.port) as wire:
-        wire.create_topic("t", segment_bytes="1000000")
+        assert wire.create_topic("t", segment_bytes="1000000").error_code == ErrorCode.NONE
         for _ in range(COUNT):
-            wire.produce("t", batch(CHUNK))
+            assert wire.produce("t", batch(CHUNK)).error_code == ErrorCode.NONE
         assert places(wire) == {"first": False}
         assert move(wire, paths[1]) == ErrorCode.NONE
         assert places(wire).get("second") in (True, False)
@@ -82,9 +82,9 @@ def test_a_move_interrupted_by_a_crash_continues(
 ) -> None:
     broker = start()
     with Wire(broker.port) as wire:
-        wire.create_topic("t", segment_bytes="1000000")
+        assert wire.create_topic("t", segment_bytes="1000000").error_code == ErrorCode.NONE
         for _ in range(COUNT):
-            wire.produce("t", batch(CHUNK))
+            assert wire.produce("t", batch(CHUNK)).error_code == ErrorCode.NONE
         assert move(wire, paths[1]) == ErrorCode.NONE
         # Kill at once: the copy is in progress, or has just replaced the log.
         broker.kill()

@@ -183,13 +183,9 @@ class Accumulator:
             grown_bytes = batch.reserved_bytes + reserved_bytes
             if grown_bytes <= queues.growth_limit_bytes:
                 batch.reserved_bytes = grown_bytes
-                try:
-                    delivery = self._append_to(batch, record)
-                except BaseException:
-                    batch.reserved_bytes -= reserved_bytes
-                    raise
                 self._double(batch, queues.growth_limit_bytes)
-                return delivery
+                # This raises nothing: the batch has refused the record because of its size alone.
+                return self._append_to(batch, record)
             self._close_batch(batch)
         batch = ProducerBatch(
             queue.topic_partition,

@@ -23,10 +23,6 @@ class PartitionQueue:
         self.in_flight: ProducerBatch | None = None
         """The batch in flight; while there is one, the partition is muted."""
 
-    def is_behind(self, batch: ProducerBatch) -> bool:
-        """Whether `batch` has to wait for another batch before it."""
-        return self.in_flight is not None or self.batches[0] is not batch
-
 
 class TopicQueues:
     """Partitions and batches of one topic."""

@@ -19,10 +19,7 @@ from ottla.client.client_config import ProducerConfig
 from ottla.client.cluster_metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
 from ottla.client.producer.memory_budget import MemoryBudget
 from ottla.client.producer.partitioner import TopicPartitioner
-from ottla.client.producer.producer_batch import (
-    Delivery,
-    ProducerBatch,
-)
+from ottla.client.producer.producer_batch import Delivery, ProducerBatch
 from ottla.client.producer.topic_queues import PartitionQueue, TopicQueues
 from ottla.client.record import BytesLike, Headers, UnsentRecord
 

@@ -37,6 +37,12 @@ def read_epoch_checkpoint(data: bytes, file: str, report: Report) -> list[tuple[
     return epochs
 
 
+def has_all_lines(data: bytes) -> bool:
+    """Whether a checkpoint is empty, or has as many lines as it states."""
+    lines = _lines(data)
+    return not lines or lines[1:2] == [str(len(lines) - 2)]
+
+
 def read_properties(data: bytes, file: str, report: Report) -> dict[str, str]:
     """Return the keys and values; report any line that is neither a pair nor a comment."""
     properties: dict[str, str] = {}

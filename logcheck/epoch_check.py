@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from kafkawire.records import BatchHeader
-from logcheck.checkpoint_text import read_epoch_checkpoint
+from logcheck.checkpoint_text import has_all_lines, read_epoch_checkpoint
 from logcheck.finding import Check, Damage, Finder, Report, Severity
 from logcheck.history import History
 from logcheck.replica_files import ReadBytes, read_reported
@@ -162,4 +162,7 @@ def _entries(file: str | None, read_bytes: ReadBytes, report: Report) -> list[tu
     if file is None:
         return []
     data = read_reported(read_bytes, file, report) or b""
+    if not has_all_lines(data):
+        # A running broker adds an entry in place: this may be the new content in the old size.
+        data = read_reported(read_bytes, file, report) or b""
     return read_epoch_checkpoint(data, file, report)

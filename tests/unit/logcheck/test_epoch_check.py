@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from logcheck.epoch_check import EpochCheck
+from logcheck.epoch_check import EpochCheck, EpochCheckpoint, first_epoch_start
 from logcheck.finding import Damage, Severity
 from logcheck.history import History
 from tests.unit.logcheck.partition_bytes import (
@@ -95,3 +95,26 @@ def test_epoch_beyond_the_end_has_the_certainty_of_the_end() -> None:
     assert found_with(entries) == [(Damage.EPOCH_BEYOND, END + 1, Severity.NOTE)]
     history = History(recovery_point=END, committed_end=END + 1)
     assert found_with(entries, history) == [(Damage.EPOCH_BEYOND, END + 1, Severity.WARNING)]
+
+
+def test_checkpoint_that_was_read_while_a_broker_extended_it_is_read_again() -> None:
+    """A broker overwrites the file in place; the reader may have taken its size before that."""
+    torn, whole = b"0\n2\n0 0\n", b"0\n2\n0 0\n1 6\n"
+    contents = [torn, whole]
+    assert first_epoch_start("checkpoint", lambda _: contents.pop(0)) == 0
+    assert contents == []
+
+    contents = [torn, whole, torn, whole]
+    reported = Reported()
+    checkpoint = EpochCheckpoint("checkpoint", lambda _: contents.pop(0), reported)
+    check = EpochCheck(reported)
+    checkpoint.conclude(check, END, FLUSHED, is_end_known=True)
+    assert contents == []
+    assert reported.findings == []
+
+
+def test_damaged_checkpoint_is_reported_once() -> None:
+    reported = Reported()
+    checkpoint = EpochCheckpoint("checkpoint", lambda _: b"0\n2\n0 0\n", reported)
+    checkpoint.conclude(EpochCheck(reported), END, FLUSHED, is_end_known=True)
+    assert [each.damage for each in reported.findings] == [Damage.BAD_CHECKPOINT_LINE]

@@ -1,7 +1,8 @@
 """One client in its own process, which writes or reads a number of records and prints the time.
 
 `python -m benchmarks.client_drivers JOB` with a `Job` as JSON; prints seconds of wall clock and of
-CPU. Kind: edge.
+CPU. Each driver imports its client itself, so that the garbage collector of a process never visits
+the objects of the other clients. Kind: edge.
 """
 
 from __future__ import annotations
@@ -15,12 +16,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import cycle, islice
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import aiokafka
-import confluent_kafka
-
-import ottla
+if TYPE_CHECKING:
+    import aiokafka
 
 LINGER_MS: Final = 5
 DISTINCT_VALUES: Final = 512
@@ -82,6 +81,8 @@ def acks_of(job: Job) -> int | str:
 
 async def ottla_produce(job: Job, *, is_idempotent: bool | None = None) -> dict[str, float]:
     """Write the records of `job` with our client; return the time until the last response."""
+    import ottla
+
     async with ottla.Producer(
         job.address,
         acks=acks_of(job),  # type: ignore[arg-type]
@@ -100,6 +101,8 @@ async def ottla_produce(job: Job, *, is_idempotent: bool | None = None) -> dict[
 
 async def aiokafka_produce(job: Job) -> dict[str, float]:
     """Write the records of `job` with aiokafka."""
+    import aiokafka
+
     producer = aiokafka.AIOKafkaProducer(
         bootstrap_servers=job.address,
         acks=acks_of(job),
@@ -118,6 +121,8 @@ async def aiokafka_produce(job: Job) -> dict[str, float]:
 
 async def confluent_produce(job: Job, *, is_idempotent: bool = False) -> dict[str, float]:
     """Write the records of `job` with librdkafka, whose own thread empties its queue."""
+    import confluent_kafka
+
     producer = confluent_kafka.Producer(
         {
             "bootstrap.servers": job.address,
@@ -147,6 +152,8 @@ async def confluent_produce(job: Job, *, is_idempotent: bool = False) -> dict[st
 
 async def ottla_iterate(job: Job) -> dict[str, float]:
     """Read the records of `job` one by one; return the time from assignment to last record."""
+    import ottla
+
     async with ottla.Consumer(job.address, auto_offset_reset="earliest") as consumer:
         watch = Stopwatch()
         await consumer.assign_topics(job.topic)
@@ -160,6 +167,8 @@ async def ottla_iterate(job: Job) -> dict[str, float]:
 
 async def ottla_batches(job: Job) -> dict[str, float]:
     """Read the records of `job` in lists of up to `MAX_RECORDS`."""
+    import ottla
+
     async with ottla.Consumer(job.address, auto_offset_reset="earliest") as consumer:
         watch = Stopwatch()
         await consumer.assign_topics(job.topic)
@@ -171,6 +180,8 @@ async def ottla_batches(job: Job) -> dict[str, float]:
 
 def aiokafka_consumer(job: Job) -> aiokafka.AIOKafkaConsumer:
     """Return a consumer without a group, from the start of the log."""
+    import aiokafka
+
     return aiokafka.AIOKafkaConsumer(
         bootstrap_servers=job.address, auto_offset_reset="earliest", enable_auto_commit=False
     )
@@ -178,6 +189,8 @@ def aiokafka_consumer(job: Job) -> aiokafka.AIOKafkaConsumer:
 
 def aiokafka_partitions(job: Job) -> list[aiokafka.TopicPartition]:
     """Return all partitions of the topic, as aiokafka names them."""
+    import aiokafka
+
     return [aiokafka.TopicPartition(job.topic, number) for number in range(job.partition_count)]
 
 
@@ -208,6 +221,8 @@ async def aiokafka_batches(job: Job) -> dict[str, float]:
 
 async def confluent_batches(job: Job) -> dict[str, float]:
     """Read the records in lists with librdkafka, with a check of checksums as in the others."""
+    import confluent_kafka
+
     consumer = confluent_kafka.Consumer(
         {
             "bootstrap.servers": job.address,

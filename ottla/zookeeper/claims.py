@@ -16,7 +16,7 @@ from coordination.protocol.multi import Op
 from ottla.zookeeper.assignment import Slot
 from ottla.zookeeper.nodes import GroupNodes, gathered
 from ottla.zookeeper.offset_nodes import OffsetNodes, StoredOffset
-from ottla.zookeeper.rebalance import Claimed, Moved, Refused
+from ottla.zookeeper.rebalance_events import Claimed, Moved, Refused
 from ottla.zookeeper.registration import consumer_of
 
 log = logging.getLogger(__name__)

@@ -22,7 +22,7 @@ from ottla.zookeeper.assignment import Slot
 from ottla.zookeeper.membership import Membership
 from ottla.zookeeper.naming import Naming
 from ottla.zookeeper.offset_store import Found, OffsetStore
-from ottla.zookeeper.rebalance import Lost, Resumed
+from ottla.zookeeper.rebalance_events import Lost, Resumed
 
 log = logging.getLogger(__name__)
 

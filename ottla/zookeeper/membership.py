@@ -11,12 +11,44 @@ from coordination.client import Client, SessionState
 from coordination.errors import OperationError
 from ottla.client.background import TaskSet
 from ottla.client.errors import ConfigurationError, OttlaError
-from ottla.zookeeper import rebalance
 from ottla.zookeeper.assignment import Slot, Strategy
 from ottla.zookeeper.claims import Claims
 from ottla.zookeeper.nodes import GroupNodes
 from ottla.zookeeper.offset_nodes import OffsetNodes
-from ottla.zookeeper.rebalance import Effect, Event, Lasting, Phase, Rebalance
+from ottla.zookeeper.rebalance import Phase, Rebalance
+from ottla.zookeeper.rebalance_events import (
+    Changed,
+    Claim,
+    Closing,
+    Drain,
+    Drained,
+    Due,
+    Effect,
+    Event,
+    Expired,
+    Failed,
+    GiveUp,
+    Hold,
+    Impossible,
+    Lasting,
+    Leave,
+    Lose,
+    Missing,
+    Open,
+    Refused,
+    Register,
+    Registered,
+    Release,
+    Released,
+    Restored,
+    SessionBegan,
+    Start,
+    Started,
+    Suspected,
+    View,
+    Viewed,
+    Wait,
+)
 from ottla.zookeeper.registration import Layout, Registration
 from ottla.zookeeper.view import GroupView, wanted
 
@@ -107,7 +139,7 @@ class Membership:
         if self.machine.phase is Phase.OUT:
             # Nothing is left to release; the next session need not be awaited.
             self.is_over.set()
-        self.feed(rebalance.Closing())
+        self.feed(Closing())
         try:
             async with asyncio.timeout_at(deadline_s):
                 await self.is_over.wait()
@@ -119,7 +151,7 @@ class Membership:
         """Pass an event to the machine, and carry out or queue its effects."""
         for effect in self.machine.on(event):
             self._accept(effect)
-        if isinstance(event, rebalance.Expired | rebalance.Closing):
+        if isinstance(event, Expired | Closing):
             self._interrupt.set()
         self._work.set()
 
@@ -129,33 +161,33 @@ class Membership:
         self._sessions.add(self._client.session_id)
         self.offsets.versions.clear()
         self._interrupt.clear()
-        self.feed(rebalance.SessionBegan(self._client.session_id))
+        self.feed(SessionBegan(self._client.session_id))
 
     def _on_change(self) -> None:
-        self.feed(rebalance.Changed())
+        self.feed(Changed())
 
     def _on_state(self, state: SessionState) -> None:
         match state:
             case SessionState.CONNECTED:
-                self.feed(rebalance.Restored())
+                self.feed(Restored())
             case SessionState.SUSPECT:
                 log.warning("group.session_in_doubt group=%s", self.nodes.group)
-                self.feed(rebalance.Suspected())
+                self.feed(Suspected())
             case SessionState.EXPIRED if self.machine.session:
                 log.warning("group.session_lost group=%s", self.nodes.group)
-                self.feed(rebalance.Expired())
+                self.feed(Expired())
 
     # Effects
 
     def _accept(self, effect: Effect) -> None:
         match effect:
-            case rebalance.Lose(slots=slots):
+            case Lose(slots=slots):
                 self.offsets.forget(slots)
                 log.warning("group.lost group=%s partitions=%d", self.nodes.group, len(slots))
                 self._holder.lose(slots)
-            case rebalance.Hold():
+            case Hold():
                 self._holder.hold()
-            case rebalance.Open():
+            case Open():
                 self._holder.open()
             case _:
                 self._effects.append(effect)
@@ -180,48 +212,48 @@ class Membership:
         self._begin_session()
 
     async def _perform_safely(self, effect: Lasting) -> None:
-        if effect.session != self._client.session_id and not isinstance(effect, rebalance.Leave):
+        if effect.session != self._client.session_id and not isinstance(effect, Leave):
             return
         try:
             event = await self._perform(effect)
         except OperationError as error:
             log.info("group.step_failed group=%s error=%s", self.nodes.group, error)
-            if isinstance(effect, rebalance.Leave):
+            if isinstance(effect, Leave):
                 self.is_over.set()
                 return
-            event = rebalance.Failed(effect.session)
+            event = Failed(effect.session)
         except ConfigurationError as error:
             self._holder.fail(error)
-            event = rebalance.Impossible(effect.session)
+            event = Impossible(effect.session)
         if event is not None:
             self.feed(event)
 
     async def _perform(self, effect: Lasting) -> Event | None:
         session = effect.session
         match effect:
-            case rebalance.Register(held=former):
+            case Register(held=former):
                 await self._register(former)
-                return rebalance.Registered(session)
-            case rebalance.View():
+                return Registered(session)
+            case View():
                 return await self._look(session)
-            case rebalance.Drain(slots=slots):
+            case Drain(slots=slots):
                 await self._holder.drain(slots)
-                return rebalance.Drained(session)
-            case rebalance.Release(slots=slots):
+                return Drained(session)
+            case Release(slots=slots):
                 await self._claims.release(slots)
-                return rebalance.Released(session)
-            case rebalance.Claim(wanted=mine):
+                return Released(session)
+            case Claim(wanted=mine):
                 return await self._claim(session, mine)
-            case rebalance.Start(slots=slots):
+            case Start(slots=slots):
                 self.rebalance_count += 1
                 await self._holder.start(slots)
-                return rebalance.Started(session)
-            case rebalance.Wait():
+                return Started(session)
+            case Wait():
                 await self._wait(effect)
-                return rebalance.Due(session)
-            case rebalance.GiveUp():
+                return Due(session)
+            case GiveUp():
                 await self._give_up(effect)
-            case rebalance.Leave(slots=slots):
+            case Leave(slots=slots):
                 await self._holder.drain(slots)
                 await self._claims.release(slots)
                 self.is_over.set()
@@ -239,7 +271,7 @@ class Membership:
             self._registration, self._strategy, exclude_internal=self._exclude_internal
         )
         if self.consumer not in view.members:
-            return rebalance.Missing(session)
+            return Missing(session)
         self._view = view
         self.offsets.created = view.created
         mine: Mapping[Slot, str] = wanted(
@@ -251,11 +283,11 @@ class Membership:
         )
         if not view.has_brokers:
             log.warning("group.no_brokers group=%s", self.nodes.group)
-        return rebalance.Viewed(session, mine, view.has_brokers)
+        return Viewed(session, mine, view.has_brokers)
 
     async def _claim(self, session: int, mine: Mapping[Slot, str]) -> Event:
         outcome = await self._claims.claim(session, mine)
-        if not isinstance(outcome, rebalance.Refused):
+        if not isinstance(outcome, Refused):
             self._conflicts_in_a_row = 0
             return outcome
         self.conflict_count += 1
@@ -270,7 +302,7 @@ class Membership:
             )
         return outcome
 
-    async def _wait(self, effect: rebalance.Wait) -> None:
+    async def _wait(self, effect: Wait) -> None:
         timeout_s = effect.delay_ms / 1000
         interrupted: asyncio.Future[object] = asyncio.ensure_future(self._interrupt.wait())
         waits: list[asyncio.Future[object]] = [interrupted]
@@ -284,7 +316,7 @@ class Membership:
                 each.cancel()
             await asyncio.gather(*waits, return_exceptions=True)
 
-    async def _give_up(self, effect: rebalance.GiveUp) -> None:
+    async def _give_up(self, effect: GiveUp) -> None:
         await self._holder.drain(effect.slots)
         if (conflict := effect.conflict) is not None:
             topic, name = conflict.slot

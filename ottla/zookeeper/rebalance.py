@@ -10,12 +10,47 @@ dropped: an operation that is repeated in the next session deletes claims of oth
 conflicts with live owners only; a dead owner's claim ends with its session.
 """
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from enum import Enum, auto
-from typing import Final, TypeAlias
+from typing import Final
 
 from ottla.zookeeper.assignment import Slot
+from ottla.zookeeper.rebalance_events import (
+    Changed,
+    Claim,
+    Claimed,
+    Closing,
+    Drain,
+    Drained,
+    Due,
+    Effect,
+    Event,
+    Expired,
+    Failed,
+    GiveUp,
+    Hold,
+    Impossible,
+    Leave,
+    Lose,
+    Lost,
+    Missing,
+    Moved,
+    Open,
+    Refused,
+    Register,
+    Registered,
+    Release,
+    Released,
+    Restored,
+    Resumed,
+    SessionBegan,
+    Start,
+    Started,
+    Suspected,
+    View,
+    Viewed,
+    Wait,
+)
 
 QUIET_MS: Final = 100
 """Delay before an attempt, in which further changes are awaited: each costs every member a view."""
@@ -37,266 +72,6 @@ class Phase(Enum):
     WAITING = auto()
     GIVEN_UP = auto()
     CLOSED = auto()
-
-
-# Events
-
-
-@dataclass(frozen=True, slots=True)
-class SessionBegan:
-    """The coordinator has granted a session."""
-
-    session: int
-
-
-@dataclass(frozen=True, slots=True)
-class Registered:
-    """The registration of this member exists in `session`."""
-
-    session: int
-
-
-@dataclass(frozen=True, slots=True)
-class Changed:
-    """A watched node has changed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Viewed:
-    """The group was read; `wanted` holds this member's partitions by the formula."""
-
-    session: int
-    wanted: Mapping[Slot, str]
-    has_brokers: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Missing:
-    """The registration of this member was deleted, although its session lives."""
-
-    session: int
-
-
-@dataclass(frozen=True, slots=True)
-class Impossible:
-    """The group cannot be joined as it is; the application has the reason."""
-
-    session: int
-
-
-@dataclass(frozen=True, slots=True)
-class Drained:
-    """The partitions that move away are no longer read, and their offsets are committed."""
-
-    session: int
-
-
-@dataclass(frozen=True, slots=True)
-class Released:
-    """The claims of the partitions that move away are gone."""
-
-    session: int
-
-
-@dataclass(frozen=True, slots=True)
-class Claimed:
-    """All wanted partitions are owned."""
-
-    session: int
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """`slot` has an owner, so that nothing was claimed."""
-
-    session: int
-    slot: Slot
-    owner: str
-    is_live: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Moved:
-    """A node that was read has changed before the operation, which was therefore not applied."""
-
-    session: int
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """The outcome of an operation is unknown."""
-
-    session: int
-
-
-@dataclass(frozen=True, slots=True)
-class Started:
-    """The claimed partitions are read."""
-
-    session: int
-
-
-@dataclass(frozen=True, slots=True)
-class Due:
-    """The time of a `Wait` is over, or the claim that it watched is gone."""
-
-    session: int
-
-
-@dataclass(frozen=True, slots=True)
-class Lost:
-    """Claims of this member are gone, although its session lives."""
-
-    session: int
-    slots: Collection[Slot]
-
-
-@dataclass(frozen=True, slots=True)
-class Suspected:
-    """The session may have ended."""
-
-
-@dataclass(frozen=True, slots=True)
-class Restored:
-    """The session lives."""
-
-
-@dataclass(frozen=True, slots=True)
-class Expired:
-    """The session has ended, and all claims with it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Resumed:
-    """The application reads again after a failed rebalance."""
-
-
-@dataclass(frozen=True, slots=True)
-class Closing:
-    """The application leaves."""
-
-
-Event: TypeAlias = (
-    SessionBegan
-    | Registered
-    | Changed
-    | Viewed
-    | Missing
-    | Impossible
-    | Drained
-    | Released
-    | Claimed
-    | Refused
-    | Moved
-    | Failed
-    | Started
-    | Due
-    | Lost
-    | Suspected
-    | Restored
-    | Expired
-    | Resumed
-    | Closing
-)
-
-# Effects
-
-
-@dataclass(frozen=True, slots=True)
-class Register:
-    """Create the registration; `held` are claims that an older session may still have."""
-
-    session: int
-    held: frozenset[Slot]
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """Read the group, and arm the watches by the same reads."""
-
-    session: int
-
-
-@dataclass(frozen=True, slots=True)
-class Drain:
-    """Stop reading these partitions and commit their offsets."""
-
-    session: int
-    slots: frozenset[Slot]
-
-
-@dataclass(frozen=True, slots=True)
-class Release:
-    """Delete the claims that this session has created."""
-
-    session: int
-    slots: frozenset[Slot]
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """Create these claims, all or none."""
-
-    session: int
-    wanted: Mapping[Slot, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """Read these partitions, after the application has heard of them."""
-
-    session: int
-    slots: frozenset[Slot]
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """Report `Due` after `delay_ms`, or once `blocker` has no owner."""
-
-    session: int
-    delay_ms: int
-    blocker: Slot | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class GiveUp:
-    """Drain and release `slots`, delete the registration, and let the next read raise."""
-
-    session: int
-    slots: frozenset[Slot]
-    conflict: Refused | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Leave:
-    """Drain and release `slots`, and end the session."""
-
-    session: int
-    slots: frozenset[Slot]
-
-
-@dataclass(frozen=True, slots=True)
-class Lose:
-    """Stop reading these partitions at once and commit nothing: others may own them."""
-
-    slots: frozenset[Slot]
-
-
-@dataclass(frozen=True, slots=True)
-class Hold:
-    """Hand over no record."""
-
-
-@dataclass(frozen=True, slots=True)
-class Open:
-    """Hand over records again."""
-
-
-Immediate: TypeAlias = Lose | Hold | Open
-"""Effects that take no time and must not wait for others."""
-Lasting: TypeAlias = Register | View | Drain | Release | Claim | Start | Wait | GiveUp | Leave
-"""Effects with an end, of which one is under way at a time."""
-Effect: TypeAlias = Immediate | Lasting
 
 
 class Rebalance:

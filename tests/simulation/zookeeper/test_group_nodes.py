@@ -11,7 +11,7 @@ from coordination.client import Client, SessionState
 from coordination.errors import OperationError
 from kafkawire.ids import BrokerId
 from ottla.client.errors import ConfigurationError, OttlaError
-from ottla.zookeeper import rebalance
+from ottla.zookeeper import rebalance_events
 from ottla.zookeeper.assignment import Slot, Strategy
 from ottla.zookeeper.claims import Claims
 from ottla.zookeeper.consumer import ZooKeeperConsumer
@@ -83,7 +83,9 @@ class Member:
         data = Registration({"t": 1}).encode(self.nodes.layout, 1)
         await self.nodes.register(self.name, data, frozenset(sessions), former, 1.0)
 
-    async def claim(self, *slots: Slot) -> rebalance.Claimed | rebalance.Refused | rebalance.Moved:
+    async def claim(
+        self, *slots: Slot
+    ) -> rebalance_events.Claimed | rebalance_events.Refused | rebalance_events.Moved:
         wanted = dict.fromkeys(slots, f"{self.name}-0")
         return await self.claims.claim(self.client.session_id, wanted)
 
@@ -112,7 +114,7 @@ def test_nodes_have_the_kinds_and_data_of_kafkas() -> None:
     async def story(place: Place) -> None:
         member = await place.member("c")
         await member.register()
-        assert await member.claim(A) == rebalance.Claimed(member.client.session_id)
+        assert await member.claim(A) == rebalance_events.Claimed(member.client.session_id)
         assert await member.offsets.commit({A: 12}) == set()
         session = member.client.session_id
         for path, data, owner in (
@@ -142,13 +144,13 @@ def test_a_claim_is_all_or_nothing_and_names_the_owner() -> None:
         await first.register()
         await second.register()
         await first.claim(B)
-        assert await second.claim(A, B) == rebalance.Refused(
+        assert await second.claim(A, B) == rebalance_events.Refused(
             second.client.session_id, B, "c-0", is_live=True
         )
         assert await place.root.exists(OWNER) is None
         await place.root.delete("/consumers/g/ids/c")
         refused = await second.claim(A, B)
-        assert isinstance(refused, rebalance.Refused)
+        assert isinstance(refused, rebalance_events.Refused)
         assert not refused.is_live
 
     run(story)
@@ -163,7 +165,7 @@ def test_a_claim_in_several_transactions_is_undone_as_a_whole(
         first, second = await place.member("c"), await place.member("d")
         await first.register()
         await first.claim(B)
-        assert isinstance(await second.claim(A, B), rebalance.Refused)
+        assert isinstance(await second.claim(A, B), rebalance_events.Refused)
         assert await place.root.exists(OWNER) is None
 
     run(story)
@@ -173,7 +175,7 @@ def test_a_claim_that_this_session_has_already_is_a_success() -> None:
     async def story(place: Place) -> None:
         member = await place.member("c")
         await member.claim(A)
-        assert await member.claim(A, B) == rebalance.Claimed(member.client.session_id)
+        assert await member.claim(A, B) == rebalance_events.Claimed(member.client.session_id)
 
     run(story)
 
@@ -184,7 +186,7 @@ def test_a_claim_for_another_stream_of_this_session_is_replaced() -> None:
     async def story(place: Place) -> None:
         member = await place.member("c")
         await member.claim(A)
-        claimed = rebalance.Claimed(member.client.session_id)
+        claimed = rebalance_events.Claimed(member.client.session_id)
         assert await member.claims.claim(member.client.session_id, {A: "c-1", B: "c-1"}) == claimed
         data, stat = await place.root.get_data(OWNER)
         # A commit checks that nobody has set the owner since its creation.
@@ -202,7 +204,7 @@ def test_the_same_text_of_another_session_is_not_ours() -> None:
         await older.register()
         await older.claim(A)
         refused = await member.claim(A)
-        assert isinstance(refused, rebalance.Refused)
+        assert isinstance(refused, rebalance_events.Refused)
         assert not refused.is_live
 
     run(story)
@@ -331,7 +333,7 @@ def test_the_offset_of_a_former_topic_is_ignored_and_removed_by_the_claim() -> N
         node = stored[A]
         assert node is not None
         assert node.is_former
-        assert await second.claim(A) == rebalance.Claimed(second.client.session_id)
+        assert await second.claim(A) == rebalance_events.Claimed(second.client.session_id)
         assert await place.root.exists(OFFSET) is None
         assert await second.offsets.commit({A: 1}) == set()
         assert (await place.root.get_data(OFFSET))[0] == b"1"
@@ -571,7 +573,7 @@ def test_a_formula_that_differs_is_named_and_the_member_gives_up(
         assert membership.machine.phase is Phase.GIVEN_UP
         assert await place.root.get_children("/consumers/g/ids") == ["d"]
         await stubborn.claims.release([A, B])
-        membership.feed(rebalance.Resumed())
+        membership.feed(rebalance_events.Resumed())
         await asyncio.sleep(5)
         assert list(membership.machine.held) == [A]
         await membership.stop(place.loop.time() + 10)

@@ -27,13 +27,13 @@ from coordination.client import Client, SessionState, ops
 from coordination.errors import OperationError
 from coordination.protocol.multi import Op
 from kafkawire.ids import BrokerId
-from ottla.zookeeper import rebalance
+from ottla.zookeeper import rebalance_events
 from ottla.zookeeper.assignment import Slot, Strategy
 from ottla.zookeeper.claims import Claims
 from ottla.zookeeper.membership import Membership
 from ottla.zookeeper.nodes import gathered
 from ottla.zookeeper.offset_nodes import OffsetNodes
-from ottla.zookeeper.rebalance import Phase, Rebalance
+from ottla.zookeeper.rebalance import RETRY_MS, Phase, Rebalance
 from ottla.zookeeper.registration import Layout, Registration
 from ottla.zookeeper.view import everybody
 from tests.simulation.coordination.test_cluster import ADDRESS, World
@@ -123,7 +123,7 @@ class Counted:
         self.committed |= changed
         if lost:
             session = self.membership.machine.session
-            self.membership.feed(rebalance.Lost(session, lost))
+            self.membership.feed(rebalance_events.Lost(session, lost))
 
     def hand_over(self) -> None:
         if self.is_held:
@@ -318,7 +318,7 @@ class Group:
         await asyncio.sleep(REST_S)
         for _, member in self.members.values():
             if member.membership.machine.phase is Phase.GIVEN_UP:
-                member.membership.feed(rebalance.Resumed())
+                member.membership.feed(rebalance_events.Resumed())
         await asyncio.sleep(REST_S)
         phases = {name: each.membership.machine.phase for name, (_, each) in self.members.items()}
         if set(phases.values()) != {Phase.OWNING}:
@@ -417,7 +417,7 @@ def test_each_partition_has_one_reader_after_a_storm(seed: int) -> None:
 
 async def _claim_by_force(
     _self: Claims, _session: int, slot: Slot, _wanted: str, ours: set[Slot]
-) -> rebalance.Refused | None:
+) -> rebalance_events.Refused | None:
     """Take any owner for our own."""
     ours.add(slot)
     return None
@@ -429,15 +429,15 @@ def _never_held(_self: Counted) -> None:
 
 async def _keep_partial_claims(
     self: Claims, session: int, wanted: Any
-) -> rebalance.Claimed | rebalance.Refused | rebalance.Moved:
+) -> rebalance_events.Claimed | rebalance_events.Refused | rebalance_events.Moved:
     for slot in sorted(wanted):
         outcome = await self._claim_chunk(session, {slot: wanted[slot]})
         if outcome is not None:
             return outcome
-    return rebalance.Claimed(session)
+    return rebalance_events.Claimed(session)
 
 
-def _settle_clearing_late(self: Rebalance) -> list[rebalance.Effect]:
+def _settle_clearing_late(self: Rebalance) -> list[rebalance_events.Effect]:
     self.try_count = 0
     self._has_changed = False
     self.phase = Phase.OWNING
@@ -457,9 +457,9 @@ def _write_always(self: OffsetNodes, slot: Slot, value: int) -> Op:
     return ops.set_data(self._path(slot), data)
 
 
-def _forget_doubt(self: Rebalance) -> list[rebalance.Effect]:
+def _forget_doubt(self: Rebalance) -> list[rebalance_events.Effect]:
     self._take = {}
-    return self._wait(rebalance.RETRY_MS)
+    return self._wait(RETRY_MS)
 
 
 MUTANTS: Final[dict[str, list[tuple[Any, str, Any]]]] = {

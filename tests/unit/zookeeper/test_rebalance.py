@@ -5,9 +5,9 @@ import random
 
 import pytest
 
-from ottla.zookeeper import rebalance as r
+from ottla.zookeeper import rebalance_events as r
 from ottla.zookeeper.assignment import Slot
-from ottla.zookeeper.rebalance import Phase, Rebalance
+from ottla.zookeeper.rebalance import QUIET_MS, RETRY_MS, Phase, Rebalance
 
 S = 7
 A, B, C = Slot("t", "0"), Slot("t", "1"), Slot("t", "2")
@@ -31,7 +31,7 @@ def owning(*slots: Slot, **options: bool) -> Rebalance:
 
 
 def look_again(made: Rebalance) -> None:
-    assert made.on(r.Changed()) == [r.Wait(S, r.QUIET_MS)]
+    assert made.on(r.Changed()) == [r.Wait(S, QUIET_MS)]
     assert made.on(r.Due(S)) == [r.View(S)]
 
 
@@ -85,7 +85,7 @@ def test_a_change_during_an_attempt_is_looked_at_afterwards() -> None:
     look_again(made)
     assert made.on(r.Changed()) == []
     assert made.on(r.Changed()) == []
-    assert made.on(r.Viewed(S, {A: "c-0"})) == [r.Wait(S, r.QUIET_MS)]
+    assert made.on(r.Viewed(S, {A: "c-0"})) == [r.Wait(S, QUIET_MS)]
     made.on(r.Due(S))
     assert made.on(r.Viewed(S, {A: "c-0"})) == []
 
@@ -137,7 +137,7 @@ def test_a_node_that_moved_costs_no_try() -> None:
     made = owning()
     look_again(made)
     made.on(r.Viewed(S, {A: "c-0"}))
-    assert made.on(r.Moved(S)) == [r.Wait(S, r.QUIET_MS)]
+    assert made.on(r.Moved(S)) == [r.Wait(S, QUIET_MS)]
     assert made.try_count == 0
 
 
@@ -145,7 +145,7 @@ def test_a_claim_of_unknown_outcome_is_released_if_it_is_no_longer_wanted() -> N
     made = owning()
     look_again(made)
     made.on(r.Viewed(S, {A: "c-0"}))
-    assert made.on(r.Failed(S)) == [r.Wait(S, r.RETRY_MS)]
+    assert made.on(r.Failed(S)) == [r.Wait(S, RETRY_MS)]
     made.on(r.Due(S))
     assert made.on(r.Viewed(S, {})) == [r.Drain(S, frozenset({A}))]
     made.on(r.Drained(S))
@@ -183,7 +183,7 @@ def test_a_release_of_unknown_outcome_does_not_count_as_owned(is_drained: bool) 
 def test_a_registration_of_unknown_outcome_is_repeated() -> None:
     made = machine()
     made.on(r.SessionBegan(S))
-    assert made.on(r.Failed(S)) == [r.Wait(S, r.RETRY_MS)]
+    assert made.on(r.Failed(S)) == [r.Wait(S, RETRY_MS)]
     assert made.on(r.Due(S)) == [r.Register(S, frozenset())]
 
 
@@ -242,7 +242,7 @@ def test_events_of_an_older_session_are_dropped() -> None:
 
 def test_claims_that_others_deleted_are_lost_and_looked_at() -> None:
     made = owning(A, B)
-    assert made.on(r.Lost(S, {A, C})) == [r.Lose(frozenset({A})), r.Wait(S, r.QUIET_MS)]
+    assert made.on(r.Lost(S, {A, C})) == [r.Lose(frozenset({A})), r.Wait(S, QUIET_MS)]
     assert made.on(r.Lost(S, {A})) == []
     made.on(r.Due(S))
     assert made.on(r.Viewed(S, {A: "c-0", B: "c-0"})) == [r.Claim(S, {A: "c-0"})]

@@ -88,8 +88,15 @@ class IndexFile:
         return cached[1]
 
     def create(self) -> None:
-        """Create an empty file, extended to its maximum size, in writable mode."""
-        flags = os.O_RDWR | os.O_CLOEXEC | os.O_CREAT | os.O_EXCL
+        """Create an empty file, extended to its maximum size, in writable mode.
+
+        An existing file is emptied. Its log is truncated in place too, so that both still agree in
+        a copy of hard links.
+        """
+        self.release()
+        if not self.path.is_file() or self.path.is_symlink():
+            self.path.unlink(missing_ok=True)
+        flags = os.O_RDWR | os.O_CLOEXEC | os.O_CREAT | os.O_TRUNC
         self._descriptor = os.open(self.path, flags, 0o644)
         os.ftruncate(self._descriptor, self.max_entries * self._entry.size)
         self._use_memory(b"")

@@ -78,10 +78,7 @@ class SegmentIndex:
         self.is_full = self.offsets.is_full or self.times.is_full
 
     def create(self) -> None:
-        """Create both files empty, replacing any existing ones."""
-        for file in (self.offsets.file, self.times.file):
-            file.release()
-            file.path.unlink(missing_ok=True)
+        """Create both files empty, or empty the existing ones."""
         self._forget_batches()
         self.offsets.file.create()
         self.times.create()

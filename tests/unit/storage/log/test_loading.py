@@ -606,3 +606,23 @@ def test_unsaved_epochs_are_recovered_from_batches_after_a_crash(
     expected = epoch_entries(log)
     assert expected == [(0, 0), (3, 70)]
     assert epoch_entries(open_log(directory, was_clean=False)) == expected
+
+
+def test_copy_of_hard_links_stays_consistent_while_its_log_is_recovered_and_truncated(
+    directory: Path,
+) -> None:
+    """Both the log and its indexes change in place, so that audits of such a copy find no fault."""
+    log = written(directory)
+    log.upkeep.close()
+    copy = directory.with_name("copy")
+    copy.mkdir()
+    for path in directory.iterdir():
+        os.link(path, copy / path.name)
+    log = open_log(directory, was_clean=False)
+    base_offset = log.segments[-1].base_offset
+    log.truncate_to(Offset(base_offset + 8))
+    append(log, [NOW_MS] * 40, epoch=9)
+    log.upkeep.close()
+    for suffix in (".log", ".index", ".timeindex"):
+        name = f"{base_offset:020}{suffix}"
+        assert (copy / name).read_bytes() == (directory / name).read_bytes(), name

@@ -1,5 +1,6 @@
 """Index files: entries in memory and on disk; full, truncated and reopened files."""
 
+import os
 import struct
 from pathlib import Path
 
@@ -204,3 +205,15 @@ def test_sync_of_a_deleted_index_succeeds(tmp_path: Path) -> None:
     file.sync()
     file.path.unlink()
     file.sync()
+
+
+def test_creation_replaces_a_link_and_a_pipe(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.write_bytes(b"untouched")
+    link, pipe = IndexFile(tmp_path / "0.index", "ii", 800), IndexFile(tmp_path / "1", "ii", 800)
+    link.path.symlink_to(other)
+    os.mkfifo(pipe.path)
+    for file in (link, pipe):
+        file.create()
+        assert file.path.lstat().st_size == 800
+    assert other.read_bytes() == b"untouched"

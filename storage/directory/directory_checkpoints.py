@@ -5,7 +5,7 @@ Bytes on disk: `recovery-point-offset-checkpoint`, `log-start-offset-checkpoint`
 atomically (`checkpoint`). An OSError takes the log dir offline.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from threading import Lock
 
@@ -53,7 +53,12 @@ class DirectoryCheckpoints:
 
     def note_found(self, partitions: Iterable[TopicPartition]) -> None:
         """Compare the values of the previous process with the logs that were found."""
-        named = {*self.recovery_points, *self.log_starts, *self.cleaner_offsets}
+        named = {
+            *self.recovery_points,
+            *self.log_starts,
+            *self.high_watermarks,
+            *self.cleaner_offsets,
+        }
         self.may_name_gone = not named <= set(partitions)
 
     def write_recovery_points(self, logs: Iterable[Log]) -> None:
@@ -73,11 +78,12 @@ class DirectoryCheckpoints:
             }
             write_offsets(self._path / LOG_START_CHECKPOINT, starts)
 
-    def write_high_watermarks(self, offsets: Mapping[TopicPartition, Offset]) -> None:
+    def write_high_watermarks(self, offsets: Iterable[tuple[TopicPartition, Offset]]) -> None:
         """Write the high watermarks of the logs in this directory."""
         with offline_on_failure(self._health), self._lock:
-            write_offsets(self._path / HIGH_WATERMARK_CHECKPOINT, offsets)
-            self.high_watermarks = dict(offsets)
+            high_watermarks = dict(offsets)
+            write_offsets(self._path / HIGH_WATERMARK_CHECKPOINT, high_watermarks)
+            self.high_watermarks = high_watermarks
 
     def write_cleaner_offsets(self, partitions: Iterable[TopicPartition]) -> None:
         """Write the cleaner offsets of `partitions` only; any thread may call this."""

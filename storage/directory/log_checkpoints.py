@@ -53,19 +53,20 @@ class LogCheckpoints:
 
         A log without a role is not in `offsets` and keeps the value that was stored last.
         """
+        self._table.for_each_directory(
+            lambda directory: self.write_high_watermarks_in(directory, offsets)
+        )
 
-        def write(directory: LogDirectory) -> None:
-            known = {**directory.checkpoints.high_watermarks, **offsets}
-            directory.checkpoints.write_high_watermarks(
-                {
-                    partition: offset
-                    for partition, offset in known.items()
-                    if self._table.homes.get(partition) is directory
-                    and partition not in self.leaving
-                }
-            )
-
-        self._table.for_each_directory(write)
+    def write_high_watermarks_in(
+        self, directory: LogDirectory, offsets: Mapping[TopicPartition, Offset]
+    ) -> None:
+        """Write the high watermarks of the logs in one log dir."""
+        known = {**directory.checkpoints.high_watermarks, **offsets}
+        directory.checkpoints.write_high_watermarks(
+            (partition, offset)
+            for partition, offset in known.items()
+            if self._table.homes.get(partition) is directory and partition not in self.leaving
+        )
 
     def write_bounds(self) -> None:
         """Write recovery points and log start offsets; any thread may call this."""
@@ -104,6 +105,7 @@ class LogCheckpoints:
         """
         if directory.checkpoints.may_name_gone:
             self.write_bounds_in(directory)
+            self.write_high_watermarks_in(directory, {})
             self.write_cleaner_offsets_in(directory)
             directory.checkpoints.may_name_gone = False
 

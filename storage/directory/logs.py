@@ -266,6 +266,8 @@ class Logs:
             with _or_later(home):
                 # First, because the checkpoints must not name a log that is gone.
                 self.checkpoints.write_bounds_in(home)
+                if not home.checkpoints.high_watermarks.keys().isdisjoint(partitions):
+                    self.checkpoints.write_high_watermarks_in(home, {})
                 if not home.checkpoints.cleaner_offsets.keys().isdisjoint(partitions):
                     self.checkpoints.write_cleaner_offsets_in(home)
             for partition in partitions:

@@ -1,6 +1,7 @@
 """All logs of a broker over several log dirs: locks, markers, checkpoints, failures, deletion."""
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -313,6 +314,34 @@ def test_truncation_lowers_the_cleaner_offset(one: Path) -> None:
     logs.delete(PARTITION)
     assert cleaner_offset_on_disk(one) is None
     logs.close()
+
+
+def high_watermarks_on_disk(path: Path) -> dict[TopicPartition, Offset]:
+    return read_offsets(path / "replication-offset-checkpoint")
+
+
+def test_high_watermark_of_a_deleted_log_leaves_the_disk(one: Path) -> None:
+    """A new log of the same name is empty, and an audit would miss the records below it."""
+    logs, other = open_logs(one), TopicPartition("orders", 1)
+    for partition in (PARTITION, other):
+        fill(create(logs, partition), 4)
+    logs.checkpoints.write_high_watermarks({PARTITION: Offset(4), other: Offset(3)})
+    logs.delete(PARTITION)
+    assert high_watermarks_on_disk(one) == {other: 3}
+    assert logs.checkpoints.high_watermark(other) == 3
+    logs.close()
+
+
+def test_log_created_after_a_crash_has_no_high_watermark_of_a_namesake(one: Path) -> None:
+    logs = open_logs(one)
+    fill(create(logs), 4)
+    logs.checkpoints.write_high_watermarks({PARTITION: Offset(4)})
+    crash(logs)
+    shutil.rmtree(one / "orders-0")
+    logs = open_logs(one)
+    create(logs)
+    assert high_watermarks_on_disk(one) == {}
+    crash(logs)
 
 
 def test_cleaner_offset_survives_a_restart(one: Path) -> None:

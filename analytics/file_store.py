@@ -56,6 +56,11 @@ def list_directory(place: str) -> list[Entry]:
     return sorted(entries, key=lambda entry: entry.name)
 
 
+def states_in(place: str) -> dict[str, tuple[int, int]]:
+    """Return the inode and the time of the last change of each local file, by its name."""
+    return {} if is_remote(place) else local_file.states_in(place)
+
+
 def read_bytes(place: str) -> bytes:
     """Return all bytes of a small file.
 

@@ -15,12 +15,12 @@ from analytics.coverage import (
     nothing_compared,
     ranges_of,
 )
-from analytics.file_store import OpenFile, read_bytes
+from analytics.file_store import OpenFile, read_bytes, states_in
 from analytics.replica_audit import ReplicaAudit, identify, summarize
 from analytics.task import AuditTask
 from kafkawire.native import KeyTable
 from logcheck.batch_digest import BatchDigest
-from logcheck.finding import Check, Finding, audit_failed
+from logcheck.finding import Check, Finding, Severity, audit_failed
 from logcheck.finding_list import FindingList
 from logcheck.history import history_of
 from logcheck.log_scan import LogScan
@@ -41,7 +41,20 @@ def audit_partition(task: AuditTask) -> list[Outcome]:
     """
     if str(Check.REPLICAS) in task.checks:
         return _compare_replicas(task)
-    return [ReplicaAudit(task, replica).run() for replica in task.replicas]
+    return [_audit_replica(task, replica) for replica in task.replicas]
+
+
+def _audit_replica(task: AuditTask, replica: ReplicaFiles) -> Outcome:
+    """Audit a replica, and again if it seems faulty and its files changed meanwhile.
+
+    The broker of a copy of hard links may truncate a log after its index was read.
+    """
+    before = states_in(replica.directory)
+    findings, summary = ReplicaAudit(task, replica).run()
+    is_faulty = any(each.severity is not Severity.NOTE for each in findings)
+    if is_faulty and before != states_in(replica.directory):
+        return ReplicaAudit(task, replica).run()
+    return findings, summary
 
 
 def failed_audit(task: AuditTask, error: Exception) -> list[Outcome]:

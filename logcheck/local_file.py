@@ -101,6 +101,18 @@ def _entry(entry: "os.DirEntry[str]") -> Entry:
     return Entry(entry.name, entry.path, is_directory, size_bytes)
 
 
+def states_in(directory: Path | str) -> dict[str, tuple[int, int]]:
+    """Return the inode and the time of the last change of each file, by its name."""
+    try:
+        with os.scandir(directory) as entries:
+            return {
+                entry.name: (entry.inode(), entry.stat(follow_symlinks=False).st_mtime_ns)
+                for entry in entries
+            }
+    except OSError:
+        return {}
+
+
 def read_bytes(file: str) -> bytes:
     """Return the contents of a small file.
 

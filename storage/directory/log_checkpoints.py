@@ -60,12 +60,18 @@ class LogCheckpoints:
     def write_high_watermarks_in(
         self, directory: LogDirectory, offsets: Mapping[TopicPartition, Offset]
     ) -> None:
-        """Write the high watermarks of the logs in one log dir."""
+        """Write the high watermarks of the logs in one log dir.
+
+        None is beyond the end of its log. The log may have been created after `offsets` were taken
+        from another one of that name.
+        """
         known = {**directory.checkpoints.high_watermarks, **offsets}
         directory.checkpoints.write_high_watermarks(
-            (partition, offset)
+            (partition, min(offset, local.log_end_offset))
             for partition, offset in known.items()
-            if self._table.homes.get(partition) is directory and partition not in self.leaving
+            if self._table.homes.get(partition) is directory
+            and partition not in self.leaving
+            and (local := self._table.logs.get(partition)) is not None
         )
 
     def write_bounds(self) -> None:

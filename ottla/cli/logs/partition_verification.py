@@ -5,7 +5,6 @@ later files longer, never shorter. Cleaning and retention replace and delete fil
 pass over files that are gone do not count, and the partition is read again.
 """
 
-import os
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -21,7 +20,7 @@ from logcheck.finding import Check, Damage, Finder, Finding, Report, Severity
 from logcheck.finding_list import FindingList
 from logcheck.history import history_of
 from logcheck.index_files import IndexFiles
-from logcheck.local_file import FileSource, list_directory, read_bytes
+from logcheck.local_file import FileSource, list_directory, read_bytes, states_in
 from logcheck.log_scan import LogScan
 from logcheck.log_view import LogCheck, Observer
 from logcheck.offset_index_check import PER_APPEND
@@ -72,27 +71,15 @@ def verify_partition(
     A torn tail beyond the recovery point is only a note: a crash leaves it, and recovery cuts it.
     """
     for number in range(MAX_PASSES):
-        before = _states(directory)
+        before = states_in(directory)
         result = _read_once(directory, checkpoints, options, is_compared=is_compared)
-        after = _states(directory)
+        after = states_in(directory)
         # A follower truncates its log in place; without a second look, older entries of an index
         # would be compared with newer batches.
         is_due = number == 0 and before != after and bool(result.findings)
         if not is_due and (not result.reported or _inodes(before) <= _inodes(after)):
             break
     return result
-
-
-def _states(directory: Path) -> dict[str, tuple[int, int]]:
-    """Return the inode and the time of the last change of each file, by its name."""
-    try:
-        with os.scandir(directory) as entries:
-            return {
-                entry.name: (entry.inode(), entry.stat(follow_symlinks=False).st_mtime_ns)
-                for entry in entries
-            }
-    except FileNotFoundError:
-        return {}
 
 
 def _inodes(states: Mapping[str, tuple[int, int]]) -> set[tuple[str, int]]:

@@ -332,6 +332,15 @@ def test_high_watermark_of_a_deleted_log_leaves_the_disk(one: Path) -> None:
     logs.close()
 
 
+def test_no_high_watermark_on_disk_is_beyond_its_log(one: Path) -> None:
+    """The log may be a new one, and the offset that of its namesake."""
+    logs = open_logs(one)
+    fill(create(logs), 4)
+    logs.checkpoints.write_high_watermarks({PARTITION: Offset(9)})
+    assert high_watermarks_on_disk(one) == {PARTITION: 4}
+    logs.close()
+
+
 def test_log_created_after_a_crash_has_no_high_watermark_of_a_namesake(one: Path) -> None:
     logs = open_logs(one)
     fill(create(logs), 4)

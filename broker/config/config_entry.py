@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from broker.config.broker_config import SERVER_KEYS, value_text
+from broker.config.declared_key import render
 from broker.config.dynamic_config import DynamicConfig
 from broker.config.dynamic_keys import DYNAMIC_KEYS, is_secret, key_of, synonyms_of
 from storage.config.log_config import TOPIC_CONFIG_KEYS, ConfigKey, ConfigType, topic_defaults
@@ -63,10 +64,10 @@ def topic_entries(overrides: Mapping[str, str], config: DynamicConfig) -> Iterat
     defaults = topic_defaults(config.current.originals)
     for key in TOPIC_CONFIG_KEYS.values():
         synonyms = tuple(_topic_synonyms(key, overrides, config))
-        value = overrides.get(key.name, defaults.get(key.name, key.default))
+        value = overrides.get(key.name, defaults.get(key.name))
         yield ConfigEntry(
             name=key.name,
-            value=value,
+            value=key.default if value is None else _shown(key, value),
             source=synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG,
             type=key.type,
             documentation=key.documentation,
@@ -74,6 +75,18 @@ def topic_entries(overrides: Mapping[str, str], config: DynamicConfig) -> Iterat
             is_sensitive=False,
             synonyms=synonyms,
         )
+
+
+def _shown(key: ConfigKey, text: str) -> str | None:
+    """Return the value that `text` denotes, as Kafka writes it: `true`, not ` TRUE`.
+
+    Tools compare it with the value that they want. A text without a value, which another program
+    has written to the znode, is shown as it is.
+    """
+    try:
+        return render(key.parse(text))
+    except ValueError:
+        return text
 
 
 def broker_entries(config: DynamicConfig) -> Iterator[ConfigEntry]:
@@ -128,7 +141,7 @@ def _topic_synonyms(
     key: ConfigKey, overrides: Mapping[str, str], config: DynamicConfig
 ) -> Iterator[Synonym]:
     if key.name in overrides:
-        yield Synonym(key.name, overrides[key.name], ConfigSource.TOPIC_CONFIG)
+        yield Synonym(key.name, _shown(key, overrides[key.name]), ConfigSource.TOPIC_CONFIG)
     yield from _set_synonyms([synonym.name for synonym in key.synonyms], config)
     if key.synonyms:
         yield Synonym(key.synonyms[0].name, key.default, ConfigSource.DEFAULT_CONFIG)

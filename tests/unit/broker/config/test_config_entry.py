@@ -1,5 +1,7 @@
 """The config entries of DescribeConfigs: `broker.config.config_entry`."""
 
+import pytest
+
 from broker.config.broker_config import BrokerConfig
 from broker.config.config_entry import (
     ConfigSource,
@@ -35,6 +37,23 @@ def test_a_brokers_value_is_shown_in_the_topics_unit() -> None:
     entries = {entry.name: entry for entry in topic_entries({}, GIVEN)}
     entry = entries["retention.ms"]
     assert (entry.value, entry.source) == ("7200000", ConfigSource.STATIC_BROKER_CONFIG)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "shown"),
+    [
+        ("cleanup.policy", " compact , delete ", "compact,delete"),
+        ("retention.ms", " 5 ", "5"),
+        ("segment.bytes", "+1000", "1000"),
+        ("preallocate", "FALSE", "false"),
+        ("min.cleanable.dirty.ratio", "1e-1", "0.1"),
+        ("retention.ms", "of another program", "of another program"),
+    ],
+)
+def test_a_value_is_shown_as_kafka_writes_it(name: str, text: str, shown: str) -> None:
+    entry = {entry.name: entry for entry in topic_entries({name: text}, GIVEN)}[name]
+    assert entry.value == shown
+    assert entry.synonyms[0] == Synonym(name, shown, ConfigSource.TOPIC_CONFIG)
 
 
 def test_a_key_without_a_value_has_its_default() -> None:

@@ -62,4 +62,5 @@ def _fits(wanted: Component, name: str | None) -> bool:
         return False
     if wanted.match_type == ANY:
         return True
-    return name == ("" if wanted.match_type == DEFAULT else wanted.match)
+    # The default has no name, so that no exact name is its own, not even an empty one.
+    return name == ("" if wanted.match_type == DEFAULT else wanted.match or None)

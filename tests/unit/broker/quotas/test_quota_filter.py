@@ -23,6 +23,7 @@ ENTITIES = {
         ([Component("user", EXACT, "a")], False, {"user a", "c of a"}),
         ([Component("user", EXACT, "a")], True, {"user a"}),
         ([Component("user", DEFAULT, None)], True, {"all users"}),
+        ([Component("user", EXACT, "")], False, set()),
         ([Component("user", ANY, None)], False, {"user a", "all users", "c of a"}),
         ([Component("client-id", ANY, None)], True, {"client c"}),
         ([Component("client-id", ANY, None), Component("user", EXACT, "a")], True, {"c of a"}),

@@ -90,8 +90,9 @@ def change_acls(pattern: ResourcePattern, change: Callable[[Entries], Entries]) 
     stops in between.
 
     Raises:
-        ApiError: INVALID_REQUEST if the entries exceed the size of a znode; REQUEST_TIMED_OUT after
-            `MAX_ATTEMPTS` conflicts. The entries are unchanged.
+        ApiError: INVALID_REQUEST if the entries exceed the size of a znode; UNKNOWN_SERVER_ERROR,
+            as in Kafka, if the coordinator refuses the znode itself, such as one with too long a
+            name; REQUEST_TIMED_OUT after `MAX_ATTEMPTS` conflicts. The entries are unchanged.
         MalformedZnodeError: the znode does not hold entries.
     """
     path = acl_path(pattern)
@@ -116,6 +117,9 @@ def change_acls(pattern: ResourcePattern, change: Callable[[Entries], Entries]) 
         if outcome.refusal is Refusal.TOO_LARGE:
             text = f"{len(changed)} entries of {pattern} do not fit into a znode"
             raise ApiError(ErrorCode.INVALID_REQUEST, text)
+        if outcome.refusal is Refusal.OTHER:
+            text = f"the coordinator refuses a znode for the entries of {pattern}"
+            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, text)
     text = f"the entries of {pattern} were changed concurrently in {MAX_ATTEMPTS} attempts"
     raise ApiError(ErrorCode.REQUEST_TIMED_OUT, text)
 

@@ -82,7 +82,9 @@ def change_config(entity_path: str, change: Callable[[Configs], Configs]) -> Pla
 
     Raises:
         ApiError: raised by `change`; INVALID_CONFIG if the overrides exceed the size of a znode;
-            REQUEST_TIMED_OUT after `MAX_ATTEMPTS` conflicts. The overrides are unchanged.
+            UNKNOWN_SERVER_ERROR, as in Kafka, if the coordinator refuses the znode itself, such as
+            one with too long a name; REQUEST_TIMED_OUT after `MAX_ATTEMPTS` conflicts. The
+            overrides are unchanged.
     """
     path = paths.config(entity_path)
     for _ in range(MAX_ATTEMPTS):
@@ -101,6 +103,9 @@ def change_config(entity_path: str, change: Callable[[Configs], Configs]) -> Pla
                 f"the overrides of {entity_path} take {len(data)} bytes, more than a znode of the "
                 "coordinator can hold",
             )
+        if outcome.refusal is Refusal.OTHER:
+            text = f"the coordinator refuses a znode for the overrides of {entity_path}"
+            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, text)
         if outcome.refusal is None:
             notification = encode_config_change(entity_path)
             yield from write([(Create(paths.CONFIG_CHANGE_PREFIX, notification, sequential=True),)])

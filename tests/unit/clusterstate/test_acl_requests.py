@@ -172,6 +172,23 @@ def test_entries_too_large_for_a_znode_are_refused(monkeypatch: pytest.MonkeyPat
     assert caught.value.code is ErrorCode.INVALID_REQUEST
 
 
+def test_entries_whose_znode_is_refused_are_not_taken_for_a_conflict(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    driver = cluster()
+    perform = driver.coordinator.perform
+
+    def refuse(session: int, effect: Read | ListChildren | Write) -> Answer:
+        if isinstance(effect, Write):
+            return Outcomes((Outcome((), Refusal.OTHER, 0),))
+        return perform(session, effect)
+
+    monkeypatch.setattr(driver.coordinator, "perform", refuse)
+    with pytest.raises(ApiError, match="refuses a znode for the entries of Topic") as caught:
+        driver.run(change_acls(ORDERS, lambda found: found | {READ}))
+    assert caught.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
 def test_malformed_znode_is_named() -> None:
     driver = cluster()
     driver.coordinator.put(acl_path(ORDERS), b"broken")

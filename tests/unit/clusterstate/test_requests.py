@@ -292,6 +292,28 @@ def test_a_concurrent_change_of_a_config_is_kept() -> None:
     assert config(driver) == {"a": "1", "b": "2"}
 
 
+def refuse_writes(driver: Driver) -> list[Write]:
+    """Make the coordinator refuse each write, as it refuses names beyond its limit."""
+    perform, refused = driver.coordinator.perform, list[Write]()
+
+    def refuse(session: int, effect: Read | ListChildren | Write) -> Answer:
+        if not isinstance(effect, Write):
+            return perform(session, effect)
+        refused.append(effect)
+        return Outcomes((Outcome((), Refusal.OTHER, 0),) * len(effect.transactions))
+
+    driver.coordinator.perform = refuse  # type: ignore[method-assign]
+    return refused
+
+
+def test_a_config_whose_znode_is_refused_is_not_taken_for_a_conflict() -> None:
+    driver = empty_cluster(1)
+    refused = refuse_writes(driver)
+    plan = change_config("users/" + "x" * 5_000, lambda _current: {"a": "1"})
+    assert refusal(driver, plan) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert len(refused) == 1, "the same write is refused each time"
+
+
 def test_change_config_gives_up_on_a_constantly_changing_config() -> None:
     driver = empty_cluster(1)
     path = paths.config("topics/orders")

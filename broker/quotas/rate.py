@@ -13,6 +13,8 @@ WINDOW_COUNT: Final = 11
 """Ten full windows and the current one."""
 BURST_S: Final = (WINDOW_COUNT - 1) * WINDOW_MS / 1000
 """Seconds' worth of a limit that may arrive at once."""
+MAX_PAUSE_MS: Final = 2**31 - 1
+"""The longest throttle time that a response can tell, in milliseconds: 24 days."""
 
 
 class Rate:
@@ -40,12 +42,16 @@ class Rate:
         return total * 1000 / self._span_ms(now_ms)
 
     def excess_ms(self, limit: float, now_ms: int) -> int:
-        """Return the pause in milliseconds after which the rate is back at `limit` per second."""
+        """Return the pause in milliseconds after which the rate is back at `limit` per second.
+
+        It is at most `MAX_PAUSE_MS`, which a small limit and one large request can exceed.
+        """
         excess = self.per_second(now_ms) - limit
         if excess <= 0:
             return 0
         span_ms = self._span_ms(now_ms)
-        return round(excess / limit * span_ms) if limit > 0 else round(span_ms)
+        pause_ms = excess / limit * span_ms if limit > 0 else span_ms
+        return round(min(pause_ms, MAX_PAUSE_MS))
 
     def is_idle(self, now_ms: int) -> bool:
         """Whether all windows have expired."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.quotas.rate import BURST_S, WINDOW_COUNT, WINDOW_MS, Rate
+from broker.quotas.rate import BURST_S, MAX_PAUSE_MS, WINDOW_COUNT, WINDOW_MS, Rate
 
 BEGIN_MS = 1_000_000
 
@@ -26,6 +26,13 @@ def test_client_that_obeys_the_delays_stays_within_the_limit(amount: int) -> Non
         now_ms += rate.excess_ms(100, now_ms) or 1
     per_second = total * 1000 / (now_ms - BEGIN_MS)
     assert 60 < per_second < 110 + amount / 100
+
+
+@pytest.mark.parametrize("limit", [1, 5e-324])
+def test_the_delay_after_a_far_too_large_amount_fits_into_a_response(limit: float) -> None:
+    rate = Rate()
+    rate.add(7_200_000, BEGIN_MS)
+    assert rate.excess_ms(limit, BEGIN_MS) == MAX_PAUSE_MS == 2**31 - 1
 
 
 def test_expired_window_does_not_count() -> None:

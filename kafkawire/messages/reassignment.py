@@ -38,7 +38,8 @@ class ElectLeadersResponse:
     """The result for each partition."""
 
     throttle_time_ms: int = field(INT32)
-    error_code: int = field(INT16, since=1)
+    # Kafka's schema does not ignore it, but its broker sets it only where the version has it.
+    error_code: int = field(INT16, since=1, ignorable=True)
     replica_election_results: Sequence[ReplicaElectionResult] = field(array(ReplicaElectionResult))
 
 

@@ -246,7 +246,8 @@ def _check_records(
         or (needs_key and first_without_key >= 0)
         or (
             times_ms is not None
-            and latest_ms != NO_TIMESTAMP
+            # The latest one stays at -1 if all are below.
+            and earliest_ms != NO_TIMESTAMP
             and not times_ms[0] <= earliest_ms <= latest_ms <= times_ms[1]
         )
     ):

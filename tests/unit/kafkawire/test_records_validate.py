@@ -333,6 +333,13 @@ def test_create_time_must_be_near_the_brokers(timestamp_ms: int, is_taken: bool)
     assert validate(batch, timestamp_type=by_broker, **limits)
 
 
+def test_a_time_before_the_epoch_is_too_old() -> None:
+    batch = with_header(batch_of((0, b"key", None, ())), base_timestamp_ms=-5)
+    limits = {"timestamp_before_max_ms": MINUTE_MS, "timestamp_after_max_ms": MINUTE_MS}
+    assert refusal(batch, **limits) is ErrorCode.INVALID_TIMESTAMP
+    assert validate(batch)
+
+
 def test_single_wrong_timestamp_decides_the_code() -> None:
     batch = batch_of((NOW_MS, None, None, ()), (NOW_MS + 2, b"key", None, ()))
     with pytest.raises(RecordsRejectedError) as refused:

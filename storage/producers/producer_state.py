@@ -85,12 +85,19 @@ class ProducerState:
 
         Raises:
             OutOfOrderSequenceError: records of the producer are missing before this batch.
-            InvalidProducerEpochError: a newer incarnation of the producer has written since.
+            InvalidProducerEpochError: a newer incarnation of the producer has written since, or the
+                epoch is none.
             InvalidTransactionStateError: the batch lies outside of the open transaction.
         """
         entry = self._entries.get(header.producer_id)
-        # Without state any sequence is accepted: retention may have removed the older batches.
-        if entry is None or (
+        if entry is None:
+            if header.producer_epoch < NO_PRODUCER_EPOCH and header.producer_id >= 0:
+                raise InvalidProducerEpochError(
+                    f"producer {header.producer_id} writes with epoch {header.producer_epoch}"
+                )
+            # Without state any sequence is accepted: retention may have removed the older batches.
+            return None
+        if (
             header.base_sequence == entry.next_sequence
             and header.producer_epoch == entry.epoch
             and entry.transaction_first_offset < 0

@@ -92,6 +92,13 @@ def test_a_batch_is_refused(
         state_after(*written).find_duplicate(header_of(PRODUCER, base_sequence, count, epoch=epoch))
 
 
+def test_a_new_producer_needs_an_epoch() -> None:
+    with pytest.raises(InvalidProducerEpochError, match="writes with epoch -5"):
+        ProducerState().find_duplicate(header_of(PRODUCER, 0)._replace(producer_epoch=-5))
+    without_id = header_of(PRODUCER, 0)._replace(producer_id=-1, producer_epoch=-5)
+    assert ProducerState().find_duplicate(without_id) is None
+
+
 def test_duplicate_has_the_timestamp_of_the_first_append() -> None:
     found = state_after((0, 0, 3), (0, 3, 1)).find_duplicate(header_of(PRODUCER, 0, 3))
     assert found == WrittenBatch(

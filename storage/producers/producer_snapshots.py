@@ -7,6 +7,7 @@ its segment. If it is damaged or missing, the next start only has to read more o
 
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 import structlog
@@ -27,15 +28,25 @@ def write_snapshot(
     *,
     is_durable: bool = False,
 ) -> None:
-    """Write the snapshot of the producers for a log that ends at `offset`."""
+    """Write the snapshot of the producers for a log that ends at `offset`.
+
+    Raises:
+        OSError: there is no snapshot at `offset`.
+    """
     path = segment_file(directory, offset, PRODUCER_SNAPSHOT_SUFFIX)
     # A new file, because a copy of the log may hold a hard link to the old one.
     path.unlink(missing_ok=True)
-    with path.open("wb") as file:
-        file.write(encode_snapshot(entries))
-        if is_durable:
-            file.flush()
-            os.fsync(file.fileno())
+    try:
+        with path.open("wb") as file:
+            file.write(encode_snapshot(entries))
+            if is_durable:
+                file.flush()
+                os.fsync(file.fileno())
+    except OSError:
+        # A full disk has room for the name, but not for the content.
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
+        raise
 
 
 def read_newest(directory: Path, offsets: Iterable[Offset]) -> tuple[Offset, list[ProducerEntry]]:

@@ -1,5 +1,6 @@
 """The producer state of a log across rolls, restarts, crashes and truncations."""
 
+import errno
 import itertools
 import os
 from dataclasses import replace
@@ -17,7 +18,7 @@ from storage.producers import producer_replay
 from storage.producers.producer_snapshots import snapshot_offsets, write_snapshot
 from tests.faults import Fault, Injection, injected
 from tests.unit.storage.compacting import COMPACTED, clean
-from tests.unit.storage.faults import path_of
+from tests.unit.storage.faults import failing, path_of
 from tests.unit.storage.logs import NOW_MS, PARTITION, fill, open_log
 from tests.unit.storage.produced_batches import follow, marker, produced, write
 
@@ -343,6 +344,13 @@ def test_producers_without_batches_are_known_after_a_crash_with_an_old_high_wate
     )
     assert repeat(again, 29) == 29
     assert first.read_bytes() == before
+
+
+def test_a_failed_snapshot_leaves_no_file(tmp_path: Path) -> None:
+    write_snapshot(tmp_path, Offset(5), [])
+    with failing("fsync", errno.ENOSPC), pytest.raises(OSError, match="No space"):
+        write_snapshot(tmp_path, Offset(7), [], is_durable=True)
+    assert snapshot_offsets(tmp_path) == [5]
 
 
 def test_snapshot_is_not_written_into_the_file_of_a_linked_copy(directory: Path) -> None:

@@ -46,15 +46,16 @@ class TopicConfigs:
         self._overrides |= found
 
     def log_config(self, topic: str) -> LogConfig:
-        """Return the configs of a topic's logs, or the defaults if an override is illegal."""
+        """Return the configs of a topic's logs; an illegal override is left out."""
         overrides, defaults = self._overrides.get(topic), self._defaults()
         if not overrides:
             return defaults
         try:
             return LogConfig.from_properties(overrides, defaults)
-        except ValueError as error:
-            log.error("config.ignored", topic=topic, error=str(error))
-            return defaults
+        except ValueError:
+            config, errors = LogConfig.from_stored(overrides, defaults)
+            log.error("config.ignored", topic=topic, errors=errors)
+            return config
 
     async def read(self, topic: str) -> Overrides:
         """Read the current overrides of `topic`.

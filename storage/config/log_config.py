@@ -132,6 +132,23 @@ class LogConfig:
         return replace(defaults or cls(), **_fields(parsed))
 
     @classmethod
+    def from_stored(
+        cls, overrides: Mapping[str, str], defaults: "LogConfig"
+    ) -> tuple["LogConfig", list[str]]:
+        """Return `defaults` with the legal ones of `overrides`, and the errors of the others.
+
+        A program with other names or rules may have stored them. One such override must not undo
+        the others: without its cleanup policy, a compacted topic would lose records.
+        """
+        config, errors = defaults, list[str]()
+        for name, text in overrides.items():
+            try:
+                config = cls.from_properties({name: text}, config)
+            except ValueError as error:
+                errors.append(str(error))
+        return config, errors
+
+    @classmethod
     def from_server_properties(cls, properties: Mapping[str, str]) -> "LogConfig":
         """Return the defaults that the properties of a broker set for all topics.
 

@@ -132,6 +132,23 @@ def test_an_unknown_name_is_refused() -> None:
     assert unknown_topic_configs(["x", "segment.ms", "a"]) == ["a", "x"]
 
 
+def test_an_illegal_stored_override_leaves_the_others_in_force() -> None:
+    stored = {
+        "segment.bytes": "much",
+        "cleanup.policy": "compact",
+        "confluent.tier.enable": "true",
+        "retention.ms": "-1",
+    }
+    config, errors = LogConfig.from_stored(stored, LogConfig(segment_bytes=1000))
+    assert config == LogConfig(
+        segment_bytes=1000, cleanup_policy=frozenset({"compact"}), retention_ms=None
+    )
+    assert [error.partition("=")[0].partition(":")[0] for error in errors] == [
+        "segment.bytes",
+        "confluent.tier.enable",
+    ]
+
+
 def test_properties_become_typed_fields() -> None:
     config = LogConfig.from_properties(
         {

@@ -14,7 +14,7 @@ WINDOW_COUNT: Final = 11
 BURST_S: Final = (WINDOW_COUNT - 1) * WINDOW_MS / 1000
 """Seconds' worth of a limit that may arrive at once."""
 MAX_PAUSE_MS: Final = 2**31 - 1
-"""The longest throttle time that a response can tell, in milliseconds: 24 days."""
+"""The longest throttle time that fits into a response: 24 days."""
 
 
 class Rate:

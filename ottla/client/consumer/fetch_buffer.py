@@ -127,16 +127,26 @@ class FetchBuffer:
 
     def fail(self, state: PartitionState, error: OttlaError, retry_at_s: float) -> None:
         """Make the next read raise `error`, and drop the fetched data of the partition."""
-        self.drop(state)
+        self.drop_fetched(state)
         state.on_error(error, retry_at_s)
         self._failed.append(state)
 
     def drop(self, state: PartitionState) -> None:
-        """Drop the fetched data of a partition, which must then jump or be unassigned."""
+        """Drop the fetched data of a partition, and take back its records in hand.
+
+        The partition must then jump or be unassigned.
+        """
+        self.drop_fetched(state)
+        self._in_hand.pop(state, None)
+
+    def drop_fetched(self, state: PartitionState) -> None:
+        """Drop the fetched data of a partition, which must then jump.
+
+        Unlike `drop`, this is no decision of the application: its records in hand stay there.
+        """
         self._release(state, state.buffered_bytes)
         self._parked.pop(state, None)
         self._leave(state)
-        self._in_hand.pop(state, None)
         # Its blocks stay in the queue: at the head of it they are dropped as not current.
 
     def pause(self, state: PartitionState) -> None:

@@ -342,7 +342,7 @@ class Fetcher:
             error = OffsetOutOfRangeError(state.topic_partition, state.fetch_offset)
             self._on_error(state, error)
         else:
-            self._buffer.drop(state)
+            self._buffer.drop_fetched(state)
             state.jump_to_timestamp(reset_to)
 
     # Positions

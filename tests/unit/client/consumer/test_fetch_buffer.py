@@ -79,6 +79,17 @@ def test_the_last_record_is_in_hand_until_the_next_is_requested() -> None:
     assert read_all(buffer) == [(0, 2), (1, 0)]
 
 
+def test_a_record_stays_in_hand_when_its_partition_fails() -> None:
+    state = state_at(0)
+    buffer = buffer_of((state, batch_of(b"a", b"b", b"c")))
+    cursor = cursor_of(buffer)
+    buffer.hand_out()
+    record = next(cursor.iterator)
+    buffer.fail(state, ConsumeError("refused"), retry_at_s=0.0)
+    assert buffer.position(state) == 1
+    assert buffer.first_in_hand(state) is record
+
+
 def test_a_batch_is_in_hand_from_its_first_record() -> None:
     state = state_at(0)
     buffer = buffer_of((state, batch_of(b"a", b"b", b"c")))

@@ -413,12 +413,18 @@ class Fetcher:
 
     def _on_truncated(self, state: PartitionState, cut: LogTruncatedError) -> None:
         """Continue at the offset where the logs diverge, or if unknown by the reset policy."""
+        if self._buffer.position(state) != state.fetch_offset:
+            # Perhaps only records are gone that were not handed over: drop all of these, and
+            # compare the logs again from the position on.
+            self._buffer.drop_fetched(state)
+            state.rewind()
+            return
         log.warning("log.truncated partition=%s error=%s", state.topic_partition, cut)
         reset_to = RESET_TIMESTAMPS[self._config.auto_offset_reset]
         if reset_to is None:
             self._on_error(state, cut)
             return
-        self._buffer.drop(state)
+        self._buffer.drop_fetched(state)
         if cut.diverging_offset is None:
             state.jump_to_timestamp(reset_to)
         else:

@@ -606,6 +606,23 @@ async def test_a_truncated_log_is_read_from_where_it_diverges(pair: FakeCluster)
         assert await values(consumer, 3) == [b"one", b"two", b"three"]
 
 
+@pytest.mark.parametrize("policy", ["earliest", "none"])
+async def test_a_log_truncated_above_the_position_is_read_without_loss(
+    pair: FakeCluster, policy: str
+) -> None:
+    (log,) = pair.create("t", [0])
+    for number in range(5):
+        log.append_values(b"%d" % number)
+    async with reading(pair, fetch_max_wait_ms=20, auto_offset_reset=policy) as consumer:
+        consumer.seek(T0, 0)
+        assert await values(consumer, 2) == [b"0", b"1"]
+        log.cut_to(4)
+        log.move_to(1)
+        log.append_values(b"four")
+        await pair.wait_for(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2)
+        assert await values(consumer, 3) == [b"2", b"3", b"four"]
+
+
 async def test_a_truncated_log_is_reported_without_a_reset_policy(pair: FakeCluster) -> None:
     (log,) = pair.create("t", [0])
     log.append_values(b"0")

@@ -26,6 +26,12 @@ from ottla.client.record import BytesLike, Headers, UnsentRecord
 GROWTH_LIMIT: Final = 16
 """Size limit of a batch in multiples of `batch_size_bytes`, within `max_request_bytes`."""
 
+MAX_DRAWS: Final = 10
+"""Number of full batches after which a record without a key lets one of them grow.
+
+While their leaders cannot be reached, thousands of batches may be full.
+"""
+
 
 class Need(enum.Enum):
     """The obstacle to an append for which no open batch had room."""
@@ -153,10 +159,10 @@ class Accumulator:
         return delivery
 
     def _append_elsewhere(self, record: UnsentRecord) -> Delivery | None:
-        """Mark the full batch, and append to another open batch that has room, if there is one."""
+        """Mark the full batch, and append to another open batch that has room, if one is drawn."""
         queues = self._topics[record.topic]
         delivery = self.append(*record)
-        for _ in range(queues.partition_count):
+        for attempt in range(min(MAX_DRAWS, queues.partition_count)):
             chosen = queues.choose(record.key, record.partition)
             batch = queues.open_batches.get(chosen)
             if delivery is not None or batch is None:
@@ -164,6 +170,9 @@ class Accumulator:
             batch.is_full = True
             if record.partition is not None or record.key is not None:
                 break
+            if attempt == 0:
+                # Once: the loop changes no queue, and there may be thousands of them.
+                self._adopt_load(queues)
             self._count_sticky(queues, batch, self._config.batch_size_bytes)
             if queues.partitioner.sticky == chosen:
                 break
@@ -348,7 +357,13 @@ class Accumulator:
         queues = self._topics[topic]
         del queues.open_batches[partition]
         if partition == queues.partitioner.sticky:
+            self._adopt_load(queues)
             self._count_sticky(queues, batch, 0)
+
+    def _adopt_load(self, queues: TopicQueues) -> None:
+        """Report the lengths of the queues to the partitioner, before it may switch."""
+        if self._config.adaptive_partitioning:
+            queues.partitioner.on_load(queues.lengths())
 
     def _count_sticky(self, queues: TopicQueues, batch: ProducerBatch, refused_bytes: int) -> None:
         """Report the bytes appended to the sticky partition to the partitioner.
@@ -356,8 +371,6 @@ class Accumulator:
         Called only when a batch is full or sent, so that the partitioner never leaves a partition
         with a half-full batch (KIP-794).
         """
-        if self._config.adaptive_partitioning:
-            queues.partitioner.on_load(queues.lengths())
         appended_bytes = batch.filled_bytes - batch.counted_bytes
         batch.counted_bytes = batch.filled_bytes
         queues.partitioner.on_sticky_bytes(appended_bytes, refused_bytes)

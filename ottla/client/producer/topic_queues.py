@@ -71,6 +71,10 @@ class TopicQueues:
         Empty until each partition has had a batch; before that, weights would exclude the
         partitions without one (KIP-794).
         """
-        if len(self.queues) < self.partition_count:
+        queues = self.queues
+        if len(queues) < self.partition_count:
             return {}
-        return {partition: len(self.queues[partition].batches) for partition in self.available}
+        # An earlier topic of the same name may have had more partitions.
+        if any(partition not in queues for partition in self.available):
+            return {}
+        return {partition: len(queues[partition].batches) for partition in self.available}

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from itertools import count
 from math import inf
 
 import pytest
@@ -10,7 +11,7 @@ from kafkawire.ids import BrokerId, LeaderEpoch, Offset, ProducerId, TopicPartit
 from kafkawire.records import read_header, read_records
 from ottla.client.client_config import ProducerConfig
 from ottla.client.errors import ProduceError
-from ottla.client.producer.accumulator import GROWTH_LIMIT, Accumulator, Need
+from ottla.client.producer.accumulator import GROWTH_LIMIT, MAX_DRAWS, Accumulator, Need
 from ottla.client.producer.producer_batch import Delivery, ProducerBatch
 from ottla.client.producer.producer_sequences import ProducerIdentity
 from ottla.client.record import UnsentRecord
@@ -265,6 +266,41 @@ def test_unkeyed_records_switch_partitions_when_their_batch_is_full(
         T1: PER_BATCH,
         T0: PER_BATCH,
     }
+
+
+def test_a_send_draws_few_partitions_although_all_batches_are_full(
+    loop: asyncio.AbstractEventLoop,
+) -> None:
+    """Without a bound one send would block the event loop for seconds."""
+    partition_count = 20 * MAX_DRAWS
+    draws = count()
+    gathering = Gathering(loop)
+    gathering.accumulator = Accumulator(
+        ProducerConfig(batch_size_bytes=BATCH_BYTES),
+        lambda: asyncio.Future(loop=loop),
+        lambda below: next(draws) % below,
+    )
+    gathering.accumulator.on_topic(topic(*[0] * partition_count))
+    for partition in range(partition_count):
+        for _ in range(PER_BATCH):
+            gathering.send(partition=partition)
+    drawn_before = next(draws)
+    gathering.send(partition=None)
+    assert MAX_DRAWS <= next(draws) - drawn_before <= MAX_DRAWS + 1
+
+
+def test_a_topic_recreated_with_fewer_partitions_gets_records(gathering: Gathering) -> None:
+    accumulator = gathering.accumulator
+    accumulator.on_topic(topic(0, 0, 0, 0))
+    for partition in (2, 3):
+        gathering.send(partition=partition)
+    due = accumulator.due(metadata(topic(0, 0, 0, 0)), 0.0)
+    for queue in due.by_leader[BrokerId(0)]:
+        gathering.finish(accumulator.take(queue))
+    accumulator.on_topic(topic(0, 0))
+    gathering.send(partition=None)
+    gathering.finish(gathering.take())
+    assert gathering.deliveries[-1].result().partition in (0, 1)
 
 
 def test_memory_is_held_until_the_batch_is_done(gathering: Gathering) -> None:

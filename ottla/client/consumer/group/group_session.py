@@ -122,6 +122,8 @@ class GroupSession:
             self._topics = frozenset()
             self.is_subscribed = False
             self._held_before = []
+            self.error = None
+            self._end_loss()
 
     # Rebalances
 
@@ -183,19 +185,27 @@ class GroupSession:
         if partitions:
             async with self._gate.held():
                 if self._is_lost:
-                    # Another member may own them already, so nothing is committed for them.
-                    self._holding.take_away(partitions)
-                    await self._listener.lost(partitions)
+                    # Other members may own all of them already: nothing is committed for them.
+                    lost = self._holding.owned()
+                    self._holding.take_away(lost)
+                    await self._listener.lost(lost)
                 else:
                     await self._holding.commit_processed()
                     await self._listener.revoked(partitions)
                     self._holding.take_away(partitions)
+        self._end_loss()
+
+    def _end_loss(self) -> None:
+        """Open the gate, since no partition of a lost membership is left."""
         if self._is_lost:
             self._is_lost = self._waits_for_reader = False
             self._gate.release()
 
     async def _take(self, partitions: list[TopicPartition]) -> None:
         async with self._gate.held():
+            if not self._member.is_confirmed:
+                # The group has removed this member in the meantime, and it joins again.
+                return
             self._member.on_assigned()
             self._holding.add(partitions)
             self._held_before = self._holding.owned()
@@ -211,11 +221,13 @@ class GroupSession:
             if self._gate.idle_s() > self._config.max_poll_interval_ms / 1000:
                 await self._leave_for_idleness()
                 continue
+            generation = self._member.generation
             try:
                 await self._heartbeat()
             except OttlaError as error:
-                # A join that began in the meantime handles the error itself.
-                if not self._is_joining:
+                # A join that began in the meantime handles the error itself. After one that has
+                # ended, too, the error is about an earlier membership.
+                if not self._is_joining and generation == self._member.generation:
                     self._on_refused(error)
 
     async def _heartbeat(self) -> None:

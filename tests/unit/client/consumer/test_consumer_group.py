@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from kafkawire.consumer_protocol import encode_assignment
 from kafkawire.errors import ErrorCode
-from kafkawire.ids import LeaderEpoch, Offset
+from kafkawire.ids import LeaderEpoch, Offset, TopicPartition
 from kafkawire.messages.consumer_protocol import AssignedPartitions, ConsumerProtocolAssignment
 from kafkawire.messages.find_coordinator import FindCoordinatorResponse
 from kafkawire.messages.group_membership import (
@@ -37,9 +37,10 @@ from ottla.client.network.cluster import Cluster
 from ottla.client.offset import CommittedOffset, GroupMetadata
 from ottla.client.record import ConsumerRecord
 from ottla.client.retry import Backoff
-from tests.unit.client.client_fakes import T0
+from tests.unit.client.client_fakes import T0, T1
 from tests.waiting import until
 
+T2 = TopicPartition(T0.topic, 2)
 VERSION = 8
 MEMBER = "m-1"
 HEARTBEAT_MS = 1
@@ -56,6 +57,12 @@ class FakeCoordinator:
         self.membership_error = ErrorCode.NONE
         self.is_silent = False
         self.leave_count = 0
+        self.assigned = [T0.partition]
+        self.generation = 1
+        self.heartbeat_count = 0
+        self.may_answer = {each: asyncio.Event() for each in (JoinGroupResponse, HeartbeatResponse)}
+        for event in self.may_answer.values():
+            event.set()
         self.may_be_found = asyncio.Event()
         self.may_be_found.set()
 
@@ -78,27 +85,32 @@ class FakeCoordinator:
             return OffsetCommitResponse(
                 topics=[OffsetCommitResponseTopic(name=T0.topic, partitions=[row])]
             )
+        self.heartbeat_count += response_type is HeartbeatResponse
+        if response_type in self.may_answer:
+            await self.may_answer[response_type].wait()
         if response_type is JoinGroupResponse:
             return JoinGroupResponse(
                 error_code=self.membership_error,
-                generation_id=1,
+                generation_id=self.generation,
                 member_id=MEMBER,
                 leader="another",
                 protocol_name="range",
             )
         if response_type is SyncGroupResponse:
-            rows = [AssignedPartitions(topic=T0.topic, partitions=[T0.partition])]
+            rows = [AssignedPartitions(topic=T0.topic, partitions=self.assigned)]
             given = encode_assignment(ConsumerProtocolAssignment(assigned_partitions=rows))
             return SyncGroupResponse(assignment=given)
         if response_type is HeartbeatResponse:
-            return HeartbeatResponse(error_code=self.membership_error)
+            is_past = sent.generation_id != self.generation
+            past = ErrorCode.ILLEGAL_GENERATION if is_past else ErrorCode.NONE
+            return HeartbeatResponse(error_code=self.membership_error or past)
         return LeaveGroupResponse()
 
 
 class Rig:
     """The group side of a consumer, without a fetcher."""
 
-    def __init__(self, *, enable_auto_commit: bool = True) -> None:
+    def __init__(self, *, enable_auto_commit: bool = True, assignor: str = "range") -> None:
         self.coordinator = FakeCoordinator()
         loop = asyncio.get_running_loop()
         self.buffer = FetchBuffer(ConsumerConfig())
@@ -108,7 +120,7 @@ class Rig:
             cast(Cluster, self.coordinator),
             GroupConfig(
                 group_id="g",
-                assignors=parse_assignors(["range"]),
+                assignors=parse_assignors([assignor]),
                 heartbeat_interval_ms=HEARTBEAT_MS,
                 enable_auto_commit=enable_auto_commit,
             ),
@@ -279,6 +291,70 @@ async def test_a_timeout_of_the_listener_is_not_mistaken_for_the_deadline() -> N
     await until(lambda: rig.reading.partitions() == [T0], "the assignment")
     with pytest.raises(TimeoutError, match="database"):
         await rig.stop()
+
+
+async def test_a_member_removed_while_it_gives_up_a_partition_gives_up_all() -> None:
+    rig = Rig(assignor="cooperative-sticky")
+    lost: list[TopicPartition] = []
+    listener = RebalanceListener(on_lost=lost.extend)
+    rig.coordinator.assigned = [0, 1]
+    rig.group.subscribe([T0.topic], listener)
+    await until(lambda: rig.reading.partitions() == [T0, T1], "the assignment")
+    rig.gate.leave(with_records=True)
+    rig.coordinator.assigned = [1, 2]
+    rig.group.subscribe([T0.topic], listener)
+    await until(lambda: rig.gate.is_held, "the rebalance, which waits for the record in hand")
+    rig.coordinator.may_answer[JoinGroupResponse].clear()
+    rig.coordinator.generation = 2
+    await until(lambda: not rig.group.session._member.is_confirmed, "the end of the membership")
+    rig.gate.give_back()
+    await until(lambda: bool(lost), "the loss")
+    await until(lambda: not rig.gate.is_held, "the next join")
+    assert (lost, rig.reading.partitions()) == ([T0, T1], [])
+    rig.coordinator.may_answer[JoinGroupResponse].set()
+    await until(lambda: rig.reading.partitions() == [T1, T2], "the assignment after the loss")
+    await rig.stop()
+
+
+async def test_a_late_answer_to_a_heartbeat_does_not_end_the_next_membership() -> None:
+    rig = Rig()
+    assigned: list[object] = []
+    lost: list[object] = []
+    listener = RebalanceListener(on_assigned=assigned.append, on_lost=lost.append)
+    rig.group.subscribe([T0.topic], listener)
+    await until(lambda: len(assigned) == 1, "the assignment")
+    rig.coordinator.may_answer[HeartbeatResponse].clear()
+    sent_before = rig.coordinator.heartbeat_count
+    await until(lambda: rig.coordinator.heartbeat_count > sent_before, "a heartbeat")
+    rig.coordinator.generation = 2
+    rig.group.subscribe([T0.topic], listener)
+    await until(lambda: len(assigned) == 2, "the next assignment")
+    rig.coordinator.may_answer[HeartbeatResponse].set()
+    sent_before = rig.coordinator.heartbeat_count
+    await until(lambda: rig.coordinator.heartbeat_count > sent_before + 1, "further heartbeats")
+    assert (len(assigned), lost) == (2, [])
+    await rig.stop()
+
+
+async def test_unsubscribing_ends_the_error_of_the_group(rig: Rig) -> None:
+    rig.coordinator.membership_error = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    rig.group.subscribe([T0.topic], RebalanceListener())
+    await until(lambda: rig.group.error is not None, "the refusal")
+    await rig.group.unsubscribe(asyncio.get_running_loop().time() + 60)
+    assert rig.group.error is None
+
+
+async def test_unsubscribing_opens_the_gate_although_the_listener_fails(rig: Rig) -> None:
+    def on_lost(_partitions: object) -> None:
+        raise ValueError("the application's database")
+
+    rig.group.subscribe([T0.topic], RebalanceListener(on_lost=on_lost))
+    await until(lambda: rig.reading.partitions() == [T0], "the assignment")
+    await rig.lose()
+    rig.gate.give_back()
+    with pytest.raises(ValueError, match="database"):
+        await rig.group.unsubscribe(asyncio.get_running_loop().time() + 60)
+    assert not rig.gate.is_held
 
 
 async def test_the_metadata_for_transactions_is_the_membership() -> None:

@@ -5,8 +5,12 @@ bytes, or one name instead of a list of names (a str is a list of letters, too).
 """
 
 from collections.abc import Iterable
+from typing import Final
 
 from ottla.client.errors import ConfigurationError
+
+MAX_TEXT_BYTES: Final = 2**15 - 1
+"""Size limit of a string in Kafka's protocol."""
 
 
 def require_names(argument: str, names: Iterable[str]) -> list[str]:
@@ -24,17 +28,21 @@ def require_names(argument: str, names: Iterable[str]) -> list[str]:
 
 
 def require_text(argument: str, value: object) -> None:
-    """Require a string that can be encoded as UTF-8; errors call it `argument`.
+    """Require a string that Kafka's protocol can carry in UTF-8; errors call it `argument`.
 
     Raises:
-        ConfigurationError: it is not a string, or UTF-8 cannot encode it.
+        ConfigurationError: it is not a string, UTF-8 cannot encode it, or it is too long.
     """
     if not isinstance(value, str):
         raise ConfigurationError(f"{argument} must be str, got {_shown(value)}")
     try:
-        value.encode()
+        size_bytes = len(value.encode())
     except UnicodeEncodeError:
         raise ConfigurationError(f"{argument} must be text in UTF-8, got {value!r}") from None
+    if size_bytes > MAX_TEXT_BYTES:
+        raise ConfigurationError(
+            f"{argument} must have at most {MAX_TEXT_BYTES} bytes, got {size_bytes}"
+        )
 
 
 def record_mistake(value: object, key: object, headers: object) -> TypeError | None:

@@ -185,9 +185,11 @@ class Cluster:
         require_text("a topic's name", name)
         deadline_s = self._loop.time() + timeout_s
         patient_until_s = self._loop.time() + patience_s
-        self._wanted_topics.add(name)
+        was_wanted = name in self._wanted_topics
         failure_count = 0
         while True:
+            # In each attempt: `keep_topics`, or another caller that gave up, may have removed it.
+            self._wanted_topics.add(name)
             held = self.metadata.topics.get(name)
             if held is not None and held.partitions:
                 return held
@@ -206,7 +208,8 @@ class Cluster:
             is_unknown = isinstance(error, UnknownTopicError)
             end_s = min(deadline_s, patient_until_s) if is_unknown else deadline_s
             if not error.retriable or self._loop.time() + delay_s > end_s:
-                self._wanted_topics.discard(name)
+                if not was_wanted:
+                    self._wanted_topics.discard(name)
                 raise error
             await asyncio.sleep(delay_s)
 

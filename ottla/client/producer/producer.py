@@ -625,7 +625,9 @@ class Producer:
                 case Need.TOPIC:
                     await self._await_topic(record.topic, deadline_s)
                 case Need.PARTITION:
-                    accumulator.on_topic((await cluster.refresh()).topics[record.topic])
+                    held = (await cluster.refresh()).topics.get(record.topic)
+                    if held is not None and held.partitions:
+                        accumulator.on_topic(held)
                     if self._need(record) is Need.PARTITION:
                         raise _unknown_partition(record)
                 case Need.MEMORY:

@@ -184,6 +184,21 @@ async def test_metadata_is_refreshed_by_age(cluster: FakeCluster) -> None:
     await opened.close()
 
 
+async def test_a_caller_that_waits_for_a_topic_finds_it_although_other_topics_are_kept(
+    cluster: FakeCluster,
+) -> None:
+    opened = Cluster(config(cluster))
+    await opened.start()
+    waiting = asyncio.ensure_future(opened.topic("late", timeout_s=60, patience_s=60))
+    await cluster.wait_for(ApiKey.METADATA, 3)
+    # As of a caller that gives up, or a consumer with another assignment.
+    opened.keep_topics([])
+    cluster.create("late")
+    async with asyncio.timeout(20):
+        assert list((await waiting).partitions) == [0]
+    await opened.close()
+
+
 async def test_simultaneous_refreshes_share_requests(cluster: FakeCluster) -> None:
     opened = Cluster(config(cluster))
     await opened.start()

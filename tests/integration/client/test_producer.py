@@ -19,6 +19,7 @@ from ottla.client.errors import (
     ConfigurationError,
     DeliveryTimedOutError,
     NoBrokerAvailableError,
+    NotAuthorizedError,
     RecordTooLargeError,
     UnknownPartitionError,
     UnknownTopicError,
@@ -444,6 +445,23 @@ async def test_an_unknown_partition_is_reported(cluster: FakeCluster) -> None:
             await producer.send("t", b"v", partition=1)
         with pytest.raises(UnknownPartitionError):
             producer.send_nowait("t", b"v", partition=-1)
+
+
+async def test_the_producer_recovers_from_a_topic_that_was_hidden_for_a_while(
+    cluster: FakeCluster,
+) -> None:
+    cluster.create("t")
+    async with Producer(cluster.bootstrap, **FAST) as producer:
+        assert (await producer.send_and_wait("t", b"0")).offset == 0
+        hidden = Refuse(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        cluster.script(ApiKey.METADATA, hidden, hidden, hidden)
+        with pytest.raises(UnknownPartitionError, match="no partition 1"):
+            await producer.send("t", b"v", partition=1)
+        with pytest.raises(NotAuthorizedError):
+            await producer.partitions("t")
+        cluster.heal(ApiKey.METADATA)
+        async with asyncio.timeout(20):
+            assert (await producer.send_and_wait("t", b"1")).offset == 1
 
 
 async def test_the_producer_finds_an_added_partition(cluster: FakeCluster) -> None:

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from ottla.client.argument import record_mistake, require_names, require_text
+from ottla.client.argument import MAX_TEXT_BYTES, record_mistake, require_names, require_text
 from ottla.client.errors import ConfigurationError
 
 
@@ -25,6 +25,13 @@ def test_text_is_accepted() -> None:
 def test_text_without_utf_8_encoding_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="must be text in UTF-8"):
         require_text("a topic's name", os.fsdecode(b"x\xff"))
+
+
+def test_text_that_no_request_can_carry_is_refused() -> None:
+    """One such topic would fail the metadata requests for all others, too."""
+    require_text("a topic's name", "x" * MAX_TEXT_BYTES)
+    with pytest.raises(ConfigurationError, match="at most 32767 bytes, got 32768"):
+        require_text("a topic's name", "x" * (MAX_TEXT_BYTES - 1) + "ß")
 
 
 @pytest.mark.parametrize(

@@ -83,13 +83,19 @@ def _preferred(
 
     Source: KIP-392; the Java consumer asks the leader again after metadata.max.age.ms.
     """
-    held = metadata.partition(state.topic_partition)
-    assert held is not None
     named = state.preferred_replica
-    if now_s < state.preferred_until_s and named in metadata.brokers and named in held.isr:
+    if now_s < state.preferred_until_s and is_in_sync(named, state.topic_partition, metadata):
         return named
     state.forget_preferred()
     return leader
+
+
+def is_in_sync(
+    replica: BrokerId, topic_partition: TopicPartition, metadata: ClusterMetadata
+) -> bool:
+    """Whether `metadata` shows `replica` as live and in sync."""
+    held = metadata.partition(topic_partition)
+    return held is not None and replica in held.isr and replica in metadata.brokers
 
 
 def _needs_check(state: PartitionState, metadata: ClusterMetadata) -> bool:

@@ -38,6 +38,7 @@ from ottla.client.consumer.fetch_buffer import FetchBuffer
 from ottla.client.consumer.fetch_plan import (
     fetch_max_bytes,
     fetch_request,
+    is_in_sync,
     make_plan,
     wanted_partitions,
 )
@@ -281,13 +282,7 @@ class Fetcher:
             self._cluster.request_refresh()
             self.wake()
         elif data.preferred_read_replica != NO_LEADER:
-            until_s = self._loop.time() + self._cluster.config.metadata_max_age_ms / 1000
-            state.prefer(BrokerId(data.preferred_read_replica), until_s)
-            log.info(
-                "replica.preferred partition=%s broker=%d",
-                state.topic_partition,
-                data.preferred_read_replica,
-            )
+            self._on_preferred(state, BrokerId(data.preferred_read_replica))
         elif data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._on_out_of_range(state)
         elif data.error_code != ErrorCode.NONE:
@@ -301,6 +296,18 @@ class Fetcher:
             # The others come first next time, so that none starves behind a full response.
             self._states[state.topic_partition] = self._states.pop(state.topic_partition)
             self._on_arrival()
+
+    def _on_preferred(self, state: PartitionState, replica: BrokerId) -> None:
+        until_s = self._loop.time() + self._cluster.config.metadata_max_age_ms / 1000
+        state.prefer(replica, until_s)
+        log.info("replica.preferred partition=%s broker=%d", state.topic_partition, replica)
+        if not is_in_sync(replica, state.topic_partition, self._cluster.metadata):
+            # The leader is the first to know. Until the metadata shows it, too, the next fetch
+            # would go to the leader, which would name the same replica again.
+            delay_s = self._cluster.backoff.delay_s(state.failure_count + 1)
+            state.on_failure(self._loop.time() + delay_s)
+            self._cluster.request_refresh()
+            self.wake()
 
     def _end_of(self, data: PartitionData) -> int:
         """Return the offset up to which this consumer can read."""

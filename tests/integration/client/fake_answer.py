@@ -43,6 +43,7 @@ from kafkawire.messages.produce import (
     TopicProduceResponse,
 )
 from tests.integration.client.fake_admin_answer import AdminResponder
+from tests.integration.client.fake_log import FakePartition
 from tests.integration.client.fake_transactions import TransactionResponder
 
 
@@ -118,8 +119,8 @@ class Responder(AdminResponder):
                     partition_index=index,
                     leader_id=held.leader,
                     leader_epoch=held.leader_epoch,
-                    replica_nodes=[held.leader],
-                    isr_nodes=[held.leader],
+                    replica_nodes=_in_sync(held),
+                    isr_nodes=_in_sync(held),
                 )
                 for index, held in enumerate(topic.partitions)
             ],
@@ -184,6 +185,13 @@ class Responder(AdminResponder):
             return _no_data(requested, ErrorCode.UNKNOWN_LEADER_EPOCH)
         if not found.log_start_offset <= requested.fetch_offset <= found.next_offset:
             return _no_data(requested, ErrorCode.OFFSET_OUT_OF_RANGE)
+        if self.broker_id == found.leader and found.in_sync_follower is not None:
+            return PartitionData(
+                partition_index=requested.partition,
+                high_watermark=found.next_offset,
+                preferred_read_replica=found.in_sync_follower,
+                records=b"",
+            )
         limit = min(room, requested.partition_max_bytes)
         return PartitionData(
             partition_index=requested.partition,
@@ -248,10 +256,14 @@ class Responder(AdminResponder):
 def has_records(response: FetchResponse) -> bool:
     """Whether a fetch need not wait: it has records or an error."""
     return any(
-        data.records or data.error_code != ErrorCode.NONE
+        data.records or data.error_code != ErrorCode.NONE or data.preferred_read_replica >= 0
         for topic in response.responses
         for data in topic.partitions
     )
+
+
+def _in_sync(held: FakePartition) -> list[int]:
+    return [held.leader] if held.in_sync_follower is None else [held.leader, held.in_sync_follower]
 
 
 def default_versions() -> dict[ApiKey, tuple[int, int]]:

@@ -45,6 +45,8 @@ class FakePartition:
         self.next_offset = 0
         self.producers: dict[int, _LastBatch] = {}
         self.is_leader_named = False
+        self.in_sync_follower: int | None = None
+        """A follower in sync, to which the leader sends the consumers."""
 
     def produce(self, batch: memoryview) -> int | ErrorCode:
         """Append a batch of a producer, or detect that it duplicates the producer's last one."""
@@ -169,4 +171,5 @@ class FakeLogs:
         if topic is None or topic_partition.partition >= len(topic.partitions):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         partition = topic.partitions[topic_partition.partition]
-        return partition if partition.leader == broker_id else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        is_replica = broker_id in (partition.leader, partition.in_sync_follower)
+        return partition if is_replica else ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -606,6 +606,19 @@ async def test_a_truncated_log_is_read_from_where_it_diverges(pair: FakeCluster)
         assert await values(consumer, 3) == [b"one", b"two", b"three"]
 
 
+async def test_a_follower_that_the_metadata_does_not_show_in_sync_yet_is_read(
+    pair: FakeCluster,
+) -> None:
+    (log,) = pair.create("t", [0])
+    log.append_values(b"0")
+    async with reading(pair, fetch_max_wait_ms=20) as consumer:
+        assert await values(consumer, 1) == [b"0"]
+        log.in_sync_follower = 1
+        log.append_values(b"1")
+        assert await values(consumer, 1) == [b"1"]
+    assert {each.broker_id for each in pair.requests if each.api_key is ApiKey.FETCH} == {0, 1}
+
+
 @pytest.mark.parametrize("policy", ["earliest", "none"])
 async def test_a_log_truncated_above_the_position_is_read_without_loss(
     pair: FakeCluster, policy: str

@@ -79,8 +79,11 @@ class Block:
         return header.is_transactional and header.producer_id in self._aborting
 
     def _cut(self, records: memoryview) -> None:
+        position = self.next_offset
         try:
             for header, batch in iterate_batches(records):
+                if self.batches and header.base_offset < self.next_offset:
+                    raise CorruptBatchError(f"offset {header.base_offset} follows it")
                 self.batches.append((header, batch))
                 self.size_bytes += header.size_bytes
                 self.next_offset = Offset(header.next_offset)
@@ -89,6 +92,11 @@ class Block:
             self.error = self.damaged(str(error))
         if not self.batches and self.error is None:
             self.error = self.damaged(f"not one whole batch in {len(records)} bytes")
+        elif self.next_offset <= position and self.error is None:
+            # Another fetch at the same position would bring the same batches.
+            end_offset, self.next_offset = self.next_offset, position
+            self.error = self.damaged(f"the fetched batches end at offset {end_offset}")
+        self.next_offset = max(self.next_offset, position)
 
     def damaged(self, reason: str) -> CorruptRecordsError:
         """Return the error for a damaged batch at `next_offset`."""

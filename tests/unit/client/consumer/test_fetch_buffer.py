@@ -90,6 +90,32 @@ def test_a_record_stays_in_hand_when_its_partition_fails() -> None:
     assert buffer.first_in_hand(state) is record
 
 
+@pytest.mark.parametrize(
+    ("data", "seen", "reason"),
+    [
+        (batch_of(b"a", b"b"), [], "batch at offset 2 is damaged .the fetched batches end at.* 2"),
+        (batch_of(b"a"), [], "batch at offset 2 is damaged .the fetched batches end at offset 1"),
+        (
+            batch_of(b"c", base_offset=2) + batch_of(b"b", base_offset=1),
+            [(0, 2)],
+            "batch at offset 3 is damaged .offset 1 follows it",
+        ),
+        (batch_of(b"b", base_offset=1) + b"x" * 99, [], "batch at offset 2 is damaged"),
+    ],
+    ids=["no further", "below the position", "backwards", "damage behind a batch below it"],
+)
+def test_batches_that_do_not_follow_the_position_are_reported(
+    data: bytes, seen: list[tuple[int, int]], reason: str
+) -> None:
+    state = state_at(2)
+    buffer = buffer_of((state, data))
+    found = []
+    with pytest.raises(CorruptRecordsError, match=reason):
+        while (cursor := buffer.cursor()) is not None:
+            found += [(record.partition, record.offset) for record in cursor.iterator]
+    assert (found, buffer.position(state)) == (seen, 2 + len(seen))
+
+
 def test_a_batch_is_in_hand_from_its_first_record() -> None:
     state = state_at(0)
     buffer = buffer_of((state, batch_of(b"a", b"b", b"c")))

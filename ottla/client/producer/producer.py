@@ -209,6 +209,7 @@ class Producer:
         self._sender: Sender
         self._accumulator: Accumulator
         self._turn_bytes = 0
+        """Number of bytes reserved since the last turn of other tasks."""
         self._gate: MemoryGate
         self._closed: asyncio.Future[None] | None = None
         self._transactions: Transactions | None = None
@@ -630,14 +631,18 @@ class Producer:
                         accumulator.on_topic(held)
                     if self._need(record) is Need.PARTITION:
                         raise _unknown_partition(record)
+                case Need.MEMORY if self._turn_bytes >= TURN_BYTES:
+                    # Let the event loop read responses and run other tasks, however fast this one
+                    # sends. Not after the record was accepted: a cancellation must discard it.
+                    self._turn_bytes = 0
+                    await asyncio.sleep(0)
                 case Need.MEMORY:
                     if not accumulator.budget.try_reserve(wanted_bytes):
                         # Send all batches now, full or not, so that memory becomes free.
                         self._sender.wake()
                         await self._gate.reserve(wanted_bytes, deadline_s - loop.time())
-                    delivery = self._take_in(record, wanted_bytes, number)
-                    await self._take_turns(wanted_bytes)
-                    return delivery
+                    self._turn_bytes += wanted_bytes
+                    return self._take_in(record, wanted_bytes, number)
             # Another task that waited may have opened a batch with room already.
             self._require_open(number)
             if (appended := accumulator.append(*record)) is not None:
@@ -672,13 +677,6 @@ class Producer:
             return self._accumulator.take_in(record, reserved_bytes, now_s)
         finally:
             self._sender.wake()
-
-    async def _take_turns(self, reserved_bytes: int) -> None:
-        """Let the event loop read responses and run other tasks, however fast this task sends."""
-        self._turn_bytes += reserved_bytes
-        if self._turn_bytes >= TURN_BYTES:
-            self._turn_bytes = 0
-            await asyncio.sleep(0)
 
     # Inside
 

@@ -108,6 +108,25 @@ async def test_a_cancelled_send_withdraws_its_claim_to_memory(cluster: FakeClust
     assert len(log.records()) == 4
 
 
+async def test_a_cancelled_send_discards_its_record(cluster: FakeCluster) -> None:
+    (log,) = cluster.create("t")
+    filler = b"x" * (producer_module.TURN_BYTES - 200)
+    accepted = []
+    outcomes = set()
+    async with Producer(
+        cluster.bootstrap, linger_ms=60_000, batch_size_bytes=producer_module.TURN_BYTES
+    ) as producer:
+        await producer.partitions("t")
+        for number in range(20):
+            steps, value = number % 5, b"%d" % number + filler
+            is_cancelled = await cancel_after(producer.send("t", value), steps)
+            outcomes.add(is_cancelled)
+            if not is_cancelled:
+                accepted.append(value)
+    assert log.values() == accepted
+    assert outcomes == {True, False}
+
+
 async def test_a_cancelled_delivery_leaves_the_others_alone(cluster: FakeCluster) -> None:
     (log,) = cluster.create("t")
     async with Producer(cluster.bootstrap, linger_ms=20) as producer:

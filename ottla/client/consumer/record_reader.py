@@ -83,6 +83,9 @@ class RecordReader:
     ) -> list[ConsumerRecord] | None:
         """Return up to `max_records` records, as `Consumer.fetch_batch`; None if closed."""
         records: list[ConsumerRecord] = []
+        if self._is_turn_due:
+            # Outside the time limit, which would end the turn without the records that are there.
+            await self._take_turn()
         try:
             async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
                 cursor = await self.cursor()
@@ -112,7 +115,18 @@ class RecordReader:
         self._buffer.take_back()
         self._gate.give_back()
 
+    @property
+    def _is_turn_due(self) -> bool:
+        return self._buffer.cursor_count >= self._next_turn
+
+    async def _take_turn(self) -> None:
+        """Let other tasks run."""
+        self._next_turn = self._buffer.cursor_count + CURSORS_PER_TURN
+        await asyncio.sleep(0)
+
     async def _next_cursor(self) -> Cursor | None:
+        if self._is_turn_due:
+            await self._take_turn()
         while not self._is_closed:
             if self._group is not None and self._group.error is not None:
                 raise self._group.error
@@ -120,10 +134,7 @@ class RecordReader:
             if self._buffer.has_room:
                 self._buffer.has_room = False
                 self._fetch()
-            if self._buffer.cursor_count >= self._next_turn:
-                self._next_turn = self._buffer.cursor_count + CURSORS_PER_TURN
-                await asyncio.sleep(0)
-            elif cursor is not None:
+            if cursor is not None:
                 if self._hooks is None or cursor.is_shown:
                     return cursor
                 # Then look again: it may have been cut in the meantime.

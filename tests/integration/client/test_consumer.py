@@ -151,6 +151,17 @@ async def test_a_batch_has_at_most_max_records(cluster: FakeCluster) -> None:
             await consumer.fetch_batch(0)
 
 
+async def test_a_read_without_waiting_returns_the_buffered_records(cluster: FakeCluster) -> None:
+    (log,) = cluster.create("t")
+    for _ in range(8):
+        log.append_values(*[b"v"] * 600)
+    async with reading(cluster) as consumer:
+        counts = [len(await consumer.fetch_batch())]
+        while records := await consumer.fetch_batch(timeout_ms=0):
+            counts.append(len(records))
+        assert sum(counts) == 8 * 600
+
+
 async def test_records_can_be_grouped_by_partition(cluster: FakeCluster) -> None:
     logs = cluster.create("t", [0, 0])
     for partition, log in enumerate(logs):

@@ -474,7 +474,8 @@ class Consumer:
 
         A stream yields the records of its partition in order, and ends when the partition is taken
         away or the consumer is closed; a new assignment has a new stream. A slow task holds up no
-        other partition. Iterate over the streams to the end, and use no other method that reads,
+        other partition. An error ends all streams, and the records that they have not handed over
+        are read again. Iterate over the streams to the end, and use no other method that reads,
         seeks or pauses meanwhile.
 
         Raises:

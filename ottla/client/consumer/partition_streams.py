@@ -2,8 +2,9 @@
 
 The task that iterates over `PartitionStreams` reads for all streams, and deals the records out. A
 partition whose stream is full is paused, so that a slow task holds up no other one.
-Invariant: a stream holds records of one assignment of its partition; it ends when the partition is
-taken away, and the records in it are dropped.
+Invariant: a stream holds records of one assignment of its partition. It ends when the partition is
+taken away, and the records in it are dropped. If the iteration over the streams ends earlier, as
+by an error of one partition, the next read returns the records that no stream has handed over.
 """
 
 import asyncio
@@ -38,6 +39,9 @@ class Source(Protocol):
     def resume(self, *topic_partitions: TopicPartition) -> None:
         """Resume reading of these partitions."""
 
+    def seek(self, topic_partition: TopicPartition, offset: int) -> None:
+        """Continue reading a partition at `offset`."""
+
     def assigned_states(self) -> Mapping[TopicPartition, object]:
         """Return an object for each assigned partition: another one after each assignment."""
 
@@ -62,6 +66,14 @@ class PartitionStream:
         if not self._is_paused and len(self._records) >= FULL_RECORDS:
             self._is_paused = True
             self._source.pause(self.topic_partition)
+
+    def give_back(self) -> None:
+        """Let the consumer read the waiting records again, since the assignment continues."""
+        if self._records:
+            self._source.seek(self.topic_partition, self._records[0].offset)
+        if self._is_paused:
+            self._is_paused = False
+            self._source.resume(self.topic_partition)
 
     def end(self) -> None:
         """Drop the waiting records, and end the iteration."""
@@ -115,6 +127,10 @@ class PartitionStreams:
                     if is_new:
                         yield stream
         finally:
+            states = self._source.assigned_states()
+            self._end_others(states)
+            for stream in self._streams.values():
+                stream.give_back()
             self._end_others({})
 
     def _end_others(self, states: Mapping[TopicPartition, object]) -> None:

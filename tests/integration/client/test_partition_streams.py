@@ -7,8 +7,10 @@ import pytest
 
 from ottla import Admin, Consumer, NewTopic, Producer, TopicPartition
 from ottla.client.consumer.partition_streams import FULL_RECORDS, PartitionStream
-from ottla.client.errors import ConfigurationError
+from ottla.client.errors import ConfigurationError, DeserializationError
 from tests.conftest import BrokerProcess
+from tests.integration.client.client_support import FAST
+from tests.integration.client.fake_broker import FakeCluster
 from tests.waiting import until
 
 PARTITIONS = 3
@@ -106,3 +108,43 @@ async def test_automatic_commits_are_refused(shared_broker: BrokerProcess) -> No
     async with Consumer(shared_broker.bootstrap, group_id="g") as consumer:
         with pytest.raises(ConfigurationError, match="enable_auto_commit=False"):
             consumer.partition_streams()
+
+
+async def test_after_an_error_of_one_partition_the_others_continue_where_their_streams_were(
+    cluster: FakeCluster,
+) -> None:
+    full, failing = cluster.create("t", [0, 0])
+    first, second = TopicPartition("t", 0), TopicPartition("t", 1)
+    for _ in range(3):
+        full.append_values(*[b"good"] * FULL_RECORDS)
+    failing.append_values(b"bad")
+    handled: list[int] = []
+
+    def decode(value: bytes) -> bytes:
+        if value == b"bad":
+            raise ValueError("not good")
+        return value
+
+    async with Consumer(
+        cluster.bootstrap, auto_offset_reset="earliest", value_deserializer=decode, **FAST
+    ) as consumer:
+        consumer.assign([first, second])
+        consumer.pause(second)
+        streams = aiter(consumer.partition_streams())
+        stream = await anext(streams)
+        handled.append((await anext(stream)).offset)
+        dealing = asyncio.ensure_future(anext(streams))
+        await until(lambda: first in consumer.paused(), "a full stream")
+        consumer.resume(second)
+        with pytest.raises(DeserializationError):
+            await dealing
+        assert consumer.paused() == []
+        consumer.seek(second, 1)
+        streams = aiter(consumer.partition_streams())
+        stream = await anext(streams)
+        dealing = asyncio.ensure_future(anext(streams))
+        handled += [(await anext(stream)).offset for _ in range(3 * FULL_RECORDS - 1)]
+        dealing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await dealing
+    assert handled == list(range(3 * FULL_RECORDS))

@@ -227,7 +227,7 @@ class GroupSession:
             except OttlaError as error:
                 # A join that began in the meantime handles the error itself. After one that has
                 # ended, too, the error is about an earlier membership.
-                if not self._is_joining and generation == self._member.generation:
+                if generation == self._member.generation and not self._is_joining:
                     self._on_refused(error)
 
     async def _heartbeat(self) -> None:

@@ -109,11 +109,11 @@ def test_batches_that_do_not_follow_the_position_are_reported(
 ) -> None:
     state = state_at(2)
     buffer = buffer_of((state, data))
-    found = []
+    if seen:
+        assert [(record.partition, record.offset) for record in cursor_of(buffer).iterator] == seen
     with pytest.raises(CorruptRecordsError, match=reason):
-        while (cursor := buffer.cursor()) is not None:
-            found += [(record.partition, record.offset) for record in cursor.iterator]
-    assert (found, buffer.position(state)) == (seen, 2 + len(seen))
+        buffer.cursor()
+    assert buffer.position(state) == 2 + len(seen)
 
 
 def test_a_batch_is_in_hand_from_its_first_record() -> None:

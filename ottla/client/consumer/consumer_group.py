@@ -9,6 +9,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Final
 
 from kafkawire.ids import TopicPartition
 from ottla.client.background import TaskSet
@@ -28,6 +29,9 @@ from ottla.client.network.offset_store import Author, OffsetStore
 from ottla.client.offset import CommittedOffset, GroupMetadata, Identity
 
 log = logging.getLogger(__name__)
+
+MIN_COMMIT_INTERVAL_S: Final = 0.01
+"""Interval of automatic commits for shorter ones: with 0, they would leave no time for others."""
 
 OnCommit = Callable[[Mapping[TopicPartition, CommittedOffset]], None]
 
@@ -210,8 +214,9 @@ class ConsumerGroup:
             self._cluster.keep_all_topics(wanted=False)
 
     async def _commit_periodically(self) -> None:
+        interval_s = max(self._config.auto_commit_interval_ms / 1000, MIN_COMMIT_INTERVAL_S)
         while True:
-            await asyncio.sleep(self._config.auto_commit_interval_ms / 1000)
+            await asyncio.sleep(interval_s)
             await self.commit_processed()
 
     def _uncommitted(self) -> dict[TopicPartition, CommittedOffset]:

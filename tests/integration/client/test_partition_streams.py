@@ -120,7 +120,7 @@ async def test_after_an_error_of_one_partition_the_others_continue_where_their_s
     failing.append_values(b"bad")
     handled: list[int] = []
 
-    def decode(value: bytes) -> bytes:
+    def decode(value: bytes | None) -> bytes | None:
         if value == b"bad":
             raise ValueError("not good")
         return value

@@ -110,7 +110,13 @@ class FakeCoordinator:
 class Rig:
     """The group side of a consumer, without a fetcher."""
 
-    def __init__(self, *, enable_auto_commit: bool = True, assignor: str = "range") -> None:
+    def __init__(
+        self,
+        *,
+        enable_auto_commit: bool = True,
+        auto_commit_interval_ms: int = 5_000,
+        assignor: str = "range",
+    ) -> None:
         self.coordinator = FakeCoordinator()
         loop = asyncio.get_running_loop()
         self.buffer = FetchBuffer(ConsumerConfig())
@@ -123,6 +129,7 @@ class Rig:
                 assignors=parse_assignors([assignor]),
                 heartbeat_interval_ms=HEARTBEAT_MS,
                 enable_auto_commit=enable_auto_commit,
+                auto_commit_interval_ms=auto_commit_interval_ms,
             ),
             self.reading,
             self.gate,
@@ -291,6 +298,25 @@ async def test_a_timeout_of_the_listener_is_not_mistaken_for_the_deadline() -> N
     await until(lambda: rig.reading.partitions() == [T0], "the assignment")
     with pytest.raises(TimeoutError, match="database"):
         await rig.stop()
+
+
+async def test_automatic_commits_without_interval_do_not_occupy_the_event_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rig = Rig(auto_commit_interval_ms=0)
+    turns: list[int] = []
+
+    async def commit() -> None:
+        turns.append(turn)
+
+    monkeypatch.setattr(rig.group, "commit_processed", commit)
+    rig.group.start()
+    turn_count = 1_000
+    for turn in range(turn_count):  # noqa: B007 - `commit` reads it
+        await asyncio.sleep(0)
+    assert len(turns) < turn_count / 2
+    await until(lambda: bool(turns), "a commit")
+    await rig.stop()
 
 
 async def test_a_member_removed_while_it_gives_up_a_partition_gives_up_all() -> None:

@@ -82,7 +82,8 @@ def _print_rich_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) ->
         table.add_column(column, justify=justify, header_style="bold", overflow="fold")  # type: ignore[arg-type]
     for row in rows:
         table.add_row(*(shown(str(cell)) for cell in row))
-    Console(highlight=False, markup=False).print(table)
+    # A name is shown as it is: no markup, and no emoji in place of `:key:`.
+    Console(highlight=False, markup=False, emoji=False).print(table)
 
 
 def _is_number_column(rows: Sequence[Sequence[Cell]], column: int) -> bool:

@@ -35,6 +35,14 @@ def test_terminal_gets_a_table_with_rules(
     assert "[bold]x[/bold]" in written, "a topic's name is not interpreted as markup"
 
 
+def test_a_name_between_colons_is_no_emoji_on_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(terminal, "is_terminal", lambda: True)
+    print_table(("group",), [("app:key:1",)])
+    assert "app:key:1" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("for_people", [True, False])
 def test_control_characters_in_untrusted_names_are_escaped(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, for_people: bool

@@ -11,7 +11,7 @@ from string import Formatter
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ottla.cli.kcat_format import parse_format, write_parts
-from ottla.cli.text import bytes_to_json, headers_to_json, readable, time_text
+from ottla.cli.text import bytes_to_json, headers_to_json, readable, shown_json, time_text
 
 if TYPE_CHECKING:
     # A command's signature needs this module, and printing help must not load the client.
@@ -79,7 +79,7 @@ def _write_json(record: ConsumerRecord) -> bytes:
         **bytes_to_json("value", record.value),
         "headers": headers_to_json(record.headers),
     }
-    return json.dumps(document, ensure_ascii=False).encode() + b"\n"
+    return shown_json(json.dumps(document, ensure_ascii=False)).encode() + b"\n"
 
 
 class _KeyValueWriter:

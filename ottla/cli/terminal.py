@@ -5,18 +5,13 @@ decoration. `--json` prints one JSON document.
 """
 
 import json
-import re
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from ottla.cli.text import JsonValue, shown
+from ottla.cli.text import JsonValue, shown, shown_json
 
 _GAP: Final = "  "
-_CONTROLS: Final = re.compile(
-    "[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
-)
-"""DEL and the C1 control characters, marks of text direction, line separators, lone surrogates."""
 
 Cell = str | int
 
@@ -33,10 +28,7 @@ def print_line(line: str) -> None:
 
 def print_json(value: JsonValue) -> None:
     """Print one indented JSON document, the whole output of a command."""
-    text = json.dumps(value, indent=2, ensure_ascii=False)
-    # JSON allows these characters in a string, but some of them begin a terminal's command.
-    text = _CONTROLS.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
-    sys.stdout.write(text + "\n")
+    sys.stdout.write(shown_json(json.dumps(value, indent=2, ensure_ascii=False)) + "\n")
 
 
 def print_done(verb: str, names: Sequence[str], *, as_json: bool) -> None:

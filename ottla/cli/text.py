@@ -7,12 +7,17 @@ the output of `ottla consume` again.
 
 import base64
 import datetime
+import re
 from collections.abc import Iterable
 from typing import Final
 
 NO_TIMESTAMP_MS: Final = -1
 _MEGA: Final = 1_000_000
 _KILO: Final = 1_000
+_CONTROLS: Final = re.compile(
+    "[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+"""DEL and the C1 control characters, marks of text direction, line separators, lone surrogates."""
 
 JsonValue = str | int | float | bool | None | list["JsonValue"] | dict[str, "JsonValue"]
 
@@ -49,6 +54,16 @@ def shown(text: str) -> str:
     return "".join(
         character if character.isprintable() else repr(character)[1:-1] for character in text
     )
+
+
+def shown_json(document: str) -> str:
+    """Return a JSON document with the control characters escaped that JSON allows in a string.
+
+    It has the same meaning, but no character that begins a terminal's command or hides text.
+    """
+    if document.isascii() and "\x7f" not in document:
+        return document
+    return _CONTROLS.sub(lambda found: f"\\u{ord(found.group()):04x}", document)
 
 
 def time_text(timestamp_ms: int) -> str:

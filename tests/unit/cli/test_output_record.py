@@ -47,6 +47,15 @@ def test_json_format_contains_every_field_of_a_record() -> None:
     }
 
 
+def test_json_format_has_no_character_that_a_terminal_obeys() -> None:
+    hostile = "\x1b]0;mine\x07\x9b2J\x7f\u202e\u2028größe"
+    record = RECORD._replace(value=hostile.encode(), headers=((hostile, hostile.encode()),))
+    line = record_writer(OutputFormat.JSON)(record).decode()
+    assert not set("\x1b\x07\x9b\x7f\u202e\u2028") & set(line)
+    assert "größe" in line
+    assert json.loads(line)["value"] == json.loads(line)["headers"][0]["key"] == hostile
+
+
 @pytest.mark.parametrize("record", [RECORD, TOMBSTONE, BINARY])
 def test_produce_parses_the_json_output_of_consume(record: ConsumerRecord) -> None:
     line = record_writer(OutputFormat.JSON)(record).rstrip(b"\n")

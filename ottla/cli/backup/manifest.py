@@ -76,6 +76,8 @@ def read_manifest(text: str) -> Manifest:
         fields = json.loads(text)
     except ValueError as error:
         raise ManifestError(f"it is not JSON: {error}") from None
+    except RecursionError:
+        raise ManifestError("its arrays and objects are nested too deeply") from None
     try:
         if fields["format"] != FORMAT:
             raise ManifestError(f"its format is {fields['format']!r}, this version reads {FORMAT}")
@@ -123,6 +125,11 @@ def _path(value: Any) -> str:
     path = PurePosixPath(_text(value))
     if path.is_absolute() or not path.parts or ".." in path.parts or "\0" in str(path):
         raise ManifestError(f"the path {value!r} does not stay in its directory")
+    try:
+        str(path).encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        # JSON can spell half of a UTF-16 surrogate pair, which no file system stores.
+        raise ManifestError(f"the path {value!r} cannot be the name of a file") from None
     return str(path)
 
 

@@ -47,6 +47,7 @@ def test_a_manifest_is_read_as_it_was_written() -> None:
     ("text", "reason"),
     [
         ("{", "not JSON"),
+        ("[" * 100_000, "nested too deeply"),
         ("[]", "missing or of a wrong type"),
         (changed(format=2), "format is 2"),
         (changed(began=None), "wrong type"),
@@ -56,6 +57,7 @@ def test_a_manifest_is_read_as_it_was_written() -> None:
         (with_file(path="/etc/passwd"), "does not stay"),
         (with_file(path="a\0b"), "does not stay"),
         (with_file(path=""), "does not stay"),
+        (with_file(path="\ud800"), "cannot be the name of a file"),
         (with_file(size_bytes=-1), "not a number of bytes"),
         (with_file(size_bytes="1"), "not a number of bytes"),
         (with_file(sha256="x"), "not a SHA-256"),
@@ -64,6 +66,12 @@ def test_a_manifest_is_read_as_it_was_written() -> None:
 def test_a_bad_manifest_is_refused(text: str, reason: str) -> None:
     with pytest.raises(ManifestError, match=reason):
         read_manifest(text)
+
+
+def test_a_path_that_is_not_utf_8_is_kept() -> None:
+    # Python's form of the byte 0xff in a name.
+    content = json.loads(with_file(path="orders-0/\udcff"))
+    assert read_manifest(json.dumps(content)).directories[0].files[0].path == "orders-0/\udcff"
 
 
 @pytest.mark.parametrize("twice", ["folder", "file"])

@@ -62,7 +62,7 @@ def copy_directory(
             names = sorted(entry.name for entry in entries)
             for name in names:
                 if is_top_file(name, has_coordinator=COORDINATOR in names):
-                    with contextlib.suppress(FileNotFoundError), _opened(source / name) as file:
+                    with contextlib.suppress(FileNotFoundError), opened(source / name) as file:
                         files.append(_copy(file, place / name, name, on_progress))
             parts = filter(is_part, (e.name for e in entries if e.is_dir(follow_symlinks=False)))
             # The coordinator last: its leader epochs must not be behind a log's.
@@ -101,9 +101,9 @@ def _copy_part(
     source: Path, target: Path, prefix: str, on_progress: Progress, *, is_in_use: bool
 ) -> list[BackedUpFile]:
     """Copy a partition or a coordinator's data; nothing if it is deleted meanwhile."""
-    with contextlib.ExitStack() as opened:
+    with contextlib.ExitStack() as open_files:
         try:
-            files = _open_together(source, opened, is_in_use=is_in_use)
+            files = _open_together(source, open_files, is_in_use=is_in_use)
         except FileNotFoundError:
             target.rmdir()
             return []
@@ -115,7 +115,7 @@ def _copy_part(
 
 
 def _open_together(
-    source: Path, opened: contextlib.ExitStack, *, is_in_use: bool
+    source: Path, open_files: contextlib.ExitStack, *, is_in_use: bool
 ) -> dict[str, BinaryIO]:
     """Open the files of a directory as they were at one time."""
     for _ in range(MAX_ATTEMPTS):
@@ -123,13 +123,13 @@ def _open_together(
         names = chosen_files(before, is_in_use=is_in_use)
         with contextlib.ExitStack() as attempt:
             try:
-                files = {name: attempt.enter_context(_opened(source / name)) for name in names}
+                files = {name: attempt.enter_context(opened(source / name)) for name in names}
             except FileNotFoundError:
                 # Renamed or deleted since the listing; if the directory is gone, the next fails.
                 continue
             after = _inodes(source)
             if all(after.get(name) == before[name] for name in names):
-                opened.push(attempt.pop_all())
+                open_files.push(attempt.pop_all())
                 return files
     raise CommandError(f"the files of {source} change too often: try again later")
 
@@ -142,8 +142,14 @@ def _inodes(directory: Path) -> dict[str, int]:
     }
 
 
-def _opened(path: Path) -> BinaryIO:
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+def opened(path: Path) -> BinaryIO:
+    """Open a file, which may be something else, but no link.
+
+    Raises:
+        OSError: it is missing, a link, or cannot be opened.
+    """
+    # Without O_NONBLOCK, a pipe in place of the file would wait for its writer forever.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     return os.fdopen(descriptor, "rb", buffering=0)
 
 

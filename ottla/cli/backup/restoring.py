@@ -1,12 +1,15 @@
 """Checks a backup, and copies it to empty directories (edge)."""
 
 import contextlib
+import errno
 import hashlib
+import os
+import stat
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
-from ottla.cli.backup.copying import PIECE_BYTES, Progress
+from ottla.cli.backup.copying import PIECE_BYTES, Progress, opened
 from ottla.cli.backup.manifest import (
     FILE_NAME,
     MAX_MANIFEST_BYTES,
@@ -82,13 +85,11 @@ def restore_directories(
 def _transfer(source: Path, file: BackedUpFile, target: Path | None, on_progress: Progress) -> None:
     """Read a file of the backup and check it, and copy it if there is a target."""
     digest, size_bytes = hashlib.sha256(), 0
-    with contextlib.ExitStack() as opened:
-        try:
-            content = opened.enter_context(source.open("rb"))
-        except FileNotFoundError:
-            raise CommandError(f"{source} is missing", EXIT_FOUND) from None
-        copy = None if target is None else opened.enter_context(new_file(target))
-        while piece := content.read(PIECE_BYTES):
+    with contextlib.ExitStack() as files:
+        content = files.enter_context(_opened(source))
+        copy = None if target is None else files.enter_context(new_file(target))
+        # One byte too many shows that the file is longer, however long it is.
+        while piece := content.read(min(PIECE_BYTES, file.size_bytes + 1 - size_bytes)):
             digest.update(piece)
             size_bytes += len(piece)
             on_progress(len(piece))
@@ -96,7 +97,31 @@ def _transfer(source: Path, file: BackedUpFile, target: Path | None, on_progress
                 copy.write(piece)
     if (size_bytes, digest.hexdigest()) != (file.size_bytes, file.sha256):
         raise CommandError(
-            f"{source} has changed since the backup: {size_bytes} bytes instead of "
+            f"{source} has changed since the backup: {_size_text(size_bytes, file)} instead of "
             f"{file.size_bytes}, or other content",
             EXIT_FOUND,
         )
+
+
+def _size_text(size_bytes: int, file: BackedUpFile) -> str:
+    return "more bytes" if size_bytes > file.size_bytes else f"{size_bytes} bytes"
+
+
+def _opened(source: Path) -> BinaryIO:
+    """Open a file of the backup, which has neither links nor devices.
+
+    Raises:
+        CommandError: it is missing, or no regular file.
+    """
+    try:
+        content = opened(source)
+    except FileNotFoundError:
+        raise CommandError(f"{source} is missing", EXIT_FOUND) from None
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise CommandError(f"{source} is a link, not a file", EXIT_FOUND) from None
+    if not stat.S_ISREG(os.fstat(content.fileno()).st_mode):
+        content.close()
+        raise CommandError(f"{source} is not a regular file", EXIT_FOUND)
+    return content

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import os
 import re
 import resource
 from collections.abc import Iterator
@@ -85,6 +86,31 @@ def test_a_changed_backup_is_detected_and_nothing_is_restored(saved: Path, tmp_p
     assert not any((tmp_path / "new").iterdir())
     meta.unlink()
     assert "is missing" in run("restore", saved, "--check").output
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link", "endless"])
+def test_a_backup_with_something_else_than_files_is_not_read(tmp_path: Path, kind: str) -> None:
+    saved = tmp_path / "saved"
+    (saved / "1").mkdir(parents=True)
+    place = saved / "1" / "meta.properties"
+    if kind == "pipe":
+        os.mkfifo(place)
+    elif kind == "link":
+        place.symlink_to("/dev/zero")
+    else:
+        place.touch()
+        # A file with a hole takes no space; reading all of it would take an hour.
+        os.truncate(place, 2**42)
+    file = {"path": place.name, "size_bytes": 1, "sha256": "0" * 64}
+    directory = {"source": "/x", "folder": "1", "was_in_use": False, "files": [file]}
+    manifest = {"format": 1, "began": "", "ended": "", "directories": [directory]}
+    (saved / "manifest.json").write_text(json.dumps(manifest))
+    for words in (("--check",), ("--to", tmp_path / "new")):
+        done = run("restore", saved, *words)
+        assert done.exit_code == 3, done.output
+        expected = {"pipe": "is not a regular", "link": "is a link", "endless": "more bytes"}[kind]
+        assert expected in done.output
+    assert not any((tmp_path / "new").iterdir())
 
 
 def test_directories_with_files_are_never_written_to(saved: Path, tmp_path: Path) -> None:

@@ -135,6 +135,8 @@ def restore(
             f"the backup has {len(manifest.directories)} directories, but --to names "
             f"{len(targets)}."
         )
+    if len({each.resolve() for each in targets}) != len(targets):
+        usage_error("--to names a directory twice: each directory of the backup needs its own.")
     with progress_bar("checking" if check else "restoring", manifest.size_bytes) as on_progress:
         if check:
             check_backup(source, manifest, on_progress)

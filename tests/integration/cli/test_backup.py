@@ -145,6 +145,17 @@ def test_the_number_of_targets_must_fit(saved: Path, tmp_path: Path) -> None:
     assert (done.exit_code, "--to names 2" in done.output) == (2, True)
 
 
+def test_two_directories_are_not_restored_to_one(tmp_path: Path) -> None:
+    directories = [
+        {"source": "/x", "folder": folder, "was_in_use": False, "files": []} for folder in "12"
+    ]
+    manifest = {"format": 1, "began": "", "ended": "", "directories": directories}
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    done = run("restore", tmp_path, "--to", tmp_path / "a", "--to", tmp_path / "b" / ".." / "a")
+    assert (done.exit_code, "names a directory twice" in done.output) == (2, True)
+    assert not (tmp_path / "a").exists()
+
+
 @contextlib.contextmanager
 def files_of_at_most(size_bytes: int) -> Iterator[None]:
     """Let the system refuse longer files of this process, as a full disk would."""

@@ -6,8 +6,12 @@ with the brokers that hold its replicas, the preferred leader first.
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from kafkawire.ids import TopicPartition
+
+MAX_NUMBER: Final = 2**31 - 1
+"""Largest broker id and largest partition, numbers of four bytes in the protocol."""
 
 
 def parse_brokers(text: str) -> tuple[int, ...]:
@@ -17,12 +21,18 @@ def parse_brokers(text: str) -> tuple[int, ...]:
         ValueError: the text is not a list of distinct numbers.
     """
     words = [word.strip() for word in text.split(",")]
-    if not all(word.isdigit() for word in words):
+    if not all(map(_is_number, words)):
         raise ValueError(f"{text!r} is not a list of broker ids such as 1,2,3")
     brokers = tuple(map(int, words))
     if len(set(brokers)) < len(brokers):
         raise ValueError(f"{text!r} names a broker twice")
     return brokers
+
+
+def _is_number(text: str) -> bool:
+    """Whether the text is a number that the protocol can hold as a broker or partition."""
+    is_short = text.isascii() and text.isdecimal() and len(text) <= len(str(MAX_NUMBER))
+    return is_short and int(text) <= MAX_NUMBER
 
 
 def parse_partition(text: str) -> tuple[str, int | None]:
@@ -32,7 +42,7 @@ def parse_partition(text: str) -> tuple[str, int | None]:
         ValueError: the topic is missing, or the partition is not a number.
     """
     topic, separator, number = text.partition(":")
-    if not topic or (separator and not number.isdigit()):
+    if not topic or (separator and not _is_number(number)):
         raise ValueError(f"{text!r} is not of the form TOPIC or TOPIC:PARTITION")
     return topic, int(number) if separator else None
 
@@ -64,7 +74,7 @@ def parse_plan(text: str) -> dict[TopicPartition, tuple[int, ...]]:
             )
             for entry in entries
         }
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise ValueError(
             'the file is not a reassignment plan such as {"version":1,"partitions":'
             '[{"topic":"orders","partition":0,"replicas":[1,2,3]}]}'

@@ -30,14 +30,21 @@ def test_partitions_and_broker_lists_are_parsed() -> None:
     [
         (parse_partition, ":1"),
         (parse_partition, "orders:x"),
+        (parse_partition, "orders:²"),
+        (parse_partition, "orders:2147483648"),
+        (parse_partition, "orders:" + "9" * 5_000),
         (parse_move, "orders=1"),
         (parse_move, "orders:1"),
         (parse_move, "orders:1="),
         (parse_brokers, "1,x"),
         (parse_brokers, "1,1"),
+        (parse_brokers, "1,²"),
+        (parse_brokers, "2147483648"),
         (parse_plan, "{}"),
         (parse_plan, '{"partitions": [{"topic": "orders"}]}'),
         (parse_plan, "not json"),
+        (parse_plan, '{"partitions": ' + "[" * 100_000),
+        (parse_plan, '{"partitions": [{"topic": "a", "partition": Infinity, "replicas": []}]}'),
     ],
 )
 def test_malformed_argument_is_rejected(parse: Callable[[str], object], text: str) -> None:

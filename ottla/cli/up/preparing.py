@@ -42,6 +42,8 @@ from ottla.cli.up.security_folder import (
 DEFAULT_BROKERS: Final = 3
 COORDINATOR_PORT: Final = 2181
 """Port at which other machines find the coordinator by default."""
+MAX_RESERVED: Final = 999_999_999
+"""Largest value of `reserved.broker.max.id`; the ids above it have four bytes, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,8 +182,8 @@ def _machine(
 
 def _reserved_max_id(overrides: Mapping[str, str]) -> int:
     text = overrides.get(RESERVED_KEY, str(DEFAULT_RESERVED))
-    if not text.isdigit():
-        usage_error(f"{RESERVED_KEY} must be a number, got {text!r}.")
+    if not (text.isascii() and text.isdecimal() and len(text) <= len(str(MAX_RESERVED))):
+        usage_error(f"{RESERVED_KEY} must be a number up to {MAX_RESERVED}, got {text!r}.")
     return int(text)
 
 

@@ -4,6 +4,8 @@ import fcntl
 import socket
 from pathlib import Path
 
+import pytest
+
 from tests.integration.cli.conftest import RunOttla
 
 
@@ -41,6 +43,15 @@ def test_unusable_settings_are_wrong_usage(run_ottla: RunOttla, tmp_path: Path) 
         assert ended.returncode == 2
     too_high = run_ottla("up", "--dir", tmp_path, "--port", "65535")
     assert (too_high.returncode, "choose a lower --port" in too_high.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("text", ["x", "²", "1" * 5_000])
+def test_a_range_of_ids_is_a_number(run_ottla: RunOttla, tmp_path: Path, text: str) -> None:
+    address = ("--join", "127.0.0.1:1", "--advertised-host", "127.0.0.1")
+    override = ("--override", f"reserved.broker.max.id={text}")
+    ended = run_ottla("up", "--dir", tmp_path, *address, *override)
+    assert ended.returncode == 2
+    assert "reserved.broker.max.id must be a number" in ended.stderr
 
 
 def test_configuration_error_of_a_broker_is_reported(

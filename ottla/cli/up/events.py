@@ -167,8 +167,16 @@ def outcome(exit_code: int) -> str:
     if exit_code == 0:
         return "stopped"
     if exit_code < 0:
-        return f"died ({signal.Signals(-exit_code).name})"
+        return f"died ({_signal_name(-exit_code)})"
     return f"died (exit code {exit_code})"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        # Most of the real-time signals have only a number.
+        return f"signal {number}"
 
 
 def reason_in(line: str) -> str:

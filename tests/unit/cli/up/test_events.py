@@ -41,6 +41,7 @@ from ottla.cli.up.events import (
             "renewed /ca.pem: give it to clients that have a copy",
         ),
         (Died("broker-1", -9, True, 0.5), "broker-1 died (SIGKILL); it restarts in 0.5 s"),
+        (Died("broker-1", -40, True, 0.5), "broker-1 died (signal 40); it restarts in 0.5 s"),
         (Died("broker-1", 1, False, None), "broker-1 died (exit code 1); it stays down"),
         (Started("broker-1", 42), "broker-1 restarted (process 42)"),
         (Stopped("coordinator", 0), "coordinator stopped"),

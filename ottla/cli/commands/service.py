@@ -92,7 +92,7 @@ def _deliver(unit: "Unit", directory: Path, *, is_installed: bool, may_replace: 
         sys.stdout.write(unit.text)
         return
     path = directory / unit.name
-    if path.exists() and path.read_text(encoding="utf-8") != unit.text and not may_replace:
+    if path.exists() and path.read_bytes() != unit.text.encode() and not may_replace:
         raise CommandError(f"{path} exists and differs: compare them, or add --force")
     path.write_text(unit.text, encoding="utf-8")
     sys.stdout.write(f"written: {path}\nnext: systemctl daemon-reload\n")

@@ -63,9 +63,11 @@ def test_the_command_prints_or_writes_the_unit(tmp_path: Path) -> None:
     assert "systemctl enable --now" in run.invoke(make_app(), install).output
     path = tmp_path / "ottla-broker.service"
     assert path.read_text() == printed.output
-    path.write_text("other")
-    refused = run.invoke(make_app(), install)
-    assert (refused.exit_code, path.read_text()) == (1, "other")
+    for other in (b"other", b"\xff"):
+        path.write_bytes(other)
+        refused = run.invoke(make_app(), install)
+        assert (refused.exit_code, "exists and differs" in refused.output) == (1, True)
+        assert path.read_bytes() == other
     assert run.invoke(make_app(), [*install, "--force"]).exit_code == 0
     assert path.read_text() == printed.output
 

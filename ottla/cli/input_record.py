@@ -82,7 +82,7 @@ def line_parser(*, key_separator: str | None, is_json: bool) -> ParseLine:
     if is_json:
         return _parse_json
     if key_separator is not None:
-        return _KeyedLine(key_separator.encode())
+        return _KeyedLine(key_separator.encode(errors="surrogateescape"))
     return _parse_value
 
 
@@ -97,7 +97,8 @@ class _KeyedLine:
     def __call__(self, line: bytes) -> InputRecord:
         key, found, value = line.partition(self._separator)
         if not found:
-            raise InputError(f"no separator {self._separator.decode()!r} found")
+            separator = self._separator.decode(errors="backslashreplace")
+            raise InputError(f"no separator {separator!r} found")
         return InputRecord(key=key, value=value)
 
 

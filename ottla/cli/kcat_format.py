@@ -54,7 +54,8 @@ def _part(found: re.Match[str]) -> Part:
             raise ValueError(f"the format has %{token}; tokens are {known} %%")
         return _FIELDS[token]
     if escape is None:
-        return found.group().encode()
+        # An argument holds bytes that are not UTF-8 as surrogates.
+        return found.group().encode(errors="surrogateescape")
     if len(escape) > 1:
         return bytes([int(escape[1:], 16)])
     if escape not in _ESCAPES:

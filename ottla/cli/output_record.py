@@ -55,7 +55,7 @@ def record_writer(
             raise ValueError(r"--format kcat needs --template, such as '%t/%p %k: %s\n'")
         return partial(write_parts, parse_format(template))
     if output_format is OutputFormat.KEY_VALUE:
-        return _KeyValueWriter(separator.encode())
+        return _KeyValueWriter(separator.encode(errors="surrogateescape"))
     return _write_json if output_format is OutputFormat.JSON else _write_value
 
 
@@ -103,7 +103,9 @@ class _TemplateWriter:
             raise ValueError(f"the template is invalid at {error}; fields are {known}") from None
 
     def __call__(self, record: ConsumerRecord) -> bytes:
-        return self._template.format_map(_fields(record)).encode() + b"\n"
+        text = self._template.format_map(_fields(record))
+        # The template may have bytes that are not UTF-8, which an argument holds as surrogates.
+        return text.encode(errors="surrogateescape") + b"\n"
 
 
 def _check_widths(template: str) -> None:

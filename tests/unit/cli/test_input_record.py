@@ -47,6 +47,14 @@ def test_key_ends_at_the_first_separator() -> None:
         parse(b"k:v")
 
 
+def test_a_separator_that_is_not_utf_8_is_found() -> None:
+    # Python's form of the byte 0xe9, "é" in Latin-1, in an argument.
+    parse = line_parser(key_separator="\udce9", is_json=False)
+    assert parse(b"k\xe9v") == InputRecord(key=b"k", value=b"v")
+    with pytest.raises(InputError, match=r"no separator '\\\\xe9'"):
+        parse(b"kv")
+
+
 def test_json_line_sets_every_field_of_a_record() -> None:
     line = {
         "key": "k",

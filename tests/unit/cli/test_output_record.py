@@ -84,6 +84,14 @@ def test_template_width_has_a_limit(width: str) -> None:
     assert record_writer(OutputFormat.TEMPLATE, template="{offset:>10}")(RECORD)
 
 
+def test_arguments_that_are_not_utf_8_are_written_as_they_are() -> None:
+    # Python's form of the byte 0xe9, "é" in Latin-1, in an argument.
+    write = record_writer(OutputFormat.TEMPLATE, template="\udce9{value}")
+    assert write(RECORD) == b"\xe9v\n"
+    assert record_writer(OutputFormat.KEY_VALUE, separator="\udce9")(RECORD) == b"k\xe9v\n"
+    assert record_writer(OutputFormat.KCAT, template="\udce9%s")(RECORD) == b"\xe9v"
+
+
 def test_template_format_needs_a_template() -> None:
     with pytest.raises(ValueError, match="--template"):
         record_writer(OutputFormat.TEMPLATE)

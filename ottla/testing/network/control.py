@@ -1,5 +1,6 @@
 """Controls the process of a network (edge)."""
 
+import contextlib
 import itertools
 import json
 import socket
@@ -59,8 +60,11 @@ class NetworkControl:
         self._folder.cleanup()
 
     def _ask(self, command: dict[str, object]) -> dict[str, Any]:
-        self._connection.sendall(json.dumps(command).encode() + b"\n")
-        line = self._replies.readline()
+        line = b""
+        # A connection that is broken has no further reply, either.
+        with contextlib.suppress(ConnectionError):
+            self._connection.sendall(json.dumps(command).encode() + b"\n")
+            line = self._replies.readline()
         if not line:
             raise StateError(f"the network has ended:\n{self._server.log_tail()}")
         reply: dict[str, Any] = json.loads(line)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from kafkawire.messages.metadata import (
 )
 from kafkawire.sentinels import NO_LEADER
 from ottla.testing import CLIENTS, COORDINATOR, Broker, Cluster, StartError, StateError
+from ottla.testing.network.control import NetworkControl
 from ottla.testing.topics import TOPICS_PER_DELETION
 from tests.integration.broker.wire import Wire, batch
 from tests.waiting import until_sync
@@ -226,6 +228,18 @@ def test_a_network_is_needed_for_its_faults() -> None:
         Cluster().heal()
     with pytest.raises(StateError, match="was not started"):
         Cluster().kill(1)
+
+
+def test_a_network_that_has_died_says_so(tmp_path: Path) -> None:
+    control = NetworkControl(tmp_path)
+    try:
+        os.kill(control._server.pid, signal.SIGKILL)
+        until_sync(lambda: not control._server.is_running)
+        for _ in range(2):
+            with pytest.raises(StateError, match="the network has ended"):
+                control.heal()
+    finally:
+        control.close()
 
 
 def test_the_log_of_a_broker_that_does_not_start_is_in_the_error(tmp_path: Path) -> None:

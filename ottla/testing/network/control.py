@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ottla.testing.errors import StateError
-from ottla.testing.network.links import Party
+from ottla.testing.network.links import Party, check_delay
 from ottla.testing.server import Server
 
 READY: Final = "network.ready"
@@ -45,7 +45,13 @@ class NetworkControl:
         self._ask({"do": "cut", "links": _links(some, others)})
 
     def slow(self, some: Iterable[Party], others: Iterable[Party], delay_s: float) -> None:
-        """Delay data between `some` parties and `others`, in each direction."""
+        """Delay data between `some` parties and `others`, in each direction.
+
+        Raises:
+            ValueError: the delay is negative or no finite number.
+        """
+        # Here, because an error in the network's process would end it.
+        check_delay(delay_s)
         self._ask({"do": "slow", "links": _links(some, others), "delay_s": delay_s})
 
     def heal(self) -> None:

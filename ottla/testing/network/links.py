@@ -4,6 +4,7 @@ A party is a broker, by its id; the coordinator; or all clients together. A link
 in both directions.
 """
 
+import math
 import struct
 from collections.abc import Iterable
 from typing import Final, NewType, TypeAlias
@@ -48,6 +49,16 @@ class Links:
     def delay_s(self, link: Link) -> float:
         """Return the delay of data on a link, in seconds."""
         return self._delays_s.get(link, 0.0)
+
+
+def check_delay(delay_s: float) -> None:
+    """Check that data can be delayed by `delay_s`.
+
+    Raises:
+        ValueError: it is negative or no finite number.
+    """
+    if not 0 <= delay_s < math.inf:
+        raise ValueError(f"delay_s must be a number of seconds from 0, got {delay_s}")
 
 
 def link_between(one: Party, other: Party) -> Link:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 import os
 import signal
 import socket
@@ -153,6 +154,13 @@ async def test_a_slow_network_delays_both_directions(broker: Broker) -> None:
             await producer.send_and_wait(topic, b"second")
             assert time.monotonic() - began_s >= 2 * DELAY_S
             broker.heal()
+
+
+@pytest.mark.parametrize("delay_s", [-1.0, math.nan, math.inf])
+def test_a_delay_that_cannot_pass_is_refused(broker: Broker, delay_s: float) -> None:
+    with pytest.raises(ValueError, match="delay_s must be a number of seconds"):
+        broker.slow(delay_s)
+    broker.heal()
 
 
 async def test_another_broker_leads_when_the_leader_is_isolated(cluster: Cluster) -> None:

@@ -1,5 +1,7 @@
 """Links of the network between test servers, and the senders of requests on them."""
 
+import math
+
 import pytest
 
 from kafkawire.apis import ApiKey
@@ -10,6 +12,7 @@ from ottla.testing.network.links import (
     COORDINATOR,
     Links,
     Party,
+    check_delay,
     link_between,
     missing_bytes,
     sender_of,
@@ -32,6 +35,14 @@ def test_a_fault_affects_its_links_only() -> None:
     assert not links.is_cut(link_between(B1, CLIENTS))
     assert links.delay_s(link_between(B1, CLIENTS)) == 0.5
     assert links.delay_s(ONE_TWO) == 0
+
+
+@pytest.mark.parametrize("delay_s", [-1.0, math.nan, math.inf])
+def test_a_delay_is_a_number_of_seconds(delay_s: float) -> None:
+    check_delay(0)
+    check_delay(0.5)
+    with pytest.raises(ValueError, match="delay_s must be a number of seconds"):
+        check_delay(delay_s)
 
 
 def test_healing_some_links_keeps_the_faults_of_others() -> None:

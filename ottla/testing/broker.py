@@ -119,7 +119,10 @@ class Broker:
         self._running.server.resume()
 
     def fill_disk(self) -> None:
-        """Let the disk appear full: produce requests get KAFKA_STORAGE_ERROR."""
+        """Let the disk appear full: produce requests get KAFKA_STORAGE_ERROR.
+
+        The end of the process ends it, too: its next start finds space.
+        """
         self._running.server.fill_disk()
 
     def free_disk(self) -> None:

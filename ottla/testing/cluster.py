@@ -189,7 +189,10 @@ class Cluster:
         self._member(broker_id).server.resume()
 
     def fill_disk(self, broker_id: int) -> None:
-        """Let the disk of a broker appear full: produce requests get KAFKA_STORAGE_ERROR."""
+        """Let the disk of a broker appear full: produce requests get KAFKA_STORAGE_ERROR.
+
+        The end of the process ends it, too: its next start finds space.
+        """
         self._member(broker_id).server.fill_disk()
 
     def free_disk(self, broker_id: int) -> None:

@@ -5,6 +5,7 @@ the kernel kills it when this process dies. This process has one thread, so a fo
 """
 
 import ctypes
+import errno
 import mmap
 import os
 import signal
@@ -32,6 +33,8 @@ PROGRAMS: Final[Mapping[str, Program]] = {
     "session-end": end_session,
 }
 EXIT_CRASHED: Final = 1
+MAX_FORKS: Final = 1_000
+"""Forks until one has a new process id; ids of ended children are often a sequence."""
 _PR_SET_PDEATHSIG: Final = 1
 
 
@@ -44,31 +47,48 @@ class Exit:
 
 
 class Children:
-    """The running children. A process id stays valid until `reap` has returned its end."""
+    """The running children. No two children ever have the same process id."""
 
     def __init__(self) -> None:
         self._full: dict[int, mmap.mmap] = {}
         """A byte of memory shared with each child: not zero while its disk is full."""
+        self._ended: set[int] = set()
 
     def start(self, program: str, arguments: Sequence[str], output: Path) -> int:
         """Fork a child that runs `program` and appends its output to a file; return its id.
 
         Raises:
             KeyError: there is no such program.
-            OSError: the file cannot be opened, or the system cannot fork.
+            OSError: the file cannot be opened, or the system cannot fork, or only with old ids.
         """
         run = PROGRAMS[program]
         full = mmap.mmap(-1, 1)
         launcher = os.getpid()
         log = os.open(output, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            pid = os.fork()
+            pid = self._fork()
             if not pid:
                 _become(run, (program, *arguments), log, full, launcher)
         finally:
             os.close(log)
         self._full[pid] = full
         return pid
+
+    def _fork(self) -> int:
+        """Fork a child whose id no earlier child had; return 0 in it, and the id here."""
+        for _ in range(MAX_FORKS):
+            pid = os.fork()
+            if pid and pid not in self._ended:
+                return pid
+            if pid:
+                os.waitpid(pid, 0)
+            elif os.getpid() not in self._ended:
+                return 0
+            else:
+                # The system gives ids again after some 30,000 processes. The program that wants
+                # this child may still know the earlier one by this id, and would confuse them.
+                os._exit(0)
+        raise ChildProcessError(errno.EAGAIN, f"the system gave {MAX_FORKS} old process ids")
 
     def send(self, pid: int, number: int) -> None:
         """Send a signal to a child, unless it has exited."""
@@ -87,6 +107,7 @@ class Children:
             done, status = os.waitpid(pid, os.WNOHANG)
             if done:
                 self._full.pop(pid).close()
+                self._ended.add(pid)
                 found.append(Exit(pid, os.waitstatus_to_exitcode(status)))
         return found
 

@@ -305,6 +305,29 @@ def test_a_child_process_does_not_use_its_parents_servers(broker: Broker) -> Non
     assert broker.pid
 
 
+def test_no_server_gets_the_process_id_of_an_earlier_one(tmp_path: Path) -> None:
+    """Otherwise it would seem to have ended as the other one did."""
+    program = """
+import os, sys
+from pathlib import Path
+from ottla.launcher.children import Children
+
+children = Children()
+probe = os.fork()
+if not probe:
+    os._exit(0)
+os.waitpid(probe, 0)
+# The system gives the next ids in order.
+children._ended.update(range(probe + 1, probe + 100))
+pid = children.start("network", [str(Path(sys.argv[1], "control"))], Path(sys.argv[1], "log"))
+print(pid in children._ended)
+children.kill_all()
+"""
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
 async def test_topics_of_ended_tests_are_deleted(broker: Broker) -> None:
     with broker.topics("a test[é]") as topics:
         created, chosen = topics.create("orders", partitions=2), topics.name("by-the-program")

@@ -75,6 +75,11 @@ class Launcher:
                     return None
             return self._exits[pid]
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process has ended, and all servers with it."""
+        return self._process.poll() is not None
+
     def close(self) -> None:
         """Kill all servers and end the process."""
         with self._lock:
@@ -144,17 +149,22 @@ _lock: Final = threading.Lock()
 
 
 def shared_launcher() -> Launcher:
-    """Return the launcher of this process, which starts with the first call.
+    """Return the launcher of this process, which starts with the first call, and if it has ended.
 
     Raises:
         OSError: the system cannot start a process.
     """
     with _lock:
         launcher = _launchers.get(os.getpid())
-        if launcher is None:
+        if launcher is not None and launcher.has_ended:
+            # Its servers have ended with it, but others can still start.
+            launcher.close()
+            launcher = None
+        elif launcher is None:
             for inherited in _launchers.values():
                 inherited.abandon()
             _launchers.clear()
+        if launcher is None:
             launcher = _launchers[os.getpid()] = Launcher()
         return launcher
 

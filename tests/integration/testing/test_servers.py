@@ -292,6 +292,30 @@ def test_servers_end_with_the_program_that_started_them() -> None:
         socket.create_connection(("127.0.0.1", port_of(address)))
 
 
+def test_a_launcher_that_was_killed_costs_its_own_servers_only() -> None:
+    program = """
+import os, signal
+from ottla.testing import Broker, StartError
+from ottla.testing.launching import shared_launcher
+
+lost = Broker().__enter__()
+process = shared_launcher()._process
+process.kill()
+process.wait()
+try:
+    lost.stop()
+except StartError as error:
+    print(error)
+with Broker() as broker:
+    print(broker.stop())
+"""
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    lines = done.stdout.splitlines()
+    assert "the process that starts servers has ended" in lines[0]
+    assert lines[1:] == ["0"], done.stderr
+
+
 def test_a_child_process_does_not_use_its_parents_servers(broker: Broker) -> None:
     assert broker.pid
     child = os.fork()

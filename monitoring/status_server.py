@@ -85,9 +85,13 @@ class StatusServer:
         Raises:
             OSError: the address cannot be bound.
         """
-        self._server = await asyncio.start_server(
-            self._serve, self._host or None, self._wanted_port, limit=MAX_REQUEST_BYTES
-        )
+        try:
+            self._server = await asyncio.start_server(
+                self._serve, self._host or None, self._wanted_port, limit=MAX_REQUEST_BYTES
+            )
+        except UnicodeError as error:
+            # IDNA cannot encode the name.
+            raise OSError(f"cannot listen on {self._host}:{self._wanted_port}: {error}") from None
         host, port = self._server.sockets[0].getsockname()[:2]
         log.info("status.listening", address=f"{host}:{port}")
 

@@ -78,7 +78,8 @@ class Listeners:
             self._plain = await server.loop.create_server(
                 lambda: Connection(server), listen.host or None, listen.port, backlog=LISTEN_BACKLOG
             )
-        except OSError as error:
+        except (OSError, UnicodeError) as error:
+            # A name that IDNA cannot encode is a UnicodeError.
             raise _not_listening(listen, error) from error
         if server.config.tls is not None:
             assert self._tls is not None, "a TLS listener needs a context"
@@ -90,7 +91,7 @@ class Listeners:
             listening = socket.create_server(
                 (address.host, address.port), family=family, backlog=LISTEN_BACKLOG
             )
-        except OSError as error:
+        except (OSError, UnicodeError) as error:
             self._plain.close()
             raise _not_listening(address, error) from error
         listening.setblocking(False)
@@ -114,8 +115,9 @@ class Listeners:
             self._tls_listener.close()
 
 
-def _not_listening(address: Address, error: OSError) -> OSError:
-    reason = os.strerror(error.errno).lower() if error.errno else str(error)
+def _not_listening(address: Address, error: OSError | UnicodeError) -> OSError:
+    number = error.errno if isinstance(error, OSError) else None
+    reason = os.strerror(number).lower() if number else str(error)
     return OSError(f"cannot listen on {address.host}:{address.port}: {reason}")
 
 

@@ -1,8 +1,8 @@
-"""The turns of the event loop in which a page of metrics is made."""
+"""The turns in which a page of metrics is made, and names on which nothing can listen."""
 
 import pytest
 
-from monitoring.status_server import TURN_BYTES, ends_turn
+from monitoring.status_server import TURN_BYTES, StatusServer, ends_turn
 
 
 @pytest.mark.parametrize(
@@ -17,3 +17,8 @@ def test_a_turn_ends_after_enough_text_or_a_step_without_any(
     piece: str, size_bytes: int, ends: bool
 ) -> None:
     assert ends_turn(piece, size_bytes) is ends
+
+
+async def test_a_name_that_no_resolver_knows_is_an_error_of_the_system() -> None:
+    with pytest.raises(OSError, match="cannot listen on \u202ehost:0"):
+        await StatusServer("\u202ehost", 0, {}).start()

@@ -43,8 +43,8 @@ async def describe_group(admin: Admin, group_id: str) -> GroupReport:
     """
     group = await admin.describe_group(group_id)
     committed = await admin.list_group_offsets(group_id)
-    if group.state == DEAD and not committed:
-        raise CommandError(f"group {group_id} does not exist: see `ottla groups list`.")
+    if not committed:
+        _require_existing(group, group_id)
     owners = {
         partition: member.member_id
         for member in group.members
@@ -52,6 +52,22 @@ async def describe_group(admin: Admin, group_id: str) -> GroupReport:
     }
     partitions = committed.keys() | owners.keys()
     return GroupReport(group, committed, await _ends(admin, partitions), owners)
+
+
+async def describe_existing(admin: Admin, group_id: str) -> GroupDescription:
+    """Fetch a group with its members.
+
+    Raises:
+        CommandError: the group does not exist.
+    """
+    group = await admin.describe_group(group_id)
+    _require_existing(group, group_id)
+    return group
+
+
+def _require_existing(group: GroupDescription, group_id: str) -> None:
+    if group.state == DEAD:
+        raise CommandError(f"group {group_id} does not exist: see `ottla groups list`.")
 
 
 async def reset(

@@ -128,9 +128,9 @@ def members(
     Example:
       ottla groups members billing
     """
-    from ottla.cli.group_report import members_json, to_member_rows
+    from ottla.cli.group_report import describe_existing, members_json, to_member_rows
 
-    found = run_admin(bootstrap, command_config, lambda admin: admin.describe_group(group))
+    found = run_admin(bootstrap, command_config, lambda admin: describe_existing(admin, group))
     if json:
         print_json(members_json(found))
         return
@@ -157,10 +157,10 @@ def remove_members(
     Example:
       ottla groups remove-members billing worker-7
     """
-    from ottla.cli.group_report import chosen_members
+    from ottla.cli.group_report import chosen_members, describe_existing
 
     async def work(admin: "Admin") -> "list[GroupMember]":
-        chosen = chosen_members(await admin.describe_group(group), names or ())
+        chosen = chosen_members(await describe_existing(admin, group), names or ())
         if chosen:
             await admin.remove_members(group, chosen)
         return chosen

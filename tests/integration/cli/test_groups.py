@@ -129,6 +129,13 @@ def test_reset_of_a_new_group_needs_topics(run_ottla: RunOttla, at: At) -> None:
     assert usage.returncode == 2
 
 
+@pytest.mark.parametrize("command", ["describe", "members", "remove-members"])
+def test_a_mistyped_group_is_an_error(run_ottla: RunOttla, at: At, command: str) -> None:
+    ended = run_ottla("groups", command, "mistyped", *at)
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr == "ottla: group mistyped does not exist: see `ottla groups list`.\n"
+
+
 def test_delete_removes_a_group(run_ottla: RunOttla, broker: BrokerProcess, at: At) -> None:
     commit(broker, "doomed", orders=1)
     assert run_ottla("groups", "delete", "doomed", *at) == (0, "deleted doomed\n", "")

@@ -65,6 +65,16 @@ def broker_page(observation: Observation, parameters: Mapping[str, str]) -> Page
     raise MissingError(f"There is no broker {wanted}.")
 
 
+def require_broker(observation: Observation, text: str) -> None:
+    """Check that a live broker has the id in `text`, as far as the brokers are known.
+
+    Raises:
+        MissingError: there is no such broker.
+    """
+    if observation.cluster is not None and text not in map(str, observation.cluster.brokers):
+        raise MissingError(f"No broker {text} is online.")
+
+
 def topics_page(observation: Observation, parameters: Mapping[str, str]) -> Page:
     """Return the page of all topics; internal ones need the parameter `internal`."""
     rows = [

@@ -15,7 +15,7 @@ from ottla.console.files.segment import Segment, Timeline, timeline
 from ottla.console.files.segment_files import read_segments
 from ottla.console.files.verdict import VerdictReport
 from ottla.console.files.verdict_files import read_verdicts
-from ottla.console.pages.live_pages import partition_of, topic_of
+from ottla.console.pages.live_pages import partition_of, require_broker, topic_of
 from ottla.console.pages.page import MissingError, Page
 from ottla.console.web.console import Console
 
@@ -133,8 +133,12 @@ class DetailRoutes:
         name = request.query_params.get("name", "")
         if kind not in KINDS:
             raise MissingError(f"Nothing of kind {kind} has configs.")
+        observation = await self._console.observed()
         if KINDS[kind] is ResourceType.TOPIC:
-            topic_of(await self._console.observed(), name)
+            topic_of(observation, name)
+        elif name:
+            # The client would wait for a broker that is down or was never there.
+            require_broker(observation, name)
         entries = await self._console.admin().describe_configs(KINDS[kind], name)
         wanted = request.query_params.get("filter", "").strip().lower()
         shown = [entry for key, entry in sorted(entries.items()) if wanted in key.lower()]

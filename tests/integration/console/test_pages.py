@@ -212,7 +212,8 @@ async def test_every_response_forbids_scripts_inside_it(console: ConsoleServer) 
 
 async def test_things_that_do_not_exist_are_not_found(console: ConsoleServer) -> None:
     await shown(console, "/", "online")
-    for path in ("/topic?name=" + EVIL, "/group?name=x", "/broker?id=77", "/configs?kind=x", "/x"):
+    paths = ("/topic?name=" + EVIL, "/group?name=x", "/broker?id=77", "/configs?kind=x", "/x")
+    for path in (*paths, "/configs?kind=broker&name=77", "/configs?kind=broker&name=x"):
         missing = await console.get(path.replace("<", "%3C").replace(">", "%3E"))
         assert missing.status == 404
         assert EVIL not in missing.text

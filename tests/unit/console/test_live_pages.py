@@ -3,7 +3,7 @@
 import pytest
 
 from ottla.console.observation.observation import Observation
-from ottla.console.pages.live_pages import LIVE_PAGES, partition_of
+from ottla.console.pages.live_pages import LIVE_PAGES, partition_of, require_broker
 from ottla.console.pages.page import MissingError, Page
 from ottla.console.view.table import TablePage
 from tests.unit.console.stand_ins import ORDERS_0, ORDERS_1, group, member, observed, ranges
@@ -90,3 +90,10 @@ def test_partition_is_found_by_its_number(observation: Observation) -> None:
     assert partition_of(observation, "orders", "1") == ORDERS_1
     with pytest.raises(MissingError, match="Topic orders has no partition 2"):
         partition_of(observation, "orders", "2")
+
+
+def test_a_broker_is_required_once_the_brokers_are_known(observation: Observation) -> None:
+    require_broker(Observation(), "77")
+    require_broker(observation, "1")
+    with pytest.raises(MissingError, match="No broker 77 is online"):
+        require_broker(observation, "77")

@@ -44,7 +44,7 @@ class BrokerAddresses:
         except NoNodeError:
             await self._client.exists(paths.BROKER_IDS, self._on_event)
             names = []
-        ids = sorted(int(name) for name in names if name.isdigit())
+        ids = sorted(int(name) for name in names if name.isdecimal())
         found = await gathered(
             self._client.get_data(paths.broker(each), self._on_event) for each in ids
         )

@@ -123,7 +123,7 @@ class GroupNodes:
         except NoNodeError:
             await self.client.exists(path, self.watch)
             return None
-        counts = await self._texts({each: f"{path}/{each}" for each in brokers if each.isdigit()})
+        counts = await self._texts({each: f"{path}/{each}" for each in brokers if each.isdecimal()})
         names = []
         for broker, data in counts.items():
             try:

@@ -70,7 +70,7 @@ class TopicTargets:
         try:
             if self._layout is Layout.JAFKA:
                 names = await self._client.get_children(path, on_event)
-                brokers = [int(name) for name in names if name.isdigit()]
+                brokers = [int(name) for name in names if name.isdecimal()]
                 texts = await gathered(
                     self._client.get_data(f"{path}/{each}", on_event) for each in brokers
                 )

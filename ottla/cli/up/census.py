@@ -82,7 +82,7 @@ class Census:
                 await asyncio.sleep(RETRY_S)
 
     def _update(self, names: Sequence[str]) -> None:
-        registered = frozenset(int(name) for name in names if name.isdigit())
+        registered = frozenset(int(name) for name in names if name.isdecimal())
         if registered != self.registered:
             self.registered = registered
             self._on_change()

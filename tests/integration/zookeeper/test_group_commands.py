@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from coordination.client import Client
 from ottla import Admin, NewTopic, Producer
 from ottla.cli.app import make_app
 from tests.harness.cluster import ClusterProcesses
@@ -151,3 +152,20 @@ def test_a_file_that_is_no_file_of_offsets_changes_nothing(
             ["groups", "import-offsets", str(file), "--coordinator", cluster.connect],
         )
         assert result.exit_code in (1, 2)
+
+
+async def test_a_node_beside_the_brokers_is_no_broker(
+    cluster: ClusterProcesses, tmp_path: Path
+) -> None:
+    await create(cluster, "beside")
+    file = tmp_path / "lines"
+    file.write_text("1\n")
+    # "²" is a digit, but not one of a number.
+    async with Client(cluster.connect) as client:
+        await client.create("/brokers/ids/²", b"{}")
+        try:
+            words = ("produce", "beside", str(file), "--json", "--coordinator", cluster.connect)
+            sent = json.loads(await asyncio.to_thread(ottla, *words))
+        finally:
+            await client.delete("/brokers/ids/²")
+    assert sent["records"] == 1

@@ -81,7 +81,7 @@ def parse_profiles(text: str, name: str) -> Profiles:
     """
     try:
         document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError:
+    except (tomllib.TOMLDecodeError, RecursionError):
         raise _failure(f"{name} is not a TOML file") from None
     default = document.pop(DEFAULT, None)
     if default is not None and not isinstance(default, str):

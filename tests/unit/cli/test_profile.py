@@ -53,6 +53,7 @@ def test_an_unknown_profile_is_refused_with_the_known_ones() -> None:
     ("text", "error"),
     [
         ("= secret", "f is not a TOML file"),
+        pytest.param("x = " + "[" * 5_000, "f is not a TOML file", id="deeply nested"),
         ("default = 1", "default in f must be the name"),
         ("dev = 's3cret'", "dev in f must be a table"),
         ("[dev]\na.b = ['s3cret']", "a.b of profile dev in f must be text"),

@@ -17,7 +17,7 @@ def parse_pattern(pattern: object) -> re.Pattern[str]:
     """
     try:
         compiled = re.compile(pattern)  # type: ignore[call-overload]
-    except (re.error, TypeError) as error:
+    except (re.error, TypeError, OverflowError, RecursionError) as error:
         raise ConfigurationError(
             f"pattern must be a regular expression, got {pattern!r}: {error}"
         ) from None

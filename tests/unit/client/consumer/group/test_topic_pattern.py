@@ -25,9 +25,7 @@ def test_the_whole_name_has_to_match() -> None:
     assert matching_topics(parse_pattern("orders"), known) == set()
 
 
-@pytest.mark.parametrize(
-    "pattern", ["(", b"a", re.compile(b"a"), 7, ["a"], "a{99999999999}", "(" * 9_999]
-)
+@pytest.mark.parametrize("pattern", ["(", b"a", re.compile(b"a"), 7, ["a"], "a{99999999999}"])
 def test_other_patterns_are_refused(pattern: object) -> None:
     with pytest.raises(ConfigurationError, match="pattern must be"):
         parse_pattern(pattern)

@@ -23,6 +23,7 @@ from logcheck.batch_digest import BatchDigest
 from logcheck.finding import Check, Finding, Severity, audit_failed
 from logcheck.finding_list import FindingList
 from logcheck.history import history_of
+from logcheck.local_file import inodes
 from logcheck.log_scan import LogScan
 from logcheck.producer_batches import ProducerBatches
 from logcheck.replica import KeyComparison, Replica
@@ -45,14 +46,16 @@ def audit_partition(task: AuditTask) -> list[Outcome]:
 
 
 def _audit_replica(task: AuditTask, replica: ReplicaFiles) -> Outcome:
-    """Audit a replica, and again if it seems faulty and its files changed meanwhile.
+    """Audit a replica, and again if it seems faulty and its files were written meanwhile.
 
-    The broker of a copy of hard links may truncate a log after its index was read.
+    A follower may have truncated the log after its index was read, also in a copy of hard links.
+    A replaced file is not looked at again, because the task lists the names before that.
     """
     before = states_in(replica.directory)
     findings, summary = ReplicaAudit(task, replica).run()
+    after = states_in(replica.directory)
     is_faulty = any(each.severity is not Severity.NOTE for each in findings)
-    if is_faulty and before != states_in(replica.directory):
+    if is_faulty and before != after and inodes(before) == inodes(after):
         return ReplicaAudit(task, replica).run()
     return findings, summary
 

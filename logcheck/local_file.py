@@ -7,6 +7,7 @@ not UTF-8 contain surrogates (PEP 383).
 
 import errno
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 from types import TracebackType
@@ -111,6 +112,11 @@ def states_in(directory: Path | str) -> dict[str, tuple[int, int]]:
             }
     except OSError:
         return {}
+
+
+def inodes(states: Mapping[str, tuple[int, int]]) -> set[tuple[str, int]]:
+    """Return the names and inodes in `states`, which change when a broker replaces files."""
+    return {(name, inode) for name, (inode, _) in states.items()}
 
 
 def read_bytes(file: str) -> bytes:

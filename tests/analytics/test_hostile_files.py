@@ -245,6 +245,8 @@ def test_audit_survives_a_directory_that_changes_while_it_is_read(
     assert kinds <= {
         *("file_vanished", "file_shortened", "torn_tail", "offset_gap", "index_position"),
         *("replica_differs",),
+        # After the second look at a file that lost all of its records in place.
+        *("time_offset", "cleaned_beyond_checkpoint"),
     }
     assert kinds
     assert len({each.file.startswith(str(tmp_path / where)) for each in found}) == 1

@@ -6,7 +6,7 @@ pass over files that are gone do not count, and the partition is read again.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,7 +20,7 @@ from logcheck.finding import Check, Damage, Finder, Finding, Report, Severity
 from logcheck.finding_list import FindingList
 from logcheck.history import history_of
 from logcheck.index_files import IndexFiles
-from logcheck.local_file import FileSource, list_directory, read_bytes, states_in
+from logcheck.local_file import FileSource, inodes, list_directory, read_bytes, states_in
 from logcheck.log_scan import LogScan
 from logcheck.log_view import LogCheck, Observer
 from logcheck.offset_index_check import PER_APPEND
@@ -77,14 +77,9 @@ def verify_partition(
         # A follower truncates its log in place; without a second look, older entries of an index
         # would be compared with newer batches.
         is_due = number == 0 and before != after and bool(result.findings)
-        if not is_due and (not result.reported or _inodes(before) <= _inodes(after)):
+        if not is_due and (not result.reported or inodes(before) <= inodes(after)):
             break
     return result
-
-
-def _inodes(states: Mapping[str, tuple[int, int]]) -> set[tuple[str, int]]:
-    """Return names and inodes, which change when a broker replaces files."""
-    return {(name, inode) for name, (inode, _) in states.items()}
 
 
 def _read_once(

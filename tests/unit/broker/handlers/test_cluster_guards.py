@@ -11,13 +11,13 @@ from kafkawire.messages.reassignment import (
     TopicPartitions,
 )
 from kafkawire.schema import decode, encode
-from tests.unit.broker.network_fakes import make_request
+from tests.unit.broker.requests import request
 
 
 @pytest.mark.parametrize("version", range(APIS[ApiKey.ELECT_LEADERS].decodable[1] + 1))
 def test_a_denied_election_is_answered_in_every_version(version: int) -> None:
     asked = ElectLeadersRequest(topic_partitions=[TopicPartitions(topic="t", partitions=[0])])
-    denied = elect_leaders(make_request(None), asked)
+    denied = elect_leaders(request(ApiKey.ELECT_LEADERS, version, asked), asked)
     answer = decode(ElectLeadersResponse, encode(denied, version), version)
     has_common_code = version >= 1
     assert answer.error_code == (

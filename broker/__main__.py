@@ -39,9 +39,11 @@ def _run(arguments: argparse.Namespace) -> int:
     # Must precede every other import of broker code.
     speedups.import_path.prefer_our_packages()
     speedups.finder.enable()
-    from broker.daemon import read_config, run
-    from broker.errors import ConfigError
-    from broker.log_setup import set_up_logging
+    # structlog loads it if it can, for logs on a terminal; that takes a tenth of the start.
+    with speedups.import_path.hidden("rich"):
+        from broker.daemon import read_config, run
+        from broker.errors import ConfigError
+        from broker.log_setup import set_up_logging
 
     levels = set_up_logging(arguments.log_level, sys.stderr)
     try:

@@ -1,4 +1,4 @@
-"""Precedence of our packages over a user's packages of the same names (edge).
+"""The places and names that a daemon imports from (edge).
 
 Some of our packages have names that other projects may have too: `storage`, `broker`, `analytics`.
 A project in PYTHONPATH precedes the installed packages.
@@ -6,7 +6,8 @@ A project in PYTHONPATH precedes the installed packages.
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = str(Path(__file__).resolve().parents[1])
@@ -22,6 +23,19 @@ def prefer_our_packages() -> None:
     # which it was started.
     started_in = [] if sys.flags.safe_path else [""]
     sys.path[:] = ordered(sys.path, _absolute([*inherited, *started_in]), ROOT)
+
+
+@contextmanager
+def hidden(name: str) -> Iterator[None]:
+    """Let a module seem absent to imports in this block, unless it is imported already."""
+    if name in sys.modules:
+        yield
+        return
+    sys.modules[name] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        del sys.modules[name]
 
 
 def _absolute(directories: Sequence[str]) -> list[str]:

@@ -19,10 +19,10 @@ def main() -> int:
     speedups.import_path.prefer_our_packages()
     speedups.finder.enable()
     gc.disable()
-    # structlog loads it if it can, for logs on a terminal; that takes a tenth of a daemon's start.
-    sys.modules["rich"] = None  # type: ignore[assignment]
-    from ottla.launcher.children import Children
-    from ottla.launcher.commands import Commands
+    # Nor may structlog load rich, which no daemon uses.
+    with speedups.import_path.hidden("rich"):
+        from ottla.launcher.children import Children
+        from ottla.launcher.commands import Commands
 
     # The children share these objects' memory, which collections would copy.
     gc.freeze()

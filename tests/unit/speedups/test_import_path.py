@@ -1,7 +1,9 @@
-"""The packages that a daemon imports if a project has packages of the same names."""
+"""The packages and libraries that a daemon imports."""
 
 import os
+import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -59,3 +61,23 @@ def test_path_without_project_directories_is_unchanged(monkeypatch: pytest.Monke
     monkeypatch.delenv("PYTHONPATH", raising=False)
     import_path.prefer_our_packages()
     assert "PYTHONPATH" not in os.environ
+
+
+def test_hidden_module_is_absent_in_the_block_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "colorsys", raising=False)
+    with import_path.hidden("colorsys"), pytest.raises(ImportError):
+        import_module("colorsys")
+    with import_path.hidden("colorsys"):
+        pass
+    module = import_module("colorsys")
+    with import_path.hidden("colorsys"):
+        assert import_module("colorsys") is module
+
+
+def test_broker_starts_without_the_libraries_for_terminals() -> None:
+    program = (
+        "import sys; from broker.__main__ import main\n"
+        "main(['no-such-file']); print('rich' in sys.modules)"
+    )
+    command = [sys.executable, "-c", program]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "False\n"

@@ -117,14 +117,18 @@ class EpochCheck:
     def _check_first(self, entry: tuple[int, int, int], file: str, history: History) -> None:
         """Report a first entry from before the log: its segments are gone, but not by retention.
 
-        A broker cuts the entries at each new log start, and stores them before it stops. Entries
-        for remote segments in tiered storage stay.
+        A broker cuts the entries at each new log start, and stores them before it stops. Kafka does
+        so in the background, and drops that task when it stops, as it drops the deletion of the
+        segments. Entries for remote segments in tiered storage stay.
+
+        Source: LeaderEpochFileCache.truncateFromStartAsyncFlush of Kafka 3.9.
         """
         line, epoch, start = entry
         if history.was_stopped and start < history.first_base_offset:
             expected = f"a first epoch from the log start {history.first_base_offset}"
             found, place = f"epoch {epoch} from {start}", (file, line, start)
-            self._finder.find(Damage.EPOCH_START, *place, expected, found, Severity.WARNING)
+            severity = Severity.NOTE if history.was_cut else Severity.WARNING
+            self._finder.find(Damage.EPOCH_START, *place, expected, found, severity)
 
 
 class EpochCheckpoint:

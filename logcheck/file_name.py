@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from kafkawire.ids import TopicPartition
 
 _OFFSET_FILE: Final = re.compile(r"([0-9]{20})\.(log|index|timeindex|txnindex|snapshot)")
+_LEAVING_SEGMENT: Final = re.compile(r"([0-9]{20})\.log\.deleted")
 _LEAVING_DIRECTORY: Final = re.compile(r"([a-zA-Z0-9._-]+)\.[0-9a-f]{32}-(?:delete|stray)")
 _PARTITION_DIRECTORY: Final = re.compile(r"([a-zA-Z0-9._-]{1,249})-([0-9]{1,10})")
 EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
@@ -40,6 +41,12 @@ def parse_offset_file(name: str) -> OffsetFile | None:
     """Parse the name of a segment's file or producer snapshot; return None for other names."""
     match = _OFFSET_FILE.fullmatch(name)
     return OffsetFile(int(match[1]), match[2]) if match else None
+
+
+def parse_leaving_segment(name: str) -> int | None:
+    """Return the base offset of a segment that a broker has renamed to delete it, or None."""
+    match = _LEAVING_SEGMENT.fullmatch(name)
+    return int(match[1]) if match else None
 
 
 def parse_partition_directory(name: str) -> TopicPartition | None:

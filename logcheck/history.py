@@ -44,6 +44,8 @@ class History:
     """The topic's policy by a rule, such as `compact,delete`; None without a rule."""
     was_stopped: bool = False
     """Whether the broker has stopped cleanly, so that nothing is unfinished."""
+    was_cut: bool = False
+    """Whether segments from before the log start still wait for their deletion."""
     recovery_point: int = 0
     """The offset up to which the log is on disk; a start after a crash reads the batches beyond."""
     recovered_from: int = 0
@@ -177,6 +179,7 @@ def history_of(files: ReplicaFiles, cleanup_policy: str | None = None) -> Histor
         cleaner_point=files.cleaner_point,
         cleanup_policy=cleanup_policy,
         was_stopped=files.was_stopped,
+        was_cut=files.was_cut,
         recovery_point=files.recovery_point or 0,
         recovered_from=files.recovered_from,
         first_base_offset=files.first_base_offset,

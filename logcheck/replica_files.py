@@ -22,6 +22,7 @@ from logcheck.file_name import (
     RECOVERY_POINT,
     is_foreign,
     parse_leaving_directory,
+    parse_leaving_segment,
     parse_offset_file,
 )
 from logcheck.finding import Check, Damage, Finder, Finding, Report, Severity, unreadable
@@ -80,6 +81,8 @@ class ReplicaFiles:
     """Whether the log directory has readable checkpoints."""
     has_high_watermarks: bool = False
     """Whether one of them has high watermarks, perhaps none for this partition."""
+    was_cut: bool = False
+    """Whether a segment before the first one still waits for its deletion."""
     foreign: tuple[str, ...] = ()
     snapshots: tuple[tuple[int, str], ...] = ()
     """Offset and file of each producer snapshot; a clean stop writes one at the log end."""
@@ -187,6 +190,8 @@ def replica_files(
         if name is not None:
             files[name.base_offset][name.suffix] = entry
     by_offset = sorted(files.items())
+    segments = tuple(_segment(base, kinds) for base, kinds in by_offset if "log" in kinds)
+    leaving = (parse_leaving_segment(entry.name) for entry in entries)
     paths = {entry.name: entry.path for entry in entries}
 
     def offset(file: str) -> int | None:
@@ -197,7 +202,7 @@ def replica_files(
         partition=-1 if partition is None else partition.partition,
         replica=root,
         directory=directory,
-        segments=tuple(_segment(base, kinds) for base, kinds in by_offset if "log" in kinds),
+        segments=segments,
         epoch_checkpoint=paths.get(EPOCH_CHECKPOINT),
         metadata=paths.get(PARTITION_METADATA),
         snapshots=tuple(
@@ -210,6 +215,8 @@ def replica_files(
         was_stopped=CLEAN_STOP in checkpoints,
         has_checkpoints=bool(checkpoints.keys() - {CLEAN_STOP}),
         has_high_watermarks=HIGH_WATERMARK in checkpoints,
+        was_cut=bool(segments)
+        and any(base is not None and base < segments[0].base_offset for base in leaving),
         foreign=tuple(
             entry.name for entry in entries if entry.is_directory or is_foreign(entry.name)
         ),

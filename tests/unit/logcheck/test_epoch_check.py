@@ -118,3 +118,10 @@ def test_damaged_checkpoint_is_reported_once() -> None:
     checkpoint = EpochCheckpoint("checkpoint", lambda _: b"0\n2\n0 0\n", reported)
     checkpoint.conclude(EpochCheck(reported), END, FLUSHED, is_end_known=True)
     assert [each.damage for each in reported.findings] == [Damage.BAD_CHECKPOINT_LINE]
+
+
+def test_kafka_may_stop_before_it_has_cut_the_entries_at_a_new_log_start() -> None:
+    history = History(was_stopped=True, recovery_point=END, first_base_offset=1)
+    assert [severity for _, _, severity in found_with(ENTRIES, history)] == [Severity.WARNING]
+    cut = replace(history, was_cut=True)
+    assert [severity for _, _, severity in found_with(ENTRIES, cut)] == [Severity.NOTE]

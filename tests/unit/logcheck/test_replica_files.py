@@ -53,6 +53,22 @@ def test_marker_of_a_clean_stop_is_found() -> None:
         assert (files.was_stopped, files.has_checkpoints) == (was_stopped, False)
 
 
+@pytest.mark.parametrize(
+    ("name", "was_cut"),
+    [
+        ("00000000000000000003.log.deleted", True),
+        ("00000000000000000003.index.deleted", False),
+        ("00000000000000000007.log.deleted", False),
+    ],
+)
+def test_segment_before_the_log_that_waits_for_its_deletion_is_noticed(
+    name: str, was_cut: bool
+) -> None:
+    names = f"{7:020}.log", name
+    files = replica_files(ORDERS, "root", "root/orders-0", entries(*names), {})
+    assert files.was_cut == was_cut
+
+
 def test_checkpoint_entry_without_a_directory_is_reported() -> None:
     checkpoints = {HIGH_WATERMARK: {ORDERS: 17, TopicPartition("gone", 1): 4}}
     (found,) = missing_partitions(checkpoints, {ORDERS}, [], str)

@@ -107,7 +107,7 @@ class EpochCheck:
             is_late = starts[0] > run.first_offset
             severity = history.epochs_from(starts[0]) if is_late else None
         else:
-            severity = Severity.ERROR
+            severity = history.no_epochs
         if severity is not None:
             expected = f"an entry for epoch {run.epoch}"
             found = f"a first entry from {starts[0]}" if starts else "no entries"

@@ -159,6 +159,15 @@ class History:
         is_in_first = self.first_segment_end is None or offset <= self.first_segment_end
         return None if is_in_first else Severity.NOTE
 
+    @property
+    def no_epochs(self) -> Severity:
+        """The certainty that a log with batches must have a leader epoch.
+
+        It has none after a truncation to its log start, which is stored later than the epochs.
+        """
+        may_begin_at_end = not self.was_stopped and self.cleanup_policy != COMPACT
+        return Severity.NOTE if may_begin_at_end else Severity.ERROR
+
     def beyond(self, log_end_offset: int) -> Severity:
         """Return the certainty that no checkpoint may name an offset beyond the log's end.
 

@@ -39,12 +39,20 @@ def test_batches_in_their_epochs_pass() -> None:
     assert found_with(ENTRIES) == []
 
 
-@pytest.mark.parametrize("entries", [ENTRIES[:-1], []])
-def test_epoch_without_an_entry_is_an_error_below_the_recovery_point(
-    entries: list[tuple[int, int]],
-) -> None:
-    offset = 12 if entries else 0
-    assert found_with(entries) == [(Damage.EPOCH_START, offset, Severity.ERROR)]
+def test_epoch_without_an_entry_is_an_error_below_the_recovery_point() -> None:
+    assert found_with(ENTRIES[:-1]) == [(Damage.EPOCH_START, 12, Severity.ERROR)]
+
+
+@pytest.mark.parametrize(
+    ("history", "severity"),
+    [
+        pytest.param(FLUSHED, Severity.NOTE, id="perhaps truncated to its new start"),
+        pytest.param(replace(FLUSHED, was_stopped=True), Severity.ERROR, id="clean stop"),
+        pytest.param(replace(FLUSHED, cleanup_policy="compact"), Severity.ERROR, id="compacted"),
+    ],
+)
+def test_log_without_epochs_may_begin_at_its_end(history: History, severity: Severity) -> None:
+    assert found_with([], history) == [(Damage.EPOCH_START, 0, severity)]
 
 
 def test_checkpoint_may_be_older_than_batches_beyond_the_recovery_point() -> None:

@@ -72,6 +72,7 @@ EXAMPLES: Final = [
     ("lost_key", 874607870),
     ("producer_lost", 1717073265),
     ("rewritten_batch", 3876304943),
+    ("epoch_start", 1704689435),
 ]
 # Histories are drawn in other ways since, so these seeds replay other ones than they did.
 OLDER_EXAMPLES: Final = [

@@ -62,7 +62,7 @@ class EpochCheck:
         within the log, because a broker that writes meanwhile may have added others.
         """
         starts = [start for _, _, start in checkpoint]
-        self._check_beginning(starts, file, history)
+        self._check_beginning(starts, file, log_end_offset, history)
         if checkpoint:
             self._check_first(checkpoint[0], file, history)
         epoch_so_far = -1
@@ -97,7 +97,9 @@ class EpochCheck:
                 severity = history.beyond(log_end_offset)
                 self._finder.find(Damage.EPOCH_BEYOND, file, line, start, expected, found, severity)
 
-    def _check_beginning(self, starts: Sequence[int], file: str, history: History) -> None:
+    def _check_beginning(
+        self, starts: Sequence[int], file: str, log_end_offset: int, history: History
+    ) -> None:
         """Report batches without an entry, unless they may be newer than the checkpoint."""
         known = (each for each in self.runs if each.epoch >= 0)
         run = next((each for each in known if each.first_offset >= history.log_start), None)
@@ -107,7 +109,7 @@ class EpochCheck:
             is_late = starts[0] > run.first_offset
             severity = history.epochs_from(starts[0]) if is_late else None
         else:
-            severity = history.no_epochs
+            severity = history.no_epochs(log_end_offset)
         if severity is not None:
             expected = f"an entry for epoch {run.epoch}"
             found = f"a first entry from {starts[0]}" if starts else "no entries"

@@ -54,6 +54,8 @@ class History:
     """The base offset of the first segment."""
     first_segment_end: int | None = None
     """The base offset of the second segment, if there is one."""
+    active_base_offset: int = 0
+    """The base offset of the last segment."""
     is_point_at_segment: bool = True
     """Whether a segment begins at the cleaner's point, where a cleaner usually ends."""
     committed_end: int = 0
@@ -159,14 +161,17 @@ class History:
         is_in_first = self.first_segment_end is None or offset <= self.first_segment_end
         return None if is_in_first else Severity.NOTE
 
-    @property
-    def no_epochs(self) -> Severity:
-        """The certainty that a log with batches must have a leader epoch.
+    def no_epochs(self, log_end_offset: int) -> Severity:
+        """Return the certainty that a log to `log_end_offset` must have a leader epoch.
 
-        It has none after a truncation to its log start, which is stored later than the epochs.
+        It has none after a truncation to its log start, which is stored later than the epochs. The
+        segments below are deleted in between, by Ottla at once and by Kafka after minutes. The last
+        segment remains, which is empty if it begins there.
         """
-        may_begin_at_end = not self.was_stopped and self.cleanup_policy != COMPACT
-        return Severity.NOTE if may_begin_at_end else Severity.ERROR
+        if self.was_stopped or self.cleanup_policy == COMPACT:
+            return Severity.ERROR
+        is_last = self.first_segment_end is None or log_end_offset <= self.active_base_offset
+        return Severity.NOTE if is_last else Severity.WARNING
 
     def beyond(self, log_end_offset: int) -> Severity:
         """Return the certainty that no checkpoint may name an offset beyond the log's end.
@@ -193,6 +198,7 @@ def history_of(files: ReplicaFiles, cleanup_policy: str | None = None) -> Histor
         recovered_from=files.recovered_from,
         first_base_offset=files.first_base_offset,
         first_segment_end=files.segments[1].base_offset if len(files.segments) > 1 else None,
+        active_base_offset=files.active_base_offset,
         is_point_at_segment=files.cleaner_point in {each.base_offset for each in files.segments},
         committed_end=max(files.high_watermark or 0, files.log_start or 0),
     )

@@ -47,6 +47,16 @@ def test_epoch_without_an_entry_is_an_error_below_the_recovery_point() -> None:
     ("history", "severity"),
     [
         pytest.param(FLUSHED, Severity.NOTE, id="perhaps truncated to its new start"),
+        pytest.param(
+            replace(FLUSHED, first_segment_end=6, active_base_offset=END),
+            Severity.NOTE,
+            id="perhaps truncated to its new last segment",
+        ),
+        pytest.param(
+            replace(FLUSHED, first_segment_end=6, active_base_offset=6),
+            Severity.WARNING,
+            id="several segments",
+        ),
         pytest.param(replace(FLUSHED, was_stopped=True), Severity.ERROR, id="clean stop"),
         pytest.param(replace(FLUSHED, cleanup_policy="compact"), Severity.ERROR, id="compacted"),
     ],

@@ -111,6 +111,7 @@ def test_history_is_built_from_checkpoints_and_the_rule() -> None:
         recovered_from=10,
         first_base_offset=0,
         first_segment_end=10,
+        active_base_offset=30,
         is_point_at_segment=False,
         committed_end=25,
     )

@@ -152,8 +152,8 @@ def missing_partitions(
 ) -> Iterator[Finding]:
     """Yield a finding for each entry of a partition that is not `present`.
 
-    For a high watermark it is a note: the broker rewrites that file every few seconds, and not when
-    it deletes a partition. So it is if one of the `directories` is a partition that the broker has
+    For a high watermark it is a note: Kafka rewrites that file every few seconds, and not when it
+    deletes a partition. So it is if one of the `directories` is a partition that the broker has
     renamed to delete it, and died or was copied before it dropped the other entries.
     """
     leaving = {parse_leaving_directory(name) for name in directories}

@@ -3,9 +3,10 @@
 A replacement is written aside, synced and renamed.
 
 Bytes on disk, as in Kafka: a line `0` (version), a line with the number of entries, one entry per
-line. Invariant: a reader finds the old content or the new, never a mixture. That holds across a
-power loss too, because the temporary file is synced before the rename and the directory after it.
-Without a sync, a power loss may leave a part of the content, which `read_entries` rejects.
+line. Invariant: a reader finds the old content or the new, never a mixture, except of a file that
+is overwritten in place. That holds across a power loss too, because the temporary file is synced
+before the rename and the directory after it. Without a sync, a power loss may leave a part of the
+content, which `read_entries` rejects.
 """
 
 import errno
@@ -81,8 +82,8 @@ def overwrite_entries(path: str, entries: Iterable[str]) -> None:
     """Write `entries` over the checkpoint at `path` in place, without a sync.
 
     The file must hold entries for which `may_overwrite` is true. This takes a tenth of the time of
-    a rename over an existing file, for which ext4 starts to write the data out. A power loss may
-    leave a file that `read_entries` rejects.
+    a rename over an existing file, for which ext4 starts to write the data out. After a power loss,
+    and for a reader in another process, `read_entries` may reject the file.
 
     Raises:
         OSError: the file holds the old content, the new content, or one that is rejected.

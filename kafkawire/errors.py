@@ -258,9 +258,13 @@ class ApiError(Exception):
         if len(message) > MAX_MESSAGE_CHARACTERS:
             half = MAX_MESSAGE_CHARACTERS // 2
             message = f"{message[:half]} ... {message[-half:]}"
-        super().__init__(f"{code.name}: {message or code.text}")
+        super().__init__(code, message)
         self.code = code
         self.message = message
+
+    def __str__(self) -> str:
+        # Made when it is read: one request can fail for each of 20,000 partitions.
+        return f"{self.code.name}: {self.message or self.code.text}"
 
     def without_origin(self) -> Self:
         """Drop the traceback, so that the exception can be stored.

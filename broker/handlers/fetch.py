@@ -247,8 +247,13 @@ class FetchReader:
     ) -> PartitionData:
         if topic is None:
             self._must_answer = True
-            return self._failed(wanted, ApiError(ErrorCode.UNKNOWN_TOPIC_ID))
+            return self._failed(wanted, ErrorCode.UNKNOWN_TOPIC_ID)
         partition = (topic, wanted.partition)
+        table = self._replicas.table
+        if partition not in table.by_key:
+            # Nothing is raised: a request may name 20,000 partitions that are not here.
+            self._must_answer = True
+            return self._failed(wanted, table.missing_code(partition), partition)
         found_before = self._size_bytes
         try:
             self._check_codec(partition)
@@ -256,7 +261,7 @@ class FetchReader:
             result = self._read(partition, topic_id, wanted, limit, min_one_batch=found_before == 0)
         except ApiError as error:
             self._must_answer = True
-            return self._failed(wanted, error, partition)
+            return self._failed(wanted, error.code, partition)
         if self._client_rack:
             closer = self._replicas.closer_replica(
                 partition, self._client_rack, wanted.fetch_offset
@@ -292,9 +297,8 @@ class FetchReader:
                 raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
 
     def _failed(
-        self, wanted: FetchPartition, error: ApiError, partition: Key | None = None
+        self, wanted: FetchPartition, code: ErrorCode, partition: Key | None = None
     ) -> PartitionData:
-        code = error.code
         topic = partition[0] if partition is not None else ""
         self._replicas.table.traffic.on_fetch_error(topic, code)
         if code is ErrorCode.KAFKA_STORAGE_ERROR and self._version < STORAGE_ERROR_SINCE:

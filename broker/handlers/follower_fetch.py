@@ -173,7 +173,7 @@ class FollowerFetch:
 
     def refuse(self, key: Key, topic_id: TopicId) -> None:
         """Respond with the error of a partition without a replica on this broker."""
-        failed = failed_partition(key[1], self._replicas.table.missing(key).code)
+        failed = failed_partition(key[1], self._replicas.table.missing_code(key))
         self._add_refused(
             FetchableTopicResponse(topic=key[0], topic_id=topic_id, partitions=[failed])
         )

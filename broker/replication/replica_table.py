@@ -121,14 +121,18 @@ class ReplicaTable:
 
     def missing(self, key: Key) -> ApiError:
         """Return the error for a partition that has no replica here."""
+        return ApiError(self.missing_code(key))
+
+    def missing_code(self, key: Key) -> ErrorCode:
+        """Return the code of `missing`."""
         if key in self._offline:
-            return ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
+            return ErrorCode.KAFKA_STORAGE_ERROR
         state = self._metadata.image.partition(TopicPartition(*key))
         if state is None:
-            return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if self._broker_id in state.offline_replicas:
-            return ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
-        return ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def topic_name(self, topic_id: TopicId) -> str | None:
         """Return the name of a topic that has a replica here or is in the metadata."""

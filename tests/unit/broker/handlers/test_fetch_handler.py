@@ -1,6 +1,7 @@
 """Fetch by topic ids: `broker.handlers.fetch`, over a real log."""
 
 import asyncio
+import sys
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,30 @@ async def test_the_id_of_a_topic_without_replicas_is_unknown(tmp_path: Path) -> 
     world.replicas.table.remove(PARTITION)
     for topic_id in (world.replica.topic_id, ZERO_TOPIC_ID):
         assert fetch(world, topic_id).error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+async def test_partitions_that_are_not_here_fail_without_an_exception(tmp_path: Path) -> None:
+    # One request may name 20,000 of them, and raising costs as much as the rest of their work.
+    world = world_with_a_record(tmp_path)
+    wanted = [FetchPartition(partition=number) for number in (-1, 1, 2)]
+    topics = [FetchTopic(topic=name, partitions=wanted) for name in (PARTITION.topic, "missing")]
+    unanswered = FetchReader(world.replicas, FetchRequest(topics=topics), 11, 1 << 20)
+    raised: list[object] = []
+
+    def trace(_frame: object, event: str, argument: object) -> object:
+        if event == "exception":
+            raised.append(argument)
+        return trace
+
+    previous = sys.gettrace()
+    sys.settrace(trace)  # type: ignore[arg-type]
+    try:
+        response = unanswered.read()
+    finally:
+        sys.settrace(previous)
+    codes = {found.error_code for topic in response.responses for found in topic.partitions}
+    assert (codes, raised) == ({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}, [])
+    assert unanswered.is_enough
 
 
 async def test_a_refused_fetch_names_the_new_leader(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from tests.waiting import until
 
 COPY_TIMEOUT_S = 120.0
 POLL_INTERVAL_S = 0.1
-CHUNK = 500
+CHUNK = 100
 MANY = 150
 SETTINGS = {
     "transaction.state.log.num.partitions": "2",
@@ -184,19 +184,20 @@ def test_two_copiers_and_their_rebalances_copy_each_record_once(
                 await producer.send("source", value, partition=number % 4)
         sent.extend(values)
 
-    def write_until_copied(path: Path) -> None:
+    async def write_until_copied(path: Path) -> None:
         deadline_s = time.monotonic() + COPY_TIMEOUT_S
         while not re.search(r"committed [1-9]", path.read_text()):
             assert time.monotonic() < deadline_s, path.read_text()
-            asyncio.run(write())
+            await write()
+            await asyncio.sleep(POLL_INTERVAL_S)
 
     def copied() -> Counter[bytes]:
         return Counter(asyncio.run(read(broker, "target")))
 
     with copiers(broker, tmp_path, "1") as [first]:
-        write_until_copied(first)
+        asyncio.run(write_until_copied(first))
         with copiers(broker, tmp_path, "2") as [second]:
-            write_until_copied(second)
+            asyncio.run(write_until_copied(second))
         # The second one was killed, maybe inside a transaction.
         asyncio.run(write())
         wait_until(lambda: copied().keys() >= set(sent), COPY_TIMEOUT_S)

@@ -48,6 +48,7 @@ def idempotent_producers(
     ]
 
 
+@pytest.mark.soak
 async def test_clocks_may_step_during_a_failover(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import confluent_kafka
+import pytest
 
 import ottla
 from tests.harness.cluster import ClusterProcesses
@@ -177,6 +178,7 @@ async def create_topics(bootstrap: str) -> None:
         await admin.create_topics([ottla.NewTopic(name, 1, 3) for name in (SOURCE, TARGET)])
 
 
+@pytest.mark.soak
 def test_each_record_is_copied_once_though_brokers_are_killed(tmp_path: Path) -> None:
     dice = random.Random()
     with ClusterProcesses(tmp_path, overrides=OVERRIDES) as cluster:

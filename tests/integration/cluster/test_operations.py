@@ -1,7 +1,8 @@
 """Operations on a running cluster, some of them while the controller dies.
 
 Brokers are restarted, lose a disk, and get every kind of change. Each change runs once a day, and
-many times with other timings with `make soak`.
+many times with other timings with `make soak`; restarts and lost disks under load run only there,
+because the simulated clusters of `tests/simulation/world` meet them every day.
 """
 
 import asyncio
@@ -44,6 +45,7 @@ async def observer(cluster: ClusterProcesses) -> AsyncIterator[Observer]:
         await delete_everything(cluster, watching)
 
 
+@pytest.mark.soak
 async def test_rolling_restart_fails_no_send(tmp_path: Path) -> None:
     async def restart_all(cluster: ClusterProcesses, observer: Observer) -> None:
         for number in cluster.numbers:
@@ -57,6 +59,7 @@ async def test_rolling_restart_fails_no_send(tmp_path: Path) -> None:
     assert outcome.failed == []
 
 
+@pytest.mark.soak
 async def test_wiped_disk_is_filled_again(tmp_path: Path) -> None:
     async def lose_disk(cluster: ClusterProcesses, observer: Observer) -> None:
         victim = await observer.wait_for_controller()

@@ -5,6 +5,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from kafkawire.ids import TopicPartition
 from ottla import Admin, NewTopic
 from tests.harness.cluster import ClusterProcesses
@@ -26,6 +28,7 @@ ROUND = 40
 """Number of transactions before and after each kill."""
 
 
+@pytest.mark.soak
 async def test_transactions_are_atomic_though_brokers_are_killed(tmp_path: Path) -> None:
     with ClusterProcesses(tmp_path, overrides=OVERRIDES) as cluster:
         async with Admin(cluster.bootstrap) as admin:

@@ -10,8 +10,7 @@ import binascii
 import datetime
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from ottla.cli.text import NO_TIMESTAMP_MS
 
@@ -32,8 +31,7 @@ class InputError(ValueError):
     """A line cannot be parsed as a record; the message states the reason."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InputRecord:
+class InputRecord(NamedTuple):
     """One record to send; the producer chooses the partition and timestamp that are None."""
 
     value: bytes | None

@@ -3,11 +3,11 @@
 It combines input, client and transfer statistics.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from ottla.cli.command_config import ClusterAccess
 from ottla.cli.failure import CommandError
@@ -17,7 +17,6 @@ from ottla.cli.transfer import Transfer
 from ottla.client.client_config import Acks
 from ottla.client.producer.producer import Producer
 from ottla.client.producer.producer_batch import Delivery
-from ottla.client.record import RecordMetadata
 
 Send = Callable[[InputRecord], Awaitable[Delivery]]
 """Accepts one record; raises InputError for a record that this producer cannot send."""
@@ -95,8 +94,12 @@ async def send_lines(
     sending.raise_failure()
 
 
+MIN_OPEN: Final = 1_000
+"""Number of deliveries to hold before the first look for outcomes among them."""
+
+
 class _Sending:
-    """Sends line by line; keeps the first failed delivery instead of every future."""
+    """Sends line by line; keeps the deliveries without an outcome and the first failure."""
 
     def __init__(self, send: Send, parse: ParseLine, transfer: Transfer) -> None:
         self._send = send
@@ -104,6 +107,8 @@ class _Sending:
         self._transfer = transfer
         self._failure: BaseException | None = None
         self._line_number = 0
+        self._open: list[Delivery] = []
+        self._max_open = MIN_OPEN
 
     def lines_of(self, splitter: LineSplitter, chunk: bytes) -> list[bytes]:
         """Return the lines that `chunk` completes."""
@@ -113,22 +118,32 @@ class _Sending:
             raise CommandError(f"line {self._line_number + 1}: {error}.") from None
 
     async def send_lines(self, lines: list[bytes]) -> None:
+        size_bytes = 0
         for line in lines:
             self._line_number += 1
             try:
                 record = self._parse(line)
-                delivery = await self._send(record)
+                self._open.append(await self._send(record))
             except InputError as error:
                 raise CommandError(f"line {self._line_number}: {error}.") from None
-            delivery.add_done_callback(self._on_delivered)
-            self._transfer.add(1, len(record.key or b"") + len(record.value or b""))
+            if len(self._open) >= self._max_open:
+                self._drop_settled()
+            size_bytes += len(record.key or b"") + len(record.value or b"")
+        self._transfer.add(len(lines), size_bytes)
         self.raise_failure()
 
-    def _on_delivered(self, delivery: asyncio.Future[RecordMetadata]) -> None:
-        if not delivery.cancelled() and self._failure is None:
-            self._failure = delivery.exception()
+    def _drop_settled(self) -> None:
+        # Not by callbacks: the loop would take longer to call them than to send the records.
+        still_open = []
+        for delivery in self._open:
+            if not delivery.done():
+                still_open.append(delivery)
+            elif self._failure is None and not delivery.cancelled():
+                self._failure = delivery.exception()
+        self._open, self._max_open = still_open, MIN_OPEN + 2 * len(still_open)
 
     def raise_failure(self) -> None:
         """Raise the error of the first failed delivery, if any."""
+        self._drop_settled()
         if self._failure is not None:
             raise self._failure

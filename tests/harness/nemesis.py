@@ -1,6 +1,7 @@
 """Schedules of faults. Pure: a seed in, rounds out."""
 
 import enum
+from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Final
@@ -19,6 +20,12 @@ class Fault(enum.Enum):
     KILL_COORDINATOR = "kill -9 of the coordinator"
 
 
+QUICK: Final = (
+    Fault.KILL_CONTROLLER,
+    Fault.PAUSE_BROKER,
+    Fault.KILL_COORDINATOR,
+    Fault.STOP_BROKER,
+)
 MIN_PAUSE_MS: Final = 100
 MAX_PAUSE_MS: Final = 3_000
 """Longer than a session timeout: some paused brokers are declared dead, some are not."""
@@ -38,12 +45,12 @@ class Round:
     """Whether the cluster recovers before the next round begins."""
 
 
-def rounds(seed: int, count: int) -> list[Round]:
+def rounds(seed: int, count: int, faults: Sequence[Fault] = tuple(Fault)) -> list[Round]:
     """Return the rounds of `seed`; each kind of fault occurs before any of them repeats."""
     random = Random(seed)
     order: list[Fault] = []
     while len(order) < count:
-        order += random.sample(tuple(Fault), len(Fault))
+        order += random.sample(faults, len(faults))
     return [
         Round(
             fault,

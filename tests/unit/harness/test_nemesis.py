@@ -1,6 +1,6 @@
 """Rounds of faults, reproducible by seed and complete in kinds: `tests.harness.nemesis`."""
 
-from tests.harness.nemesis import MAX_PAUSE_MS, MIN_PAUSE_MS, Fault, rounds
+from tests.harness.nemesis import MAX_PAUSE_MS, MIN_PAUSE_MS, QUICK, Fault, rounds
 
 
 def test_same_seed_gives_the_same_rounds() -> None:
@@ -14,5 +14,7 @@ def test_every_fault_occurs_before_any_repeats() -> None:
     assert len(drawn) == 2 * len(Fault)
 
 
-def test_faults_last_as_long_as_the_limits_allow() -> None:
-    assert all(MIN_PAUSE_MS <= each.duration_ms <= MAX_PAUSE_MS for each in rounds(3, 9))
+def test_only_requested_faults_occur() -> None:
+    drawn = rounds(3, 9, QUICK)
+    assert {each.fault for each in drawn} == set(QUICK)
+    assert all(MIN_PAUSE_MS <= each.duration_ms <= MAX_PAUSE_MS for each in drawn)

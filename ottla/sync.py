@@ -7,14 +7,15 @@
 
 Each class has the settings and the methods of its namesake in `ottla`; each call waits for its
 result. The client itself runs in an event loop of its own, in a background thread, and so do
-callbacks, serializers and interceptors. An object may be used by several threads.
+serializers, interceptors and the callbacks of futures. The callbacks of `subscribe` run in yet
+another thread, so that they may call the consumer. An object may be used by several threads.
 Invariant: after `close` the thread has ended.
 """
 
 import asyncio
 import inspect
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any, Final, Self
@@ -27,7 +28,13 @@ from ottla.client.record import ConsumerRecord, RecordMetadata
 
 __all__ = ["Admin", "Consumer", "Producer"]
 
+CALLBACKS: Final = ("on_assigned", "on_revoked", "on_lost")
+"""Arguments of `subscribe` that are callbacks."""
 CLOSED: Final = "the client is not running: use `with`, and call it before the end of the block"
+OWN_THREAD: Final = (
+    "this function runs in the client's own thread, which cannot wait for a call of the client: "
+    "let another thread make the call"
+)
 
 
 class _LoopThread:
@@ -49,7 +56,12 @@ class _LoopThread:
         return asyncio.run_coroutine_threadsafe(call(), self._loop)
 
     def call(self, method: Callable[..., Any], *arguments: Any, **settings: Any) -> Any:
-        """Call a plain or async method in the loop; return its result."""
+        """Call a plain or async method in the loop; return its result.
+
+        Raises:
+            RuntimeError: the caller runs in the loop, which cannot wait for itself.
+        """
+        self.require_other_thread()
         future = self.submit(method, *arguments, **settings)
         try:
             return future.result()
@@ -57,6 +69,15 @@ class _LoopThread:
             # Ctrl-C must also end the call in the other thread.
             future.cancel()
             raise
+
+    def require_other_thread(self) -> None:
+        """Require that the caller may wait for this loop.
+
+        Raises:
+            RuntimeError: the caller runs in the loop.
+        """
+        if threading.current_thread() is self._thread:
+            raise RuntimeError(OWN_THREAD)
 
     def end(self) -> None:
         """Stop the loop, and wait for the end of the thread."""
@@ -88,24 +109,14 @@ class _Blocking:
 
     def close(self, *arguments: Any, **settings: Any) -> None:
         """Close the client, and end its thread; arguments as for the async client."""
-        thread, self._thread = self._thread, None
-        if thread is not None:
-            try:
-                thread.call(self._inner.close, *arguments, **settings)
-            finally:
-                thread.end()
+        self._end(self._inner.close, *arguments, **settings)
 
     def __enter__(self) -> Self:
         self.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *details: object) -> None:
-        thread, self._thread = self._thread, None
-        if thread is not None:
-            try:
-                thread.call(self._inner.__aexit__, kind, *details)
-            finally:
-                thread.end()
+        self._end(self._inner.__aexit__, kind, *details)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name.startswith("_"):
@@ -116,6 +127,16 @@ class _Blocking:
             return self._running().call(method, *arguments, **settings)
 
         return call
+
+    def _end(self, method: Callable[..., Any], *arguments: Any, **settings: Any) -> None:
+        if self._thread is None:
+            return
+        self._thread.require_other_thread()
+        thread, self._thread = self._thread, None
+        try:
+            thread.call(method, *arguments, **settings)
+        finally:
+            thread.end()
 
     def _running(self) -> _LoopThread:
         if self._thread is None:
@@ -158,6 +179,15 @@ class Consumer(_Blocking):
         """Configure the consumer; settings as for `ottla.Consumer`."""
         super().__init__(AsyncConsumer(bootstrap_servers, **settings))
 
+    def subscribe(self, topics: Iterable[str] = (), **settings: Any) -> None:
+        """Read topics as a member of the group; settings as for `ottla.Consumer.subscribe`."""
+        callbacks = {
+            name: _outside_loop(settings[name])
+            for name in CALLBACKS
+            if settings.get(name) is not None
+        }
+        self._running().call(self._inner.subscribe, topics, **{**settings, **callbacks})
+
     def __iter__(self) -> Iterator[ConsumerRecord]:
         """Yield records one by one, and wait for new ones; `fetch_batch` is faster.
 
@@ -181,6 +211,18 @@ class Admin(_Blocking):
     def __init__(self, bootstrap_servers: Any, **settings: Any) -> None:
         """Configure the client; settings as for `ottla.Admin`."""
         super().__init__(AsyncAdmin(bootstrap_servers, **settings))
+
+
+def _outside_loop(callback: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an async function that runs a plain callback in a thread, an async one in the loop."""
+    if inspect.iscoroutinefunction(callback):
+        return callback
+
+    async def call(*arguments: Any) -> Any:
+        result = await asyncio.to_thread(callback, *arguments)
+        return await result if inspect.isawaitable(result) else result
+
+    return call
 
 
 async def _accept(producer: AsyncProducer, topic: str, value: Any, record: Any) -> list[Any]:

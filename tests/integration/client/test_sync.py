@@ -1,6 +1,8 @@
 """The client without `await`, its metrics and its health, against a real broker."""
 
 import threading
+from collections.abc import Sequence
+from queue import Queue
 
 import pytest
 
@@ -11,6 +13,7 @@ from ottla.client.serialization import json_deserializer, json_serializer
 from ottla.sync import Admin, Consumer, Producer
 from tests.conftest import BrokerProcess, StartBroker
 from tests.ports import free_port
+from tests.waiting import DEADLINE_S
 
 
 def test_a_script_needs_no_await(shared_broker: BrokerProcess) -> None:
@@ -70,6 +73,53 @@ def test_errors_arrive_in_the_thread_of_the_script(shared_broker: BrokerProcess)
         with pytest.raises(AttributeError):
             admin.no_such_method()
     assert threading.active_count() == threads_before
+
+
+def test_callbacks_of_a_subscription_may_call_the_consumer(shared_broker: BrokerProcess) -> None:
+    with Producer(shared_broker.bootstrap) as producer:
+        for number in range(5):
+            producer.send("called-back", b"%d" % number, partition=0).result()
+    revoked = []
+    with Consumer(
+        shared_broker.bootstrap,
+        group_id="called-back",
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+    ) as consumer:
+
+        def on_assigned(partitions: Sequence[TopicPartition]) -> None:
+            for each in partitions:
+                consumer.seek(each, 3)
+
+        def on_revoked(partitions: Sequence[TopicPartition]) -> None:
+            consumer.commit()
+            revoked.extend(partitions)
+
+        consumer.subscribe(["called-back"], on_assigned=on_assigned, on_revoked=on_revoked)
+        assert [record.value for record in consumer.fetch_batch()] == [b"3", b"4"]
+        consumer.unsubscribe()
+        place = TopicPartition("called-back", 0)
+        assert revoked == [place]
+        assert consumer.committed([place])[place].offset == 5
+
+
+def test_a_callback_in_the_thread_of_the_client_cannot_wait_for_it(
+    shared_broker: BrokerProcess,
+) -> None:
+    refusals: Queue[BaseException] = Queue()
+    with Producer(shared_broker.bootstrap, linger_ms=50) as producer:
+
+        def on_done(_: object) -> None:
+            for call in (producer.flush, producer.close):
+                try:
+                    call()
+                except RuntimeError as error:
+                    refusals.put(error)
+
+        producer.send("waited-for", b"record").add_done_callback(on_done)
+        for _ in range(2):
+            assert "client's own thread" in str(refusals.get(timeout=DEADLINE_S))
+        assert producer.send_and_wait("waited-for", b"next").offset == 1
 
 
 async def test_metrics_and_health_follow_the_work(start_broker: StartBroker) -> None:

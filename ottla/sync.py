@@ -16,8 +16,8 @@ import asyncio
 import inspect
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future
-from contextlib import contextmanager
+from concurrent.futures import CancelledError, Future
+from contextlib import contextmanager, suppress
 from typing import Any, Final, Self
 
 from ottla.client.admin.admin import Admin as AsyncAdmin
@@ -45,26 +45,39 @@ class _LoopThread:
         # A script that forgets to close its client must still be able to end.
         self._thread = threading.Thread(target=self._loop.run_forever, name="ottla", daemon=True)
         self._thread.start()
+        self._lock = threading.Lock()
+        self._has_ended = False
 
     def submit(self, method: Callable[..., Any], *arguments: Any, **settings: Any) -> Future[Any]:
-        """Call a plain or async method in the loop; return a future of its result."""
+        """Call a plain or async method in the loop; return a future of its result.
+
+        Raises:
+            ClientClosedError: the thread has ended, and the method was not called.
+        """
 
         async def call() -> Any:
             result = method(*arguments, **settings)
             return await result if inspect.isawaitable(result) else result
 
-        return asyncio.run_coroutine_threadsafe(call(), self._loop)
+        # Under the lock, since a loop that has been stopped would never answer.
+        with self._lock:
+            if self._has_ended:
+                raise ClientClosedError(CLOSED)
+            return asyncio.run_coroutine_threadsafe(call(), self._loop)
 
     def call(self, method: Callable[..., Any], *arguments: Any, **settings: Any) -> Any:
         """Call a plain or async method in the loop; return its result.
 
         Raises:
+            ClientClosedError: the thread ended before the method did.
             RuntimeError: the caller runs in the loop, which cannot wait for itself.
         """
         self.require_other_thread()
         future = self.submit(method, *arguments, **settings)
         try:
             return future.result()
+        except CancelledError:
+            raise ClientClosedError(CLOSED) from None
         except BaseException:
             # Ctrl-C must also end the call in the other thread.
             future.cancel()
@@ -80,10 +93,19 @@ class _LoopThread:
             raise RuntimeError(OWN_THREAD)
 
     def end(self) -> None:
-        """Stop the loop, and wait for the end of the thread."""
+        """Cancel the calls of other threads, stop the loop, and wait for the end of the thread."""
+        with self._lock:
+            self._has_ended = True
+        asyncio.run_coroutine_threadsafe(self._cancel_calls(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+    async def _cancel_calls(self) -> None:
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
 
 
 class _Blocking:
@@ -202,7 +224,9 @@ class Consumer(_Blocking):
                 except StopAsyncIteration:
                     return
         finally:
-            thread.call(records.aclose)
+            # An iteration that outlives the client has nothing left to close.
+            with suppress(ClientClosedError):
+                thread.call(records.aclose)
 
 
 class Admin(_Blocking):

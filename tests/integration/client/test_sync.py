@@ -8,6 +8,7 @@ import pytest
 
 import ottla
 from ottla import NewTopic, OttlaError, TopicPartition
+from ottla.client.admin_model import ResourceType
 from ottla.client.errors import ClientClosedError, NoBrokerAvailableError
 from ottla.client.serialization import json_deserializer, json_serializer
 from ottla.sync import Admin, Consumer, Producer
@@ -120,6 +121,45 @@ def test_a_callback_in_the_thread_of_the_client_cannot_wait_for_it(
         for _ in range(2):
             assert "client's own thread" in str(refusals.get(timeout=DEADLINE_S))
         assert producer.send_and_wait("waited-for", b"next").offset == 1
+
+
+def test_close_ends_the_calls_of_other_threads(shared_broker: BrokerProcess) -> None:
+    failures: Queue[BaseException] = Queue()
+    admin = Admin(
+        shared_broker.bootstrap,
+        request_timeout_ms=600_000,
+        retry_backoff_ms=500_000,
+        retry_backoff_max_ms=500_000,
+    )
+    admin.start()
+    begun = threading.Event()
+
+    def ask_a_missing_broker() -> None:
+        begun.set()
+        try:
+            admin.describe_configs(ResourceType.BROKER, "99")
+        except OttlaError as error:
+            failures.put(error)
+
+    threading.Thread(target=ask_a_missing_broker, daemon=True).start()
+    begun.wait()
+    # By the time of the answer, the other call waits for its next attempt.
+    admin.describe_cluster()
+    admin.close()
+    assert isinstance(failures.get(timeout=DEADLINE_S), ClientClosedError)
+
+
+def test_an_iteration_may_outlive_the_client(shared_broker: BrokerProcess) -> None:
+    with Producer(shared_broker.bootstrap) as producer:
+        producer.send_and_wait("outlived", b"record")
+    with Consumer(shared_broker.bootstrap, auto_offset_reset="earliest") as consumer:
+        consumer.assign_topics("outlived")
+        records, others = iter(consumer), iter(consumer)
+        assert next(records).value == b"record"
+    with pytest.raises(ClientClosedError):
+        next(records)
+    with pytest.raises(ClientClosedError):
+        next(others)
 
 
 async def test_metrics_and_health_follow_the_work(start_broker: StartBroker) -> None:

@@ -14,6 +14,7 @@ Invariant: after `close` the thread has ended.
 
 import asyncio
 import inspect
+import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError, Future
@@ -31,6 +32,7 @@ __all__ = ["Admin", "Consumer", "Producer"]
 CALLBACKS: Final = ("on_assigned", "on_revoked", "on_lost")
 """Arguments of `subscribe` that are callbacks."""
 CLOSED: Final = "the client is not running: use `with`, and call it before the end of the block"
+FORKED: Final = "the client runs in the process that forked this one: make a new one after the fork"
 OWN_THREAD: Final = (
     "this function runs in the client's own thread, which cannot wait for a call of the client: "
     "let another thread make the call"
@@ -45,15 +47,23 @@ class _LoopThread:
         # A script that forgets to close its client must still be able to end.
         self._thread = threading.Thread(target=self._loop.run_forever, name="ottla", daemon=True)
         self._thread.start()
+        self._process_id = os.getpid()
         self._lock = threading.Lock()
         self._has_ended = False
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether the thread runs in the process that this one was forked from."""
+        return self._process_id != os.getpid()
 
     def submit(self, method: Callable[..., Any], *arguments: Any, **settings: Any) -> Future[Any]:
         """Call a plain or async method in the loop; return a future of its result.
 
         Raises:
-            ClientClosedError: the thread has ended, and the method was not called.
+            ClientClosedError: the thread has ended or is elsewhere; the method was not called.
         """
+        if self.is_elsewhere:
+            raise ClientClosedError(FORKED)
 
         async def call() -> Any:
             result = method(*arguments, **settings)
@@ -151,7 +161,7 @@ class _Blocking:
         return call
 
     def _end(self, method: Callable[..., Any], *arguments: Any, **settings: Any) -> None:
-        if self._thread is None:
+        if self._thread is None or self._thread.is_elsewhere:
             return
         self._thread.require_other_thread()
         thread, self._thread = self._thread, None

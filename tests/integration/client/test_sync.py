@@ -1,5 +1,7 @@
 """The client without `await`, its metrics and its health, against a real broker."""
 
+import os
+import signal
 import threading
 from collections.abc import Sequence
 from queue import Queue
@@ -14,7 +16,10 @@ from ottla.client.serialization import json_deserializer, json_serializer
 from ottla.sync import Admin, Consumer, Producer
 from tests.conftest import BrokerProcess, StartBroker
 from tests.ports import free_port
-from tests.waiting import DEADLINE_S
+from tests.waiting import DEADLINE_S, until_sync
+
+REFUSED = 3
+"""Exit code of a forked process whose client refused to work."""
 
 
 def test_a_script_needs_no_await(shared_broker: BrokerProcess) -> None:
@@ -160,6 +165,36 @@ def test_an_iteration_may_outlive_the_client(shared_broker: BrokerProcess) -> No
         next(records)
     with pytest.raises(ClientClosedError):
         next(others)
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_forked_process_is_told_to_make_its_own_client(shared_broker: BrokerProcess) -> None:
+    with Producer(shared_broker.bootstrap) as producer:
+        producer.send_and_wait("forked", b"parent")
+        child_id = os.fork()
+        if child_id == 0:
+            try:
+                producer.send_and_wait("forked", b"child")
+            except ClientClosedError:
+                producer.close()
+                os._exit(REFUSED)
+            finally:
+                os._exit(1)
+        statuses: list[int] = []
+
+        def has_ended() -> bool:
+            pid, status = os.waitpid(child_id, os.WNOHANG)
+            statuses.append(status)
+            return pid == child_id
+
+        try:
+            until_sync(has_ended, "the end of the child")
+        except AssertionError:
+            os.kill(child_id, signal.SIGKILL)
+            os.waitpid(child_id, 0)
+            raise
+        assert os.waitstatus_to_exitcode(statuses[-1]) == REFUSED
+        assert producer.send_and_wait("forked", b"parent").offset == 1
 
 
 async def test_metrics_and_health_follow_the_work(start_broker: StartBroker) -> None:

@@ -91,8 +91,14 @@ class ConsumerGroup:
 
     async def stop(self, deadline_s: float) -> None:
         """Commit processed records and leave the group; give up at `deadline_s`."""
-        await self._tasks.cancel_all()
         self._forget_pattern()
+        try:
+            await self._tasks.cancel_all()
+        except asyncio.CancelledError:
+            if self.session.is_subscribed:
+                # Nothing else would end the tasks of the session. This leaves without waiting.
+                await self.session.stop(asyncio.get_running_loop().time())
+            raise
         if self.session.is_subscribed:
             await self.session.stop(deadline_s)
             return

@@ -21,6 +21,7 @@ from ottla.client.errors import (
 )
 from ottla.client.offset import CommittedOffset
 from tests.conftest import BrokerProcess, StartBroker
+from tests.integration.client.client_support import cancel_after, other_tasks
 from tests.waiting import until
 
 PARTITIONS = 6
@@ -424,3 +425,18 @@ async def test_close_does_not_wait_for_a_broker_that_hangs(broker_process: Broke
             await consumer.close(timeout_ms=50)
     finally:
         broker_process.process.send_signal(signal.SIGCONT)
+
+
+async def test_the_close_of_a_member_can_be_cancelled_at_any_point(
+    broker_process: BrokerProcess,
+) -> None:
+    await fill(broker_process, 1)
+    before = other_tasks()
+    for steps in range(12):
+        consumer = member(broker_process, group_id=f"cancelled-{steps}")
+        await consumer.start()
+        consumer.subscribe(["t"])
+        await read(consumer, 1)
+        await cancel_after(consumer.close(), steps)
+        await consumer.close()
+        await until(lambda: other_tasks() == before, "the end of the member's tasks")

@@ -125,9 +125,13 @@ class Admin:
         """
         if self._cluster is not None:
             raise ClientClosedError("an admin client starts once: make a new one")
-        cluster = Cluster(self._config, allow_auto_topic_creation=False)
-        await cluster.start()
-        self._cluster = cluster
+        # Known before the first await, so that `close` ends a start in progress.
+        self._cluster = cluster = Cluster(self._config, allow_auto_topic_creation=False)
+        try:
+            await cluster.start()
+        except BaseException:
+            self._cluster = None
+            raise
 
     async def close(self) -> None:
         """Disconnect. `async with` calls this. Calls in progress fail with an OttlaError."""

@@ -227,6 +227,8 @@ class Consumer:
         self._fetcher = Fetcher(cluster, self._config, self._buffer, self._reader.wake, committed)
         self._reader.begin(self._gate, self._fetcher.run, group)
         await cluster.start()
+        if self._is_closed:
+            raise ClientClosedError("the consumer was closed while it started")
         cluster.on_change = self._on_change
         self._reading.begin(cluster, self._fetcher)
         if group is not None:

@@ -203,3 +203,30 @@ async def test_admin_requests_can_be_cancelled_at_any_point(cluster: FakeCluster
             await cancel_after(admin.list_topics(), steps)
         # The connection still matches responses with requests.
         assert set(await admin.list_topics()) == set(cluster.logs.topics)
+
+
+@pytest.mark.parametrize("kind", [Admin, Consumer, Producer])
+async def test_a_client_can_be_closed_at_any_point_of_its_start(
+    cluster: FakeCluster, kind: type[Admin | Consumer | Producer]
+) -> None:
+    outcomes = set()
+    for steps in STEPS[1:]:
+        settings = {"group_id": "g"} if kind is Consumer else {}
+        client = kind(cluster.bootstrap, **settings)
+        start = asyncio.ensure_future(client.start())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+            if start.done():
+                break
+        await client.close()
+        (failure,) = await asyncio.gather(start, return_exceptions=True)
+        assert failure is None or isinstance(failure, ClientClosedError)
+        outcomes.add(failure is None)
+    assert outcomes == {True, False}
+
+
+async def test_of_two_starts_at_once_one_is_refused(cluster: FakeCluster) -> None:
+    admin = Admin(cluster.bootstrap)
+    results = await asyncio.gather(admin.start(), admin.start(), return_exceptions=True)
+    assert [type(each) for each in results] == [type(None), ClientClosedError]
+    await admin.close()

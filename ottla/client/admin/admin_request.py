@@ -32,9 +32,10 @@ async def change(cluster: Cluster, attempt: Callable[[], Awaitable[T]], timeout_
     return await _retry(cluster, attempt, timeout_s, _is_certainly_undone)
 
 
-def raise_first(errors: Iterable[BrokerError | None]) -> None:
+def raise_first(errors: Iterable[OttlaError | None]) -> None:
     """Raise the first error, if there is one, with the others as notes."""
-    found = [error for error in errors if error is not None]
+    # Without repetition: one failed request is the error of many partitions.
+    found = list(dict.fromkeys(error for error in errors if error is not None))
     if found:
         for other in found[1:]:
             found[0].add_note(str(other))

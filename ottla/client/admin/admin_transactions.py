@@ -48,6 +48,7 @@ from ottla.client.errors import (
 )
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.coordinator import Coordinator, KeyType
+from ottla.client.network.partition_lookup import missing_partitions
 from ottla.client.retry import retry
 
 NO_OFFSET: Final = -1
@@ -187,8 +188,7 @@ async def describe_producers(
             cluster.request_refresh()
         raise_first(failures)
 
-    for topic in sorted({each.topic for each in wanted}):
-        await cluster.topic(topic, timeout_s)
+    raise_first((await missing_partitions(cluster, wanted, timeout_s)).values())
     await retry(attempt, cluster.backoff, timeout_s)
     return {each: found[each] for each in wanted}
 
@@ -221,7 +221,7 @@ async def abort_transaction(
         if codes[place] != ErrorCode.NONE:
             raise broker_error(codes[place], f"the abort marker in {place}")
 
-    await cluster.topic(place.topic, timeout_s)
+    raise_first((await missing_partitions(cluster, [place], timeout_s)).values())
     await change(cluster, once, timeout_s)
 
 

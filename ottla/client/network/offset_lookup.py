@@ -16,8 +16,9 @@ from kafkawire.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from kafkawire.sentinels import CONSUMER_REPLICA_ID, NO_EPOCH, READ_UNCOMMITTED
-from ottla.client.errors import OttlaError, UnknownPartitionError, broker_error
+from ottla.client.errors import OttlaError, broker_error
 from ottla.client.network.cluster import Cluster
+from ottla.client.network.partition_lookup import missing_partitions
 from ottla.client.offset import OffsetAndTimestamp
 from ottla.client.retry import retry
 
@@ -54,13 +55,8 @@ async def list_offsets(
             cluster.request_refresh()
             raise failure
 
-    for topic in sorted({each.topic for each in wanted}):
-        held = await cluster.topic(topic, timeout_s)
-        for each in wanted:
-            if each.topic == topic and each.partition not in held.partitions:
-                raise UnknownPartitionError(
-                    f"topic {topic} has no partition {each.partition}: choose one that exists"
-                )
+    for missing in (await missing_partitions(cluster, wanted, timeout_s)).values():
+        raise missing
     await retry(attempt, cluster.backoff, timeout_s)
     return found
 

@@ -16,6 +16,7 @@ from ottla.client.errors import (
     ConfigurationError,
     ConnectionLostError,
     TopicExistsError,
+    UnknownPartitionError,
     UnknownTopicError,
     UnsupportedVersionError,
 )
@@ -196,6 +197,21 @@ async def test_records_are_deleted_at_their_leaders(pair: FakeCluster) -> None:
         wanted = {first: OffsetSpec.EARLIEST, second: OffsetSpec.LATEST}
         found = await admin.list_offsets(wanted)
     assert {each: place.offset for each, place in found.items()} == {first: 2, second: 3}
+
+
+async def test_partitions_are_found_although_they_are_new(cluster: FakeCluster) -> None:
+    cluster.create("a")
+    first, second, missing = (TopicPartition("a", number) for number in (0, 1, 7))
+    async with Admin(cluster.bootstrap, **FAST) as admin:
+        await admin.list_offsets({first: OffsetSpec.LATEST})
+        await admin.create_partitions({"a": 2})
+        assert list(await admin.list_offsets({second: OffsetSpec.LATEST})) == [second]
+        for refused in (
+            admin.list_offsets({missing: OffsetSpec.LATEST}),
+            admin.describe_producers([missing]),
+        ):
+            with pytest.raises(UnknownPartitionError, match="topic a has no partition 7"):
+                await refused
 
 
 async def test_use_outside_of_async_with_is_refused(cluster: FakeCluster) -> None:

@@ -27,6 +27,7 @@ from ottla.client.admin.admin_request import change, error_or_none, raise_first,
 from ottla.client.admin_model import LogDirectory, ReplicaLog
 from ottla.client.errors import OttlaError, broker_error
 from ottla.client.network.cluster import Cluster
+from ottla.client.network.partition_lookup import missing_partitions
 from ottla.client.retry import retry
 
 
@@ -109,41 +110,61 @@ async def delete_records(
 ) -> dict[TopicPartition, Offset]:
     """Delete the records below the given offsets; return the new log start offsets.
 
-    Each leader gets one request; a retry leaves out the partitions that are done.
+    Each leader gets one request; a retry leaves out the partitions that are done or refused.
+
+    Raises:
+        OttlaError: the first refusal, with the others as notes; the other records were deleted.
     """
     done: dict[TopicPartition, Offset] = {}
+    timeout_s = timeout_ms / 1000
+    refused = await missing_partitions(cluster, before, timeout_s)
 
     async def attempt() -> None:
         by_leader: dict[BrokerId, dict[TopicPartition, int]] = {}
+        passing: list[OttlaError] = []
         for each, offset in before.items():
-            if each in done:
+            if each in done or each in refused:
                 continue
             leader = cluster.metadata.leader(each)
             if leader is None:
-                cluster.request_refresh()
-                raise broker_error(ErrorCode.LEADER_NOT_AVAILABLE, str(each))
-            by_leader.setdefault(leader, {})[each] = offset
-        for leader, part in by_leader.items():
-            await ask(leader, part)
+                passing.append(broker_error(ErrorCode.LEADER_NOT_AVAILABLE, str(each)))
+            else:
+                by_leader.setdefault(leader, {})[each] = offset
+        results = await asyncio.gather(*(ask(*request) for request in by_leader.items()))
+        for each, error in (pair for result in results for pair in result.items()):
+            if error.retriable:
+                passing.append(error)
+            else:
+                refused[each] = error
+        if passing:
+            cluster.request_refresh()
+        raise_first(passing)
 
-    async def ask(leader: BrokerId, part: Mapping[TopicPartition, int]) -> None:
-        response = await cluster.request(leader, _deletion(part, timeout_ms), DeleteRecordsResponse)
-        failure: OttlaError | None = None
+    async def ask(
+        leader: BrokerId, part: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OttlaError]:
+        try:
+            response = await cluster.request(
+                leader, _deletion(part, timeout_ms), DeleteRecordsResponse
+            )
+        except OttlaError as error:
+            return dict.fromkeys(part, error)
+        errors: dict[TopicPartition, OttlaError] = {}
         for topic in response.topics:
             for result in topic.partitions:
                 each = TopicPartition(topic.name, result.partition_index)
                 if result.error_code == ErrorCode.NONE:
                     done[each] = Offset(result.low_watermark)
                 else:
-                    failure = broker_error(result.error_code, str(each))
-        if failure is not None:
-            cluster.request_refresh()
-            raise failure
+                    errors[each] = broker_error(result.error_code, str(each))
+        return errors
 
-    for topic in sorted({each.topic for each in before}):
-        await cluster.topic(topic, timeout_ms / 1000)
-    # Deleting below an offset twice does no harm, so every transient error may be retried.
-    await retry(attempt, cluster.backoff, timeout_ms / 1000)
+    try:
+        # Deleting below an offset twice does no harm, so every transient error may be retried.
+        await retry(attempt, cluster.backoff, timeout_s)
+    except OttlaError as error:
+        raise_first([*refused.values(), error])
+    raise_first(refused.values())
     return done
 
 

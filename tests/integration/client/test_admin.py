@@ -208,10 +208,27 @@ async def test_partitions_are_found_although_they_are_new(cluster: FakeCluster) 
         assert list(await admin.list_offsets({second: OffsetSpec.LATEST})) == [second]
         for refused in (
             admin.list_offsets({missing: OffsetSpec.LATEST}),
+            admin.delete_records({missing: 0}),
             admin.describe_producers([missing]),
         ):
             with pytest.raises(UnknownPartitionError, match="topic a has no partition 7"):
                 await refused
+
+
+async def test_a_refused_partition_holds_up_no_other_deletion(pair: FakeCluster) -> None:
+    logs = pair.create("a", [0, 1])
+    for log in logs:
+        log.append_values(b"0", b"1", b"2")
+    first, second = (TopicPartition("a", number) for number in range(2))
+    nowhere, missing = TopicPartition("nowhere", 0), TopicPartition("a", 7)
+    async with Admin(pair.bootstrap, **FAST) as admin:
+        pair.script(ApiKey.DELETE_RECORDS, Refuse(ErrorCode.POLICY_VIOLATION))
+        with pytest.raises(UnknownTopicError, match="topic nowhere") as caught:
+            await admin.delete_records({nowhere: 1, missing: 1, first: 2, second: 2})
+    no_partition, refused = caught.value.__notes__
+    assert "no partition 7" in no_partition
+    assert "POLICY_VIOLATION" in refused
+    assert sorted(log.log_start_offset for log in logs) == [0, 2]
 
 
 async def test_use_outside_of_async_with_is_refused(cluster: FakeCluster) -> None:

@@ -31,7 +31,7 @@ from kafkawire.messages.transactions import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from ottla.client.admin.admin_request import change, raise_first
+from ottla.client.admin.admin_request import raise_first
 from ottla.client.admin_model import (
     HangingTransaction,
     OpenTransaction,
@@ -219,10 +219,12 @@ async def abort_transaction(
         if place not in codes:
             raise ProtocolError("the broker omitted the partition from its response")
         if codes[place] != ErrorCode.NONE:
+            cluster.request_refresh()
             raise broker_error(codes[place], f"the abort marker in {place}")
 
     raise_first((await missing_partitions(cluster, [place], timeout_s)).values())
-    await change(cluster, once, timeout_s)
+    # A second marker does no harm, so every transient error may be retried.
+    await retry(once, cluster.backoff, timeout_s)
 
 
 async def find_hanging(

@@ -46,6 +46,13 @@ from kafkawire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from kafkawire.messages.transactions import (
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
 from tests.integration.client.fake_log import FakePartition
 from tests.integration.client.fake_replica_answer import ReplicaResponder
 
@@ -124,6 +131,23 @@ class AdminResponder(ReplicaResponder):
                 results.append(result)
             topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
         return DeleteRecordsResponse(topics=topics)
+
+    def write_txn_markers(self, message: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+        rows = []
+        for marker in message.markers:
+            topics = []
+            for topic in marker.topics:
+                codes = {}
+                for number in topic.partition_indexes:
+                    found = self._find(topic.name, number)
+                    codes[number] = found if isinstance(found, ErrorCode) else ErrorCode.NONE
+                partitions = [
+                    WritableTxnMarkerPartitionResult(partition_index=number, error_code=code)
+                    for number, code in codes.items()
+                ]
+                topics.append(WritableTxnMarkerTopicResult(name=topic.name, partitions=partitions))
+            rows.append(WritableTxnMarkerResult(producer_id=marker.producer_id, topics=topics))
+        return WriteTxnMarkersResponse(markers=rows)
 
     def describe_configs(self, message: DescribeConfigsRequest) -> DescribeConfigsResponse:
         results = []

@@ -73,6 +73,7 @@ class Responder(AdminResponder):
             ApiKey.DELETE_TOPICS: self.delete_topics,
             ApiKey.CREATE_PARTITIONS: self.create_partitions,
             ApiKey.DELETE_RECORDS: self.delete_records,
+            ApiKey.WRITE_TXN_MARKERS: self.write_txn_markers,
             ApiKey.DESCRIBE_CONFIGS: self.describe_configs,
             ApiKey.INCREMENTAL_ALTER_CONFIGS: self.alter_configs,
             ApiKey.DESCRIBE_LOG_DIRS: self.describe_log_dirs,
@@ -279,6 +280,7 @@ def default_versions() -> dict[ApiKey, tuple[int, int]]:
         ApiKey.ADD_OFFSETS_TO_TXN,
         ApiKey.TXN_OFFSET_COMMIT,
         ApiKey.END_TXN,
+        ApiKey.WRITE_TXN_MARKERS,
     ):
         versions[key] = APIS[key].decodable
     return versions

@@ -7,7 +7,7 @@ import pytest
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
 from ottla import Admin, NewTopic, TopicPartition
-from ottla.client.admin_model import OffsetSpec, ResourceType
+from ottla.client.admin_model import OffsetSpec, OpenTransaction, ResourceType
 from ottla.client.client_config import Address
 from ottla.client.errors import (
     BrokerError,
@@ -229,6 +229,24 @@ async def test_a_refused_partition_holds_up_no_other_deletion(pair: FakeCluster)
     assert "no partition 7" in no_partition
     assert "POLICY_VIOLATION" in refused
     assert sorted(log.log_start_offset for log in logs) == [0, 2]
+
+
+async def test_an_abort_marker_finds_a_leader_that_moved(pair: FakeCluster) -> None:
+    (log,) = pair.create("a", [0])
+    place = TopicPartition("a", 0)
+    transaction = OpenTransaction(partition=place, producer_id=1, producer_epoch=0)
+    async with Admin(pair.bootstrap, **FAST) as admin:
+        await admin.abort_transaction(transaction)
+        log.move_to(1)
+        await admin.abort_transaction(transaction)
+        log.move_to(-1)
+        with pytest.raises(BrokerError, match="no leader"):
+            async with Admin(pair.bootstrap, **FAST, request_timeout_ms=100) as other:
+                await other.abort_transaction(transaction)
+        ending = asyncio.ensure_future(admin.abort_transaction(transaction))
+        await pair.wait_for(ApiKey.WRITE_TXN_MARKERS, len(pair.seen(ApiKey.WRITE_TXN_MARKERS)) + 1)
+        log.move_to(0)
+        await ending
 
 
 async def test_use_outside_of_async_with_is_refused(cluster: FakeCluster) -> None:

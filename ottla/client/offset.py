@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from operator import index
+from typing import Final, NamedTuple, cast
 
 from kafkawire.ids import LeaderEpoch, Offset, TopicPartition
 
@@ -42,15 +43,24 @@ def parse_commit(
     """Return the offsets that a user commits; a plain number is an offset without an epoch.
 
     Raises:
-        ValueError: an offset is negative.
+        ValueError: an offset is negative, or not a whole number.
     """
     wanted = {}
     for each, at in offsets.items():
-        committed = at if isinstance(at, CommittedOffset) else CommittedOffset(Offset(at))
-        if committed.offset < 0:
-            raise ValueError(f"an offset is 0 or more, got {committed.offset} for {each}")
-        wanted[TopicPartition(*each)] = committed
+        committed = at if isinstance(at, CommittedOffset) else CommittedOffset(cast(Offset, at))
+        wanted[TopicPartition(*each)] = committed._replace(offset=_offset(each, committed.offset))
     return wanted
+
+
+def _offset(each: TopicPartition, given: object) -> Offset:
+    try:
+        # Not int(), which cuts off a fraction.
+        offset = index(given)  # type: ignore[arg-type]
+    except TypeError:
+        offset = -1
+    if offset < 0:
+        raise ValueError(f"an offset is a whole number from 0, got {given!r} for {each}")
+    return Offset(offset)
 
 
 @dataclass(frozen=True, slots=True)

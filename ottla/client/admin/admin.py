@@ -545,6 +545,7 @@ class Admin:
 
         Raises:
             CommitFailedError: the group has members; stop them first.
+            ValueError: an offset is negative, or not a whole number.
         """
         await admin_groups.alter_group_offsets(self._started(), group_id, offsets, self._timeout_s)
 

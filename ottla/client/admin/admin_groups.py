@@ -46,7 +46,7 @@ from ottla.client.errors import (
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.group_coordinator import group_coordinator
 from ottla.client.network.offset_store import OffsetStore
-from ottla.client.offset import CommittedOffset, Identity
+from ottla.client.offset import CommittedOffset, Identity, parse_commit
 from ottla.client.retry import retry
 
 
@@ -137,15 +137,18 @@ async def list_group_offsets(
 async def alter_group_offsets(
     cluster: Cluster, group_id: str, offsets: Mapping[TopicPartition, int], timeout_s: float
 ) -> None:
-    """Commit without membership, which a coordinator allows while the group has no members."""
+    """Commit without membership, which a coordinator allows while the group has no members.
+
+    Raises:
+        ValueError: an offset is negative, or not a whole number.
+    """
     store = OffsetStore(
         group_coordinator(cluster, group_id),
         group_instance_id=None,
         backoff=cluster.backoff,
         timeout_s=timeout_s,
     )
-    committed = {each: CommittedOffset(Offset(offset)) for each, offset in offsets.items()}
-    await store.commit(committed, Identity)
+    await store.commit(parse_commit(offsets), Identity)
 
 
 async def delete_group(cluster: Cluster, group_id: str, timeout_s: float) -> None:

@@ -99,6 +99,9 @@ async def test_members_are_removed_and_offsets_deleted(shared_broker: BrokerProc
         assert (await admin.describe_group("crew")).members == ()
         await admin.delete_group_offsets("crew", [place])
         assert await admin.list_group_offsets("crew") == {}
+        for offset in (-1, 1.5):
+            with pytest.raises(ValueError, match="a whole number from 0"):
+                await admin.alter_group_offsets("crew", {place: offset})  # type: ignore[dict-item]
 
 
 async def test_a_replica_moves_to_another_directory(

@@ -1,0 +1,32 @@
+"""Offsets that users commit."""
+
+from typing import Any
+
+import pytest
+
+from kafkawire.ids import LeaderEpoch, Offset, TopicPartition
+from ottla.client.offset import CommittedOffset, parse_commit
+
+PLACE = TopicPartition("t", 0)
+
+
+class Number:
+    """A whole number of another library, such as numpy's."""
+
+    def __index__(self) -> int:
+        return 7
+
+
+def test_numbers_and_committed_offsets_are_offsets() -> None:
+    assert parse_commit({PLACE: 7}) == {PLACE: CommittedOffset(Offset(7))}
+    known = CommittedOffset(Offset(7), LeaderEpoch(2), "text")
+    assert parse_commit({PLACE: known}) == {PLACE: known}
+    other: Any = Number()
+    assert type(parse_commit({PLACE: other})[PLACE].offset) is int
+
+
+@pytest.mark.parametrize("offset", [-1, 1.5, "1", None, float("nan")])
+def test_another_value_is_refused_by_name(offset: Any) -> None:
+    for given in (offset, CommittedOffset(offset)):
+        with pytest.raises(ValueError, match=r"a whole number from 0, got .* for t-0"):
+            parse_commit({PLACE: given})

@@ -8,7 +8,7 @@ import enum
 from typing import Final, Protocol, TypeVar
 
 from kafkawire.errors import ErrorCode
-from kafkawire.ids import BrokerId
+from kafkawire.ids import BrokerId, TopicPartition
 from kafkawire.messages.find_coordinator import (
     KEYS_SINCE,
     FindCoordinatorRequest,
@@ -102,9 +102,12 @@ class Coordinator:
             self.on_refusal(error)
             raise
 
-    def refusal(self, code: int) -> OttlaError:
-        """Return the error for a wire `code`; forget the coordinator if it is another broker."""
-        error = broker_error(code, self.subject)
+    def refusal(self, code: int, place: TopicPartition | None = None) -> OttlaError:
+        """Return the error for a wire `code`; forget the coordinator if it is another broker.
+
+        `place` is the partition that the code is about, None for the whole request.
+        """
+        error = broker_error(code, self.subject if place is None else f"{self.subject}, {place}")
         self.on_refusal(error)
         return error
 

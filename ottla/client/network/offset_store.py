@@ -85,7 +85,8 @@ class OffsetStore:
         for topic in response.topics:
             for result in topic.partitions:
                 if result.error_code != ErrorCode.NONE:
-                    raise self._refused(result.error_code)
+                    place = TopicPartition(topic.name, result.partition_index)
+                    raise self._refused(result.error_code, place)
 
     async def committed(
         self, partitions: Collection[TopicPartition]
@@ -116,10 +117,11 @@ class OffsetStore:
         found: dict[TopicPartition, CommittedOffset | None] = dict.fromkeys(partitions)
         for topic in group.topics:
             for held in topic.partitions:
+                place = TopicPartition(topic.name, held.partition_index)
                 if held.error_code != ErrorCode.NONE:
-                    raise self._coordinator.refusal(held.error_code)
+                    raise self._coordinator.refusal(held.error_code, place)
                 if held.committed_offset > NO_OFFSET:
-                    found[TopicPartition(topic.name, held.partition_index)] = CommittedOffset(
+                    found[place] = CommittedOffset(
                         Offset(held.committed_offset),
                         LeaderEpoch(held.committed_leader_epoch),
                         held.metadata or "",
@@ -145,8 +147,8 @@ class OffsetStore:
             ],
         )
 
-    def _refused(self, code: int) -> OttlaError:
-        error = self._coordinator.refusal(code)
+    def _refused(self, code: int, place: TopicPartition) -> OttlaError:
+        error = self._coordinator.refusal(code, place)
         if judge(error) is Verdict.LOST or code == ErrorCode.FENCED_INSTANCE_ID:
             return CommitFailedError(self._coordinator.key)
         return error

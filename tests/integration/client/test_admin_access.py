@@ -7,7 +7,12 @@ from typing import Any
 import pytest
 
 from ottla import Admin, Consumer, NewTopic, Producer, TopicPartition
-from ottla.client.errors import BrokerError, BrokerUnreachableError, ConfigurationError
+from ottla.client.errors import (
+    BrokerError,
+    BrokerUnreachableError,
+    ConfigurationError,
+    UnknownTopicError,
+)
 from tests.conftest import BrokerProcess, StartBroker
 from tests.ports import free_port
 from tests.waiting import until
@@ -102,6 +107,9 @@ async def test_members_are_removed_and_offsets_deleted(shared_broker: BrokerProc
         for offset in (-1, 1.5):
             with pytest.raises(ValueError, match="a whole number from 0"):
                 await admin.alter_group_offsets("crew", {place: offset})  # type: ignore[dict-item]
+    async with Admin(shared_broker.bootstrap, request_timeout_ms=200) as impatient:
+        with pytest.raises(UnknownTopicError, match="group crew, nowhere-3: "):
+            await impatient.alter_group_offsets("crew", {place: 1, TopicPartition("nowhere", 3): 1})
 
 
 async def test_a_replica_moves_to_another_directory(

@@ -81,7 +81,7 @@ async def alter_quotas(
                     EntityData(entity_type=kind, entity_name=name) for kind, name in entity.items()
                 ],
                 ops=[
-                    OpData(key=key, value=value or 0.0, remove=value is None)
+                    OpData(key=key, value=0.0 if value is None else value, remove=value is None)
                     for key, value in changes.items()
                 ],
             )

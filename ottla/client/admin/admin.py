@@ -46,7 +46,7 @@ from ottla.client.admin_model import (
 )
 from ottla.client.argument import require_names, require_text
 from ottla.client.client_config import ClientConfig, parse_bootstrap
-from ottla.client.errors import BrokerUnreachableError, ClientClosedError
+from ottla.client.errors import BrokerUnreachableError, ClientClosedError, ConfigurationError
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.offset_lookup import list_offsets
 from ottla.client.offset import CommittedOffset, OffsetAndTimestamp
@@ -156,9 +156,13 @@ class Admin:
             TopicExistsError: a topic of that name exists; use it, or delete it first.
             NotAuthorizedError: this user may not create topics.
             BrokerError: the broker refuses a name, number or config; the message has its reason.
+            ConfigurationError: a topic is no `NewTopic`.
             ConnectionLostError: no response arrived; check whether the topics exist.
         """
         wanted = list(topics)
+        for topic in wanted:
+            if not isinstance(topic, NewTopic):
+                raise ConfigurationError(f"topics must be NewTopics, got {topic!r}")
         require_names("names", [topic.name for topic in wanted])
         await admin_topics.create_topics(
             self._started(), wanted, self._timeout_ms, validate_only=validate_only
@@ -229,7 +233,7 @@ class Admin:
         )
 
     async def describe_configs(
-        self, kind: ResourceType, name: str, keys: Sequence[str] | None = None
+        self, kind: ResourceType, name: str, keys: Iterable[str] | None = None
     ) -> dict[str, ConfigEntry]:
         """Return the configs of a topic or broker by key, all of them unless `keys` is given.
 
@@ -240,11 +244,12 @@ class Admin:
 
         Raises:
             UnknownTopicError: there is no such topic.
-            ConfigurationError: the name of a broker is not a number.
+            ConfigurationError: the name of a broker is not a number, or `keys` is a single string.
             BrokerUnreachableError: there is no such broker.
         """
+        named = None if keys is None else require_names("keys", keys)
         return await admin_configs.describe_configs(
-            self._started(), kind, name, keys, self._timeout_s
+            self._started(), kind, name, named, self._timeout_s
         )
 
     async def alter_configs(

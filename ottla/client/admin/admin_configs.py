@@ -3,6 +3,7 @@
 Only the broker itself returns its own configs; any broker returns topic configs.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Final, TypeVar
 
@@ -21,6 +22,7 @@ from kafkawire.messages.incremental_alter_configs import (
 )
 from ottla.client.admin.admin_request import change, error_or_none, raise_first, read
 from ottla.client.admin_model import ConfigEntry, ResourceType
+from ottla.client.argument import require_text
 from ottla.client.errors import ConfigurationError
 from ottla.client.network.cluster import Cluster
 
@@ -29,6 +31,7 @@ R = TypeVar("R")
 SET: Final = 0
 DELETE: Final = 1
 DEFAULT_SOURCE: Final = 5
+_BROKER_NAME: Final = re.compile("[0-9]{1,10}")
 
 
 async def describe_configs(
@@ -44,6 +47,7 @@ async def describe_configs(
         ConfigurationError: the name of a broker is not a number.
         BrokerError: the broker refuses, or there is no such topic.
     """
+    kind = _kind(kind, name)
     request = DescribeConfigsRequest(
         resources=[
             DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys)
@@ -76,6 +80,7 @@ async def alter_configs(
         BrokerError: a key or value is refused; then nothing was changed.
         ConnectionLostError: no response arrived; check with `describe_configs`.
     """
+    kind = _kind(kind, name)
     request = IncrementalAlterConfigsRequest(
         resources=[
             AlterConfigsResource(
@@ -102,12 +107,22 @@ async def alter_configs(
     await change(cluster, attempt, timeout_s)
 
 
+def _kind(kind: int, name: str) -> ResourceType:
+    """Return the kind of a resource, once its name fits it."""
+    try:
+        known = ResourceType(kind)
+    except ValueError:
+        raise ConfigurationError(f"kind must be a ResourceType, got {kind!r}") from None
+    require_text("a resource's name", name)
+    if known is ResourceType.BROKER and name and not _BROKER_NAME.fullmatch(name):
+        raise ConfigurationError(f"a broker is named by its id, got {name!r}")
+    return known
+
+
 async def _ask(
     cluster: Cluster, kind: ResourceType, name: str, request: object, response_type: type[R]
 ) -> R:
     if kind is ResourceType.BROKER and name:
-        if not name.isdecimal():
-            raise ConfigurationError(f"a broker is named by its id, got {name!r}")
         return await cluster.request(BrokerId(int(name)), request, response_type)
     return await cluster.request_any(request, response_type)
 

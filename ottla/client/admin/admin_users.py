@@ -92,13 +92,14 @@ def _check(change: ScramUpsertion | ScramDeletion) -> None:
         raise ConfigurationError(f"mechanism must be one of {known}, got {change.mechanism!r}")
     if isinstance(change, ScramDeletion):
         return
-    if not 0 < change.iterations <= MAX_ITERATIONS:
+    is_whole = isinstance(change.iterations, int)
+    if not is_whole or not 0 < change.iterations <= MAX_ITERATIONS:
         raise ConfigurationError(
-            f"iterations must be within 1..{MAX_ITERATIONS}, got {change.iterations}"
+            f"iterations must be within 1..{MAX_ITERATIONS}, got {change.iterations!r}"
         )
     try:
         is_usable = bool(change.password.encode())
-    except UnicodeEncodeError:
+    except (UnicodeEncodeError, AttributeError):
         is_usable = False
     if not is_usable:
         # Never quotes the password.

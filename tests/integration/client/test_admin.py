@@ -1,13 +1,14 @@
 """The admin client against a scripted cluster."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
 from ottla import Admin, NewTopic, TopicPartition
-from ottla.client.admin_model import OffsetSpec, OpenTransaction, ResourceType
+from ottla.client.admin_model import OffsetSpec, OpenTransaction, ResourceType, ScramUpsertion
 from ottla.client.client_config import Address
 from ottla.client.errors import (
     BrokerError,
@@ -84,7 +85,36 @@ async def test_a_single_name_is_not_a_list_of_names(cluster: FakeCluster) -> Non
             await admin.describe_topics([5])  # type: ignore[list-item]
         with pytest.raises(ConfigurationError, match="a broker is named by its id, got 'x'"):
             await admin.describe_configs(ResourceType.BROKER, "x")
+        with pytest.raises(ConfigurationError, match=r"use \['retention.ms'\]"):
+            await admin.describe_configs(ResourceType.TOPIC, "a", "retention.ms")
     assert set(cluster.logs.topics) >= {"a", "b", "c"}
+
+
+async def test_arguments_of_other_types_are_named(cluster: FakeCluster) -> None:
+    cluster.create("a")
+    five: Any = 5
+    half: Any = 0.5
+    async with Admin(cluster.bootstrap) as admin:
+        with pytest.raises(ConfigurationError, match="topics must be NewTopics, got 'a'"):
+            await admin.create_topics(["a"])  # type: ignore[list-item]
+        await admin.describe_configs(ResourceType.TOPIC.value, "a")  # type: ignore[arg-type]
+        with pytest.raises(ConfigurationError, match="kind must be a ResourceType, got 5"):
+            await admin.describe_configs(five, "a")
+        with pytest.raises(ConfigurationError, match="name must be str, got int 5"):
+            await admin.alter_configs(ResourceType.BROKER, five, {})
+        with pytest.raises(ConfigurationError, match="named by its id"):
+            await admin.describe_configs(ResourceType.BROKER, "1" * 5_000)
+        for wrong, reason in (
+            (ScramUpsertion(user="u", mechanism="SCRAM-SHA-256", password=five), "password"),
+            (
+                ScramUpsertion(
+                    user="u", mechanism="SCRAM-SHA-256", password="s3cret", iterations=half
+                ),
+                "iterations must be within",
+            ),
+        ):
+            with pytest.raises(ConfigurationError, match=reason):
+                await admin.alter_user_scram_credentials([wrong])
 
 
 async def test_the_client_finds_a_controller_that_moved(pair: FakeCluster) -> None:

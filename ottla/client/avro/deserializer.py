@@ -1,11 +1,10 @@
 """Reads Avro keys and values with the schema that their id names (edge)."""
 
-import asyncio
 from typing import Any, Final, Protocol
 
 from ottla.client.avro.answer import MAX_REFERENCES, RegisteredSchema
 from ottla.client.avro.codec import Codec, JsonSchema, schema_text
-from ottla.client.avro.memory import Memory
+from ottla.client.avro.lookup import Lookup
 from ottla.client.avro.wire_format import unframe
 from ottla.client.errors import SchemaError
 
@@ -44,8 +43,7 @@ class AvroDeserializer:
         """
         self._registry = registry
         self._reader = None if schema is None else Codec(schema_text(schema))
-        self._codecs: Memory[int, Codec] = Memory(MAX_SCHEMAS)
-        self._lock = asyncio.Lock()
+        self._codecs: Lookup[int, Codec] = Lookup(MAX_SCHEMAS)
 
     def deserialize(self, topic: str, data: bytes | None) -> Any:
         """Return the value of `data`, or an awaitable of it if the registry has to be asked.
@@ -63,11 +61,7 @@ class AvroDeserializer:
         return codec.decode(payload, self._reader)
 
     async def _decoded(self, schema_id: int, payload: bytes) -> Any:
-        async with self._lock:
-            codec = self._codecs.get(schema_id)
-            if codec is None:
-                codec = await self._codec(schema_id)
-                self._codecs.put(schema_id, codec)
+        codec = await self._codecs.find(schema_id, lambda: self._codec(schema_id))
         return codec.decode(payload, self._reader)
 
     async def _codec(self, schema_id: int) -> Codec:

@@ -1,11 +1,10 @@
 """Writes keys and values as Avro, with the id of their schema (edge)."""
 
-import asyncio
 from collections.abc import Awaitable
 from typing import Any, Final, Protocol
 
 from ottla.client.avro.codec import Codec, JsonSchema, schema_text
-from ottla.client.avro.memory import Memory
+from ottla.client.avro.lookup import Lookup
 from ottla.client.avro.subject import SubjectName, subject_namer
 from ottla.client.avro.wire_format import frame
 
@@ -60,8 +59,7 @@ class AvroSerializer:
         self._codec = Codec(self._text)
         self._subject_of = subject_namer(subject, self._codec.record_name, is_key=is_key)
         self._find_id = registry.register if auto_register else registry.find_id
-        self._ids: Memory[str, int] = Memory(MAX_SUBJECTS)
-        self._lock = asyncio.Lock()
+        self._ids: Lookup[str, int] = Lookup(MAX_SUBJECTS)
 
     def serialize(self, topic: str, value: Any) -> bytes | Awaitable[bytes | None] | None:
         """Return the bytes of `value`, or an awaitable of them if the registry has to be asked.
@@ -79,10 +77,5 @@ class AvroSerializer:
         return frame(schema_id, payload)
 
     async def _framed(self, subject: str, payload: bytes) -> bytes:
-        # Many tasks may send their first record at once: one of them asks.
-        async with self._lock:
-            schema_id = self._ids.get(subject)
-            if schema_id is None:
-                schema_id = await self._find_id(subject, self._text)
-                self._ids.put(subject, schema_id)
+        schema_id = await self._ids.find(subject, lambda: self._find_id(subject, self._text))
         return frame(schema_id, payload)

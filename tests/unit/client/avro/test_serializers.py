@@ -62,6 +62,19 @@ async def test_the_registry_is_asked_once_by_many_tasks() -> None:
     assert registry.calls == ["register t-value", "schema 1"]
 
 
+def test_one_object_serves_several_event_loops() -> None:
+    registry = Registry()
+    serializer = AvroSerializer(registry, "int")
+
+    async def serialize(topic: str) -> None:
+        waiting: list[Any] = [serializer.serialize(topic, 1) for _ in range(3)]
+        await asyncio.gather(*waiting)
+
+    for topic in ("first", "second"):
+        asyncio.run(serialize(topic))
+    assert registry.calls == ["register first-value", "register second-value"]
+
+
 async def test_a_tombstone_stays_one() -> None:
     registry = Registry()
     assert AvroSerializer(registry, "int").serialize("t", None) is None

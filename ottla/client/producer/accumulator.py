@@ -12,6 +12,7 @@ import enum
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
+from operator import index
 from typing import Final
 
 from kafkawire.ids import BrokerId, TopicPartition
@@ -134,9 +135,9 @@ class Accumulator:
         queues = self._topics.get(topic)
         if queues is None:
             return Need.TOPIC
-        if partition is not None and not 0 <= partition < queues.partition_count:
-            return Need.PARTITION
-        return Need.MEMORY
+        if partition is None or _is_within(partition, queues.partition_count):
+            return Need.MEMORY
+        return Need.PARTITION
 
     def reservation(self, size_bytes: int) -> int:
         """Return the number of bytes to reserve before `take_in` of a `size_bytes` record."""
@@ -395,3 +396,11 @@ class Accumulator:
             self._waiting.setdefault(queue.topic_partition, queue)
         else:
             self._waiting.pop(queue.topic_partition, None)
+
+
+def _is_within(partition: int, count: int) -> bool:
+    try:
+        # 1.0 equals 1, but as the number of a queue no request can carry it.
+        return 0 <= index(partition) < count
+    except TypeError:
+        return False

@@ -766,6 +766,6 @@ def _bad_timestamp(timestamp_ms: int) -> ValueError:
 
 def _unknown_partition(record: UnsentRecord) -> UnknownPartitionError:
     return UnknownPartitionError(
-        f"topic {record.topic} has no partition {record.partition}: choose one that exists, or "
+        f"topic {record.topic} has no partition {record.partition!r}: choose one that exists, or "
         "leave the choice to the producer"
     )

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Coroutine
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -445,6 +446,11 @@ async def test_an_unknown_partition_is_reported(cluster: FakeCluster) -> None:
             await producer.send("t", b"v", partition=1)
         with pytest.raises(UnknownPartitionError):
             producer.send_nowait("t", b"v", partition=-1)
+        zero: Any = 0.0
+        with pytest.raises(UnknownPartitionError, match=r"no partition 0\.0"):
+            await producer.send("t", b"v", partition=zero)
+        # The partition that equals it still works.
+        assert (await producer.send_and_wait("t", b"v", partition=0)).offset == 0
 
 
 async def test_the_producer_recovers_from_a_topic_that_was_hidden_for_a_while(

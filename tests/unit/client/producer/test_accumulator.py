@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterator
 from itertools import count
 from math import inf
+from typing import Any
 
 import pytest
 
@@ -88,6 +89,8 @@ def test_an_unknown_topic_or_partition_is_needed_first(gathering: Gathering) -> 
     assert accumulator.need("t", 2) is Need.PARTITION
     assert accumulator.need("t", -1) is Need.PARTITION
     assert accumulator.need("t", 1) is Need.MEMORY
+    others: list[Any] = [1.0, "1", 0.5]
+    assert [accumulator.need("t", each) for each in others] == [Need.PARTITION] * len(others)
 
 
 def test_records_share_a_batch_until_it_is_taken(gathering: Gathering) -> None:

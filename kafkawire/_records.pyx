@@ -525,8 +525,10 @@ cdef class RecordBuffer:
 
 cdef bytes encode_headers(object headers):
     """Return the encoded count of headers and headers; the first of two passes finds the size."""
+    # As in Python: an iterator is refused, since the caller may have to append the record again.
+    cdef Py_ssize_t count = len(headers)
     cdef list pairs = [(key, exact_bytes(value)) for key, value in headers]
-    cdef Py_ssize_t size = varint_bytes(len(pairs))
+    cdef Py_ssize_t size = varint_bytes(count)
     cdef Py_ssize_t key_bytes
     cdef const char *text
     for key, value in pairs:
@@ -534,7 +536,7 @@ cdef bytes encode_headers(object headers):
         size += span_bytes(key_bytes)
         size += span_bytes(-1 if value is None else PyBytes_GET_SIZE(value))
     cdef bytes encoded = PyBytes_FromStringAndSize(NULL, size)
-    cdef uint8_t *at = write_varint(<uint8_t *>PyBytes_AS_STRING(encoded), len(pairs))
+    cdef uint8_t *at = write_varint(<uint8_t *>PyBytes_AS_STRING(encoded), count)
     for key, value in pairs:
         text = PyUnicode_AsUTF8AndSize(key, &key_bytes)
         at = write_span(at, text, key_bytes)

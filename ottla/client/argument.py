@@ -4,7 +4,7 @@ It covers only common mistakes that would do harm or surface far from their caus
 bytes, or one name instead of a list of names (a str is a list of letters, too).
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from ottla.client.errors import ConfigurationError
@@ -50,8 +50,9 @@ def record_mistake(value: object, key: object, headers: object) -> TypeError | N
     for name, part in (("value", value), ("key", key)):
         if not _is_bytes_or_none(part):
             return TypeError(f"{name} must be bytes or None, got {_shown(part)}{_hint(part)}")
-    if isinstance(headers, str | bytes | dict) or not isinstance(headers, Iterable):
-        return TypeError(f"headers must be pairs of str and bytes, got {_shown(headers)}")
+    if isinstance(headers, str | bytes | dict) or not isinstance(headers, Collection):
+        # An iterator has its pairs only once, although a record may need several attempts.
+        return TypeError(f"headers must be a list of pairs of str and bytes, got {_shown(headers)}")
     for header in headers:
         if not isinstance(header, tuple | list) or len(header) != 2:
             return TypeError(f"a header must be a pair of str and bytes, got {_shown(header)}")

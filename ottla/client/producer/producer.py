@@ -308,11 +308,15 @@ class Producer:
             record = UnsentRecord(topic, value, key, partition, timestamp_ms, headers)
             return await self._send(record)
         except (AttributeError, TypeError, ValueError) as error:
-            if self._hooks is None:
-                mistake = record_mistake(value, key, headers)
-                if mistake is not None:
-                    raise mistake from error
+            self._explain(error, value, key, headers)
             raise
+
+    def _explain(self, error: Exception, value: Any, key: Any, headers: Headers) -> None:
+        """Raise the mistake in a record that was not accepted, if there is one."""
+        if self._hooks is None:
+            mistake = record_mistake(value, key, headers)
+            if mistake is not None:
+                raise mistake from error
 
     def send_nowait(
         self,
@@ -337,13 +341,17 @@ class Producer:
             timestamp_ms = time_ns() // NANOSECONDS_PER_MS
         elif not 0 <= timestamp_ms <= MAX_TIMESTAMP_MS:
             raise _bad_timestamp(timestamp_ms)
-        delivery = self._append(topic, value, key, partition, timestamp_ms, headers)
-        if delivery is not None:
-            return delivery
-        record = UnsentRecord(topic, value, key, partition, timestamp_ms, headers)
-        if self._hooks is not None:
-            return self._send_hooked_now(self._hooks, record)
-        return self._place_now(record)
+        try:
+            delivery = self._append(topic, value, key, partition, timestamp_ms, headers)
+            if delivery is not None:
+                return delivery
+            record = UnsentRecord(topic, value, key, partition, timestamp_ms, headers)
+            if self._hooks is not None:
+                return self._send_hooked_now(self._hooks, record)
+            return self._place_now(record)
+        except (AttributeError, TypeError, ValueError) as error:
+            self._explain(error, value, key, headers)
+            raise
 
     def _place_now(self, record: UnsentRecord) -> Delivery:
         need, wanted_bytes = self._need(record), self._wanted_bytes(record)

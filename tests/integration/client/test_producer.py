@@ -398,6 +398,12 @@ async def test_an_invalid_record_is_refused_without_side_effects(cluster: FakeCl
             await producer.send("t", "text")
         with pytest.raises(TypeError, match="header's value must be bytes"):
             await producer.send("t", b"v", headers=[("h", "text")])  # type: ignore[list-item]
+        once: Any = (pair for pair in [("h", b"v")])
+        with pytest.raises(TypeError, match="headers must be a list of pairs"):
+            await producer.send("t", b"v", headers=once)
+        text: Any = "text"
+        with pytest.raises(TypeError, match="key must be bytes or None, got str 'text'"):
+            producer.send_nowait("t", b"v", key=text)
         with pytest.raises(TypeError, match="header's key must be str"):
             await producer.send("t", b"v", headers=[(b"h", b"v")])  # type: ignore[list-item]
         await producer.send("t", b"good")

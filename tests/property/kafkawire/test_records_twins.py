@@ -188,6 +188,12 @@ def test_plain_batch_passes_the_full_validation_unchanged(batch: bytes, asked: R
 
 
 @pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.__name__)
+def test_both_refuse_headers_that_can_be_read_only_once(twin: ModuleType) -> None:
+    with pytest.raises(TypeError, match="no len"):
+        twin.RecordBuffer().append(0, None, b"v", iter([("h", b"v")]))
+
+
+@pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.__name__)
 def test_a_producer_that_has_an_id_counts_its_records(twin: ModuleType) -> None:
     batch = batch_of((1, b"k", b"v", ()))
     for sequence, is_plain in ((0, True), (-1, False)):

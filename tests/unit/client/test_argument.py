@@ -39,8 +39,9 @@ def test_text_that_no_request_can_carry_is_refused() -> None:
     [
         ("v", None, (), "value must be bytes or None, got str 'v': use .encode()"),
         (b"v", 5, (), "key must be bytes or None, got int 5"),
-        (b"v", None, {"h": b"v"}, "headers must be pairs of str and bytes, got dict"),
-        (b"v", None, None, "headers must be pairs of str and bytes, got None"),
+        (b"v", None, {"h": b"v"}, "headers must be a list of pairs of str and bytes, got dict"),
+        (b"v", None, None, "headers must be a list of pairs of str and bytes, got None"),
+        (b"v", None, iter([]), "headers must be a list of pairs of str and bytes, got list_it"),
         (b"v", None, ["h"], "a header must be a pair of str and bytes, got str 'h'"),
         (b"v", None, [(b"h", b"v")], "a header's key must be str, got bytes b'h'"),
         (b"v", None, [("h", "v")], "a header's value must be bytes or None, got str 'v'"),

@@ -5,8 +5,10 @@ bytes, or one name instead of a list of names (a str is a list of letters, too).
 """
 
 from collections.abc import Collection, Iterable
-from typing import Final
+from operator import index
+from typing import Any, Final
 
+from kafkawire.ids import TopicPartition
 from ottla.client.errors import ConfigurationError
 
 MAX_TEXT_BYTES: Final = 2**15 - 1
@@ -43,6 +45,23 @@ def require_text(argument: str, value: object) -> None:
         raise ConfigurationError(
             f"{argument} must have at most {MAX_TEXT_BYTES} bytes, got {size_bytes}"
         )
+
+
+def require_partition(value: Any) -> TopicPartition:
+    """Return a pair of a topic's name and a number as a TopicPartition.
+
+    Raises:
+        ConfigurationError: it is no such pair.
+    """
+    try:
+        topic, partition = value
+        number = index(partition)
+    except (TypeError, ValueError):
+        number = -1
+    if number < 0:
+        raise ConfigurationError(f"a partition is TopicPartition(topic, number), got {value!r}")
+    require_text("a topic's name", topic)
+    return TopicPartition(topic, number)
 
 
 def record_mistake(value: object, key: object, headers: object) -> TypeError | None:

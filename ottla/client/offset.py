@@ -11,6 +11,7 @@ MemberId = str
 
 NO_MEMBER_ID: Final[MemberId] = ""
 NO_GENERATION: Final = -1
+MAX_OFFSET: Final = 2**63 - 1
 
 
 class OffsetAndTimestamp(NamedTuple):
@@ -43,24 +44,34 @@ def parse_commit(
     """Return the offsets that a user commits; a plain number is an offset without an epoch.
 
     Raises:
-        ValueError: an offset is negative, or not a whole number.
+        ValueError: as `parse_offset`.
     """
     wanted = {}
     for each, at in offsets.items():
         committed = at if isinstance(at, CommittedOffset) else CommittedOffset(cast(Offset, at))
-        wanted[TopicPartition(*each)] = committed._replace(offset=_offset(each, committed.offset))
+        wanted[TopicPartition(*each)] = committed._replace(
+            offset=parse_offset(each, committed.offset)
+        )
     return wanted
 
 
-def _offset(each: TopicPartition, given: object) -> Offset:
+def parse_offset(topic_partition: TopicPartition, offset: object) -> Offset:
+    """Return an offset that a user gives.
+
+    Raises:
+        ValueError: it is not a whole number, or not within 0..MAX_OFFSET.
+    """
     try:
         # Not int(), which cuts off a fraction.
-        offset = index(given)  # type: ignore[arg-type]
+        number = index(offset)  # type: ignore[arg-type]
     except TypeError:
-        offset = -1
-    if offset < 0:
-        raise ValueError(f"an offset is a whole number from 0, got {given!r} for {each}")
-    return Offset(offset)
+        number = -1
+    if not 0 <= number <= MAX_OFFSET:
+        raise ValueError(
+            f"an offset is a whole number from 0 to {MAX_OFFSET}, got {offset!r} for "
+            f"{TopicPartition(*topic_partition)}"
+        )
+    return Offset(number)
 
 
 @dataclass(frozen=True, slots=True)

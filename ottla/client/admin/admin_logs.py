@@ -25,6 +25,7 @@ from kafkawire.messages.describe_log_dirs import (
 )
 from ottla.client.admin.admin_request import change, error_or_none, raise_first, read
 from ottla.client.admin_model import LogDirectory, ReplicaLog
+from ottla.client.argument import require_partition
 from ottla.client.errors import OttlaError, broker_error
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.partition_lookup import missing_partitions
@@ -115,6 +116,7 @@ async def delete_records(
     Raises:
         OttlaError: the first refusal, with the others as notes; the other records were deleted.
     """
+    before = {require_partition(each): offset for each, offset in before.items()}
     done: dict[TopicPartition, Offset] = {}
     timeout_s = timeout_ms / 1000
     refused = await missing_partitions(cluster, before, timeout_s)

@@ -11,7 +11,7 @@ from typing import Final, Self, Unpack
 from kafkawire.ids import Offset, TopicPartition
 from kafkawire.sentinels import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from kafkawire.units import MIB
-from ottla.client.argument import require_names
+from ottla.client.argument import require_names, require_partition
 from ottla.client.client_config import (
     ClientConfig,
     ConsumerConfig,
@@ -45,6 +45,7 @@ from ottla.client.offset import (
     GroupMetadata,
     OffsetAndTimestamp,
     parse_commit,
+    parse_offset,
 )
 from ottla.client.record import ConsumerRecord
 from ottla.client.security import SecurityOptions, security_of
@@ -284,11 +285,13 @@ class Consumer:
 
         Raises:
             NotInGroupError: the consumer is subscribed; await `unsubscribe` first.
+            ConfigurationError: an element is no `TopicPartition`; nothing was assigned.
         """
+        wanted = [require_partition(each) for each in topic_partitions]
         if self._group is not None and self._group.is_subscribed:
             text = "assign() and subscribe() exclude each other: await unsubscribe() first"
             raise NotInGroupError(text)
-        self._reading.assign(topic_partitions, wants_committed=self._group_config is not None)
+        self._reading.assign(wanted, wants_committed=self._group_config is not None)
 
     async def assign_topics(self, *topics: str) -> list[TopicPartition]:
         """Read exactly the current partitions of `topics` from now on, and return them.
@@ -325,11 +328,10 @@ class Consumer:
 
         Raises:
             NotAssignedError: the partition is not assigned; call `assign` first.
-            ValueError: `offset` is negative; use `seek_to_end`.
+            ValueError: `offset` is negative (use `seek_to_end`), or no whole number of 64 bits.
         """
-        if offset < 0:
-            raise ValueError(f"an offset is 0 or more, got {offset}; use seek_to_end(...)")
-        self._reading.seek(self._reading.state(topic_partition), offset)
+        state = self._reading.state(topic_partition)
+        self._reading.seek(state, parse_offset(state.topic_partition, offset))
 
     async def seek_to_beginning(self, *topic_partitions: TopicPartition) -> None:
         """Continue at the log start offset, in these partitions or in all assigned ones.

@@ -16,6 +16,7 @@ from kafkawire.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from kafkawire.sentinels import CONSUMER_REPLICA_ID, NO_EPOCH, READ_UNCOMMITTED
+from ottla.client.argument import require_partition
 from ottla.client.errors import OttlaError, broker_error
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.partition_lookup import missing_partitions
@@ -55,6 +56,7 @@ async def list_offsets(
             cluster.request_refresh()
             raise failure
 
+    wanted = {require_partition(each): when for each, when in wanted.items()}
     for missing in (await missing_partitions(cluster, wanted, timeout_s)).values():
         raise missing
     await retry(attempt, cluster.backoff, timeout_s)

@@ -261,14 +261,32 @@ async def test_seeking(cluster: FakeCluster) -> None:
         assert consumer.position(T0) == 10
         assert await consumer.beginning_offsets([T0]) == {T0: 0}
         assert await consumer.end_offsets([T0]) == {T0: 10}
-        with pytest.raises(ValueError, match="0 or more"):
-            consumer.seek(T0, -1)
+        for offset in (-1, 2**63, 1.5):
+            with pytest.raises(ValueError, match="a whole number from 0 to"):
+                consumer.seek(T0, offset)  # type: ignore[arg-type]
+        assert consumer.position(T0) == 10
         with pytest.raises(ValueError, match="0 or more"):
             await consumer.offsets_for_times({T0: -1})
         with pytest.raises(NotAssignedError, match="t-1"):
             consumer.seek(T1, 0)
         with pytest.raises(UnknownPartitionError):
             await consumer.end_offsets([T1])
+
+
+async def test_an_assignment_that_no_request_can_carry_is_refused(cluster: FakeCluster) -> None:
+    """One such topic would fail the metadata requests for all others, too."""
+    (log,) = cluster.create("t")
+    log.append_values(b"0")
+    no_topic: Any = None
+    async with Consumer(cluster.bootstrap, auto_offset_reset="earliest", **FAST) as consumer:
+        consumer.assign([T0])
+        for wrong in (TopicPartition(no_topic, 0), TopicPartition("t", -1), "t"):
+            with pytest.raises(ConfigurationError):
+                consumer.assign([wrong, T0])  # type: ignore[list-item]
+        assert consumer.assignment() == [T0]
+        assert await values(consumer, 1) == [b"0"]
+        pair: Any = ("t", 0)
+        assert await consumer.end_offsets([pair]) == {T0: 1}
 
 
 async def test_seeking_within_a_loop_takes_effect_at_once(cluster: FakeCluster) -> None:

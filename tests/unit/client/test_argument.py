@@ -4,7 +4,14 @@ import os
 
 import pytest
 
-from ottla.client.argument import MAX_TEXT_BYTES, record_mistake, require_names, require_text
+from kafkawire.ids import TopicPartition
+from ottla.client.argument import (
+    MAX_TEXT_BYTES,
+    record_mistake,
+    require_names,
+    require_partition,
+    require_text,
+)
 from ottla.client.errors import ConfigurationError
 
 
@@ -32,6 +39,16 @@ def test_text_that_no_request_can_carry_is_refused() -> None:
     require_text("a topic's name", "x" * MAX_TEXT_BYTES)
     with pytest.raises(ConfigurationError, match="at most 32767 bytes, got 32768"):
         require_text("a topic's name", "x" * (MAX_TEXT_BYTES - 1) + "ß")
+
+
+def test_a_partition_is_a_topic_and_a_number() -> None:
+    assert require_partition(("t", 3)) == TopicPartition("t", 3)
+    for wrong in (None, "t", ("t",), ("t", "3"), ("t", 3.0), ("t", -1), ("t", 1, 2)):
+        with pytest.raises(ConfigurationError, match=r"TopicPartition\(topic, number\), got "):
+            require_partition(wrong)
+    for topic in (None, b"t", 5):
+        with pytest.raises(ConfigurationError, match="a topic's name must be str"):
+            require_partition((topic, 0))
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Lists, describes and deletes groups, and sets their offsets (edge)."""
 
-import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 
 from kafkawire.consumer_protocol import CONSUMER_PROTOCOL_TYPE, assigned_partitions
@@ -34,14 +33,13 @@ from kafkawire.messages.group_offsets import (
     OffsetFetchResponseGroup,
 )
 from kafkawire.sentinels import NO_OFFSET
-from ottla.client.admin.admin_request import error_or_none, raise_first
+from ottla.client.admin.admin_request import ask_all, error_or_none, raise_first
 from ottla.client.admin_model import GroupDescription, GroupListing, GroupMember
 from ottla.client.errors import (
     BrokerError,
     BrokerUnreachableError,
     OttlaError,
     UnsupportedVersionError,
-    broker_error,
 )
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.group_coordinator import group_coordinator
@@ -54,13 +52,8 @@ async def list_groups(cluster: Cluster, timeout_s: float) -> list[GroupListing]:
     """Return the groups of all brokers; each broker knows the groups that it coordinates."""
 
     async def ask(broker_id: BrokerId) -> list[GroupListing]:
-        async def once() -> ListGroupsResponse:
-            response = await cluster.request(broker_id, ListGroupsRequest(), ListGroupsResponse)
-            if response.error_code != ErrorCode.NONE:
-                raise broker_error(response.error_code, f"groups of broker {broker_id}")
-            return response
-
-        response = await retry(once, cluster.backoff, timeout_s)
+        response = await cluster.request(broker_id, ListGroupsRequest(), ListGroupsResponse)
+        raise_first([error_or_none(response.error_code, f"groups of broker {broker_id}")])
         return [
             GroupListing(
                 group_id=each.group_id,
@@ -71,9 +64,7 @@ async def list_groups(cluster: Cluster, timeout_s: float) -> list[GroupListing]:
             for each in response.groups
         ]
 
-    metadata = await cluster.refresh()
-    found = await asyncio.gather(*(ask(broker_id) for broker_id in metadata.brokers))
-    return sorted((group for groups in found for group in groups), key=lambda group: group.group_id)
+    return sorted(await ask_all(cluster, ask, timeout_s), key=lambda group: group.group_id)
 
 
 async def describe_group(cluster: Cluster, group_id: str, timeout_s: float) -> GroupDescription:

@@ -4,10 +4,12 @@ A change is retried only when it certainly was not made: there was no connection
 responded that it is not the controller.
 """
 
-from collections.abc import Awaitable, Callable, Iterable
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeVar
 
 from kafkawire.errors import ErrorCode
+from kafkawire.ids import BrokerId
 from ottla.client.errors import (
     BrokerError,
     BrokerUnreachableError,
@@ -30,6 +32,24 @@ async def read(cluster: Cluster, attempt: Callable[[], Awaitable[T]], timeout_s:
 async def change(cluster: Cluster, attempt: Callable[[], Awaitable[T]], timeout_s: float) -> T:
     """Run a request that makes a change; retry while the change certainly was not made."""
     return await _retry(cluster, attempt, timeout_s, _is_certainly_undone)
+
+
+async def ask_all(
+    cluster: Cluster, ask: Callable[[BrokerId], Awaitable[Sequence[T]]], timeout_s: float
+) -> list[T]:
+    """Return the rows of all brokers; retry, without the brokers that have left the cluster."""
+
+    async def attempt() -> list[T]:
+        brokers = list((await cluster.refresh()).brokers)
+        answers = await asyncio.gather(*map(ask, brokers), return_exceptions=True)
+        rows: list[T] = []
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
+            rows += answer
+        return rows
+
+    return await retry(attempt, cluster.backoff, timeout_s)
 
 
 def raise_first(errors: Iterable[OttlaError | None]) -> None:

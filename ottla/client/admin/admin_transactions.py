@@ -31,7 +31,7 @@ from kafkawire.messages.transactions import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from ottla.client.admin.admin_request import raise_first
+from ottla.client.admin.admin_request import ask_all, error_or_none, raise_first
 from ottla.client.admin_model import (
     HangingTransaction,
     OpenTransaction,
@@ -77,13 +77,8 @@ async def list_transactions(
         )
 
     async def ask(broker_id: BrokerId) -> list[TransactionListing]:
-        async def once() -> ListTransactionsResponse:
-            response = await cluster.request(broker_id, request, ListTransactionsResponse)
-            if response.error_code != ErrorCode.NONE:
-                raise broker_error(response.error_code, f"transactions of broker {broker_id}")
-            return response
-
-        response = await retry(once, cluster.backoff, timeout_s)
+        response = await cluster.request(broker_id, request, ListTransactionsResponse)
+        raise_first([error_or_none(response.error_code, f"transactions of broker {broker_id}")])
         if response.unknown_state_filters:
             unknown = ", ".join(response.unknown_state_filters)
             raise ConfigurationError(f"states: {unknown} is no state of a transaction")
@@ -97,11 +92,7 @@ async def list_transactions(
             for each in response.transaction_states
         ]
 
-    metadata = await cluster.refresh()
-    found = await asyncio.gather(*(ask(broker_id) for broker_id in metadata.brokers))
-    return sorted(
-        (each for listed in found for each in listed), key=lambda each: each.transactional_id
-    )
+    return sorted(await ask_all(cluster, ask, timeout_s), key=lambda each: each.transactional_id)
 
 
 async def describe_transaction(

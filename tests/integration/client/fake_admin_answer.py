@@ -41,6 +41,11 @@ from kafkawire.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+from kafkawire.messages.group_admin import (
+    ListedGroup,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
 from kafkawire.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
@@ -131,6 +136,10 @@ class AdminResponder(ReplicaResponder):
                 results.append(result)
             topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
         return DeleteRecordsResponse(topics=topics)
+
+    def list_groups(self, _message: ListGroupsRequest) -> ListGroupsResponse:
+        group = ListedGroup(group_id=f"at-{self.broker_id}", protocol_type="consumer")
+        return ListGroupsResponse(groups=[group])
 
     def write_txn_markers(self, message: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
         rows = []

@@ -73,6 +73,7 @@ class Responder(AdminResponder):
             ApiKey.DELETE_TOPICS: self.delete_topics,
             ApiKey.CREATE_PARTITIONS: self.create_partitions,
             ApiKey.DELETE_RECORDS: self.delete_records,
+            ApiKey.LIST_GROUPS: self.list_groups,
             ApiKey.WRITE_TXN_MARKERS: self.write_txn_markers,
             ApiKey.DESCRIBE_CONFIGS: self.describe_configs,
             ApiKey.INCREMENTAL_ALTER_CONFIGS: self.alter_configs,

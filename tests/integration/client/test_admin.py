@@ -279,6 +279,17 @@ async def test_an_abort_marker_finds_a_leader_that_moved(pair: FakeCluster) -> N
         await ending
 
 
+async def test_groups_are_listed_without_a_broker_that_has_left(pair: FakeCluster) -> None:
+    async with Admin(pair.bootstrap, **FAST) as admin:
+        assert [group.group_id for group in await admin.list_groups()] == ["at-0", "at-1"]
+        gone = pair.brokers[1]
+        await gone.stop()
+        listing = asyncio.ensure_future(admin.list_groups())
+        await pair.wait_for(ApiKey.LIST_GROUPS, 3)
+        del pair.brokers[1]
+        assert [group.group_id for group in await listing] == ["at-0"]
+
+
 async def test_use_outside_of_async_with_is_refused(cluster: FakeCluster) -> None:
     admin = Admin(cluster.bootstrap)
     with pytest.raises(ClientClosedError):

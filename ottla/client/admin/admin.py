@@ -136,6 +136,7 @@ class Admin:
     async def close(self) -> None:
         """Disconnect. `async with` calls this. Calls in progress fail with an OttlaError."""
         if self._cluster is not None:
+            self._cluster.require_own_loop()
             await self._cluster.close()
 
     async def __aenter__(self) -> Self:

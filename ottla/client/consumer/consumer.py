@@ -259,6 +259,8 @@ class Consumer:
     async def _close(
         self, *, is_processed: bool, timeout_ms: float = DEFAULT_CLOSE_TIMEOUT_MS
     ) -> None:
+        if self._cluster is not None:
+            self._cluster.require_own_loop()
         was_closed, self._is_closed = self._is_closed, True
         self._reader.close()
         if self._cluster is None or was_closed:
@@ -645,7 +647,7 @@ class Consumer:
         Raises:
             NotInGroupError: there is no `group_id`.
         """
-        group = self._started_group("unsubscribe")
+        group = self._group_of_this_loop("unsubscribe")
         self._reader.take_back()
         await group.unsubscribe(_deadline_s(DEFAULT_CLOSE_TIMEOUT_MS))
 
@@ -670,7 +672,7 @@ class Consumer:
             ValueError: an offset is negative.
             OttlaError: the coordinator cannot be reached, or refuses.
         """
-        group = self._started_group("commit")
+        group = self._group_of_this_loop("commit")
         handed_over = self._reading.handed_over
         await group.commit(handed_over() if offsets is None else parse_commit(offsets))
 
@@ -684,7 +686,7 @@ class Consumer:
             OttlaError: the coordinator cannot be reached, or refuses.
         """
         wanted = [TopicPartition(*each) for each in topic_partitions]
-        return await self._started_group("committed").store.committed(wanted)
+        return await self._group_of_this_loop("committed").store.committed(wanted)
 
     def positions(self) -> dict[TopicPartition, CommittedOffset]:
         """Return the positions after all records handed over so far, as `commit` commits them.
@@ -729,6 +731,12 @@ class Consumer:
         if self._group is None:
             raise NotInGroupError(f"{method}() is for members of a group: set group_id")
         return self._group
+
+    def _group_of_this_loop(self, method: str) -> ConsumerGroup:
+        group = self._started_group(method)
+        if self._cluster is not None:
+            self._cluster.require_own_loop()
+        return group
 
     def _on_change(self) -> None:
         """Wake the fetcher and the group: the metadata or a connection has changed."""

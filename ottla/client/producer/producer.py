@@ -401,7 +401,7 @@ class Producer:
         Raises:
             ClientClosedError: the producer was not started.
         """
-        self._started()
+        self._started().require_own_loop()
         accumulator = self._accumulator
         batches = [batch for batch in accumulator.incomplete if not batch.is_done]
         if not batches:
@@ -542,6 +542,8 @@ class Producer:
         cancelled, is given up: its future raises ClientClosedError, although the record may be in
         the log.
         """
+        if self._cluster is not None:
+            self._cluster.require_own_loop()
         self._append = _refuse
         if self._cluster is None:
             return
@@ -622,6 +624,7 @@ class Producer:
     async def _place(self, record: UnsentRecord, number: int, deadline_s: float) -> Delivery:
         """Append `record`, sent in transaction `number`, as soon as there is room for it."""
         cluster = self._started()
+        cluster.require_own_loop()
         accumulator = self._accumulator
         wanted_bytes = self._wanted_bytes(record)
         loop = asyncio.get_running_loop()

@@ -1,13 +1,15 @@
 """The client on asyncio's loop and on uvloop: large and small frames, load, clean shutdown."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 
 import pytest
 import uvloop
 
 from kafkawire.apis import ApiKey
-from ottla import Consumer, Producer, TopicPartition
+from ottla import Admin, Consumer, Producer, TopicPartition
+from ottla.client.errors import ClientClosedError
 from tests.integration.client.client_support import FAST, no_leak
 from tests.integration.client.fake_broker import fake_cluster
 from tests.integration.client.fake_fault import HangUp
@@ -42,3 +44,41 @@ async def round_trip() -> None:
 def test_the_client_works_on_any_event_loop(new_loop: LoopFactory) -> None:
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(round_trip())
+
+
+def test_calls_from_another_event_loop_are_refused() -> None:
+    place = TopicPartition("t", 0)
+    with asyncio.Runner() as own, asyncio.Runner() as other:
+        stack = AsyncExitStack()
+
+        async def start() -> tuple[Producer, Consumer, Admin]:
+            cluster = await stack.enter_async_context(fake_cluster())
+            await stack.enter_async_context(no_leak(cluster))
+            cluster.create("t")
+            return (
+                await stack.enter_async_context(Producer(cluster.bootstrap, linger_ms=60_000)),
+                await stack.enter_async_context(Consumer(cluster.bootstrap, group_id="g")),
+                await stack.enter_async_context(Admin(cluster.bootstrap)),
+            )
+
+        async def refuse(call: Callable[[], Awaitable[object]]) -> None:
+            with pytest.raises(ClientClosedError, match="another event loop"):
+                await call()
+
+        producer, consumer, admin = own.run(start())
+        delivery = own.run(producer.send("t", b"v"))
+        calls: list[Callable[[], Awaitable[object]]] = [
+            producer.flush,
+            producer.close,
+            consumer.commit,
+            consumer.unsubscribe,
+            consumer.close,
+            admin.close,
+            lambda: consumer.committed([place]),
+        ]
+        for call in calls:
+            other.run(refuse(call))
+        # They had no effect.
+        own.run(producer.flush())
+        assert delivery.result().offset == 0
+        own.run(stack.aclose())

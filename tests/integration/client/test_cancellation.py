@@ -5,6 +5,7 @@ client must still work or be closed.
 """
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -211,7 +212,7 @@ async def test_a_client_can_be_closed_at_any_point_of_its_start(
 ) -> None:
     outcomes = set()
     for steps in STEPS[1:]:
-        settings = {"group_id": "g"} if kind is Consumer else {}
+        settings: dict[str, Any] = {"group_id": "g"} if kind is Consumer else {}
         client = kind(cluster.bootstrap, **settings)
         start = asyncio.ensure_future(client.start())
         for _ in range(steps):

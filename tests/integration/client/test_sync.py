@@ -85,7 +85,7 @@ def test_callbacks_of_a_subscription_may_call_the_consumer(shared_broker: Broker
     with Producer(shared_broker.bootstrap) as producer:
         for number in range(5):
             producer.send("called-back", b"%d" % number, partition=0).result()
-    revoked = []
+    revoked: list[TopicPartition] = []
     with Consumer(
         shared_broker.bootstrap,
         group_id="called-back",
@@ -168,7 +168,7 @@ def test_an_iteration_may_outlive_the_client(shared_broker: BrokerProcess) -> No
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
-def test_a_forked_process_is_told_to_make_its_own_client(shared_broker: BrokerProcess) -> None:
+def test_a_client_refuses_to_work_in_a_forked_process(shared_broker: BrokerProcess) -> None:
     with Producer(shared_broker.bootstrap) as producer:
         producer.send_and_wait("forked", b"parent")
         child_id = os.fork()

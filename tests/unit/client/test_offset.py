@@ -28,7 +28,5 @@ def test_numbers_and_committed_offsets_are_offsets() -> None:
 @pytest.mark.parametrize("offset", [-1, 2**63, 1.5, "1", None, float("nan")])
 def test_another_value_is_refused_by_name(offset: Any) -> None:
     for given in (offset, CommittedOffset(offset)):
-        with pytest.raises(
-            ValueError, match=r"a whole number from 0 to [0-9]+, got .* for t-0"
-        ):
+        with pytest.raises(ValueError, match=r"a whole number from 0 to [0-9]+, got .* for t-0"):
             parse_commit({PLACE: given})

@@ -115,23 +115,33 @@ class PartitionStreams:
                 except ClientClosedError:
                     return
                 self._end_others(states)
-                for partition, records in found.items():
-                    if partition not in states:
-                        continue
-                    stream = self._streams.get(partition)
-                    is_new = stream is None
-                    if stream is None:
-                        stream = PartitionStream(self._source, partition, states[partition])
-                        self._streams[partition] = stream
-                    stream.put(records)
-                    if is_new:
-                        yield stream
+                # Dealt out before the first `yield`, at which the iteration may end.
+                for stream in self._deal_out(found, states):
+                    yield stream
         finally:
             states = self._source.assigned_states()
             self._end_others(states)
             for stream in self._streams.values():
                 stream.give_back()
             self._end_others({})
+
+    def _deal_out(
+        self,
+        found: Mapping[TopicPartition, list[ConsumerRecord]],
+        states: Mapping[TopicPartition, object],
+    ) -> list[PartitionStream]:
+        """Append records to the streams of their partitions; return the streams that are new."""
+        new = []
+        for partition, records in found.items():
+            if partition not in states:
+                continue
+            stream = self._streams.get(partition)
+            if stream is None:
+                stream = PartitionStream(self._source, partition, states[partition])
+                self._streams[partition] = stream
+                new.append(stream)
+            stream.put(records)
+        return new
 
     def _end_others(self, states: Mapping[TopicPartition, object]) -> None:
         """End the streams of assignments that have ended."""

@@ -148,3 +148,19 @@ async def test_after_an_error_of_one_partition_the_others_continue_where_their_s
         with pytest.raises(asyncio.CancelledError):
             await dealing
     assert handled == list(range(3 * FULL_RECORDS))
+
+
+async def test_leaving_the_streams_early_leaves_no_record_unread(cluster: FakeCluster) -> None:
+    for log in cluster.create("t", [0, 0]):
+        log.append_values(b"0", b"1")
+    async with Consumer(cluster.bootstrap, auto_offset_reset="earliest", **FAST) as consumer:
+        await consumer.assign_topics("t")
+        async for stream in consumer.partition_streams():
+            read = [await anext(stream)]
+            break
+        while len(read) < 4:
+            records = await consumer.fetch_batch(timeout_ms=5_000)
+            assert records, f"only {len(read)} of 4 records were read"
+            read += records
+    places = sorted((record.partition, record.offset) for record in read)
+    assert places == [(0, 0), (0, 1), (1, 0), (1, 1)]

@@ -124,6 +124,21 @@ class Scan:
         self._choice.check_found(logs)
         return logs
 
+    def end_after(self, partition: TopicPartition, read_to: int, log: "PartitionLog | None") -> int:
+        """Return the visible end of a log that a stream has read up to `read_to`.
+
+        Raises:
+            DataLossError: the log ends before.
+        """
+        if log is not None and log.log_end < read_to:
+            self._lose(
+                f"{partition} ends at offset {log.log_end}, but is read up to {read_to}: "
+                "the replica lags, or the topic was created again"
+            )
+            return log.end
+        # A checkpoint of the high watermark may lag, and the log may be gone.
+        return read_to if log is None else max(read_to, log.end)
+
     def tasks(self, logs: Logs, start: Offsets, end: Offsets) -> list[InputPartition]:
         """Return the tasks that read from `start` to `end`.
 
@@ -240,9 +255,8 @@ class RecordStreamReader(DataSourceStreamReader):
         """Return the visible end of each log, or less by the limit."""
         logs = self._scan.find_logs()
         begin = {partition: log.start for partition, log in logs.items()} | from_json(start or {})
-        # A log that lags, or is gone, ends where the query has read it to.
         end = {
-            partition: max(offset, logs[partition].end if partition in logs else offset)
+            partition: self._scan.end_after(partition, offset, logs.get(partition))
             for partition, offset in begin.items()
         }
         max_rows = getattr(limit, "max_rows", None)

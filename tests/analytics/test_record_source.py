@@ -1,5 +1,6 @@
 """The options, offsets and tasks of the records source, without a Spark session."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -268,8 +269,9 @@ def test_a_stream_does_not_go_back_and_misses_no_retention(tmp_path: Path) -> No
     grow(tmp_path, 200)
     reader = stream(tmp_path)
     start = reader.initialOffset()
-    grow(tmp_path, 100)
+    (tmp_path / "replication-offset-checkpoint").write_text("0\n1\norders 0 100\n")
     assert reader.latestOffset(start, None) == start
+    (tmp_path / "replication-offset-checkpoint").unlink()
     make_log().write(tmp_path)
     replace(make_log(), log_start=250).write(tmp_path)
     end = reader.latestOffset(start, None)
@@ -278,6 +280,23 @@ def test_a_stream_does_not_go_back_and_misses_no_retention(tmp_path: Path) -> No
     gone = {"orders": {"0": 400, "9": 5}}
     with pytest.raises(DataLossError, match="the log of orders-9 is gone"):
         reader.partitions({"orders": {"0": 400}}, gone)
+
+
+def test_a_topic_that_was_created_again_is_an_error_of_its_stream(tmp_path: Path) -> None:
+    grow(tmp_path, 200)
+    start = stream(tmp_path).initialOffset()
+    shutil.rmtree(tmp_path / "orders-0")
+    grow(tmp_path, 40)
+    sentence = "orders-0 ends at offset 40, but is read up to 200: the replica lags, or the topic"
+    with pytest.raises(DataLossError, match=sentence):
+        stream(tmp_path).latestOffset(start, None)
+    reader = stream(tmp_path, failOnDataLoss="false")
+    end = reader.latestOffset(start, None)
+    assert offsets_of(reader, start, end) == []
+    grow(tmp_path, 90)
+    assert offsets_of(reader, end, reader.latestOffset(end, None)) == [
+        (0, n) for n in range(40, 90)
+    ]
 
 
 def test_a_stream_has_no_end(tmp_path: Path) -> None:

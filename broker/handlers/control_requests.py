@@ -39,7 +39,10 @@ APIS: Final[Apis] = {
     ApiKey.UPDATE_METADATA: lambda parts: from_controller(
         parts,
         UpdateMetadataHandler(
-            parts.metadata, parts.fence, parts.groups.commits.on_partitions_deleted
+            parts.metadata,
+            parts.fence,
+            parts.groups.commits.on_partitions_deleted,
+            parts.transactions.sender.on_partitions_deleted,
         ).handle,
         UpdateMetadataResponse,
     ),
@@ -103,9 +106,9 @@ class UpdateMetadataHandler:
         self,
         metadata: MetadataCache,
         fence: ControlFence,
-        on_deleted: Callable[[Sequence[TopicPartition]], None] = lambda _partitions: None,
+        *on_deleted: Callable[[Sequence[TopicPartition]], None],
     ) -> None:
-        """Call `on_deleted` with deleted partitions, so that groups drop their offsets."""
+        """Call `on_deleted` with deleted partitions: their offsets and markers are dropped."""
         self._metadata = metadata
         self._fence = fence
         self._on_deleted = on_deleted
@@ -118,5 +121,6 @@ class UpdateMetadataHandler:
         if refusal is None:
             self._metadata.adopt(updated(self._metadata.image, message))
             if deleted := deleted_partitions(message):
-                self._on_deleted(deleted)
+                for listener in self._on_deleted:
+                    listener(deleted)
         return Reply(UpdateMetadataResponse(error_code=refusal or ErrorCode.NONE))

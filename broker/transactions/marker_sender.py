@@ -41,6 +41,8 @@ DELETED_AFTER_S: Final = 3.0
 
 This broker may learn of a new partition later than the coordinator before it did.
 """
+MAX_DELETED: Final = 10_000
+"""Limit of the deletions that are remembered. Earlier ones are noticed after the time above."""
 
 log = structlog.get_logger(__name__)
 
@@ -73,6 +75,8 @@ class MarkerSender:
         self._live: dict[Ending, Outgoing] = {}
         self._in_flight: dict[BrokerId, asyncio.Task[None] | None] = {}
         self._missing_since_s: dict[tuple[Outgoing, TopicPartition], float] = {}
+        # Oldest first.
+        self._deleted: dict[TopicPartition, None] = {}
         self._look_up_timer: asyncio.TimerHandle | None = None
         self._is_stopped = False
         metadata.on_change(self._on_metadata_changed)
@@ -95,6 +99,17 @@ class MarkerSender:
     def drop(self, coordinator_partition: int) -> None:
         """Forget the markers of a partition of `__transaction_state` that is led elsewhere now."""
         self._forget(lambda each: each.coordinator_partition == coordinator_partition)
+
+    def on_partitions_deleted(self, partitions: Iterable[TopicPartition]) -> None:
+        """Drop the markers of deleted partitions, so that none gets into a new log of that name."""
+        for topic_partition in partitions:
+            self._deleted.pop(topic_partition, None)
+            self._deleted[topic_partition] = None
+            if len(self._deleted) > MAX_DELETED:
+                del self._deleted[next(iter(self._deleted))]
+        for outgoing, topic_partition in self._queues.missing():
+            if topic_partition in self._deleted:
+                self._drop_unneeded(outgoing, topic_partition)
 
     async def stop(self) -> None:
         """Stop sending; the next coordinator sends the rest."""
@@ -124,7 +139,14 @@ class MarkerSender:
     def _queue(self, outgoing: Outgoing, partitions: Iterable[TopicPartition]) -> None:
         if self._live.get(outgoing.ending) is not outgoing:
             return
-        self._pump_all(self._queues.put(outgoing, partitions))
+        needed = []
+        for topic_partition in partitions:
+            is_unknown = self._leader_of(topic_partition) is Place.UNKNOWN
+            if is_unknown and topic_partition in self._deleted:
+                self._drop_unneeded(outgoing, topic_partition)
+            else:
+                needed.append(topic_partition)
+        self._pump_all(self._queues.put(outgoing, needed))
 
     def _pump_all(self, brokers: Iterable[BrokerId]) -> None:
         for broker_id in sorted(brokers):
@@ -241,7 +263,10 @@ class MarkerSender:
         self._missing_since_s = {each: since.get(each, now_s) for each in missing}
         for (outgoing, topic_partition), since_s in self._missing_since_s.items():
             if now_s - since_s >= DELETED_AFTER_S:
-                log.info("marker.not_needed", partition=str(topic_partition))
-                self._queues.forget(outgoing, topic_partition)
-                self._done(outgoing, topic_partition)
+                self._drop_unneeded(outgoing, topic_partition)
         self._pump_all(self._queues.look_up_again())
+
+    def _drop_unneeded(self, outgoing: Outgoing, topic_partition: TopicPartition) -> None:
+        log.info("marker.not_needed", partition=str(topic_partition))
+        self._queues.forget(outgoing, topic_partition)
+        self._done(outgoing, topic_partition)

@@ -8,6 +8,7 @@ from broker.transactions.transaction_effects import ProducerIdentity
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import TopicPartition
+from kafkawire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from kafkawire.messages.transaction_admin import ListTransactionsRequest, ListTransactionsResponse
 from kafkawire.messages.transactions import (
     AddPartitionsToTxnRequest,
@@ -65,6 +66,22 @@ def test_committed_and_aborted_transactions_leave_markers_in_each_partition(
         assert client.describe().transaction_state == "Empty"
         assert markers(wire, T0) == [(ControlType.COMMIT, 0)]
         assert markers(wire, T1) == [(ControlType.COMMIT, 0), (ControlType.ABORT, 0)]
+
+
+def test_topic_that_is_created_again_gets_no_marker_of_an_earlier_transaction(
+    broker_process: BrokerProcess,
+) -> None:
+    with Wire(broker_process.port) as wire:
+        assert wire.create_topic("t", 1).error_code == OK
+        client = begin(wire)
+        assert client.add(T0) == [OK]
+        delete = DeleteTopicsRequest(topic_names=["t"], timeout_ms=10_000)
+        deleted = wire.ask(ApiKey.DELETE_TOPICS, 5, delete, DeleteTopicsResponse)
+        assert [each.error_code for each in deleted.responses] == [OK]
+        assert client.end() is OK
+        assert wire.create_topic("t", 1).error_code == OK
+        client.until_done(client.initialize)
+        assert markers(wire, T0) == []
 
 
 def test_state_survives_a_kill(start_broker: StartBroker) -> None:

@@ -284,6 +284,32 @@ async def test_deleted_partition_needs_no_marker(monkeypatch: pytest.MonkeyPatch
     await world.sender.stop()
 
 
+async def test_no_marker_waits_for_a_new_partition_with_the_name_of_a_deleted_one() -> None:
+    world = World()
+    early, late = TopicPartition("t", 2), TopicPartition("t", 3)
+    world.send(early)
+    world.sender.on_partitions_deleted([early, late])
+    world.send(T0, late, producer_id=8)
+    assert sorted(world.done) == [T0, early, late]
+    assert (world.sender.ending_count, world.sender.lost_count) == (0, 0)
+    sent_count = len(world.sent)
+    world.lead(US, US, US, US)
+    assert len(world.sent) == sent_count
+    world.send(late, producer_id=9)
+    assert len(world.sent) == sent_count + 1, "the new partition needs one"
+    await world.sender.stop()
+
+
+async def test_only_the_latest_deletions_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(marker_sender, "MAX_DELETED", 2)
+    world = World()
+    gone = [TopicPartition("t", number) for number in (5, 6, 7)]
+    world.sender.on_partitions_deleted(gone)
+    world.send(*gone)
+    assert (world.done, world.sender.lost_count) == (gone[1:], 1)
+    await world.sender.stop()
+
+
 async def test_partition_that_is_not_known_yet_is_not_deleted() -> None:
     world = World()
     late = TopicPartition("t", 2)

@@ -62,7 +62,7 @@ def find_logs(
     """Return the log to read of each accepted partition in the log directories `places`.
 
     Raises:
-        RecordsUsageError: a place cannot be listed.
+        RecordsUsageError: a place cannot be listed, or a partition is not the same in all places.
         DataLossError: the files of a log change too often.
         OSError: a file cannot be read.
     """
@@ -103,10 +103,19 @@ def choose_log(
     With `to_log_end`, records above the high watermark are visible too.
 
     Raises:
+        RecordsUsageError: the replicas belong to different topics of the same name.
         DataLossError: the files of a log change too often.
         OSError: a file cannot be read.
     """
     logs = [_log_of(each, isolation, to_log_end=to_log_end) for each in candidates]
+    # A broker that was down has not deleted its replica of a topic that was created again.
+    topics = {log.topic_id: log for log in logs if log.topic_id is not None}
+    if len(topics) > 1:
+        found = ", ".join(f"{log.directory} ({topic_id})" for topic_id, log in topics.items())
+        raise RecordsUsageError(
+            f"{logs[0].topic}-{logs[0].partition} has replicas with different topic ids, because "
+            f"its topic was deleted and created again: {found}; read the directories of one topic"
+        )
     return max(logs, key=lambda log: log.end)
 
 

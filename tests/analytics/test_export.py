@@ -227,6 +227,23 @@ def test_a_topic_that_was_created_again_is_not_mixed_with_the_old_one(tmp_path: 
     assert offsets_in(tmp_path / "out") == list(range(50))
 
 
+def test_replicas_of_a_deleted_and_of_a_new_topic_are_an_error_of_their_partition(
+    tmp_path: Path,
+) -> None:
+    for place, count, topic_id in (("a", 400, FIRST_ID), ("b", 50, SECOND_ID)):
+        make_log(count).write(tmp_path / place)
+        write_topic_id(tmp_path / place, topic_id)
+    make_log(partition=1).write(tmp_path / "a")
+    request = ExportRequest(
+        directories=[str(tmp_path / "a"), str(tmp_path / "b")], target=tmp_path / "out"
+    )
+    mixed, sound = run_export(request)
+    assert "orders-0 has replicas with different topic ids" in (mixed.error or "")
+    assert (mixed.records, sound.records, sound.error) == (0, 400, None)
+    write_topic_id(tmp_path / "a", SECOND_ID)
+    assert [each.error for each in run_export(request)] == [None, None]
+
+
 def test_a_log_that_ends_before_its_export_is_an_error(tmp_path: Path) -> None:
     make_log().write(tmp_path / "a")
     make_log(100).write(tmp_path / "b")

@@ -16,6 +16,7 @@ from coordination.protocol.messages import (
     MAX_WATCHED_PATHS,
     SHAPES,
     Acl,
+    AddWatchMode,
     Create2Response,
     EventType,
     OpCode,
@@ -290,10 +291,9 @@ class Service:
 
     def _rearm_persistent(self, peer: Peer, request: SetWatches2Request) -> None:
         for path in request.persistent_watches:
-            self.watches.data.add(path, peer, Mode.PERSISTENT)
-            self.watches.children.add(path, peer, Mode.PERSISTENT)
+            self.watches.add(path, peer, AddWatchMode.PERSISTENT)
         for path in request.persistent_recursive_watches:
-            self.watches.data.add(path, peer, Mode.RECURSIVE)
+            self.watches.add(path, peer, AddWatchMode.PERSISTENT_RECURSIVE)
 
     def _notify(self, peer: Peer, event: EventType, path: str) -> None:
         peer.deliver(frames.encode_event(event, path), self.state.zxid)

@@ -2,8 +2,9 @@
 
 A watcher is any hashable object (a connection). There are two tables, as in ZooKeeper: data watches
 (exists, getData) and child watches (getChildren). A one-shot watch ends when it fires or with its
-connection, a persistent one only with its connection. Recursive watches are in the data table; they
-get the events of all descendants, except NODE_CHILDREN_CHANGED.
+connection, a persistent one only with its connection. Persistent and recursive watches are in both
+tables. Recursive ones get the events of all descendants, except NODE_CHILDREN_CHANGED; if only
+their data part is removed, deletions are left.
 """
 
 from collections import Counter
@@ -68,16 +69,18 @@ class WatchTable(Generic[W]):
         for path in list(self._by_watcher.get(watcher, ())):
             self._set_mode(path, watcher, Mode.NONE)
 
-    def fire(self, path: str) -> list[W]:
-        """Return the watchers to notify of a change at `path`; remove one-shot watches."""
+    def fire(self, path: str, *, has_recursive: bool = True) -> list[W]:
+        """Return the watchers to notify of a change at `path`; remove one-shot watches.
+
+        Recursive watches do not count unless the event `has_recursive` watchers.
+        """
         watchers: list[W] = []
-        direct = self._by_path.get(path)
-        if direct:
-            watchers = list(direct)
-            for watcher, mode in list(direct.items()):
-                if mode & Mode.ONE_SHOT:
-                    self._set_mode(path, watcher, mode & ~Mode.ONE_SHOT)
-        if self._recursive_lengths:
+        for watcher, mode in list(self._by_path.get(path, {}).items()):
+            if has_recursive or mode != Mode.RECURSIVE:
+                watchers.append(watcher)
+            if mode & Mode.ONE_SHOT:
+                self._set_mode(path, watcher, mode & ~Mode.ONE_SHOT)
+        if has_recursive and self._recursive_lengths:
             watchers += self._recursive_above(path)
         return list(dict.fromkeys(watchers))
 
@@ -125,11 +128,10 @@ class Watches(Generic[W]):
 
     def add(self, path: str, watcher: W, mode: AddWatchMode) -> None:
         """Add a persistent watch."""
-        if mode is AddWatchMode.PERSISTENT_RECURSIVE:
-            self.data.add(path, watcher, Mode.RECURSIVE)
-        else:
-            self.data.add(path, watcher, Mode.PERSISTENT)
-            self.children.add(path, watcher, Mode.PERSISTENT)
+        is_recursive = mode is AddWatchMode.PERSISTENT_RECURSIVE
+        added = Mode.RECURSIVE if is_recursive else Mode.PERSISTENT
+        self.data.add(path, watcher, added)
+        self.children.add(path, watcher, added)
 
     def has(self, path: str, watcher: W, kind: WatcherType) -> bool:
         """Whether `watcher` has a watch of `kind` on `path`."""
@@ -155,10 +157,10 @@ class Watches(Generic[W]):
     def fire(self, txn: NodeTxn) -> list[tuple[EventType, str, list[W]]]:
         """Return the events of one change with their watchers, in the order of delivery."""
         if isinstance(txn, SetDataTxn):
-            return self._event(EventType.NODE_DATA_CHANGED, txn.path, self.data)
+            return _event(EventType.NODE_DATA_CHANGED, txn.path, self.data.fire(txn.path))
         if isinstance(txn, CreateTxn):
             return [
-                *self._event(EventType.NODE_CREATED, txn.path, self.data),
+                *_event(EventType.NODE_CREATED, txn.path, self.data.fire(txn.path)),
                 *self._parent_event(txn.path),
             ]
         if isinstance(txn, DeleteTxn):
@@ -168,15 +170,13 @@ class Watches(Generic[W]):
     def _deleted(self, path: str) -> list[tuple[EventType, str, list[W]]]:
         # A connection gets one event for a deletion, even with a watch in both tables.
         watchers = list(dict.fromkeys([*self.data.fire(path), *self.children.fire(path)]))
-        event = [(EventType.NODE_DELETED, path, watchers)] if watchers else []
-        return [*event, *self._parent_event(path)]
-
-    def _event(
-        self, kind: EventType, path: str, table: WatchTable[W]
-    ) -> list[tuple[EventType, str, list[W]]]:
-        watchers = table.fire(path)
-        return [(kind, path, watchers)] if watchers else []
+        return [*_event(EventType.NODE_DELETED, path, watchers), *self._parent_event(path)]
 
     def _parent_event(self, path: str) -> list[tuple[EventType, str, list[W]]]:
         parent = node_path.parent_of(path) or node_path.ROOT
-        return self._event(EventType.NODE_CHILDREN_CHANGED, parent, self.children)
+        watchers = self.children.fire(parent, has_recursive=False)
+        return _event(EventType.NODE_CHILDREN_CHANGED, parent, watchers)
+
+
+def _event(kind: EventType, path: str, watchers: list[W]) -> list[tuple[EventType, str, list[W]]]:
+    return [(kind, path, watchers)] if watchers else []

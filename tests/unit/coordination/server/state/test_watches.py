@@ -226,3 +226,36 @@ def test_watches_are_checked_and_removed_by_kind() -> None:
     assert watcher.ask(OpCode.CHECK_WATCHES, children) is None
     assert watcher.ask(OpCode.REMOVE_WATCHES, children) is None
     assert watcher.ask(OpCode.REMOVE_WATCHES, children) == ErrorCode.NO_WATCHER
+
+
+def test_a_recursive_watch_has_a_part_for_data_and_one_for_children() -> None:
+    writer, watcher = two_peers()
+    data = WatchesRequest("/a", WatcherType.DATA)
+    children = WatchesRequest("/a", WatcherType.CHILDREN)
+    recursive = AddWatchRequest("/a", AddWatchMode.PERSISTENT_RECURSIVE)
+    watcher.ask(OpCode.ADD_WATCH, recursive)
+    assert watcher.ask(OpCode.CHECK_WATCHES, children) is None
+    assert watcher.ask(OpCode.REMOVE_WATCHES, children) is None
+    assert watcher.ask(OpCode.REMOVE_WATCHES, children) == ErrorCode.NO_WATCHER
+    writer.create("/a")
+    writer.ask(OpCode.DELETE, DeleteRequest("/a", -1))
+    assert watcher.seen == [(CREATED, "/a"), (DELETED, "/a")]
+
+    watcher.seen.clear()
+    watcher.ask(OpCode.SET_WATCHES2, SetWatches2Request(0, (), (), (), (), ("/a",)))
+    assert watcher.ask(OpCode.REMOVE_WATCHES, data) is None
+    writer.create("/a")
+    writer.create("/a/b")
+    writer.ask(OpCode.SET_DATA, SetDataRequest("/a/b", b"", -1))
+    writer.ask(OpCode.DELETE, DeleteRequest("/a/b", -1))
+    assert watcher.seen == [(DELETED, "/a/b")], "only deletions concern the part for children"
+
+
+def test_a_recursive_watch_hides_no_one_shot_watch_of_children_on_the_same_path() -> None:
+    writer, watcher = two_peers()
+    writer.create("/a")
+    watcher.ask(OpCode.ADD_WATCH, AddWatchRequest("/a", AddWatchMode.PERSISTENT_RECURSIVE))
+    watcher.ask(OpCode.GET_CHILDREN, ReadRequest("/a", True))
+    writer.create("/a/b")
+    writer.create("/a/c")
+    assert watcher.seen == [(CREATED, "/a/b"), (CHILDREN, "/a"), (CREATED, "/a/c")]

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from uuid import uuid4
 
 from kafkawire.ids import Offset, TopicPartition
+from kafkawire.sentinels import MAX_OFFSET
 
 LOG_SUFFIX: Final = ".log"
 OFFSET_INDEX_SUFFIX: Final = ".index"
@@ -55,9 +56,11 @@ MAX_NAME_LENGTH: Final = 255
 UNIQUE_HEX_DIGITS: Final = 32
 MAX_PARTITION: Final = 2**31 - 1
 
-_SEGMENT_FILE: Final = re.compile(r"(\d{20})(\.[a-z]+)(\.deleted|\.cleaned|\.swap)?")
-_PARTITION_DIRECTORY: Final = re.compile(r"(\S+)-(\d{1,10})")
-_SET_ASIDE: Final = re.compile(r"(\S+)-(\d{1,10})\.(\S+)-(delete|stray|future)")
+_SEGMENT_FILE: Final = re.compile(r"([0-9]{20})(\.[a-z]+)(\.deleted|\.cleaned|\.swap)?")
+_PARTITION_DIRECTORY: Final = re.compile(r"([a-zA-Z0-9._-]+)-([0-9]{1,10})")
+_SET_ASIDE: Final = re.compile(
+    r"([a-zA-Z0-9._-]+)-([0-9]{1,10})\.([a-zA-Z0-9._-]+)-(delete|stray|future)"
+)
 
 
 class SegmentFileName(NamedTuple):
@@ -92,7 +95,7 @@ def segment_file(directory: Path, base_offset: int, suffix: str) -> Path:
 def parse_segment_file(name: str) -> SegmentFileName | None:
     """Parse the name of a segment file; return None for any other file."""
     match = _SEGMENT_FILE.fullmatch(name)
-    if match is None:
+    if match is None or int(match[1]) > MAX_OFFSET:
         return None
     return SegmentFileName(Offset(int(match[1])), match[2], match[3] or "")
 

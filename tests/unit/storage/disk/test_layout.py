@@ -36,6 +36,8 @@ def test_no_partition_lies_outside_its_log_dir() -> None:
         ("00000000000000000000.index.swap", (0, ".index", ".swap")),
         ("00000000000000000000.log.deleted", (0, ".log", ".deleted")),
         ("00000000000000000000.txnindex.cleaned", (0, ".txnindex", ".cleaned")),
+        ("09223372036854775808.log", None),
+        ("\u0660" * 20 + ".log", None),
         ("170.log", None),
         ("0000000000000000017x.log", None),
         ("leader-epoch-checkpoint", None),
@@ -68,7 +70,19 @@ def test_set_aside_directory_names_are_parsed(topic: str, state: DirectoryState)
 
 
 @pytest.mark.parametrize(
-    "name", ["orders", "orders-", "-0", "orders-x", "lost+found", "orders-2147483648", "a b-0"]
+    "name",
+    [
+        "orders",
+        "orders-",
+        "-0",
+        "orders-x",
+        "lost+found",
+        "orders-2147483648",
+        "a b-0",
+        "örders-0",
+        "\udcff-0",
+        "orders-0.\udcff-delete",
+    ],
 )
 def test_other_directory_names_are_not_partitions(name: str) -> None:
     assert parse_partition_directory(name) is None

@@ -143,12 +143,15 @@ def _list(directory: Path) -> list[SegmentFileName]:
 
 
 def _sizes(directory: Path) -> dict[SegmentFileName, int]:
-    """Return the segment files and their sizes, oldest segment first."""
+    """Return the segment files and their sizes, oldest segment first.
+
+    A directory or pipe of such a name is foreign.
+    """
     sizes: dict[SegmentFileName, int] = {}
     with os.scandir(directory) as entries:
         for entry in entries:
             name = parse_segment_file(entry.name)
-            if name is not None and name.suffix in _SUFFIXES:
+            if name is not None and name.suffix in _SUFFIXES and entry.is_file():
                 sizes[name] = entry.stat().st_size
     return dict(sorted(sizes.items()))
 

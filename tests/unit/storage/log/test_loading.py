@@ -551,6 +551,19 @@ def test_unknown_files_are_kept(directory: Path) -> None:
     assert all((directory / name).read_bytes() == b"theirs" for name in names)
 
 
+def test_a_directory_or_pipe_named_like_a_segment_file_is_ignored(directory: Path) -> None:
+    expected = closed(directory)
+    names = ["00000000000000009000.log", "00000000000000009000.index.deleted"]
+    for name in names:
+        (directory / name).mkdir()
+    os.mkfifo(directory / "00000000000000009001.log")
+    open_log(directory).upkeep.close()
+    for name in names:
+        (directory / name).rmdir()
+    (directory / "00000000000000009001.log").unlink()
+    assert contents(directory) == expected
+
+
 def test_start_finishes_a_complete_swap(directory: Path) -> None:
     """The cleaner had merged the first two segments and crashed before the last renames."""
     log = written(directory)

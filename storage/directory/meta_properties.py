@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from storage.config.config_key import INT_MAX
 from storage.disk.checkpoint import write_atomically
 from storage.errors import InconsistentMetadataError
 
@@ -54,14 +55,13 @@ def read_meta_properties(path: Path) -> MetaProperties:
     if version not in (VERSION, VERSION_WITHOUT_ZOOKEEPER):
         raise InconsistentMetadataError(f"{path}: unknown version {version}")
     broker_id = properties.get("broker.id" if version == VERSION else "node.id")
-    try:
-        return MetaProperties(
-            broker_id=None if broker_id is None else int(broker_id),
-            cluster_id=properties.get("cluster.id"),
-            directory_id=properties.get("directory.id"),
-        )
-    except ValueError:
-        raise InconsistentMetadataError(f"{path}: broker id {broker_id!r}") from None
+    if broker_id is not None and not (broker_id.isdecimal() and int(broker_id) <= INT_MAX):
+        raise InconsistentMetadataError(f"{path}: broker id {broker_id!r}")
+    return MetaProperties(
+        broker_id=None if broker_id is None else int(broker_id),
+        cluster_id=properties.get("cluster.id"),
+        directory_id=properties.get("directory.id"),
+    )
 
 
 def write_meta_properties(path: Path, meta: MetaProperties) -> None:

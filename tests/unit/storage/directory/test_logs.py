@@ -616,7 +616,15 @@ def test_a_directory_id_is_kept(one: Path) -> None:
     logs.close()
 
 
-@pytest.mark.parametrize("text", ["version=2\n", "version=0\nbroker.id=three\n"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "version=2\n",
+        "version=0\nbroker.id=three\n",
+        "version=0\nbroker.id=-1\n",
+        "version=0\nbroker.id=2147483648\n",
+    ],
+)
 def test_malformed_meta_properties_is_refused(one: Path, text: str) -> None:
     one.mkdir()
     (one / "meta.properties").write_text(text)

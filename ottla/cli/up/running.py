@@ -1,6 +1,7 @@
 """Runs a supervisor until a signal stops it (composition)."""
 
 import asyncio
+import contextlib
 import logging
 import signal
 from collections.abc import Awaitable, Callable, Sequence
@@ -42,15 +43,11 @@ async def _run(
 ) -> None:
     table = _table() if is_terminal() and not is_json else None
     report = report_json if is_json else table.report if table else report_line
-    hung_up = asyncio.Event()
 
     def report_if_possible(event: Event) -> None:
-        try:
+        # Restarts and the orderly stop continue after a hangup, the end of a reader or a full disk.
+        with contextlib.suppress(OSError):
             report(event)
-        except OSError:
-            # After a hangup there is no terminal; the orderly stop must continue without it.
-            if not hung_up.is_set():
-                raise
 
     supervisor = Supervisor(plan, may_restart=may_restart, report=report_if_possible)
     beside = []
@@ -68,7 +65,6 @@ async def _run(
         work.cancel()
 
     def on_hangup() -> None:
-        hung_up.set()
         stopping.set()
         work.cancel()
 

@@ -72,14 +72,23 @@ async def _serve(config: BrokerConfig, levels: LogLevels) -> int:
     loop = asyncio.get_running_loop()
     manager = ServiceManager()
     stopping = asyncio.Event()
+
+    def on_signal() -> None:
+        # A second signal ends the process at once.
+        for each in STOP_SIGNALS:
+            loop.remove_signal_handler(each)
+        stopping.set()
+
     for number in STOP_SIGNALS:
         # Under nohup, SIGHUP must stay ignored.
         if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
-            loop.add_signal_handler(number, stopping.set)
+            loop.add_signal_handler(number, on_signal)
     node = Node(config, loop, levels)
     node.failed.add_done_callback(lambda _: stopping.set())
     try:
-        await node.start()
+        if not await _start_unless(stopping, node):
+            log.info("broker.stopped")
+            return EXIT_OK
     except StartupError as error:
         log.error("broker.not_started", error=str(error))
         return EXIT_FAILED
@@ -91,11 +100,29 @@ async def _serve(config: BrokerConfig, levels: LogLevels) -> int:
     manager.ready()
     await stopping.wait()
     manager.stopping()
-    # From here a second signal ends the process at once.
-    for number in STOP_SIGNALS:
-        loop.remove_signal_handler(number)
     await node.stop()
     if node.failed.done():
         log.error("broker.failed", error=node.failed.result())
         return EXIT_FAILED
     return EXIT_OK
+
+
+async def _start_unless(stopping: asyncio.Event, node: Node) -> bool:
+    """Start `node`; return False if it was not started, because `stopping` was set meanwhile.
+
+    A start may wait for other processes for any time: for the coordinator, or for a controller.
+
+    Raises:
+        StartupError: the start failed.
+    """
+    starting = asyncio.ensure_future(node.start())
+    stop = asyncio.ensure_future(stopping.wait())
+    await asyncio.wait((starting, stop), return_when=asyncio.FIRST_COMPLETED)
+    stop.cancel()
+    if not starting.done():
+        starting.cancel()
+    try:
+        await starting
+    except asyncio.CancelledError:
+        return False
+    return True

@@ -87,7 +87,14 @@ class BrokerLogs:
                 boot_id=current_boot_id(),
             )
 
-        logs = self._logs = await self._loop.run_in_executor(self._executor, open_logs)
+        opening = self._loop.run_in_executor(self._executor, open_logs)
+        try:
+            logs = self._logs = await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            # The thread cannot be stopped. After an orderly end its recovery is not lost.
+            self._logs = await opening
+            await self._close()
+            raise
         self._running.push_async_callback(self._close)
         flusher = SegmentFlusher(logs.table, self._loop, self._executor)
         logs.table.on_rolled = flusher.flush_soon

@@ -3,6 +3,8 @@
 import asyncio
 import json
 import os
+import signal
+import socket
 from pathlib import Path
 
 from clusterstate.broker_registration import Sessions, create_top_nodes, register
@@ -59,6 +61,25 @@ def test_a_second_process_on_a_log_dir_leaves_the_first_ones_session_alone(
     assert "is in use by another broker" in second.log_tail()
     assert file.read_text() == before
     assert asyncio.run(owner_of(coordinator, paths.broker(1))) == saved["session_id"]
+
+
+def test_a_signal_ends_a_start_that_waits_for_the_coordinator(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        broker = BrokerProcess(
+            tmp_path / "broker",
+            {
+                "zookeeper.connect": f"127.0.0.1:{silent.getsockname()[1]}",
+                "zookeeper.connection.timeout.ms": "3600000",
+            },
+        )
+        try:
+            silent.settimeout(READY_TIMEOUT_S)
+            silent.accept()[0].close()
+            broker.process.send_signal(signal.SIGTERM)
+            assert broker.process.wait(READY_TIMEOUT_S) == 0
+        finally:
+            broker.kill()
+    assert [each["event"] for each in broker.events][-1] == "broker.stopped"
 
 
 async def owner_of(coordinator: Coordinator, path: str) -> int | None:

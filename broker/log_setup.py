@@ -16,6 +16,7 @@ from structlog.typing import EventDict, Processor
 
 from broker.log_levels import LEVELS, Level, LogLevels
 from monitoring.log_limits import LineLimits
+from monitoring.log_lines import log_lines
 
 PACKAGES: Final = frozenset(
     {"broker", "clusterstate", "controller", "coordination", "monitoring", "storage", "trust"}
@@ -28,9 +29,10 @@ def set_up_logging(level: str, stream: TextIO) -> LogLevels:
     """Write all events at or above `level` to `stream`; return the levels of all loggers."""
     number = logging.getLevelName(level.upper())
     levels = LogLevels(next(name for name, each in LEVELS.items() if each == number), _known)
+    lines = log_lines(stream)
 
     def make_logger(*names: str) -> LeveledLogger:
-        return LeveledLogger(stream, levels.level(names[0] if names else UNNAMED))
+        return LeveledLogger(lines, levels.level(names[0] if names else UNNAMED))
 
     structlog.configure(
         processors=[

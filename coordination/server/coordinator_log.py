@@ -8,6 +8,7 @@ import structlog
 from structlog.typing import EventDict, Processor
 
 from monitoring.log_limits import LineLimits
+from monitoring.log_lines import log_lines
 
 
 def set_up_logging() -> None:
@@ -24,7 +25,7 @@ def set_up_logging() -> None:
             *renderers,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.WriteLoggerFactory(log_lines(sys.stderr)),
     )
 
 

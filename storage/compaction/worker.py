@@ -13,6 +13,7 @@ from typing import Final, TextIO
 
 import structlog
 
+from monitoring.log_lines import log_lines
 from storage.compaction.cleaner import Cleaner
 from storage.compaction.job import CleaningFailed, CleaningJob, Report, write_report
 from storage.errors import CorruptLogError, OffsetOverflowError, StorageError
@@ -54,7 +55,7 @@ if __name__ == "__main__":
     # An interrupt from the terminal must reach only the broker, so leave its process group.
     os.setpgid(0, 0)
     # Standard output carries the reports, so the log goes to standard error.
-    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    structlog.configure(logger_factory=structlog.WriteLoggerFactory(log_lines(sys.stderr)))
     try:
         main(sys.stdin, sys.stdout)
     except (OrphanError, BrokenPipeError):

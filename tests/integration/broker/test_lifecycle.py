@@ -28,6 +28,8 @@ from tests.integration.broker.test_admin import (
     list_offset,
 )
 from tests.integration.broker.wire import Wire, batch
+from tests.ports import free_port, wait_until_listening
+from tests.programs import Program
 
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 START_TIMEOUT_S = 20
@@ -159,6 +161,24 @@ def test_each_stop_signal_stops_the_broker_in_order(
     assert broker.process.wait(START_TIMEOUT_S) == 0
     broker.wait_for_event("broker.stopped")
     assert (broker.data_dir / CLEAN_SHUTDOWN).exists()
+
+
+def test_a_broker_serves_and_stops_although_its_log_cannot_be_written(tmp_path: Path) -> None:
+    port = free_port()
+    listeners = f"PLAINTEXT://127.0.0.1:{port}"
+    arguments = overridden({"log.dirs": str(tmp_path), "listeners": listeners})
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        process = Program("broker", arguments, stderr=full)
+    try:
+        wait_until_listening(port, START_TIMEOUT_S)
+        with Wire(port) as wire:
+            wire.create_topic("t")
+            assert wire.produce("t", batch(b"a")).error_code == ErrorCode.NONE
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(START_TIMEOUT_S) == 0
+    finally:
+        process.kill()
+    assert (tmp_path / CLEAN_SHUTDOWN).exists()
 
 
 def test_a_broker_keeps_its_id_and_cluster(start_broker: StartBroker) -> None:

@@ -4,6 +4,8 @@ import io
 import json
 import logging
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 import structlog
@@ -126,3 +128,13 @@ def test_failed_connections_of_a_stranger_do_not_fill_the_log() -> None:
     assert len(lines) == MAX_LINES_PER_HOST + 1
     assert lines[-2]["limit_reached"]
     assert lines[-1]["event"] == "segment.rolled"
+
+
+def test_a_line_that_cannot_be_written_fails_nothing() -> None:
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        set_up_logging("info", full)
+        structlog.get_logger("test").info("segment.rolled")
+        structlog.get_logger("test").exception("task.failed")
+        with suppress(OSError):
+            # Otherwise the end of the block would raise.
+            full.close()

@@ -10,7 +10,7 @@ KAFKA-7165.
 from collections.abc import Set
 from typing import NamedTuple
 
-from clusterstate.errors import MalformedZnodeError
+from clusterstate.errors import LostNodesError, MalformedZnodeError
 from clusterstate.plans import (
     MAX_ATTEMPTS,
     Check,
@@ -127,13 +127,22 @@ def generate_broker_id(reserved_max_id: int) -> Plan[BrokerId]:
 
 
 def register(broker_id: BrokerId, data: bytes, sessions: Sessions) -> Plan[Registered | Taken]:
-    """Create the broker's node for the session `sessions.current`."""
+    """Create the broker's node for the session `sessions.current`.
+
+    Raises:
+        LostNodesError: there is no node for the nodes of brokers.
+    """
     path = paths.broker(broker_id)
     # Created empty, because only SetData returns the version that the registration has.
     creation = (Create(path, None, ephemeral=True), SetData(path, data, 0))
     owner = 0
     for _ in range(MAX_ATTEMPTS):
         [outcome] = yield from write([creation])
+        if outcome.refusal is Refusal.NO_NODE:
+            raise LostNodesError(
+                f"the coordinator has lost {paths.BROKER_IDS}: restore its data from a backup, or "
+                "correct zookeeper.connect"
+            )
         assert outcome.refusal in (None, Refusal.NODE_EXISTS), outcome
         [node] = yield from read((path,))
         if node is None:

@@ -1,6 +1,7 @@
 """A broker's session with the coordinator that expires at a bad moment."""
 
 import asyncio
+import shutil
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
@@ -180,3 +181,24 @@ async def test_a_missing_chroot_is_created(coordinator: Coordinator, tmp_path: P
         await session.close()
     async with Client(coordinator.address) as outside:
         assert "ids" in await outside.get_children("/a/chroot/brokers")
+
+
+async def test_a_coordinator_that_lost_its_data_is_named(
+    coordinator: Coordinator, tmp_path: Path
+) -> None:
+    session = CoordinatorSession(
+        coordinator.address,
+        tmp_path / "session",
+        timeout_ms=TIMEOUT_MS,
+        connect_timeout_ms=TIMEOUT_MS,
+    )
+    failure: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    await session.open()
+    await session.register(ID, lambda: b"{}")
+    session.keep_registered(ID, lambda: b"{}", NoCandidate(), failure.set_result)
+    coordinator.kill()
+    shutil.rmtree(coordinator.directory)
+    coordinator.start()
+    async with asyncio.timeout(DEADLINE_S):
+        assert (await failure).startswith("the coordinator has lost /brokers/ids: restore")
+    await session.close()

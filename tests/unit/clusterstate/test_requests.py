@@ -5,9 +5,11 @@ from collections.abc import Mapping
 import pytest
 
 from clusterstate.broker_registration import (
+    Sessions,
     check_endpoints,
     existing_cluster_id,
     login_secret,
+    register,
 )
 from clusterstate.change_notifications import EXPIRY_MS, NO_CHANGE
 from clusterstate.config_requests import (
@@ -17,6 +19,7 @@ from clusterstate.config_requests import (
     read_entity_paths,
     take_config_changes,
 )
+from clusterstate.errors import LostNodesError
 from clusterstate.isr_requests import change_isr
 from clusterstate.leader_and_isr import LeaderAndIsr
 from clusterstate.notifications import notify_isr_changes, notify_log_dir_failure
@@ -462,3 +465,10 @@ def test_users_and_their_clients_are_created_and_listed() -> None:
         "users/bob/clients/b",
         "clients/c",
     ]
+
+
+def test_a_registration_names_the_coordinator_that_lost_its_nodes() -> None:
+    plan = register(BrokerId(1), b"{}", Sessions(7, {7}))
+    next(plan)
+    with pytest.raises(LostNodesError, match="has lost /brokers/ids"):
+        plan.send(Outcomes((Outcome((), Refusal.NO_NODE, 0),)))

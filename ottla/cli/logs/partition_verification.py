@@ -69,6 +69,7 @@ def verify_partition(
     """Return the inconsistencies of one partition directory.
 
     A torn tail beyond the recovery point is only a note: a crash leaves it, and recovery cuts it.
+    A directory that a live broker deletes or moves meanwhile has none.
     """
     for number in range(MAX_PASSES):
         before = states_in(directory)
@@ -79,6 +80,8 @@ def verify_partition(
         is_due = number == 0 and before != after and bool(result.findings)
         if not is_due and (not result.reported or inodes(before) <= inodes(after)):
             break
+    if not directory.exists():
+        return PartitionResult(directory, parse_partition_directory(directory.name))
     return result
 
 

@@ -33,9 +33,9 @@ check: built  ## Run everything that a change must pass: about ten minutes.
 	@$(MAKE) --no-print-directory --jobs=2 test static COUNTED=1
 	@$(MAKE) --no-print-directory checks
 
-# The single-core steps run in parallel, with the output of each in one piece.
+# The steps run in parallel, the longest first, with the output of each in one piece.
 checks: $(READY)  ## Run the steps of `make check` after the tests.
-	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target fuzz kazoo compiled sim coverage
+	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target compiled sim fuzz kazoo coverage
 
 # At the lowest priority, because it runs beside the tests.
 static: $(READY)

@@ -99,13 +99,15 @@ for purpose in build run dev analytics; do
 done
 # No isolated build, so that the build requirements obey the same constraints.
 install --requirement "$venv/build-requirements.txt"
-# The many small packages take as long as the few large ones and the compiler: install in parallel.
+# The packages are fetched while the compiler works: the many small ones, and PySpark, which is a source
+# archive. The installed setuptools builds it through PEP 517, which pip is going to require; compressing
+# its wheel would take most of the time.
 install --requirement "$venv/run-requirements.txt" --requirement "$venv/dev-requirements.txt" &
 small=$!
-# PySpark is a source archive. The installed setuptools builds it through PEP 517, which pip is going
-# to require; compressing its wheel would take most of the time.
 install --use-pep517 --no-build-isolation --config-settings=--build-option=--compression=stored \
-    --requirement "$venv/analytics-requirements.txt"
+    --requirement "$venv/analytics-requirements.txt" &
+spark=$!
 install --no-build-isolation --no-deps --editable .
 wait $small
+wait $spark
 install_java

@@ -37,14 +37,14 @@ START_TIMEOUT_S = 20
 
 def try_to_start(*arguments: str) -> tuple[int, str]:
     """Run a broker that ends by itself; return its exit code and its output."""
-    ended = subprocess.run(
-        [sys.executable, "-m", "broker", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=START_TIMEOUT_S,
-        check=False,
-    )
-    return ended.returncode, ended.stderr
+    program = Program("broker", arguments, stderr=subprocess.PIPE)
+    try:
+        code = program.wait(START_TIMEOUT_S)
+    finally:
+        program.kill()
+    assert program.stderr is not None
+    with program.stderr as lines:
+        return code, lines.read()
 
 
 def overridden(values: Mapping[str, str]) -> list[str]:

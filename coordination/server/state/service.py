@@ -208,9 +208,11 @@ class Service:
         return Reply(0, body, self.state.zxid)
 
     def _result(self, op: OpCode, txn: NodeTxn | None) -> Result:
-        # In ZooKeeper 3.8 every kind of create in a multi returns only the path.
         if isinstance(txn, CreateTxn):
-            return Result(OpCode.CREATE, PathResponse(txn.path))
+            # As in ZooKeeper 3.8.0. Since 3.8.4, create2 returns the Stat, too.
+            if op in (OpCode.CREATE, OpCode.CREATE2):
+                return Result(OpCode.CREATE, PathResponse(txn.path))
+            return Result(OpCode.CREATE2, self._response(op, txn))
         return Result(op, None if txn is None else self._response(op, txn))
 
     def _response(self, op: OpCode, txn: NodeTxn) -> tuple[Any, ...] | None:

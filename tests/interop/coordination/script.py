@@ -167,7 +167,7 @@ def _acl(chance: random.Random) -> tuple[OpCode, Any]:
 
 
 def _multi(chance: random.Random) -> tuple[OpCode, Any]:
-    makers = (_create, _create, _set_data, _delete, _check, _check)
+    makers = (_create, _create, _create_special, _set_data, _delete, _check, _check)
     ops = [Op(*chance.choice(makers)(chance)) for _ in range(chance.randint(0, 4))]
     return OpCode.MULTI, ops
 

@@ -10,6 +10,7 @@ from coordination.protocol.messages import (
     Acl,
     AddWatchRequest,
     CheckRequest,
+    Create2Response,
     CreateFlag,
     CreateRequest,
     CreateTtlRequest,
@@ -117,6 +118,23 @@ def test_create2_in_a_multi_returns_only_the_path() -> None:
     client = peer(service())
     op = Op(OpCode.CREATE2, CreateRequest("/a", b"", OPEN_ACL, 0))
     assert client.multi(op)[0].type == OpCode.CREATE
+
+
+@pytest.mark.parametrize(
+    ("kind", "request_"),
+    [
+        (OpCode.CREATE_CONTAINER, CreateRequest("/a", b"", OPEN_ACL, 4)),
+        (OpCode.CREATE_TTL, CreateTtlRequest("/a", b"", OPEN_ACL, 5, 1_000)),
+    ],
+    ids=["container", "time to live"],
+)
+def test_special_nodes_in_a_multi_return_their_stat(
+    kind: OpCode, request_: CreateRequest | CreateTtlRequest
+) -> None:
+    client = peer(service())
+    [result] = client.multi(Op(kind, request_))
+    stat = client.service.state.tree.nodes["/a"].stat()
+    assert result == (OpCode.CREATE2, Create2Response("/a", stat), 0)
 
 
 def test_an_empty_multi_succeeds_without_an_entry() -> None:

@@ -92,7 +92,14 @@ class Launcher:
             self._process.stdout.close()
 
     def abandon(self) -> None:
-        """Forget a launcher that belongs to the parent of this process."""
+        """Let go of a launcher that belongs to the parent of this process."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        # The launcher ends with the last copy of its input. This one would keep it alive when
+        # the parent has closed its own, which waits, or has died.
+        self._process.stdin.close()
+        self._selector.close()
+        self._process.stdout.close()
         # It is no child of this process, so Python must not wait for it.
         self._process.returncode = 0
 
@@ -126,6 +133,8 @@ class Launcher:
     def _receive(self, timeout_s: float) -> dict[str, Any] | None:
         """Return the next message; None after the timeout. Exits are noted, too."""
         assert self._process.stdout is not None
+        if self._process.stdout.closed:
+            raise StartError("the process that starts servers has ended, or is the parent's")
         while b"\n" not in self._unread:
             if not self._selector.select(timeout_s):
                 return None
@@ -143,8 +152,8 @@ class Launcher:
         return message
 
 
-_launchers: dict[int, Launcher] = {}
-"""The launcher by process id: a process that was forked from a user of one needs its own."""
+_launchers: Final[list[Launcher]] = []
+"""The launcher of this process, if there is one."""
 _lock: Final = threading.Lock()
 
 
@@ -155,26 +164,28 @@ def shared_launcher() -> Launcher:
         OSError: the system cannot start a process.
     """
     with _lock:
-        launcher = _launchers.get(os.getpid())
-        if launcher is not None and launcher.has_ended:
+        if _launchers and _launchers[0].has_ended:
             # Its servers have ended with it, but others can still start.
-            launcher.close()
-            launcher = None
-        elif launcher is None:
-            for inherited in _launchers.values():
-                inherited.abandon()
-            _launchers.clear()
-        if launcher is None:
-            launcher = _launchers[os.getpid()] = Launcher()
-        return launcher
+            _launchers.pop().close()
+        if not _launchers:
+            _launchers.append(Launcher())
+        return _launchers[0]
 
 
 @atexit.register
 def close_launcher() -> None:
     """End the launcher of this process, if there is one."""
-    launcher = _launchers.pop(os.getpid(), None)
-    if launcher is not None:
-        launcher.close()
+    while _launchers:
+        _launchers.pop().close()
+
+
+def _abandon_inherited() -> None:
+    """In a process that was forked from a user of a launcher: it needs its own."""
+    while _launchers:
+        _launchers.pop().abandon()
+
+
+os.register_at_fork(after_in_child=_abandon_inherited)
 
 
 def _path() -> str:

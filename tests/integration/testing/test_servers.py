@@ -292,6 +292,32 @@ def test_servers_end_with_the_program_that_started_them() -> None:
         socket.create_connection(("127.0.0.1", port_of(address)))
 
 
+@pytest.mark.parametrize("end", ["sys.exit()", "os.kill(os.getpid(), signal.SIGKILL)"])
+def test_a_forked_child_that_lives_on_keeps_no_servers(end: str) -> None:
+    """It has a copy of the launcher's input, whose end is the sign to exit."""
+    program = f"""
+import os, signal, sys
+from ottla.testing import Broker
+broker = Broker()
+broker.__enter__()
+child = os.fork()
+if not child:
+    os.close(1)
+    signal.pause()
+print(broker.pid, child, flush=True)
+{end}
+"""
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as started:
+        assert started.stdout is not None
+        pid, child = map(int, started.stdout.readline().split())
+        try:
+            started.wait(30)
+            until_sync(lambda: not Path(f"/proc/{pid}").exists(), "the broker's end")
+        finally:
+            os.kill(child, signal.SIGKILL)
+
+
 def test_a_launcher_that_was_killed_costs_its_own_servers_only() -> None:
     program = """
 import os, signal
@@ -308,12 +334,17 @@ except StartError as error:
     print(error)
 with Broker() as broker:
     print(broker.stop())
+    try:
+        lost.stop()
+    except StartError as error:
+        print(error)
 """
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    lines = done.stdout.splitlines()
-    assert "the process that starts servers has ended" in lines[0]
-    assert lines[1:] == ["0"], done.stderr
+    first, code, later = done.stdout.splitlines()
+    assert "the process that starts servers has ended" in first
+    assert code == "0", done.stderr
+    assert "the process that starts servers has ended" in later
 
 
 def test_a_child_process_does_not_use_its_parents_servers(broker: Broker) -> None:

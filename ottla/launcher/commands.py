@@ -1,7 +1,8 @@
 """Reads commands from standard input and writes replies to standard output (edge).
 
-A command is a JSON object with the key `do`. Its reply has the key `error` if it failed. The end of
-a child is a line with the keys `exited` and `code`, before or between replies.
+A command is a JSON object with the keys `do` and `id`. Its reply has the same `id`, and the key
+`error` if it failed. The end of a child is a line with the keys `exited` and `code`, before or
+between replies.
 """
 
 import json
@@ -48,7 +49,8 @@ class Commands:
                     return
                 *lines, unread = (unread + received).split(b"\n")
                 for line in lines:
-                    self._say(self._carry_out(json.loads(line)))
+                    command = json.loads(line)
+                    self._say({**self._carry_out(command), "id": command["id"]})
         except BrokenPipeError:
             # The parent is dead.
             return

@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import selectors
+import signal
 import subprocess
 import sys
 import threading
@@ -23,6 +24,8 @@ START_TIMEOUT_S: Final = 60.0
 """Far more than imports take, because machines that run tests are busy."""
 REPLY_TIMEOUT_S: Final = 60.0
 READ_BYTES: Final = 65_536
+NO_ID: Final = 0
+"""The id of a command whose reply matters to nobody."""
 
 
 class Launcher:
@@ -32,6 +35,7 @@ class Launcher:
         self._lock = threading.Lock()
         self._exits: dict[int, int] = {}
         self._unread = b""
+        self._asked = 0
         self._process = subprocess.Popen(
             # Ignores the working directory, which may contain unrelated modules.
             [sys.executable, "-P", "-m", "ottla.launcher"],
@@ -107,14 +111,25 @@ class Launcher:
         with self._lock:
             self._wait_until_ready()
             assert self._process.stdin is not None
+            self._asked += 1
+            line = json.dumps({**command, "id": self._asked}).encode() + b"\n"
             try:
-                self._process.stdin.write(json.dumps(command).encode() + b"\n")
+                self._process.stdin.write(line)
             except (BrokenPipeError, ValueError):
                 raise StartError("the process that starts servers has ended") from None
-            reply = self._next_reply(REPLY_TIMEOUT_S)
+            while (reply := self._next_reply(REPLY_TIMEOUT_S))["id"] != self._asked:
+                self._take_late(reply)
         if "error" in reply:
             raise ServerError(reply["error"])
         return reply
+
+    def _take_late(self, reply: dict[str, Any]) -> None:
+        """Take the reply to an earlier command, whose wait Ctrl-C or a timeout has ended."""
+        if "pid" in reply:
+            # Nothing else knows this server.
+            assert self._process.stdin is not None
+            kill = {"do": "signal", "pid": reply["pid"], "number": signal.SIGKILL, "id": NO_ID}
+            self._process.stdin.write(json.dumps(kill).encode() + b"\n")
 
     def _wait_until_ready(self) -> None:
         if not self._is_ready:

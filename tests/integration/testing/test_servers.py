@@ -25,6 +25,7 @@ from kafkawire.messages.metadata import (
 )
 from kafkawire.sentinels import NO_LEADER
 from ottla.testing import CLIENTS, COORDINATOR, Broker, Cluster, StartError, StateError
+from ottla.testing.launching import Launcher
 from ottla.testing.network.control import NetworkControl
 from ottla.testing.topics import TOPICS_PER_DELETION
 from tests.integration.broker.wire import Wire, batch
@@ -345,6 +346,30 @@ with Broker() as broker:
     assert "the process that starts servers has ended" in first
     assert code == "0", done.stderr
     assert "the process that starts servers has ended" in later
+
+
+def test_a_start_that_was_interrupted_confuses_no_later_one(tmp_path: Path) -> None:
+    def on_alarm(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    launcher = Launcher()
+    before = signal.signal(signal.SIGALRM, on_alarm)
+    try:
+        launcher.send(0, 0)
+        launcher._process.send_signal(signal.SIGSTOP)
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        with pytest.raises(KeyboardInterrupt):
+            launcher.start("network", [str(tmp_path / "lost")], tmp_path / "lost.log")
+        launcher._process.send_signal(signal.SIGCONT)
+        pid = launcher.start("network", [str(tmp_path / "kept")], tmp_path / "kept.log")
+        until_sync((tmp_path / "kept").exists, "the second server's start")
+        # The end of the first one, which its program could not end.
+        until_sync(lambda: launcher.exit_code(pid) is None and bool(launcher._exits), "an end")
+        assert list(launcher._exits.values()) == [-signal.SIGKILL]
+    finally:
+        signal.signal(signal.SIGALRM, before)
+        launcher._process.send_signal(signal.SIGCONT)
+        launcher.close()
 
 
 def test_a_child_process_does_not_use_its_parents_servers(broker: Broker) -> None:

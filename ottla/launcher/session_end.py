@@ -24,7 +24,10 @@ def end_session(arguments: Sequence[str]) -> int:
     path, connect = arguments
     try:
         is_ended = asyncio.run(_end(Path(path), connect))
-    except (CoordinationError, TimeoutError) as error:
+    except TimeoutError:
+        sys.stderr.write(f"the coordinator at {connect} did not answer within {TIMEOUT_S} s\n")
+        return EXIT_FAILED
+    except CoordinationError as error:
         sys.stderr.write(f"the session was not ended: {error}\n")
         return EXIT_FAILED
     return EXIT_OK if is_ended else EXIT_FAILED

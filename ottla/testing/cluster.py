@@ -210,6 +210,8 @@ class Cluster:
         member = self._member(broker_id)
         output = member.server.directory / "session-end.log"
         words = [str(member.log_dir / SESSION_FILE), self._its_coordinator.address]
+        # It may have the reason of an earlier failure.
+        output.unlink(missing_ok=True)
         launcher = shared_launcher()
         was_paused = member.server.is_paused
         # Otherwise the broker could take the session back before it is closed.

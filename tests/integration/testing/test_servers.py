@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import ottla
+from coordination.client import session_file
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.metadata import (
@@ -24,11 +25,13 @@ from kafkawire.messages.metadata import (
     MetadataResponsePartition,
 )
 from kafkawire.sentinels import NO_LEADER
+from ottla.launcher import session_end
 from ottla.testing import CLIENTS, COORDINATOR, Broker, Cluster, StartError, StateError
 from ottla.testing.launching import Launcher
 from ottla.testing.network.control import NetworkControl
 from ottla.testing.topics import TOPICS_PER_DELETION
 from tests.integration.broker.wire import Wire, batch
+from tests.ports import free_port
 from tests.waiting import until_sync
 
 DELAY_S = 0.3
@@ -346,6 +349,18 @@ with Broker() as broker:
     assert "the process that starts servers has ended" in first
     assert code == "0", done.stderr
     assert "the process that starts servers has ended" in later
+
+
+def test_a_session_that_cannot_be_ended_has_a_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "session"
+    address = f"127.0.0.1:{free_port()}"
+    saved = session_file.SavedSession(address, session_id=1, password=b"secret", pid=1)
+    asyncio.run(session_file.save(path, saved))
+    monkeypatch.setattr(session_end, "TIMEOUT_S", 0.1)
+    assert session_end.end_session([str(path), address]) == session_end.EXIT_FAILED
+    assert capsys.readouterr().err == f"the coordinator at {address} did not answer within 0.1 s\n"
 
 
 def test_a_start_that_was_interrupted_confuses_no_later_one(tmp_path: Path) -> None:

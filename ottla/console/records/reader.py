@@ -5,7 +5,8 @@ of both, their time and the memory of their consumers are limited.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
@@ -25,6 +26,8 @@ MAX_SCANNED: Final = 200_000
 """Number of records that one search reads at most."""
 SEARCH_TIMEOUT_S: Final = 10.0
 BATCH_RECORDS: Final = 1_000
+WINDOW_GROWTH: Final = 4
+"""Factor between the windows of a search for the newest records."""
 POLL_MS: Final = 500
 """Longest wait for records, after which a search looks again whether it has reached the ends."""
 PREFETCH_BYTES: Final = 4 * MIB
@@ -84,22 +87,21 @@ class RecordReaders:
             partitions = await partitions_of(consumer, query)
             starts = await admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.EARLIEST))
             ends = await admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST))
+            firsts: dict[TopicPartition, int] = {each: starts[each].offset for each in partitions}
             left: dict[TopicPartition, int] = {each: ends[each].offset for each in partitions}
             consumer.assign(partitions)
             for each in partitions:
-                first, end = starts[each].offset, ends[each].offset
-                if query.start is Start.NEWEST:
-                    depth = MAX_SCANNED // len(partitions) if query.is_filtered else query.limit
-                    consumer.seek(each, max(first, end - depth))
-                elif query.start is Start.OFFSET:
-                    consumer.seek(each, max(first, query.at))
-                elif query.start is Start.BEGINNING:
-                    consumer.seek(each, first)
-                else:
+                if query.start is Start.TIME:
                     await consumer.seek_to_timestamp(each, query.at)
+                elif query.start is not Start.NEWEST:
+                    # Without an offset, `at` is 0.
+                    consumer.seek(each, max(firsts[each], query.at))
             try:
                 async with asyncio.timeout(SEARCH_TIMEOUT_S):
-                    await _scan(consumer, query, left, result)
+                    if query.start is Start.NEWEST:
+                        await _scan_backwards(consumer, query, firsts, left, result)
+                    else:
+                        await _scan(consumer, query, left, result)
             except TimeoutError:
                 result.is_complete = False
             if len(partitions) == 1 and not result.is_complete and query.start is not Start.NEWEST:
@@ -113,13 +115,46 @@ class RecordReaders:
         return result
 
 
+async def _scan_backwards(
+    consumer: Consumer,
+    query: RecordQuery,
+    firsts: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+    result: SearchResult,
+) -> None:
+    """Read windows before the ends, until enough records of each partition match.
+
+    The windows grow, because compaction and transactions leave offsets without records.
+    """
+    read_from, depth = dict(ends), query.limit
+    matches: Counter[TopicPartition] = Counter()
+    while deeper := {
+        each: offset
+        for each, offset in read_from.items()
+        if offset > firsts[each] and matches[each] < query.limit
+    }:
+        depth = min(depth, (MAX_SCANNED - result.scanned) // len(deeper))
+        if depth == 0:
+            result.is_complete = False
+            return
+        consumer.assign(deeper)
+        for each, end in deeper.items():
+            read_from[each] = max(firsts[each], end - depth)
+            consumer.seek(each, read_from[each])
+        matches += await _scan(consumer, query, deeper, result)
+        if not result.is_complete:
+            return
+        depth *= WINDOW_GROWTH
+
+
 async def _scan(
     consumer: Consumer,
     query: RecordQuery,
-    left: dict[TopicPartition, int],
+    left: Mapping[TopicPartition, int],
     result: SearchResult,
-) -> None:
-    """Read up to the ends in `left`, or until the limits of the search."""
+) -> Counter[TopicPartition]:
+    """Read up to the ends in `left`, or until the limits of the search; count the matches."""
+    matches: Counter[TopicPartition] = Counter()
     while any((consumer.position(each) or 0) < end for each, end in left.items()):
         room = MAX_SCANNED - result.scanned
         if query.start is not Start.NEWEST:
@@ -127,27 +162,29 @@ async def _scan(
             room = min(room, wanted) if not query.is_filtered else room * (wanted > 0)
         if room <= 0:
             result.is_complete = False
-            return
+            return matches
         # Empty while a broker is slow, and where the log has no records: then positions move on.
         batch = await consumer.fetch_batch(min(room, BATCH_RECORDS), POLL_MS)
-        result.scanned += len(batch)
-        found = [
+        read = [
             record
             for record in batch
             if record.offset < left[TopicPartition(record.topic, record.partition)]
-            and query.matches(record)
         ]
+        result.scanned += len(read)
+        found = [record for record in read if query.matches(record)]
+        matches.update(TopicPartition(each.topic, each.partition) for each in found)
         if query.start is not Start.NEWEST and len(found) > query.limit - len(result.records):
             del found[query.limit - len(result.records) :]
             result.is_complete = False
         result.records += found
         if not result.is_complete:
-            return
+            return matches
         if query.start is Start.NEWEST and len(result.records) > 2 * query.limit:
             result.records.sort(key=_by_time)
             del result.records[: -query.limit]
         # Matching is work of the processor: other pages get their turn.
         await asyncio.sleep(0)
+    return matches
 
 
 async def partitions_of(consumer: Consumer, query: RecordQuery) -> list[TopicPartition]:

@@ -1,7 +1,10 @@
 """Searches of the console, with a consumer in memory."""
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import cast
+
+import pytest
 
 from kafkawire.ids import LeaderEpoch, Offset, TopicPartition
 from kafkawire.records_header import TimestampType
@@ -9,8 +12,9 @@ from ottla import Admin, Consumer
 from ottla.client.admin_model import OffsetSpec
 from ottla.client.offset import OffsetAndTimestamp
 from ottla.client.record import ConsumerRecord
+from ottla.console.records import reader
 from ottla.console.records.query import RecordQuery
-from ottla.console.records.reader import RecordReaders
+from ottla.console.records.reader import RecordReaders, SearchResult
 
 ORDERS = TopicPartition("orders", 0)
 
@@ -80,3 +84,41 @@ async def test_a_search_waits_for_a_slow_broker() -> None:
     result = await readers.search(cast(Admin, Offsets(3)), RecordQuery(topic="orders", key=b"k"))
     assert [each.offset for each in result.records] == [2, 1, 0]
     assert (result.scanned, result.is_complete) == (3, True)
+
+
+class LogConsumer(SlowConsumer):
+    """Has the records at `offsets`; the other offsets below `end` have none."""
+
+    def __init__(self, offsets: Sequence[int], end: int) -> None:
+        super().__init__()
+        self._offsets = offsets
+        self._end = end
+
+    async def fetch_batch(self, count: int, _timeout_ms: int) -> list[ConsumerRecord]:
+        slot = bisect_left(self._offsets, self._position)
+        answer = self._offsets[slot : slot + count]
+        self._position = answer[-1] + 1 if answer else self._end
+        return [record(offset) for offset in answer]
+
+
+async def newest(offsets: Sequence[int], end: int, query: RecordQuery) -> SearchResult:
+    readers = RecordReaders(lambda: cast(Consumer, LogConsumer(offsets, end)))
+    return await readers.search(cast(Admin, Offsets(end)), query)
+
+
+async def test_the_newest_records_are_found_before_offsets_without_records() -> None:
+    """Compaction and transactions leave such offsets."""
+    offsets = [*range(0, 900, 2), 950]
+    result = await newest(offsets, 1_000, RecordQuery(topic="orders"))
+    assert [each.offset for each in result.records] == offsets[:-51:-1]
+    assert result.is_complete
+
+
+async def test_a_search_of_the_newest_records_ends_at_its_limit_and_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reader, "MAX_SCANNED", 500)
+    query = RecordQuery(topic="orders", key=b"absent")
+    for end, is_complete in ((501, False), (500, True)):
+        result = await newest(range(end), end, query)
+        assert (result.scanned, result.is_complete) == (500, is_complete)

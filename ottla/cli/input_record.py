@@ -12,10 +12,10 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
+from kafkawire.records_loops import MAX_TIMESTAMP_MS
 from ottla.cli.text import NO_TIMESTAMP_MS
 
 MAX_LINE_BYTES: Final = 100 * 1024 * 1024
-MAX_TIMESTAMP_MS: Final = 2**63 - 1
 _NEWLINE: Final = b"\n"
 _FIRST_SURROGATE: Final = "\ud800"
 _LAST_SURROGATE: Final = "\udfff"

@@ -13,6 +13,7 @@ from time import time_ns
 from typing import Any, Final, NoReturn, Self, TypeAlias, Unpack
 
 from kafkawire.ids import TopicPartition
+from kafkawire.records_loops import MAX_TIMESTAMP_MS
 from kafkawire.units import KIB, MIB
 from ottla.client.argument import record_mistake
 from ottla.client.client_config import (
@@ -49,7 +50,6 @@ from ottla.client.security import SecurityOptions, security_of
 from ottla.client.serialization import Serializer
 
 NANOSECONDS_PER_MS: Final = 1_000_000
-MAX_TIMESTAMP_MS: Final = 2**63 - 1
 CANCELLED_CLOSE_MS: Final = 1_000
 """Time to send the accepted records when the `async with` block is cancelled."""
 TURN_BYTES: Final = 64 * KIB

@@ -118,6 +118,7 @@ def test_fields_that_consume_adds_are_accepted_and_ignored() -> None:
         ("[" * 200_000, "nested too deeply"),
         ('{"timestamp": -2}', "timestamp -2 must be within 0.."),
         ('{"timestamp": "1969-12-31"}', "must be within 0.."),
+        ('{"timestamp": 9223372036854775807}', "must be within 0.."),
         ('{"timestamp": 9223372036854775808}', "must be within 0.."),
     ],
 )

@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import json
+import os
 import socket
 import tempfile
 from collections.abc import Iterable
@@ -16,15 +17,18 @@ from ottla.testing.server import Server
 READY: Final = "network.ready"
 TIMEOUT_S: Final = 60.0
 NAME: Final = "network"
+SOCKET: Final = "control"
+PREFIX: Final = "ottla-"
+MAX_PATH_BYTES: Final = 107
+"""Limit of Linux for the path of a Unix socket, without its end."""
 
 
 class NetworkControl:
     """A running network; `close` ends it, with all connections through it."""
 
     def __init__(self, directory: Path) -> None:
-        # The path of a Unix socket is short, whatever directory the user has chosen.
-        self._folder = tempfile.TemporaryDirectory(prefix="ottla-")
-        path = str(Path(self._folder.name, "control"))
+        self._folder = _short_folder()
+        path = str(Path(self._folder.name, SOCKET))
         self._server = Server(NAME, NAME, [path], directory / NAME, READY)
         self._server.start()
         self._connection = socket.socket(socket.AF_UNIX)
@@ -75,6 +79,15 @@ class NetworkControl:
             raise StateError(f"the network has ended:\n{self._server.log_tail()}")
         reply: dict[str, Any] = json.loads(line)
         return reply
+
+
+def _short_folder() -> tempfile.TemporaryDirectory[str]:
+    """Return a folder for a Unix socket, whose path is short, whatever TMPDIR and user chose."""
+    folder = tempfile.TemporaryDirectory(prefix=PREFIX)
+    if len(os.fsencode(Path(folder.name, SOCKET))) <= MAX_PATH_BYTES:
+        return folder
+    folder.cleanup()
+    return tempfile.TemporaryDirectory(prefix=PREFIX, dir="/tmp")
 
 
 def _links(some: Iterable[Party], others: Iterable[Party]) -> list[tuple[Party, Party]]:

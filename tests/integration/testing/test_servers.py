@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -349,6 +350,21 @@ with Broker() as broker:
     assert "the process that starts servers has ended" in first
     assert code == "0", done.stderr
     assert "the process that starts servers has ended" in later
+
+
+def test_a_network_runs_below_a_long_temporary_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sandboxes of build systems have such directories."""
+    long = tmp_path / ("long" * 30)
+    long.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    network = NetworkControl(tmp_path)
+    try:
+        network.heal()
+    finally:
+        network.close()
+    assert not list(long.iterdir())
 
 
 def test_a_session_that_cannot_be_ended_has_a_reason(

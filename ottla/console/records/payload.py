@@ -3,13 +3,18 @@
 import enum
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from ottla.console.view.text import visible_lines
 
 MAX_SHOWN_BYTES: Final = 64 * 1024
+MAX_PAGE_BYTES: Final = 4 * 1024 * 1024
+"""Size of all bytes that one page shows."""
+MIN_SHOWN_BYTES: Final = 128
+MAX_INDENTATION: Final = 4
+"""Characters that indentation adds to each character that may be shown."""
 MAX_PREVIEW_CHARACTERS: Final = 160
 MAX_DEPTH: Final = 100
 HEX_COLUMNS: Final = 16
@@ -33,47 +38,75 @@ class Payload:
     text: str
     form: Form
     size_bytes: int
+    shown_bytes: int
+    """Number of the first bytes that the text shows."""
     is_null: bool = False
-    is_cut: bool = False
-    """Whether the text shows only the first `MAX_SHOWN_BYTES`."""
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the text shows only the first bytes."""
+        return self.shown_bytes < self.size_bytes
 
     @property
     def preview(self) -> str:
         """The beginning of the text on one line."""
-        line = " ".join(self.text[: 4 * MAX_PREVIEW_CHARACTERS].split())
-        if len(line) <= MAX_PREVIEW_CHARACTERS:
-            return line
-        return line[:MAX_PREVIEW_CHARACTERS] + "…"
+        return shortened(" ".join(self.text[: 4 * MAX_PREVIEW_CHARACTERS].split()))
 
 
-def payload_of(data: bytes | None, form: Form = Form.AUTO) -> Payload:
-    """Return the bytes in `form`, or in the next one that can show them: text, then hex."""
+def shortened(line: str) -> str:
+    """Return the beginning of a line."""
+    if len(line) <= MAX_PREVIEW_CHARACTERS:
+        return line
+    return line[:MAX_PREVIEW_CHARACTERS] + "…"
+
+
+def shown_bytes_of(sizes: Collection[int]) -> int:
+    """Return the number of bytes to show of each payload of a page, by the sizes of all."""
+    most = MAX_SHOWN_BYTES
+    while most > MIN_SHOWN_BYTES and sum(min(size, most) for size in sizes) > MAX_PAGE_BYTES:
+        most //= 2
+    return most
+
+
+def payload_of(
+    data: bytes | None, form: Form = Form.AUTO, max_bytes: int = MAX_SHOWN_BYTES
+) -> Payload:
+    """Return the bytes in `form`, or in the next one that can show them: text, then hex.
+
+    Only the first `max_bytes` are shown.
+    """
     if data is None:
-        return Payload("null", Form.TEXT, 0, is_null=True)
-    shown, is_cut = data[:MAX_SHOWN_BYTES], len(data) > MAX_SHOWN_BYTES
+        return Payload("null", Form.TEXT, 0, 0, is_null=True)
+    shown, size_bytes = data[:max_bytes], len(data)
+    is_cut = size_bytes > max_bytes
     if form is Form.HEX:
-        return Payload(hex_dump(shown), Form.HEX, len(data), is_cut=is_cut)
+        return Payload(hex_dump(shown), Form.HEX, size_bytes, len(shown))
     try:
         # A cut may divide a character.
         text = shown.decode("utf-8", errors="ignore" if is_cut else "strict")
     except UnicodeDecodeError:
         if form is Form.TEXT:
             text = shown.decode("utf-8", errors="backslashreplace")
-            return Payload(visible_lines(text), Form.TEXT, len(data), is_cut=is_cut)
-        return Payload(hex_dump(shown), Form.HEX, len(data), is_cut=is_cut)
+            return Payload(visible_lines(text), Form.TEXT, size_bytes, len(shown))
+        return Payload(hex_dump(shown), Form.HEX, size_bytes, len(shown))
     if (
         form is not Form.TEXT
         and not is_cut
         and text[:1] in ("{", "[", *('"' * (form is Form.JSON)))
     ):
-        indented = indented_json(text)
+        indented = indented_json(text, MAX_INDENTATION * max_bytes)
         if indented is not None:
-            return Payload(visible_lines(indented), Form.JSON, len(data))
-    return Payload(visible_lines(text), Form.TEXT, len(data), is_cut=is_cut)
+            return Payload(visible_lines(indented), Form.JSON, size_bytes, size_bytes)
+    return Payload(visible_lines(text), Form.TEXT, size_bytes, len(shown))
 
 
-def indented_json(text: str) -> str | None:
+def indented_json(
+    text: str, max_indentation: int = MAX_INDENTATION * MAX_SHOWN_BYTES
+) -> str | None:
     """Return JSON with a line per member; None if the text is not JSON, or is too deep.
+
+    Deep lists of short members would need far more characters of indentation than they have: with
+    more than `max_indentation`, they are too deep, too.
 
     The tokens stay as they are: numbers keep all digits, and no duplicate name is lost.
     """
@@ -82,7 +115,7 @@ def indented_json(text: str) -> str | None:
     except (ValueError, RecursionError):
         return None
     lines: list[str] = [""]
-    depth = 0
+    depth = indentation = 0
     tokens = _TOKEN.findall(text)
     for position, token in enumerate(tokens):
         following = tokens[position + 1] if position + 1 < len(tokens) else ""
@@ -103,6 +136,10 @@ def indented_json(text: str) -> str | None:
             lines.append(_INDENT * depth)
         else:
             lines[-1] += ": " if token == ":" else token
+            continue
+        indentation += len(_INDENT) * depth
+        if indentation > max_indentation:
+            return None
     return "\n".join(lines)
 
 

@@ -14,7 +14,7 @@ from ottla.client.errors import OttlaError
 from ottla.client.record import ConsumerRecord
 from ottla.console.pages.live_pages import topic_of
 from ottla.console.pages.page import MissingError, Page
-from ottla.console.records.payload import Form, Payload, payload_of
+from ottla.console.records.payload import Form, Payload, payload_of, shortened, shown_bytes_of
 from ottla.console.records.query import LIMITS, RecordQuery, Start, parse_record_query
 from ottla.console.records.reader import BusyError, SearchResult, partitions_of
 from ottla.console.web.console import Console
@@ -26,6 +26,7 @@ TAIL_BATCH_RECORDS: Final = 5_000
 MAX_TAIL_ROWS: Final = 50
 """Number of records that one event shows; the page counts the others."""
 TAIL_QUIET_MS: Final = 10_000
+MAX_SHOWN_HEADERS: Final = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +37,7 @@ class RecordRow:
     key: Payload
     value: Payload
     headers: tuple[tuple[str, Payload], ...]
+    """The first `MAX_SHOWN_HEADERS`."""
 
 
 def record_routes(console: Console) -> list[BaseRoute]:
@@ -44,15 +46,21 @@ def record_routes(console: Console) -> list[BaseRoute]:
 
 
 def record_rows(records: Sequence[ConsumerRecord], form: Form) -> list[RecordRow]:
-    """Return records with their bytes in a readable form."""
+    """Return records with their bytes in a readable form, as far as a page has room."""
+    headers = [record.headers[:MAX_SHOWN_HEADERS] for record in records]
+    sizes = [len(data or b"") for record in records for data in (record.key, record.value)]
+    sizes += [len(value or b"") for each in headers for _, value in each]
+    max_bytes = shown_bytes_of(sizes)
     return [
         RecordRow(
             record=record,
-            key=payload_of(record.key, form),
-            value=payload_of(record.value, form),
-            headers=tuple((name, payload_of(value, form)) for name, value in record.headers),
+            key=payload_of(record.key, form, max_bytes),
+            value=payload_of(record.value, form, max_bytes),
+            headers=tuple(
+                (shortened(name), payload_of(value, form, max_bytes)) for name, value in shown
+            ),
         )
-        for record in records
+        for record, shown in zip(records, headers, strict=True)
     ]
 
 

@@ -4,11 +4,14 @@ import pytest
 
 from ottla.console.records.payload import (
     MAX_DEPTH,
+    MAX_PAGE_BYTES,
     MAX_SHOWN_BYTES,
+    MIN_SHOWN_BYTES,
     Form,
     hex_dump,
     indented_json,
     payload_of,
+    shown_bytes_of,
 )
 
 ORDER = b'{"id":1,"tags":["a",{"b":[]}],"none":{},"total":1.10}'
@@ -36,6 +39,25 @@ def test_too_deep_json_stays_text() -> None:
     assert indented_json("[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1)) is None
     assert indented_json("[" * 100_000) is None
     assert payload_of(b"[1,").form is Form.TEXT
+
+
+def test_json_whose_indentation_would_be_far_longer_than_itself_stays_text() -> None:
+    depth = MAX_DEPTH - 1
+    data = b"[" * depth + b"0," * 20_000 + b"0" + b"]" * depth
+    assert payload_of(data).form is Form.TEXT
+    assert payload_of(b"[" + b"0," * 20_000 + b"0]").form is Form.JSON
+
+
+def test_payloads_are_cut_to_the_room_of_their_page() -> None:
+    assert shown_bytes_of([MAX_SHOWN_BYTES] * 50) == MAX_SHOWN_BYTES
+    assert shown_bytes_of([10] * 10_000) == MAX_SHOWN_BYTES
+    for sizes in ([MAX_SHOWN_BYTES] * 400, [*[10] * 1_000, *[10**9] * 200]):
+        most = shown_bytes_of(sizes)
+        assert sum(min(size, most) for size in sizes) > MAX_PAGE_BYTES // 2 - 10_000
+        assert sum(min(size, most) for size in sizes) <= MAX_PAGE_BYTES
+    assert shown_bytes_of([10**9] * 10**5) == MIN_SHOWN_BYTES
+    shown = payload_of(b"x" * 300, Form.AUTO, 200)
+    assert (shown.text, shown.shown_bytes, shown.is_cut) == ("x" * 200, 200, True)
 
 
 def test_text_shows_hidden_characters() -> None:

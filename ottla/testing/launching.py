@@ -23,6 +23,7 @@ from ottla.testing.errors import ServerError, StartError
 START_TIMEOUT_S: Final = 60.0
 """Far more than imports take, because machines that run tests are busy."""
 REPLY_TIMEOUT_S: Final = 60.0
+POLL_S: Final = 0.002
 READ_BYTES: Final = 65_536
 NO_ID: Final = 0
 """The id of a command whose reply matters to nobody."""
@@ -73,11 +74,16 @@ class Launcher:
     def exit_code(self, pid: int, timeout_s: float = 0.0) -> int | None:
         """Return the exit code of a server; None if it still runs after the timeout."""
         deadline_s = time.monotonic() + timeout_s
-        with self._lock:
-            while pid not in self._exits:
-                if self._receive(max(0.0, deadline_s - time.monotonic())) is None:
-                    return None
-            return self._exits[pid]
+        while True:
+            with self._lock:
+                while pid not in self._exits and self._receive(0.0) is not None:
+                    pass
+                if pid in self._exits:
+                    return self._exits[pid]
+            if time.monotonic() >= deadline_s:
+                return None
+            # Without the lock: the end may need a command of another thread.
+            time.sleep(POLL_S)
 
     @property
     def has_ended(self) -> bool:

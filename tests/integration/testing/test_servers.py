@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -365,6 +366,18 @@ def test_a_network_runs_below_a_long_temporary_directory(
     finally:
         network.close()
     assert not list(long.iterdir())
+
+
+def test_a_thread_that_waits_for_an_end_holds_no_other_up(tmp_path: Path) -> None:
+    launcher = Launcher()
+    try:
+        pid = launcher.start("network", [str(tmp_path / "control")], tmp_path / "log")
+        with ThreadPoolExecutor(1) as pool:
+            code = pool.submit(launcher.exit_code, pid, 10)
+            launcher.send(pid, signal.SIGKILL)
+            assert code.result() == -signal.SIGKILL
+    finally:
+        launcher.close()
 
 
 def test_a_session_that_cannot_be_ended_has_a_reason(

@@ -154,7 +154,8 @@ class ConsumerGroup:
                 "group_metadata() needs enable_auto_commit=False: otherwise the offsets of aborted "
                 "transactions are committed, too"
             )
-        if not self.session.is_subscribed:
+        if not self.session.is_subscribed or not self._member.was_admitted:
+            # Nothing was read under a membership.
             return GroupMetadata(self._config.group_id)
         if not self._member.is_confirmed:
             raise CommitFailedError(self._config.group_id)

@@ -22,6 +22,8 @@ class Member:
         self.generation = NO_GENERATION
         self.last_generation = NO_GENERATION
         """Generation in which it got its partitions; assignors report it to the leader."""
+        self.was_admitted = False
+        """Whether this consumer has been a member since it subscribed."""
 
     @property
     def is_confirmed(self) -> bool:
@@ -36,6 +38,7 @@ class Member:
         """Adopt a new generation."""
         self.member_id = response.member_id
         self.generation = response.generation_id
+        self.was_admitted = True
 
     def on_assigned(self) -> None:
         """Record that the current partitions belong to the current generation."""
@@ -46,6 +49,11 @@ class Member:
         self.generation = self.last_generation = NO_GENERATION
         if code is not ErrorCode.ILLEGAL_GENERATION:
             self.member_id = NO_MEMBER_ID
+
+    def on_left(self) -> None:
+        """Forget the membership, which this consumer has ended itself."""
+        self.on_lost(ErrorCode.NONE)
+        self.was_admitted = False
 
 
 class Holding(Protocol):

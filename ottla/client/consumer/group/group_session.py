@@ -118,7 +118,7 @@ class GroupSession:
         finally:
             self._joining.forget()
             await self._leave("the consumer was closed", deadline_s)
-            self._member.on_lost(ErrorCode.NONE)
+            self._member.on_left()
             self._topics = frozenset()
             self.is_subscribed = False
             self._held_before = []

@@ -386,11 +386,17 @@ async def test_unsubscribing_opens_the_gate_although_the_listener_fails(rig: Rig
 async def test_the_metadata_for_transactions_is_the_membership() -> None:
     rig = Rig(enable_auto_commit=False)
     assert rig.group.metadata() == GroupMetadata("g"), "without a subscription"
+    rig.group.subscribe([T0.topic], RebalanceListener())
+    assert rig.group.metadata() == GroupMetadata("g"), "the group has not admitted it yet"
     await rig.join()
     assert rig.group.metadata() == GroupMetadata("g", 1, MEMBER)
     await rig.lose()
     with pytest.raises(CommitFailedError):
         rig.group.metadata()
+    rig.gate.give_back()
+    await rig.group.unsubscribe(asyncio.get_running_loop().time() + 60)
+    rig.group.subscribe([T0.topic], RebalanceListener())
+    assert rig.group.metadata() == GroupMetadata("g"), "the group has not admitted it again yet"
     await rig.stop()
 
 

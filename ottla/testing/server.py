@@ -38,6 +38,7 @@ class Server:
         self._arguments = arguments
         self._ready = ready.encode()
         self._pid: int | None = None
+        self._is_discarded = False
         self._launcher: Launcher
         self._log_start = 0
 
@@ -66,9 +67,11 @@ class Server:
         """Start the process; `wait_until_ready` waits for it.
 
         Raises:
-            StateError: the server runs.
+            StateError: the server runs, or was discarded.
             StartError: the process cannot be created.
         """
+        if self._is_discarded:
+            raise StateError(f"{self.name} was closed: use it within its `with` block")
         if self.is_running:
             raise StateError(f"{self.name} runs already (process {self._pid})")
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -103,7 +106,7 @@ class Server:
         """Start the process and wait until it serves.
 
         Raises:
-            StateError: the server runs.
+            StateError: the server runs, or was discarded.
             StartError: it does not start.
         """
         self.launch()
@@ -170,6 +173,10 @@ class Server:
         return "\n".join(lines[-LOG_LINES_SHOWN:])
 
     def discard(self) -> None:
-        """Kill the process, unless it has ended; it may be about to end by itself."""
+        """Kill the process, unless it has ended; it may be about to end by itself.
+
+        It cannot start again: its ports are free, and its directory may be gone.
+        """
+        self._is_discarded = True
         if self._pid is not None:
             self._end(self._pid, signal.SIGKILL)

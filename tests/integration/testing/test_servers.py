@@ -368,6 +368,16 @@ def test_a_network_runs_below_a_long_temporary_directory(
     assert not list(long.iterdir())
 
 
+def test_a_closed_broker_starts_again_in_a_new_block_only(tmp_path: Path) -> None:
+    broker = Broker(directory=tmp_path)
+    with broker:
+        broker.kill()
+    with pytest.raises(StateError, match="broker 1 was closed"):
+        broker.start()
+    with broker:
+        assert broker.pid
+
+
 def test_a_thread_that_waits_for_an_end_holds_no_other_up(tmp_path: Path) -> None:
     launcher = Launcher()
     try:

@@ -73,7 +73,13 @@ class WalWriter:
         if needed > self._allocated_bytes:
             steps = -(-(needed - self._allocated_bytes) // ALLOCATION_STEP_BYTES)
             growth = steps * ALLOCATION_STEP_BYTES
-            os.posix_fallocate(self._file, self._allocated_bytes, growth)
+            try:
+                os.posix_fallocate(self._file, self._allocated_bytes, growth)
+            except OSError:
+                # On a full disk some file systems (ext4) have grown the file by a part of it. Such
+                # a size is that of a truncated file, with which no coordinator starts.
+                os.ftruncate(self._file, self._allocated_bytes)
+                raise
             self._allocated_bytes += growth
 
     def sync(self) -> None:

@@ -1,5 +1,6 @@
 """Recovery after every kind of stop: acknowledged writes survive, and damage is reported."""
 
+import errno
 import os
 import shutil
 from pathlib import Path
@@ -322,4 +323,24 @@ def test_a_segment_grows_in_steps_and_rolls(tmp_path: Path) -> None:
     store.crash()
     assert store.start().state.tree.nodes["/big"].data == bytes(10_000)
     assert isinstance(store.writer, WalWriter)
+    store.stop()
+
+
+def test_a_full_disk_that_grows_the_segment_in_part_does_not_prevent_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(tmp_path / "d")
+    store.append()
+
+    def grow_in_part(file: int, offset: int, size: int) -> None:
+        # As ext4 does.
+        os.ftruncate(file, offset + size // 2)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as full:
+        full.setattr(os, "posix_fallocate", grow_in_part)
+        with pytest.raises(OSError, match="No space left"):
+            store.append(STEP_BYTES)
+    store.crash()
+    assert names(store.start()) == expected(1)
     store.stop()

@@ -112,6 +112,18 @@ class Started:
 
 
 @dataclass(frozen=True, slots=True)
+class NotRestarted:
+    """A dead child cannot be restarted now; the next attempt follows after `retry_s`."""
+
+    name: str
+    reason: str
+    retry_s: float
+
+    def __str__(self) -> str:
+        return f"{self.name} cannot be restarted: {self.reason}; next attempt in {self.retry_s:g} s"
+
+
+@dataclass(frozen=True, slots=True)
 class Hung:
     """A child runs but has lost its session for long; the supervisor kills it."""
 
@@ -143,6 +155,7 @@ Event: TypeAlias = (
     | Renewed
     | Died
     | Started
+    | NotRestarted
     | Hung
     | Stopped
 )

@@ -35,7 +35,9 @@ class ChildProcess:
     async def wait(self) -> int:
         """Return the exit code, negative for a signal, once the process has exited."""
         code = await self._process.wait()
-        (self.child.directory / PID_FILE).unlink(missing_ok=True)
+        # The disk may have failed: the next start reports that.
+        with contextlib.suppress(OSError):
+            (self.child.directory / PID_FILE).unlink(missing_ok=True)
         return code
 
     def send(self, number: signal.Signals) -> None:
@@ -59,7 +61,7 @@ async def launch(child: Child) -> ChildProcess:
     """Start `child`, with its output appended to a log file in its directory.
 
     Raises:
-        OSError: the directory cannot be used.
+        OSError: the directory cannot be used, or there are too many processes.
     """
     child.directory.mkdir(parents=True, exist_ok=True)
     with (child.directory / LOG_FILE).open("ab") as log:
@@ -76,8 +78,15 @@ async def launch(child: Child) -> ChildProcess:
             process_group=0,
             preexec_fn=die_with_parent(os.getpid()),
         )
-    _write_pid(child.directory / PID_FILE, process.pid)
-    return ChildProcess(child, process)
+    started = ChildProcess(child, process)
+    try:
+        _write_pid(child.directory / PID_FILE, process.pid)
+    except OSError:
+        # Unknown to the supervisor, it would keep the next one from the directory.
+        started.send(signal.SIGKILL)
+        await started.wait()
+        raise
+    return started
 
 
 def die_with_parent(parent: int) -> Callable[[], None]:

@@ -26,6 +26,7 @@ from ottla.cli.up.events import (
     Event,
     Hung,
     Joinable,
+    NotRestarted,
     Ready,
     Secured,
     Started,
@@ -106,7 +107,7 @@ class Supervisor:
         """Supervise the children until cancelled.
 
         Raises:
-            CommandError: a child cannot be restarted.
+            CommandError: the cluster cannot be used.
         """
         while True:
             self._kill_hung()
@@ -142,12 +143,17 @@ class Supervisor:
         """Run `child`, and restart it after each exit if restarts are on."""
         delay = RestartDelay()
         for incarnation in itertools.count():
+            delay.on_start(time.monotonic())
             try:
                 process = self.running[child.name] = await launch(child)
             except OSError as error:
-                self._fail(CommandError(f"{child.name} cannot be started: {error}"))
-                return
-            delay.on_start(time.monotonic())
+                if not self._is_ready:
+                    self._fail(CommandError(f"{child.name} cannot be started: {error}"))
+                    return
+                retry_s = delay.on_death(time.monotonic())
+                self._report(NotRestarted(child.name, str(error), retry_s))
+                await asyncio.sleep(retry_s)
+                continue
             if incarnation:
                 self._report(Started(child.name, process.pid))
             exit_code = await process.wait()

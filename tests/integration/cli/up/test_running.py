@@ -71,6 +71,22 @@ async def _wait_for_brokers(bootstrap: str, count: int) -> None:
             await asyncio.sleep(POLL_INTERVAL_S)
 
 
+def test_a_broker_that_cannot_be_restarted_is_tried_again(
+    started: list[Up], tmp_path: Path
+) -> None:
+    up = start(started, tmp_path, "--brokers", "1")
+    victim, obstacle = up.pid("broker-1"), tmp_path / "broker-1" / "pid.tmp"
+    # As on a full disk, the file with the process id cannot be written.
+    obstacle.mkdir()
+    os.kill(victim, signal.SIGKILL)
+    refused = up.wait_for("notrestarted")
+    assert (refused["name"], "pid.tmp" in refused["reason"]) == ("broker-1", True)
+    assert is_running(up.pid("coordinator"))
+    obstacle.rmdir()
+    assert up.wait_for("started")["pid"] == up.pid("broker-1") != victim
+    assert up.end(signal.SIGTERM) == 0
+
+
 def test_a_dead_broker_stays_down_without_restarts_and_strangers_are_not_served(
     started: list[Up], tmp_path: Path
 ) -> None:

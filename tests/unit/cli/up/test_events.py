@@ -7,6 +7,7 @@ from ottla.cli.up.events import (
     Event,
     Hung,
     Joinable,
+    NotRestarted,
     Ready,
     Renewed,
     Secured,
@@ -44,6 +45,10 @@ from ottla.cli.up.events import (
         (Died("broker-1", -40, True, 0.5), "broker-1 died (signal 40); it restarts in 0.5 s"),
         (Died("broker-1", 1, False, None), "broker-1 died (exit code 1); it stays down"),
         (Started("broker-1", 42), "broker-1 restarted (process 42)"),
+        (
+            NotRestarted("broker-1", "No space left on device", 2.0),
+            "broker-1 cannot be restarted: No space left on device; next attempt in 2 s",
+        ),
         (Stopped("coordinator", 0), "coordinator stopped"),
         (Stopped("broker-1", -15), "broker-1 stopped"),
         (Stopped("broker-1", -9), "broker-1 died (SIGKILL)"),

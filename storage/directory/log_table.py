@@ -80,21 +80,21 @@ class LogTable:
         """Add a log that was found in `directory`; of two copies, keep the one that moved there.
 
         Raises:
-            StorageError: another log dir holds the partition, and neither is a moved copy.
+            StorageError: another directory holds the partition, and neither is a moved copy.
         """
         partition = new.topic_partition
         other = self._homes.get(partition)
         if other is not None:
+            older = self._logs[partition]
             is_other_newer = other.partitions.has_moved_here(partition)
             if directory.partitions.has_moved_here(partition) == is_other_newer:
                 raise StorageError(
-                    f"{partition} lies in {other.path} and in {directory.path}: "
+                    f"{partition} lies in {older.directory} and in {new.directory}: "
                     "remove the outdated copy"
                 )
             if is_other_newer:
                 directory.partitions.remove_later(new.upkeep.set_aside(DirectoryState.DELETED))
                 return
-            older = self._logs[partition]
             other.partitions.remove_later(older.upkeep.set_aside(DirectoryState.DELETED))
         self.put(new, directory)
 

@@ -217,6 +217,14 @@ def test_duplicate_logs_without_a_move_are_refused(one: Path, two: Path, tmp_pat
         open_logs(one, two)
 
 
+def test_two_directories_of_a_partition_in_one_log_dir_are_both_named(one: Path) -> None:
+    # An operator's copy: its number has a leading zero.
+    for name in ("orders-0", "orders-00"):
+        (one / name).mkdir(parents=True)
+    with pytest.raises(StorageError, match=f"lies in {one}/orders-0 and in {one}/orders-00: "):
+        open_logs(one)
+
+
 @pytest.mark.parametrize("first", ["one", "two"])
 def test_moved_copy_replaces_the_outdated_log(tmp_path: Path, first: str) -> None:
     other = "two" if first == "one" else "one"

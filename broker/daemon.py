@@ -20,6 +20,7 @@ from broker.config.unserved_keys import check_served_keys
 from broker.errors import StartupError
 from broker.log_levels import LogLevels
 from broker.node import Node
+from coordination.errors import OUT_OF_THREADS, is_out_of_threads
 from speedups.service_manager import ServiceManager
 
 EXIT_OK: Final = 0
@@ -58,8 +59,18 @@ def run(config: BrokerConfig, levels: LogLevels) -> int:
     `levels` belongs to the loggers; clients may change it.
     """
     _raise_file_limit()
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_serve(config, levels))
+    code: int | None = None
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            code = runner.run(_serve(config, levels))
+    except RuntimeError as error:
+        if not is_out_of_threads(error):
+            raise
+        # The end of the event loop needs a thread, too: then the exit code is known already.
+        if code is None:
+            log.error("broker.failed", error=OUT_OF_THREADS)
+            code = EXIT_FAILED
+    return code
 
 
 def _raise_file_limit() -> None:

@@ -9,7 +9,7 @@ from typing import Final
 import structlog
 
 from coordination import daemon
-from coordination.errors import DataError
+from coordination.errors import OUT_OF_THREADS, DataError, is_out_of_threads
 from coordination.protocol.messages import DEFAULT_PORT
 from coordination.server.coordinator_config import (
     DEFAULT_COMMANDS,
@@ -189,6 +189,10 @@ def _run(config: CoordinatorConfig, directory: Path) -> int:
             runner.run(daemon.run_until_signal(config, directory, on_ready))
     except (DataError, OSError) as error:
         return _complain(str(error), EXIT_FAILED)
+    except RuntimeError as error:
+        if not is_out_of_threads(error):
+            raise
+        return _complain(OUT_OF_THREADS, EXIT_FAILED)
     return EXIT_OK
 
 

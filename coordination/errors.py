@@ -18,7 +18,12 @@ The tree:
 
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import ClassVar
+from typing import ClassVar, Final
+
+OUT_OF_THREADS: Final = (
+    "the system starts no more threads: raise its limits (TasksMax, ulimit -u, ulimit -v)"
+)
+"""Explanation of an error for which `is_out_of_threads` holds."""
 
 
 class ErrorCode(IntEnum):
@@ -228,3 +233,8 @@ _SUBCLASSES: dict[ErrorCode, type[OperationError]] = {
 
 def _known(code: int) -> ErrorCode:
     return ErrorCode(code) if code in _CODES else ErrorCode.SYSTEM_ERROR
+
+
+def is_out_of_threads(error: RuntimeError) -> bool:
+    """Whether Python could not start a thread, for which it has no class of its own."""
+    return str(error) == "can't start new thread"

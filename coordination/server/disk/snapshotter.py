@@ -55,15 +55,20 @@ class Snapshotter:
             await self._run(niceness=0)
 
     async def _run(self, niceness: int = NICENESS) -> None:
-        child = await asyncio.create_subprocess_exec(
-            sys.executable,
-            # Keeps the working directory out of sys.path: a user's modules there are not ours.
-            "-P",
-            "-m",
-            "coordination.server.disk.snapshotter",
-            str(self._directory),
-            stdin=asyncio.subprocess.DEVNULL,
-        )
+        try:
+            child = await asyncio.create_subprocess_exec(
+                sys.executable,
+                # Keeps the working directory out of sys.path: a user's modules there are not ours.
+                "-P",
+                "-m",
+                "coordination.server.disk.snapshotter",
+                str(self._directory),
+                stdin=asyncio.subprocess.DEVNULL,
+            )
+        except OSError as error:
+            # Such as a limit of processes. As below, nothing is lost.
+            log.error("snapshot.failed", error=str(error))
+            return
         if niceness:
             with contextlib.suppress(ProcessLookupError):
                 # Set from here, so that even the start of the child does not slow down clients.

@@ -5,7 +5,12 @@ import json
 import os
 import signal
 import socket
+import subprocess
+import sys
+from collections.abc import Sequence
 from pathlib import Path
+
+import pytest
 
 from clusterstate.broker_registration import Sessions, create_top_nodes, register
 from clusterstate.coordinator_edge import CoordinatorEdge
@@ -203,3 +208,48 @@ def test_a_broker_starts_in_a_project_with_packages_of_these_names(tmp_path: Pat
         assert broker.stop() == 0
     finally:
         broker.kill()
+
+
+THREAD_LIMIT = """
+import threading
+
+start, numbers = threading._start_new_thread, iter(range(LIMIT))
+
+def start_if_allowed(*arguments):
+    if next(numbers, None) is None:
+        raise RuntimeError("can't start new thread")
+    return start(*arguments)
+
+threading._start_new_thread = start_if_allowed
+"""
+"""Has the effect of a limit of the system, at an exact number of threads."""
+
+BROKER_IN_D = [
+    "--override=log.dirs=d",
+    "--override=listeners=PLAINTEXT://127.0.0.1:0",
+]
+
+
+@pytest.mark.parametrize(
+    ("limit", "program"),
+    [
+        pytest.param(0, ["broker", *BROKER_IN_D], id="coordinator in a broker"),
+        pytest.param(2, ["broker", *BROKER_IN_D], id="broker"),
+        pytest.param(0, ["coordination", "--data-dir=d", "--listen=127.0.0.1:0"], id="coordinator"),
+    ],
+)
+def test_a_start_without_enough_threads_ends_with_one_sentence(
+    tmp_path: Path, limit: int, program: Sequence[str]
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(THREAD_LIMIT.replace("LIMIT", str(limit)))
+    ended = subprocess.run(
+        [sys.executable, "-m", *program],
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}:{Path.cwd()}"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=READY_TIMEOUT_S,
+    )
+    assert ended.returncode == 1
+    assert "the system starts no more threads: raise its limits" in ended.stderr.splitlines()[-1]
+    assert "Traceback" not in ended.stderr

@@ -6,6 +6,7 @@ from coordination.errors import (
     MultiError,
     NoNodeError,
     OperationError,
+    is_out_of_threads,
 )
 
 
@@ -30,3 +31,8 @@ def test_a_multi_error_names_the_refused_operation() -> None:
     assert (error.index, error.code, error.codes) == (1, ErrorCode.BAD_VERSION, tuple(codes))
     assert str(error) == "bad_version (operation 1 of the multi)"
     assert MultiError([-9999]).code == ErrorCode.SYSTEM_ERROR
+
+
+def test_a_lack_of_threads_is_distinguished_from_other_errors() -> None:
+    assert is_out_of_threads(RuntimeError("can't start new thread"))
+    assert not is_out_of_threads(RuntimeError("Event loop is closed"))

@@ -1,4 +1,9 @@
-"""Checks a backup, and copies it to empty directories (edge)."""
+"""Checks a backup, and copies it to empty directories (edge).
+
+A broker that started on an incomplete copy would lack records, and serve. Until the copy of a log
+directory is complete, its `meta.properties` therefore has a version that no broker accepts. The
+`store` of a coordinator is copied last: no coordinator starts on other files without it.
+"""
 
 import contextlib
 import errno
@@ -23,6 +28,11 @@ from ottla.cli.failure import EXIT_FOUND, CommandError
 
 IGNORED: Final = frozenset({"lost+found"})
 """Names that an empty file system may have."""
+META_PROPERTIES: Final = "meta.properties"
+STORE: Final = "store"
+INCOMPLETE: Final = (
+    b"version=none, as ottla restore was interrupted: empty the directory and restore again\n"
+)
 
 
 def open_backup(backup: Path) -> Manifest:
@@ -70,16 +80,40 @@ def restore_directories(
     with contextlib.ExitStack() as undo:
         for directory, target in zip(manifest.directories, targets, strict=True):
             target.mkdir(parents=True, exist_ok=True)
-            for file in directory.files:
-                path = target / file.path
-                if not path.parent.exists():
-                    path.parent.mkdir()
-                    undo.callback(path.parent.rmdir)
-                undo.callback(path.unlink, missing_ok=True)
-                _transfer(backup / directory.folder / file.path, file, path, on_progress)
-            for folder in {target, *((target / file.path).parent for file in directory.files)}:
-                sync_directory(folder)
+            _restore(backup / directory.folder, directory.files, target, undo, on_progress)
         undo.pop_all()
+
+
+def _restore(
+    source: Path,
+    files: Sequence[BackedUpFile],
+    target: Path,
+    undo: contextlib.ExitStack,
+    on_progress: Progress,
+) -> None:
+    owner = target / META_PROPERTIES
+    metas = [file for file in files if file.path == META_PROPERTIES]
+    if metas:
+        undo.callback(owner.unlink, missing_ok=True)
+        with new_file(owner) as mark:
+            mark.write(INCOMPLETE)
+        sync_directory(target)
+    for file in sorted(files, key=lambda each: each.path == STORE):
+        if file not in metas:
+            path = target / file.path
+            if not path.parent.exists():
+                path.parent.mkdir()
+                undo.callback(path.parent.rmdir)
+            undo.callback(path.unlink, missing_ok=True)
+            _transfer(source / file.path, file, path, on_progress)
+    for folder in {target, *((target / file.path).parent for file in files)}:
+        sync_directory(folder)
+    for meta in metas:
+        restored = owner.with_name(META_PROPERTIES + ".tmp")
+        undo.callback(restored.unlink, missing_ok=True)
+        _transfer(source / META_PROPERTIES, meta, restored, on_progress)
+        restored.replace(owner)
+        sync_directory(target)
 
 
 def _transfer(source: Path, file: BackedUpFile, target: Path | None, on_progress: Progress) -> None:

@@ -6,6 +6,9 @@ import json
 import os
 import re
 import resource
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +18,8 @@ from typer.testing import CliRunner, Result
 import ottla
 from ottla.cli.app import make_app
 from ottla.testing import Broker
+from storage.directory.meta_properties import read_meta_properties
+from storage.errors import InconsistentMetadataError
 
 RECORDS = 200
 
@@ -182,3 +187,32 @@ def test_a_restore_that_does_not_fit_leaves_nothing(saved: Path, tmp_path: Path)
     assert (done.exit_code, "File too large" in done.output) == (1, True)
     assert not any((tmp_path / "new").iterdir())
     assert run("restore", saved, "--to", tmp_path / "new").exit_code == 0
+
+
+DIES_AT_A_SYNC = """
+import os, signal
+
+sync, numbers = os.fsync, iter(range(LIMIT))
+
+def sync_or_die(descriptor):
+    if next(numbers, None) is None:
+        os.kill(os.getpid(), signal.SIGKILL)
+    sync(descriptor)
+
+os.fsync = sync_or_die
+from ottla.cli.app import make_app
+make_app()()
+"""
+
+
+@pytest.mark.parametrize("limit", [1, 5, 20])
+def test_no_broker_starts_on_an_interrupted_restoration(
+    saved: Path, tmp_path: Path, limit: int
+) -> None:
+    """A broker with another coordinator would serve the part that has been copied."""
+    program = DIES_AT_A_SYNC.replace("LIMIT", str(limit))
+    words = ("restore", str(saved), "--to", str(tmp_path / "new"))
+    ended = subprocess.run([sys.executable, "-c", program, *words], capture_output=True)
+    assert ended.returncode == -signal.SIGKILL
+    with pytest.raises(InconsistentMetadataError, match="ottla restore was interrupted"):
+        read_meta_properties(tmp_path / "new" / "meta.properties")

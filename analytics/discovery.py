@@ -59,9 +59,8 @@ def find_replicas(directory: str, report: Report) -> list[ReplicaFiles]:
             report(replace(finding, topic=topic, partition=number, replica=root))
             continue
         replicas.append(replica_files(partition, root, entry.path, files, checkpoints))
-    present = {TopicPartition(each.topic, each.partition) for each in replicas}
-    directories = [entry.name for entry in entries if entry.is_directory]
-    for finding in missing_partitions(checkpoints, present, directories, partial(child_of, root)):
+    directories = {entry.name for entry in (*entries, *list_directory(root)) if entry.is_directory}
+    for finding in missing_partitions(checkpoints, directories, partial(child_of, root)):
         report(replace(finding, replica=root))
     return replicas
 

@@ -81,9 +81,8 @@ class LogScan:
         for files in self.files.segments:
             is_last = files is self.files.segments[-1]
             data = None if indexes is None else indexes.read(files)
-            self._begin(files)
             try:
-                with self._open_source(files.log) as source:
+                with self._open(files) as source:
                     self._walk(source, files, observers, is_last=is_last)
             except OSError as error:
                 self.segments[-1].damage_at(0)
@@ -95,9 +94,17 @@ class LogScan:
                 indexes.check(files, data, columns, is_active=is_last, is_recovered=is_recovered)
         self.offsets.finish()
 
-    def _begin(self, files: SegmentFiles) -> None:
+    def _open(self, files: SegmentFiles) -> AbstractContextManager[Source]:
+        """Open a segment and begin with it, even if it cannot be opened."""
         self.segments.append(SegmentColumns(files.base_offset, files.log))
-        self.offsets.begin_segment(files.base_offset, files.log)
+        is_gone = False
+        try:
+            return self._open_source(files.log)
+        except FileNotFoundError:
+            is_gone = True
+            raise
+        finally:
+            self.offsets.begin_segment(files.base_offset, files.log, is_gone=is_gone)
 
     def _walk(
         self,

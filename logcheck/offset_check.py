@@ -47,15 +47,20 @@ class OffsetCheck:
         missing = self.missing
         return missing is not None and not missing.has_record_without_key(self.next_offset or 0)
 
-    def begin_segment(self, base_offset: int, file: str) -> None:
-        """Continue with the next segment."""
+    def begin_segment(self, base_offset: int, file: str, *, is_gone: bool = False) -> None:
+        """Continue with the next segment.
+
+        The offsets of one that is gone may be in the segment before it, with which a cleaner has
+        replaced both.
+        """
         self._file = file
         self._segment_base = base_offset
         reached = self.next_offset
         if reached is not None and base_offset < reached:
-            self._find(
-                Damage.SEGMENT_OVERLAP, 0, base_offset, f"{reached} or more", str(base_offset)
-            )
+            if not is_gone:
+                self._find(
+                    Damage.SEGMENT_OVERLAP, 0, base_offset, f"{reached} or more", str(base_offset)
+                )
         elif reached is not None:
             self._check_gap(0, reached, base_offset)
             # Damage in an earlier segment contains no offset of this one.

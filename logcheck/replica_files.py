@@ -6,7 +6,7 @@ The caller lists the directories, and passes a function that reads a small file.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kafkawire.ids import TopicPartition
@@ -24,6 +24,7 @@ from logcheck.file_name import (
     parse_leaving_directory,
     parse_leaving_segment,
     parse_offset_file,
+    parse_partition_directory,
 )
 from logcheck.finding import Check, Damage, Finder, Finding, Report, Severity, unreadable
 
@@ -146,16 +147,19 @@ def read_checkpoints(
 
 def missing_partitions(
     checkpoints: Checkpoints,
-    present: set[TopicPartition],
-    directories: Iterable[str],
+    directories: Collection[str],
     place_of: Callable[[str], str],
 ) -> Iterator[Finding]:
-    """Yield a finding for each entry of a partition that is not `present`.
+    """Yield a finding for each entry of a partition that is not among the `directories`.
+
+    A live broker moves, creates and deletes partitions: the directories are those before and after
+    the checkpoints were read.
 
     For a high watermark it is a note: Kafka rewrites that file every few seconds, and not when it
     deletes a partition. So it is if one of the `directories` is a partition that the broker has
     renamed to delete it, and died or was copied before it dropped the other entries.
     """
+    present = {parse_partition_directory(name) for name in directories}
     leaving = {parse_leaving_directory(name) for name in directories}
     if CLEAN_STOP in checkpoints:
         leaving.clear()

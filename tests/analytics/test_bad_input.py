@@ -7,11 +7,12 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyarrow import parquet
 
-from analytics import result_files, run
+from analytics import discovery, result_files, run
 from analytics.discovery import find_replicas, group_by_partition
 from analytics.errors import AuditError
 from analytics.plan import Audit, plan_tasks
@@ -23,6 +24,7 @@ from analytics.task import task_from_json
 from analytics.verdict import judge
 from logcheck.finding import Finding
 from logcheck.local_file import MAX_WHOLE_BYTES
+from logcheck.replica_files import Checkpoints, read_checkpoints
 from logcheck.rule import parse_rules
 from ottla.cli.app import make_app
 from ottla.cli.logs.verify import segment_bytes, verify_directories
@@ -280,3 +282,19 @@ def test_audits_with_one_output_directory_do_not_mix_their_files(tmp_path: Path)
         "report.html",
         "verdict.json",
     ]
+
+
+def test_partition_that_a_live_broker_moves_away_is_not_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = make_log().write(tmp_path / "one")
+
+    def read_and_move(*arguments: Any) -> Checkpoints:
+        checkpoints = read_checkpoints(*arguments)
+        directory.rename(tmp_path / directory.name)
+        return checkpoints
+
+    monkeypatch.setattr(discovery, "read_checkpoints", read_and_move)
+    found: list[Finding] = []
+    assert find_replicas(str(tmp_path / "one"), found.append) == []
+    assert [(each.damage, each.severity) for each in found] == [("file_vanished", "warning")]

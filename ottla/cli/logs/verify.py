@@ -51,12 +51,10 @@ def _verify_directory(
     entries, reported = list_directory(log_directory), list[Finding]()
     checkpoints = read_checkpoints(entries, read_bytes, reported.append)
     if not is_single:
-        names = [entry.name for entry in entries if entry.is_directory]
-        present = {own for name in names if (own := parse_partition_directory(name)) is not None}
+        entries = [*entries, *list_directory(directory)]
+        names = {entry.name for entry in entries if entry.is_directory}
         place_of = directory.joinpath
-        reported += missing_partitions(
-            checkpoints, present, names, lambda file: str(place_of(file))
-        )
+        reported += missing_partitions(checkpoints, names, lambda file: str(place_of(file)))
     results = [
         _verify_partition(path, checkpoints, options, is_compared=path.name in shared)
         for path in partitions

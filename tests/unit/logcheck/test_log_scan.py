@@ -358,3 +358,24 @@ def test_a_marker_is_read_once_for_all_observers() -> None:
     assert [each.marker for each in first.readings] == [None, (0, COORDINATOR_EPOCH), None]
     assert first.readings[2].fault is not None
     assert all(map(operator.is_, first.readings, second.readings))
+
+
+def test_segment_that_a_live_cleaner_has_merged_into_the_one_before_is_only_gone() -> None:
+    """Both were listed; then the cleaner renamed the second, and replaced the first."""
+    merged = join(build_batches(2))
+    segments = tuple(
+        SegmentFiles(base_offset=base, log=f"{base:020}.log", size_bytes=len(merged))
+        for base in (BASE_OFFSET, SECOND)
+    )
+    files = ReplicaFiles(topic="t", partition=0, replica="", directory="", segments=segments)
+
+    def open_source(file: str) -> nullcontext[BytesSource]:
+        if file == segments[1].log:
+            raise FileNotFoundError(file)
+        return nullcontext(BytesSource(merged, 0))
+
+    reported = Reported()
+    scan = LogScan(files, reported, open_source)
+    scan.run([])
+    assert reported.damages == [Damage.FILE_VANISHED]
+    assert len(scan.segments) == len(segments)

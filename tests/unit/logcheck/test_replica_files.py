@@ -71,11 +71,11 @@ def test_segment_before_the_log_that_waits_for_its_deletion_is_noticed(
 
 def test_checkpoint_entry_without_a_directory_is_reported() -> None:
     checkpoints = {HIGH_WATERMARK: {ORDERS: 17, TopicPartition("gone", 1): 4}}
-    (found,) = missing_partitions(checkpoints, {ORDERS}, [], str)
+    (found,) = missing_partitions(checkpoints, ["orders-0"], str)
     assert (found.topic, found.partition, found.offset) == ("gone", 1, 4)
     assert found.file == HIGH_WATERMARK
     assert found.severity is Severity.NOTE, "the file is rewritten every few seconds"
-    (other,) = missing_partitions({LOG_START: checkpoints[HIGH_WATERMARK]}, {ORDERS}, [], str)
+    (other,) = missing_partitions({LOG_START: checkpoints[HIGH_WATERMARK]}, ["orders-0"], str)
     assert other.severity is Severity.ERROR
 
 
@@ -85,11 +85,11 @@ def test_broker_may_die_before_it_drops_the_entries_of_a_partition_that_it_delet
 ) -> None:
     starts = {LOG_START: {ORDERS: 17, TopicPartition("gone", 1): 4}}
     names = [f"gone-1.{'0' * 32}-{suffix}", f"gone-2.{'1' * 32}-{suffix}", "orders-0"]
-    (found,) = missing_partitions(starts, {ORDERS}, names, str)
+    (found,) = missing_partitions(starts, names, str)
     assert found.severity is Severity.NOTE
-    (certain,) = missing_partitions({CLEAN_STOP: {}, **starts}, {ORDERS}, names, str)
+    (certain,) = missing_partitions({CLEAN_STOP: {}, **starts}, names, str)
     assert certain.severity is Severity.ERROR
-    (other,) = missing_partitions(starts, {ORDERS}, names[1:], str)
+    (other,) = missing_partitions(starts, names[1:], str)
     assert other.severity is Severity.ERROR
 
 

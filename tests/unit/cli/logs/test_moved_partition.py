@@ -1,7 +1,14 @@
 """Verification of a partition that a live broker moves away meanwhile."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
+from logcheck.finding import Report
+from logcheck.local_file import list_directory
+from logcheck.replica_files import Checkpoints, Entry, ReadBytes, read_checkpoints
+from ottla.cli.logs import verify
 from ottla.cli.logs.partition_verification import VerifyOptions
 from ottla.cli.logs.verify import verify_directories
 from tests.unit.storage.logs import create, fill, open_logs
@@ -25,3 +32,24 @@ def test_a_partition_that_moves_to_another_log_dir_has_no_findings(tmp_path: Pat
     assert (result.directory, result.findings) == (log.directory, [])
     [moved] = verify_directories([two])
     assert (moved.findings, moved.log_end_offset) == ([], 200)
+
+
+def test_a_partition_that_moves_here_after_the_listing_is_not_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    two.mkdir()
+    logs = open_logs(one)
+    log = create(logs)
+    fill(log, 200)
+    logs.close()
+
+    def move_and_read(entries: Sequence[Entry], read: ReadBytes, report: Report) -> Checkpoints:
+        if not list(two.iterdir()):
+            for path in list(one.iterdir()):
+                path.rename(two / path.name)
+            entries = list_directory(two)
+        return read_checkpoints([each for each in entries if not each.is_directory], read, report)
+
+    monkeypatch.setattr(verify, "read_checkpoints", move_and_read)
+    assert [result.findings for result in verify_directories([two])] == []

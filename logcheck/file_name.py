@@ -24,7 +24,9 @@ CLEAN_STOP: Final = ".kafka_cleanshutdown"
 OFFSET_CHECKPOINTS: Final = (LOG_START, RECOVERY_POINT, HIGH_WATERMARK, CLEANER_POINT)
 
 # Other files that a broker keeps beside its segments. They are neither audited nor foreign.
-_KNOWN_OTHERS: Final = frozenset({EPOCH_CHECKPOINT, PARTITION_METADATA, ".lock"})
+MOVED_HERE: Final = "moved-here"
+"""The mark of a copy that has just replaced the log in another log directory of the broker."""
+_KNOWN_OTHERS: Final = frozenset({EPOCH_CHECKPOINT, PARTITION_METADATA, MOVED_HERE, ".lock"})
 CLEANED: Final = ".cleaned"
 SWAP: Final = ".swap"
 _PASSING_SUFFIXES: Final = (".deleted", CLEANED, SWAP, ".tmp", ".checkpoint")

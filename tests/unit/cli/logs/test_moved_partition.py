@@ -11,6 +11,7 @@ from logcheck.replica_files import Checkpoints, Entry, ReadBytes, read_checkpoin
 from ottla.cli.logs import verify
 from ottla.cli.logs.partition_verification import VerifyOptions
 from ottla.cli.logs.verify import verify_directories
+from storage.disk.layout import MOVED_HERE
 from tests.unit.storage.logs import create, fill, open_logs
 
 
@@ -53,3 +54,13 @@ def test_a_partition_that_moves_here_after_the_listing_is_not_missing(
 
     monkeypatch.setattr(verify, "read_checkpoints", move_and_read)
     assert [result.findings for result in verify_directories([two])] == []
+
+
+def test_the_mark_of_a_copy_whose_broker_was_killed_is_no_foreign_file(tmp_path: Path) -> None:
+    logs = open_logs(tmp_path / "one")
+    log = create(logs)
+    fill(log, 20)
+    logs.close()
+    (log.directory / MOVED_HERE).touch()
+    [result] = verify_directories([tmp_path / "one"])
+    assert result.findings == []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -89,8 +90,8 @@ class StatusServer:
             self._server = await asyncio.start_server(
                 self._serve, self._host or None, self._wanted_port, limit=MAX_REQUEST_BYTES
             )
-        except UnicodeError as error:
-            # IDNA cannot encode the name.
+        except (UnicodeError, socket.gaierror) as error:
+            # IDNA cannot encode the name, or nobody knows it.
             raise OSError(f"cannot listen on {self._host}:{self._wanted_port}: {error}") from None
         host, port = self._server.sockets[0].getsockname()[:2]
         log.info("status.listening", address=f"{host}:{port}")

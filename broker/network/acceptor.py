@@ -63,6 +63,9 @@ class Acceptor:
                 await self._serve(host, port)
             else:
                 await self._serve_tls(host, port, self._security.tls)
+        except socket.gaierror as error:
+            # `os.strerror` does not know the numbers of this error.
+            raise OSError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
         except OSError as error:
             reason = os.strerror(error.errno).lower() if error.errno else str(error)
             raise OSError(f"cannot listen on {host}:{port}: {reason}") from error

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import socket
 import ssl
 import struct
 from collections.abc import Awaitable, Callable
@@ -79,5 +80,8 @@ def _reason(error: Exception) -> str:
         return f"the server's certificate is not valid: {error.verify_message}"
     if isinstance(error, ssl.SSLError):
         return f"TLS: {(error.reason or str(error)).lower().replace('_', ' ')}"
+    if isinstance(error, socket.gaierror):
+        # `os.strerror` does not know the numbers of this error.
+        return error.strerror or str(error)
     number = getattr(error, "errno", None)
     return os.strerror(number).lower() if number else str(error)

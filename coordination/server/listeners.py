@@ -118,6 +118,9 @@ class Listeners:
 def _not_listening(address: Address, error: OSError | UnicodeError) -> OSError:
     number = error.errno if isinstance(error, OSError) else None
     reason = os.strerror(number).lower() if number else str(error)
+    if isinstance(error, socket.gaierror):
+        # `os.strerror` does not know the numbers of this error.
+        reason = error.strerror or str(error)
     return OSError(f"cannot listen on {address.host}:{address.port}: {reason}")
 
 

@@ -253,3 +253,14 @@ def test_a_start_without_enough_threads_ends_with_one_sentence(
     assert ended.returncode == 1
     assert "the system starts no more threads: raise its limits" in ended.stderr.splitlines()[-1]
     assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize("key", ["listeners", "zookeeper.connect"])
+def test_a_name_that_no_resolver_knows_is_named_with_the_reason(tmp_path: Path, key: str) -> None:
+    values = {"listeners": "PLAINTEXT://unknown.invalid:0", "zookeeper.connect": "unknown.invalid"}
+    overrides = {key: values[key], "zookeeper.connection.timeout.ms": "500"}
+    broker = BrokerProcess(tmp_path / "data", overrides)
+    error = broker.wait_for_event("broker.not_started", READY_TIMEOUT_S)["error"]
+    broker.kill()
+    assert "unknown.invalid" in str(error)
+    assert "unknown error" not in str(error)

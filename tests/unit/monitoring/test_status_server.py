@@ -19,6 +19,7 @@ def test_a_turn_ends_after_enough_text_or_a_step_without_any(
     assert ends_turn(piece, size_bytes) is ends
 
 
-async def test_a_name_that_no_resolver_knows_is_an_error_of_the_system() -> None:
-    with pytest.raises(OSError, match="cannot listen on \u202ehost:0"):
-        await StatusServer("\u202ehost", 0, {}).start()
+@pytest.mark.parametrize("host", ["\u202ehost", "unknown.invalid"])
+async def test_a_name_that_no_resolver_knows_is_an_error_of_the_system(host: str) -> None:
+    with pytest.raises(OSError, match=f"cannot listen on {host}:0"):
+        await StatusServer(host, 0, {}).start()

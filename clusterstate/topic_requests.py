@@ -6,7 +6,7 @@ transaction, refused if a znode has changed since the request was checked agains
 Source: kafka.zk.AdminZkClient of Kafka 3.9.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from clusterstate.errors import MalformedZnodeError
@@ -19,6 +19,7 @@ from clusterstate.plans import (
     Refusal,
     SetData,
     Transaction,
+    list_children,
     read,
     write,
 )
@@ -53,8 +54,9 @@ def create_topic(topic: NewTopic) -> Plan[bool]:
     znode to be removed.
 
     Raises:
-        ApiError: TOPIC_ALREADY_EXISTS; INVALID_CONFIG or INVALID_PARTITIONS if the data exceeds the
-            size of a znode; REQUEST_TIMED_OUT after `MAX_ATTEMPTS` conflicts. Nothing has changed.
+        ApiError: TOPIC_ALREADY_EXISTS; INVALID_TOPIC_EXCEPTION by `check_clash`; INVALID_CONFIG or
+            INVALID_PARTITIONS if the data exceeds the size of a znode; REQUEST_TIMED_OUT after
+            `MAX_ATTEMPTS` conflicts. Nothing has changed.
     """
     path, config_path = paths.topic(topic.name), paths.config(f"topics/{topic.name}")
     wanted = (path, config_path, paths.topic_deletion(topic.name))
@@ -67,6 +69,9 @@ def create_topic(topic: NewTopic) -> Plan[bool]:
             if _topic_id(node.data) == topic.topic_id:
                 return True
             raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {topic.name} exists")
+        if "." in topic.name or "_" in topic.name:
+            # A broker's metadata lacks the topics that were created just before.
+            check_clash(topic.name, (yield from list_children(paths.TOPICS)))
         data, configs = _encode(topic), _config_ops(topic, config)
         [outcome] = yield from write([(*configs, Create(path, data))])
         if outcome.refusal is None:
@@ -75,6 +80,23 @@ def create_topic(topic: NewTopic) -> Plan[bool]:
             config_bytes = len(encode_config(topic.configs))
             raise _too_large(topic.name, data, config_bytes)
     raise _conflict(topic.name)
+
+
+def check_clash(name: str, others: Iterable[str]) -> None:
+    """Check that no other topic has this name but for '.' and '_': metrics confuse the two.
+
+    Raises:
+        ApiError: INVALID_TOPIC_EXCEPTION, another topic has.
+    """
+    folded = _folded(name)
+    clashing = [other for other in others if _folded(other) == folded]
+    if clashing:
+        text = f"{name} differs from {', '.join(clashing)} only in '.' and '_'"
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, text)
+
+
+def _folded(name: str) -> str:
+    return name.replace(".", "_")
 
 
 def _topic_id(data: bytes | None) -> TopicId | None:

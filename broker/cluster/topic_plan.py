@@ -16,6 +16,7 @@ from broker.config.broker_config import BrokerConfig
 from broker.config.config_change import check_configs
 from clusterstate.assignment import Racks, RandomStart, assign_replicas, grow_assignment
 from clusterstate.replica_assignment import ReplicaAssignment, Replicas
+from clusterstate.topic_requests import check_clash
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import BrokerId, validate_topic_name
 from storage.config.log_config import LogConfig
@@ -162,12 +163,7 @@ def _check_partition_count(partition_count: int) -> None:
 def _check_name(name: str, image: ClusterImage) -> None:
     if (reason := validate_topic_name(name)) is not None:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
-    # Metric names do not distinguish these two characters.
-    folded = name.replace(".", "_")
-    clashing = [other for other in image.topics if other.replace(".", "_") == folded]
-    if clashing:
-        text = f"{name} differs from {', '.join(clashing)} only in '.' and '_'"
-        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, text)
+    check_clash(name, image.topics)
 
 
 def _check_assignments(assignments: Mapping[int, Sequence[int]], image: ClusterImage) -> None:

@@ -113,6 +113,18 @@ def test_one_of_two_concurrent_creations_of_a_topic_wins() -> None:
     assert assignment(driver).topic_id == TopicId(int=2)
 
 
+def test_names_that_metrics_confuse_are_refused_before_any_metadata_has_them() -> None:
+    driver = empty_cluster(1, 2)
+    first = new_topic()._replace(name="a.b_c")
+    assert driver.run(create_topic(first))
+    # The response to the first creation may have been lost.
+    assert driver.run(create_topic(first))
+    for name in ("a_b.c", "a.b.c", "a_b_c"):
+        code = refusal(driver, create_topic(new_topic(2)._replace(name=name)))
+        assert (name, code) == (name, ErrorCode.INVALID_TOPIC_EXCEPTION)
+    assert driver.run(create_topic(new_topic(2)._replace(name="abc")))
+
+
 def test_a_topic_waits_until_the_last_znode_of_a_deleted_one_is_gone() -> None:
     driver = empty_cluster(1, 2)
     put_topic(driver.coordinator, (1,))

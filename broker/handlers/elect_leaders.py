@@ -54,7 +54,8 @@ class ElectLeadersHandler:
     async def _elect(self, message: ElectLeadersRequest) -> ElectLeadersResponse:
         asked = _partitions(message)
         if message.election_type not in (PREFERRED, UNCLEAN):
-            return _answer(ErrorCode.INVALID_REQUEST, dict.fromkeys(asked or (), ErrorCode.NONE))
+            refused = ErrorCode.INVALID_REQUEST
+            return _answer(refused, dict.fromkeys(asked or (), refused))
         is_unclean = message.election_type == UNCLEAN
         result = await self._controller.elect_leaders(asked, is_unclean=is_unclean)
         if isinstance(result, ErrorCode):

@@ -87,8 +87,9 @@ def _parse(text: str) -> list[MappingRule]:
             rules.append(MappingRule(None))
             continue
         try:
-            pattern = re.compile(found["pattern"])
-        except re.error as error:
+            # As in Java, \w, \d, \s and (?i) know the letters and digits of ASCII only.
+            pattern = re.compile(found["pattern"], re.ASCII)
+        except (re.error, ValueError) as error:
             raise ValueError(f"has an illegal pattern: {error}") from None
         rules.append(MappingRule(pattern, found["replacement"], found["case"]))
     return rules or [MappingRule(None)]

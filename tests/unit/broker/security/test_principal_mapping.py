@@ -27,13 +27,28 @@ def test_the_first_rule_that_matches_the_whole_name_wins(rules: str, expected: s
     assert PrincipalMapping(rules).name_of(NAME) == expected
 
 
+@pytest.mark.parametrize(
+    ("pattern", "name"),
+    [
+        ("^CN=(\\w+)$", "CN=J\u00fcrgen"),
+        ("^CN=(\\d+)$", "CN=\u0661"),
+        # KELVIN SIGN and LONG S: their other letter case is a letter of ASCII.
+        ("(?i)^CN=(kafka)$", "CN=\u212aafka"),
+        ("(?i)^CN=(sales)$", "CN=\u017fales"),
+    ],
+)
+def test_classes_and_letter_case_are_those_of_java(pattern: str, name: str) -> None:
+    assert PrincipalMapping(f"RULE:{pattern}/admin/,DEFAULT").name_of(name) == name
+
+
 def test_without_a_matching_rule_there_is_no_principal() -> None:
     with pytest.raises(ValueError, match="no rule"):
         PrincipalMapping("RULE:^UID=(.*)$/$1/").name_of(NAME)
 
 
 @pytest.mark.parametrize(
-    "rules", ["RULE:", "RULE:a/b", "RULE:(/b/", "DEFAULT DEFAULT", "RULE:a/b/X", "default"]
+    "rules",
+    ["RULE:", "RULE:(?u)a/b/", "RULE:a/b", "RULE:(/b/", "DEFAULT DEFAULT", "RULE:a/b/X", "default"],
 )
 def test_a_malformed_rule_is_refused(rules: str) -> None:
     with pytest.raises(ValueError, match=r"is malformed|illegal pattern"):

@@ -17,6 +17,8 @@ _RULE: Final = (
     r"|RULE:(?P<pattern>(?:\\.|[^\\/])*)/(?P<replacement>(?:\\.|[^\\/])*)/(?P<case>[LU]?))"
 )
 _NEXT: Final = re.compile(rf"\s*{_RULE}\s*(?:,\s*|$)")
+_ESCAPE: Final = re.compile(r"\\.", re.DOTALL)
+_CLASS: Final = re.compile(r"\[\^?\]?[^\]]*")
 _REFERENCE: Final = re.compile(r"\\(.)|\$([0-9]+)")
 
 
@@ -86,6 +88,10 @@ def _parse(text: str) -> list[MappingRule]:
         if found["default"]:
             rules.append(MappingRule(None))
             continue
+        if any("[" in each[1:] or "&&" in each for each in _classes(found["pattern"])):
+            raise ValueError(
+                "has a class of characters with [ or &&, which Java and Python differ in"
+            )
         try:
             # As in Java, \w, \d, \s and (?i) know the letters and digits of ASCII only.
             pattern = re.compile(found["pattern"], re.ASCII)
@@ -93,3 +99,8 @@ def _parse(text: str) -> list[MappingRule]:
             raise ValueError(f"has an illegal pattern: {error}") from None
         rules.append(MappingRule(pattern, found["replacement"], found["case"]))
     return rules or [MappingRule(None)]
+
+
+def _classes(pattern: str) -> list[str]:
+    """Return the classes of characters in a pattern, such as `[a-z`, without escapes."""
+    return _CLASS.findall(_ESCAPE.sub("", pattern))

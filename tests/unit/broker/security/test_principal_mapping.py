@@ -41,6 +41,19 @@ def test_classes_and_letter_case_are_those_of_java(pattern: str, name: str) -> N
     assert PrincipalMapping(f"RULE:{pattern}/admin/,DEFAULT").name_of(name) == name
 
 
+@pytest.mark.parametrize(
+    "characters", ["[a-z&&[^x]]", "[a[b]]", "[^a&&b]", "[[:alpha:]]", "[]&&a]"]
+)
+def test_a_class_that_python_would_read_otherwise_is_refused(characters: str) -> None:
+    with pytest.raises(ValueError, match="Java and Python differ"):
+        PrincipalMapping(f"RULE:^CN=({characters}+)$/$1/")
+
+
+@pytest.mark.parametrize("characters", ["\\[&&", "[\\[a]", "[&]&&", "[a]|[b]", "[\\]a]"])
+def test_an_escaped_bracket_begins_no_class(characters: str) -> None:
+    assert PrincipalMapping(f"RULE:^CN=({characters})$/$1/,DEFAULT").name_of("CN=x") == "CN=x"
+
+
 def test_without_a_matching_rule_there_is_no_principal() -> None:
     with pytest.raises(ValueError, match="no rule"):
         PrincipalMapping("RULE:^UID=(.*)$/$1/").name_of(NAME)

@@ -6,11 +6,11 @@ address (Host header), and clients without the token.
 """
 
 from collections.abc import Collection, MutableMapping
-from http.cookies import CookieError, SimpleCookie
 from typing import Final
 from urllib.parse import parse_qsl, urlencode
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import cookie_parser
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -84,11 +84,9 @@ class Guard:
 
 
 def _cookie(headers: Headers) -> str:
-    try:
-        cookies: SimpleCookie = SimpleCookie(headers.get("cookie", ""))
-    except CookieError:
-        return ""
-    return cookies[COOKIE].value if COOKIE in cookies else ""
+    # Not http.cookies, which gives up at a cookie that is not of RFC 2109. Browsers send the cookies
+    # of all programs on this host, whatever their ports.
+    return cookie_parser(headers.get("cookie", "")).get(COOKIE, "")
 
 
 def _refuse(status: int, text: str) -> Response:

@@ -6,11 +6,13 @@ token vanishes from the address.
 
 import hashlib
 import hmac
+import re
 from dataclasses import dataclass
 from typing import Final
 
 MIN_TOKEN_CHARACTERS: Final = 16
 COOKIE: Final = "ottla_console"
+_PORT: Final = re.compile(r":([0-9]{1,5})$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,15 @@ class Access:
     def is_form_secret(self, offered: str) -> bool:
         """Whether a form of this console sent `offered`."""
         return _equal(offered, self.form_secret)
+
+
+def cookie_name(host_header: str) -> str:
+    """Return the name of the cookie of a console that a browser reaches under this Host header.
+
+    Browsers send the cookies of a host to all its ports, where other consoles may listen.
+    """
+    port = _PORT.search(host_header)
+    return COOKIE if port is None else f"{COOKIE}_{port[1]}"
 
 
 def _equal(offered: str, expected: str) -> bool:

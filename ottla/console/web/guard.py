@@ -15,7 +15,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ottla.console.access.address import is_known_host, is_same_origin
-from ottla.console.access.token import COOKIE, Access
+from ottla.console.access.token import Access, cookie_name
 
 HEADERS: Final = {
     # No script and no style inside pages, so that escaped text that slips through stays inert.
@@ -65,11 +65,14 @@ class Guard:
             return _refuse(421, "The console does not answer under this name: see --allow-host.")
         if scope["method"] not in SAFE_METHODS and not is_same_origin(headers.get("origin"), host):
             return _refuse(403, "Only a page of the console can send changes.")
-        if self._access.may_enter(_cookie(headers)):
+        cookie = cookie_name(host)
+        # Not http.cookies, which gives up at a cookie that is not of RFC 2109. Browsers send the
+        # cookies of all programs on this host, whatever their ports.
+        if self._access.may_enter(cookie_parser(headers.get("cookie", "")).get(cookie, "")):
             return None
-        return self._enter(scope)
+        return self._enter(scope, cookie)
 
-    def _enter(self, scope: MutableMapping[str, object]) -> Response:
+    def _enter(self, scope: MutableMapping[str, object], cookie: str) -> Response:
         query = scope["query_string"]
         assert isinstance(query, bytes)
         pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
@@ -79,14 +82,8 @@ class Guard:
         rest = urlencode([pair for pair in pairs if pair[0] != TOKEN_PARAMETER])
         # The path is the root: a path that begins with two slashes would name another host.
         response = RedirectResponse(f"/?{rest}" if rest else "/", status_code=303)
-        response.set_cookie(COOKIE, self._access.cookie, httponly=True, samesite="strict")
+        response.set_cookie(cookie, self._access.cookie, httponly=True, samesite="strict")
         return response
-
-
-def _cookie(headers: Headers) -> str:
-    # Not http.cookies, which gives up at a cookie that is not of RFC 2109. Browsers send the cookies
-    # of all programs on this host, whatever their ports.
-    return cookie_parser(headers.get("cookie", "")).get(COOKIE, "")
 
 
 def _refuse(status: int, text: str) -> Response:

@@ -253,7 +253,10 @@ async def test_token_is_exchanged_for_a_cookie(bootstrap: str) -> None:
         assert "SameSite=strict" in cookie
         assert TOKEN not in cookie
         assert (await console.get("/", Cookie=cookie.partition(";")[0])).status == 200
-        assert (await console.get("/", Cookie="ottla_console=x")).status == 401
+        assert (await console.get("/", Cookie=f"ottla_console_{console.port}=x")).status == 401
+        assert (
+            await console.get("/", Cookie=cookie.replace(f"_{console.port}", "_1"))
+        ).status == 401
         # Of other programs on this host: a browser sends them to each port.
         for other in ('a={"x":1}', "a=dark mode", "path=/x", "a,b=1", 'a="', "=a", "a"):
             both = f"{other}; {cookie.partition(';')[0]}"

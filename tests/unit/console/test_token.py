@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.console.access.token import Access
+from ottla.console.access.token import Access, cookie_name
 
 TOKEN = "a-token-of-a-test"
 
@@ -25,6 +25,18 @@ def test_cookie_proves_the_token_and_does_not_contain_it() -> None:
 
 def test_cookie_ends_with_the_run_of_the_console() -> None:
     assert not Access(TOKEN, "another").may_enter(Access(TOKEN, "secret").cookie)
+
+
+def test_consoles_on_ports_of_one_host_have_cookies_of_their_own() -> None:
+    hosts = ["localhost:9021", "localhost:9022", "[::1]:9021", "[::1]", "console.example", "a:b"]
+    assert [cookie_name(host) for host in hosts] == [
+        "ottla_console_9021",
+        "ottla_console_9022",
+        "ottla_console_9021",
+        "ottla_console",
+        "ottla_console",
+        "ottla_console",
+    ]
 
 
 def test_form_needs_the_secret() -> None:

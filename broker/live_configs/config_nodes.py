@@ -4,13 +4,15 @@ The nodes are authoritative. Each change is announced by a notification. A compo
 configs registers for a kind of entity, and reads the announced entities again. Invariants:
 notifications are handled one after the other, so an older read never replaces a newer one; a
 notification counts as handled when all registered components have read, so none is missed when a
-session expires meanwhile.
+session expires meanwhile; after a lost session everything is read again, because notifications
+expire.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Final
 
 from broker.cluster.coordinator_session import CoordinatorSession
 from broker.cluster.node_watch import NodeWatch
@@ -26,6 +28,8 @@ from clusterstate.znodes import paths
 from coordination.errors import SessionExpiredError
 from kafkawire.errors import ApiError, ErrorCode
 
+NO_SESSION: Final = 0
+
 Configs = Mapping[str, str]
 OnChange = Callable[[Sequence[str]], Awaitable[None]]
 
@@ -37,12 +41,15 @@ class ConfigNodes:
         self.session = session
         self._now_ms = now_ms
         self._last_number = NO_CHANGE
+        # The session since which all changes are known.
+        self._followed_in = NO_SESSION
         self._lock = asyncio.Lock()
         self._on_change: dict[str, list[OnChange]] = {}
         self._watch = NodeWatch(session, paths.CONFIG_CHANGES, self._handle_notifications)
 
     async def catch_up(self) -> None:
         """Skip the notifications so far; call this before configs are read and cached."""
+        self._followed_in = self.session.client.session_id
         taken = await self.session.run(take_config_changes(self._last_number, self._now_ms()))
         self._last_number = taken.last_number
 
@@ -97,15 +104,21 @@ class ConfigNodes:
 
     async def _handle_notifications(self) -> None:
         async with self._lock:
+            session_id = self.session.client.session_id
+            # This sets the watch, so every later change is announced to this broker.
             taken = await self.session.run(take_config_changes(self._last_number, self._now_ms()))
+            changed: Iterable[str] = taken.announced
+            if session_id != self._followed_in:
+                every = await self.session.run(read_entity_paths(self._on_change))
+                changed = dict.fromkeys((*every, *taken.announced))
             announced: dict[str, list[str]] = {}
-            for path in taken.announced:
+            for path in changed:
                 kind, _, name = path.partition("/")
                 announced.setdefault(kind, []).append(name)
             for kind, names in announced.items():
                 for callback in self._on_change.get(kind, ()):
                     await callback(names)
-            self._last_number = taken.last_number
+            self._last_number, self._followed_in = taken.last_number, session_id
 
 
 def _unavailable(error: Exception) -> ApiError:

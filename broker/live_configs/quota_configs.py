@@ -62,7 +62,8 @@ class QuotaConfigs:
             log.error("config.ignored", entity=path, error=str(error))
             return
         quotas = quotas_of(configs)
-        self._quotas.set(entity, quotas)
+        if not self._quotas.set(entity, quotas):
+            return
         if ignored := sorted(quotas.keys() - ENFORCED):
             # Kafka brokers in the same cluster may enforce them.
             log.warning("quota.not_enforced", entity=path, keys=ignored)

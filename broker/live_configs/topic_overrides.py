@@ -74,5 +74,6 @@ class TopicConfigs:
         await self.refresh(topics)
         for name in topics:
             overrides = self._overrides.get(name, {})
-            log.info("config.changed", topic=name, keys=changed_keys(before[name], overrides))
-            self._on_change(name, overrides)
+            if overrides != before[name]:
+                log.info("config.changed", topic=name, keys=changed_keys(before[name], overrides))
+                self._on_change(name, overrides)

@@ -39,13 +39,16 @@ class ClientQuotas:
         # The most recently active clients are at the end.
         self._rates: OrderedDict[RateKey, Rate] = OrderedDict()
 
-    def set(self, entity: QuotaEntity, quotas: Mapping[str, float]) -> None:
-        """Replace the quotas of `entity`."""
+    def set(self, entity: QuotaEntity, quotas: Mapping[str, float]) -> bool:
+        """Replace the quotas of `entity`; return whether they have changed."""
+        if quotas == self._quotas.get(entity, {}):
+            return False
         if quotas:
             self._quotas[entity] = quotas
         else:
             self._quotas.pop(entity, None)
         self.is_set = frozenset(key for each in self._quotas.values() for key in each)
+        return True
 
     def limit(self, key: str, user: str, client_id: str) -> float | None:
         """Return a client's quota; None if it has none."""

@@ -83,3 +83,9 @@ def test_least_recently_active_client_is_evicted_at_the_limit(
     assert take("a") > 0, "client a was counted after b"
     assert take("b") == 0, "client b was evicted"
     assert len(quotas._rates) == 2
+
+
+def test_setting_the_same_quotas_changes_nothing() -> None:
+    quotas, entity = ClientQuotas(), QuotaEntity.of([("user", "alice")])
+    given: list[dict[str, float]] = [{}, {PRODUCER_BYTE_RATE: 5.0}, {PRODUCER_BYTE_RATE: 5.0}, {}]
+    assert [quotas.set(entity, each) for each in given] == [False, True, False, True]

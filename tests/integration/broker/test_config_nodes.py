@@ -1,0 +1,121 @@
+"""Configs that a broker caches, and its session: `broker.live_configs.config_nodes`."""
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+from broker.cluster.coordinator_session import CoordinatorSession
+from broker.config.broker_config import BrokerConfig
+from broker.live_configs.config_nodes import ConfigNodes
+from broker.live_configs.quota_configs import QuotaConfigs
+from broker.live_configs.scram_users import ScramUsers
+from broker.live_configs.topic_overrides import TopicConfigs
+from broker.quotas.client_quotas import ClientQuotas
+from clusterstate.broker_registration import create_top_nodes
+from clusterstate.znodes import paths
+from clusterstate.znodes.scram_credential import encode_credential
+from coordination.protocol.messages import OpCode
+from kafkawire.scram import Credential
+from tests.integration.coordination.process import (
+    DEADLINE_S,
+    POLL_INTERVAL_S,
+    Coordinator,
+    RawClient,
+    kill_all,
+)
+
+TIMEOUT_MS = 8_000
+MECHANISM = "SCRAM-SHA-256"
+CREDENTIAL = encode_credential(Credential.of(MECHANISM, b"s3cret", b"salt", 4096))
+RATE = "producer_byte_rate"
+Known: TypeAlias = tuple[bool, float | None, float | None, int | None]
+"""Whether the user can log in, two quotas, and the retention of a topic."""
+
+
+def replaced(configs: Mapping[str, str], _found: Mapping[str, str]) -> Mapping[str, str]:
+    return configs
+
+
+class Follower:
+    """One broker's session, and configs that it caches."""
+
+    def __init__(self, coordinator: Coordinator, path: Path) -> None:
+        self.session = CoordinatorSession(
+            coordinator.address, path, timeout_ms=TIMEOUT_MS, connect_timeout_ms=TIMEOUT_MS
+        )
+        self.nodes = ConfigNodes(self.session, lambda: 0)
+        self.quotas = ClientQuotas()
+        self.quota_configs = QuotaConfigs(self.nodes, self.quotas)
+        self.users = ScramUsers(self.nodes)
+        config = BrokerConfig.from_properties({})
+        self.topics = TopicConfigs(self.nodes, lambda: config.topic_defaults)
+
+    async def start(self) -> None:
+        await self.session.open()
+        await self.session.run(create_top_nodes())
+        await self.nodes.catch_up()
+        for each in (self.quota_configs, self.users, self.topics):
+            await each.load()
+        self.nodes.listen()
+
+    async def stop(self) -> None:
+        await self.nodes.stop()
+        await self.session.close()
+
+    def known(self) -> Known:
+        return (
+            self.users.credential(MECHANISM, "a") is not None,
+            self.quotas.limit(RATE, "a", "c"),
+            self.quotas.limit(RATE, "x", "c"),
+            self.topics.log_config("t").retention_ms,
+        )
+
+    async def knows(self, expected: Known) -> None:
+        """Wait until it knows these configs."""
+        deadline_s = asyncio.get_running_loop().time() + DEADLINE_S
+        while self.known() != expected:
+            assert asyncio.get_running_loop().time() < deadline_s, f"still knows {self.known()}"
+            await asyncio.sleep(POLL_INTERVAL_S)
+
+
+@pytest.fixture
+def coordinator(tmp_path: Path) -> Iterator[Coordinator]:
+    started = Coordinator(tmp_path / "coordinator")
+    yield started
+    kill_all([started])
+
+
+async def test_everything_is_read_again_after_a_lost_session(
+    coordinator: Coordinator, tmp_path: Path
+) -> None:
+    here, there = (Follower(coordinator, tmp_path / name) for name in ("first", "second"))
+    await here.start()
+    await there.start()
+    try:
+        for user, client, topic in ((True, "7", "5"), (False, "8", "6")):
+            if not user:
+                lost = there.session.client
+                with RawClient(coordinator.port) as other:
+                    assert other.shake_hands(lost.session_id, lost.session.password)
+                    other.ask(1, OpCode.CLOSE_SESSION)
+            for path, configs in (
+                ("users/a", {MECHANISM: CREDENTIAL, RATE: "1"} if user else {}),
+                ("users/x/clients/c", {RATE: client}),
+                ("topics/t", {"retention.ms": topic}),
+            ):
+                await here.nodes.change(path, partial(replaced, configs))
+            if user:
+                await there.knows((True, 1, 7, 5))
+        # Notifications expire, so a broker that was away for long finds none.
+        for name in await here.session.client.get_children(paths.CONFIG_CHANGES):
+            await here.session.client.delete(f"{paths.CONFIG_CHANGES}/{name}")
+        assert there.known() == (True, 1, 7, 5)
+        await there.session.renew()
+        await there.knows((False, None, 8, 6))
+    finally:
+        await here.stop()
+        await there.stop()

@@ -90,7 +90,7 @@ def test_state_survives_a_kill(start_broker: StartBroker) -> None:
         assert wire.create_topic("t", 2).error_code == OK
         client = begin(wire)
         assert client.add(T0) == [OK]
-    broker.process.kill()
+    broker.kill()
     again = start_broker(broker.data_dir)
     with Wire(again.port) as wire:
         continued = TransactionalClient(wire, "id")

@@ -69,13 +69,23 @@ _FIELDS: Final = {
     "finding.limit": "finding_limit",
     "hash.bytes": "hash_bytes",
 }
+NO_LIMIT: Final = -1
+MD5_BYTES: Final = 16
+_LEAST: Final = {
+    "retention.ms": NO_LIMIT,
+    "retention.bytes": NO_LIMIT,
+    "key.limit": 1,
+    "hash.bytes": 1,
+}
+"""The smallest value of a rule; 0 for the others."""
+_GREATEST: Final = {"hash.bytes": MD5_BYTES}
 
 
 def parse_rules(pairs: Sequence[str], *, is_strict: bool = False) -> Rules:
-    """Parse rules from `KEY=VALUE` and `TOPIC:KEY=VALUE`; -1 means no limit, as in Kafka.
+    """Parse rules from `KEY=VALUE` and `TOPIC:KEY=VALUE`; as in Kafka, -1 does not limit retention.
 
     Raises:
-        ValueError: a key is unknown or a value is malformed; the message names the choices.
+        ValueError: a key is unknown or a value is invalid; the message names the choices.
     """
     values: dict[str, Any] = {}
     by_topic: dict[str, dict[str, Any]] = {}
@@ -85,7 +95,8 @@ def parse_rules(pairs: Sequence[str], *, is_strict: bool = False) -> Rules:
         if key not in _FIELDS:
             raise ValueError(f"unknown rule {key!r}; the rules are {', '.join(_FIELDS)}")
         fields = by_topic.setdefault(topic, {}) if topic else values
-        fields[_FIELDS[key]] = _parse_policy(text) if key == CLEANUP_POLICY else _parse_number(text)
+        is_policy = key == CLEANUP_POLICY
+        fields[_FIELDS[key]] = _parse_policy(text) if is_policy else _parse_number(key, text)
     return Rules(is_strict=is_strict, by_topic=by_topic, **values)
 
 
@@ -97,9 +108,14 @@ def _parse_policy(text: str) -> str:
     return ",".join(sorted(policies))
 
 
-def _parse_number(text: str) -> int | None:
+def _parse_number(key: str, text: str) -> int | None:
     try:
         number = int(text)
     except ValueError:
-        raise ValueError(f"{text!r} is not a whole number") from None
-    return None if number < 0 else number
+        raise ValueError(f"{key}: {text!r} is not a whole number") from None
+    least, greatest = _LEAST.get(key, 0), _GREATEST.get(key)
+    if number < least:
+        raise ValueError(f"{key}: {number} is below {least}")
+    if greatest is not None and number > greatest:
+        raise ValueError(f"{key}: {number} is above {greatest}")
+    return None if number == NO_LIMIT else number

@@ -7,6 +7,7 @@ Source: ZkAdminManager, Sanitizer of Kafka 3.9.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import isfinite
@@ -35,6 +36,7 @@ CLIENT_KEYS: Final = frozenset(
     {PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, "request_percentage", "controller_mutation_rate"}
 )
 _ROUNDING: Final = 1e-6
+_HOST: Final = re.compile(r"[0-9A-Za-z:._%-]+")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -60,6 +62,9 @@ class QuotaEntity:
             raise _invalid(f"entities of kind {unknown[0]} have no quotas")
         if not by_kind or (IP in by_kind and len(by_kind) > 1):
             raise _invalid("an entity must be a user, a client, both, or an address")
+        if by_kind.get(IP) is not None and not _HOST.fullmatch(by_kind[IP] or ""):
+            # A broker of Kafka that finds such a quota in the coordinator does not start.
+            raise _invalid(f"{by_kind[IP]!r} is neither an address nor the name of a host")
         return cls(
             tuple((kind, by_kind[kind] or "") for kind in (USER, CLIENT_ID, IP) if kind in by_kind)
         )

@@ -244,9 +244,11 @@ def _parse_address(text: str) -> Address:
     host, separator, port = text.rpartition(":")
     if not separator or text.endswith("]") or (":" in host and not host.startswith("[")):
         host, port = text, str(DEFAULT_PORT)
-    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+    has_brackets = host.startswith("[") and host.endswith("]")
+    host = host[1:-1] if has_brackets else host
+    if not host or {"[", "]"} & set(host) or not port.isdecimal() or not 0 < int(port) < 65536:
         raise ConfigurationError(f"bootstrap server {text!r} is not host:port")
-    return Address(host.removeprefix("[").removesuffix("]"), int(port))
+    return Address(host, int(port))
 
 
 def _require_within(name: str, value: object, low: float, high: float = MAX_INT32) -> None:

@@ -31,7 +31,11 @@ def test_policies_have_one_order() -> None:
     ("pair", "message"),
     [
         ("cleanup.policy=keep", "'keep' is not a cleanup policy"),
-        ("t:retention.ms=soon", "'soon' is not a whole number"),
+        ("t:retention.ms=soon", "retention.ms: 'soon' is not a whole number"),
+        ("retention.ms=-2", "retention.ms: -2 is below -1"),
+        ("t:delete.retention.ms=-1", "delete.retention.ms: -1 is below 0"),
+        ("key.limit=0", "key.limit: 0 is below 1"),
+        ("hash.bytes=17", "hash.bytes: 17 is above 16"),
         ("t:colour=red", "unknown rule 'colour'"),
     ],
 )

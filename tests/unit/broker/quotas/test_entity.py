@@ -17,6 +17,7 @@ Names = list[tuple[str, str | None]]
         ([("client-id", None), ("user", "anna")], "users/anna/clients/<default>"),
         ([("user", None), ("client-id", "c")], "users/<default>/clients/c"),
         ([("ip", "10.0.0.1")], "ips/10.0.0.1"),
+        ([("ip", "host-1.example.org")], "ips/host-1.example.org"),
     ],
 )
 def test_entity_is_parsed_from_its_path(names: Names, path: str) -> None:
@@ -33,6 +34,7 @@ def test_entity_is_parsed_from_its_path(names: Names, path: str) -> None:
         [("group", "g")],
         [("user", "a"), ("user", "b")],
         [("ip", "1.1.1.1"), ("user", "a")],
+        [("ip", "no address")],
     ],
 )
 def test_invalid_entity_is_refused(names: Names) -> None:

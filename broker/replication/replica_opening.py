@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 import structlog
 
@@ -145,13 +146,12 @@ class ReplicaOpening:
         topic_id = None if change.topic_id == ZERO_TOPIC_ID else change.topic_id
         directory = self._logs.reserve(partition, topic_id, is_new=change.is_new)
         try:
+            create = partial(
+                directory.create_log, replaces_offline=bool(self._logs.table.offline_paths)
+            )
+            config = self._log_config_of(partition.topic)
             made = await self._loop.run_in_executor(
-                None,
-                directory.create_log,
-                partition,
-                self._log_config_of(partition.topic),
-                topic_id,
-                self._now_ms(),
+                None, create, partition, config, topic_id, self._now_ms()
             )
         except BaseException:
             self._logs.release(partition)

@@ -208,11 +208,15 @@ class LogDirectory:
         topic_id: TopicId | None,
         now_ms: int,
         state: DirectoryState = DirectoryState.LIVE,
+        *,
+        replaces_offline: bool = False,
     ) -> Log:
         """Create an empty log, or take back the one of this topic that was set aside as a stray.
 
         Any thread may call this. The directory and the topic id are durable on return. The
-        directory has the name of a live partition, or of one in another `state`.
+        directory has the name of a live partition, or of one in another `state`. With
+        `replaces_offline`, a log of the partition in a log dir that is offline is stale from then
+        on.
 
         Raises:
             LogDirOfflineError, LogDirFullError: the disk failed, or is full.
@@ -231,6 +235,9 @@ class LogDirectory:
                 if not directory.exists():
                     is_taken_back = self.partitions.take_back(partition, topic_id)
             directory.mkdir(exist_ok=True)
+            if replaces_offline:
+                (directory / MOVED_HERE).touch()
+                sync_directory(directory)
             sync_directory(self.path)
             if topic_id is not None:
                 write_topic_id(directory / PARTITION_METADATA, topic_id)

@@ -40,6 +40,9 @@ class LogPlacement:
                 self._futures.add(copy, directory)
                 if home is directory or (home is None and not self._table.offline_paths):
                     self._futures.drop(copy.topic_partition)
+        if self._table.offline_paths:
+            # They may hold stale logs, which the next start knows by the marks of the newer ones.
+            return
         for partition, directory in self._table.homes.items():
             if directory.partitions.has_moved_here(partition):
                 directory.partitions.forget_move(partition)

@@ -172,7 +172,13 @@ class Logs:
             return existing
         directory = self.reserve(partition, topic_id, is_new=is_new)
         try:
-            new = directory.create_log(partition, config, topic_id, now_ms)
+            new = directory.create_log(
+                partition,
+                config,
+                topic_id,
+                now_ms,
+                replaces_offline=bool(self.table.offline_paths),
+            )
         except BaseException:
             self.release(partition)
             raise

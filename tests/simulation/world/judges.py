@@ -18,7 +18,8 @@ from clusterstate.znodes.topic import TopicAssignment
 from kafkawire.consumer_protocol import decode_assignment
 from kafkawire.ids import ZERO_TOPIC_ID, TopicPartition
 from kafkawire.internal_topic import OFFSETS_TOPIC
-from storage.disk.layout import DirectoryState
+from storage.disk.layout import PARTITION_METADATA, DirectoryState
+from storage.log.partition_metadata import read_topic_id
 from tests.simulation.world.cluster import BrokerHost, Cluster
 from tests.simulation.world.replica_comparison import compare
 from tests.simulation.world.stored_judge import StoredJudge
@@ -289,14 +290,18 @@ def _leftovers(
     """Return the directories and files of partitions that a broker should have deleted.
 
     A broker that returns after a reassignment without it keeps its replica as a stray, which
-    the `moved` topics may have.
+    the `moved` topics may have. So it does with the replica of a former topic of that name, if
+    its deletion was lost with the power.
     """
     found = []
     for path in [each for log_dir in host.log_dirs for each in log_dir.iterdir() if each.is_dir()]:
         topic, _, number = path.name.rpartition("-")
-        is_moved = any(topic.startswith(f"{each}-") for each in moved)
-        if number == DirectoryState.STRAY.value and is_moved:
-            continue
+        if number == DirectoryState.STRAY.value:
+            name = topic.rpartition("-")[0]
+            own = read_topic_id(path / PARTITION_METADATA)
+            is_former = name in assignments and assignments[name].topic_id != own
+            if is_former or name in moved:
+                continue
         of_topic = assignments[topic].partitions if topic in assignments else {}
         is_assigned = number.isdigit() and int(number) in of_topic
         if not is_assigned or host.number not in of_topic[int(number)].replicas:

@@ -562,6 +562,33 @@ def test_a_log_dir_that_fails_while_loading_gets_no_marker(one: Path, two: Path)
     assert not (one / ".kafka_cleanshutdown").exists()
 
 
+def test_a_log_made_while_a_log_dir_was_offline_is_newer_than_the_one_in_it(
+    one: Path, two: Path
+) -> None:
+    logs = open_logs(one, two)
+    for number in range(4):
+        create(logs, TopicPartition("orders", number))
+    partition = logs.table.in_directory(one)[0].topic_partition
+    logs.close()
+    name = f"orders-{partition.partition}"
+    is_stale = (one / name / f"{0:020d}.log").__eq__
+    # The partition has left this broker meanwhile, and returns.
+    with failing("open", at=is_stale):
+        logs = open_logs(one, two)
+    append(create(logs, partition))
+    logs.close()
+    with failing("open", at=is_stale):
+        open_logs(one, two).close()
+    logs = open_logs(one, two)
+    assert logs.table.homes[partition].path == two
+    assert read_all(logs.table.logs[partition])
+    logs.remove_deleted(NOW_MS, delay_ms=0)
+    logs.remove_deleted(NOW_MS + 1, delay_ms=0)
+    logs.close()
+    assert not any(each.startswith(name) for each in names(one))
+    assert not (two / name / "moved-here").exists()
+
+
 def test_start_fails_without_a_usable_log_dir(one: Path) -> None:
     one.write_text("a file where a directory should be")
     with pytest.raises(LogDirOfflineError, match="no log dir"):

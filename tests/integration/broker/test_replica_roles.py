@@ -301,7 +301,7 @@ async def test_replicas_without_file_descriptors_get_their_roles_later(
     broker = rig.brokers[1]
     tries: list[object] = []
 
-    def create_log(*arguments: object) -> Log:
+    def create_log(*arguments: object, **_: bool) -> Log:
         tries.append(arguments)
         raise OutOfFilesError(broker.directory, "too many open files")
 

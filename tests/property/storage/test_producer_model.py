@@ -275,7 +275,11 @@ class ProducersAgainstModel(RuleBasedStateMachine):
             end = self.log.log_end_offset
             cut = shortened(world, end)
             self.history = [each for each in self.history if each.base_offset < end]
-            if had_producers and (cut is None or target < first):
+            if target < first:
+                # Nothing is left. A snapshot of an orderly stop between the deleted segments does
+                # not count, because the records of its open transactions are gone.
+                self.base = (end, {})
+            elif had_producers and cut is None:
                 self.know_from(end)
             else:
                 self.base = (end, cut or {})

@@ -6,12 +6,12 @@ from operator import index
 from typing import Final, NamedTuple, cast
 
 from kafkawire.ids import LeaderEpoch, Offset, TopicPartition
+from kafkawire.sentinels import MAX_OFFSET
 
 MemberId = str
 
 NO_MEMBER_ID: Final[MemberId] = ""
 NO_GENERATION: Final = -1
-MAX_OFFSET: Final = 2**63 - 1
 
 
 class OffsetAndTimestamp(NamedTuple):

@@ -1,4 +1,4 @@
-"""Has the metadata of partitions that a caller names (edge)."""
+"""Looks up the partitions that a caller names, and reports the ones that do not exist (edge)."""
 
 import asyncio
 from collections.abc import Collection

@@ -38,6 +38,7 @@ LOADS: Final = {
     "groups": "benchmarks.loads.group_load",
     "client": "benchmarks.client_throughput",
     "idle": "benchmarks.idle_consumers",
+    "scrape": "benchmarks.metrics_scrape",
     "coordination": "benchmarks.coordination_load",
     "audit": "benchmarks.audit_load",
     "replication": "benchmarks.replication_load",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,6 +21,8 @@ REQUEST_TIMEOUT_S: Final = 5.0
 MAX_REQUEST_BYTES: Final = 16 * 1024
 TURN_BYTES: Final = 16 * 1024
 """Text after which other work runs: some 200 samples, a fraction of a millisecond."""
+SENT_TURN_BYTES: Final = 128 * 1024
+"""Bytes after which other work runs while a page is sent."""
 MAX_CONNECTIONS: Final = 64
 """Limit of concurrent connections; pages take milliseconds, so real readers need far fewer."""
 _STATUS: Final = {
@@ -109,8 +111,10 @@ class StatusServer:
                 return
             async with asyncio.timeout(REQUEST_TIMEOUT_S):
                 head = await reader.readuntil(b"\r\n\r\n")
-                writer.writelines(await self._answer(head))
-                await writer.drain()
+                for parts in sent_turns(await self._answer(head)):
+                    writer.writelines(parts)
+                    await writer.drain()
+                    await asyncio.sleep(0)
         except (TimeoutError, OSError, EOFError, asyncio.LimitOverrunError) as error:
             log.debug("status.request_failed", error=str(error))
         finally:
@@ -138,6 +142,20 @@ class StatusServer:
                 size_bytes = 0
                 await asyncio.sleep(0)
         return _response(200, CONTENT_TYPE, *pieces)
+
+
+def sent_turns(parts: Iterable[bytes]) -> Iterator[list[bytes]]:
+    """Yield `parts` in groups that are sent in a turn each: a megabyte takes milliseconds."""
+    turn: list[bytes] = []
+    size_bytes = 0
+    for part in parts:
+        turn.append(part)
+        size_bytes += len(part)
+        if size_bytes >= SENT_TURN_BYTES:
+            yield turn
+            turn, size_bytes = [], 0
+    if turn:
+        yield turn
 
 
 def ends_turn(piece: str, size_bytes: int) -> bool:

@@ -53,10 +53,14 @@ class Metrics:
         return {"broker_state": int(self.state), **values}
 
     def pieces(self) -> Iterator[str]:
-        """Yield the text of each metric, because some gauges look at every partition."""
+        """Yield the text of each metric.
+
+        An empty piece after each lets other work run, because some gauges look at every partition.
+        """
         gauges = {"broker_state": lambda: int(self.state), **self._gauges}
         for name, read in gauges.items():
             yield from GAUGE_FAMILIES[name].pieces([((), read())])
+            yield ""
 
 
 def add_gauges(

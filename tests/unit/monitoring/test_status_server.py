@@ -2,7 +2,13 @@
 
 import pytest
 
-from monitoring.status_server import TURN_BYTES, StatusServer, ends_turn
+from monitoring.status_server import (
+    SENT_TURN_BYTES,
+    TURN_BYTES,
+    StatusServer,
+    ends_turn,
+    sent_turns,
+)
 
 
 @pytest.mark.parametrize(
@@ -23,3 +29,9 @@ def test_a_turn_ends_after_enough_text_or_a_step_without_any(
 async def test_a_name_that_no_resolver_knows_is_an_error_of_the_system(host: str) -> None:
     with pytest.raises(OSError, match=f"cannot listen on {host}:0"):
         await StatusServer(host, 0, {}).start()
+
+
+def test_a_long_page_is_sent_in_turns() -> None:
+    half, small = b"x" * (SENT_TURN_BYTES // 2), b"y"
+    assert list(sent_turns([half, half, half, small])) == [[half, half], [half, small]]
+    assert not list(sent_turns([]))

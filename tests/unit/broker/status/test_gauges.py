@@ -5,6 +5,7 @@ import pytest
 from broker.status.families import FAMILIES
 from broker.status.gauges import BrokerState, Metrics
 from coordination.server.metrics_page import COORDINATOR_FAMILIES
+from monitoring.status_server import ends_turn
 
 
 def test_a_snapshot_reads_every_gauge() -> None:
@@ -19,12 +20,20 @@ def test_a_snapshot_reads_every_gauge() -> None:
 def test_gauges_and_counters_have_the_names_of_dashboards() -> None:
     metrics = Metrics()
     metrics.add_gauge("isr_shrinks", lambda: 2)
-    first, second = metrics.pieces()
+    first, second = filter(None, metrics.pieces())
     assert first.endswith("\nkafka_server_kafkaserver_brokerstate 0\n")
     assert second.endswith(
         "# TYPE kafka_server_replicamanager_isrshrinks_total counter\n"
         "kafka_server_replicamanager_isrshrinks_total 2\n"
     )
+
+
+def test_other_work_runs_after_each_gauge() -> None:
+    metrics = Metrics()
+    metrics.add_gauge("partitions", lambda: 1)
+    metrics.add_gauge("leader_count", lambda: 1)
+    pieces = list(metrics.pieces())
+    assert [ends_turn(each, len(each)) for each in pieces] == [False, True] * 3
 
 
 def test_names_of_gauges_are_unique() -> None:

@@ -62,10 +62,8 @@ class Change:
 
     def __init__(self, *moves: tuple[Place, Place]) -> None:
         self.moves = moves
-
-    def is_in(self, directory: int) -> bool:
-        """Whether an entry of a directory has changed."""
-        return any(place.directory == directory for move in self.moves for place in move)
+        self.directories = frozenset(place.directory for move in moves for place in move)
+        """Inodes of the directories whose entries have changed."""
 
     def undo(self) -> None:
         """Move the entries back."""
@@ -252,7 +250,8 @@ class Disk:
         found = self._unsynced.pop(inode, None)
         if found is not None:
             found.close()
-        self._changes = [each for each in self._changes if not each.is_in(inode)]
+        if inode in self._directories:
+            self._changes = [each for each in self._changes if inode not in each.directories]
 
     def place(self, path: str) -> Place:
         """Return the place of a path."""

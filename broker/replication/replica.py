@@ -19,6 +19,7 @@ from broker.replication.transaction_guards import TransactionalAppend, Transacti
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from kafkawire.records import BatchHeader, Budget
+from kafkawire.records_header import TRANSACTIONAL_BIT
 from kafkawire.sentinels import ACKS_ALL, NO_EPOCH, NO_LEADER
 from storage.config.log_config import LogConfig
 from storage.errors import StorageError
@@ -240,7 +241,8 @@ class Replica:
         now_ms: int,
         transaction: TransactionalAppend | None,
     ) -> AppendInfo:
-        if header.is_transactional:
+        # Without the property, because this runs for each batch.
+        if header.attributes & TRANSACTIONAL_BIT:
             return self._write_transactional(batch, header, leadership, now_ms, transaction)
         info = self.log.append_as_leader(batch, header, leadership.leader_epoch, now_ms)
         # Unpacked, because attributes of a tuple are slow to read.

@@ -5,7 +5,7 @@ writes them, with names and values as text.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from kafkawire.records import TimestampType
@@ -87,6 +87,15 @@ class LogConfig:
     leader_replication_throttled_replicas: tuple[str, ...] = ()
     follower_replication_throttled_replicas: tuple[str, ...] = ()
 
+    # Attributes instead of properties, because each append reads them.
+    is_compacted: bool = field(init=False, compare=False, repr=False)
+    """Whether every record needs a key and only the last record per key is kept."""
+    max_segment_ms: int = field(init=False, compare=False, repr=False)
+    """Span of record time after which a segment is closed.
+
+    The limit `max.compaction.lag.ms` of a compacted log can shorten it.
+    """
+
     def __post_init__(self) -> None:
         if self.segment_bytes < SMALLEST_BATCH_BYTES:
             raise ValueError(
@@ -101,21 +110,10 @@ class LogConfig:
                 f"min.compaction.lag.ms={self.min_compaction_lag_ms} must not exceed "
                 f"max.compaction.lag.ms={self.max_compaction_lag_ms}"
             )
-
-    @property
-    def is_compacted(self) -> bool:
-        """Whether every record needs a key and only the last record per key is kept."""
-        return COMPACT in self.cleanup_policy
-
-    @property
-    def max_segment_ms(self) -> int:
-        """Span of record time after which a segment is closed.
-
-        The limit `max.compaction.lag.ms` of a compacted log can shorten it.
-        """
-        if self.is_compacted:
-            return min(self.segment_ms, self.max_compaction_lag_ms)
-        return self.segment_ms
+        is_compacted = COMPACT in self.cleanup_policy
+        limit_ms = min(self.segment_ms, self.max_compaction_lag_ms)
+        object.__setattr__(self, "is_compacted", is_compacted)
+        object.__setattr__(self, "max_segment_ms", limit_ms if is_compacted else self.segment_ms)
 
     @classmethod
     def from_properties(

@@ -45,6 +45,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
         "network.response_sender",
         "network.router",
         "purgatory",
+        "quotas.throttle",
         "replication.batch_rules",
         "replication.fetch_session",
         "replication.leadership",

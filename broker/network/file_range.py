@@ -33,12 +33,14 @@ class FileRange:
     __slots__ = ("_end", "_file", "_position", "_warm_end", "size_bytes")
 
     def __init__(self, region: Region) -> None:
+        # Each once, because the attributes of a region are slow to read.
+        position, size_bytes = region.position, region.size_bytes
         self._file = region.file
-        self._position = region.position
-        self._end = region.position + region.size_bytes
+        self.size_bytes = size_bytes
+        self._position = position
+        self._end = position + size_bytes
         # Bytes below this position need no further probe.
-        self._warm_end = region.position
-        self.size_bytes = region.size_bytes
+        self._warm_end = position
 
     @property
     def bytes_left(self) -> int:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import logging
 import multiprocessing
 import sys
@@ -81,6 +82,7 @@ def _fails(work: Callable[[], object]) -> bool:
 def first_seed(name: str, seeds: int) -> int | None:
     """Return the number of worlds after which a planted bug is found; None if it is not."""
     logging.disable()
+    gc.freeze()
     with pytest.MonkeyPatch.context() as patch:
         MUTANTS[name].plant(patch)
         return next((seed + 1 for seed in range(seeds) if is_found_by(seed, name)), None)

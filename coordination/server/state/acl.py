@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable, Sequence
 from enum import IntFlag
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from coordination.errors import ErrorCode, OperationError
 from coordination.protocol.messages import OPEN_ACL, Acl
@@ -50,6 +50,9 @@ MAX_ENTRIES: Final = 100
 """Limit per ACL, because each access to its node checks all of them."""
 _UNPROVABLE: Final = frozenset({"ip", "world", "super"})
 """Schemes that `auth` does not expand to, because they need no credentials of the client."""
+_IPV4_BITS: Final = 32
+_JAVA_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,10}")
+_Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 _KERBEROS_NAME: Final = re.compile(r"[^/@]*(/[^/@]*)?@[^/@]*|[^@]*")
 
 
@@ -182,11 +185,24 @@ def masked(acl: Sequence[Acl]) -> tuple[Acl, ...]:
 
 
 @lru_cache(maxsize=1024)
-def _network(expression: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
+def _network(expression: str) -> _Network | None:
+    address, slash, prefix_bits = expression.partition("/")
     try:
-        return ipaddress.ip_network(expression, strict=False)
+        if ":" in address:
+            return ipaddress.ip_network(expression, strict=False)
+        # Java's numbers may have a sign and leading zeros, and there are no netmasks.
+        numbers = [_number(part, 0xFF) for part in address.split(".")]
+        bits = _number(prefix_bits, _IPV4_BITS) if slash else _IPV4_BITS
+        return ipaddress.IPv4Network((bytes(numbers), bits), strict=False)
     except ValueError:
         return None
+
+
+def _number(text: str, greatest: int) -> int:
+    number = int(text) if _JAVA_NUMBER.fullmatch(text) else -1
+    if not 0 <= number <= greatest:
+        raise ValueError(f"{text!r} is not a number within 0..{greatest}")
+    return number
 
 
 def _ip_matches(address: str, expression: str) -> bool:

@@ -159,8 +159,8 @@ class Reads(Generic[W]):
         self, caller: Caller, _watcher: W, request: GetEphemeralsRequest
     ) -> TaggedResponse:
         owned = self._state.tree.ephemerals.get(caller.session_id, {})
-        prefix = (request.prefix_path or "").strip()
-        everything = prefix in ("", "/")
+        prefix = request.prefix_path or ""
+        everything = prefix.strip() in ("", "/")
         found = tuple(path for path in owned if everything or path.startswith(prefix))
         return TaggedResponse(ChildrenResponse(found), self._state.zxid)
 

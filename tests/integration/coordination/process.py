@@ -21,6 +21,7 @@ from tests.programs import Program
 
 ROOT = Path(__file__).resolve().parents[3]
 START_TIMEOUT_S = 60.0
+SERVING_TIMEOUT_S = 2.0
 DEADLINE_S = 120.0
 POLL_INTERVAL_S = 0.02
 _PAUSE = threading.Event()
@@ -161,7 +162,8 @@ class ZooKeeper(ServerProcess):
 
     def is_serving(self) -> bool:
         try:
-            return "Mode:" in four_letter(self.port, "srvr")
+            # A ZooKeeper that is still starting may accept a connection and never respond.
+            return "Mode:" in four_letter(self.port, "srvr", timeout_s=SERVING_TIMEOUT_S)
         except OSError:
             return False
 
@@ -193,8 +195,8 @@ def ensemble(
     return members
 
 
-def four_letter(port: int, command: str) -> str:
-    with socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_S) as connection:
+def four_letter(port: int, command: str, *, timeout_s: float = DEADLINE_S) -> str:
+    with socket.create_connection(("127.0.0.1", port), timeout=timeout_s) as connection:
         connection.sendall(command.encode())
         return read_to_end(connection).decode()
 

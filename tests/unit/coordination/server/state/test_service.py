@@ -213,6 +213,8 @@ def test_ephemerals_are_listed_for_their_owner_only() -> None:
     everything = owner.ask(OpCode.GET_EPHEMERALS, GetEphemeralsRequest(None)).children
     assert sorted(everything) == ["/a", "/b"]
     assert owner.ask(OpCode.GET_EPHEMERALS, GetEphemeralsRequest("/a")).children == ("/a",)
+    assert owner.ask(OpCode.GET_EPHEMERALS, GetEphemeralsRequest(" /a ")).children == ()
+    assert len(owner.ask(OpCode.GET_EPHEMERALS, GetEphemeralsRequest(" / ")).children) == 2
     assert other.ask(OpCode.GET_EPHEMERALS, GetEphemeralsRequest("")).children == ()
 
 

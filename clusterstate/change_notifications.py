@@ -1,7 +1,8 @@
 """Notifications of changes that every broker reads (decision).
 
 A change is announced by a notification: a sequential znode below a parent that every broker
-watches. Each broker that reads notifications deletes the expired ones.
+watches. Each broker that reads notifications deletes the expired ones: older than `EXPIRY_MS` by
+its own clock, and older by that time than the newest one.
 
 Source: kafka.common.ZkNodeChangeNotificationListener.
 """
@@ -38,12 +39,16 @@ def take_changes(
     numbers = {number: name for name in names if (number := _number(name, name_prefix)) is not None}
     ordered = sorted(numbers)
     nodes = yield from read([f"{parent}/{numbers[number]}" for number in ordered])
+    # The clock of this broker may differ from the one that stamps znodes. If it alone decided, a
+    # broker whose clock is ahead would delete notifications before the others have read them.
+    newest_ms = max((node.created_ms for node in nodes if node is not None), default=now_ms)
+    expired_before_ms = min(now_ms, newest_ms) - EXPIRY_MS
     announced: dict[T, None] = {}
     expired: list[str] = []
     for number, node in zip(ordered, nodes, strict=True):
         if node is None:
             continue
-        if now_ms - node.created_ms > EXPIRY_MS:
+        if node.created_ms < expired_before_ms:
             expired.append(f"{parent}/{numbers[number]}")
         if number > last_number:
             try:

@@ -37,6 +37,7 @@ class _Znode:
     version: int
     czxid: int
     owner: int
+    created_ms: int = 0
 
 
 class Coordinator:
@@ -45,6 +46,7 @@ class Coordinator:
     def __init__(self) -> None:
         self.nodes: dict[str, _Znode] = {"/": _Znode(None, 0, 0, 0)}
         self.sessions: set[int] = set()
+        self.now_ms = 0
         self._zxid = 0
         self._last_session = 0
         self._sequence = 0
@@ -79,7 +81,7 @@ class Coordinator:
         node = self.nodes.get(path)
         if node is None:
             return None
-        return Node(node.data, node.version, node.czxid, node.owner, 0)
+        return Node(node.data, node.version, node.czxid, node.owner, node.created_ms)
 
     def children(self, path: str) -> list[str]:
         """Return the names below a node."""
@@ -160,7 +162,7 @@ class Coordinator:
         match op:
             case Create(path, data, ephemeral):
                 owner = session if ephemeral else 0
-                self.nodes[path] = _Znode(data, 0, self._zxid, owner)
+                self.nodes[path] = _Znode(data, 0, self._zxid, owner, self.now_ms)
                 return 0
             case SetData(path, data):
                 node = self.nodes[path]

@@ -355,8 +355,24 @@ def test_expired_and_malformed_notifications_are_deleted() -> None:
     taken = driver.run(take_config_changes(NO_CHANGE, now_ms=EXPIRY_MS))
     assert (taken.announced, taken.last_number) == (("topics/old",), 2)
     assert len(coordinator.children(paths.CONFIG_CHANGES)) == 3
+    coordinator.now_ms = EXPIRY_MS + 1
+    coordinator.put(f"{paths.CONFIG_CHANGE_PREFIX}0000000003", notification)
+    driver.run(take_config_changes(taken.last_number, now_ms=EXPIRY_MS))
+    assert len(coordinator.children(paths.CONFIG_CHANGES)) == 4
     driver.run(take_config_changes(taken.last_number, now_ms=EXPIRY_MS + 1))
-    assert coordinator.children(paths.CONFIG_CHANGES) == ["something"]
+    assert coordinator.children(paths.CONFIG_CHANGES) == [
+        "config_change_0000000003",
+        "something",
+    ]
+
+
+def test_a_broker_whose_clock_is_ahead_deletes_no_new_notification() -> None:
+    driver = empty_cluster(1)
+    coordinator = driver.coordinator
+    coordinator.put(f"{paths.CONFIG_CHANGE_PREFIX}0000000001", encode_config_change("topics/t"))
+    driver.run(take_config_changes(NO_CHANGE, now_ms=100 * EXPIRY_MS))
+    taken = driver.run(take_config_changes(NO_CHANGE, now_ms=0))
+    assert taken.announced == ("topics/t",), "a broker has lost a change that it had not read"
 
 
 def test_a_notification_deleted_during_the_read_is_skipped() -> None:

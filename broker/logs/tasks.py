@@ -66,7 +66,7 @@ def log_tasks(
         ),
         PeriodicTask(
             "kafka-log-flusher",
-            lambda: logs.flush_due(now_ms()),
+            lambda: logs.flush_due(clock_ms()),
             delay_ms=delay_ms,
             period_ms=config.logs.log_flush_scheduler_interval_ms,
         ),

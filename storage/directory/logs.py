@@ -357,9 +357,9 @@ class Logs:
         finally:
             self.cleaning.resume(partition)
 
-    def flush_due(self, now_ms: int) -> None:
-        """Flush the logs whose `flush.ms` has passed; any thread may call this."""
-        for_each(self._working(), lambda each: each.upkeep.flush_if_due(now_ms))
+    def flush_due(self, clock_ms: int) -> None:
+        """Flush the logs whose `flush.ms` has passed, by a monotonic clock; any thread may."""
+        for_each(self._working(), lambda each: each.upkeep.flush_if_due(clock_ms))
 
     def remove_deleted(self, clock_ms: int, delay_ms: int) -> None:
         """Remove files that became obsolete `delay_ms` ago.

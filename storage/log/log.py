@@ -114,7 +114,6 @@ class Log:
             topic_partition=topic_partition,
             topic_id=topic_id,
             health=health,
-            now_ms=now_ms,
         )
         opened._drop_stored_epochs()
         return opened
@@ -127,7 +126,6 @@ class Log:
         topic_partition: TopicPartition,
         topic_id: TopicId | None,
         health: DirectoryHealth,
-        now_ms: int,
     ) -> None:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
@@ -139,7 +137,7 @@ class Log:
         """State of the producers; only the owner of the log may change it."""
         self._local = local
         self._epochs = StoredEpochs(loaded.epochs, loaded.stored_epochs)
-        self.upkeep = LogUpkeep(local, self._epochs, topic_partition, health, now_ms)
+        self.upkeep = LogUpkeep(local, self._epochs, topic_partition, health)
         """Flushing, rolling, swapping, closing."""
 
     @property

@@ -26,14 +26,13 @@ class LogUpkeep:
         epochs: StoredEpochs,
         topic_partition: TopicPartition,
         health: DirectoryHealth,
-        now_ms: int,
     ) -> None:
         self.is_closed = False
         self._local = local
         self._epochs = epochs
         self._topic_partition = topic_partition
         self._health = health
-        self._last_flush_ms = now_ms
+        self._last_flush_ms: int | None = None
 
     def roll(self, now_ms: int) -> None:
         """Close the active segment and start a new one, unless it is empty."""
@@ -55,13 +54,19 @@ class LogUpkeep:
             self._epochs.store(self._local.directory)
             self._local.sync()
 
-    def flush_if_due(self, now_ms: int) -> None:
-        """Flush if `flush.ms` have passed since the last flush; any thread may call this."""
+    def flush_if_due(self, clock_ms: int) -> None:
+        """Flush if `flush.ms` have passed since the last flush, or since the first call.
+
+        `clock_ms` comes from a monotonic clock: a wall clock that steps back would put flushes off.
+        Any thread may call this.
+        """
+        if self._last_flush_ms is None:
+            self._last_flush_ms = clock_ms
         if self._local.log_end_offset > self._local.recovery_point:
-            if now_ms - self._last_flush_ms < self._local.config.flush_ms:
+            if clock_ms - self._last_flush_ms < self._local.config.flush_ms:
                 return
             self.flush()
-        self._last_flush_ms = now_ms
+        self._last_flush_ms = clock_ms
 
     def flush_closed(self) -> None:
         """Bring the closed segments to disk; any thread may call this.

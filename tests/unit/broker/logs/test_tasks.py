@@ -1,5 +1,6 @@
 """Clocks of the periodic tasks for logs."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -7,7 +8,7 @@ from broker.config.broker_config import BrokerConfig
 from broker.config.dynamic_config import DynamicConfig
 from broker.logs.tasks import log_tasks
 from broker.replication.replica_manager import ReplicaManager
-from tests.unit.storage.logs import NOW_MS, PARTITION, SMALL, open_logs
+from tests.unit.storage.logs import NOW_MS, PARTITION, SMALL, append, open_logs
 
 DAY_MS = 86_400_000
 
@@ -35,4 +36,30 @@ def test_deleted_partitions_wait_by_a_monotonic_clock(tmp_path: Path) -> None:
     clock_ms += 1
     remove()
     assert list(tmp_path.glob("*-delete")) == []
+    logs.close()
+
+
+def test_flushes_are_due_by_a_monotonic_clock(tmp_path: Path) -> None:
+    config = BrokerConfig.from_properties({"log.dirs": str(tmp_path)})
+    logs = open_logs(tmp_path)
+    wall_ms, clock_ms = NOW_MS, 0
+    tasks = log_tasks(
+        DynamicConfig(config),
+        logs,
+        cast("ReplicaManager", None),
+        now_ms=lambda: wall_ms,
+        clock_ms=lambda: clock_ms,
+    )
+    flush = next(task.run for task in tasks if task.name == "kafka-log-flusher")
+    log = logs.create(PARTITION, replace(SMALL, flush_ms=1_000), None, now_ms=NOW_MS)
+    flush()
+    append(log)
+    # The wall clock was a day ahead until now.
+    wall_ms -= DAY_MS
+    clock_ms = 999
+    flush()
+    assert log.recovery_point == 0
+    clock_ms = 1_000
+    flush()
+    assert log.recovery_point == 1
     logs.close()

@@ -29,7 +29,7 @@ from tests.unit.storage.logs import (
 
 NEW = TopicId(int=2)
 A, B = PARTITION, TopicPartition("other", 0)
-FLUSHED_SOON = replace(SMALL, flush_ms=1)
+FLUSHED_SOON = replace(SMALL, flush_ms=0)
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 

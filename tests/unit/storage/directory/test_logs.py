@@ -664,6 +664,8 @@ def test_due_flushes_cover_every_log(one: Path) -> None:
     for number in range(2):
         partition = TopicPartition("orders", number)
         fill(create(logs, partition, config=LogConfig(flush_ms=1_000)), 5)
+    logs.flush_due(NOW_MS)
+    assert [each.recovery_point for each in logs] == [0, 0]
     logs.flush_due(NOW_MS + 1_000)
     assert [each.recovery_point for each in logs] == [5, 5]
     logs.close()

@@ -505,6 +505,7 @@ def test_closed_segments_can_be_flushed_alone(log: Log) -> None:
 
 def test_log_is_flushed_after_flush_ms(tmp_path: Path) -> None:
     log = open_log(tmp_path / "orders-0", LogConfig(flush_ms=1_000))
+    log.upkeep.flush_if_due(NOW_MS)
     append(log)
     log.upkeep.flush_if_due(NOW_MS + 999)
     assert log.recovery_point == 0

@@ -13,15 +13,20 @@ from storage.compaction.job import CleanerStats
 class CleanerMetrics:
     """Plain numbers, updated by the cleaner."""
 
-    def __init__(self, now_ms: Callable[[], int]) -> None:
-        self._now_ms = now_ms
+    def __init__(self, clock_s: Callable[[], float]) -> None:
+        """Start; `clock_s` is a monotonic clock."""
+        self._clock_s = clock_s
         self._last: dict[int, CleanerStats] = {}
-        self.last_run_ms = now_ms()
+        self._last_run_s = clock_s()
         self.max_dirty_percent = 0
         self.max_compaction_delay_secs = 0
         self.round_count = 0
         self.failure_count = 0
         self.dead_thread_count = 0
+
+    def on_run(self) -> None:
+        """Note that a cleaner looks for a log to clean."""
+        self._last_run_s = self._clock_s()
 
     def on_round(self, number: int, stats: CleanerStats) -> None:
         """Note the statistics of cleaner `number` in its last round."""
@@ -33,7 +38,7 @@ class CleanerMetrics:
         return {
             "max_dirty_percent": lambda: self.max_dirty_percent,
             "max_compaction_delay_secs": lambda: self.max_compaction_delay_secs,
-            "time_since_last_run_ms": lambda: self._now_ms() - self.last_run_ms,
+            "time_since_last_run_ms": self._since_last_run_ms,
             "cleaner_recopy_percent": self._recopy_percent,
             "max_buffer_utilization_percent": lambda: self._most(_utilization_percent),
             "max_clean_time_secs": lambda: self._most(lambda stats: int(stats.seconds)),
@@ -41,6 +46,9 @@ class CleanerMetrics:
             "cleaner_failures": lambda: self.failure_count,
             "dead_cleaner_threads": lambda: self.dead_thread_count,
         }
+
+    def _since_last_run_ms(self) -> int:
+        return int((self._clock_s() - self._last_run_s) * 1000)
 
     def _recopy_percent(self) -> int:
         read = sum(stats.bytes_read for stats in self._last.values())

@@ -91,7 +91,7 @@ class LogCleaner:
         delete_expired: Callable[[], Awaitable[None]],
     ) -> None:
         """Apply retention to compacted logs with `delete_expired`, a task of the cleaner."""
-        self.metrics = CleanerMetrics(now_ms)
+        self.metrics = CleanerMetrics(loop.time)
         self._logs = logs
         self._manager = manager
         self._config = config
@@ -164,7 +164,8 @@ class LogCleaner:
 
     async def _select(self) -> Cleaning | None:
         """Start a cleaning of the dirtiest log; return None if no log needs it."""
-        self.metrics.last_run_ms = now_ms = self._now_ms()
+        self.metrics.on_run()
+        now_ms = self._now_ms()
         candidates: list[Candidate] = []
         for local in self._logs:
             try:

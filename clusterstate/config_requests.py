@@ -4,7 +4,7 @@ Source: kafka.zk.AdminZkClient.changeEntityConfig.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from clusterstate.change_notifications import Changes, take_changes
 from clusterstate.errors import MalformedZnodeError
@@ -43,22 +43,30 @@ def read_config(entity_path: str) -> Plan[dict[str, str]]:
     return decode_config(node.data) if node else {}
 
 
-def read_topic_configs(topics: Iterable[str]) -> Plan[dict[str, dict[str, str]]]:
-    """Return the overrides per topic, for topics with any; a malformed znode counts as none."""
+class TopicOverrides(NamedTuple):
+    """Overrides of topics with any, and the reason for each topic whose znode holds no config."""
+
+    found: dict[str, Configs]
+    malformed: dict[str, str]
+
+
+def read_topic_configs(topics: Iterable[str]) -> Plan[TopicOverrides]:
+    """Return the overrides of topics."""
     names = sorted(topics)
     nodes = yield from read([paths.config(f"topics/{name}") for name in names])
-    found: dict[str, dict[str, str]] = {}
+    overrides = TopicOverrides({}, {})
     for name, node in zip(names, nodes, strict=True):
         try:
             configs = decode_config(node.data) if node else {}
-        except MalformedZnodeError:
+        except MalformedZnodeError as error:
+            overrides.malformed[name] = str(error)
             continue
         if configs:
-            found[name] = configs
-    return found
+            overrides.found[name] = configs
+    return overrides
 
 
-def read_all_topic_configs() -> Plan[dict[str, dict[str, str]]]:
+def read_all_topic_configs() -> Plan[TopicOverrides]:
     """Return the overrides of every topic that has any."""
     names = yield from list_children(paths.config("topics"))
     return (yield from read_topic_configs(names))

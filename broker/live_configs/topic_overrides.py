@@ -14,7 +14,7 @@ import structlog
 
 from broker.config.config_change import changed_keys
 from broker.live_configs.config_nodes import ConfigNodes
-from clusterstate.config_requests import read_all_topic_configs, read_topic_configs
+from clusterstate.config_requests import TopicOverrides, read_all_topic_configs, read_topic_configs
 from storage.config.log_config import LogConfig
 
 KIND: Final = "topics"
@@ -30,24 +30,41 @@ class TopicConfigs:
         self._nodes = nodes
         self._defaults = defaults
         self._overrides: dict[str, Overrides] = {}
+        # Topics whose node holds no config, and has held none since the start.
+        self._unknown: set[str] = set()
         self._on_change: Callable[[str, Overrides], None] = lambda _name, _overrides: None
         nodes.on_change(KIND, self._on_changed)
 
     async def load(self) -> None:
         """Read the overrides of all topics."""
-        self._overrides = dict(await self._nodes.session.run(read_all_topic_configs()))
+        self._overrides = {}
+        self._adopt(await self._nodes.session.run(read_all_topic_configs()))
 
     async def refresh(self, topics: Iterable[str]) -> None:
         """Read the overrides of `topics` again: the creation of a topic sends no notification."""
         wanted = set(topics)
-        found = await self._nodes.session.run(read_topic_configs(wanted))
-        for name in wanted:
+        read = await self._nodes.session.run(read_topic_configs(wanted))
+        for name in wanted - read.malformed.keys():
             self._overrides.pop(name, None)
-        self._overrides |= found
+            self._unknown.discard(name)
+        self._adopt(read)
+
+    def _adopt(self, read: TopicOverrides) -> None:
+        self._overrides |= read.found
+        for name, reason in read.malformed.items():
+            # Overrides that are known stay.
+            if name not in self._overrides:
+                self._unknown.add(name)
+            log.error("config.ignored", topic=name, errors=[reason])
 
     def log_config(self, topic: str) -> LogConfig:
-        """Return the configs of a topic's logs; an illegal override is left out."""
+        """Return the configs of a topic's logs; an illegal override is left out.
+
+        A topic whose overrides are unknown loses no records: the default retention may be short.
+        """
         overrides, defaults = self._overrides.get(topic), self._defaults()
+        if topic in self._unknown:
+            return defaults.without_deletion()
         if not overrides:
             return defaults
         try:
@@ -71,9 +88,10 @@ class TopicConfigs:
 
     async def _on_changed(self, topics: Sequence[str]) -> None:
         before = {name: self._overrides.get(name, {}) for name in topics}
+        were_unknown = self._unknown & set(topics)
         await self.refresh(topics)
         for name in topics:
             overrides = self._overrides.get(name, {})
-            if overrides != before[name]:
+            if overrides != before[name] or (name in self._unknown) != (name in were_unknown):
                 log.info("config.changed", topic=name, keys=changed_keys(before[name], overrides))
                 self._on_change(name, overrides)

@@ -44,6 +44,8 @@ __all__ = [
 
 COMPACT: Final = "compact"
 DELETE: Final = "delete"
+DELETING: Final = frozenset({"cleanup.policy", "retention.ms", "retention.bytes"})
+"""The topic configs that decide which records are deleted."""
 PRODUCER_CODEC: Final = "producer"
 
 
@@ -115,6 +117,12 @@ class LogConfig:
         object.__setattr__(self, "is_compacted", is_compacted)
         object.__setattr__(self, "max_segment_ms", limit_ms if is_compacted else self.segment_ms)
 
+    def without_deletion(self) -> "LogConfig":
+        """Return this config without retention and compaction."""
+        return replace(
+            self, cleanup_policy=frozenset({DELETE}), retention_ms=None, retention_bytes=None
+        )
+
     @classmethod
     def from_properties(
         cls, overrides: Mapping[str, str], defaults: "LogConfig | None" = None
@@ -136,15 +144,18 @@ class LogConfig:
         """Return `defaults` with the legal ones of `overrides`, and the errors of the others.
 
         A program with other names or rules may have stored them. One such override must not undo
-        the others: without its cleanup policy, a compacted topic would lose records.
+        the others: without its cleanup policy, a compacted topic would lose records. For the same
+        reason an illegal policy or retention means no deletion at all.
         """
         config, errors = defaults, list[str]()
+        is_safe = True
         for name, text in overrides.items():
             try:
                 config = cls.from_properties({name: text}, config)
             except ValueError as error:
                 errors.append(str(error))
-        return config, errors
+                is_safe = is_safe and name not in DELETING
+        return config if is_safe else config.without_deletion(), errors
 
     @classmethod
     def from_server_properties(cls, properties: Mapping[str, str]) -> "LogConfig":

@@ -285,7 +285,7 @@ def test_a_changed_config_is_announced_to_all() -> None:
     driver.run(change_config("topics/other", lambda _found: {"c": "3"}))
     assert driver.run(read_config("topics/orders")) == {"a": "1", "b": "2"}
     assert driver.run(read_config("topics/unset")) == {}
-    assert driver.run(read_all_topic_configs()) == {
+    assert driver.run(read_all_topic_configs()).found == {
         "orders": {"a": "1", "b": "2"},
         "other": {"c": "3"},
     }
@@ -351,7 +351,8 @@ def test_expired_and_malformed_notifications_are_deleted() -> None:
     coordinator.put(f"{paths.CONFIG_CHANGE_PREFIX}0000000002", b"broken")
     coordinator.put(f"{paths.CONFIG_CHANGES}/something", b"else")
     coordinator.put(paths.config("topics/broken"), b"broken")
-    assert driver.run(read_all_topic_configs()) == {}
+    read = driver.run(read_all_topic_configs())
+    assert (read.found, list(read.malformed)) == ({}, ["broken"])
     taken = driver.run(take_config_changes(NO_CHANGE, now_ms=EXPIRY_MS))
     assert (taken.announced, taken.last_number) == (("topics/old",), 2)
     assert len(coordinator.children(paths.CONFIG_CHANGES)) == 3

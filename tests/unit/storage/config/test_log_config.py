@@ -149,6 +149,15 @@ def test_an_illegal_stored_override_leaves_the_others_in_force() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "illegal", [{"retention.ms": "forever"}, {"retention.bytes": ""}, {"cleanup.policy": "keep"}]
+)
+def test_an_illegal_stored_retention_deletes_nothing(illegal: dict[str, str]) -> None:
+    config, errors = LogConfig.from_stored({**illegal, "segment.bytes": "2000"}, LogConfig())
+    assert len(errors) == 1
+    assert config == LogConfig(segment_bytes=2000, retention_ms=None, retention_bytes=None)
+
+
 def test_properties_become_typed_fields() -> None:
     config = LogConfig.from_properties(
         {

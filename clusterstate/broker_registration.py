@@ -13,6 +13,7 @@ from typing import NamedTuple
 from clusterstate.errors import LostNodesError, MalformedZnodeError
 from clusterstate.plans import (
     MAX_ATTEMPTS,
+    UNREADABLE_VERSION,
     Check,
     Create,
     Delete,
@@ -89,7 +90,8 @@ def login_secret(proposed: bytes) -> Plan[bytes]:
         yield from write([(Create("/cluster", None),), (create,)])
         [node] = yield from read((paths.LOGIN_SECRET,))
     assert node is not None, "nobody deletes the secret"
-    return node.data or b""
+    # The others' secret must not be a constant that every client knows.
+    return proposed if node.version == UNREADABLE_VERSION else node.data or b""
 
 
 def check_endpoints(registration: Registration) -> Plan[None]:

@@ -10,7 +10,11 @@ from functools import partial
 from itertools import takewhile
 from typing import Final, TypeVar
 
+import structlog
+
 from clusterstate.plans import (
+    UNREADABLE,
+    UNREADABLE_VERSION,
     Answer,
     Check,
     Children,
@@ -36,6 +40,7 @@ from coordination.errors import (
     ConnectionLossError,
     ErrorCode,
     MultiError,
+    NoAuthError,
     NoNodeError,
     OperationError,
     RequestTooLargeError,
@@ -55,6 +60,8 @@ _REFUSALS: Final = {
     ErrorCode.NOT_EMPTY: Refusal.NOT_EMPTY,
 }
 _T = TypeVar("_T")
+
+log = structlog.get_logger(__name__)
 
 
 class CoordinatorEdge:
@@ -103,6 +110,8 @@ class CoordinatorEdge:
             while True:
                 try:
                     return _node(*(await self._client.get_data(path, watch)))
+                except NoAuthError:
+                    return _unreadable(path)
                 except NoNodeError:
                     # Watch for its creation; it may have been created meanwhile.
                     if watch is None or await self._client.exists(path, watch) is None:
@@ -209,9 +218,16 @@ def _node(data: bytes | None, stat: Stat) -> Node:
 def _found(path: str, result: multi.Result) -> Node | None:
     if result.err == ErrorCode.NO_NODE:
         return None
+    if result.err == ErrorCode.NO_AUTH:
+        return _unreadable(path)
     if not isinstance(result.response, GetDataResponse):
         raise OperationError.of(result.err, path)
     return _node(result.response.data, result.response.stat)
+
+
+def _unreadable(path: str) -> Node:
+    log.error("znode.not_readable", path=path, error="the broker has no permission to read it")
+    return Node(UNREADABLE, UNREADABLE_VERSION, 0)
 
 
 def _version(result: multi.Result) -> int:

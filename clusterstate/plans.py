@@ -15,6 +15,13 @@ MAX_ATTEMPTS: Final = 16
 """Attempts of a plan to change a znode that others change at the same time."""
 
 
+UNREADABLE: Final = b"\xff"
+"""Data of a znode that this broker may not read. No decoder accepts it, so it counts as malformed
+and does not stop the work on other znodes."""
+UNREADABLE_VERSION: Final = -2
+"""Version of such a znode. No znode has it, so a plan does not overwrite unknown data."""
+
+
 class Node(NamedTuple):
     """A znode as read; `czxid` grows with every creation and is never reused."""
 

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Final
+
+import structlog
 
 from broker.cluster.coordinator_session import CoordinatorSession
-from coordination.errors import SessionExpiredError
+from coordination.errors import OperationError, SessionExpiredError
+
+RETRY_S: Final = 1.0
+"""Back-off after a read that the coordinator has refused."""
+
+log = structlog.get_logger(__name__)
 
 
 class NodeWatch:
@@ -50,3 +58,8 @@ class NodeWatch:
             except SessionExpiredError:
                 # The next session sets `_changed` again.
                 continue
+            except OperationError as error:
+                # Such as a missing permission, which an operator can grant.
+                log.error("watch.not_read", path=self._path, error=str(error))
+                await asyncio.sleep(RETRY_S)
+                self._changed.set()

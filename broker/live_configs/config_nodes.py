@@ -25,7 +25,7 @@ from clusterstate.config_requests import (
 )
 from clusterstate.errors import MalformedZnodeError
 from clusterstate.znodes import paths
-from coordination.errors import SessionExpiredError
+from coordination.errors import OperationError
 from kafkawire.errors import ApiError, ErrorCode
 
 NO_SESSION: Final = 0
@@ -73,7 +73,7 @@ class ConfigNodes:
         """
         try:
             return await self.session.run(read_config(entity_path))
-        except (SessionExpiredError, MalformedZnodeError) as error:
+        except (OperationError, MalformedZnodeError) as error:
             raise _unavailable(error) from error
 
     async def paths(self, kinds: Iterable[str]) -> list[str]:
@@ -84,7 +84,7 @@ class ConfigNodes:
         """
         try:
             return await self.session.run(read_entity_paths(kinds))
-        except SessionExpiredError as error:
+        except OperationError as error:
             raise _unavailable(error) from error
 
     async def change(self, entity_path: str, change: Callable[[Configs], Configs]) -> Configs:
@@ -99,7 +99,7 @@ class ConfigNodes:
             changed = await self.session.run(change_config(entity_path, change))
             await self._handle_notifications()
             return changed
-        except (SessionExpiredError, MalformedZnodeError) as error:
+        except (OperationError, MalformedZnodeError) as error:
             raise _unavailable(error) from error
 
     async def _handle_notifications(self) -> None:

@@ -32,7 +32,7 @@ from clusterstate.acl_requests import (
 from clusterstate.change_notifications import NO_CHANGE
 from clusterstate.errors import MalformedZnodeError
 from clusterstate.znodes.acl_entries import PATTERN_TYPES, changes_path
-from coordination.errors import SessionExpiredError
+from coordination.errors import OperationError
 from kafkawire.acl import PatternType, ResourcePattern
 from kafkawire.errors import ApiError, ErrorCode
 
@@ -93,7 +93,7 @@ class AclNodes:
             async with self._lock:
                 entries = await self._session.run(change_acls(pattern, change))
                 self._set(pattern, entries)
-        except (SessionExpiredError, MalformedZnodeError) as error:
+        except (OperationError, MalformedZnodeError) as error:
             text = f"the coordinator did not respond: {error}"
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, text) from error
 

@@ -29,7 +29,7 @@ from clusterstate.token_requests import (
     take_token_changes,
 )
 from clusterstate.znodes.delegation_token import CHANGES, DelegationToken
-from coordination.errors import SessionExpiredError
+from coordination.errors import OperationError
 from kafkawire.errors import ApiError, ErrorCode
 
 NO_SESSION = 0
@@ -84,7 +84,7 @@ class TokenNodes:
                 token = await self._session.run(change_token(token_id, change))
                 self.tokens.set(token_id, token)
                 return token
-        except (SessionExpiredError, MalformedZnodeError) as error:
+        except (OperationError, MalformedZnodeError) as error:
             text = f"the coordinator did not respond: {error}"
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, text) from error
 

@@ -12,13 +12,24 @@ from structlog.testing import capture_logs
 
 from clusterstate.broker_registration import Registered, Sessions, create_top_nodes, register
 from clusterstate.coordinator_edge import CoordinatorEdge
-from clusterstate.plans import ListChildren, Read, Write, read
+from clusterstate.errors import MalformedZnodeError
+from clusterstate.plans import (
+    UNREADABLE,
+    UNREADABLE_VERSION,
+    Delete,
+    ListChildren,
+    Read,
+    Refusal,
+    Write,
+    read,
+    write,
+)
 from clusterstate.replica_assignment import ReplicaAssignment
 from clusterstate.znodes import paths
 from clusterstate.znodes.controller_node import decode_controller_epoch
 from clusterstate.znodes.partition_node import decode_partition_state
 from clusterstate.znodes.registration import Endpoint, Registration
-from clusterstate.znodes.topic import TopicAssignment
+from clusterstate.znodes.topic import TopicAssignment, decode_topic
 from controller import controller, controller_election, requested_elections
 from controller import events as e
 from controller.channel import ControlResponse
@@ -26,7 +37,7 @@ from controller.controller import Controller
 from controller.controller_config import ControllerConfig
 from controller.effects import ControlRequest, Plan
 from coordination.client import Client
-from coordination.errors import ConnectionLossError, NoAuthError, NoNodeError
+from coordination.errors import ConnectionLossError, NoNodeError
 from coordination.protocol.messages import Acl
 from coordination.protocol.multi import Op, Result
 from coordination.server.state.acl import Permission
@@ -342,6 +353,14 @@ async def test_a_refused_multi_read_is_not_a_missing_znode(coordinator: Coordina
     await client.connect()
     nobody = Acl(Permission.READ, "digest", "nobody:else")
     await client.create("/secret", b"x", acl=[nobody])
-    with pytest.raises(NoAuthError):
-        await run(CoordinatorEdge(client, lambda _: None), read(["/", "/secret"]))
+    edge = CoordinatorEdge(client, lambda _: None)
+    for watch in (False, True):
+        _, secret = await edge.run(read(["/", "/secret"], watch=watch))
+        assert secret is not None
+        assert (secret.data, secret.version) == (UNREADABLE, UNREADABLE_VERSION)
+        with pytest.raises(MalformedZnodeError):
+            decode_topic(secret.data)
+        # Nothing overwrites it, although anybody may delete it.
+        [outcome] = await edge.run(write([(Delete("/secret", secret.version),)]))
+        assert outcome.refusal is Refusal.BAD_VERSION
     await client.close()

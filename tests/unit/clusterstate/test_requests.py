@@ -23,7 +23,20 @@ from clusterstate.errors import LostNodesError
 from clusterstate.isr_requests import change_isr
 from clusterstate.leader_and_isr import LeaderAndIsr
 from clusterstate.notifications import notify_isr_changes, notify_log_dir_failure
-from clusterstate.plans import Answer, ListChildren, Outcome, Outcomes, Plan, Read, Refusal, Write
+from clusterstate.plans import (
+    UNREADABLE,
+    UNREADABLE_VERSION,
+    Answer,
+    ListChildren,
+    Node,
+    Nodes,
+    Outcome,
+    Outcomes,
+    Plan,
+    Read,
+    Refusal,
+    Write,
+)
 from clusterstate.replica_assignment import ReplicaAssignment, Replicas
 from clusterstate.topic_requests import (
     REQUESTS_AT_ONCE,
@@ -444,6 +457,14 @@ def test_the_existing_cluster_id_is_none_before_it_is_set() -> None:
     assert driver.run(existing_cluster_id()) is None
     driver.coordinator.put(paths.CLUSTER_ID, encode_cluster_id("c"))
     assert driver.run(existing_cluster_id()) == "c"
+
+
+def test_a_broker_that_may_not_read_the_login_secret_has_its_own() -> None:
+    plan = login_secret(b"s3cret-own")
+    next(plan)
+    with pytest.raises(StopIteration) as stop:
+        plan.send(Nodes((Node(UNREADABLE, UNREADABLE_VERSION, 0),)))
+    assert stop.value.value == b"s3cret-own"
 
 
 def test_all_brokers_share_the_login_secret_of_the_first() -> None:

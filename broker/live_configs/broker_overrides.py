@@ -2,7 +2,7 @@
 
 `/config/brokers/<id>` is for one broker, `/config/brokers/<default>` for all. Both are read at the
 start, before any component is built, and again whenever a notification names them. An illegal value
-is logged and ignored.
+is logged and ignored. A malformed node is, too, but not at the start.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ import structlog
 from broker.config.broker_config import BrokerConfig
 from broker.config.config_change import changed_keys
 from broker.config.dynamic_config import DynamicConfig
+from broker.errors import StartupError
 from broker.live_configs.config_nodes import ConfigNodes
 from clusterstate.config_requests import read_config
 from clusterstate.errors import MalformedZnodeError
+from clusterstate.znodes import paths
 from clusterstate.znodes.paths import DEFAULT_ENTITY
 from kafkawire.ids import BrokerId
 
@@ -38,9 +40,16 @@ class BrokerConfigs:
         nodes.on_change(KIND, self._on_changed)
 
     async def load(self) -> None:
-        """Read the overrides that were set before this start."""
-        await self._read(DEFAULT_ENTITY)
-        await self._read(self._own_name)
+        """Read the overrides that were set before this start.
+
+        Raises:
+            StartupError: a node holds no config. Without its retention, logs would lose records.
+        """
+        for name in (DEFAULT_ENTITY, self._own_name):
+            malformed = await self._read(name)
+            if malformed is not None:
+                path = paths.config(f"{KIND}/{name}")
+                raise StartupError(f"{path} holds no config, correct or delete it: {malformed}")
 
     def listen(
         self,
@@ -70,12 +79,14 @@ class BrokerConfigs:
     def _overrides(self) -> dict[str, str]:
         return {**self._config.shared, **self._config.own}
 
-    async def _read(self, name: str) -> None:
+    async def _read(self, name: str) -> str | None:
+        """Adopt the overrides of an entity; if its node is malformed, keep them and return why."""
         try:
             configs = await self._nodes.session.run(read_config(f"{KIND}/{name}"))
         except MalformedZnodeError as error:
             log.error("config.ignored", broker_id=name, error=str(error))
-            return
+            return str(error)
         adopt = self._config.adopt_shared if name == DEFAULT_ENTITY else self._config.adopt_own
         for reason in adopt(configs):
             log.error("config.ignored", broker_id=name, error=reason)
+        return None

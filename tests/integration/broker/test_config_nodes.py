@@ -10,6 +10,9 @@ import pytest
 
 from broker.cluster.coordinator_session import CoordinatorSession
 from broker.config.broker_config import BrokerConfig
+from broker.config.dynamic_config import DynamicConfig
+from broker.errors import StartupError
+from broker.live_configs.broker_overrides import BrokerConfigs
 from broker.live_configs.config_nodes import ConfigNodes
 from broker.live_configs.quota_configs import QuotaConfigs
 from broker.live_configs.scram_users import ScramUsers
@@ -19,6 +22,7 @@ from clusterstate.broker_registration import create_top_nodes
 from clusterstate.znodes import paths
 from clusterstate.znodes.scram_credential import encode_credential
 from coordination.protocol.messages import OpCode
+from kafkawire.ids import BrokerId
 from kafkawire.scram import Credential
 from tests.integration.coordination.process import (
     DEADLINE_S,
@@ -119,3 +123,22 @@ async def test_everything_is_read_again_after_a_lost_session(
     finally:
         await here.stop()
         await there.stop()
+
+
+@pytest.mark.parametrize("name", ["1", "<default>"])
+async def test_a_broker_does_not_start_with_a_malformed_config_of_its_own(
+    coordinator: Coordinator, tmp_path: Path, name: str
+) -> None:
+    broker = Follower(coordinator, tmp_path / "session")
+    await broker.start()
+    try:
+        node = paths.config(f"brokers/{name}")
+        await broker.session.client.create(node, b'{"version":1,"config":{"log.retention.ms":')
+        dynamic = DynamicConfig(BrokerConfig.from_properties({}))
+        configs = BrokerConfigs(broker.nodes, dynamic, BrokerId(1))
+        with pytest.raises(StartupError, match=f"^{node} holds no config"):
+            await configs.load()
+        await broker.session.client.delete(node)
+        await configs.load()
+    finally:
+        await broker.stop()

@@ -212,7 +212,7 @@ class Server:
         self.connections.pop(connection, None)
         self._awaiting_handshake.pop(connection, None)
         self.holding.pop(connection, None)
-        self.service.forget_peer(connection)
+        self._forget_watches(connection)
         session = connection.session
         if session is None or session.connection is not connection:
             return
@@ -222,6 +222,10 @@ class Server:
             self.service.sessions.shorten(session, self._now_ms())
         elif by_peer and session.has_linger and not self.is_stopping:
             self.service.sessions.shorten(session, self._now_ms() + self.config.linger_ms)
+
+    def _forget_watches(self, connection: Connection) -> None:
+        if not self.service.forget_peer(connection):
+            self.loop.call_soon(self._forget_watches, connection)
 
     def on_violation(self, connection: Connection, reason: str) -> None:
         """Record that a client violated the protocol or a limit."""

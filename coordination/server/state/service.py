@@ -238,9 +238,9 @@ class Service:
 
     # -- watches
 
-    def forget_peer(self, peer: Peer) -> None:
-        """Drop the watches of a lost connection."""
-        self.watches.remove_watcher(peer)
+    def forget_peer(self, peer: Peer) -> bool:
+        """Drop watches of a lost connection; return False if there are more: call again, later."""
+        return self.watches.remove_watcher(peer)
 
     def _change(self, txn: NodeTxn) -> "_Change":
         """Return `txn` with the ACLs before it is applied, because it may delete the node."""

@@ -17,6 +17,9 @@ from coordination.server.state.txns import CreateTxn, DeleteTxn, NodeTxn, SetDat
 
 W = TypeVar("W", bound=Hashable)
 
+MAX_REMOVALS: Final = 2_000
+"""Watches of a lost connection that are removed at once: a few milliseconds."""
+
 
 class Mode:
     """Modes of a watcher on a path: bits, of which several may be set."""
@@ -64,10 +67,12 @@ class WatchTable(Generic[W]):
         self._set_mode(path, watcher, Mode.NONE)
         return True
 
-    def remove_watcher(self, watcher: W) -> None:
-        """Remove all watches of a watcher whose connection is lost."""
-        for path in list(self._by_watcher.get(watcher, ())):
-            self._set_mode(path, watcher, Mode.NONE)
+    def remove_watcher(self, watcher: W, limit: int) -> bool:
+        """Remove up to `limit` watches of a lost connection; return whether none is left."""
+        watched = self._by_watcher.get(watcher, set())
+        for _ in range(min(limit, len(watched))):
+            self._set_mode(watched.pop(), watcher, Mode.NONE)
+        return watcher not in self._by_watcher
 
     def fire(self, path: str, *, has_recursive: bool = True) -> list[W]:
         """Return the watchers to notify of a change at `path`; remove one-shot watches.
@@ -142,10 +147,13 @@ class Watches(Generic[W]):
         removed = [table.remove(path, watcher) for table in self._tables(kind)]
         return any(removed)
 
-    def remove_watcher(self, watcher: W) -> None:
-        """Remove all watches of a lost connection."""
-        self.data.remove_watcher(watcher)
-        self.children.remove_watcher(watcher)
+    def remove_watcher(self, watcher: W, limit: int = MAX_REMOVALS) -> bool:
+        """Remove up to `limit` watches of a lost connection per table; return whether none is left.
+
+        One client may set a million watches, whose removal takes seconds.
+        """
+        tables = (self.data, self.children)
+        return all(table.remove_watcher(watcher, limit) for table in tables)
 
     def _tables(self, kind: WatcherType) -> Iterable[WatchTable[W]]:
         if kind is WatcherType.DATA:

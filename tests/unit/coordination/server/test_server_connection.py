@@ -18,6 +18,7 @@ from coordination.protocol.messages import (
     OpCode,
     ReadRequest,
     ReplyHeader,
+    SetWatchesRequest,
 )
 from coordination.server import server_connection as connections
 from coordination.server.coordinator_config import CoordinatorConfig
@@ -25,6 +26,7 @@ from coordination.server.server import Server
 from coordination.server.server_connection import Connection, ConnectionState
 from coordination.server.state.sessions import Passwords
 from coordination.server.state.txns import Entry
+from coordination.server.state.watches import MAX_REMOVALS
 from tests.unit.coordination.fakes import WALL_MS, service
 
 LIMIT_BYTES = 1_000
@@ -240,3 +242,16 @@ async def test_a_malformed_certificate_closes_the_connection() -> None:
     server = cast(Server, connection._server)
     server.on_connected(connection, b"no certificate")
     assert transport.is_closing()
+
+
+async def test_the_watches_of_a_lost_connection_do_not_hold_the_loop() -> None:
+    connection, _ = await connected()
+    paths = tuple(f"/{number}" for number in range(2 * MAX_REMOVALS))
+    ask(connection, OpCode.SET_WATCHES, SetWatchesRequest(0, (), paths, ()))
+    watches = cast(Server, connection._server).service.watches.data
+    connection.connection_lost(None)
+    counts = []
+    for _ in range(3):
+        counts.append(watches.watch_count)
+        await asyncio.sleep(0)
+    assert counts == [MAX_REMOVALS, 0, 0]

@@ -17,6 +17,7 @@ from coordination.protocol.messages import (
     WatchesRequest,
 )
 from coordination.server.state.acl import digest_identity
+from coordination.server.state.watches import MAX_REMOVALS
 from tests.unit.coordination.fakes import FakePeer, peer, service
 
 CREATED, DELETED = EventType.NODE_CREATED, EventType.NODE_DELETED
@@ -181,11 +182,32 @@ def test_a_lost_connection_leaves_no_watches_behind() -> None:
     for mode in (0, 1):
         watcher.ask(OpCode.ADD_WATCH, AddWatchRequest("/a", mode))
     watcher.ask(OpCode.GET_CHILDREN, ReadRequest("/", True))
-    writer.service.forget_peer(watcher)
+    assert writer.service.forget_peer(watcher)
     writer.create("/a")
     tables = writer.service.watches
     assert watcher.seen == []
     assert (tables.data.watch_count, tables.children.watch_count) == (0, 0)
+
+
+def test_many_watches_of_a_lost_connection_are_removed_in_parts() -> None:
+    writer, watcher = two_peers()
+    names = [f"/{number}" for number in range(2 * MAX_REMOVALS + 1)]
+    watches = SetWatchesRequest(0, (), names, ())
+    watcher.ask(OpCode.SET_WATCHES, watches)
+    watcher.ask(OpCode.ADD_WATCH, AddWatchRequest("/", 1))
+    writer.ask(OpCode.EXISTS, ReadRequest("/other", True))
+    counts = []
+    while not writer.service.forget_peer(watcher):
+        counts.append(writer.service.watches.data.watch_count)
+        # Watches that are still there may fire meanwhile.
+        writer.create(
+            next(name for name in names if writer.service.watches.data.has(name, watcher))
+        )
+    assert counts == [MAX_REMOVALS + 3, 2]
+    assert writer.service.watches.data.watch_count == 1
+    assert writer.service.watches.children.watch_count == 0
+    writer.create("/other")
+    assert writer.seen == [(CREATED, "/other")]
 
 
 def test_a_watcher_without_read_permission_gets_no_events() -> None:

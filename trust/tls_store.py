@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 import ssl
+import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 from trust.cipher_suite import choose_suites
@@ -76,8 +76,6 @@ def load_key(context: ssl.SSLContext, source: KeySource) -> bool:
             hint = "check the key, its chain and ssl.key.password"
             rule = f"cannot be used ({_reason(error)}): {hint}"
             raise StoreError(key, rule, source.location or None) from None
-        except OSError as error:
-            raise StoreError(key, f"cannot be read: {error.strerror}", source.location) from None
     return True
 
 
@@ -97,8 +95,6 @@ def load_trust(context: ssl.SSLContext, source: TrustSource) -> None:
         except ssl.SSLError as error:
             rule = f"holds no certificates ({_reason(error)})"
             raise StoreError(key, rule, source.location or None) from None
-        except OSError as error:
-            raise StoreError(key, f"cannot be read: {error.strerror}", source.location) from None
 
 
 def limit_ciphers(context: ssl.SSLContext, names: Sequence[str]) -> None:
@@ -126,7 +122,7 @@ def limit_ciphers(context: ssl.SSLContext, names: Sequence[str]) -> None:
 
 @contextmanager
 def _key_file(source: KeySource) -> Iterator[str]:
-    """Yield the path of a PEM file with the key and its chain, which may be in memory."""
+    """Yield the path of a PEM file in memory with the key and its chain."""
     inline = source.key or source.certificate_chain
     if source.location and inline:
         raise StoreError(f"{KEY_STORE}.location", f"excludes {KEY_STORE}.key and its chain")
@@ -142,7 +138,8 @@ def _key_file(source: KeySource) -> Iterator[str]:
         rule = "must not be set for PEM; ssl.key.password is the password of the key"
         raise StoreError(f"{KEY_STORE}.password", rule)
     if source.location:
-        yield source.location
+        with _in_memory(_from_store(KEY_STORE, source.location, bytes)) as path:
+            yield path
         return
     if not (source.key and source.certificate_chain):
         rule = f"needs {KEY_STORE}.certificate.chain, and it this"
@@ -154,7 +151,7 @@ def _key_file(source: KeySource) -> Iterator[str]:
 
 @contextmanager
 def _trust_file(source: TrustSource) -> Iterator[str]:
-    """Yield the path of a PEM file with the certificates, which may be in memory."""
+    """Yield the path of a PEM file in memory with the certificates."""
     if source.location and source.certificates:
         raise StoreError(f"{TRUST_STORE}.location", f"excludes {TRUST_STORE}.certificates")
     if source.type != PEM:
@@ -166,7 +163,8 @@ def _trust_file(source: TrustSource) -> Iterator[str]:
     if source.password:
         raise StoreError(f"{TRUST_STORE}.password", "must not be set for PEM")
     if source.location:
-        yield source.location
+        with _in_memory(_from_store(TRUST_STORE, source.location, bytes)) as path:
+            yield path
         return
     with _in_memory(_normalised(f"{TRUST_STORE}.certificates", source.certificates)) as path:
         yield path
@@ -179,35 +177,48 @@ def _check_store(prefix: str, location: str, kind: str) -> None:
         raise StoreError(f"{prefix}.type", "must be PEM for text in the properties", kind)
 
 
-def _from_store(prefix: str, location: str, open_store: Callable[[bytes], str]) -> str:
+def _from_store(prefix: str, location: str, open_store: Callable[[bytes], str | bytes]) -> bytes:
     """Return the PEM text that `open_store` finds in a file."""
     try:
-        with Path(location).open("rb") as file:
-            data = file.read(MAX_STORE_BYTES + 1)
-        if len(data) > MAX_STORE_BYTES:
-            raise ValueError(f"it has more than {MAX_STORE_BYTES} bytes")
-        return open_store(data)
+        found = open_store(_read(location))
     except OSError as error:
         rule = f"cannot be read: {error.strerror}"
         raise StoreError(f"{prefix}.location", rule, location) from None
     except ValueError as error:
         raise StoreError(f"{prefix}.location", f"cannot be used: {error}", location) from None
+    return found.encode() if isinstance(found, str) else found
 
 
-def _normalised(key: str, text: str) -> str:
+def _read(location: str) -> bytes:
+    """Return the content of a store.
+
+    Raises:
+        ValueError: it is too large, or a pipe or device, whose reading might never end.
+    """
+    # Without O_NONBLOCK, opening a pipe would wait for a program that writes into it.
+    with os.fdopen(os.open(location, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise ValueError("it is not a regular file")
+        data = file.read(MAX_STORE_BYTES + 1)
+    if len(data) > MAX_STORE_BYTES:
+        raise ValueError(f"it has more than {MAX_STORE_BYTES} bytes")
+    return data
+
+
+def _normalised(key: str, text: str) -> bytes:
     try:
-        return normalised(text)
+        return normalised(text).encode()
     except ValueError as error:
         raise StoreError(key, f"cannot be used: {error}") from None
 
 
 @contextmanager
-def _in_memory(text: str) -> Iterator[str]:
-    """Yield the path of a file in memory that holds `text`."""
+def _in_memory(data: bytes) -> Iterator[str]:
+    """Yield the path of a file in memory that holds `data`."""
     descriptor = os.memfd_create("pem")
     try:
         with os.fdopen(descriptor, "wb", closefd=False) as file:
-            file.write(text.encode())
+            file.write(data)
         yield f"/proc/self/fd/{descriptor}"
     finally:
         os.close(descriptor)

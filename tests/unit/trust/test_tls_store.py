@@ -1,5 +1,6 @@
 """Keys and trust in TLS contexts: `trust.tls_store`."""
 
+import os
 import ssl
 from pathlib import Path
 
@@ -21,6 +22,7 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "key.pem").write_text(KEY_PEM)
     (tmp_path / "trust.pem").write_text(TRUST_PEM)
     (tmp_path / "huge.jks").write_bytes(bytes(MAX_STORE_BYTES + 1))
+    os.mkfifo(tmp_path / "pipe")
     return tmp_path
 
 
@@ -102,6 +104,12 @@ def test_nothing_configured_is_no_key_and_the_trust_of_the_system() -> None:
         ({"type": "PEM", "key": "x", "certificate_chain": "x"}, "key", "there is no PEM block"),
         ({"type": "PEM", "location": "key.jks"}, "location", "check the key, its chain"),
         ({"type": "PEM", "location": "none"}, "location", "cannot be read: No such file"),
+        ({"type": "PEM", "location": "."}, "location", "cannot be read: Is a directory"),
+        ({"type": "PEM", "location": "huge.jks"}, "location", "more than 16777216 bytes"),
+        # Reading these might never end.
+        ({"type": "PEM", "location": "/dev/null"}, "location", "not a regular file"),
+        ({"type": "PEM", "location": "pipe"}, "location", "not a regular file"),
+        ({"location": "pipe", "password": "x"}, "location", "not a regular file"),
     ],
 )
 def test_unusable_keys_are_refused(
@@ -125,6 +133,8 @@ def test_unusable_keys_are_refused(
         ({"type": "PEM", "location": "trust.jks"}, "location", "holds no certificates"),
         ({"type": "PEM", "location": "none"}, "location", "cannot be read: No such file"),
         ({"type": "PEM", "certificates": "x"}, "certificates", "there is no PEM block"),
+        ({"type": "PEM", "location": "/dev/null"}, "location", "not a regular file"),
+        ({"type": "PEM", "location": "pipe"}, "location", "not a regular file"),
     ],
 )
 def test_unusable_trust_is_refused(

@@ -297,16 +297,21 @@ class Node:
             server=self._serving.server,
         )
         changes.reload_by(self._reload_certificates)
-        configs.broker.check_files = contexts_of
+        configs.broker.check_files = self._check_certificates
         configs.follow(changes)
         return changes
+
+    def _check_certificates(self, config: BrokerConfig) -> None:
+        contexts_of(config)
+        self._member.security.load(config)
 
     def _reload_certificates(self, config: BrokerConfig) -> None:
         if not self._secured.has_tls:
             return
         try:
+            for_peers = self._member.security.load(config)
             self._secured.reload(config)
-            self._member.security.reload(config)
+            self._member.security.adopt(for_peers)
         except ConfigError as error:
             # The files were good when the change was requested.
             log.error("certificates.kept", error=str(error))
@@ -432,7 +437,7 @@ class Node:
         self._running.push_async_callback(validators.stop)
         await validators.start()
         try:
-            self._member.security.reload(self._configs.current)
+            self._member.security.adopt(self._member.security.load(self._configs.current))
         except ConfigError as error:
             raise StartupError(str(error)) from None
         await serving.listen(

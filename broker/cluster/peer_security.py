@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
@@ -26,6 +26,8 @@ from kafkawire.sasl_clients import OAuthBearerClient, PlainClient, SaslClient, S
 from kafkawire.scram import ScramError
 
 R = TypeVar("R")
+Contexts = Mapping[str, ssl.SSLContext | None]
+"""By listener; None without TLS."""
 
 MAX_EXCHANGES: Final = 8
 NONCE_BYTES: Final = 24
@@ -56,23 +58,13 @@ class PeerSecurity:
         Raises:
             StartupError: a file or key cannot be used.
         """
-        self.tls: ssl.SSLContext | None = None
         self.listener_name = config.listener_name
         self._config = config
         self._now_ms = now_ms
         try:
-            self.reload(config)
+            self.tls = _context_of(config)
         except ConfigError as error:
             raise StartupError(str(error)) from None
-
-    def reload(self, config: ListenerSecurityConfig) -> None:
-        """Read keys and certificates again, for new connections.
-
-        Raises:
-            ConfigError: a file or key cannot be used; nothing has changed.
-        """
-        if config.has_tls:
-            self.tls = client_context(config)
 
     async def log_in(self, ask: Ask, loop: asyncio.AbstractEventLoop) -> float | None:
         """Authenticate a new connection; return the time after which it must be replaced, if any.
@@ -156,11 +148,25 @@ class PeerSecurities:
             name = network.control_plane_listener_name.upper()
             self.control_plane = PeerSecurity(listeners[name], now_ms)
 
-    def reload(self, config: BrokerConfig) -> None:
-        """Read keys and certificates again, for new connections.
+    def load(self, config: BrokerConfig) -> Contexts:
+        """Read keys and certificates again.
 
         Raises:
             ConfigError: a file or key cannot be used.
         """
-        for security in (self.inter_broker, self.control_plane):
-            security.reload(config.listener_security[security.listener_name])
+        listeners = config.listener_security
+        names = {each.listener_name for each in self._each}
+        return {name: _context_of(listeners[name]) for name in names}
+
+    def adopt(self, contexts: Contexts) -> None:
+        """Use contexts that `load` has returned for new connections."""
+        for security in self._each:
+            security.tls = contexts[security.listener_name]
+
+    @property
+    def _each(self) -> tuple[PeerSecurity, ...]:
+        return self.inter_broker, self.control_plane
+
+
+def _context_of(config: ListenerSecurityConfig) -> ssl.SSLContext | None:
+    return client_context(config) if config.has_tls else None

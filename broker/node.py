@@ -55,11 +55,11 @@ from broker.network.router import Router
 from broker.replication.isr.alter_partition_recorder import make_isr_recorder
 from broker.replication.replica_manager import ReplicaManager
 from broker.scheduler import Scheduler
-from broker.secured_listeners import SecuredListeners, contexts_of, shared_secret
+from broker.secured_listeners import SecuredListeners, shared_secret
 from broker.security.access_control import AccessControl
 from broker.security.oauth.token_validators import TokenValidators
 from broker.security.token_nodes import TokenNodes
-from broker.serving import Serving
+from broker.serving import Serving, machine_name
 from broker.status.broker_status import BrokerStatus
 from broker.status.end_offsets import EndOffsets
 from broker.status.gauges import BrokerState, add_gauges, add_transaction_gauges
@@ -302,8 +302,7 @@ class Node:
         return changes
 
     def _check_certificates(self, config: BrokerConfig) -> None:
-        contexts_of(config)
-        self._member.security.load(config)
+        self._secured.check(config, self._member.security, machine_name)
 
     def _reload_certificates(self, config: BrokerConfig) -> None:
         if not self._secured.has_tls:

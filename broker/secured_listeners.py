@@ -10,6 +10,7 @@ from functools import partial
 from typing import Final
 
 from broker.cluster.coordinator_session import CoordinatorSession
+from broker.cluster.peer_security import PeerSecurities
 from broker.config.broker_config import BrokerConfig
 from broker.config.listener_security import ListenerSecurityConfig, MechanismConfig
 from broker.config.oauth_bearer import OAUTHBEARER
@@ -20,11 +21,12 @@ from broker.network.metrics import NetworkMetrics
 from broker.network.reply import Reply
 from broker.network.request import Request
 from broker.network.sasl_gate import GateSettings, SaslGate
+from broker.security.certificate_change import TlsSides, check_identity, check_peers
 from broker.security.oauth.token_validators import TokenValidators
 from broker.security.principal import ANONYMOUS, USER, Principal
 from broker.security.principal_mapping import PrincipalMapping
 from broker.security.sasl_exchange import OfferedMechanism
-from broker.security.tls_context import server_context
+from broker.security.tls_context import ServerTls, server_tls
 from broker.security.token_nodes import TokenNodes
 from clusterstate.broker_registration import login_secret
 from kafkawire.sasl_oauth_server import OAuthBearerServer, Validate
@@ -56,7 +58,7 @@ class SecuredListeners:
         self._users = users
         self._tokens = tokens
         self._secret = login_secret
-        self._contexts: dict[str, ssl.SSLContext] = {}
+        self._tls: dict[str, ServerTls] = {}
         self._mappings: dict[str, PrincipalMapping] = {}
         self._validate: dict[str, Validate] = {}
         for name, listener in config.listener_security.items():
@@ -76,12 +78,37 @@ class SecuredListeners:
         Raises:
             ConfigError: a file or key cannot be used; every listener keeps its certificate.
         """
-        self._contexts = contexts_of(config)
+        self._tls = _tls_of(config)
+
+    def check(
+        self, config: BrokerConfig, peers: PeerSecurities, host_name: Callable[[], str]
+    ) -> None:
+        """Check that the keys and certificates of `config` may replace the ones in force.
+
+        `host_name` returns the name of this machine.
+
+        Raises:
+            ConfigError: a file or key cannot be used, or clients or peers would refuse it.
+        """
+        new, for_peers = _tls_of(config), peers.load(config)
+        for name, tls in new.items():
+            listener = config.listener_security[name]
+            check_identity(self._tls[name].certificate, tls.certificate, listener)
+        hosts = {each.name: each.host or host_name() for each in config.network.advertised}
+        for name, client in peers.contexts.items():
+            new_client = for_peers[name]
+            if client is not None and new_client is not None:
+                check_peers(
+                    TlsSides(self._tls[name].context, client),
+                    TlsSides(new[name].context, new_client),
+                    hosts[name],
+                    config.listener_security[name],
+                )
 
     @property
     def has_tls(self) -> bool:
         """Whether a listener has TLS."""
-        return bool(self._contexts)
+        return bool(self._tls)
 
     def make(
         self,
@@ -104,7 +131,7 @@ class SecuredListeners:
         loop: asyncio.AbstractEventLoop,
     ) -> ListenerSecurity:
         name = listener.listener_name
-        tls = (lambda: self._contexts[name]) if listener.has_tls else None
+        tls = (lambda: self._tls[name].context) if listener.has_tls else None
         if not listener.has_sasl:
             return ListenerSecurity(
                 tls=tls, principal_of=partial(principal_of, self._mappings[name])
@@ -156,14 +183,14 @@ async def shared_secret(config: BrokerConfig, session: CoordinatorSession) -> by
     return await session.repeat(lambda: session.run(login_secret(proposed)))
 
 
-def contexts_of(config: BrokerConfig) -> dict[str, ssl.SSLContext]:
-    """Return a new TLS context for each listener with TLS.
+def _tls_of(config: BrokerConfig) -> dict[str, ServerTls]:
+    """Return the TLS of each listener that has it.
 
     Raises:
         ConfigError: a file or key cannot be used.
     """
     return {
-        name: server_context(listener)
+        name: server_tls(listener)
         for name, listener in config.listener_security.items()
         if listener.has_tls
     }

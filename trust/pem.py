@@ -11,8 +11,14 @@ import re
 from base64 import b64decode, b64encode
 from typing import Final
 
+from trust import der
+
 _BLOCK: Final = re.compile(
     r"-----BEGIN (?P<label>[A-Z0-9 ]{1,40})-----(?P<data>[A-Za-z0-9+/=\s]*)-----END (?P=label)-----"
+)
+_CERTIFICATE: Final = re.compile(
+    rb"-----BEGIN (?P<label>[A-Z0-9 ]{0,20}CERTIFICATE)-----(?P<data>[A-Za-z0-9+/=\s]*)"
+    rb"-----END (?P=label)-----"
 )
 _LINE: Final = re.compile(".{1,64}")
 
@@ -33,6 +39,16 @@ def normalised(text: str) -> str:
     if not blocks:
         raise ValueError("there is no PEM block in it")
     return "".join(blocks)
+
+
+def first_certificate(text: bytes) -> bytes:
+    """Return the first certificate in `text`, of which OpenSSL has read one, as DER."""
+    found = _CERTIFICATE.search(text)
+    assert found is not None, "OpenSSL has found a certificate"
+    data = b64decode(found["data"])
+    # A certificate with the label TRUSTED is followed by its settings.
+    _, _, certificate = next(der.items(data))
+    return certificate
 
 
 def pem_block(label: str, data: bytes) -> str:

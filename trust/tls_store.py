@@ -17,7 +17,7 @@ from typing import Final
 
 from trust.cipher_suite import choose_suites
 from trust.key_store import MAX_STORE_BYTES, PEM, TYPES, key_pem, trust_pem
-from trust.pem import normalised
+from trust.pem import first_certificate, normalised
 
 SERVER_CIPHERS: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"
 """The ciphers of servers with TLS 1.2, in OpenSSL's words: forward secrecy, and authenticated
@@ -59,16 +59,17 @@ class TrustSource:
     certificates: str = ""
 
 
-def load_key(context: ssl.SSLContext, source: KeySource) -> bool:
-    """Load the private key and its certificates; return whether there are any.
+def load_key(context: ssl.SSLContext, source: KeySource) -> bytes | None:
+    """Load the private key and its certificates; return the first one, None if there are none.
 
     Raises:
         StoreError: a property contradicts another one, or a store cannot be used.
     """
     if not (source.location or source.key or source.certificate_chain):
-        return False
+        return None
     key = f"{KEY_STORE}.location" if source.location else f"{KEY_STORE}.key"
-    with _key_file(source) as path:
+    text = _key_text(source)
+    with _in_memory(text) as path:
         try:
             # Without a password, OpenSSL would ask for one at the terminal.
             context.load_cert_chain(path, password=lambda: source.key_password)
@@ -76,7 +77,7 @@ def load_key(context: ssl.SSLContext, source: KeySource) -> bool:
             hint = "check the key, its chain and ssl.key.password"
             rule = f"cannot be used ({_reason(error)}): {hint}"
             raise StoreError(key, rule, source.location or None) from None
-    return True
+    return first_certificate(text)
 
 
 def load_trust(context: ssl.SSLContext, source: TrustSource) -> None:
@@ -89,7 +90,7 @@ def load_trust(context: ssl.SSLContext, source: TrustSource) -> None:
         context.load_default_certs()
         return
     key = f"{TRUST_STORE}.location" if source.location else f"{TRUST_STORE}.certificates"
-    with _trust_file(source) as path:
+    with _in_memory(_trust_text(source)) as path:
         try:
             context.load_verify_locations(cafile=path)
         except ssl.SSLError as error:
@@ -120,9 +121,8 @@ def limit_ciphers(context: ssl.SSLContext, names: Sequence[str]) -> None:
     context.minimum_version, context.maximum_version = versions[0], versions[-1]
 
 
-@contextmanager
-def _key_file(source: KeySource) -> Iterator[str]:
-    """Yield the path of a PEM file in memory with the key and its chain."""
+def _key_text(source: KeySource) -> bytes:
+    """Return the key and its chain as PEM."""
     inline = source.key or source.certificate_chain
     if source.location and inline:
         raise StoreError(f"{KEY_STORE}.location", f"excludes {KEY_STORE}.key and its chain")
@@ -131,43 +131,31 @@ def _key_file(source: KeySource) -> Iterator[str]:
         if not source.password:
             raise StoreError(f"{KEY_STORE}.password", f"must be set for {source.type}")
         open_store = partial(key_pem, password=source.password, key_password=source.key_password)
-        with _in_memory(_from_store(KEY_STORE, source.location, open_store)) as path:
-            yield path
-        return
+        return _from_store(KEY_STORE, source.location, open_store)
     if source.password:
         rule = "must not be set for PEM; ssl.key.password is the password of the key"
         raise StoreError(f"{KEY_STORE}.password", rule)
     if source.location:
-        with _in_memory(_from_store(KEY_STORE, source.location, bytes)) as path:
-            yield path
-        return
+        return _from_store(KEY_STORE, source.location, bytes)
     if not (source.key and source.certificate_chain):
         rule = f"needs {KEY_STORE}.certificate.chain, and it this"
         raise StoreError(f"{KEY_STORE}.key", rule)
-    text = f"{source.key}\n{source.certificate_chain}"
-    with _in_memory(_normalised(f"{KEY_STORE}.key", text)) as path:
-        yield path
+    return _normalised(f"{KEY_STORE}.key", f"{source.key}\n{source.certificate_chain}")
 
 
-@contextmanager
-def _trust_file(source: TrustSource) -> Iterator[str]:
-    """Yield the path of a PEM file in memory with the certificates."""
+def _trust_text(source: TrustSource) -> bytes:
+    """Return the trusted certificates as PEM."""
     if source.location and source.certificates:
         raise StoreError(f"{TRUST_STORE}.location", f"excludes {TRUST_STORE}.certificates")
     if source.type != PEM:
         _check_store(TRUST_STORE, source.location, source.type)
         open_store = partial(trust_pem, password=source.password)
-        with _in_memory(_from_store(TRUST_STORE, source.location, open_store)) as path:
-            yield path
-        return
+        return _from_store(TRUST_STORE, source.location, open_store)
     if source.password:
         raise StoreError(f"{TRUST_STORE}.password", "must not be set for PEM")
     if source.location:
-        with _in_memory(_from_store(TRUST_STORE, source.location, bytes)) as path:
-            yield path
-        return
-    with _in_memory(_normalised(f"{TRUST_STORE}.certificates", source.certificates)) as path:
-        yield path
+        return _from_store(TRUST_STORE, source.location, bytes)
+    return _normalised(f"{TRUST_STORE}.certificates", source.certificates)
 
 
 def _check_store(prefix: str, location: str, kind: str) -> None:
@@ -213,12 +201,12 @@ def _normalised(key: str, text: str) -> bytes:
 
 
 @contextmanager
-def _in_memory(data: bytes) -> Iterator[str]:
-    """Yield the path of a file in memory that holds `data`."""
+def _in_memory(text: bytes) -> Iterator[str]:
+    """Yield the path of a file in memory that holds `text`."""
     descriptor = os.memfd_create("pem")
     try:
         with os.fdopen(descriptor, "wb", closefd=False) as file:
-            file.write(data)
+            file.write(text)
         yield f"/proc/self/fd/{descriptor}"
     finally:
         os.close(descriptor)

@@ -59,7 +59,7 @@ def _tls(keys: CoordinatorKeys) -> tuple[ssl.SSLContext | None, bool]:
     context.check_hostname = bool(keys.zookeeper_ssl_endpoint_identification_algorithm)
     own, trusted = keys.zookeeper_ssl_keystore_location, keys.zookeeper_ssl_truststore_location
     with as_config_error(PREFIX):
-        has_certificate = load_key(
+        certificate = load_key(
             context,
             KeySource(
                 type=store_type(keys.zookeeper_ssl_keystore_type, own),
@@ -75,7 +75,7 @@ def _tls(keys: CoordinatorKeys) -> tuple[ssl.SSLContext | None, bool]:
                 password=keys.zookeeper_ssl_truststore_password,
             ),
         )
-    return context, has_certificate
+    return context, certificate is not None
 
 
 def _login(path: Path) -> Login:

@@ -148,6 +148,11 @@ class PeerSecurities:
             name = network.control_plane_listener_name.upper()
             self.control_plane = PeerSecurity(listeners[name], now_ms)
 
+    @property
+    def contexts(self) -> Contexts:
+        """The contexts in force."""
+        return {each.listener_name: each.tls for each in self._each}
+
     def load(self, config: BrokerConfig) -> Contexts:
         """Read keys and certificates again.
 
@@ -155,8 +160,7 @@ class PeerSecurities:
             ConfigError: a file or key cannot be used.
         """
         listeners = config.listener_security
-        names = {each.listener_name for each in self._each}
-        return {name: _context_of(listeners[name]) for name in names}
+        return {name: _context_of(listeners[name]) for name in self.contexts}
 
     def adopt(self, contexts: Contexts) -> None:
         """Use contexts that `load` has returned for new connections."""

@@ -9,7 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from broker.config.declared_key import declared_keys, integer, long, names, password, string
+from broker.config.declared_key import (
+    boolean,
+    declared_keys,
+    integer,
+    long,
+    names,
+    password,
+    string,
+)
 from broker.config.oauth_bearer import HANDLER_KEY, LOGIN_HANDLER_KEY, OAUTH_KEYS, OAUTHBEARER
 from storage.config.config_key import at_least, one_of
 from trust.key_store import TYPES
@@ -96,6 +104,12 @@ class ListenerSecurityKeys:
     )
     ssl_protocol: str = string(
         "TLSv1.3", "No effect: ssl.enabled.protocols decides.", one_of("TLSv1.3", "TLSv1.2", "TLS")
+    )
+    ssl_allow_dn_changes: bool = boolean(
+        False, "Whether a new certificate of a running listener may have another subject."
+    )
+    ssl_allow_san_changes: bool = boolean(
+        False, "Whether a new certificate of a running listener may lack alternative names."
     )
     ssl_endpoint_identification_algorithm: str = string(
         "https",

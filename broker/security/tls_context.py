@@ -8,6 +8,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Final
 
 from broker.config.listener_security import ListenerSecurityConfig
@@ -30,8 +31,16 @@ CLIENT_AUTH: Final = {
 }
 
 
-def server_context(config: ListenerSecurityConfig) -> ssl.SSLContext:
-    """Return the context for the clients of a listener.
+@dataclass(frozen=True, slots=True)
+class ServerTls:
+    """The context for the clients of a listener, and the certificate that it shows, in DER."""
+
+    context: ssl.SSLContext
+    certificate: bytes
+
+
+def server_tls(config: ListenerSecurityConfig) -> ServerTls:
+    """Return the TLS of a listener.
 
     Raises:
         ConfigError: a key is missing or contradicts another one, or a file cannot be used.
@@ -41,7 +50,8 @@ def server_context(config: ListenerSecurityConfig) -> ssl.SSLContext:
     set_versions(context, config.keys.ssl_enabled_protocols, config.prefix)
     context.options |= ssl.OP_NO_RENEGOTIATION
     _set_ciphers(context, config, SERVER_CIPHERS)
-    if not _load_key(context, config):
+    certificate = _load_key(context, config)
+    if certificate is None:
         rule = "must be set, or ssl.keystore.key and ssl.keystore.certificate.chain"
         raise ConfigError(f"{config.prefix}ssl.keystore.location", None, rule)
     context.verify_mode = CLIENT_AUTH[keys.ssl_client_auth]
@@ -50,14 +60,14 @@ def server_context(config: ListenerSecurityConfig) -> ssl.SSLContext:
         context.num_tickets = 0
         context.options |= ssl.OP_NO_TICKET
         _load_trust(context, config)
-    return context
+    return ServerTls(context, certificate)
 
 
 def client_context(config: ListenerSecurityConfig) -> ssl.SSLContext:
     """Return the context for connections to the same listener of other brokers.
 
     Raises:
-        ConfigError: as `server_context`.
+        ConfigError: as `server_tls`.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     set_versions(context, config.keys.ssl_enabled_protocols, config.prefix)
@@ -92,8 +102,8 @@ def _set_ciphers(
         context.set_ciphers(default)
 
 
-def _load_key(context: ssl.SSLContext, config: ListenerSecurityConfig) -> bool:
-    """Load the private key and its certificates; return whether there are any."""
+def _load_key(context: ssl.SSLContext, config: ListenerSecurityConfig) -> bytes | None:
+    """Load the private key and its certificates; return the first one, None without any."""
     keys = config.keys
     source = KeySource(
         type=keys.ssl_keystore_type,

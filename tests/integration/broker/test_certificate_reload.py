@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -18,22 +19,27 @@ from tests.ports import free_port
 pytestmark = needs_openssl
 
 BROKER_ID = "1"
+HOSTS = "IP:127.0.0.1,DNS:localhost"
 PREFIX = "listener.name.inner."
 TRUST_STORE = f"{PREFIX}ssl.truststore.location"
 KEY_STORE = f"{PREFIX}ssl.keystore.location"
 
 
 class Peer(NamedTuple):
-    """A broker, the files of its inter-broker listener, and their authority."""
+    """A broker, and the authority, trust store and port of its inter-broker listener."""
 
     broker: BrokerProcess
     authority: Authority
-    key_store: Path
     trust_store: Path
+    port: int
 
     @property
     def address(self) -> str:
         return self.broker.bootstrap
+
+    def shown_certificate(self) -> str:
+        """Return the certificate that clients of the listener get now."""
+        return ssl.get_server_certificate(("127.0.0.1", self.port), timeout=10)
 
     async def alter(self, key: str, path: Path) -> None:
         async with ottla.Admin(self.address) as admin:
@@ -46,17 +52,18 @@ def peer(tmp_path: Path) -> Iterator[Peer]:
     key_store, trust_store = tmp_path / "key.pem", tmp_path / "trust.pem"
     key_store.write_text(authority.issue("broker").store.read_text())
     trust_store.write_text(authority.own.certificate.read_text())
-    broker = BrokerProcess(tmp_path / "data", overrides(key_store, trust_store))
+    port = free_port()
+    broker = BrokerProcess(tmp_path / "data", overrides(key_store, trust_store, port))
     try:
         broker.wait_for_event(READY_EVENT)
-        yield Peer(broker, authority, key_store, trust_store)
+        yield Peer(broker, authority, trust_store, port)
     finally:
         broker.kill()
     assert "Traceback" not in "".join(broker.output)
 
 
-def overrides(key_store: Path, trust_store: Path) -> dict[str, str]:
-    listeners = f"PLAINTEXT://127.0.0.1:{free_port()},INNER://127.0.0.1:{free_port()}"
+def overrides(key_store: Path, trust_store: Path, port: int) -> dict[str, str]:
+    listeners = f"PLAINTEXT://127.0.0.1:{free_port()},INNER://127.0.0.1:{port}"
     return {
         "broker.id": BROKER_ID,
         "listeners": listeners,
@@ -78,3 +85,33 @@ async def test_a_trust_store_that_only_connections_to_peers_need_is_checked(peer
     peer.trust_store.write_text(good)
     await peer.alter(TRUST_STORE, peer.trust_store)
     peer.broker.wait_for_event("certificates.loaded")
+
+
+@pytest.mark.parametrize(
+    ("subject", "hosts", "rule"),
+    [
+        ("/CN=other", HOSTS, r"for CN=other in place of CN=broker: ssl\.allow\.dn\.changes"),
+        ("/CN=broker", "IP:127.0.0.1", r"without DNS:localhost: ssl\.allow\.san\.changes"),
+    ],
+)
+async def test_a_certificate_for_another_broker_is_refused(
+    peer: Peer, subject: str, hosts: str, rule: str
+) -> None:
+    before = peer.shown_certificate()
+    other = peer.authority.issue("other", subject=subject, hosts=hosts)
+    with pytest.raises(OttlaError, match=rule):
+        await peer.alter(KEY_STORE, other.store)
+    assert peer.shown_certificate() == before
+
+
+async def test_a_certificate_that_peers_do_not_trust_is_refused(peer: Peer, tmp_path: Path) -> None:
+    before = peer.shown_certificate()
+    stranger = Authority.make(tmp_path, "stranger")
+    with pytest.raises(OttlaError, match=r"accept the present one \(.*certificate"):
+        await peer.alter(KEY_STORE, stranger.issue("broker").store)
+    # Neither would this broker accept its peers any more.
+    with pytest.raises(OttlaError, match=r"accept the present one \(.*certificate"):
+        await peer.alter(TRUST_STORE, stranger.own.certificate)
+    assert peer.shown_certificate() == before
+    await peer.alter(KEY_STORE, peer.authority.issue("broker", hosts=f"{HOSTS},DNS:more").store)
+    assert peer.shown_certificate() != before

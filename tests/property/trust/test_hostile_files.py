@@ -12,6 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.trust.stores import GOLDEN, KEY_PASSWORD, PASSWORD, jks
+from trust.alternative_names import alternative_names_of
 from trust.distinguished_name import subject_of
 from trust.jaas import MODULES, JaasError, parse_jaas
 from trust.key_store import key_pem, trust_pem
@@ -99,6 +100,7 @@ def test_any_bytes(data: bytes, start: bytes) -> None:
 @given(st.sampled_from(["ca.der", "b.der"]), EDITS)
 def test_damaged_certificates(name: str, edits: Edits) -> None:
     outcome(lambda: subject_of(edited(GOLDEN[name], edits)), ValueError)
+    outcome(lambda: alternative_names_of(edited(GOLDEN[name], edits)), ValueError)
 
 
 @settings(max_examples=EXAMPLES)
@@ -108,6 +110,7 @@ def test_damaged_certificates(name: str, edits: Edits) -> None:
 def test_any_bytes_in_place_of_a_certificate(data: bytes) -> None:
     name, _ = outcome(lambda: subject_of(data), ValueError)
     assert name is None
+    outcome(lambda: alternative_names_of(data), ValueError)
 
 
 @settings(max_examples=EXAMPLES)

@@ -11,7 +11,7 @@ import pytest
 from broker.config.listener_security import ListenerSecurityConfig
 from broker.config.listener_security_keys import ListenerSecurityKeys
 from broker.errors import ConfigError
-from broker.security.tls_context import client_context, server_context
+from broker.security.tls_context import client_context, server_tls
 from tests.unit.trust.stores import GOLDEN, KEY_PASSWORD, PASSWORD
 from tests.unit.trust.test_tls_store import hands_shake
 from trust.cipher_suite import TLS_1_3
@@ -46,7 +46,7 @@ def suites_of(context: ssl.SSLContext, version: str) -> list[str]:
 
 
 def test_by_default_two_versions_with_authenticated_encryption_are_served(tmp_path: Path) -> None:
-    context = server_context(config(tmp_path))
+    context = server_tls(config(tmp_path)).context
     assert len(suites_of(context, "TLSv1.2")) == 6
     assert (context.minimum_version, context.maximum_version) == (
         ssl.TLSVersion.TLSv1_2,
@@ -54,7 +54,7 @@ def test_by_default_two_versions_with_authenticated_encryption_are_served(tmp_pa
     )
 
 
-@pytest.mark.parametrize("make", [server_context, client_context])
+@pytest.mark.parametrize("make", [lambda each: server_tls(each).context, client_context])
 def test_a_suite_of_tls_1_2_excludes_all_others(
     tmp_path: Path, make: Callable[[ListenerSecurityConfig], ssl.SSLContext]
 ) -> None:
@@ -64,18 +64,18 @@ def test_a_suite_of_tls_1_2_excludes_all_others(
 
 
 def test_the_suites_of_tls_1_3_exclude_tls_1_2(tmp_path: Path) -> None:
-    context = server_context(config(tmp_path, *ALL_OF_1_3))
+    context = server_tls(config(tmp_path, *ALL_OF_1_3)).context
     assert context.minimum_version is ssl.TLSVersion.TLSv1_3
 
 
 def test_suites_of_both_versions_leave_both(tmp_path: Path) -> None:
-    context = server_context(config(tmp_path, *ALL_OF_1_3, SUITE))
+    context = server_tls(config(tmp_path, *ALL_OF_1_3, SUITE)).context
     assert context.minimum_version is ssl.TLSVersion.TLSv1_2
     assert context.maximum_version is ssl.TLSVersion.TLSv1_3
 
 
 def test_sides_with_different_suites_do_not_meet(tmp_path: Path) -> None:
-    server = server_context(config(tmp_path, SUITE))
+    server = server_tls(config(tmp_path, SUITE)).context
     assert hands_shake(server, client_context(config(tmp_path, SUITE)))
     other = client_context(config(tmp_path, "ECDHE-ECDSA-AES256-GCM-SHA384"))
     with pytest.raises(ssl.SSLError):
@@ -95,6 +95,6 @@ def test_suites_that_cannot_be_served_are_refused_with_the_key(
     tmp_path: Path, suites: tuple[str, ...], protocols: tuple[str, ...], rule: str
 ) -> None:
     with pytest.raises(ConfigError, match=rule) as caught:
-        server_context(config(tmp_path, *suites, protocols=protocols))
+        server_tls(config(tmp_path, *suites, protocols=protocols))
     assert caught.value.key == "listener.name.outer.ssl.cipher.suites"
     assert "\n" not in str(caught.value)

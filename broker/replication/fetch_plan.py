@@ -52,6 +52,7 @@ class FollowedPartition:
         "ready_at_ms",
         "replica",
         "requested_offset",
+        "requested_start",
         "topic_id",
     )
 
@@ -59,7 +60,7 @@ class FollowedPartition:
         self.replica = replica
         self.topic_id = replica.topic_id
         self.leader_epoch = replica.leader_epoch
-        self.requested_offset = Offset(-1)
+        self.requested_offset = self.requested_start = Offset(-1)
         self.leader_high_watermark = 0
         self.ready_at_ms = 0
         self._backoff_ms = FIRST_BACKOFF_MS
@@ -68,6 +69,15 @@ class FollowedPartition:
     def is_current(self) -> bool:
         """Whether the log still ends at the offset of the last request."""
         return self.replica.log.log_end_offset == self.requested_offset
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether the log end or log start offset differs from the last request.
+
+        Retention on this broker moves the log start, too.
+        """
+        local = self.replica.log
+        return not self.is_current or local.log_start_offset != self.requested_start
 
     @property
     def lag(self) -> int:
@@ -93,12 +103,13 @@ class FollowedPartition:
         """Return the partition's part of the next request."""
         local = self.replica.log
         self.requested_offset = local.log_end_offset
+        self.requested_start = local.log_start_offset
         return FetchPartition(
             partition=self.replica.topic_partition.partition,
             current_leader_epoch=self.leader_epoch,
             fetch_offset=self.requested_offset,
             last_fetched_epoch=local.leader_epochs.latest,
-            log_start_offset=local.log_start_offset,
+            log_start_offset=self.requested_start,
             partition_max_bytes=max_bytes,
         )
 

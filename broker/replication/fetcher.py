@@ -240,7 +240,8 @@ class Fetcher:
             )
             return
         try:
-            if _append(replica, data, self._now_ms()):
+            _append(replica, data, self._now_ms())
+            if followed.has_moved:
                 self._plan.on_moved(replica.topic_partition)
         except CorruptBatchError as error:
             self._fail([followed], str(error), now_ms)
@@ -361,17 +362,12 @@ class Fetcher:
         }
 
 
-def _append(replica: Replica, data: PartitionData, now_ms: int) -> bool:
-    """Append the leader's records, then adopt its high watermark and log start offset.
-
-    Returns whether the log end or log start offset has moved.
-    """
+def _append(replica: Replica, data: PartitionData, now_ms: int) -> None:
+    """Append the leader's records, then adopt its high watermark and log start offset."""
     local, records = replica.log, data.records
-    before = (local.log_start_offset, local.log_end_offset)
     if records:
         assert isinstance(records, memoryview), "decoded records are views of the response"
         local.append_as_follower(records, now_ms)
     replica.adopt_high_watermark(data.high_watermark)
     if data.log_start_offset > local.log_start_offset:
         local.advance_log_start(min(Offset(data.log_start_offset), local.log_end_offset))
-    return (local.log_start_offset, local.log_end_offset) != before

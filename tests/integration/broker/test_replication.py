@@ -182,6 +182,21 @@ async def test_followers_follow_the_log_start_offset(tmp_path: Path) -> None:
         await rig.stop()
 
 
+async def test_the_leader_learns_of_a_log_start_that_retention_of_the_follower_moved(
+    tmp_path: Path,
+) -> None:
+    rig = Rig(tmp_path, KEYS, LogConfig(segment_bytes=200))
+    await rig.start(1, 2)
+    try:
+        await rig.set_leader(1, isr=[1, 2], replicas=[1, 2])
+        for _ in range(5):
+            await rig.brokers[1].produce(b"x" * 50)
+        rig.brokers[2].replica.log.advance_log_start(Offset(3))
+        assert await rig.brokers[1].delete_records(3) == (ErrorCode.NONE, 3)
+    finally:
+        await rig.stop()
+
+
 async def test_new_partitions_do_not_wait_for_an_idle_fetch_to_end(tmp_path: Path) -> None:
     """A follower fetches new partitions at once, although its last fetch waits at the leader."""
     patient = ReplicationKeys(replica_fetch_wait_max_ms=20_000, replica_lag_time_max_ms=30_000)

@@ -100,6 +100,16 @@ def test_request_within_a_session_names_only_moved_partitions() -> None:
     assert moved.is_current
 
 
+def test_the_log_start_of_the_last_request_is_remembered() -> None:
+    plan = in_session(T0, T1)
+    for key in (T0, T1):
+        assert not followed_of(plan, key).has_moved
+    cast(FakeReplica, followed_of(plan, T0).replica).log.log_start_offset = Offset(2)
+    cast(FakeReplica, followed_of(plan, T1).replica).log.log_end_offset = Offset(2)
+    for key in (T0, T1):
+        assert followed_of(plan, key).has_moved
+
+
 def test_request_to_a_leader_without_sessions_names_every_partition() -> None:
     plan = plan_of(T0)
     for _ in range(2):

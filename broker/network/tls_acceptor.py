@@ -21,6 +21,7 @@ from typing import Final, Protocol
 import structlog
 
 from broker.network.processor import Processor
+from trust.tls_alert import sending_alert
 
 HANDSHAKE_TIMEOUT_S: Final = 10.0
 # Time for a client to confirm the end of TLS: shorter than the stop of a broker.
@@ -153,13 +154,14 @@ class TlsAcceptor:
     async def _negotiate(self, accepted: socket.socket, client_host: str) -> None:
         processor = self._make_processor()
         try:
-            await self._loop.connect_accepted_socket(
-                lambda: processor,
-                accepted,
-                ssl=self._context(),
-                ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S,
-                ssl_shutdown_timeout=SHUTDOWN_TIMEOUT_S,
-            )
+            with sending_alert(accepted):
+                await self._loop.connect_accepted_socket(
+                    lambda: processor,
+                    accepted,
+                    ssl=self._context(),
+                    ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S,
+                    ssl_shutdown_timeout=SHUTDOWN_TIMEOUT_S,
+                )
         except OSError as error:
             log.warning(
                 "connection.handshake_failed",

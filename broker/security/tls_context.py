@@ -13,6 +13,7 @@ from typing import Final
 
 from broker.config.listener_security import ListenerSecurityConfig
 from broker.errors import ConfigError
+from trust.tls_alert import ServerContext
 from trust.tls_store import (
     SERVER_CIPHERS,
     KeySource,
@@ -46,7 +47,7 @@ def server_tls(config: ListenerSecurityConfig) -> ServerTls:
         ConfigError: a key is missing or contradicts another one, or a file cannot be used.
     """
     keys = config.keys
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context = ServerContext(ssl.PROTOCOL_TLS_SERVER)
     set_versions(context, config.keys.ssl_enabled_protocols, config.prefix)
     context.options |= ssl.OP_NO_RENEGOTIATION
     _set_ciphers(context, config, SERVER_CIPHERS)

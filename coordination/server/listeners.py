@@ -16,6 +16,7 @@ import structlog
 from coordination.server.coordinator_config import Address
 from coordination.server.server_connection import Connection, Owner
 from coordination.server.tls import ServerTls
+from trust.tls_alert import sending_alert
 
 LISTEN_BACKLOG: Final = 4096
 SHUTDOWN_TIMEOUT_S: Final = 1.0
@@ -171,13 +172,14 @@ class TlsListener:
 
     async def _negotiate(self, connection: Connection, accepted: socket.socket) -> None:
         try:
-            await self._server.loop.connect_accepted_socket(
-                lambda: connection,
-                accepted,
-                ssl=self._tls.context(),
-                ssl_handshake_timeout=self._server.config.handshake_timeout_ms / 1000,
-                ssl_shutdown_timeout=SHUTDOWN_TIMEOUT_S,
-            )
+            with sending_alert(accepted):
+                await self._server.loop.connect_accepted_socket(
+                    lambda: connection,
+                    accepted,
+                    ssl=self._tls.context(),
+                    ssl_handshake_timeout=self._server.config.handshake_timeout_ms / 1000,
+                    ssl_shutdown_timeout=SHUTDOWN_TIMEOUT_S,
+                )
         except OSError as error:
             self._server.on_violation(connection, f"TLS handshake failed: {error}")
         finally:

@@ -12,6 +12,7 @@ from typing import Final
 import structlog
 
 from coordination.server.coordinator_config import ClientAuth, TlsConfig
+from trust.tls_alert import ServerContext
 from trust.tls_store import SERVER_CIPHERS
 
 _VERIFY_MODES: Final = {
@@ -69,7 +70,7 @@ def make_context(config: TlsConfig) -> ssl.SSLContext:
     Raises:
         OSError: a file cannot be used; the message names it, and never a password.
     """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context = ServerContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_RENEGOTIATION
     context.set_ciphers(SERVER_CIPHERS)

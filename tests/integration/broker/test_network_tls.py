@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 import ssl
+import warnings
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
@@ -20,6 +21,7 @@ from broker.network.tls_acceptor import ACCEPTS_PER_TURN
 from kafkawire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from tests.integration.broker.network_support import Served, on_every_loop, serving
 from tests.waiting import until
+from trust.tls_alert import ServerContext
 
 FOLDER: Final = Path(__file__).parent / "tls"
 REGION_BYTES: Final = 2 * 1024 * 1024
@@ -120,6 +122,45 @@ async def test_a_client_without_a_handshake_does_not_delay_the_stop() -> None:
         await served.server.close()
         assert asyncio.get_running_loop().time() - began_s < 5
         silent.writer.transport.abort()
+
+
+def mutual_context() -> ssl.SSLContext:
+    context = ServerContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(FOLDER / "server.crt", FOLDER / "server.key")
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+def refusal_of(port: int, context: ssl.SSLContext) -> str:
+    """Return the reason that a client gets for the end of its connection."""
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        try:
+            with context.wrap_socket(connection, server_hostname="localhost") as client:
+                return f"data: {client.recv(1)!r}"
+        except ssl.SSLError as error:
+            return error.reason or str(error)
+
+
+@on_every_loop
+async def test_a_client_gets_the_reason_for_a_failed_handshake() -> None:
+    newest, older, oldest = client_context(), client_context(), client_context()
+    older.maximum_version = ssl.TLSVersion.TLSv1_2
+    with warnings.catch_warnings(action="ignore"):
+        oldest.minimum_version = oldest.maximum_version = ssl.TLSVersion.TLSv1_1
+    oldest.set_ciphers("ALL:@SECLEVEL=0")
+    security = {"SSL": ListenerSecurity(tls=mutual_context)}
+    async with serving(names=("SSL",), security=security) as served:
+        reasons = [
+            await asyncio.to_thread(refusal_of, served.port("SSL"), context)
+            for context in (newest, older, oldest)
+        ]
+        await until(lambda: served.server._quota.total == 0, "the end of the handshakes")
+    assert reasons == [
+        "TLSV13_ALERT_CERTIFICATE_REQUIRED",
+        "SSLV3_ALERT_HANDSHAKE_FAILURE",
+        "TLSV1_ALERT_PROTOCOL_VERSION",
+    ]
 
 
 @on_every_loop

@@ -109,6 +109,19 @@ async def test_a_certificate_is_an_identity(
             await client.get_data("/own")
 
 
+def test_a_client_without_a_certificate_gets_the_reason(
+    start_coordinator: StartCoordinator, tmp_path: Path
+) -> None:
+    authority, port = Authority.make(tmp_path), free_port()
+    start_coordinator(*tls_options(port, authority.issue("server"), authority))
+    with (
+        socket.create_connection(("127.0.0.1", port), timeout=10) as connection,
+        pytest.raises(ssl.SSLError, match="CERTIFICATE_REQUIRED"),
+        authority.context().wrap_socket(connection, server_hostname="localhost") as client,
+    ):
+        client.recv(1)
+
+
 async def test_an_optional_certificate_must_be_valid(
     start_coordinator: StartCoordinator, tmp_path: Path
 ) -> None:

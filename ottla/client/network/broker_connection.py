@@ -248,6 +248,8 @@ class Connection(asyncio.BufferedProtocol):
             self._lost_because = ConnectionLostError(
                 f"the connection to {self.address} was lost: {reason}. Is the broker running?"
             )
+            # With TLS 1.3 a broker refuses a client after the client's part of the handshake.
+            self._lost_because.__cause__ = exc
             self._fail_pending(self._lost_because)
         self._mark_closed()
 

@@ -15,6 +15,7 @@ from ottla.client.client_config import Address, ClientConfig
 from ottla.client.errors import (
     AuthenticationFailedError,
     BrokerUnreachableError,
+    ConnectionLostError,
     ProtocolError,
     broker_error,
 )
@@ -23,6 +24,8 @@ from ottla.client.network.broker_connection import Connection
 
 SOFTWARE_NAME: Final = "ottla"
 SOFTWARE_VERSION: Final = "0.1.0"
+_NO_REFUSALS: Final = frozenset({"INTERNAL_ERROR", "USER_CANCELLED", "NO_RENEGOTIATION"})
+"""Alerts by names of OpenSSL that do not refuse the client: a retry may succeed."""
 
 
 async def open_connection(
@@ -36,7 +39,7 @@ async def open_connection(
 
     Raises:
         AuthenticationFailedError: the broker's certificate is not trusted, or the broker refused
-            the credentials.
+            the credentials, the client's certificate, or its versions and ciphers of TLS.
         BrokerUnreachableError: the connection was refused, or the handshake timed out.
         ConnectionLostError: the peer closed the connection during the handshake.
         ProtocolError: the peer does not speak Kafka's protocol.
@@ -63,8 +66,17 @@ async def open_connection(
             f"the certificate of {address} is not trusted: {error.verify_message}. Check "
             "ssl_cafile, and that the certificate is for this host"
         ) from error
+    except ConnectionLostError as error:
+        await connection.close()
+        alert = alert_of(error.__cause__)
+        if alert is None:
+            raise
+        raise _refused(address, alert) from error
     except OSError as error:
         await connection.close()
+        alert = alert_of(error)
+        if alert is not None:
+            raise _refused(address, alert) from error
         is_refused = isinstance(error, ConnectionRefusedError)
         is_tls = isinstance(error, ssl.SSLError | ConnectionError) and not is_refused
         hint = "Does it speak TLS?" if is_tls and config.security.tls else "Is the broker running?"
@@ -75,6 +87,22 @@ async def open_connection(
         await connection.close()
         raise
     return connection
+
+
+def alert_of(error: BaseException | None) -> str | None:
+    """Return the alert by which the other side has refused a handshake, in words."""
+    if not isinstance(error, ssl.SSLError):
+        return None
+    # Errors that OpenSSL has not raised have no reason.
+    _, mark, name = (getattr(error, "reason", None) or "").partition("_ALERT_")
+    return name.lower().replace("_", " ") if mark and name not in _NO_REFUSALS else None
+
+
+def _refused(address: Address, alert: str) -> AuthenticationFailedError:
+    return AuthenticationFailedError(
+        f"{address} refuses the TLS handshake: {alert}. Check ssl_certfile, and that both sides "
+        "have a version and a cipher of TLS in common"
+    )
 
 
 def _reason(error: OSError) -> str:

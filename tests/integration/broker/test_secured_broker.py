@@ -38,7 +38,7 @@ from kafkawire.messages.scram_credentials import (
     ScramCredentialUpsertion,
 )
 from ottla.client.admin_model import ResourceType
-from ottla.client.errors import OttlaError
+from ottla.client.errors import AuthenticationFailedError, OttlaError
 from tests.certificates import Authority, needs_openssl
 from tests.conftest import READY_EVENT, BrokerProcess
 from tests.integration.broker.wire import TlsWire, Wire
@@ -252,6 +252,17 @@ async def test_an_untrusted_certificate_and_a_wrong_host_are_refused(secured: Se
     with pytest.raises(OttlaError, match="not trusted"):
         async with ottla.Admin(f"localhost:{secured.ports['SASL_SSL']}", **options):
             pass
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+async def test_a_client_with_an_untrusted_certificate_fails_at_once(
+    secured: Secured, version: ssl.TLSVersion
+) -> None:
+    context = secured.authority.context(secured.stranger.issue("eve"))
+    context.maximum_version = version
+    options: dict[str, Any] = {"security_protocol": "SSL", "ssl_context": context}
+    with pytest.raises(AuthenticationFailedError, match="refuses the TLS handshake: unknown ca"):
+        await ottla.Admin(secured.address("SSL"), **options).start()
 
 
 async def test_a_plain_client_on_a_tls_port_is_logged_in_one_line(secured: Secured) -> None:

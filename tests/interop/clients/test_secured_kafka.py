@@ -183,7 +183,7 @@ async def test_a_client_certificate_is_shown(kafka: Secured) -> None:
     secured: dict[str, Any] = {"security_protocol": "SSL", "ssl_cafile": str(kafka.certificate)}
     async with ottla.Admin(kafka.ssl, **secured, ssl_certfile=str(store)) as admin:
         assert len((await admin.describe_cluster()).brokers) == 1
-    with pytest.raises(NoBrokerAvailableError):
+    with pytest.raises(AuthenticationFailedError, match="refuses the TLS handshake"):
         await ottla.Admin(kafka.ssl, **secured).start()
 
 

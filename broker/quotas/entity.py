@@ -1,7 +1,8 @@
 """The entity of a quota (a user, a client, both, or an address) and its path (decision).
 
 Paths: `/config/users/<user>[/clients/<client>]`, `/config/clients/<client>`, `/config/ips/<ip>`.
-Names are encoded like in Kafka; `<default>` applies to all entities without quotas of their own.
+Names of users and clients are encoded like in Kafka; `<default>` applies to all entities without
+quotas of their own.
 Source: ZkAdminManager, Sanitizer of Kafka 3.9.
 """
 
@@ -36,7 +37,7 @@ CLIENT_KEYS: Final = frozenset(
     {PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, "request_percentage", "controller_mutation_rate"}
 )
 _ROUNDING: Final = 1e-6
-_HOST: Final = re.compile(r"[0-9A-Za-z:._%-]+")
+_HOST: Final = re.compile(r"[0-9A-Za-z:._-]+")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -88,7 +89,9 @@ class QuotaEntity:
         """Path of its configs, relative to `/config`."""
         names = {kind: _encoded(name) for kind, name in self.names}
         if IP in names:
-            return f"ips/{names[IP]}"
+            # Kafka's brokers look this name up as it is, and do not start if it is unknown. An
+            # encoded address of IPv6 would be.
+            return f"ips/{self.names[0][1] or DEFAULT_ENTITY}"
         if USER not in names:
             return f"clients/{names[CLIENT_ID]}"
         user = f"users/{names[USER]}"

@@ -17,6 +17,8 @@ Names = list[tuple[str, str | None]]
         ([("client-id", None), ("user", "anna")], "users/anna/clients/<default>"),
         ([("user", None), ("client-id", "c")], "users/<default>/clients/c"),
         ([("ip", "10.0.0.1")], "ips/10.0.0.1"),
+        # Kafka's brokers do not decode it.
+        ([("ip", "2001:db8::1")], "ips/2001:db8::1"),
         ([("ip", "host-1.example.org")], "ips/host-1.example.org"),
     ],
 )
@@ -35,6 +37,7 @@ def test_entity_is_parsed_from_its_path(names: Names, path: str) -> None:
         [("user", "a"), ("user", "b")],
         [("ip", "1.1.1.1"), ("user", "a")],
         [("ip", "no address")],
+        [("ip", "fe80::1%eth0")],
     ],
 )
 def test_invalid_entity_is_refused(names: Names) -> None:

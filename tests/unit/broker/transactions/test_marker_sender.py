@@ -306,7 +306,8 @@ async def test_only_the_latest_deletions_are_remembered(monkeypatch: pytest.Monk
     gone = [TopicPartition("t", number) for number in (5, 6, 7)]
     world.sender.on_partitions_deleted(gone)
     world.send(*gone)
-    assert (world.done, world.sender.lost_count) == (gone[1:], 1)
+    # The partitions of an ending are a set.
+    assert (sorted(world.done), world.sender.lost_count) == (gone[1:], 1)
     await world.sender.stop()
 
 

@@ -7,7 +7,7 @@ r"""Format strings of kcat for consumed records (decision).
     %%  a percent sign   \n \r \t \\ \xNN  characters
 
 As in kcat, key, value and headers are written as they are, and no line feed follows. Unprintable
-characters in a topic's name are escaped.
+characters in a topic's name are escaped. A terminal needs more: see `ShowData`.
 Source: kcat(1), option -f.
 """
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     # A command's signature needs this module, and printing help must not load the client.
     from ottla.client.record import ConsumerRecord
 
+ShowData: TypeAlias = Callable[[bytes], bytes]
+"""Function that escapes the data of a record, which is untrusted, for the reader of the output."""
 Part: TypeAlias = "bytes | Callable[[ConsumerRecord], bytes]"
 
 _TOKEN: Final = re.compile(r"%(.?)|\\(x[0-9a-fA-F]{1,2}|.?)|[^%\\]+", re.DOTALL)
@@ -30,13 +32,13 @@ _ESCAPES: Final = {"n": b"\n", "r": b"\r", "t": b"\t", "\\": b"\\"}
 NO_SIZE: Final = b"-1"
 
 
-def parse_format(text: str) -> list[Part]:
-    """Return the parts of a format string.
+def parse_format(text: str, show: ShowData = bytes) -> list[Part]:
+    """Return the parts of a format string; fields of a record pass through `show`.
 
     Raises:
         ValueError: it has an unknown token or escape.
     """
-    return [_part(found) for found in _TOKEN.finditer(text)]
+    return [_part(found, show) for found in _TOKEN.finditer(text)]
 
 
 def write_parts(parts: list[Part], record: ConsumerRecord) -> bytes:
@@ -44,7 +46,7 @@ def write_parts(parts: list[Part], record: ConsumerRecord) -> bytes:
     return b"".join(part if isinstance(part, bytes) else part(record) for part in parts)
 
 
-def _part(found: re.Match[str]) -> Part:
+def _part(found: re.Match[str], show: ShowData) -> Part:
     token, escape = found.groups()
     if token == "%":
         return b"%"
@@ -52,7 +54,8 @@ def _part(found: re.Match[str]) -> Part:
         if token not in _FIELDS:
             known = " ".join(f"%{each}" for each in _FIELDS)
             raise ValueError(f"the format has %{token}; tokens are {known} %%")
-        return _FIELDS[token]
+        field = _FIELDS[token]
+        return lambda record: show(field(record))
     if escape is None:
         # An argument holds bytes that are not UTF-8 as surrogates.
         return found.group().encode(errors="surrogateescape")

@@ -10,8 +10,15 @@ from functools import partial
 from string import Formatter
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from ottla.cli.kcat_format import parse_format, write_parts
-from ottla.cli.text import bytes_to_json, headers_to_json, readable, shown_json, time_text
+from ottla.cli.kcat_format import ShowData, parse_format, write_parts
+from ottla.cli.text import (
+    bytes_to_json,
+    headers_to_json,
+    readable,
+    shown_data,
+    shown_json,
+    time_text,
+)
 
 if TYPE_CHECKING:
     # A command's signature needs this module, and printing help must not load the client.
@@ -39,24 +46,27 @@ def record_writer(
     *,
     separator: str = DEFAULT_SEPARATOR,
     template: str | None = None,
+    is_for_terminal: bool = False,
 ) -> WriteRecord:
     """Return the function that encodes a record in the chosen format, line feed included.
 
-    Only kcat's format has a line feed of its own.
+    Only kcat's format has a line feed of its own. Formats that hold keys and values as they are
+    escape them for a terminal, which would obey the control characters of a hostile producer.
 
     Raises:
         ValueError: the template is missing or malformed, names an unknown field, or has a width
             above `MAX_WIDTH`.
     """
+    show: ShowData = shown_data if is_for_terminal else bytes
     if output_format is OutputFormat.TEMPLATE:
         return _TemplateWriter(template)
     if output_format is OutputFormat.KCAT:
         if template is None:
             raise ValueError(r"--format kcat needs --template, such as '%t/%p %k: %s\n'")
-        return partial(write_parts, parse_format(template))
+        return partial(write_parts, parse_format(template, show))
     if output_format is OutputFormat.KEY_VALUE:
-        return _KeyValueWriter(separator.encode(errors="surrogateescape"))
-    return _write_json if output_format is OutputFormat.JSON else _write_value
+        return _KeyValueWriter(separator.encode(errors="surrogateescape"), show)
+    return _write_json if output_format is OutputFormat.JSON else partial(_write_value, show)
 
 
 def record_size_bytes(record: ConsumerRecord) -> int:
@@ -64,9 +74,9 @@ def record_size_bytes(record: ConsumerRecord) -> int:
     return len(record.key or b"") + len(record.value or b"")
 
 
-def _write_value(record: ConsumerRecord) -> bytes:
+def _write_value(show: ShowData, record: ConsumerRecord) -> bytes:
     # A tombstone has no value and becomes an empty line.
-    return (record.value or b"") + b"\n"
+    return show(record.value or b"") + b"\n"
 
 
 def _write_json(record: ConsumerRecord) -> bytes:
@@ -83,11 +93,13 @@ def _write_json(record: ConsumerRecord) -> bytes:
 
 
 class _KeyValueWriter:
-    def __init__(self, separator: bytes) -> None:
+    def __init__(self, separator: bytes, show: ShowData) -> None:
         self._separator = separator
+        self._show = show
 
     def __call__(self, record: ConsumerRecord) -> bytes:
-        return (record.key or b"") + self._separator + (record.value or b"") + b"\n"
+        show = self._show
+        return show(record.key or b"") + self._separator + show(record.value or b"") + b"\n"
 
 
 class _TemplateWriter:

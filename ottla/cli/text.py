@@ -18,6 +18,8 @@ _CONTROLS: Final = re.compile(
     "[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
 """DEL and the C1 control characters, marks of text direction, line separators, lone surrogates."""
+_UNSAFE: Final = re.compile(rf"[\x00-\x08\x0b-\x1f]|{_CONTROLS.pattern}")
+"""`_CONTROLS`, and the C0 control characters except tab and line feed."""
 
 JsonValue = str | int | float | bool | None | list["JsonValue"] | dict[str, "JsonValue"]
 
@@ -54,6 +56,15 @@ def shown(text: str) -> str:
     return "".join(
         character if character.isprintable() else repr(character)[1:-1] for character in text
     )
+
+
+def shown_data(data: bytes) -> bytes:
+    """Return bytes of any content as text for a terminal, with tabs and line feeds as they are.
+
+    Bytes that are not UTF-8, control characters and marks of text direction are escaped.
+    """
+    text = data.decode("utf-8", errors="backslashreplace")
+    return _UNSAFE.sub(lambda found: repr(found.group())[1:-1], text).encode()
 
 
 def shown_json(document: str) -> str:

@@ -16,6 +16,7 @@ from ottla.cli.options import (
     LayoutName,
 )
 from ottla.cli.output_record import DEFAULT_SEPARATOR, OutputFormat
+from ottla.cli.terminal import is_terminal
 from ottla.cli.transfer import Transfer
 
 
@@ -77,7 +78,8 @@ def consume(
     With --group, reading continues at the committed offsets; --from (beginning or end) applies to
     partitions without one, and --regex also reads topics that are created later. Times are ISO
     8601, in UTC unless they name a zone. Ctrl-C stops the command. At the end it prints the number
-    and rate of records to standard error.
+    and rate of records to standard error. Keys and values are printed byte for byte to a pipe or a
+    file; on a terminal, their control characters are escaped.
 
     \b
     Examples:
@@ -95,7 +97,12 @@ def consume(
 
     try:
         chosen = OutputFormat.JSON if json else output_format
-        write = record_writer(chosen, separator=key_separator, template=template)
+        write = record_writer(
+            chosen,
+            separator=key_separator,
+            template=template,
+            is_for_terminal=is_terminal(),
+        )
         start_point = parse_start_point(start)
     except InputError as error:
         usage_error(f"--from: {error}.")

@@ -56,6 +56,28 @@ def test_json_format_has_no_character_that_a_terminal_obeys() -> None:
     assert json.loads(line)["value"] == json.loads(line)["headers"][0]["key"] == hostile
 
 
+HOSTILE = "\x1b]0;mine\x07\x9b2J\x7f\r\x00\u202eé\n\t\U0001f389".encode() + b"\xff"
+SHOWN = r"\x1b]0;mine\x07\x9b2J\x7f\r\x00\u202eé".encode() + "\n\t\U0001f389\\xff".encode()
+
+
+def test_a_terminal_gets_no_character_of_a_record_that_it_obeys() -> None:
+    record = RECORD._replace(key=HOSTILE, value=HOSTILE, headers=(("\x1b", HOSTILE),))
+
+    def write(output_format: OutputFormat, template: str | None = None) -> bytes:
+        return record_writer(output_format, template=template, is_for_terminal=True)(record)
+
+    assert write(OutputFormat.VALUE) == SHOWN + b"\n"
+    assert write(OutputFormat.KEY_VALUE) == SHOWN + b"\t" + SHOWN + b"\n"
+    # The template is the user's own, and so are its colours.
+    written = write(OutputFormat.KCAT, r"\x1b[1m%k %s %h")
+    assert written == b"\x1b[1m" + b" ".join((SHOWN, SHOWN, b"\\x1b=" + SHOWN))
+
+
+def test_a_pipe_gets_keys_and_values_byte_for_byte() -> None:
+    record = RECORD._replace(key=HOSTILE, value=HOSTILE)
+    assert record_writer(OutputFormat.KEY_VALUE)(record) == HOSTILE + b"\t" + HOSTILE + b"\n"
+
+
 @pytest.mark.parametrize("record", [RECORD, TOMBSTONE, BINARY])
 def test_produce_parses_the_json_output_of_consume(record: ConsumerRecord) -> None:
     line = record_writer(OutputFormat.JSON)(record).rstrip(b"\n")

@@ -7,9 +7,10 @@ from ottla.cli.terminal import Cell
 from ottla.cli.text import JsonValue, size_text
 from ottla.client.admin_model import LogDirectory
 
-SUMMARY_COLUMNS: Final = ("broker", "directory", "replicas", "size", "free", "total")
+SUMMARY_COLUMNS: Final = ("broker", "directory", "replicas", "size", "free", "total", "state")
 REPLICA_COLUMNS: Final = ("broker", "directory", "topic", "partition", "bytes", "lag", "future")
 UNKNOWN: Final = "-"
+ONLINE: Final = "online"
 
 
 def to_summary_rows(directories: Sequence[LogDirectory]) -> list[list[Cell]]:
@@ -18,10 +19,11 @@ def to_summary_rows(directories: Sequence[LogDirectory]) -> list[list[Cell]]:
         [
             each.broker_id,
             each.path,
-            len(each.replicas),
-            size_text(sum(replica.size_bytes for replica in each.replicas)),
+            UNKNOWN if each.error else len(each.replicas),
+            UNKNOWN if each.error else size_text(sum(it.size_bytes for it in each.replicas)),
             _size(each.usable_bytes),
             _size(each.total_bytes),
+            each.error.code.name if each.error else ONLINE,
         ]
         for each in _sorted(directories)
     ]
@@ -44,11 +46,12 @@ def to_replica_rows(directories: Sequence[LogDirectory]) -> list[list[Cell]]:
 
 
 def to_json(directories: Sequence[LogDirectory]) -> JsonValue:
-    """Return all directories with their replicas; an unknown size is null."""
+    """Return all directories with their replicas; an unknown size is null, and so is no error."""
     return [
         {
             "broker": each.broker_id,
             "directory": each.path,
+            "error": each.error.code.name if each.error else None,
             "total_bytes": None if each.total_bytes < 0 else each.total_bytes,
             "usable_bytes": None if each.usable_bytes < 0 else each.usable_bytes,
             "replicas": [

@@ -8,6 +8,7 @@ from typing import Final
 from kafkawire.ids import BrokerId, Offset, TopicId, TopicPartition
 from ottla.client.client_config import Address
 from ottla.client.cluster_metadata import PartitionMetadata
+from ottla.client.errors import BrokerError
 
 BROKER_DEFAULT: Final = -1
 SCRAM_ITERATIONS: Final = 8_192
@@ -83,13 +84,15 @@ class ReplicaLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDirectory:
-    """A log directory of a broker. Sizes are -1 if the broker is too old to report them."""
+    """A log directory of a broker. Sizes are -1 if the broker does not report them."""
 
     broker_id: BrokerId
     path: str
     total_bytes: int
     usable_bytes: int
     replicas: tuple[ReplicaLog, ...]
+    error: BrokerError | None = None
+    """The failure that took the directory offline: its replicas and sizes are not known then."""
 
 
 class ElectionType(enum.IntEnum):

@@ -40,6 +40,8 @@ async def describe_log_dirs(
 ) -> list[LogDirectory]:
     """Return the log directories of `brokers` with their replicas, limited to `topics` if given.
 
+    A directory that is offline has an `error`, and does not hide the others.
+
     Raises:
         OttlaError: a broker did not respond within `timeout_s`.
     """
@@ -58,10 +60,6 @@ async def describe_log_dirs(
             timeout_s,
         )
         raise_first([error_or_none(response.error_code, f"log directories of {broker_id}")])
-        raise_first(
-            error_or_none(each.error_code, f"log directory {each.log_dir}")
-            for each in response.results
-        )
         return [_directory(broker_id, each) for each in response.results]
 
     found = await asyncio.gather(*(ask(broker_id) for broker_id in brokers))
@@ -200,4 +198,5 @@ def _directory(broker_id: BrokerId, result: DescribeLogDirsResult) -> LogDirecto
             for topic in result.topics
             for replica in topic.partitions
         ),
+        error=error_or_none(result.error_code, f"log directory {result.log_dir}"),
     )

@@ -13,6 +13,7 @@ class DirectoryRow:
     """A log directory of a broker. Sizes of the disk are None if they are not reported."""
 
     path: str
+    is_online: bool
     replicas: int
     size_bytes: int
     total_bytes: int | None
@@ -80,6 +81,7 @@ def broker_rows(observation: Observation) -> list[BrokerRow]:
         directories.setdefault(each.broker_id, []).append(
             DirectoryRow(
                 path=each.path,
+                is_online=each.error is None,
                 replicas=len(each.replicas),
                 size_bytes=sum(replica.size_bytes for replica in each.replicas),
                 total_bytes=each.total_bytes if each.total_bytes >= 0 else None,

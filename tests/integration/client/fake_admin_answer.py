@@ -219,6 +219,10 @@ class AdminResponder(ReplicaResponder):
                     error_code=self.refusal or ErrorCode.NONE,
                     log_dir=f"/logs-{self.broker_id}",
                     topics=topics,
-                )
+                ),
+                *(
+                    DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path)
+                    for path in self.logs.failed_log_dirs
+                ),
             ]
         )

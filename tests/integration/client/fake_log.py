@@ -159,6 +159,8 @@ class FakeLogs:
         self.transactions: dict[str, FakeTransaction] = {}
         self.moves: dict[TopicPartition, tuple[int, ...]] = {}
         """Partitions that are being reassigned, with their target replicas."""
+        self.failed_log_dirs: tuple[str, ...] = ()
+        """Log directories of every broker that are offline."""
 
     def create(self, name: str, leaders: Sequence[int]) -> list[FakePartition]:
         """Create a topic with one partition per given leader."""

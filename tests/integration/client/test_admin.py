@@ -187,6 +187,18 @@ async def test_log_directories_are_described_by_each_broker(pair: FakeCluster) -
         assert [each.broker_id for each in await admin.describe_log_dirs([1], {"a": [1]})] == [1]
 
 
+async def test_a_failed_disk_hides_no_other_log_directory(pair: FakeCluster) -> None:
+    pair.create("a", [0, 1])
+    pair.logs.failed_log_dirs = ("/failed",)
+    async with Admin(pair.bootstrap) as admin:
+        directories = await admin.describe_log_dirs()
+    offline = [each for each in directories if each.error is not None]
+    assert [(each.broker_id, each.path) for each in offline] == [(0, "/failed"), (1, "/failed")]
+    assert offline[0].error is not None
+    assert offline[0].error.code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert [each.path for each in directories if each.error is None] == ["/logs-0", "/logs-1"]
+
+
 async def test_a_broker_that_does_not_exist_is_named(pair: FakeCluster) -> None:
     async with Admin(pair.bootstrap) as admin:
         with pytest.raises(BrokerUnreachableError, match=r"broker 7 .* \[0, 1\]"):

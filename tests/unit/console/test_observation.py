@@ -1,6 +1,10 @@
 """The samples of a cluster, and the rows that pages make of them."""
 
+from dataclasses import replace
+
+from kafkawire.errors import ErrorCode
 from kafkawire.ids import TopicPartition
+from ottla.client.errors import BrokerError
 from ottla.console.observation.broker_row import broker_rows, cluster_totals
 from ottla.console.observation.group_row import (
     GROUP_COLUMNS,
@@ -51,6 +55,16 @@ def test_used_share_of_a_disk_is_unknown_if_the_broker_does_not_report_it() -> N
     observation.on_log_dirs(1, [log_directory(1), log_directory(2)])
     one, two, _ = broker_rows(observation)
     assert [each.used_share for each in (*one.directories, *two.directories)] == [0.75, None]
+
+
+def test_a_failed_disk_of_a_live_broker_is_offline() -> None:
+    observation = observed()
+    failed = replace(
+        log_directory(2), error=BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, "log directory /data/2")
+    )
+    observation.on_log_dirs(1, [log_directory(1, (ORDERS_0, 70)), failed])
+    one, two, _ = broker_rows(observation)
+    assert [each.is_online for each in (*one.directories, *two.directories)] == [True, False]
 
 
 def test_totals_count_troubled_partitions() -> None:

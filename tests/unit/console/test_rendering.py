@@ -2,13 +2,16 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
+from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
 from kafkawire.records import TimestampType
 from ottla.client.admin_model import ClusterDescription, ConfigEntry, LogDirectory, ReplicaLog
 from ottla.client.client_config import Address
+from ottla.client.errors import BrokerError
 from ottla.client.record import ConsumerRecord
 from ottla.console.changes.change import KINDS as CONFIG_KINDS
 from ottla.console.changes.change import AlterConfig, CreateTopic, DeleteTopic
@@ -68,6 +71,17 @@ def is_safe(text: str) -> bool:
     assert "hit()" in text, "the page does not show the hostile text, so nothing was tried"
     shown = TAG.sub("", text)
     return INJECTED.search(text) is None and not {"\u202e", "\x1b"} & set(shown)
+
+
+def test_a_failed_disk_is_seen_beside_its_live_broker(hostile: Observation) -> None:
+    error = BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, "log directory /data")
+    hostile.on_log_dirs(2, [replace(hostile.log_dirs[0], replicas=(), error=error)])
+    shown = [
+        render(page.template, {"cluster": hostile.cluster, **page.values})
+        for page in (LIVE_PAGES[path](hostile, {"id": "1"}) for path in ("/", "/broker"))
+    ]
+    assert "disk offline</span>" in shown[0]
+    assert shown[1].count(">offline</span>") == 1
 
 
 @pytest.mark.parametrize("path", LIVE_PAGES)

@@ -25,6 +25,7 @@ from storage.config.config_key import (
     list_of,
     one_of,
 )
+from storage.config.format_version import FORMAT_VERSION
 
 BOOLEAN, DOUBLE, INT = ConfigType.BOOLEAN, ConfigType.DOUBLE, ConfigType.INT
 LIST, LONG, STRING = ConfigType.LIST, ConfigType.LONG, ConfigType.STRING
@@ -239,6 +240,7 @@ _RECORDS: Final = (
         name="message.format.version",
         type=STRING,
         default="3.0-IV1",
+        rule=FORMAT_VERSION,
         synonyms=_synonyms("log.message.format.version"),
         documentation="Deprecated and without effect: every record is stored in message format 2.",
     ),

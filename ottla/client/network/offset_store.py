@@ -1,5 +1,6 @@
 """Commits and fetches the offsets of a group (edge)."""
 
+import asyncio
 from collections.abc import Callable, Collection, Mapping
 from typing import TypeAlias
 
@@ -20,7 +21,8 @@ from kafkawire.messages.group_offsets import (
     OffsetFetchResponseGroup,
 )
 from kafkawire.sentinels import NO_OFFSET
-from ottla.client.errors import CommitFailedError, OttlaError
+from ottla.client.errors import CommitFailedError, OttlaError, UnknownTopicError
+from ottla.client.network.cluster import UNKNOWN_PATIENCE_S
 from ottla.client.network.coordinator import Coordinator
 from ottla.client.network.group_coordinator import Verdict, judge
 from ottla.client.offset import CommittedOffset, Identity
@@ -54,14 +56,25 @@ class OffsetStore:
     ) -> None:
         """Commit `offsets`; once this returns, the next owner of a partition starts there.
 
-        During a rebalance it retries, as long as `author` returns an identity.
+        During a rebalance it retries, as long as `author` returns an identity. A topic that the
+        coordinator does not know is new, or was deleted: it may appear within
+        `UNKNOWN_PATIENCE_S`.
 
         Raises:
+            UnknownTopicError: a topic does not exist; the offsets of the others were committed.
             CommitFailedError: another member may own the partitions; nothing was committed.
             OttlaError: the coordinator refuses, or cannot be reached within the timeout.
         """
+        loop = asyncio.get_running_loop()
+        patient_until_s = loop.time() + UNKNOWN_PATIENCE_S
+
+        def may_pass(error: OttlaError) -> bool:
+            if _is_unknown_topic(error) and loop.time() > patient_until_s:
+                return False
+            return _may_pass(error)
+
         await retry(
-            lambda: self.commit_once(offsets, author), self._backoff, self._timeout_s, _may_pass
+            lambda: self.commit_once(offsets, author), self._backoff, self._timeout_s, may_pass
         )
 
     async def commit_once(
@@ -82,11 +95,15 @@ class OffsetStore:
             return self._commit_request(offsets, author())
 
         response = await self._coordinator.request(request, OffsetCommitResponse)
-        for topic in response.topics:
-            for result in topic.partitions:
-                if result.error_code != ErrorCode.NONE:
-                    place = TopicPartition(topic.name, result.partition_index)
-                    raise self._refused(result.error_code, place)
+        refused = [
+            self._refused(result.error_code, TopicPartition(topic.name, result.partition_index))
+            for topic in response.topics
+            for result in topic.partitions
+            if result.error_code != ErrorCode.NONE
+        ]
+        # An unknown topic does not hide the reason why the others were not committed either.
+        for error in sorted(refused, key=_is_unknown_topic):
+            raise error
 
     async def committed(
         self, partitions: Collection[TopicPartition]
@@ -183,6 +200,10 @@ def _row(index: int, committed: CommittedOffset) -> OffsetCommitRequestPartition
         committed_leader_epoch=committed.leader_epoch,
         committed_metadata=committed.metadata,
     )
+
+
+def _is_unknown_topic(error: OttlaError) -> bool:
+    return isinstance(error, UnknownTopicError)
 
 
 def _may_pass(error: OttlaError) -> bool:

@@ -18,6 +18,7 @@ from ottla.client.errors import (
     ConfigurationError,
     NotInGroupError,
     RebalanceFailedError,
+    UnknownTopicError,
 )
 from ottla.client.offset import CommittedOffset
 from tests.conftest import BrokerProcess, StartBroker
@@ -347,6 +348,33 @@ async def test_a_manual_assignment_starts_at_the_commit(broker_process: BrokerPr
         assert [record.offset for record in await read(consumer, 2)] == [3, 4]
         with pytest.raises(NotInGroupError, match="by hand"):
             consumer.subscribe(["t"])
+
+
+async def test_a_commit_to_a_topic_that_does_not_exist_fails_soon(
+    broker_process: BrokerProcess,
+) -> None:
+    await fill(broker_process, 5)
+    gone = TopicPartition("gone", 0)
+    async with member(broker_process, enable_auto_commit=False) as consumer:
+        consumer.assign([T0])
+        with pytest.raises(UnknownTopicError, match="gone-0"):
+            await asyncio.wait_for(consumer.commit({gone: at(1), T0: at(3)}), 10)
+        assert (await consumer.committed([T0]))[T0] == at(3)
+    async with Admin(broker_process.bootstrap) as admin:
+        with pytest.raises(UnknownTopicError, match="gone-0"):
+            await asyncio.wait_for(admin.alter_group_offsets("g", {gone: 1}), 10)
+
+
+async def test_an_unknown_topic_does_not_hide_that_nothing_was_committed(
+    broker_process: BrokerProcess,
+) -> None:
+    await fill(broker_process, 5)
+    async with member(broker_process) as consumer, Admin(broker_process.bootstrap) as admin:
+        consumer.subscribe(["t"])
+        await read(consumer, 1)
+        with pytest.raises(CommitFailedError):
+            offsets = {TopicPartition("gone", 0): 1, T0: 3}
+            await asyncio.wait_for(admin.alter_group_offsets("g", offsets), 10)
 
 
 async def test_unsubscribing_leaves_the_group(broker_process: BrokerProcess) -> None:

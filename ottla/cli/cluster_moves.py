@@ -22,6 +22,7 @@ from ottla.cli.partition_argument import (
 )
 from ottla.client.admin.admin import Admin
 from ottla.client.admin_model import ElectionType, Reassignment, ResourceType
+from ottla.client.errors import BrokerError, LeaderElectionError
 
 POLL_INTERVAL_S: Final = 0.2
 
@@ -40,10 +41,16 @@ class MoveRequest:
 
 async def elect_leaders(
     access: ClusterAccess, places: Sequence[str] | None, kind: ElectionType
-) -> list[TopicPartition]:
-    """Elect leaders of the partitions that `places` name, or of all partitions if it is empty."""
+) -> tuple[list[TopicPartition], list[BrokerError]]:
+    """Elect leaders of the partitions that `places` name, or of all partitions if it is empty.
+
+    Returns the partitions whose leader has changed, and the failures of others.
+    """
     async with access.admin() as admin:
-        return await admin.elect_leaders(await _partitions(admin, places), kind)
+        try:
+            return await admin.elect_leaders(await _partitions(admin, places), kind), []
+        except LeaderElectionError as error:
+            return error.elected, list(error.refused.values())
 
 
 async def list_moves(

@@ -15,7 +15,8 @@
     ├── BrokerError                 the broker responded with an error code
     │   ├── UnknownTopicError
     │   ├── TopicExistsError
-    │   └── NotAuthorizedError
+    │   ├── NotAuthorizedError
+    │   └── LeaderElectionError     a partition elected no leader; `elected` names the others
     ├── ProduceError
     │   ├── RecordTooLargeError     refused before it was sent
     │   ├── BufferFullError         `send_nowait` found no room
@@ -41,6 +42,8 @@
 
 Every message contains the offending value and a remedy.
 """
+
+from collections.abc import Mapping, Sequence
 
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import Offset, TopicPartition
@@ -144,6 +147,25 @@ class TopicExistsError(BrokerError):
 
 class NotAuthorizedError(BrokerError):
     """The cluster's access rules forbid the request to this user."""
+
+
+class LeaderElectionError(BrokerError):
+    """Partitions could not elect a leader: the first of `refused`, with the others as notes.
+
+    `elected` are the partitions whose leader has changed nevertheless.
+    """
+
+    def __init__(
+        self,
+        refused: Mapping[TopicPartition, BrokerError],
+        elected: Sequence[TopicPartition],
+    ) -> None:
+        first, *others = refused.values()
+        super().__init__(first.code, first.subject, first.detail)
+        self.refused = dict(refused)
+        self.elected = list(elected)
+        for other in others:
+            self.add_note(str(other))
 
 
 class ProduceError(OttlaError):

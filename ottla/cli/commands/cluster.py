@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ottla.cli.command_config import cluster_access, run_admin
-from ottla.cli.failure import guarded, run_client, usage_error
+from ottla.cli.failure import EXIT_FAILED, complain, guarded, run_client, usage_error
 from ottla.cli.options import Bootstrap, CommandConfig, Json
 from ottla.cli.terminal import print_done, print_json, print_line, print_table
 
@@ -74,12 +74,17 @@ def elect(
     if unclean and not partitions:
         usage_error("an unclean election can lose records: name the partitions.")
     kind = ElectionType.UNCLEAN if unclean else ElectionType.PREFERRED
-    elected = run_client(elect_leaders(cluster_access(bootstrap, command_config), partitions, kind))
+    work = elect_leaders(cluster_access(bootstrap, command_config), partitions, kind)
+    elected, failures = run_client(work)
     if json:
         print_json([{"topic": each.topic, "partition": each.partition} for each in elected])
     else:
         for where in elected:
             print_line(f"elected {where}")
+    for failure in failures:
+        complain(str(failure))
+    if failures:
+        raise typer.Exit(EXIT_FAILED)
 
 
 @app.command()

@@ -338,6 +338,8 @@ class Admin:
     ) -> list[LogDirectory]:
         """Return the log directories of brokers, with the replicas in each and their sizes.
 
+        A directory whose disk has failed is in the list with its `error`.
+
         Args:
             broker_ids: Brokers to query; all live brokers by default.
             topics: Partitions by topic; other replicas are left out. All by default.
@@ -382,7 +384,8 @@ class Admin:
                 as leader, and records may be lost.
 
         Raises:
-            BrokerError: a partition has no eligible replica, or does not exist.
+            LeaderElectionError: a partition has no eligible replica, or does not exist; its
+                `elected` are the partitions whose leader changed.
             ConnectionLostError: no response arrived; check the leaders with `describe_topics`.
         """
         return await admin_replicas.elect_leaders(

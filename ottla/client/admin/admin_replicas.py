@@ -18,6 +18,7 @@ from kafkawire.messages.reassignment import (
 )
 from ottla.client.admin.admin_request import change, error_or_none, raise_first
 from ottla.client.admin_model import ElectionType, Reassignment
+from ottla.client.errors import LeaderElectionError, broker_error
 from ottla.client.network.cluster import Cluster
 
 
@@ -30,6 +31,9 @@ async def elect_leaders(
     """Elect leaders; return the partitions whose leader changed.
 
     A partition that already has the right leader is left out; it is not an error.
+
+    Raises:
+        LeaderElectionError: partitions could not elect a leader.
     """
     wanted = None
     if partitions is not None:
@@ -41,6 +45,8 @@ async def elect_leaders(
         election_type=kind, topic_partitions=wanted, timeout_ms=timeout_ms
     )
 
+    elected: list[TopicPartition] = []
+
     async def attempt() -> list[TopicPartition]:
         response = await cluster.request_controller(request, ElectLeadersResponse)
         raise_first([error_or_none(response.error_code, "the election")])
@@ -49,12 +55,15 @@ async def elect_leaders(
             for topic in response.replica_election_results
             for each in topic.partition_result
         ]
-        raise_first(
-            error_or_none(code, f"partition {where}", message)
+        elected.extend(where for where, code, _message in results if code == ErrorCode.NONE)
+        refused = {
+            where: broker_error(code, f"partition {where}", message)
             for where, code, message in results
-            if code != ErrorCode.ELECTION_NOT_NEEDED
-        )
-        return [where for where, code, _message in results if code == ErrorCode.NONE]
+            if code not in (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED)
+        }
+        if refused:
+            raise LeaderElectionError(refused, elected)
+        return elected
 
     return await change(cluster, attempt, timeout_ms / 1000)
 

@@ -437,6 +437,17 @@ def test_contradictory_moves_and_elections_are_wrong_usage(
     assert len(ended.stderr.splitlines()) == 1
 
 
+def test_an_election_names_every_partition_that_cannot_elect(
+    run_ottla: RunOttla, at: At, topic: str
+) -> None:
+    run_ottla("topics", "create", topic, *at)
+    ended = run_ottla("cluster", "elect", f"{topic}:7", f"{topic}:0", f"{topic}:8", "--json", *at)
+    assert (ended.returncode, json.loads(ended.stdout)) == (1, [])
+    first, second = ended.stderr.splitlines()
+    assert f"{topic}-7" in first
+    assert f"{topic}-8" in second
+
+
 def test_replicas_option_is_validated_and_excludes_other_counts(
     run_ottla: RunOttla, at: At, topic: str
 ) -> None:

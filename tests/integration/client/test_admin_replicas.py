@@ -6,7 +6,7 @@ from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId
 from ottla import Admin, TopicPartition
 from ottla.client.admin_model import ElectionType, Reassignment
-from ottla.client.errors import BrokerError, UnknownTopicError
+from ottla.client.errors import BrokerError, LeaderElectionError
 from tests.integration.client.client_support import FAST
 from tests.integration.client.fake_broker import FakeCluster
 
@@ -24,8 +24,21 @@ async def test_only_partitions_whose_leader_changed_are_returned(pair: FakeClust
 
 async def test_an_election_for_an_unknown_partition_fails(cluster: FakeCluster) -> None:
     async with Admin(cluster.bootstrap) as admin:
-        with pytest.raises(UnknownTopicError, match="a-0"):
+        with pytest.raises(LeaderElectionError, match="a-0") as caught:
             await admin.elect_leaders([A0], ElectionType.UNCLEAN)
+    assert caught.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert caught.value.elected == []
+
+
+async def test_a_partition_without_a_leader_hides_no_changed_leader(pair: FakeCluster) -> None:
+    pair.create("a", leaders=[0, 0])
+    missing = [TopicPartition("gone", 0), TopicPartition("gone", 1)]
+    async with Admin(pair.bootstrap) as admin:
+        with pytest.raises(LeaderElectionError, match="gone-0") as caught:
+            await admin.elect_leaders([A0, *missing, A1])
+    assert caught.value.elected == [A1]
+    assert list(caught.value.refused) == missing
+    assert ["gone-1" in note for note in caught.value.__notes__] == [True]
 
 
 async def test_a_move_is_started_listed_and_cancelled(pair: FakeCluster) -> None:

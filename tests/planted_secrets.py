@@ -87,7 +87,10 @@ def _audit(event: str, arguments: tuple[Any, ...]) -> None:
 
 def watch_streams() -> None:
     """Search the standard output and error of this process."""
-    sys.stdout, sys.stderr = _watched(sys.stdout), _watched(sys.stderr)
+    for name in ("stdout", "stderr"):
+        # Python has no object for a stream that the parent closed.
+        if (stream := getattr(sys, name)) is not None:
+            setattr(sys, name, _watched(stream))
     vars(sys).update(__stdout__=sys.stdout, __stderr__=sys.stderr)
     note_process()
 

@@ -19,6 +19,7 @@ def main() -> None:
     # Python sets `sys.stdout` to None if its descriptor is closed (`>&-`), so no print can work.
     if sys.stdout is None:
         sys.exit("ottla: standard output is closed: redirect it to /dev/null to discard it.")
+    _occupy_standard_descriptors()
     handler = signal.getsignal(signal.SIGINT)
     # An ignored signal stays ignored, as nohup and background jobs expect.
     if handler is signal.default_int_handler:
@@ -35,10 +36,29 @@ def main() -> None:
     except KeyboardInterrupt:
         # The interrupt preceded the command, which would have handled it.
         _leave()
+    except OSError as error:
+        # Commands handle their own; this one prevented the output of a help page.
+        sys.exit(f"ottla: {error.strerror or error}")
     except SystemExit as end:
         if end.code == EXIT_INTERRUPTED:
             _leave()
         raise
+
+
+def _occupy_standard_descriptors() -> None:
+    """Put the null device where the parent closed standard input or standard error.
+
+    A segment file or a socket would get that descriptor otherwise, and with it the last words of
+    the interpreter or of a C library. Without standard error, messages would go to standard output.
+    """
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            # The lowest free descriptor is this one. Standard input is None then, and reads fail.
+            os.set_inheritable(os.open(os.devnull, os.O_WRONLY), True)
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(2, "w", encoding=sys.stdout.encoding, errors="backslashreplace")
 
 
 def _leave(*_: object) -> NoReturn:

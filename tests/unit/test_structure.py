@@ -136,6 +136,7 @@ SEAMS = {
         "ottla.zookeeper.consumer",
     },
     "file": {
+        "ottla.cli.__main__",
         "broker.network.buffer_pool",
         "coordination.client.session_file",
         "coordination.server.disk.data_dir",

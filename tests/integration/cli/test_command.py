@@ -145,6 +145,45 @@ def test_coordinator_command_runs_until_a_stop_signal(tmp_path: Path) -> None:
         assert coordinator.wait(TIMEOUT_S) == 0
 
 
+def test_coordinator_runs_with_closed_standard_streams(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "ottla.cli", "coordinator", "--listen", "127.0.0.1:0"]
+    with subprocess.Popen(
+        ["/bin/sh", "-c", 'exec "$@" <&- 2>&-', "sh", *command, f"--data-dir={tmp_path / 'data'}"],
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as coordinator:
+        assert coordinator.stdout is not None
+        assert coordinator.stdout.readline().startswith("ready 127.0.0.1:")
+        # No file of the coordinator and no connection has the number of a standard stream.
+        streams = [Path(f"/proc/{coordinator.pid}/fd/{number}").readlink() for number in (0, 2)]
+        coordinator.send_signal(signal.SIGTERM)
+        assert coordinator.wait(TIMEOUT_S) == 0
+    assert streams == [Path(os.devnull), Path(os.devnull)]
+
+
+def test_wrong_usage_without_standard_error_prints_nothing() -> None:
+    ended = subprocess.run(
+        ["/bin/sh", "-c", 'exec "$@" 2>&-', "sh", sys.executable, "-m", "ottla.cli", "no-such"],
+        capture_output=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout) == (2, b"")
+
+
+def test_help_on_a_full_disk_fails_in_one_sentence() -> None:
+    with Path("/dev/full").open("wb") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "ottla.cli", "--help"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+    assert (ended.returncode, ended.stderr) == (1, "ottla: No space left on device\n")
+
+
 def test_broker_with_an_invalid_value_names_the_key(
     run_ottla_process: RunOttla, tmp_path: Path
 ) -> None:

@@ -372,8 +372,8 @@ async def test_an_unknown_topic_does_not_hide_that_nothing_was_committed(
     async with member(broker_process) as consumer, Admin(broker_process.bootstrap) as admin:
         consumer.subscribe(["t"])
         await read(consumer, 1)
+        offsets = {TopicPartition("gone", 0): 1, T0: 3}
         with pytest.raises(CommitFailedError):
-            offsets = {TopicPartition("gone", 0): 1, T0: 3}
             await asyncio.wait_for(admin.alter_group_offsets("g", offsets), 10)
 
 

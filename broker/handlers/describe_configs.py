@@ -19,6 +19,7 @@ from broker.config.config_entry import (
 from broker.config.config_target import check_broker, check_logger_broker, unknown_resource
 from broker.config.dynamic_config import DynamicConfig
 from broker.handlers.handler_table import Apis
+from broker.handlers.wire_text import wire_text
 from broker.live_configs.topic_overrides import TopicConfigs
 from broker.log_levels import LogLevels
 from broker.network.reply import Reply
@@ -124,8 +125,8 @@ def _answer(
 ) -> DescribeConfigsResourceResult:
     has_source = version >= CONFIG_SOURCE_SINCE
     return DescribeConfigsResourceResult(
-        name=entry.name,
-        value=entry.value,
+        name=wire_text(entry.name),
+        value=_value(entry.value),
         read_only=entry.is_read_only,
         is_sensitive=entry.is_sensitive,
         is_default=not has_source and entry.source is ConfigSource.DEFAULT_CONFIG,
@@ -138,6 +139,12 @@ def _answer(
 
 def _synonyms(entry: ConfigEntry) -> Sequence[DescribeConfigsSynonym]:
     return [
-        DescribeConfigsSynonym(name=synonym.name, value=synonym.value, source=synonym.source)
+        DescribeConfigsSynonym(
+            name=wire_text(synonym.name), value=_value(synonym.value), source=synonym.source
+        )
         for synonym in entry.synonyms
     ]
+
+
+def _value(value: str | None) -> str | None:
+    return None if value is None else wire_text(value)

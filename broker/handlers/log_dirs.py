@@ -13,6 +13,7 @@ import structlog
 
 from broker.errors import as_api_error
 from broker.handlers.handler_table import Apis
+from broker.handlers.wire_text import wire_text
 from broker.logs.mover import LogMover
 from broker.network.reply import Reply
 from broker.network.request import Request
@@ -72,9 +73,7 @@ class DescribeLogDirsHandler:
             }
         results = [self._describe(each, wanted) for each in self._logs.table.online_directories]
         results += [
-            DescribeLogDirsResult(
-                error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=str(path.absolute())
-            )
+            DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=_name(path))
             for path in self._logs.table.offline_paths
         ]
         return Reply(DescribeLogDirsResponse(results=results))
@@ -97,7 +96,7 @@ class DescribeLogDirsHandler:
                 _add(topics, copy, wanted, lag, is_future=True)
         total_bytes, usable_bytes = _space(directory.path)
         return DescribeLogDirsResult(
-            log_dir=str(directory.path.absolute()),
+            log_dir=_name(directory.path),
             topics=[
                 DescribeLogDirsTopic(name=name, partitions=partitions)
                 for name, partitions in topics.items()
@@ -196,13 +195,17 @@ class AlterReplicaLogDirsHandler:
         self._mover.move(partition, directory)
 
     def _find(self, path: str) -> LogDirectory:
-        wanted = Path(path)
+        wanted = str(Path(path))
         for directory in self._logs.table.online_directories:
-            if directory.path.absolute() == wanted:
+            if _name(directory.path) == wanted:
                 return directory
-        if wanted in {offline.absolute() for offline in self._logs.table.offline_paths}:
+        if wanted in map(_name, self._logs.table.offline_paths):
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"log dir {path} is offline")
         raise ApiError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is not a log dir of this broker")
+
+
+def _name(path: Path) -> str:
+    return wire_text(str(path.absolute()))
 
 
 def _wishes(message: AlterReplicaLogDirsRequest) -> Iterator[tuple[str, TopicPartition]]:

@@ -1,10 +1,12 @@
 """Replicas that move between the log dirs of a running broker."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from broker.config.config_entry import ResourceType
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.alter_replica_log_dirs import (
@@ -12,6 +14,11 @@ from kafkawire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopic,
+)
+from kafkawire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
 )
 from kafkawire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from tests.conftest import BrokerProcess, StartBroker
@@ -75,6 +82,27 @@ def test_a_partition_moves_while_it_is_used(
     with Wire(broker.port) as wire:
         assert places(wire) == {"second": False}
         assert wire.fetch("t", 0).high_watermark == COUNT + 1
+
+
+def test_a_log_dir_whose_name_is_not_utf_8_is_described_and_used(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    odd = Path(os.fsdecode(os.fsencode(tmp_path) + b"/odd-\xff"))
+    broker = start_broker(overrides={"broker.id": "7", "log.dirs": f"{tmp_path / 'first'},{odd}"})
+    with Wire(broker.port) as wire:
+        assert wire.create_topic("t").error_code == ErrorCode.NONE
+        assert wire.produce("t", batch(b"v")).error_code == ErrorCode.NONE
+        request = DescribeLogDirsRequest(topics=None)
+        described = wire.ask(ApiKey.DESCRIBE_LOG_DIRS, 4, request, DescribeLogDirsResponse)
+        shown = [each.log_dir for each in described.results]
+        assert shown == [str(tmp_path / "first"), rf"{tmp_path}/odd-\udcff"]
+        assert [move(wire, path) for path in shown] == [ErrorCode.NONE, ErrorCode.NONE]
+        broker.wait_for_event("move.ended")
+        assert list(places(wire)) == [r"odd-\udcff"]
+        resource = DescribeConfigsResource(resource_type=ResourceType.BROKER, resource_name="7")
+        asked = DescribeConfigsRequest(resources=[resource], include_synonyms=True)
+        [configs] = wire.ask(ApiKey.DESCRIBE_CONFIGS, 4, asked, DescribeConfigsResponse).results
+        assert ",".join(shown) in [each.value for each in configs.configs]
 
 
 def test_a_move_interrupted_by_a_crash_continues(

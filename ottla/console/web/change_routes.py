@@ -18,8 +18,18 @@ from ottla.console.view.rendering import link
 from ottla.console.web.console import Console
 
 MAX_FORM_BYTES: Final = 64 * 1024
+MAX_READ_BYTES: Final = 16 * 1024 * 1024
+"""Size of a form that is refused with an answer; of a larger one the connection is closed."""
 MAX_FIELDS: Final = 50
 HIDDEN_FIELDS: Final = ("csrf", "confirmed", "typed")
+
+
+class FormError(Exception):
+    """The body of a request is not a form of this console; the message is one sentence."""
+
+    def __init__(self, status: HTTPStatus, message: str) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class ChangeRoutes:
@@ -43,7 +53,10 @@ class ChangeRoutes:
 
     async def change(self, request: Request) -> Response:
         """Ask for confirmation of a change; carry it out once it is confirmed."""
-        fields = await _fields(request)
+        try:
+            fields = await _fields(request)
+        except FormError as error:
+            return self._console.fail(request, error.status, "Not changed", str(error))
         if not self._console.access.is_form_secret(fields.get("csrf", "")):
             text = "This form is from an earlier run of the console: load its page again."
             return self._console.fail(request, HTTPStatus.FORBIDDEN, "Not changed", text)
@@ -96,16 +109,27 @@ class ChangeRoutes:
 
 
 async def _fields(request: Request) -> dict[str, str]:
-    """Return the fields of a form; none if it is too large or not a form."""
-    body = b""
+    """Return the fields of a form.
+
+    Raises:
+        FormError: it is too large, or not a form.
+    """
+    body, size_bytes = b"", 0
     try:
+        # A browser shows the answer only once its whole request was read.
         async for part in request.stream():
-            body += part
-            if len(body) > MAX_FORM_BYTES:
-                return {}
+            size_bytes += len(part)
+            if size_bytes <= MAX_FORM_BYTES:
+                body += part
+            elif size_bytes > MAX_READ_BYTES:
+                break
+        if size_bytes > MAX_FORM_BYTES:
+            text = f"The form has more than {MAX_FORM_BYTES // 1024} KiB: shorten its fields."
+            raise FormError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, text)
         pairs = parse_qsl(body.decode("utf-8"), keep_blank_values=True, max_num_fields=MAX_FIELDS)
     except (ValueError, ClientDisconnect):
-        return {}
+        text = f"The request is not a form of at most {MAX_FIELDS} fields in UTF-8."
+        raise FormError(HTTPStatus.BAD_REQUEST, text) from None
     return dict(pairs)
 
 

@@ -191,8 +191,11 @@ async def test_changes_need_the_origin_and_the_secret_of_the_form(console: Conso
     assert (foreign.status, "Only a page of the console" in foreign.text) == (403, True)
     assert (await console.post("/change", fields, Origin="null")).status == 403
     assert (await console.post("/change", {**fields, "csrf": "guess"})).status == 403
-    large = await console.post("/change", {**fields, "configs": "x" * MAX_FORM_BYTES})
-    assert large.status == 403
+    for size in (MAX_FORM_BYTES, 8 * 1024 * 1024):
+        large = await console.post("/change", {**fields, "configs": "x" * size})
+        assert (large.status, "more than 64 KiB" in large.text) == (413, True)
+    many = await console.post("/change", {str(number): "" for number in range(60)})
+    assert (many.status, "at most 50 fields" in many.text) == (400, True)
     assert (await console.get("/change")).status == 405
 
 

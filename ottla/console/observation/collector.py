@@ -19,7 +19,7 @@ from ottla.console.observation.observation import (
     ObservedGroup,
     Probe,
 )
-from ottla.console.observation.pace import Pace
+from ottla.console.observation.pace import Durations, Pace
 
 PACES: Final[Mapping[Probe, Pace]] = {
     Probe.METADATA: Pace(1.0),
@@ -105,6 +105,7 @@ class Collector:
         while probe is not Probe.METADATA and self.observation.cluster is None:
             # The other samples need the partitions.
             await self._next_change()
+        durations = Durations()
         while True:
             began_s = self._loop.time()
             try:
@@ -112,7 +113,8 @@ class Collector:
                 self._notify()
             except OttlaError as error:
                 self._fail(probe, error)
-            await self._pause(PACES[probe], self._loop.time() - began_s)
+            usual_s = durations.add(self._loop.time() - began_s)
+            await self._pause(PACES[probe], usual_s)
 
     async def _pause(self, pace: Pace, duration_s: float) -> None:
         began_s = self._loop.time()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.console.observation.pace import IDLE_PAUSE_S, INTEREST_S, MAX_PAUSE_S, Pace
+from ottla.console.observation.pace import IDLE_PAUSE_S, INTEREST_S, MAX_PAUSE_S, Durations, Pace
 from ottla.console.observation.series import Point, Series
 from ottla.console.view.chart import chart, nice_top
 
@@ -62,6 +62,13 @@ def test_expensive_samples_are_rare() -> None:
     assert pace.pause_s(0.01, 0) == 2
     assert pace.pause_s(1.0, 0) == 9
     assert pace.pause_s(100.0, 0) == MAX_PAUSE_S
+
+
+def test_a_sample_that_waited_for_a_broker_is_not_expensive() -> None:
+    durations = Durations()
+    assert [durations.add(each) for each in (10.0, 0.1, 0.1, 10.0, 10.0)] == [0, 0, 0.1, 0.1, 0.1]
+    # A large cluster needs as long each time.
+    assert [durations.add(each) for each in (9.0, 0.2)] == [9.0, 0.2]
 
 
 def test_samples_are_rare_without_a_browser() -> None:

@@ -52,10 +52,12 @@ export function follow(content, state) {
     showWhenIdle();
   });
   source.addEventListener("missing", (message) => {
-    source.close();
+    // The next content, if there is one again, replaces this note and what is below it.
+    waiting = null;
     setState(state, "gone", false);
+    content.querySelector(":scope > .note.missing")?.remove();
     const note = document.createElement("p");
-    note.className = "note warn";
+    note.className = "note warn missing";
     note.textContent = JSON.parse(message.data);
     content.prepend(note);
   });

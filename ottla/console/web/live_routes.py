@@ -40,7 +40,11 @@ def _content(console: Console, make_page: PageFunction) -> Handler:
 
 
 class _Stream:
-    """The contents of one page: one event at once, and one after each sample that changes it."""
+    """The contents of one page: one event at once, and one after each sample that changes it.
+
+    The stream continues while the topic or group of the page is missing: a group vanishes for a
+    moment when its coordinator dies, and a deleted topic may be created again.
+    """
 
     def __init__(self, console: Console, make_page: PageFunction) -> None:
         self._console = console
@@ -53,7 +57,7 @@ class _Stream:
 
     async def _events(self, parameters: Mapping[str, str]) -> Events:
         collector, observation = self._console.collector, self._console.observation
-        last, version = "", -1
+        last, version = b"", -1
         while True:
             collector.show()
             if not await collector.changed(version, KEEP_ALIVE_S):
@@ -62,10 +66,9 @@ class _Stream:
             version = observation.version
             try:
                 page = self._make_page(observation, parameters)
+                data = event("content", self._console.fragment(page))
             except MissingError as error:
-                yield event("missing", str(error))
-                return
-            content = self._console.fragment(page)
-            if content != last:
-                last = content
-                yield event("content", content)
+                data = event("missing", str(error))
+            if data != last:
+                last = data
+                yield data

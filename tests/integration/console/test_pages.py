@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -222,6 +223,32 @@ async def test_things_that_do_not_exist_are_not_found(console: ConsoleServer) ->
         assert EVIL not in missing.text
     async with console.events("/live/topic?name=absent") as events:
         assert await anext(events) == ("missing", "There is no topic absent.")
+
+
+async def test_live_page_of_a_deleted_topic_returns_with_the_topic(
+    console: ConsoleServer, bootstrap: str
+) -> None:
+    async with Admin(bootstrap) as admin:
+        await admin.create_topics([NewTopic("phoenix", partitions=1)])
+        await shown(console, "/topics", "phoenix")
+        async with console.events("/live/topic?name=phoenix") as events:
+            assert (await anext(events))[0] == "content"
+            await admin.delete_topics(["phoenix"])
+            kinds = [name async for name, _ in until_kind(events, "missing")]
+            assert kinds.count("missing") == 1
+            await admin.create_topics([NewTopic("phoenix", partitions=1)])
+            assert [name async for name, _ in until_kind(events, "content")] == ["content"]
+
+
+async def until_kind(
+    events: AsyncIterator[tuple[str, Any]], kind: str
+) -> AsyncIterator[tuple[str, Any]]:
+    """Yield events up to the first of this kind."""
+    async with asyncio.timeout(30):
+        async for each in events:
+            yield each
+            if each[0] == kind:
+                return
 
 
 async def test_invalid_searches_have_one_sentence(console: ConsoleServer, bootstrap: str) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlencode
 
 import uvicorn
 
@@ -25,6 +26,7 @@ from ottla.console.view.rendering import Renderer
 from ottla.console.web.application import make_application
 from ottla.console.web.console import Console
 from ottla.console.web.event_stream import EventStreams
+from ottla.console.web.guard import TOKEN_PARAMETER
 
 CLIENT_ID: Final = "ottla-console"
 BACKLOG: Final = 128
@@ -83,7 +85,9 @@ def url_of(listening: socket.socket, token: str | None) -> str:
     """Return the address to open in a browser."""
     host, port = listening.getsockname()[:2]
     place = ListenAddress("127.0.0.1" if host == "0.0.0.0" else host, port)
-    return f"http://{place}/" if token is None else f"http://{place}/?token={token}"
+    # A token in base64 may have a plus sign, which would be a space in an address.
+    query = "" if token is None else f"?{urlencode({TOKEN_PARAMETER: token})}"
+    return f"http://{place}/{query}"
 
 
 async def serve(

@@ -6,12 +6,15 @@ import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import pytest_asyncio
 
 from ottla import Admin, Consumer, NewTopic, Producer
+from ottla.console.access.address import ListenAddress
 from ottla.console.web.change_routes import MAX_FORM_BYTES
+from ottla.console.web.serving import listen_on, url_of
 from tests.conftest import BrokerProcess
 from tests.integration.console.browserless import ConsoleServer, console_of
 
@@ -291,6 +294,18 @@ async def test_token_is_exchanged_for_a_cookie(bootstrap: str) -> None:
         for other in ('a={"x":1}', "a=dark mode", "path=/x", "a,b=1", 'a="', "=a", "a"):
             both = f"{other}; {cookie.partition(';')[0]}"
             assert (other, (await console.get("/", Cookie=both)).status) == (other, 200)
+
+
+@pytest.mark.parametrize(
+    "token", ["s3cret+base64/with==", "s3cret & # % größe ü"], ids=["base64", "any text"]
+)
+async def test_printed_address_holds_any_token(token: str) -> None:
+    listening = listen_on(ListenAddress("127.0.0.1", 0))
+    with listening:
+        address = urlsplit(url_of(listening, token))
+    async with console_of("127.0.0.1:1", token=token) as console:
+        entered = await console.get(f"{address.path}?{address.query}")
+        assert (entered.status, entered.headers["location"]) == (303, "/")
 
 
 async def test_console_without_a_cluster_says_so() -> None:

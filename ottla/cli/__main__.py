@@ -5,6 +5,7 @@ Ctrl-C during startup must not print a stack trace. Importing this module theref
 """
 
 import contextlib
+import io
 import os
 import signal
 import sys
@@ -20,6 +21,9 @@ def main() -> None:
     if sys.stdout is None:
         sys.exit("ottla: standard output is closed: redirect it to /dev/null to discard it.")
     _occupy_standard_descriptors()
+    # A locale without UTF-8 has no bytes for some names: they are escaped, as on standard error.
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
     handler = signal.getsignal(signal.SIGINT)
     # An ignored signal stays ignored, as nohup and background jobs expect.
     if handler is signal.default_int_handler:

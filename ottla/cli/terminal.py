@@ -13,6 +13,8 @@ from ottla.cli.text import JsonValue, shown, shown_json
 
 _GAP: Final = "  "
 
+UTF_8: Final = ("utf-8", "utf8")
+
 Cell = str | int
 
 
@@ -28,7 +30,9 @@ def print_line(line: str) -> None:
 
 def print_json(value: JsonValue) -> None:
     """Print one indented JSON document, the whole output of a command."""
-    sys.stdout.write(shown_json(json.dumps(value, indent=2, ensure_ascii=False)) + "\n")
+    # Escapes that any locale can write, and that every reader of JSON understands.
+    is_ascii = sys.stdout.encoding.lower() not in UTF_8
+    sys.stdout.write(shown_json(json.dumps(value, indent=2, ensure_ascii=is_ascii)) + "\n")
 
 
 def print_done(verb: str, names: Sequence[str], *, as_json: bool) -> None:

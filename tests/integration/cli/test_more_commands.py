@@ -201,3 +201,18 @@ def test_a_profile_names_the_cluster(
         ["here", shared_broker.bootstrap, "default"],
     ]
     assert "s3cret" not in run_ottla("profiles", "list", "--json", env=env).stdout
+
+
+def test_names_that_the_locale_lacks_are_escaped(
+    run_ottla: RunOttla, run_ottla_process: RunOttla, at: At
+) -> None:
+    name = "größe-€-\U0001f389"
+    fill(run_ottla, at, "localised", ["v"])
+    read = ("consume", "localised", "--group", name, "--max-records", "1", *at)
+    assert run_ottla(*read).returncode == 0
+    ascii_only = {"PYTHONIOENCODING": "ascii"}
+    listed = run_ottla_process("groups", "list", *at, env=ascii_only)
+    assert (listed.returncode, listed.stderr) == (0, "")
+    assert r"gr\xf6\xdfe-\u20ac-\U0001f389" in listed.stdout
+    document = run_ottla_process("groups", "list", "--json", *at, env=ascii_only)
+    assert name in [each["group_id"] for each in json.loads(document.stdout)]

@@ -64,6 +64,8 @@ async def consume_records(options: ConsumeOptions, write: WriteRecord, transfer:
             if wanted == 0:
                 return
             records = await consumer.fetch_batch(wanted, POLL_TIMEOUT_MS)
+            if not records and ends is not None:
+                ends = await ends_left(consumer, ends)
             _write(records, ends, write, transfer)
             if reminder.is_due(asyncio.get_running_loop().time(), consumer.assignment()):
                 named = options.regex or ", ".join(options.topics)
@@ -103,6 +105,20 @@ def _is_anything_left(consumer: Consumer, ends: Mapping[TopicPartition, Offset])
         position is None or position < ends.get(partition, 0)
         for partition, position in positions.items()
     )
+
+
+async def ends_left(
+    consumer: Consumer, ends: Mapping[TopicPartition, Offset]
+) -> dict[TopicPartition, Offset]:
+    """Return `ends` without the offsets that no log has any longer.
+
+    A log becomes shorter by an unclean election, or as the log of a new topic of the same name.
+
+    Raises:
+        UnknownTopicError: a topic was deleted.
+    """
+    now = await consumer.end_offsets(ends)
+    return {partition: min(end, now[partition]) for partition, end in ends.items()}
 
 
 def _wanted(max_records: int | None, record_count: int) -> int:

@@ -5,7 +5,7 @@ with fresh metadata.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
@@ -19,9 +19,9 @@ from kafkawire.sentinels import CONSUMER_REPLICA_ID, NO_EPOCH, READ_UNCOMMITTED
 from ottla.client.argument import require_partition
 from ottla.client.errors import OttlaError, broker_error
 from ottla.client.network.cluster import Cluster
-from ottla.client.network.partition_lookup import missing_partitions
+from ottla.client.network.partition_lookup import missing_partitions, with_patience
 from ottla.client.offset import OffsetAndTimestamp
-from ottla.client.retry import retry
+from ottla.client.retry import is_retriable, retry
 
 Results = dict[TopicPartition, OffsetAndTimestamp | OttlaError]
 
@@ -59,8 +59,20 @@ async def list_offsets(
     wanted = {require_partition(each): when for each, when in wanted.items()}
     for missing in (await missing_partitions(cluster, wanted, timeout_s)).values():
         raise missing
-    await retry(attempt, cluster.backoff, timeout_s)
+    passes_soon = with_patience(is_retriable)
+
+    def may_pass(error: OttlaError) -> bool:
+        # The leader of a new topic may learn of it much later than the metadata.
+        return passes_soon(error) or (is_retriable(error) and not _is_any_gone(cluster, wanted))
+
+    await retry(attempt, cluster.backoff, timeout_s, may_pass)
     return found
+
+
+def _is_any_gone(cluster: Cluster, wanted: Iterable[TopicPartition]) -> bool:
+    """Whether the metadata has lost a topic that it knew."""
+    topics = map(cluster.metadata.topics.get, {each.topic for each in wanted})
+    return any(it is None or it.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for it in topics)
 
 
 async def ask_leaders(

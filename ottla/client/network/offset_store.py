@@ -1,6 +1,5 @@
 """Commits and fetches the offsets of a group (edge)."""
 
-import asyncio
 from collections.abc import Callable, Collection, Mapping
 from typing import TypeAlias
 
@@ -21,10 +20,10 @@ from kafkawire.messages.group_offsets import (
     OffsetFetchResponseGroup,
 )
 from kafkawire.sentinels import NO_OFFSET
-from ottla.client.errors import CommitFailedError, OttlaError, UnknownTopicError
-from ottla.client.network.cluster import UNKNOWN_PATIENCE_S
+from ottla.client.errors import CommitFailedError, OttlaError
 from ottla.client.network.coordinator import Coordinator
 from ottla.client.network.group_coordinator import Verdict, judge
+from ottla.client.network.partition_lookup import is_unknown_topic, with_patience
 from ottla.client.offset import CommittedOffset, Identity
 from ottla.client.retry import Backoff, retry
 
@@ -65,16 +64,11 @@ class OffsetStore:
             CommitFailedError: another member may own the partitions; nothing was committed.
             OttlaError: the coordinator refuses, or cannot be reached within the timeout.
         """
-        loop = asyncio.get_running_loop()
-        patient_until_s = loop.time() + UNKNOWN_PATIENCE_S
-
-        def may_pass(error: OttlaError) -> bool:
-            if _is_unknown_topic(error) and loop.time() > patient_until_s:
-                return False
-            return _may_pass(error)
-
         await retry(
-            lambda: self.commit_once(offsets, author), self._backoff, self._timeout_s, may_pass
+            lambda: self.commit_once(offsets, author),
+            self._backoff,
+            self._timeout_s,
+            with_patience(_may_pass),
         )
 
     async def commit_once(
@@ -102,7 +96,7 @@ class OffsetStore:
             if result.error_code != ErrorCode.NONE
         ]
         # An unknown topic does not hide the reason why the others were not committed either.
-        for error in sorted(refused, key=_is_unknown_topic):
+        for error in sorted(refused, key=is_unknown_topic):
             raise error
 
     async def committed(
@@ -200,10 +194,6 @@ def _row(index: int, committed: CommittedOffset) -> OffsetCommitRequestPartition
         committed_leader_epoch=committed.leader_epoch,
         committed_metadata=committed.metadata,
     )
-
-
-def _is_unknown_topic(error: OttlaError) -> bool:
-    return isinstance(error, UnknownTopicError)
 
 
 def _may_pass(error: OttlaError) -> bool:

@@ -1,10 +1,15 @@
 """Looks up the partitions that a caller names, and reports the ones that do not exist (edge)."""
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from kafkawire.ids import TopicPartition
-from ottla.client.errors import BrokerError, OttlaError, UnknownPartitionError
+from ottla.client.errors import (
+    BrokerError,
+    OttlaError,
+    UnknownPartitionError,
+    UnknownTopicError,
+)
 from ottla.client.network.cluster import UNKNOWN_PATIENCE_S, Cluster
 from ottla.client.retry import retry
 
@@ -51,6 +56,25 @@ async def missing_partitions(
     except UnknownPartitionError:
         missing |= {each: _no_partition(each) for each in unknown()}
     return missing
+
+
+def is_unknown_topic(error: OttlaError) -> bool:
+    """Whether the topic or partition does not exist, or is newer than the knowledge of a broker."""
+    return isinstance(error, UnknownTopicError)
+
+
+def with_patience(may_pass: Callable[[OttlaError], bool]) -> Callable[[OttlaError], bool]:
+    """Return `may_pass` for the errors from now on, with an end to the wait for an unknown topic.
+
+    After `UNKNOWN_PATIENCE_S` a topic that is still unknown was deleted, or never existed.
+    """
+    loop = asyncio.get_running_loop()
+    patient_until_s = loop.time() + UNKNOWN_PATIENCE_S
+
+    def may_still_pass(error: OttlaError) -> bool:
+        return may_pass(error) and not (is_unknown_topic(error) and loop.time() > patient_until_s)
+
+    return may_still_pass
 
 
 def _may_appear(error: OttlaError) -> bool:

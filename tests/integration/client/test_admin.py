@@ -199,6 +199,30 @@ async def test_a_failed_disk_hides_no_other_log_directory(pair: FakeCluster) -> 
     assert [each.path for each in directories if each.error is None] == ["/logs-0", "/logs-1"]
 
 
+async def test_offsets_of_a_topic_that_was_deleted_fail_soon(cluster: FakeCluster) -> None:
+    cluster.create("a")
+    first = TopicPartition("a", 0)
+    async with Admin(cluster.bootstrap, **FAST) as admin:
+        assert first in await admin.list_offsets({first: OffsetSpec.LATEST})
+        del cluster.logs.topics["a"]
+        with pytest.raises(UnknownTopicError, match="a-0"):
+            await asyncio.wait_for(admin.list_offsets({first: OffsetSpec.LATEST}), 5)
+
+
+async def test_a_leader_that_does_not_know_its_new_topic_yet_is_asked_again(
+    cluster: FakeCluster,
+) -> None:
+    cluster.create("a")
+    first = TopicPartition("a", 0)
+    # About two seconds of retries.
+    refusals = [Refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)] * 20
+    cluster.script(ApiKey.LIST_OFFSETS, *refusals)
+    async with Admin(cluster.bootstrap, retry_backoff_ms=100, retry_backoff_max_ms=100) as admin:
+        found = await asyncio.wait_for(admin.list_offsets({first: OffsetSpec.LATEST}), 20)
+    assert found[first].offset == 0
+    assert not cluster.next_fault(ApiKey.LIST_OFFSETS)
+
+
 async def test_a_broker_that_does_not_exist_is_named(pair: FakeCluster) -> None:
     async with Admin(pair.bootstrap) as admin:
         with pytest.raises(BrokerUnreachableError, match=r"broker 7 .* \[0, 1\]"):

@@ -195,6 +195,6 @@ def _apply_timestamp_difference(parsed: Mapping[str, ConfigValue], fields: dict[
     difference = parsed.get("message.timestamp.difference.max.ms")
     if difference is None:
         return
-    for field in ("message_timestamp_before_max_ms", "message_timestamp_after_max_ms"):
-        if fields.get(field, LONG_MAX) == LONG_MAX:
-            fields[field] = difference
+    for name in ("message_timestamp_before_max_ms", "message_timestamp_after_max_ms"):
+        if fields.get(name, LONG_MAX) == LONG_MAX:
+            fields[name] = difference

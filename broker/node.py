@@ -25,6 +25,7 @@ from typing import Final
 
 import structlog
 
+from broker.certificates import Certificates
 from broker.cluster.cluster_topics import ClusterTopics, roll
 from broker.cluster.control_fence import ControlFence
 from broker.cluster.control_proof import ControlProof
@@ -296,26 +297,11 @@ class Node:
             replicas=replicas,
             server=self._serving.server,
         )
-        changes.reload_by(self._reload_certificates)
-        configs.broker.check_files = self._check_certificates
+        certificates = Certificates(self._secured, self._member.security, machine_name)
+        changes.reload_by(certificates.reload)
+        configs.broker.check_files = certificates.check
         configs.follow(changes)
         return changes
-
-    def _check_certificates(self, config: BrokerConfig) -> None:
-        self._secured.check(config, self._member.security, machine_name)
-
-    def _reload_certificates(self, config: BrokerConfig) -> None:
-        if not self._secured.has_tls:
-            return
-        try:
-            for_peers = self._member.security.load(config)
-            self._secured.reload(config)
-            self._member.security.adopt(for_peers)
-        except ConfigError as error:
-            # The files were good when the change was requested.
-            log.error("certificates.kept", error=str(error))
-        else:
-            log.info("certificates.loaded")
 
     async def _open_logs(self, locked: Collection[Path]) -> Logs:
         self.metrics.state = BrokerState.RECOVERY

@@ -10,7 +10,6 @@ from functools import partial
 from typing import Final
 
 from broker.cluster.coordinator_session import CoordinatorSession
-from broker.cluster.peer_security import PeerSecurities
 from broker.config.broker_config import BrokerConfig
 from broker.config.listener_security import ListenerSecurityConfig, MechanismConfig
 from broker.config.oauth_bearer import OAUTHBEARER
@@ -21,7 +20,6 @@ from broker.network.metrics import NetworkMetrics
 from broker.network.reply import Reply
 from broker.network.request import Request
 from broker.network.sasl_gate import GateSettings, SaslGate
-from broker.security.certificate_change import TlsSides, check_identity, check_peers
 from broker.security.oauth.token_validators import TokenValidators
 from broker.security.principal import ANONYMOUS, USER, Principal
 from broker.security.principal_mapping import PrincipalMapping
@@ -58,7 +56,6 @@ class SecuredListeners:
         self._users = users
         self._tokens = tokens
         self._secret = login_secret
-        self._tls: dict[str, ServerTls] = {}
         self._mappings: dict[str, PrincipalMapping] = {}
         self._validate: dict[str, Validate] = {}
         for name, listener in config.listener_security.items():
@@ -68,47 +65,10 @@ class SecuredListeners:
                 if mechanism.oauth is not None:
                     self._validate[name] = validators.make(name, mechanism.oauth)
         try:
-            self.reload(config)
+            self.tls = certificates_of(config)
+            """Keys and certificates of new connections, by listeners with TLS."""
         except ConfigError as error:
             raise StartupError(str(error)) from None
-
-    def reload(self, config: BrokerConfig) -> None:
-        """Read the keys and certificates again; new connections get them.
-
-        Raises:
-            ConfigError: a file or key cannot be used; every listener keeps its certificate.
-        """
-        self._tls = _tls_of(config)
-
-    def check(
-        self, config: BrokerConfig, peers: PeerSecurities, host_name: Callable[[], str]
-    ) -> None:
-        """Check that the keys and certificates of `config` may replace the ones in force.
-
-        `host_name` returns the name of this machine.
-
-        Raises:
-            ConfigError: a file or key cannot be used, or clients or peers would refuse it.
-        """
-        new, for_peers = _tls_of(config), peers.load(config)
-        for name, tls in new.items():
-            listener = config.listener_security[name]
-            check_identity(self._tls[name].certificate, tls.certificate, listener)
-        hosts = {each.name: each.host or host_name() for each in config.network.advertised}
-        for name, client in peers.contexts.items():
-            new_client = for_peers[name]
-            if client is not None and new_client is not None:
-                check_peers(
-                    TlsSides(self._tls[name].context, client),
-                    TlsSides(new[name].context, new_client),
-                    hosts[name],
-                    config.listener_security[name],
-                )
-
-    @property
-    def has_tls(self) -> bool:
-        """Whether a listener has TLS."""
-        return bool(self._tls)
 
     def make(
         self,
@@ -131,7 +91,7 @@ class SecuredListeners:
         loop: asyncio.AbstractEventLoop,
     ) -> ListenerSecurity:
         name = listener.listener_name
-        tls = (lambda: self._tls[name].context) if listener.has_tls else None
+        tls = (lambda: self.tls[name].context) if listener.has_tls else None
         if not listener.has_sasl:
             return ListenerSecurity(
                 tls=tls, principal_of=partial(principal_of, self._mappings[name])
@@ -183,8 +143,8 @@ async def shared_secret(config: BrokerConfig, session: CoordinatorSession) -> by
     return await session.repeat(lambda: session.run(login_secret(proposed)))
 
 
-def _tls_of(config: BrokerConfig) -> dict[str, ServerTls]:
-    """Return the TLS of each listener that has it.
+def certificates_of(config: BrokerConfig) -> dict[str, ServerTls]:
+    """Read the keys and certificates of each listener with TLS.
 
     Raises:
         ConfigError: a file or key cannot be used.

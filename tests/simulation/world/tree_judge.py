@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from clusterstate.leader_and_isr import LeaderAndIsr
+from clusterstate.znodes import paths
 from kafkawire.ids import TopicPartition
 from kafkawire.sentinels import NO_LEADER
 from tests.simulation.world.cluster import Cluster
@@ -15,7 +16,8 @@ class TreeJudge:
         self._cluster = cluster
         self._seen = 0
         """Last transaction that a broker knows of."""
-        self._states: dict[tuple[object, TopicPartition], LeaderAndIsr] = {}
+        self._states: dict[tuple[object, TopicPartition], tuple[LeaderAndIsr, int]] = {}
+        """Last state of each partition, and the transaction that wrote it."""
 
     def look(self) -> None:
         """Judge the present tree.
@@ -24,19 +26,19 @@ class TreeJudge:
             AssertionError: a promise of the coordinator or the controller is broken.
         """
         self._judge_transactions()
-        assignments = self._cluster.assignments()
+        assignments, nodes = self._cluster.assignments(), self._cluster.nodes
         for partition, state in self._cluster.partition_states().items():
             assert state.isr, f"{partition}: no replica is in sync, so nobody may lead: {state}"
             assert state.leader in (NO_LEADER, *state.isr), f"{partition}: {state}"
             key = (assignments[partition.topic].topic_id, partition)
-            before = self._states.get(key, state)
+            before, _ = self._states.get(key, (state, 0))
             assert before.leader_epoch <= state.leader_epoch, f"{partition}: {before}, {state}"
             assert before.partition_epoch <= state.partition_epoch, (
                 f"{partition}: {before}, {state}"
             )
             if before.leader != state.leader:
                 assert before.leader_epoch < state.leader_epoch, f"{partition}: {before}, {state}"
-            self._states[key] = state
+            self._states[key] = state, nodes[paths.partition_state(partition)].mzxid
 
     def _judge_transactions(self) -> None:
         """Check that the coordinator has every transaction that a broker knows of."""
@@ -45,4 +47,8 @@ class TreeJudge:
             if session is not None:
                 self._seen = max(self._seen, session.client.session._last_zxid)
         last = self._cluster.last_transaction
-        assert last is None or self._seen <= last, f"transaction {self._seen} of {last} was read"
+        if last is None:
+            return
+        assert self._seen <= last, f"transaction {self._seen} of {last} was read"
+        # A loss of power may undo what no broker could read yet, because it was not synced.
+        self._states = {key: each for key, each in self._states.items() if each[1] <= last}

@@ -50,5 +50,5 @@ class TreeJudge:
         if last is None:
             return
         assert self._seen <= last, f"transaction {self._seen} of {last} was read"
-        # A loss of power may undo what no broker could read yet, because it was not synced.
+        # A loss of power may undo transactions that were not synced, and that nobody could read.
         self._states = {key: each for key, each in self._states.items() if each[1] <= last}

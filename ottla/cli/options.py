@@ -18,6 +18,20 @@ class LayoutName(StrEnum):
     JAFKA = "jafka"
 
 
+def named_path(text: str | Path) -> Path:
+    """Return the path that an option names, which a variable without a value does not.
+
+    Raises:
+        typer.BadParameter: the text is empty.
+    """
+    if not str(text):
+        raise typer.BadParameter("an empty text names no path; for this directory, give .")
+    return Path(text)
+
+
+# The limits of the protocol; brokers have lower ones.
+MAX_PARTITIONS: Final = 2**31 - 1
+MAX_REPLICATION_FACTOR: Final = 2**15 - 1
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 
 Bootstrap = Annotated[

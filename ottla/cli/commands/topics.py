@@ -10,6 +10,8 @@ import typer
 from ottla.cli.command_config import cluster_access, run_admin
 from ottla.cli.failure import guarded, run_client, usage_error
 from ottla.cli.options import (
+    MAX_PARTITIONS,
+    MAX_REPLICATION_FACTOR,
     Bootstrap,
     CommandConfig,
     Json,
@@ -32,10 +34,20 @@ Topics = Annotated[list[str], typer.Argument(metavar="TOPIC", help="Names of top
 def create(
     topic: Topic,
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", min=1, help="Default: the broker's.")
+        int | None,
+        typer.Option(
+            "--partitions", "-p", min=1, max=MAX_PARTITIONS, help="Default: the broker's."
+        ),
     ] = None,
     replication_factor: Annotated[
-        int | None, typer.Option("--replication-factor", "-r", min=1, help="Default: the broker's.")
+        int | None,
+        typer.Option(
+            "--replication-factor",
+            "-r",
+            min=1,
+            max=MAX_REPLICATION_FACTOR,
+            help="Default: the broker's.",
+        ),
     ] = None,
     replicas: Annotated[
         list[str] | None,
@@ -155,7 +167,10 @@ def describe(
 def alter(
     topic: Topic,
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", min=1, help="New number of partitions.")
+        int | None,
+        typer.Option(
+            "--partitions", "-p", min=1, max=MAX_PARTITIONS, help="New number of partitions."
+        ),
     ] = None,
     config: Setting = None,
     delete_config: Annotated[

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from ottla.cli.failure import guarded
-from ottla.cli.options import Json, parse_settings
+from ottla.cli.options import Json, named_path, parse_settings
 from ottla.cli.up.machine import MAX_BROKERS
 
 DEFAULT_DIRECTORY = Path("ottla-data")
@@ -25,7 +25,13 @@ def up(
         ),
     ] = None,
     directory: Annotated[
-        Path, typer.Option("--dir", help="Directory of all data: broker-1, ..., coordinator.")
+        Path,
+        typer.Option(
+            "--dir",
+            metavar="PATH",
+            parser=named_path,
+            help="Directory of all data: broker-1, ..., coordinator.",
+        ),
     ] = DEFAULT_DIRECTORY,
     port: Annotated[
         int,

@@ -30,6 +30,11 @@ def test_directory_in_use_is_reported(run_ottla: RunOttla, tmp_path: Path) -> No
     assert ended.stderr.startswith(f"ottla: another `ottla up` runs on {tmp_path}: stop it")
 
 
+def test_a_directory_from_a_variable_without_a_value_is_wrong_usage(run_ottla: RunOttla) -> None:
+    ended = run_ottla("up", "--dir", "")
+    assert (ended.returncode, "an empty text names no path" in ended.stderr) == (2, True)
+
+
 def test_file_in_place_of_the_directory_is_reported(run_ottla: RunOttla, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     ended = run_ottla("up", "--dir", tmp_path / "file")

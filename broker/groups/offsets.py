@@ -22,8 +22,8 @@ class GroupOffsets:
 
     def __init__(self) -> None:
         self._committed: dict[TopicPartition, Placed] = {}
-        # The last commit only: earlier ones will not be read.
-        self._pending: dict[TopicPartition, CommittedOffset] = {}
+        # In the order of the log. One may fail while an earlier one is still replicated.
+        self._pending: dict[TopicPartition, list[CommittedOffset]] = {}
         self.undecided = UndecidedOffsets()
         """Offsets of open transactions."""
 
@@ -58,27 +58,29 @@ class GroupOffsets:
 
     def begin(self, commits: Commits) -> None:
         """Note commits that are being appended."""
-        self._pending.update(commits)
+        for partition, committed in commits.items():
+            self._pending.setdefault(partition, []).append(committed)
 
     def finish(self, commits: Commits, position: int) -> None:
-        """Adopt commits that are replicated, at `position` of the log.
+        """Adopt commits that are replicated, at `position` of the log, and forget earlier ones.
 
-        A partition whose pending commit has been removed meanwhile stays without an offset.
+        A commit that has been removed meanwhile does not count.
         """
         for partition, committed in commits.items():
-            if partition not in self._pending:
+            index = self._pending_index(partition, committed)
+            if index is None:
                 continue
+            self._drop_pending(partition, slice(index + 1))
             held = self._committed.get(partition)
             if held is None or held[1] < position:
                 self._committed[partition] = (committed, position)
-        self.fail(commits)
 
     def fail(self, commits: Commits) -> None:
         """Drop commits that could not be appended, or not be replicated in time."""
         for partition, committed in commits.items():
-            # By identity: a later commit of the same offset is another one.
-            if self._pending.get(partition) is committed:
-                del self._pending[partition]
+            index = self._pending_index(partition, committed)
+            if index is not None:
+                self._drop_pending(partition, slice(index, index + 1))
 
     def end_transaction(self, producer_id: int, marker_offset: int, *, is_commit: bool) -> None:
         """Adopt or drop the offsets of a transaction whose marker is replicated."""
@@ -118,6 +120,16 @@ class GroupOffsets:
             and not is_kept(partition.topic)
             and _has_expired(committed, time_ms, retention_ms, since_ms)
         ]
+
+    def _pending_index(self, partition: TopicPartition, committed: CommittedOffset) -> int | None:
+        # By identity: a later commit of the same offset is another one.
+        pending = self._pending.get(partition, ())
+        return next((index for index, each in enumerate(pending) if each is committed), None)
+
+    def _drop_pending(self, partition: TopicPartition, indexes: slice) -> None:
+        del self._pending[partition][indexes]
+        if not self._pending[partition]:
+            del self._pending[partition]
 
 
 def _has_expired(

@@ -68,6 +68,28 @@ def test_offset_removed_while_pending_stays_removed() -> None:
     assert offsets.is_empty
 
 
+def test_acknowledged_commit_counts_though_a_later_one_failed_before() -> None:
+    offsets, first, second = GroupOffsets(), {P0: at(5)}, {P0: at(6)}
+    offsets.begin(first)
+    offsets.begin(second)
+    offsets.fail(second)
+    assert offsets.is_pending(P0)
+    offsets.finish(first, 1)
+    assert offsets.get(P0) == at(5)
+    assert not offsets.is_pending(P0)
+
+
+def test_offset_removed_while_pending_stays_removed_during_a_later_commit() -> None:
+    offsets, first, second = GroupOffsets(), {P0: at(5)}, {P0: at(6)}
+    offsets.begin(first)
+    assert offsets.remove([P0]) == [P0]
+    offsets.begin(second)
+    offsets.finish(first, 1)
+    assert offsets.get(P0) is None, "a tombstone follows it in the log"
+    offsets.fail(second)
+    assert offsets.is_empty
+
+
 def grown(world: World, **offsets: CommittedOffset) -> World:
     for topic, committed in offsets.items():
         world.group.offsets.restore(TopicPartition(topic, 0), committed, 0)

@@ -21,6 +21,7 @@ from broker.internal_log.store import InternalStore, KeyValue
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.group_records import CommittedOffset, group_key, offset_key, offset_value
 from kafkawire.ids import TopicPartition
+from kafkawire.sentinels import NO_OFFSET
 
 MAX_TOMBSTONES: Final = 5_000
 """Limit for one batch: some hundred kB, below any sensible `max.message.bytes`."""
@@ -155,7 +156,7 @@ class GroupCommits:
         if error is ErrorCode.NONE:
             group.offsets.finish(commits, position)
         else:
-            group.offsets.fail(commits)
+            group.offsets.fail(commits, is_in_log=position != NO_OFFSET)
             log.info("offsets.not_committed", group_id=group.group_id, error=error.name)
         on_done(commit_error(error))
 
@@ -169,6 +170,8 @@ class GroupCommits:
             group.delete()
         if group.state is DEAD:
             self._settle(group)
+            left = group.offsets.remove(group.offsets.all_partitions())
+            tombstones += [(offset_key(group_id, each), None) for each in left]
             # A group without a generation was never written.
             if group.generation_id > 0:
                 tombstones.append((group_key(group_id), None))

@@ -2,7 +2,9 @@
 
 A commit is pending from its append until it is replicated; only then can it be read. A commit in a
 transaction is pending until the transaction ends. Invariant: of two commits of one partition the
-later one in the log is kept, in whatever order they are replicated and reported.
+later one in the log is kept, in whatever order they are replicated and reported. A commit that
+failed after its append is in the log all the same: a load would find it, so its removal needs a
+tombstone.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ class GroupOffsets:
         self._committed: dict[TopicPartition, Placed] = {}
         # In the order of the log. One may fail while an earlier one is still replicated.
         self._pending: dict[TopicPartition, list[CommittedOffset]] = {}
+        # Partitions with a commit in the log that failed.
+        self._unconfirmed: set[TopicPartition] = set()
         self.undecided = UndecidedOffsets()
         """Offsets of open transactions."""
 
@@ -40,8 +44,9 @@ class GroupOffsets:
         return list(self._committed)
 
     def all_partitions(self) -> list[TopicPartition]:
-        """Return the partitions that have a committed offset, or will have one."""
-        return list(self._committed.keys() | self._pending.keys() | {*self.undecided})
+        """Return the partitions with an offset, or with commits in the log that may become one."""
+        held = self._committed.keys() | self._pending.keys() | self._unconfirmed
+        return list(held | {*self.undecided})
 
     def get(self, partition: TopicPartition) -> CommittedOffset | None:
         """Return the committed offset, None if there is none."""
@@ -75,12 +80,15 @@ class GroupOffsets:
             if held is None or held[1] < position:
                 self._committed[partition] = (committed, position)
 
-    def fail(self, commits: Commits) -> None:
-        """Drop commits that could not be appended, or not be replicated in time."""
+    def fail(self, commits: Commits, *, is_in_log: bool) -> None:
+        """Drop commits that could not be appended, or not be replicated in time (`is_in_log`)."""
         for partition, committed in commits.items():
             index = self._pending_index(partition, committed)
-            if index is not None:
-                self._drop_pending(partition, slice(index, index + 1))
+            if index is None:
+                continue
+            self._drop_pending(partition, slice(index, index + 1))
+            if is_in_log:
+                self._unconfirmed.add(partition)
 
     def end_transaction(self, producer_id: int, marker_offset: int, *, is_commit: bool) -> None:
         """Adopt or drop the offsets of a transaction whose marker is replicated."""
@@ -95,7 +103,9 @@ class GroupOffsets:
         for partition in named:
             pending = self._pending.pop(partition, None)
             committed = self._committed.pop(partition, None)
-            if pending is not None or committed is not None or partition in undecided:
+            is_named = partition in undecided or partition in self._unconfirmed
+            self._unconfirmed.discard(partition)
+            if pending is not None or committed is not None or is_named:
                 removed.append(partition)
         return removed
 

@@ -34,7 +34,7 @@ def test_failed_commit_keeps_the_previous_offset() -> None:
     offsets.begin(first)
     offsets.finish(first, 0)
     offsets.begin(second)
-    offsets.fail(second)
+    offsets.fail(second, is_in_log=False)
     assert offsets.get(P0) == at(5)
     assert not offsets.is_pending(P0)
 
@@ -72,7 +72,7 @@ def test_acknowledged_commit_counts_though_a_later_one_failed_before() -> None:
     offsets, first, second = GroupOffsets(), {P0: at(5)}, {P0: at(6)}
     offsets.begin(first)
     offsets.begin(second)
-    offsets.fail(second)
+    offsets.fail(second, is_in_log=False)
     assert offsets.is_pending(P0)
     offsets.finish(first, 1)
     assert offsets.get(P0) == at(5)
@@ -86,8 +86,28 @@ def test_offset_removed_while_pending_stays_removed_during_a_later_commit() -> N
     offsets.begin(second)
     offsets.finish(first, 1)
     assert offsets.get(P0) is None, "a tombstone follows it in the log"
-    offsets.fail(second)
+    offsets.fail(second, is_in_log=False)
     assert offsets.is_empty
+
+
+def test_removal_of_a_commit_that_failed_in_the_log_needs_a_tombstone() -> None:
+    offsets, commits = GroupOffsets(), {P0: at(5)}
+    offsets.begin(commits)
+    offsets.fail(commits, is_in_log=True)
+    assert offsets.get(P0) is None
+    assert not offsets.is_pending(P0)
+    assert offsets.is_empty, "the group may be removed"
+    assert offsets.all_partitions() == [P0]
+    assert offsets.remove([P0, P1]) == [P0]
+    assert offsets.remove([P0]) == []
+
+
+def test_removed_commit_that_fails_later_needs_no_second_tombstone() -> None:
+    offsets, commits = GroupOffsets(), {P0: at(5)}
+    offsets.begin(commits)
+    assert offsets.remove([P0]) == [P0]
+    offsets.fail(commits, is_in_log=True)
+    assert offsets.all_partitions() == []
 
 
 def grown(world: World, **offsets: CommittedOffset) -> World:

@@ -1,0 +1,114 @@
+"""Commits, and their removal, with a log that fails: `broker.groups.commits`."""
+
+from collections.abc import Callable, Iterable
+from typing import cast
+
+from broker.groups.commits import GroupCommits
+from broker.groups.group import Group
+from broker.groups.rebalance import GroupLimits
+from broker.groups.registry import GroupRegistry
+from broker.internal_log.store import InternalStore, KeyValue
+from kafkawire.errors import ErrorCode
+from kafkawire.group_records import CommittedOffset, offset_key
+from kafkawire.ids import LeaderEpoch, TopicPartition
+from kafkawire.sentinels import NO_OFFSET
+
+GROUP, P0, P1 = "g", TopicPartition("t", 0), TopicPartition("t", 1)
+OUTSIDE = ("", None, -1)
+RETENTION_MS = 1_000
+
+
+class FakeStore:
+    """A log whose appends end with `error`; nothing is appended unless `is_appending`."""
+
+    def __init__(self) -> None:
+        self.records: list[KeyValue] = []
+        self.error, self.is_appending = ErrorCode.NONE, True
+
+    def append(
+        self,
+        partition: int,
+        leader_epoch: LeaderEpoch,
+        records: Iterable[KeyValue],
+        on_stored: Callable[[ErrorCode, int], None],
+    ) -> None:
+        del partition, leader_epoch
+        position = len(self.records) if self.is_appending else NO_OFFSET
+        if self.is_appending:
+            self.records += records
+        on_stored(self.error, position)
+
+
+def _drop_effects(group: Group) -> None:
+    group.take_effects()
+
+
+class World:
+    """A coordinator of one partition."""
+
+    def __init__(self) -> None:
+        self.now_ms = 0
+        self.store = FakeStore()
+        limits = GroupLimits(max_size=10, initial_rebalance_delay_ms=0)
+        self.registry = GroupRegistry(limits, lambda: 1)
+        self.registry.leaderships.lead(0, LeaderEpoch(0))
+        self.registry.activate(0, [])
+        self.commits = GroupCommits(
+            self.registry,
+            cast(InternalStore, self.store),
+            metadata_max_bytes=100,
+            retention_ms=RETENTION_MS,
+            now_ms=lambda: self.now_ms,
+            clock_ms=lambda: self.now_ms,
+            settle=_drop_effects,
+        )
+
+    def commit(self, *partitions: TopicPartition, error: ErrorCode = ErrorCode.NONE) -> None:
+        self.store.error = error
+        codes: list[ErrorCode] = []
+        offset = CommittedOffset(5, 0, "", self.now_ms)
+        self.commits.commit(GROUP, OUTSIDE, dict.fromkeys(partitions, offset), codes.append)
+        assert [code is ErrorCode.NONE for code in codes] == [error is ErrorCode.NONE]
+        self.store.error = ErrorCode.NONE
+
+    def log_holds(self, partition: TopicPartition) -> bool:
+        """Whether a load of the log would find an offset."""
+        return dict(self.store.records).get(offset_key(GROUP, partition)) is not None
+
+
+def test_deleted_group_leaves_no_commit_that_was_replicated_too_late() -> None:
+    world = World()
+    world.commit(P0)
+    world.commit(P1, error=ErrorCode.REQUEST_TIMED_OUT)
+    assert world.log_holds(P1)
+    assert world.commits.delete_group(GROUP) is ErrorCode.NONE
+    assert not world.log_holds(P0)
+    assert not world.log_holds(P1), "the next coordinator would find the offset"
+
+
+def test_deleted_topic_leaves_no_commit_that_was_replicated_too_late() -> None:
+    world = World()
+    world.commit(P1)
+    world.commit(P0, error=ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+    world.commits.on_partitions_deleted([P0])
+    assert not world.log_holds(P0)
+    assert world.log_holds(P1)
+
+
+def test_group_without_offsets_is_removed_with_commits_that_were_replicated_too_late() -> None:
+    world = World()
+    world.commit(P0)
+    world.commit(P1, error=ErrorCode.REQUEST_TIMED_OUT)
+    world.now_ms = RETENTION_MS
+    world.commits.expire(0)
+    assert not len(world.registry)
+    assert not world.log_holds(P1)
+
+
+def test_commit_that_was_not_appended_needs_no_tombstone() -> None:
+    world = World()
+    world.store.is_appending = False
+    world.commit(P0, error=ErrorCode.NOT_ENOUGH_REPLICAS)
+    world.store.is_appending = True
+    assert world.commits.delete_group(GROUP) is ErrorCode.NONE
+    assert world.store.records == []

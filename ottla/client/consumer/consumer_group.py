@@ -142,10 +142,9 @@ class ConsumerGroup:
         author = self._author(offsets)
         self._underway.append(offsets)
         try:
-            await self.store.commit(offsets, author)
+            await self.store.commit(offsets, author, self._remember)
         finally:
             self._underway.remove(offsets)
-        self._remember(offsets)
 
     def metadata(self) -> GroupMetadata:
         """Return the membership for commits by transactions; see `Consumer.group_metadata`."""

@@ -21,6 +21,7 @@ from kafkawire.messages.group_offsets import (
 )
 from kafkawire.sentinels import NO_OFFSET
 from ottla.client.errors import CommitFailedError, OttlaError
+from ottla.client.network.commit_order import CommitOrder
 from ottla.client.network.coordinator import Coordinator
 from ottla.client.network.group_coordinator import Verdict, judge
 from ottla.client.network.partition_lookup import is_unknown_topic, with_patience
@@ -32,6 +33,8 @@ Author: TypeAlias = Callable[[], Identity]
 
 It raises CommitFailedError once the consumer may no longer commit these offsets.
 """
+
+OnStored: TypeAlias = Callable[[Mapping[TopicPartition, CommittedOffset]], None]
 
 
 class OffsetStore:
@@ -49,27 +52,49 @@ class OffsetStore:
         self._group_instance_id = group_instance_id
         self._backoff = backoff
         self._timeout_s = timeout_s
+        self._order = CommitOrder()
 
     async def commit(
-        self, offsets: Mapping[TopicPartition, CommittedOffset], author: Author
+        self,
+        offsets: Mapping[TopicPartition, CommittedOffset],
+        author: Author,
+        on_stored: OnStored | None = None,
     ) -> None:
         """Commit `offsets`; once this returns, the next owner of a partition starts there.
 
         During a rebalance it retries, as long as `author` returns an identity. A topic that the
         coordinator does not know is new, or was deleted: it may appear within
-        `UNKNOWN_PATIENCE_S`.
+        `UNKNOWN_PATIENCE_S`. Of overlapping calls the last one counts: offsets for which a later
+        call succeeds are not sent again. `on_stored` is called with the others.
 
         Raises:
             UnknownTopicError: a topic does not exist; the offsets of the others were committed.
             CommitFailedError: another member may own the partitions; nothing was committed.
             OttlaError: the coordinator refuses, or cannot be reached within the timeout.
         """
-        await retry(
-            lambda: self.commit_once(offsets, author),
-            self._backoff,
-            self._timeout_s,
-            with_patience(_may_pass),
-        )
+        number = self._order.begin(offsets)
+        last: OttlaError | None = None
+
+        async def attempt() -> None:
+            nonlocal last
+            left = self._order.left(number, offsets)
+            if offsets and not left:
+                return
+            if last is not None and self._order.is_followed(number, left):
+                raise last
+            sent = {each: offsets[each] for each in left}
+            try:
+                await self._commit_once(number, sent, author)
+            except OttlaError as error:
+                last = error
+                raise
+            if on_stored is not None:
+                on_stored(sent)
+
+        try:
+            await retry(attempt, self._backoff, self._timeout_s, with_patience(_may_pass))
+        finally:
+            self._order.end(number, offsets)
 
     async def commit_once(
         self, offsets: Mapping[TopicPartition, CommittedOffset], author: Author
@@ -79,6 +104,15 @@ class OffsetStore:
         Raises:
             OttlaError: as `commit`, including errors that `commit` would retry.
         """
+        number = self._order.begin(offsets)
+        try:
+            await self._commit_once(number, offsets, author)
+        finally:
+            self._order.end(number, offsets)
+
+    async def _commit_once(
+        self, number: int, offsets: Mapping[TopicPartition, CommittedOffset], author: Author
+    ) -> None:
         if not offsets:
             return
 
@@ -89,11 +123,14 @@ class OffsetStore:
             return self._commit_request(offsets, author())
 
         response = await self._coordinator.request(request, OffsetCommitResponse)
-        refused = [
-            self._refused(result.error_code, TopicPartition(topic.name, result.partition_index))
+        results = {
+            TopicPartition(topic.name, result.partition_index): result.error_code
             for topic in response.topics
             for result in topic.partitions
-            if result.error_code != ErrorCode.NONE
+        }
+        self._order.on_stored(number, [each for each in offsets if results.get(each) == 0])
+        refused = [
+            self._refused(code, each) for each, code in results.items() if code != ErrorCode.NONE
         ]
         # An unknown topic does not hide the reason why the others were not committed either.
         for error in sorted(refused, key=is_unknown_topic):

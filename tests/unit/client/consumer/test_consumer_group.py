@@ -32,7 +32,7 @@ from ottla.client.consumer.group.group_config import GroupConfig, parse_assignor
 from ottla.client.consumer.group.read_gate import ReadGate
 from ottla.client.consumer.group.rebalance_listener import RebalanceListener
 from ottla.client.consumer.reading import Reading
-from ottla.client.errors import CommitFailedError, ConfigurationError
+from ottla.client.errors import BrokerError, CommitFailedError, ConfigurationError
 from ottla.client.network.cluster import Cluster
 from ottla.client.offset import CommittedOffset, GroupMetadata
 from ottla.client.record import ConsumerRecord
@@ -213,6 +213,46 @@ async def test_an_automatic_commit_does_not_overtake_one_of_the_application(rig:
     rig.coordinator.may_be_found.set()
     await asyncio.gather(commit, automatic)
     assert committed_offsets(rig) == [5]
+
+
+async def begun(rig: Rig, offset: int) -> "asyncio.Future[None]":
+    """Return a commit that is refused for now, and that is sent again until it succeeds."""
+    rig.coordinator.commit_error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    commit = asyncio.ensure_future(rig.group.commit({T0: at(offset)}))
+    await until(lambda: bool(rig.coordinator.commits), "the first attempt")
+    return commit
+
+
+async def test_a_repeated_commit_does_not_undo_a_later_one(rig: Rig) -> None:
+    await rig.join()
+    rig.hand_over(3)
+    commit = await begun(rig, 5)
+    rig.coordinator.commit_error = ErrorCode.NONE
+    await rig.group.commit({T0: at(7)})
+    await commit
+    assert committed_offsets(rig)[-1] == 7
+    await rig.group.commit({T0: at(6)})
+    assert committed_offsets(rig)[-1] == 6, "the application may still go back"
+
+
+async def test_a_repeated_commit_does_not_undo_a_later_automatic_one(rig: Rig) -> None:
+    await rig.join()
+    commit = await begun(rig, 3)
+    rig.coordinator.commit_error = ErrorCode.NONE
+    await rig.group.commit_processed()
+    await commit
+    assert committed_offsets(rig)[-1] == 5
+
+
+async def test_a_commit_is_repeated_after_a_later_one_has_failed(rig: Rig) -> None:
+    await rig.join()
+    commit = await begun(rig, 5)
+    rig.coordinator.commit_error = ErrorCode.OFFSET_METADATA_TOO_LARGE
+    with pytest.raises(BrokerError):
+        await rig.group.commit({T0: at(7)})
+    rig.coordinator.commit_error = ErrorCode.NONE
+    await commit
+    assert committed_offsets(rig)[-2:] == [7, 5]
 
 
 async def test_an_automatic_commit_follows_a_seek_back(rig: Rig) -> None:

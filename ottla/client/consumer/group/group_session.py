@@ -159,6 +159,8 @@ class GroupSession:
             mine = await self._joining.join(self._topics, held)
         finally:
             self._is_joining = False
+        # The metadata may have changed since this member, as leader, used it.
+        self.on_metadata()
         log.info(
             "group.joined group=%s generation=%s partitions=%s",
             self._config.group_id,

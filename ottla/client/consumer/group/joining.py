@@ -3,6 +3,7 @@
 The assignor that the group agreed on decides the assignment.
 """
 
+import asyncio
 import logging
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -41,6 +42,8 @@ from ottla.client.network.coordinator import Coordinator
 
 JOIN_GRACE_MS: Final = 5_000
 """Time that a response may take beyond the rebalance timeout."""
+REFRESH_SHARE: Final = 1 / 3
+"""Share of the session timeout for which a leader waits for metadata."""
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +65,7 @@ class Joining:
         self._member = member
         self._holding = holding
         self._timeout_s = (config.max_poll_interval_ms + JOIN_GRACE_MS) / 1000
+        self._refresh_timeout_s = config.session_timeout_ms * REFRESH_SHARE / 1000
         self._shared_counts: Mapping[str, int] = {}
 
     def is_outdated(self) -> bool:
@@ -145,10 +149,21 @@ class Joining:
         members = {each.member_id: _subscription_of(each) for each in joined.members}
         topics = frozenset(topic for member in members.values() for topic in member.topics)
         self._holding.keep_topics(topics)
-        await self._cluster.refresh()
+        await self._refresh()
         self._shared_counts = counts = self._counts(topics)
         # A static leader that returned only observes: the group keeps its assignment (KIP-814).
         return {} if joined.skip_assignment else assignor.assign(counts, members)
+
+    async def _refresh(self) -> None:
+        """Refresh the metadata; keep the known one if a broker hangs, as no heartbeat is sent now.
+
+        `is_outdated` notices a difference once the response has arrived.
+        """
+        try:
+            async with asyncio.timeout(self._refresh_timeout_s):
+                await self._cluster.refresh()
+        except TimeoutError:
+            log.warning("metadata.not_refreshed group=%s", self._config.group_id)
 
     def _counts(self, topics: Iterable[str]) -> dict[str, int]:
         known = self._cluster.metadata.topics

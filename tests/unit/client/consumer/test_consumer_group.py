@@ -2,19 +2,25 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 import pytest_asyncio
 
-from kafkawire.consumer_protocol import encode_assignment
+from kafkawire.consumer_protocol import encode_assignment, encode_subscription
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import LeaderEpoch, Offset, TopicPartition
-from kafkawire.messages.consumer_protocol import AssignedPartitions, ConsumerProtocolAssignment
+from kafkawire.messages.consumer_protocol import (
+    AssignedPartitions,
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+)
 from kafkawire.messages.find_coordinator import FindCoordinatorResponse
 from kafkawire.messages.group_membership import (
     HeartbeatResponse,
     JoinGroupResponse,
+    JoinGroupResponseMember,
     LeaveGroupResponse,
     SyncGroupResponse,
 )
@@ -57,6 +63,11 @@ class FakeCoordinator:
         self.membership_error = ErrorCode.NONE
         self.is_silent = False
         self.leave_count = 0
+        self.join_count = 0
+        self.leader = "another"
+        self.metadata = SimpleNamespace(topics={})
+        self.metadata_during_sync = self.metadata
+        self.may_refresh = asyncio.Event()
         self.assigned = [T0.partition]
         self.generation = 1
         self.heartbeat_count = 0
@@ -70,6 +81,10 @@ class FakeCoordinator:
         """Return the response to FindCoordinator."""
         await self.may_be_found.wait()
         return FindCoordinatorResponse(node_id=1, host="h", port=1)
+
+    async def refresh(self) -> None:
+        """Return once metadata has arrived."""
+        await self.may_refresh.wait()
 
     async def request_at(
         self, _broker: object, _address: object, message: Any, response_type: type, **_settings: Any
@@ -89,14 +104,22 @@ class FakeCoordinator:
         if response_type in self.may_answer:
             await self.may_answer[response_type].wait()
         if response_type is JoinGroupResponse:
+            self.join_count += 1
+            subscription = ConsumerProtocolSubscription(topics=[T0.topic])
             return JoinGroupResponse(
                 error_code=self.membership_error,
                 generation_id=self.generation,
                 member_id=MEMBER,
-                leader="another",
+                leader=self.leader,
                 protocol_name="range",
+                members=[
+                    JoinGroupResponseMember(
+                        member_id=MEMBER, metadata=encode_subscription(subscription)
+                    )
+                ],
             )
         if response_type is SyncGroupResponse:
+            self.metadata = self.metadata_during_sync
             rows = [AssignedPartitions(topic=T0.topic, partitions=self.assigned)]
             given = encode_assignment(ConsumerProtocolAssignment(assigned_partitions=rows))
             return SyncGroupResponse(assignment=given)
@@ -116,6 +139,7 @@ class Rig:
         enable_auto_commit: bool = True,
         auto_commit_interval_ms: int = 5_000,
         assignor: str = "range",
+        session_timeout_ms: int = 45_000,
     ) -> None:
         self.coordinator = FakeCoordinator()
         loop = asyncio.get_running_loop()
@@ -127,6 +151,7 @@ class Rig:
             GroupConfig(
                 group_id="g",
                 assignors=parse_assignors([assignor]),
+                session_timeout_ms=session_timeout_ms,
                 heartbeat_interval_ms=HEARTBEAT_MS,
                 enable_auto_commit=enable_auto_commit,
                 auto_commit_interval_ms=auto_commit_interval_ms,
@@ -444,3 +469,22 @@ async def test_no_metadata_for_transactions_beside_automatic_commits(rig: Rig) -
     """They would commit the offsets of aborted transactions, too."""
     with pytest.raises(ConfigurationError, match="enable_auto_commit=False"):
         rig.group.metadata()
+
+
+async def test_a_leader_assigns_by_known_metadata_while_a_broker_hangs() -> None:
+    rig = Rig(session_timeout_ms=60)
+    rig.coordinator.leader = MEMBER
+    await rig.join()
+    assert rig.coordinator.join_count == 1
+    assert not rig.coordinator.may_refresh.is_set()
+    await rig.stop()
+
+
+async def test_a_leader_joins_again_for_metadata_that_arrived_during_its_sync() -> None:
+    rig = Rig(session_timeout_ms=60)
+    rig.coordinator.leader = MEMBER
+    topic = SimpleNamespace(partitions=[0, 1])
+    rig.coordinator.metadata_during_sync = SimpleNamespace(topics={T0.topic: topic})
+    await rig.join()
+    await until(lambda: rig.coordinator.join_count == 2, "the second join")
+    await rig.stop()

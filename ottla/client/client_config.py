@@ -85,15 +85,19 @@ class ClientConfig:
     def __post_init__(self) -> None:
         if not self.bootstrap:
             raise ConfigurationError("bootstrap_servers is empty: give at least one host:port")
+        if self.client_id is not None:
+            require_text("client_id", self.client_id)
         for name in (
             "request_timeout_ms",
             "connect_timeout_ms",
             "metadata_max_age_ms",
             "max_response_bytes",
         ):
-            _require_within(name, getattr(self, name), 1)
-        _require_within("retry_backoff_ms", self.retry_backoff_ms, 0, self.retry_backoff_max_ms)
-        _require_within(
+            require_whole(name, getattr(self, name), 1)
+        for name in ("retry_backoff_max_ms", "reconnect_backoff_max_ms"):
+            require_whole(name, getattr(self, name), 0)
+        require_whole("retry_backoff_ms", self.retry_backoff_ms, 0, self.retry_backoff_max_ms)
+        require_whole(
             "reconnect_backoff_ms", self.reconnect_backoff_ms, 0, self.reconnect_backoff_max_ms
         )
 
@@ -123,16 +127,16 @@ class ProducerConfig:
             raise ConfigurationError(f"acks must be 0, 1 or 'all', got {self.acks}")
         if self.compression_level is not None:
             low, high = _levels(self.codec)
-            _require_within("compression_level", self.compression_level, low, high)
+            require_whole("compression_level", self.compression_level, low, high)
         _require_within("linger_ms", self.linger_ms, 0)
-        _require_within("batch_size_bytes", self.batch_size_bytes, 1)
-        _require_within("max_request_bytes", self.max_request_bytes, 1)
-        _require_within("buffer_memory_bytes", self.buffer_memory_bytes, self.batch_size_bytes)
-        _require_within("max_in_flight", self.max_in_flight, 1)
-        _require_within("max_block_ms", self.max_block_ms, 0)
-        _require_within("retries", self.retries, 0)
-        _require_within("delivery_timeout_ms", self.delivery_timeout_ms, 1)
-        _require_within("transaction_timeout_ms", self.transaction_timeout_ms, 1)
+        require_whole("batch_size_bytes", self.batch_size_bytes, 1)
+        require_whole("max_request_bytes", self.max_request_bytes, 1)
+        require_whole("buffer_memory_bytes", self.buffer_memory_bytes, self.batch_size_bytes)
+        require_whole("max_in_flight", self.max_in_flight, 1)
+        require_whole("max_block_ms", self.max_block_ms, 0)
+        require_whole("retries", self.retries, 0)
+        require_whole("delivery_timeout_ms", self.delivery_timeout_ms, 1)
+        require_whole("transaction_timeout_ms", self.transaction_timeout_ms, 1)
         if self.transactional_id is not None:
             require_text("transactional_id", self.transactional_id)
             if not self.transactional_id:
@@ -185,13 +189,11 @@ class ConsumerConfig:
                 f"got {self.isolation_level!r}"
             )
         require_text("client_rack", self.client_rack)
-        _require_within("fetch_min_bytes", self.fetch_min_bytes, 0)
-        _require_within("fetch_max_wait_ms", self.fetch_max_wait_ms, 0)
-        _require_within("fetch_max_bytes", self.fetch_max_bytes, 1)
-        _require_within("max_partition_fetch_bytes", self.max_partition_fetch_bytes, 1)
-        _require_within(
-            "prefetch_max_bytes", self.prefetch_max_bytes, self.max_partition_fetch_bytes
-        )
+        require_whole("fetch_min_bytes", self.fetch_min_bytes, 0)
+        require_whole("fetch_max_wait_ms", self.fetch_max_wait_ms, 0)
+        require_whole("fetch_max_bytes", self.fetch_max_bytes, 1)
+        require_whole("max_partition_fetch_bytes", self.max_partition_fetch_bytes, 1)
+        require_whole("prefetch_max_bytes", self.prefetch_max_bytes, self.max_partition_fetch_bytes)
 
 
 def parse_bootstrap(servers: str | Sequence[str]) -> tuple[Address, ...]:
@@ -201,6 +203,8 @@ def parse_bootstrap(servers: str | Sequence[str]) -> tuple[Address, ...]:
         ConfigurationError: an address is malformed.
     """
     given: Sequence[object] = servers.split(",") if isinstance(servers, str) else servers or ()
+    if not isinstance(given, Sequence):
+        raise ConfigurationError(f"bootstrap_servers must be str, host:port, got {servers!r}")
     texts = [text.strip() for text in given if isinstance(text, str)]
     if len(texts) < len(given):
         raise ConfigurationError(f"bootstrap_servers must be str, host:port, got {servers!r}")
@@ -251,6 +255,17 @@ def _parse_address(text: str) -> Address:
     return Address(host, int(port))
 
 
-def _require_within(name: str, value: object, low: float, high: float = MAX_INT32) -> None:
+def require_whole(name: str, value: object, low: int, high: int = MAX_INT32) -> None:
+    """Require a whole number, which requests can carry; errors call it `name`.
+
+    Raises:
+        ConfigurationError: it is none, or not within `low` to `high`.
+    """
+    if isinstance(value, float) and low <= value <= high:
+        raise ConfigurationError(f"{name} must be a whole number, got {value!r}")
+    _require_within(name, value, low, high)
+
+
+def _require_within(name: str, value: object, low: int, high: int = MAX_INT32) -> None:
     if not isinstance(value, int | float) or not low <= value <= high:
         raise ConfigurationError(f"{name} must be within {low}..{high}, got {value!r}")

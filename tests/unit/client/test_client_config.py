@@ -48,6 +48,38 @@ def test_bootstrap_servers_of_another_type_are_refused(servers: object) -> None:
         parse_bootstrap(servers)  # type: ignore[arg-type]
 
 
+def test_a_number_instead_of_bootstrap_servers_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="bootstrap_servers must be str"):
+        parse_bootstrap(5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("client_id", [5, "\ud800", "x" * 40_000], ids=["int", "utf-8", "long"])
+def test_a_client_id_that_no_request_can_carry_is_refused(client_id: object) -> None:
+    with pytest.raises(ConfigurationError, match="client_id must"):
+        ClientConfig(
+            bootstrap=parse_bootstrap("a"),
+            client_id=client_id,  # type: ignore[arg-type]
+        )
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        (ConsumerConfig, "fetch_max_bytes"),
+        (ConsumerConfig, "fetch_max_wait_ms"),
+        (ProducerConfig, "batch_size_bytes"),
+        (ProducerConfig, "transaction_timeout_ms"),
+    ],
+)
+def test_a_fraction_that_no_request_can_carry_is_refused(kind: type, name: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"{name} must be a whole number, got 500.5"):
+        kind(**{name: 500.5})
+
+
+def test_records_may_linger_for_a_fraction_of_a_millisecond() -> None:
+    assert ProducerConfig(linger_ms=0.5).linger_ms == 0.5
+
+
 def test_at_least_one_bootstrap_server_is_needed() -> None:
     with pytest.raises(ConfigurationError, match="at least one host:port"):
         ClientConfig(bootstrap=parse_bootstrap(" , "))

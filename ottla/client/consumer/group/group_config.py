@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from ottla.client.client_config import MAX_INT32
+from ottla.client.argument import require_text
+from ottla.client.client_config import require_whole
 from ottla.client.consumer.group.assignor import Assignor, RebalanceProtocol
 from ottla.client.consumer.group.forgetful_assignor import RangeAssignor, RoundRobinAssignor
 from ottla.client.consumer.group.sticky_assignor import CooperativeStickyAssignor, StickyAssignor
@@ -40,22 +41,21 @@ class GroupConfig:
     def __post_init__(self) -> None:
         if not self.group_id:
             raise ConfigurationError("group_id is empty: give the group a name")
+        require_text("group_id", self.group_id)
         if self.group_instance_id == "":
             raise ConfigurationError("group_instance_id is empty: give a name, or leave it out")
+        if self.group_instance_id is not None:
+            require_text("group_instance_id", self.group_instance_id)
         if not self.assignors:
             raise ConfigurationError("assignors is empty: name at least one")
         for name in ("session_timeout_ms", "heartbeat_interval_ms", "max_poll_interval_ms"):
-            if not 1 <= getattr(self, name) <= MAX_INT32:
-                text = f"{name} must be within 1..{MAX_INT32}, got {getattr(self, name)}"
-                raise ConfigurationError(text)
+            require_whole(name, getattr(self, name), 1)
         if self.heartbeat_interval_ms >= self.session_timeout_ms:
             raise ConfigurationError(
                 f"heartbeat_interval_ms ({self.heartbeat_interval_ms}) must be less than "
                 f"session_timeout_ms ({self.session_timeout_ms}): a third of it is usual"
             )
-        if not 0 <= self.auto_commit_interval_ms <= MAX_INT32:
-            text = f"auto_commit_interval_ms must be 0 or more, got {self.auto_commit_interval_ms}"
-            raise ConfigurationError(text)
+        require_whole("auto_commit_interval_ms", self.auto_commit_interval_ms, 0)
 
     @property
     def is_cooperative(self) -> bool:

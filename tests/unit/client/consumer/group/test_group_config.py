@@ -27,9 +27,12 @@ def config(**settings: object) -> GroupConfig:
     ("settings", "reason"),
     [
         ({"group_id": ""}, "group_id is empty"),
+        ({"group_id": 5}, "group_id must be str"),
         ({"group_instance_id": ""}, "group_instance_id is empty"),
+        ({"group_instance_id": 5}, "group_instance_id must be str"),
         ({"assignors": ()}, "assignors is empty"),
         ({"session_timeout_ms": 0}, "session_timeout_ms"),
+        ({"session_timeout_ms": 10_000.5}, "session_timeout_ms must be a whole number"),
         ({"max_poll_interval_ms": 2**31}, "max_poll_interval_ms"),
         ({"heartbeat_interval_ms": 45_000}, "less than"),
         ({"auto_commit_interval_ms": -1}, "auto_commit_interval_ms"),

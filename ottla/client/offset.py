@@ -61,17 +61,36 @@ def parse_offset(topic_partition: TopicPartition, offset: object) -> Offset:
     Raises:
         ValueError: it is not a whole number, or not within 0..MAX_OFFSET.
     """
-    try:
-        # Not int(), which cuts off a fraction.
-        number = index(offset)  # type: ignore[arg-type]
-    except TypeError:
-        number = -1
-    if not 0 <= number <= MAX_OFFSET:
+    number = _whole_number(offset)
+    if number is None:
         raise ValueError(
             f"an offset is a whole number from 0 to {MAX_OFFSET}, got {offset!r} for "
             f"{TopicPartition(*topic_partition)}"
         )
     return Offset(number)
+
+
+def require_timestamp(topic_partition: TopicPartition, timestamp_ms: object) -> None:
+    """Require a timestamp to look up, and not one of the protocol's names for an end of a log.
+
+    Raises:
+        ValueError: it is not a whole number, or not within 0..MAX_OFFSET.
+    """
+    if _whole_number(timestamp_ms) is None:
+        raise ValueError(
+            f"a timestamp is a whole number from 0 to {MAX_OFFSET}, got {timestamp_ms!r} for "
+            f"{TopicPartition(*topic_partition)}; use beginning_offsets or end_offsets for the ends"
+        )
+
+
+def _whole_number(value: object) -> int | None:
+    """Return a number within 0..MAX_OFFSET, None for any other value."""
+    try:
+        # Not int(), which cuts off a fraction.
+        number = index(value)  # type: ignore[arg-type]
+    except TypeError:
+        return None
+    return number if 0 <= number <= MAX_OFFSET else None
 
 
 @dataclass(frozen=True, slots=True)

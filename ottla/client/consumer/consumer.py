@@ -358,7 +358,7 @@ class Consumer:
 
         Raises:
             NotAssignedError: the partition is not assigned.
-            ValueError: `timestamp_ms` is negative.
+            ValueError: `timestamp_ms` is negative, or no whole number of 64 bits.
         """
         self._reading.state(topic_partition)
         found = (await self.offsets_for_times({topic_partition: timestamp_ms}))[topic_partition]
@@ -532,7 +532,7 @@ class Consumer:
 
         Raises:
             UnknownTopicError, UnknownPartitionError: there is no such topic or partition.
-            ValueError: a timestamp is negative.
+            ValueError: a timestamp is negative, or no whole number of 64 bits.
         """
         return await self._log_offsets().for_times(timestamps_ms)
 

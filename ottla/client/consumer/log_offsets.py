@@ -16,7 +16,7 @@ from kafkawire.sentinels import (
 from ottla.client.client_config import IsolationLevel
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.offset_lookup import list_offsets
-from ottla.client.offset import OffsetAndTimestamp
+from ottla.client.offset import OffsetAndTimestamp, require_timestamp
 
 
 class LogOffsets:
@@ -45,10 +45,10 @@ class LogOffsets:
         """Return the first record at or after a timestamp per partition; None without one.
 
         Raises:
-            ValueError: a timestamp is negative.
+            ValueError: a timestamp is negative, or no whole number of 64 bits.
         """
-        if any(timestamp < 0 for timestamp in timestamps_ms.values()):
-            raise ValueError("a timestamp is 0 or more; use beginning_offsets or end_offsets")
+        for partition, timestamp in timestamps_ms.items():
+            require_timestamp(partition, timestamp)
         found = await self._list(timestamps_ms)
         return {each: place if place.offset >= 0 else None for each, place in found.items()}
 

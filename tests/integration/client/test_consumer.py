@@ -265,8 +265,9 @@ async def test_seeking(cluster: FakeCluster) -> None:
             with pytest.raises(ValueError, match="a whole number from 0 to"):
                 consumer.seek(T0, offset)  # type: ignore[arg-type]
         assert consumer.position(T0) == 10
-        with pytest.raises(ValueError, match="0 or more"):
-            await consumer.offsets_for_times({T0: -1})
+        for timestamp in (-1, 2**63, 1.5):
+            with pytest.raises(ValueError, match="a timestamp is a whole number from 0 to"):
+                await consumer.offsets_for_times({T0: timestamp})  # type: ignore[dict-item]
         with pytest.raises(NotAssignedError, match="t-1"):
             consumer.seek(T1, 0)
         with pytest.raises(UnknownPartitionError):

@@ -12,7 +12,7 @@ from analytics.checks.cost import CostCount
 from analytics.checks.retention import check_retention
 from analytics.checks.tombstones import TombstoneCheck
 from analytics.coverage import BY_KEYS, Compared, not_checked, nothing_compared, ranges_of
-from analytics.file_store import OpenFile, read_bytes
+from analytics.file_store import OpenFile, is_file, read_bytes
 from analytics.finding_row import printable
 from analytics.place import child_of, parent_of
 from analytics.reference import Reference
@@ -32,7 +32,12 @@ from logcheck.preservation import PreservationCheck
 from logcheck.producer_batches import ProducerBatches
 from logcheck.producer_check import ProducerCheck
 from logcheck.producer_files import producer_check, transaction_check
-from logcheck.replica_files import ReplicaFiles, check_checkpoints, report_foreign
+from logcheck.replica_files import (
+    ReplicaFiles,
+    check_checkpoints,
+    report_foreign,
+    report_orphans,
+)
 from logcheck.topic_id import read_topic_id
 from logcheck.transaction_check import TransactionCheck
 from logcheck.uniqueness import UniquenessCheck
@@ -168,6 +173,8 @@ class ReplicaAudit:
         replica, report, scan = self._replica, self._report, self._scan
         end = scan.log_end_offset
         is_end_known = not scan.is_damaged(end)
+        if Check.OFFSETS in self._checks:
+            report_orphans(replica, is_file, report)
         if Check.EPOCHS in self._checks:
             self._epochs.conclude(scan.epochs, end, scan.history, is_end_known=is_end_known)
         if Check.CHECKPOINTS in self._checks:

@@ -20,6 +20,7 @@ from logcheck.file_name import (
     OFFSET_CHECKPOINTS,
     PARTITION_METADATA,
     RECOVERY_POINT,
+    beside,
     is_foreign,
     parse_leaving_directory,
     parse_leaving_segment,
@@ -84,6 +85,8 @@ class ReplicaFiles:
     """Whether one of them has high watermarks, perhaps none for this partition."""
     was_cut: bool = False
     """Whether a segment before the first one still waits for its deletion."""
+    orphans: tuple[tuple[int, str], ...] = ()
+    """Base offset, and a file beside it, of each segment whose own file is missing."""
     foreign: tuple[str, ...] = ()
     snapshots: tuple[tuple[int, str], ...] = ()
     """Offset and file of each producer snapshot; a clean stop writes one at the log end."""
@@ -195,7 +198,7 @@ def replica_files(
             files[name.base_offset][name.suffix] = entry
     by_offset = sorted(files.items())
     segments = tuple(_segment(base, kinds) for base, kinds in by_offset if "log" in kinds)
-    leaving = (parse_leaving_segment(entry.name) for entry in entries)
+    leaving = {parse_leaving_segment(entry.name) for entry in entries}
     paths = {entry.name: entry.path for entry in entries}
 
     def offset(file: str) -> int | None:
@@ -221,6 +224,13 @@ def replica_files(
         has_high_watermarks=HIGH_WATERMARK in checkpoints,
         was_cut=bool(segments)
         and any(base is not None and base < segments[0].base_offset for base in leaving),
+        orphans=tuple(
+            (base, kinds[suffix].path)
+            for base, kinds in by_offset
+            if "log" not in kinds and base not in leaving
+            for suffix in [min(kinds)]
+            if suffix != "snapshot"
+        ),
         foreign=tuple(
             entry.name for entry in entries if entry.is_directory or is_foreign(entry.name)
         ),
@@ -245,6 +255,21 @@ def report_foreign(replica: ReplicaFiles, place_of: Callable[[str], str], report
     expected, found = "only files of a log", "a file name that no broker uses"
     for name in replica.foreign:
         find(Damage.FOREIGN_FILE, place_of(name), None, None, expected, found)
+
+
+def report_orphans(replica: ReplicaFiles, is_file: Callable[[str], bool], report: Report) -> None:
+    """Report each segment that is missing although one of its indexes is there.
+
+    A broker renames a segment before its indexes to delete it, and removes indexes without a
+    segment when it starts. Only a second death, during that start, can leave an index alone.
+    `is_file` looks again: a live broker changes the directory while it is listed.
+    """
+    severity = Severity.ERROR if replica.was_stopped else Severity.WARNING
+    find = Finder(Check.OFFSETS, report).find
+    expected, found = "a segment beside the index", "none"
+    for base_offset, file in replica.orphans:
+        if is_file(file) and not is_file(beside(file, ".log")):
+            find(Damage.SEGMENT_MISSING, file, None, base_offset, expected, found, severity)
 
 
 def check_checkpoints(

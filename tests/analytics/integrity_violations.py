@@ -93,6 +93,14 @@ def segment_removed(at: Path) -> Expected:
     return {("offset_gap", "00000000000000000200.log", 200)}
 
 
+def segment_without_file(at: Path) -> Expected:
+    (at / "00000000000000000200.log").unlink()
+    return {
+        ("segment_missing", "00000000000000000200.index", 200),
+        ("offset_gap", "00000000000000000300.log", 300),
+    }
+
+
 def segment_renamed(at: Path) -> Expected:
     for path in at.glob("00000000000000000200.*"):
         path.rename(path.with_name(path.name.replace("200", "190")))
@@ -256,6 +264,7 @@ INTEGRITY: Final[dict[str, Plant]] = {
     "a missing second batch of the log": reordered("offset_gap", [0, *range(2, 20)], 10, 0),
     "a duplicate batch": reordered("offset_overlap", [*range(8), *range(7, 20)], 135),
     "a missing segment": segment_removed,
+    "a missing segment, of which the indexes are left": segment_without_file,
     "a segment with a wrong name": segment_renamed,
     "a record's offset used twice": records_out_of_order,
     "an unterminated varint": patched("bad_records", 61, b"\xff" * 5),

@@ -33,6 +33,7 @@ from logcheck.replica_files import (
     check_checkpoints,
     replica_files,
     report_foreign,
+    report_orphans,
 )
 from logcheck.rule import Rules
 from logcheck.snapshot_check import read_whole
@@ -104,6 +105,7 @@ def _read_once(
     report = reported.report
     read_topic_id(read_bytes, files.metadata, report)
     report_foreign(files, lambda name: str(directory / name), report)
+    report_orphans(files, lambda file: Path(file).exists(), report)
     epochs = EpochCheckpoint(files.epoch_checkpoint, read_bytes, report)
     history = history_of(files, rules.cleanup_policy)
     scan = LogScan(files, report, FileSource, history=history, with_records=options.with_records)

@@ -22,6 +22,7 @@ from logcheck.replica_files import (
     missing_partitions,
     read_checkpoints,
     replica_files,
+    report_orphans,
 )
 
 ORDERS = TopicPartition("orders", 0)
@@ -67,6 +68,38 @@ def test_segment_before_the_log_that_waits_for_its_deletion_is_noticed(
     names = f"{7:020}.log", name
     files = replica_files(ORDERS, "root", "root/orders-0", entries(*names), {})
     assert files.was_cut == was_cut
+
+
+def orphans_of(
+    *names: str, checkpoints: tuple[str, ...] = (), gone: str = "", new: str = ""
+) -> list[tuple[str, int | None, Severity]]:
+    """Return the reported indexes without a segment; files may come and go since the listing."""
+    read = read_checkpoints(entries(*checkpoints), lambda _: b"", lambda _: None)
+    files = replica_files(ORDERS, "root", "root/orders-0", entries(*names), read)
+    present = {f"root/{name}" for name in (*names, new)} - {f"root/{gone}"}
+    found: list[Finding] = []
+    report_orphans(files, present.__contains__, found.append)
+    assert {each.damage for each in found} <= {Damage.SEGMENT_MISSING}
+    return [(each.file, each.offset, each.severity) for each in found]
+
+
+def test_index_without_its_segment_is_reported_once() -> None:
+    names = LOG, f"{3:020}.index", f"{3:020}.timeindex", f"{3:020}.snapshot"
+    assert orphans_of(*names) == [(f"root/{3:020}.index", 3, Severity.WARNING)]
+    ((_, _, severity),) = orphans_of(*names, checkpoints=(CLEAN_STOP,))
+    assert severity is Severity.ERROR, "a broker that started has removed the leftovers"
+    assert orphans_of(f"{3:020}.txnindex") == [(f"root/{3:020}.txnindex", 3, Severity.WARNING)]
+
+
+def test_segment_that_waits_for_its_deletion_explains_its_indexes() -> None:
+    assert orphans_of(LOG, f"{3:020}.log.deleted", f"{3:020}.index") == []
+    assert orphans_of(LOG, SNAPSHOT) == [], "a snapshot describes the log before it"
+
+
+def test_segment_that_a_live_broker_creates_or_deletes_is_not_missing() -> None:
+    index = f"{3:020}.index"
+    assert orphans_of(LOG, index, new=f"{3:020}.log") == []
+    assert orphans_of(LOG, index, gone=index) == []
 
 
 def test_checkpoint_entry_without_a_directory_is_reported() -> None:

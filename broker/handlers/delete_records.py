@@ -14,8 +14,9 @@ from broker.network.request import Request
 from broker.purgatory import Purgatory
 from broker.replication.replica_manager import ReplicaManager
 from kafkawire.apis import ApiKey
-from kafkawire.errors import ApiError
+from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import Offset, TopicPartition
+from kafkawire.internal_topic import INTERNAL_TOPICS
 from kafkawire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
@@ -68,6 +69,10 @@ class DeleteRecordsHandler:
             partition_index=wanted.partition_index, low_watermark=UNKNOWN_LOW_WATERMARK
         )
         try:
+            self._replicas.leader(partition)
+            if topic in INTERNAL_TOPICS:
+                # Under any cleanup.policy: committed offsets and transactions would be lost.
+                raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION)
             start_offset = self._replicas.delete_records(partition, wanted.offset)
         except ApiError as error:
             answer.error_code = error.code

@@ -10,6 +10,7 @@ import pytest
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import ZERO_TOPIC_ID, TopicId, topic_id_from_text
+from kafkawire.internal_topic import OFFSETS_TOPIC
 from kafkawire.messages import alter_configs as alter
 from kafkawire.messages import incremental_alter_configs as incremental
 from kafkawire.messages.acls import (
@@ -678,6 +679,15 @@ def test_a_compacted_topic_keeps_its_records(wire: Wire) -> None:
     name = next(names)
     wire.create_topic(name, cleanup_policy="compact")
     assert delete_records(wire, name, 0) == (ErrorCode.POLICY_VIOLATION, -1)
+
+
+def test_records_of_an_internal_topic_are_never_deleted(start_broker: StartBroker) -> None:
+    with Wire(start_broker().port) as wire:
+        code, _ = delete_records(wire, OFFSETS_TOPIC, -1)
+        assert code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        wire.create_topic(OFFSETS_TOPIC, cleanup_policy="compact,delete")
+        code, _ = delete_records(wire, OFFSETS_TOPIC, -1)
+        assert code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 # DescribeLogDirs

@@ -104,6 +104,8 @@ def _check(change: ConfigChange, names: set[str]) -> None:
     elif change.operation != ConfigOperation.SET:
         text = f"operation {change.operation} is not allowed for loggers; use SET or DELETE"
         raise ApiError(ErrorCode.INVALID_REQUEST, text)
+    elif change.value is None:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"{change.name} has no value")
     elif change.value not in LEVELS:
         text = f"{change.name}={change.value}: must be one of {', '.join(LEVELS)}"
         raise ApiError(ErrorCode.INVALID_CONFIG, text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Final
 
 from kafkawire.errors import ApiError, ErrorCode
 from storage.config.log_config import ConfigKey, ConfigType, LogConfig
@@ -17,6 +18,9 @@ class ConfigOperation(IntEnum):
     DELETE = 1
     APPEND = 2
     SUBTRACT = 3
+
+
+_OPERATIONS: Final = frozenset(ConfigOperation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,9 @@ def changed(
         if change.operation == ConfigOperation.DELETE:
             result.pop(change.name, None)
             continue
+        if change.operation not in _OPERATIONS:
+            text = f"operation {change.operation} does not exist"
+            raise ApiError(ErrorCode.INVALID_REQUEST, text)
         if change.value is None:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"{change.name} has no value")
         if change.operation == ConfigOperation.SET:
@@ -104,9 +111,7 @@ def _changed_list(
     if operation == ConfigOperation.APPEND:
         known = set(items)
         items += [item for item in named if item not in known]
-    elif operation == ConfigOperation.SUBTRACT:
+    else:
         subtracted = set(named)
         items = [item for item in items if item not in subtracted]
-    else:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"operation {operation} does not exist")
     return ",".join(items)

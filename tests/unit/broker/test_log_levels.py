@@ -44,7 +44,7 @@ def test_a_level_applies_to_all_loggers_below_until_it_is_removed() -> None:
         pytest.param("unheard.of", SET, "INFO", ErrorCode.INVALID_CONFIG, id="unknown logger"),
         pytest.param("unheard.of", DELETE, None, ErrorCode.INVALID_CONFIG, id="unknown to remove"),
         pytest.param("broker", SET, "LOUD", ErrorCode.INVALID_CONFIG, id="unknown level"),
-        pytest.param("broker", SET, None, ErrorCode.INVALID_CONFIG, id="no level"),
+        pytest.param("broker", SET, None, ErrorCode.INVALID_REQUEST, id="no level"),
         pytest.param("root", DELETE, None, ErrorCode.INVALID_REQUEST, id="root removed"),
         pytest.param(
             "broker", ConfigOperation.APPEND, "INFO", ErrorCode.INVALID_REQUEST, id="append"

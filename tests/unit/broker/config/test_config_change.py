@@ -57,6 +57,8 @@ def test_one_key_changes_and_the_others_stay(
         ([ConfigChange("a", SET, None)], ErrorCode.INVALID_REQUEST),
         ([ConfigChange("a", SET, "1"), ConfigChange("a", DELETE, None)], ErrorCode.INVALID_REQUEST),
         ([ConfigChange("cleanup.policy", 4, "1")], ErrorCode.INVALID_REQUEST),
+        ([ConfigChange("retention.ms", 4, "1")], ErrorCode.INVALID_REQUEST),
+        ([ConfigChange("retention.ms", -1, None)], ErrorCode.INVALID_REQUEST),
         ([ConfigChange("retention.ms", APPEND, "1")], ErrorCode.INVALID_CONFIG),
         ([ConfigChange("unknown", SUBTRACT, "1")], ErrorCode.INVALID_CONFIG),
     ],

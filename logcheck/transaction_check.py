@@ -159,7 +159,10 @@ class TransactionCheck(ProducerObserver):
         first = entry.first_offset
         if first == ended.first_offset:
             return
-        if ended.data_offset != NO_OFFSET and first > ended.data_offset:
+        is_late = ended.data_offset != NO_OFFSET and first > ended.data_offset
+        # The transactions of a producer follow each other, also where a cleaner has been. From an
+        # entry that reaches back over another one, readers omit the records of that one, too.
+        if is_late or first <= ended.previous_marker_offset:
             self._report_first(slot, ended.first_offset)
         else:
             self._unproven.append((slot, ended))

@@ -41,6 +41,8 @@ class Ended(NamedTuple):
     data_offset: int
     """Base offset of the first surviving batch with records; -1 without any."""
     marker_offset: int
+    previous_marker_offset: int
+    """Offset of the producer's marker before that one; -1 without any."""
     is_aborted: bool
 
 
@@ -123,6 +125,7 @@ class TransactionReplay(ProducerObserver):
         # Data offset -> producer id, ascending. Not a dict: finding the first key of a dict is
         # linear in the number of keys deleted before it.
         self._open_data: OrderedDict[int, int] = OrderedDict()
+        self._last_markers: dict[int, int] = {}
 
     def on_producer_batch(self, batch: SoundBatch, reading: MarkerReading) -> None:
         """See `log_view.ProducerObserver`."""
@@ -168,5 +171,7 @@ class TransactionReplay(ProducerObserver):
         first = header.base_offset if start is None else start.first_offset
         data = NO_OFFSET if start is None else start.data_offset
         self._open_data.pop(data, None)
+        previous = self._last_markers.get(header.producer_id, NO_OFFSET)
+        self._last_markers[header.producer_id] = header.base_offset
         is_aborted = marker.control_type is ControlType.ABORT
-        return Ended(header.producer_id, first, data, header.base_offset, is_aborted)
+        return Ended(header.producer_id, first, data, header.base_offset, previous, is_aborted)

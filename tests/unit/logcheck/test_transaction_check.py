@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from kafkawire.records import ControlType
 from logcheck.finding import Damage, Severity
 from logcheck.history import History
 from logcheck.transaction_check import TransactionCheck
@@ -128,6 +129,19 @@ def test_entry_that_begins_behind_the_first_record_is_reported() -> None:
     assert Partition(log, entry(2, first=1)).findings() == [
         (Damage.TXNINDEX_RANGE, 2, Severity.ERROR)
     ]
+
+
+@pytest.mark.parametrize("history", [History(), History(log_start=5)])
+def test_entry_that_reaches_back_over_another_transaction_is_reported(history: History) -> None:
+    """A reader of this entry would omit the committed records, too."""
+    ended = [data(5), marker(6, ControlType.COMMIT)]
+    log = [data(7, 1), marker(8)]
+    assert Partition([*ended, *log], entry(8, first=2), history).findings() == [
+        (Damage.TXNINDEX_RANGE, 8, Severity.ERROR)
+    ]
+    other = [data(5, producer_id=OTHER), marker(6, producer_id=OTHER)]
+    index = ENTRY.pack(0, OTHER, 5, 6, 7) + entry(8, first=2)
+    assert Partition([*other, *log], index, history).findings() == [], "its start may be gone"
 
 
 def test_emptied_batch_may_be_the_start_of_a_transaction_that_was_open() -> None:

@@ -5,6 +5,7 @@
     |  |- DecodeError         a frame, header or message cannot be read: close the connection
     |  |  `- TrailingBytesError   extra bytes follow a complete message
     |  |- EncodeError         a value does not fit its field or version: a bug in the caller
+    |  |  `- MisfitError      in no version
     |  |- VersionError        the two sides share no version that can carry a request
     |  `- CorruptBatchError   a record batch is damaged
     |     `- TooLargeError    its records expand beyond the caller's limit
@@ -40,6 +41,10 @@ class TrailingBytesError(DecodeError):
 
 class EncodeError(WireError):
     """A message holds a value that its field, or the chosen version, cannot carry."""
+
+
+class MisfitError(EncodeError):
+    """A message holds a value that its field cannot carry in any version."""
 
 
 class VersionError(WireError):

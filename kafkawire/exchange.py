@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from kafkawire.apis import APIS, Api, ApiKey, api_of
-from kafkawire.errors import DecodeError, EncodeError, ErrorCode, VersionError
+from kafkawire.errors import DecodeError, EncodeError, ErrorCode, MisfitError, VersionError
 from kafkawire.headers import decode_response_header, encode_request_parts
 from kafkawire.messages.api_versions import ApiVersionsResponse
 from kafkawire.response_receiver import ResponseReceiver
@@ -82,6 +82,7 @@ class Exchange(Generic[E]):
         Raises:
             VersionError: the two sides share no version of this request, or only one that cannot
                 carry `message`.
+            MisfitError: no version can carry `message`.
         """
         api = api_of(response_type)
         if version is None:
@@ -90,6 +91,8 @@ class Exchange(Generic[E]):
         content = message(version) if callable(message) else message
         try:
             parts = encode_request_parts(api.key, version, correlation_id, self._client_id, content)
+        except MisfitError:
+            raise
         except EncodeError as error:
             raise VersionError(
                 f"{api.name} in version {version}, which the broker speaks, cannot carry "

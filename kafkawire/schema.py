@@ -28,7 +28,13 @@ from kafkawire.declaration import (
     message,
     struct,
 )
-from kafkawire.errors import DecodeError, EncodeError, TrailingBytesError, WireError
+from kafkawire.errors import (
+    DecodeError,
+    EncodeError,
+    MisfitError,
+    TrailingBytesError,
+    WireError,
+)
 from kafkawire.misfit import find_misfit
 from kafkawire.primitives import Buffer, Records, RecordsRegion
 from kafkawire.reader import Reader, compile_reader, reader_source
@@ -171,8 +177,18 @@ def _write(out: bytearray, message: object, version: int, parts: Parts | None) -
         return write(out, message, parts)
     except (EncodeError, *_MISFIT) as error:
         del out[size_before:]
-        reason = find_misfit(layout_of(message_type), message, version) or error
-        raise EncodeError(f"{message_type.__name__} v{version}: {reason}") from error
+        raise _encode_error(message, version, error) from error
+
+
+def _encode_error(message: object, version: int, error: Exception) -> EncodeError:
+    message_type = type(message)
+    layout = layout_of(message_type)
+    misfit = find_misfit(layout, message, version)
+    # In a newer version the field may be nullable.
+    newest = version if layout.versions is None else layout.versions[1]
+    is_misfit = misfit is not None and find_misfit(layout, message, newest) is not None
+    kind = MisfitError if is_misfit else EncodeError
+    return kind(f"{message_type.__name__} v{version}: {misfit or error}")
 
 
 def _new_reader(message_type: type, version: int) -> Reader:

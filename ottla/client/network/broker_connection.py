@@ -11,11 +11,12 @@ from math import inf
 from typing import Any, Final, TypeVar, cast
 
 from kafkawire.apis import ApiKey
-from kafkawire.errors import VersionError, WireError
+from kafkawire.errors import MisfitError, VersionError, WireError
 from kafkawire.exchange import Exchange, callbacks_of
 from ottla.client.background import Alarm
 from ottla.client.client_config import Address, ClientConfig
 from ottla.client.errors import (
+    ConfigurationError,
     ConnectionLostError,
     OttlaError,
     ProtocolError,
@@ -118,6 +119,7 @@ class Connection(asyncio.BufferedProtocol):
             ConnectionLostError: the connection is closed; nothing was sent, no callback follows.
             UnsupportedVersionError: client and broker share no version of this request, or only
                 one that cannot carry `message`; nothing was sent, no callback follows.
+            ConfigurationError: no version can carry an argument of the caller; likewise.
         """
         if not self.is_open:
             raise self._lost_because or _closed_error(self.address)
@@ -134,6 +136,8 @@ class Connection(asyncio.BufferedProtocol):
             )
         except VersionError as error:
             raise UnsupportedVersionError(f"{self.address}: {error}") from error
+        except MisfitError as error:
+            raise ConfigurationError(f"no request can carry an argument: {error}") from error
         self.last_used_s = now_s
         if not self._outgoing:
             self._loop.call_soon(self.flush)

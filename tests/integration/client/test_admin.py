@@ -97,6 +97,9 @@ async def test_arguments_of_other_types_are_named(cluster: FakeCluster) -> None:
     async with Admin(cluster.bootstrap) as admin:
         with pytest.raises(ConfigurationError, match="topics must be NewTopics, got 'a'"):
             await admin.create_topics(["a"])  # type: ignore[list-item]
+        for topic in (NewTopic("a", partitions=half), NewTopic("a", configs={"k": five})):
+            with pytest.raises(ConfigurationError, match="no request can carry an argument"):
+                await admin.create_topics([topic])
         await admin.describe_configs(ResourceType.TOPIC.value, "a")  # type: ignore[arg-type]
         with pytest.raises(ConfigurationError, match="kind must be a ResourceType, got 5"):
             await admin.describe_configs(five, "a")

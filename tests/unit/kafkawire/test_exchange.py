@@ -3,7 +3,7 @@
 import pytest
 
 from kafkawire.apis import APIS, ApiKey
-from kafkawire.errors import DecodeError, ErrorCode, VersionError
+from kafkawire.errors import DecodeError, ErrorCode, MisfitError, VersionError
 from kafkawire.exchange import MAX_CORRELATION_ID, Exchange
 from kafkawire.headers import decode_request_header, encode_response
 from kafkawire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
@@ -140,6 +140,14 @@ def test_a_version_that_cannot_carry_the_request_is_reported() -> None:
     request = DeleteTopicsRequest(topics=[])
     request.topics = [None]  # type: ignore[list-item]
     with pytest.raises(VersionError, match="DeleteTopics in version 5, which"):
+        owner.exchange.request(request, DeleteTopicsResponse, print, print)
+    assert not owner.exchange.pending
+
+
+def test_a_value_that_no_version_can_carry_is_not_blamed_on_the_version() -> None:
+    owner = Owner(0, 5, ApiKey.DELETE_TOPICS)
+    request = DeleteTopicsRequest(topics=[], topic_names=["t"], timeout_ms=1.5)  # type: ignore[arg-type]
+    with pytest.raises(MisfitError, match=r"timeout_ms must be int32, got 1\.5"):
         owner.exchange.request(request, DeleteTopicsResponse, print, print)
     assert not owner.exchange.pending
 

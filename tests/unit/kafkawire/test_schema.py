@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from kafkawire.declaration import layout_of
-from kafkawire.errors import DecodeError, EncodeError
+from kafkawire.errors import DecodeError, EncodeError, MisfitError
 from kafkawire.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
@@ -286,8 +286,11 @@ def test_valid_message_has_no_misfit() -> None:
 
 def test_null_is_refused_in_versions_where_it_is_not_allowed() -> None:
     assert decode(Everything, encode(Everything(maybe_data=None), 1), 1).maybe_data is None
-    with pytest.raises(EncodeError, match="maybe_data must not be None"):
+    with pytest.raises(EncodeError, match="maybe_data must not be None") as caught:
         encode(Everything(maybe_data=None), 0)
+    assert not isinstance(caught.value, MisfitError), "a newer version can carry it"
+    with pytest.raises(MisfitError, match="tiny must be int8"):
+        encode(Everything(tiny=128), 0)
 
 
 def test_failed_encode_leaves_the_buffer_unchanged() -> None:

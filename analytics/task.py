@@ -60,9 +60,11 @@ def _replica(fields: dict[str, Any]) -> ReplicaFiles:
     segments: Sequence[dict[str, Any]] = fields.pop("segments")
     foreign = tuple(fields.pop("foreign"))
     snapshots = tuple((offset, file) for offset, file in fields.pop("snapshots"))
+    orphans = tuple((offset, file) for offset, file in fields.pop("orphans"))
     return ReplicaFiles(
         segments=tuple(SegmentFiles(**each) for each in segments),
         foreign=foreign,
         snapshots=snapshots,
+        orphans=orphans,
         **fields,
     )

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkawire.errors import EncodeError
+from kafkawire.errors import MisfitError
 from kafkawire.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -114,7 +114,7 @@ def test_both_refuse_values_that_do_not_fit(
     version: int, topic: tuple[str, list[Accepted]]
 ) -> None:
     refusal = agreed(TWINS, lambda twin: twin.encode_accepted([topic], version))
-    assert refusal[0] is EncodeError
+    assert refusal[0] is MisfitError
 
 
 def test_records_are_views_of_the_request() -> None:

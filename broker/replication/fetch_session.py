@@ -87,6 +87,11 @@ class FollowerSession:
 
     def want(self, key: Key, wanted: FetchPartition, topic_id: TopicId) -> None:
         """Note the partition's state in a request, which includes the follower's progress."""
+        before = self.partitions.get(key)
+        if before is not None and before.fetch_offset == wanted.fetch_offset:
+            # Named again without progress: the follower has started over, and has dropped
+            # a response that arrived meanwhile.
+            self.sent.pop(key, None)
         self.partitions[key] = wanted
         self.active[key] = None
         name = key[0]

@@ -118,6 +118,16 @@ def test_marks_are_sent_when_they_have_changed() -> None:
     assert session.must_send(T0, (5, 0))
 
 
+def test_marks_are_repeated_for_a_follower_that_starts_over() -> None:
+    sessions = FetchSessions(1)
+    session = begin(sessions)
+    respond_with_all(session)
+    sessions.want(session, T1, FetchPartition(partition=1, fetch_offset=5), ZERO_TOPIC_ID)
+    assert not session.must_send(T1, (0, 0)), "it has made progress"
+    sessions.want(session, T0, FetchPartition(partition=0), ZERO_TOPIC_ID)
+    assert session.must_send(T0, (0, 0))
+
+
 def test_incomplete_partition_stays_active_behind_the_others() -> None:
     session = begin(FetchSessions(1))
     session.on_sent(T0, (0, 0), is_complete=False)

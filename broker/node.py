@@ -203,7 +203,8 @@ class Node:
             logs.claim(member.identity.broker_id, member.identity.cluster_id)
         if logs.doubtful_paths:
             with step("in-sync sets"):
-                await leave_in_sync_sets(member.session, member.identity.broker_id, logs)
+                left = await leave_in_sync_sets(member.session, member.identity.broker_id, logs)
+                await self._loop.run_in_executor(self._executor, logs.cut_at_gaps, left)
                 await self._loop.run_in_executor(self._executor, logs.accept)
         with step("replica manager"):
             replicas = self._make_replicas(logs)

@@ -34,7 +34,7 @@ class Standing(Enum):
 
 
 class Look(NamedTuple):
-    """The sets that still concern a broker, and whether another process has registered its id."""
+    """The standings in the sets that could be read, and whether the broker's id is registered."""
 
     standings: Mapping[TopicPartition, Standing]
     is_id_taken: bool
@@ -87,7 +87,7 @@ def assigned_partitions(broker_id: BrokerId) -> Plan[list[TopicPartition]]:
 def look(
     broker_id: BrokerId, partitions: Iterable[TopicPartition], lost: Set[TopicPartition]
 ) -> Plan[Look]:
-    """Return the standings other than OUT, and announce the broker if it has to wait.
+    """Return the standings, and announce the broker if it has to wait.
 
     `lost` are the partitions without a log. Topics that are being deleted do not count: their
     deletion may wait for this broker.
@@ -102,16 +102,15 @@ def look(
         state = _state(node)
         if state is None:
             continue
-        found = standing(
+        standings[partition] = standing(
             broker_id,
             state,
             registered=registered,
             announced=announced,
             has_log=partition not in lost,
         )
-        if found is not Standing.OUT:
-            standings[partition] = found
-    if broker_id not in announced and set(standings.values()) - {Standing.STAYS}:
+    has_to_wait = not {Standing.OUT, Standing.STAYS}.issuperset(standings.values())
+    if has_to_wait and broker_id not in announced:
         own = Create(paths.doubtful_broker(broker_id), None, ephemeral=True)
         yield from write([(Create(paths.DOUBTFUL_BROKERS, None),), (own,)])
     return Look(standings, broker_id in registered)

@@ -14,7 +14,7 @@ from broker.cluster.coordinator_session import (
     registered_already,
 )
 from broker.errors import StartupError
-from clusterstate.doubtful_replicas import Look, Standing, assigned_partitions, look
+from clusterstate.doubtful_replicas import Standing, assigned_partitions, look
 from coordination.errors import SessionExpiredError
 from kafkawire.ids import BrokerId, TopicPartition
 from storage.directory.logs import Logs
@@ -30,16 +30,20 @@ MAX_NAMED: Final = 20
 log = structlog.get_logger(__name__)
 
 
-async def leave_in_sync_sets(session: CoordinatorSession, broker_id: BrokerId, logs: Logs) -> None:
+async def leave_in_sync_sets(
+    session: CoordinatorSession, broker_id: BrokerId, logs: Logs
+) -> set[TopicPartition]:
     """Wait until no in-sync set relies on this broker for a log that may lack records.
 
     Must be called before the registration. The wait ends when the controller has removed this
-    broker from the sets. It stays in a set without a better member, or if none returns.
+    broker from the sets. It stays in a set without a better member, or if none returns. The result
+    names the partitions with doubtful logs whose sets do not contain this broker.
 
     Raises:
         StartupError: another process has registered this broker's id.
     """
     partitions: Iterable[TopicPartition] | None = None
+    left: set[TopicPartition] = set()
     look_count = own_id_count = member_count = 0
     while True:
         try:
@@ -51,6 +55,7 @@ async def leave_in_sync_sets(session: CoordinatorSession, broker_id: BrokerId, l
         except SessionExpiredError:
             await session.renew()
             continue
+        left.update(found.partitions(Standing.OUT))
         leaving = found.partitions(Standing.LEAVES)
         awaiting = found.partitions(Standing.AWAITS_MEMBERS)
         own_id_count += found.is_id_taken
@@ -59,8 +64,8 @@ async def leave_in_sync_sets(session: CoordinatorSession, broker_id: BrokerId, l
             raise StartupError(registered_already(broker_id))
         is_patient = bool(awaiting) and member_count <= LOOKS_FOR_MEMBERS
         if not (leaving or is_patient or found.is_id_taken):
-            _report_kept(found)
-            return
+            _report_kept(sorted(found.standings.keys() - left))
+            return left
         if (leaving or awaiting) and look_count % LOOKS_PER_REPORT == 0:
             log.warning(
                 "in_sync_sets.leaving",
@@ -70,12 +75,12 @@ async def leave_in_sync_sets(session: CoordinatorSession, broker_id: BrokerId, l
                 awaiting_members=_texts(awaiting),
             )
         look_count += 1
-        partitions = found.standings.keys()
+        partitions = found.standings.keys() - left
         await asyncio.sleep(LOOK_INTERVAL_S)
 
 
-def _report_kept(found: Look) -> None:
-    if kept := sorted(found.standings):
+def _report_kept(kept: list[TopicPartition]) -> None:
+    if kept:
         # If this broker leads one of them, the other replicas truncate to its log.
         log.warning("in_sync_sets.kept", partition_count=len(kept), partitions=_texts(kept))
 

@@ -139,6 +139,17 @@ class Logs:
         """Whether there is a log of `partition` that has all records ever written to it."""
         return partition in self.table.logs and not self.table.homes[partition].is_doubtful
 
+    def cut_at_gaps(self, partitions: Iterable[TopicPartition]) -> None:
+        """Truncate the doubtful logs of `partitions` where a loss of power may have left a gap.
+
+        Only for partitions whose records other brokers have: a cleaning leaves such gaps, too.
+        """
+        for partition in partitions:
+            found = self.table.logs.get(partition)
+            if found is not None and found.gap_offset is not None:
+                with suppress(LogDirOfflineError):
+                    self.truncate_to({partition: found.gap_offset})
+
     def accept(self) -> None:
         """Take the logs as they are; a log dir that fails goes offline."""
         with suppress(LogDirOfflineError):

@@ -6,6 +6,7 @@ recovery point on are recovered. Source: Kafka's LogLoader.
 
 from collections.abc import Container
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import structlog
@@ -16,7 +17,7 @@ from storage.disk.layout import LEADER_EPOCH_CHECKPOINT
 from storage.errors import CorruptLogError
 from storage.log import epoch_checkpoint, leftover, recovery
 from storage.log.leader_epochs import EpochEntry, LeaderEpochs
-from storage.log.leftover import NOWHERE, Found
+from storage.log.leftover import Found
 from storage.log.segment_list import SegmentList
 from storage.log.segment_split import split_overflowed
 from storage.producers import producer_replay, producer_snapshots
@@ -44,6 +45,11 @@ class LoadedLog:
     log_start_offset: Offset
     log_end_offset: Offset
     recovery_point: Offset
+    gap_offset: Offset | None
+    """Where records are missing between two segments above the recovery point, if anywhere.
+
+    Either a cleaning has dropped them, here or on the leader, or a loss of power.
+    """
 
 
 def load_log(
@@ -59,8 +65,8 @@ def load_log(
 ) -> LoadedLog:
     """Load the log in `directory`; an empty directory becomes an empty log.
 
-    With `is_gapless`, an offset between two segments that both lack it belonged to a lost record if
-    it lies above the recovery point: recovery ends the log there.
+    With `is_gapless`, records that are missing between two segments above the recovery point were
+    lost: recovery ends the log there. Otherwise it only notes the first such gap.
 
     Transactions that ended above `high_watermark`, if that is known, count as not yet committed.
 
@@ -92,6 +98,7 @@ def load_log(
         log_start_offset=start,
         log_end_offset=end,
         recovery_point=end if is_whole else Offset(min(recovery_point, end)),
+        gap_offset=load.gap_offset,
     )
 
 
@@ -114,6 +121,7 @@ class _Load:
         self.epochs = epoch_checkpoint.read_epochs(directory / LEADER_EPOCH_CHECKPOINT)
         self.stored_epochs = self.epochs.entries
         self.discarded: list[Path] = []
+        self.gap_offset: Offset | None = None
         self._directory = directory
         self._found = found.segments
         self._recovery_point = recovery_point
@@ -158,8 +166,15 @@ class _Load:
         self._keep_snapshots(trusted)
         self.snapshots = producer_snapshots.remove_damaged(self._directory, self.snapshots)
         self._reindexed |= {each.base_offset for each in self.segments[first:]}
-        gapless_from = self._recovery_point if is_gapless else NOWHERE
-        self.discarded += _recover(self.segments, self.epochs, first, gapless_from)
+        self.discarded += _recover(self.segments, self.epochs, first)
+        slot = _first_gap(self.segments, first, self._recovery_point)
+        if slot is not None:
+            self.gap_offset = self.segments[slot].next_offset
+        if slot is not None and is_gapless:
+            _warn_of_cut(self.segments[slot], cut_bytes=0)
+            reason = f"follows a gap at {self.gap_offset}"
+            self.discarded += _discard(self.segments, slot + 1, reason)
+            self.gap_offset = None
 
     def discard_below(self, log_start_offset: Offset) -> None:
         """Discard all segments if the log ends below its start."""
@@ -271,14 +286,8 @@ def _check_indexes(segments: list[Segment], *, sample: bool = False) -> list[Cor
     return damage
 
 
-def _recover(
-    segments: list[Segment], epochs: LeaderEpochs, first: int, gapless_from: int
-) -> list[Path]:
-    """Recover the segments from slot `first` on; discard the ones behind the first bad byte.
-
-    A loss of power may also end a segment between two batches. Above `gapless_from`, it has lost
-    its end if the next segment does not continue it.
-    """
+def _recover(segments: list[Segment], epochs: LeaderEpochs, first: int) -> list[Path]:
+    """Recover the segments from slot `first` on; discard the ones behind the first bad byte."""
     for slot in range(first, len(segments)):
         segment = segments[slot]
         is_last = slot == len(segments) - 1
@@ -291,17 +300,32 @@ def _recover(
             size_bytes=segment.size_bytes,
             segments_left=len(segments) - 1 - slot,
         )
-        is_hole = limit is not None and segment.next_offset < limit and limit > gapless_from
-        if cut_bytes or is_hole:
-            log.warning(
-                "log.cut",
-                partition=segment.files.directory.name,
-                base_offset=segment.base_offset,
-                end_offset=segment.next_offset,
-                cut_bytes=cut_bytes,
-            )
+        if cut_bytes:
+            _warn_of_cut(segment, cut_bytes)
             return _discard(segments, slot + 1, f"follows a cut at {segment.next_offset}")
     return []
+
+
+def _first_gap(segments: list[Segment], first: int, recovery_point: Offset) -> int | None:
+    """Return the slot of the first segment from `first` on that the next one does not continue.
+
+    A loss of power may end a segment between two batches, and keep the next one. A gap below the
+    recovery point was there when the segments were synced.
+    """
+    for slot, (segment, following) in enumerate(pairwise(segments[first:]), first):
+        if segment.next_offset < following.base_offset > recovery_point:
+            return slot
+    return None
+
+
+def _warn_of_cut(segment: Segment, cut_bytes: int) -> None:
+    log.warning(
+        "log.cut",
+        partition=segment.files.directory.name,
+        base_offset=segment.base_offset,
+        end_offset=segment.next_offset,
+        cut_bytes=cut_bytes,
+    )
 
 
 def _discard(segments: list[Segment], first: int, reason: str) -> list[Path]:

@@ -133,6 +133,8 @@ class Log:
         self.log_start_offset = loaded.log_start_offset
         self.leader_epochs = loaded.epochs
         """History of leader epochs; only the owner of the log may change it."""
+        self.gap_offset = loaded.gap_offset
+        """Where a loss of power may have dropped records, if anywhere; see `LoadedLog`."""
         self.producers = loaded.producers
         """State of the producers; only the owner of the log may change it."""
         self._local = local
@@ -425,6 +427,8 @@ class Log:
                 with self.upkeep.io():
                     self._local.truncate_to(offset)
                 log.info("log.truncated", partition=str(self.topic_partition), offset=offset)
+                if self.gap_offset is not None and offset <= self.gap_offset:
+                    self.gap_offset = None
         finally:
             # Unconditionally: a leadership may have begun at the log end without writing a batch.
             self._fit_to_segments()
@@ -446,6 +450,7 @@ class Log:
             self._fit_to_segments()
             raise
         self.log_start_offset = offset
+        self.gap_offset = None
         self.leader_epochs.clear()
         self._drop_stored_epochs()
         log.info("log.restarted", partition=str(self.topic_partition), offset=offset)

@@ -14,8 +14,13 @@ CHUNK_BYTES: Final = 1024 * 1024
 
 
 def align(copy: Log, original: Log) -> None:
-    """Truncate batches of the copy that the original lacks; the owner of both calls this."""
+    """Truncate batches of the copy that the original lacks; the owner of both calls this.
+
+    The copy also ends at a gap, because the original may have the records that it lacks there.
+    """
     start, end = original.log_start_offset, _agreed_end(copy, original)
+    if copy.gap_offset is not None:
+        end = min(end, copy.gap_offset)
     if end < start or copy.log_end_offset < start:
         copy.truncate_fully_and_start_at(start)
         return

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import os
+from collections.abc import Sequence
+from random import Random
 
 import pytest
 
+import ottla
 from broker import node
 from broker.cluster.doubtful_start import LOOK_INTERVAL_S, LOOKS_FOR_MEMBERS
 from tests.simulation.world.stage import POLL_S, RECORDS, SESSION_S, Stage, Story, play
+from tests.simulation.world.workload import read_topic
 
 MEMBERS_WAIT_S = LOOKS_FOR_MEMBERS * LOOK_INTERVAL_S
+
+
+class Best(Random):
+    """The outcome of a loss of power that keeps everything."""
+
+    def choice(self, seq: Sequence[float]) -> float:  # type: ignore[override]
+        return max(seq)
 
 
 async def lose_power_before_the_others_notice(stage: Stage) -> None:
@@ -65,8 +77,8 @@ STORIES = (
 def test_records_are_lost_if_the_broker_registers_at_once(
     story: Story, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def register_at_once(*_: object) -> None:
-        pass
+    async def register_at_once(*_: object) -> set[object]:
+        return set()
 
     monkeypatch.setattr(node, "leave_in_sync_sets", register_at_once)
     count, _ = play(0, story)
@@ -119,3 +131,36 @@ def test_brokers_that_lose_power_together_do_not_need_the_one_that_stays_away() 
 
     _, logged = play(0, story)
     assert "in_sync_sets.kept" in logged
+
+
+def test_a_hole_in_a_compacted_log_is_filled_from_the_leader() -> None:
+    """A cleaning leaves holes, too, so recovery keeps them. The leader has the records."""
+    keys = [b"%d" % number for number in range(RECORDS)]
+    found: list[bytes | None] = []
+
+    async def story(stage: Stage) -> None:
+        controller = stage.controller()
+        host, leader = stage.others(controller)
+        configs = {"cleanup.policy": "compact", "segment.bytes": "300"}
+        assignment = {0: (leader.number, host.number, controller.number)}
+        async with ottla.Admin(stage.cluster.bootstrap) as admin:
+            await admin.create_topics(
+                [ottla.NewTopic("keyed", assignment=assignment, configs=configs)]
+            )
+        async with ottla.Producer(stage.cluster.bootstrap) as producer:
+            for key in keys:
+                await (await producer.send("keyed", b"", key=key))
+        await stage.until_in_sync()
+        # All that was written survives, except for the oldest segment.
+        host.disk._chance = Best(0)
+        host.lose_power()
+        oldest, *others = sorted(host.root.glob("d*/keyed-0/*.log"))
+        assert others
+        os.truncate(oldest, 0)
+        await stage.boot(host)
+        await stage.until_in_sync()
+        await leader.stop()
+        found.extend(each.key for each in await read_topic(stage.cluster, "keyed"))
+
+    play(0, story)
+    assert found == keys

@@ -75,7 +75,11 @@ def test_look_at_all_partitions() -> None:
     put_state(driver, kept, led_by(NO_LEADER, ME))
     driver.coordinator.put(paths.partition_state(damaged), b"{")
     found = driver.run(look(ME, [out, leaving, kept, new, damaged], set()))
-    assert found.standings == {leaving: Standing.LEAVES, kept: Standing.STAYS}
+    assert found.standings == {
+        out: Standing.OUT,
+        leaving: Standing.LEAVES,
+        kept: Standing.STAYS,
+    }
     assert found.partitions(Standing.LEAVES) == [leaving]
     assert not found.is_id_taken
 
@@ -106,10 +110,11 @@ def test_brokers_that_lost_power_together_wait_for_those_that_did_not() -> None:
     assert first.run(look(ME, [partition], set())).standings == awaits
 
 
-def test_only_member_announces_nothing() -> None:
+@pytest.mark.parametrize("member", [ME, B2])
+def test_only_member_and_a_broker_that_is_none_announce_nothing(member: BrokerId) -> None:
     driver = empty_cluster(2)
     [partition] = put_topic(driver.coordinator, (1, 2))
-    put_state(driver, partition, led_by(ME, ME))
+    put_state(driver, partition, led_by(member, member))
     driver.run(look(ME, [partition], set()))
     assert driver.coordinator.read(paths.DOUBTFUL_BROKERS) is None
 

@@ -18,7 +18,7 @@ from clusterstate.plans import Plan
 from clusterstate.znodes import paths
 from clusterstate.znodes.partition_node import encode_partition_state
 from coordination.errors import ErrorCode, SessionExpiredError
-from kafkawire.ids import BrokerId
+from kafkawire.ids import BrokerId, TopicPartition
 from storage.directory.logs import Logs
 from tests.plans.driver import Driver, empty_cluster, join, put_topic
 
@@ -52,6 +52,7 @@ class Start:
     def __init__(self, *isr: BrokerId, others: tuple[BrokerId, ...] = ()) -> None:
         self.driver = empty_cluster(*others)
         self.plan_count = self.renewal_count = 0
+        self.left: set[TopicPartition] = set()
         self.before: dict[int, Callable[[], None]] = {}
         """Changes before a plan, by its number."""
         [self.partition] = put_topic(self.driver.coordinator, (ME, OTHER))
@@ -72,11 +73,11 @@ class Start:
         self.driver = Driver(self.driver.coordinator)
 
     def wait(self, *, is_wiped: bool = False) -> list[EventDict]:
-        """Run the start to its end, and return the logged events."""
+        """Run the start to its end, and return the logged events; `left` is its result."""
         session = cast("CoordinatorSession", self)
         logs = cast("Logs", NoLogs(is_wiped=is_wiped))
         with capture_logs() as events:
-            asyncio.run(leave_in_sync_sets(session, ME, logs))
+            self.left = asyncio.run(leave_in_sync_sets(session, ME, logs))
         return events
 
 
@@ -90,16 +91,20 @@ def test_broker_waits_until_the_controller_has_removed_it() -> None:
     [event] = start.wait()
     assert (event["event"], event["partitions"]) == ("in_sync_sets.leaving", ["orders-0"])
     assert start.plan_count == 4
+    assert start.left == {start.partition}
 
 
 def test_only_member_leads_after_a_warning() -> None:
     start = Start(ME, others=(OTHER,))
     [event] = start.wait()
     assert (event["event"], event["partitions"]) == ("in_sync_sets.kept", ["orders-0"])
+    assert start.left == set()
 
 
 def test_broker_outside_all_sets_logs_nothing() -> None:
-    assert Start(OTHER, others=(OTHER,)).wait() == []
+    start = Start(OTHER, others=(OTHER,))
+    assert start.wait() == []
+    assert start.left == {start.partition}
 
 
 def test_member_that_returns_is_better() -> None:

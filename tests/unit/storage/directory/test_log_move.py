@@ -1,6 +1,8 @@
 """The move of a log to another log dir: the copy, the swap, and crashes at each step."""
 
 import itertools
+import os
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -146,6 +148,24 @@ def test_deleting_a_partition_deletes_its_copy(one: Path, two: Path, tmp_path: P
     assert homes(tmp_path) == ["one/delete", "two/delete"]
     logs.remove_deleted(NOW_MS, delay_ms=0)
     assert homes(tmp_path) == []
+    logs.close()
+
+
+def test_resumed_copy_ends_at_a_hole_that_a_loss_of_power_has_left(one: Path, two: Path) -> None:
+    compacted = replace(SMALL, cleanup_policy=frozenset({"compact"}))
+    logs = open_logs(one, two, config=compacted)
+    copy, original = begin(logs), log_of(logs)
+    catch_up(copy, original)
+    [_, lost, *_] = copy.segments
+    crash(logs)
+    os.truncate(copy.directory / f"{lost.base_offset:020d}.log", 0)
+    logs = open_logs(one, two, config=compacted)
+    again, original = logs.futures.get(PARTITION), log_of(logs)
+    assert again is not None
+    align(again, original)
+    assert again.log_end_offset == lost.base_offset
+    catch_up(again, original)
+    assert read_all(again) == read_all(original)
     logs.close()
 
 

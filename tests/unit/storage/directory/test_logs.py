@@ -723,3 +723,21 @@ def test_a_log_ends_at_a_hole_unless_it_may_have_been_cleaned(
     logs = open_logs(one, config=config)
     assert log_of(logs).log_end_offset == end_offset
     logs.close()
+
+
+def test_compacted_logs_can_be_cut_at_their_holes(one: Path) -> None:
+    cut, kept, whole = partitions = [TopicPartition("orders", number) for number in range(3)]
+    logs = open_logs(one, config=COMPACTED)
+    for each in partitions:
+        fill(create(logs, each, config=COMPACTED), 40)
+    crash(logs)
+    for each in (cut, kept):
+        os.truncate(one / str(each) / f"{0:020d}.log", 0)
+    logs = open_logs(one, config=COMPACTED)
+    logs.cut_at_gaps([cut, whole, TopicPartition("unknown", 0)])
+    ends = {each: log_of(logs, each).log_end_offset for each in partitions}
+    assert ends == {cut: 0, kept: 40, whole: 40}
+    crash(logs)
+    logs = open_logs(one, config=COMPACTED)
+    assert log_of(logs, cut).gap_offset is None
+    logs.close()

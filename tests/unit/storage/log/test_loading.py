@@ -283,11 +283,26 @@ def test_a_gap_below_the_recovery_point_is_kept(directory: Path) -> None:
     lose_end(log, 1, 0)
     log = open_log(directory, was_clean=False, is_gapless=True, recovery_point=synced)
     assert log.log_end_offset == 120
+    assert log.gap_offset is None
 
 
-def test_a_log_that_may_have_gaps_keeps_them(directory: Path) -> None:
-    lose_end(written(directory), 1, 0)
-    assert open_log(directory, was_clean=False).log_end_offset == 120
+def test_a_log_that_may_have_gaps_keeps_them_until_it_is_truncated(directory: Path) -> None:
+    lost = lose_end(written(directory), 1, 5)
+    log = open_log(directory, was_clean=False)
+    assert (log.log_end_offset, log.gap_offset) == (120, lost)
+    log.truncate_to(Offset(lost + 20))
+    assert log.gap_offset == lost
+    log.truncate_to(Offset(lost))
+    assert [log.log_end_offset, log.gap_offset] == [lost, None]
+    log.upkeep.close()
+
+
+def test_an_emptied_log_has_no_gap(directory: Path) -> None:
+    lose_end(written(directory), 1, 5)
+    log = open_log(directory, was_clean=False)
+    log.truncate_fully_and_start_at(Offset(7))
+    assert log.gap_offset is None
+    log.upkeep.close()
 
 
 def test_recovery_begins_at_the_recovery_point(directory: Path) -> None:

@@ -43,6 +43,7 @@ from broker.cluster.topic_plan import topic_defaults_of
 from broker.config.broker_config import BrokerConfig
 from broker.coordinators import Coordinators
 from broker.errors import ConfigError, StartupError
+from broker.handlers.from_brokers import LargeRequests
 from broker.handlers.handler_table import Parts, makers
 from broker.live_configs.live_configs import LiveConfigs
 from broker.live_configs.reconfiguration import Reconfiguration
@@ -406,7 +407,8 @@ class Node:
             now_ms=now_ms,
             clock_ms=self._clock_ms,
         )
-        return Router(makers(parts))
+        admit = LargeRequests(proof, member.controller, self._serving.tasks).admit
+        return Router(makers(parts), admit)
 
     async def _listen(self, router: Router) -> Mapping[str, Endpoint]:
         """Bind all listeners; return the advertised endpoint of each."""

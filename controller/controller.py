@@ -119,7 +119,7 @@ class Controller:
 
     @property
     def cluster(self) -> Cluster | None:
-        """The image of the cluster, only for metrics; None if this broker is not the controller."""
+        """The image of the cluster, only to be read; None if this is not the controller."""
         return self._planner.cluster
 
     @property

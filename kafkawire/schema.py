@@ -6,7 +6,8 @@
 
 import struct as _struct
 import sys
-from typing import Final, TypeVar
+from itertools import takewhile
+from typing import Any, Final, TypeVar
 
 from kafkawire.declaration import (
     BOOL,
@@ -21,6 +22,7 @@ from kafkawire.declaration import (
     UINT16,
     UINT32,
     UUID,
+    Kind,
     Layout,
     array,
     field,
@@ -65,6 +67,7 @@ __all__ = [
     "encode_parts",
     "field",
     "flexible_from",
+    "leading_numbers",
     "message",
     "since",
     "source_of",
@@ -112,6 +115,25 @@ def decode(
         raise DecodeError(f"{message_type.__name__} v{version}: {error}") from error
     except _MALFORMED as error:
         raise DecodeError(f"{message_type.__name__} v{version} is malformed: {error}") from error
+
+
+def leading_numbers(message_type: type, data: Buffer, version: int) -> dict[str, Any]:
+    """Return the fields of the message in `data` that precede the first one of variable size.
+
+    A receiver can judge the sender by them, at a cost that does not depend on the size of `data`.
+
+    Raises:
+        DecodeError: `data` is too short for them.
+    """
+    layout = _declared(message_type, version, DecodeError)
+    present = (each for each in layout.fields if each.is_in(version) and each.tag is None)
+    numbers = list(takewhile(lambda each: each.wire.kind is Kind.FIXED, present))
+    codes = ">" + "".join(each.wire.code for each in numbers)
+    try:
+        values = _struct.unpack_from(codes, data)
+    except _struct.error as error:
+        raise DecodeError(f"{message_type.__name__} v{version} is too short") from error
+    return dict(zip((each.name for each in numbers), values, strict=True))
 
 
 def encode(message: object, version: int) -> bytes:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 import structlog
 
@@ -27,14 +27,6 @@ LOOK_PAUSE_S: Final = 0.1
 """Pause between these reads."""
 
 log = structlog.get_logger(__name__)
-
-
-class ControlRequest(Protocol):
-    """The common fields of LeaderAndIsr, StopReplica and UpdateMetadata."""
-
-    controller_id: int
-    controller_epoch: int
-    broker_epoch: int
 
 
 class _Known(NamedTuple):
@@ -60,21 +52,23 @@ class ControlProof:
         # The last read, which may be in progress.
         self._looking: asyncio.Task[Evidence] | None = None
 
-    def is_known(self, message: ControlRequest, sender: Sender) -> bool:
+    def is_known(self, claim: Claim, sender: Sender) -> bool:
         """Whether the claim is confirmed, or so old that the fence refuses it anyway."""
-        claim = _claim_of(message)
         if claim.controller_epoch < self._fence.controller_epoch:
             return True
         if UNKNOWN_BROKER_EPOCH < claim.broker_epoch < self._fence.broker_epoch:
             return True
+        return self.is_confirmed(claim, sender)
+
+    def is_confirmed(self, claim: Claim, sender: Sender) -> bool:
+        """Whether the claim is the last one that was confirmed."""
         return self._confirmed == _Known(claim, sender.listener_name, sender.client_host)
 
-    async def check(self, message: ControlRequest, sender: Sender) -> ErrorCode | None:
+    async def check(self, claim: Claim, sender: Sender) -> ErrorCode | None:
         """Check the claim of a request against the nodes.
 
         Returns NONE if it is confirmed, another code to refuse it, None if it can be neither.
         """
-        claim = _claim_of(message)
         for count in range(LOOK_COUNT):
             try:
                 evidence = await self._look_together(accepts_past=not count)
@@ -135,7 +129,3 @@ class ControlProof:
 
 def _has_succeeded(task: asyncio.Task[Evidence]) -> bool:
     return not task.cancelled() and task.exception() is None
-
-
-def _claim_of(message: ControlRequest) -> Claim:
-    return Claim(message.controller_id, message.controller_epoch, message.broker_epoch)

@@ -141,6 +141,15 @@ class ControllerRole:
 
     # Requests
 
+    def check_sender(self, broker_id: BrokerId, broker_epoch: int) -> ErrorCode:
+        """Return NONE if a broker with this epoch is registered, and this is the controller."""
+        cluster = self._controller.cluster
+        if cluster is None:
+            return ErrorCode.NOT_CONTROLLER
+        broker = cluster.brokers.get(broker_id)
+        is_current = broker is not None and broker.epoch == broker_epoch
+        return ErrorCode.NONE if is_current else ErrorCode.STALE_BROKER_EPOCH
+
     async def alter_partition(
         self, request: AlterPartitionRequest, version: int
     ) -> AlterPartitionResponse | ErrorCode:

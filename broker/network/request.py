@@ -101,7 +101,7 @@ class Request:
     """One request of one connection.
 
     `body` is a writable view of the receive buffer behind the header. It is valid only until the
-    handler returns.
+    handler returns, unless the handler takes it.
     """
 
     __slots__ = (
@@ -144,6 +144,21 @@ class Request:
         if self.release is not None:
             self.body = NO_BODY
             self.release()
+
+    def take_body(self) -> tuple[memoryview, Callable[[], None]]:
+        """Return the body, and the function to call when it is not read any more.
+
+        For a handler that reads the body after it has returned.
+
+        Raises:
+            ReceiveMemoryExhaustedError: there is no memory to keep it; the request must be refused.
+        """
+        if self.release is None:
+            self.connection.keep(self)
+        assert self.release is not None, "the connection keeps the body until it is released"
+        taken = self.body, self.release
+        self.body, self.release = NO_BODY, None
+        return taken
 
     @property
     def connection(self) -> Connection:

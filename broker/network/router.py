@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 from broker.network.limits import BROKER_APIS
@@ -27,7 +28,9 @@ APIS_WITH_SURPLUS: Final = frozenset({ApiKey.METADATA, ApiKey.ALTER_USER_SCRAM_C
 MAX_SURPLUS_BYTES: Final = 8
 # Limits of the total number of array elements in a request: each element costs its handler some
 # microseconds, in which the loop serves no other request. Requests between brokers, and a
-# follower's fetch, name all partitions of a broker; an element of a fetch costs less.
+# follower's fetch, name all partitions of a broker; an element of a fetch costs less. The limit of
+# requests between brokers applies once the sender is known: decoding alone takes a fifth of a
+# second per MiB of the smallest elements.
 MAX_ITEMS: Final = 10_000
 MAX_FETCH_ITEMS: Final = 20_000
 MAX_BROKER_ITEMS: Final = 1_000_000
@@ -35,6 +38,8 @@ MAX_BROKER_ITEMS: Final = 1_000_000
 # Each handler takes its own message type; the table's key pairs the two. Only that of ApiVersions
 # gets None, for a request in a version that is not served.
 Handler = Callable[[Request, Any], Reply]
+# Calls its second argument with the body of a request between brokers, now or later, or not at all.
+Admit = Callable[[Request, Callable[[memoryview], Reply]], Reply]
 Served = Mapping[ApiKey, tuple[int, int]]
 
 
@@ -47,16 +52,22 @@ class Route:
     max_items: int
     request: type[object]
     handle: Handler
+    is_between_brokers: bool
 
 
 class Router:
     """Decodes requests and hands them to the handlers of their APIs."""
 
-    def __init__(self, makers: Mapping[ApiKey, Callable[[], Handler]]) -> None:
+    def __init__(
+        self, makers: Mapping[ApiKey, Callable[[], Handler]], admit: Admit | None = None
+    ) -> None:
         """Serve the APIs in `makers`, in the versions that `kafkawire.apis` advertises.
 
-        A handler is made at the first request of its API.
+        A handler is made at the first request of its API. Requests between brokers that may have
+        more than `MAX_ITEMS` elements are decoded when `admit` has accepted their senders, or
+        refused without it.
         """
+        self._admit = admit
         self._makers = {int(key): make for key, make in makers.items()}
         self._routes: dict[int, Route] = {}
         self.served: Served = advertised(makers)
@@ -73,6 +84,9 @@ class Router:
         if not route.min_version <= version <= route.max_version:
             return self._refuse_version(request, route)
         body = request.body
+        # An element takes at least one byte.
+        if route.is_between_brokers and len(body) > MAX_ITEMS and self._admit is not None:
+            return self._admit(request, partial(self._handle_large, request, route))
         try:
             message = decode(route.request, body, version, route.max_items)
         except TrailingBytesError as error:
@@ -80,6 +94,14 @@ class Router:
             if header.api_key not in APIS_WITH_SURPLUS or surplus > MAX_SURPLUS_BYTES:
                 return Reply.close(str(error))
             message = decode(route.request, body[:-surplus], version, route.max_items)
+        except DecodeError as error:
+            return Reply.close(str(error))
+        return route.handle(request, message)
+
+    def _handle_large(self, request: Request, route: Route, body: memoryview) -> Reply:
+        version = request.header.api_version
+        try:
+            message = decode(route.request, body, version, MAX_BROKER_ITEMS)
         except DecodeError as error:
             return Reply.close(str(error))
         return route.handle(request, message)
@@ -92,9 +114,10 @@ class Router:
         route = Route(
             min_version,
             max_version,
-            max_items(key),
+            MAX_FETCH_ITEMS if key == ApiKey.FETCH else MAX_ITEMS,
             APIS[key].request,
             make(),
+            is_between_brokers=key in BROKER_APIS,
         )
         self._routes[int(key)] = route
         return route
@@ -119,10 +142,3 @@ def advertised(keys: Iterable[ApiKey]) -> Served:
         assert versions is not None, f"{key.name} has a handler but no advertised versions"
         served[key] = versions
     return served
-
-
-def max_items(key: ApiKey) -> int:
-    """Return the maximum number of elements in a request of an API."""
-    if key == ApiKey.FETCH:
-        return MAX_FETCH_ITEMS
-    return MAX_BROKER_ITEMS if key in BROKER_APIS else MAX_ITEMS

@@ -21,9 +21,6 @@ from tests.conftest import BrokerProcess
 MIB: Final = 1 << 20
 BLOCKED_MS_PER_MIB: Final = 50.0
 """Limit of the blocked time per MiB of a request; also the limit of a smaller request."""
-BROKER_REQUESTS: Final = ("LeaderAndIsr", "StopReplica", "UpdateMetadata", "AlterPartition")
-BROKER_FACTOR: Final = 3
-"""Factor on the limit for requests between brokers, which may name 1,000,000 elements."""
 BYTES_PER_BYTE: Final = 8
 MEMORY_NOISE_BYTES: Final = 24 * MIB
 """Allowance for garbage, caches and buffers of the connection, in addition to the request."""
@@ -108,8 +105,6 @@ class JudgedBroker:
         if trouble := self._trouble(label):
             return trouble
         limit_ms = BLOCKED_MS_PER_MIB * max(1.0, len(frame) / MIB)
-        if label.startswith(BROKER_REQUESTS):
-            limit_ms *= BROKER_FACTOR
         if blocked_ms > limit_ms and blocked_ms > limit_ms * slowness():
             return Harm("block", f"{label}: the loop was blocked for {blocked_ms:.0f} ms", False)
         if grown > BYTES_PER_BYTE * len(frame) + MEMORY_NOISE_BYTES:

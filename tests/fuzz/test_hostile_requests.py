@@ -5,6 +5,7 @@ seed; `OTTLA_SEED` repeats it. Harmful requests are written to `examples/` besid
 request kept there, renamed after its effect, is sent in every run.
 """
 
+import copy
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +14,12 @@ from typing import Final, TypeAlias
 import pytest
 
 from kafkawire.apis import ApiKey
+from kafkawire.headers import encode_request
+from kafkawire.messages.alter_partition import AlterPartitionRequest, RequestTopicData
+from kafkawire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrTopicState
 from kafkawire.messages.metadata import MetadataRequest, MetadataResponse
+from kafkawire.messages.stop_replica import StopReplicaRequest, StopReplicaTopicState
+from kafkawire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataTopicState
 from tests.conftest import StartBroker
 from tests.fuzz.endurance import survive
 from tests.fuzz.hostile_values import Surroundings, hostile_frame
@@ -29,6 +35,12 @@ OVERRIDES: Final = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "2",
 }
+
+EMPTY_TOPICS: Final = 200_000
+NO_ROLES: Final = LeaderAndIsrTopicState(topic_name="", partition_states=[])
+NO_STOPS: Final = StopReplicaTopicState(topic_name="", partition_states=[])
+NO_STATES: Final = UpdateMetadataTopicState(topic_name="", partition_states=[])
+NO_SETS: Final = RequestTopicData(topic_name="", partitions=[])
 
 Begin: TypeAlias = Callable[[], tuple[JudgedBroker, Surroundings]]
 
@@ -72,6 +84,26 @@ def survive_requests(begin: Begin, duration_s: float) -> None:
 
     counts = survive(begin, source, EXAMPLES / "a.frame", duration_s)
     assert len(counts) > LEAST_KINDS, "too few kinds of requests for a meaningful result"
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "message", "topics"),
+    [
+        (ApiKey.LEADER_AND_ISR, 4, LeaderAndIsrRequest(), NO_ROLES),
+        (ApiKey.STOP_REPLICA, 3, StopReplicaRequest(), NO_STOPS),
+        (ApiKey.UPDATE_METADATA, 6, UpdateMetadataRequest(), NO_STATES),
+        (ApiKey.ALTER_PARTITION, 0, AlterPartitionRequest(), NO_SETS),
+    ],
+)
+def test_requests_between_brokers_are_not_decoded_for_a_stranger(
+    begin: Begin, key: ApiKey, version: int, message: object, topics: object
+) -> None:
+    broker, _ = begin()
+    name = "topics" if key is ApiKey.ALTER_PARTITION else "topic_states"
+    many = copy.copy(message)
+    setattr(many, name, [topics] * EMPTY_TOPICS)
+    frame = encode_request(key, version, 1, "stranger", many)
+    assert broker.endure(key.name, frame) is None
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in EXAMPLES.glob("*.frame")))

@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from kafkawire.messages.fetch import (
 )
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkawire.messages.stop_replica import StopReplicaRequest, StopReplicaTopicV1
+from kafkawire.messages.update_metadata import UpdateMetadataRequest
 from kafkawire.misfit import find_misfit
 from kafkawire.schema import (
     BOOL,
@@ -38,6 +40,7 @@ from kafkawire.schema import (
     encode_parts,
     field,
     flexible_from,
+    leading_numbers,
     message,
     source_of,
     struct,
@@ -388,6 +391,37 @@ def test_tagged_fields_read_are_limited(count: int) -> None:
     data = encode(FetchRequest(), 17)[:-1] + bytes([count]) + bytes(2 * count)
     with pytest.raises(DecodeError, match=f"{count} tagged fields; at most 16"):
         decode(FetchRequest, data, 17)
+
+
+@pytest.mark.parametrize(
+    ("version", "fields"),
+    [
+        (0, {"controller_id": 1, "controller_epoch": 7, "delete_partitions": True}),
+        (3, {"controller_id": 1, "controller_epoch": 7, "broker_epoch": 50}),
+        (
+            4,
+            {
+                "controller_id": 1,
+                "is_kraft_controller": False,
+                "controller_epoch": 7,
+                "broker_epoch": 50,
+            },
+        ),
+    ],
+)
+def test_leading_numbers_are_read_alone(version: int, fields: dict[str, Any]) -> None:
+    message = StopReplicaRequest(**fields, topic_states=[], ungrouped_partitions=[])
+    data = encode(message, version)
+    assert leading_numbers(StopReplicaRequest, data, version) == fields
+    size = len(data) - (4 if version == 0 else 2)
+    assert leading_numbers(StopReplicaRequest, data[:size], version) == fields
+    with pytest.raises(DecodeError, match=f"StopReplicaRequest v{version} is too short"):
+        leading_numbers(StopReplicaRequest, data[: size - 1], version)
+
+
+def test_tagged_fields_are_not_among_the_leading_numbers() -> None:
+    message = UpdateMetadataRequest(type=1, topic_states=[], live_brokers=[])
+    assert "type" not in leading_numbers(UpdateMetadataRequest, encode(message, 8), 8)
 
 
 def test_the_generated_source_can_be_read() -> None:

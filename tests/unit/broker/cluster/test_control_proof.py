@@ -11,12 +11,11 @@ from broker.cluster.control_fence import ControlFence
 from broker.cluster.control_proof import LOOK_COUNT, ControlProof
 from broker.cluster.metadata_cache import MetadataCache
 from broker.cluster.peer_addresses import PeerAddresses
-from clusterstate.control_claim import Evidence
+from clusterstate.control_claim import Claim, Evidence
 from coordination import errors
 from coordination.errors import SessionExpiredError
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId
-from kafkawire.messages.update_metadata import UpdateMetadataRequest
 from tests.waiting import until
 
 NODES = Evidence(
@@ -29,14 +28,8 @@ class From(NamedTuple):
     listener_name: str = "PLAINTEXT"
 
 
-def claim(controller_id: int = 2, epoch: int = 7, broker_epoch: int = 50) -> UpdateMetadataRequest:
-    return UpdateMetadataRequest(
-        controller_id=controller_id,
-        controller_epoch=epoch,
-        broker_epoch=broker_epoch,
-        topic_states=[],
-        live_brokers=[],
-    )
+def claim(controller_id: int = 2, epoch: int = 7, broker_epoch: int = 50) -> Claim:
+    return Claim(controller_id, epoch, broker_epoch)
 
 
 class World:

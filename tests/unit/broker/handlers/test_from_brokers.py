@@ -3,15 +3,22 @@
 import asyncio
 from typing import cast
 
+import pytest
+
 from broker.cluster.control_proof import ControlProof
+from broker.cluster.controller_role import ControllerRole
 from broker.cluster.peer_addresses import PeerAddresses
-from broker.handlers.from_brokers import FromBroker, FromController
+from broker.handlers.from_brokers import FromBroker, FromController, LargeRequests
+from broker.network.receive_memory import ReceiveMemoryExhaustedError
 from broker.network.reply import Reply, ReplyState
-from broker.network.request import Request
+from broker.network.request import Connection, Request
 from broker.network.request_tasks import RequestTasks
+from clusterstate.control_claim import Claim
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from kafkawire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from kafkawire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from kafkawire.messages.update_metadata import UpdateMetadataRequest
 from tests.unit.broker.replicas import turn
 from tests.unit.broker.requests import request
@@ -26,8 +33,13 @@ class Judge:
     def __init__(self, code: ErrorCode | None, *, is_known: bool = False) -> None:
         self.code = code
         self.known = is_known
+        self.claims: list[Claim] = []
 
     def is_known(self, *_: object) -> bool:
+        return self.known
+
+    def is_confirmed(self, claim: Claim, *_: object) -> bool:
+        self.claims.append(claim)
         return self.known
 
     def may_be(self, *_: object) -> bool:
@@ -127,3 +139,109 @@ async def test_a_stranger_may_not_send_requests_in_a_brokers_name() -> None:
         reply = guard.handle(request(ApiKey.ALLOCATE_PRODUCER_IDS, 0, message), message)
         assert handler.handled == handled
         assert reply is handler.reply or reply.message == "CLUSTER_AUTHORIZATION_FAILED"
+
+
+class Body:
+    """The continuation of the router: it notes the bodies that it decodes."""
+
+    def __init__(self) -> None:
+        self.handled: list[bytes] = []
+        self.reply = Reply("done")
+
+    def handle(self, body: memoryview) -> Reply:
+        self.handled.append(bytes(body))
+        return self.reply
+
+
+class Memory:
+    """A connection that keeps bodies, as long as there is room."""
+
+    listener_name, client_host = "PLAINTEXT", "127.0.0.1"
+
+    def __init__(self, *, is_full: bool = False) -> None:
+        self.is_full = is_full
+        self.kept_count = 0
+
+    def keep(self, kept: Request) -> None:
+        if self.is_full:
+            raise ReceiveMemoryExhaustedError("no room for the request")
+        self.kept_count += 1
+        kept.release = self.drop
+
+    def drop(self) -> None:
+        self.kept_count -= 1
+
+
+class Controller:
+    """A fake of the controller's role, which knows broker 1 with epoch 50."""
+
+    def check_sender(self, broker_id: int, broker_epoch: int) -> ErrorCode:
+        is_known = (broker_id, broker_epoch) == (1, 50)
+        return ErrorCode.NONE if is_known else ErrorCode.STALE_BROKER_EPOCH
+
+
+def admitted(
+    judge: Judge, body: Body, asked: Request, memory: Memory | None = None
+) -> tuple[Reply, RequestTasks]:
+    asked.queue.connection = cast(Connection, memory or Memory())
+    tasks = RequestTasks(asyncio.get_running_loop())
+    large = LargeRequests(cast(ControlProof, judge), cast(ControllerRole, Controller()), tasks)
+    return large.admit(asked, body.handle), tasks
+
+
+def stop_replica() -> Request:
+    message = StopReplicaRequest(
+        controller_id=1, controller_epoch=7, broker_epoch=50, topic_states=[]
+    )
+    return request(ApiKey.STOP_REPLICA, 3, message)
+
+
+async def test_large_request_of_a_confirmed_controller_is_decoded_at_once() -> None:
+    body, asked = Body(), stop_replica()
+    judge = Judge(None, is_known=True)
+    reply, _ = admitted(judge, body, asked)
+    assert (reply.message, body.handled) == ("done", [bytes(asked.body)])
+    assert judge.claims == [Claim(1, 7, 50)]
+
+
+async def test_large_request_is_kept_until_its_sender_is_proven() -> None:
+    body, asked, memory = Body(), stop_replica(), Memory()
+    content = bytes(asked.body)
+    reply, _ = admitted(Judge(ErrorCode.NONE), body, asked, memory)
+    asked.give_back()
+    assert (body.handled, memory.kept_count) == ([], 1)
+    await turn()
+    assert (reply.message, body.handled, memory.kept_count) == ("done", [content], 0)
+
+
+@pytest.mark.parametrize("code", [ErrorCode.STALE_CONTROLLER_EPOCH, None])
+async def test_large_request_of_anybody_else_is_never_decoded(code: ErrorCode | None) -> None:
+    body, memory = Body(), Memory()
+    reply, _ = admitted(Judge(code), body, stop_replica(), memory)
+    await turn()
+    assert (body.handled, memory.kept_count) == ([], 0)
+    if code is None:
+        assert reply.state is ReplyState.CLOSE
+    else:
+        assert isinstance(reply.message, StopReplicaResponse)
+        assert reply.message.error_code == code
+
+
+async def test_large_request_without_memory_to_keep_it_closes_the_connection() -> None:
+    reply, _ = admitted(Judge(ErrorCode.NONE), Body(), stop_replica(), Memory(is_full=True))
+    assert reply.close_reason == "no room for the request"
+
+
+async def test_large_request_that_ends_before_its_claim_closes_the_connection() -> None:
+    reply, _ = admitted(Judge(ErrorCode.NONE), Body(), request(ApiKey.STOP_REPLICA, 3, bytes(15)))
+    assert reply.close_reason == "StopReplicaRequest v3 is too short"
+
+
+@pytest.mark.parametrize(("epoch", "is_admitted"), [(50, True), (49, False)])
+async def test_large_proposals_come_from_registered_brokers(epoch: int, is_admitted: bool) -> None:
+    body = Body()
+    message = AlterPartitionRequest(broker_id=1, broker_epoch=epoch, topics=[])
+    reply, _ = admitted(Judge(None), body, request(ApiKey.ALTER_PARTITION, 0, message))
+    assert bool(body.handled) is is_admitted
+    if not is_admitted:
+        assert reply.message == AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)

@@ -1,25 +1,24 @@
 """Routing of requests to handlers: `broker.network.router`."""
 
 import struct
+from collections.abc import Callable
 
 import pytest
 
 from broker.handlers.api_versions import ApiVersionsHandler
 from broker.network import router as router_module
-from broker.network.limits import BROKER_APIS
 from broker.network.reply import Reply, ReplyState
 from broker.network.request import Request
 from broker.network.router import (
-    MAX_BROKER_ITEMS,
     MAX_FETCH_ITEMS,
     MAX_ITEMS,
     MAX_SURPLUS_BYTES,
     Handler,
     Router,
-    max_items,
 )
 from kafkawire.apis import APIS, ApiKey
 from kafkawire.errors import ErrorCode
+from kafkawire.messages.alter_partition import AlterPartitionRequest, RequestTopicData
 from kafkawire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kafkawire.messages.fetch import FetchRequest, FetchTopic
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -156,9 +155,43 @@ def test_the_number_of_elements_in_a_request_is_limited() -> None:
 
 
 def test_requests_with_all_partitions_of_a_broker_may_have_more_elements() -> None:
-    assert max_items(ApiKey.METADATA) == MAX_ITEMS
-    assert max_items(ApiKey.FETCH) == MAX_FETCH_ITEMS
-    assert {max_items(key) for key in BROKER_APIS} == {MAX_BROKER_ITEMS}
+    body = encode(
+        AlterPartitionRequest(topics=[RequestTopicData(partitions=[])] * 2 * MAX_ITEMS), 0
+    )
+    asked: list[int] = []
+
+    def handle(_request: Request, message: AlterPartitionRequest) -> Reply:
+        asked.append(len(message.topics))
+        return Reply(ANSWER)
+
+    def admit(_request: Request, handle_body: Callable[[memoryview], Reply]) -> Reply:
+        return handle_body(memoryview(body)[:last])
+
+    tested = Router({ApiKey.ALTER_PARTITION: lambda: handle}, admit)
+    last = len(body)
+    tested.handle(request(ApiKey.ALTER_PARTITION, 0, body))
+    last -= 1
+    reply = tested.handle(request(ApiKey.ALTER_PARTITION, 0, body))
+    assert reply.state is ReplyState.CLOSE
+    unguarded = Router({ApiKey.ALTER_PARTITION: lambda: handle})
+    reply = unguarded.handle(request(ApiKey.ALTER_PARTITION, 0, body))
+    assert "more elements than one request may have" in reply.close_reason
+    assert asked == [2 * MAX_ITEMS]
+
+
+def test_fetches_may_have_more_elements_than_other_requests() -> None:
+    asked: list[int] = []
+
+    def handle(_request: Request, message: FetchRequest) -> Reply:
+        asked.append(len(message.topics))
+        return Reply(ANSWER)
+
+    tested = Router({ApiKey.FETCH: lambda: handle})
+    for count in (MAX_FETCH_ITEMS, MAX_FETCH_ITEMS + 1):
+        message = FetchRequest(topics=[FetchTopic(topic="t", partitions=[])] * count)
+        reply = tested.handle(request(ApiKey.FETCH, 4, message))
+    assert asked == [MAX_FETCH_ITEMS]
+    assert reply.state is ReplyState.CLOSE
 
 
 def test_api_versions_lists_apis_with_handlers_and_their_versions() -> None:

@@ -8,15 +8,23 @@ SERVER_PORTS = (15_000, 32_000)
 
 
 def free_port() -> int:
-    """Return a free port of this host, below the range of outgoing connections."""
+    """Return a port of this host for a server, below the range of outgoing connections.
+
+    No other process gets it until this one ends: a bound socket that does not listen reserves it.
+    A server can listen beside it, as all servers set SO_REUSEADDR.
+    """
     while True:
         port = random.randrange(*SERVER_PORTS)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
+        holder = socket.socket()
+        try:
+            holder.bind(("127.0.0.1", port))
+        except OSError:
+            holder.close()
+            continue
+        # After the bind, which must fail if another process has reserved the port.
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.detach()
+        return port
 
 
 def wait_until_listening(port: int, timeout_s: float) -> None:

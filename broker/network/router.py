@@ -114,7 +114,7 @@ class Router:
         route = Route(
             min_version,
             max_version,
-            MAX_FETCH_ITEMS if key == ApiKey.FETCH else MAX_ITEMS,
+            max_items(key),
             APIS[key].request,
             make(),
             is_between_brokers=key in BROKER_APIS,
@@ -142,3 +142,8 @@ def advertised(keys: Iterable[ApiKey]) -> Served:
         assert versions is not None, f"{key.name} has a handler but no advertised versions"
         served[key] = versions
     return served
+
+
+def max_items(key: ApiKey) -> int:
+    """Return the maximum number of elements in a request from an unknown sender."""
+    return MAX_FETCH_ITEMS if key == ApiKey.FETCH else MAX_ITEMS

@@ -102,7 +102,8 @@ class FindCoordinatorHandler:
             return FindCoordinatorResponse(coordinators=found)
         return FindCoordinatorResponse(
             error_code=found[0].error_code,
-            error_message=found[0].error_message,
+            # As in Kafka; kafkajs compares it.
+            error_message=found[0].error_message or ErrorCode.NONE.name,
             node_id=found[0].node_id,
             host=found[0].host,
             port=found[0].port,

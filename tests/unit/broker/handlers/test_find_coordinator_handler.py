@@ -22,6 +22,7 @@ from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId
 from kafkawire.internal_topic import TRANSACTIONS_TOPIC, partition_for
 from kafkawire.messages.find_coordinator import (
+    KEYS_SINCE,
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
@@ -40,6 +41,10 @@ def state(index: int, leader: BrokerId) -> PartitionState:
 
 
 async def find(leader: BrokerId, key_type: int = KeyType.TRANSACTION) -> Coordinator:
+    return (await answer(leader, key_type, 4)).coordinators[0]
+
+
+async def answer(leader: BrokerId, key_type: int, version: int) -> FindCoordinatorResponse:
     cache = MetadataCache()
     endpoints = {"PLAINTEXT": Endpoint("kafka", 9092)}
     set_brokers(cache, [LiveBroker(broker_id=THEM, endpoints=endpoints)], THEM)
@@ -57,15 +62,25 @@ async def find(leader: BrokerId, key_type: int = KeyType.TRANSACTION) -> Coordin
         TopicCreation(cast(ClusterTopics, object()), watch, BrokerConfig()),
         {KeyType.TRANSACTION: place},
     )
-    message = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[TRANSACTIONAL_ID])
-    reply = handler.handle(request(ApiKey.FIND_COORDINATOR, 4, message), message)
+    message = FindCoordinatorRequest(key_type=key_type)
+    if version < KEYS_SINCE:
+        message.key = TRANSACTIONAL_ID
+    else:
+        message.coordinator_keys = [TRANSACTIONAL_ID]
+    reply = handler.handle(request(ApiKey.FIND_COORDINATOR, version, message), message)
     assert isinstance(reply.message, FindCoordinatorResponse)
-    return reply.message.coordinators[0]
+    return reply.message
 
 
 async def test_the_leader_of_the_partition_of_the_id_is_returned() -> None:
     found = await find(THEM)
     assert (found.error_code, found.node_id, found.host, found.port) == (0, 7, "kafka", 9092)
+
+
+async def test_message_of_a_success_is_none_in_versions_with_a_single_key() -> None:
+    found = await answer(THEM, KeyType.TRANSACTION, KEYS_SINCE - 1)
+    assert (found.error_code, found.error_message, found.node_id) == (0, "NONE", 7)
+    assert (await find(THEM)).error_message == ""
 
 
 async def test_without_a_leader_the_client_must_retry() -> None:

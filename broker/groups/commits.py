@@ -26,6 +26,9 @@ from kafkawire.sentinels import NO_OFFSET
 MAX_TOMBSTONES: Final = 5_000
 """Limit for one batch: some hundred kB, below any sensible `max.message.bytes`."""
 
+MAX_EARLY_DELETIONS: Final = 10_000
+"""Limit of the deletions that are remembered for one load, which may fail for days."""
+
 log = structlog.get_logger(__name__)
 
 
@@ -51,6 +54,9 @@ class GroupCommits:
         self._now_ms = now_ms
         self._clock_ms = clock_ms
         self._settle = settle
+        # Partitions that were deleted while one of `__consumer_offsets` was being loaded, by that
+        # one, oldest first. No offsets are appended during a load, so all in its log are older.
+        self._deleted_early: dict[int, dict[TopicPartition, None]] = {}
 
     def is_acceptable(self, committed: CommittedOffset) -> bool:
         """Whether the metadata of an offset is short enough."""
@@ -134,9 +140,24 @@ class GroupCommits:
         return code
 
     def on_partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
-        """Remove the offsets of deleted partitions."""
+        """Remove the offsets of deleted partitions, of groups that are being loaded after that."""
+        for index in self._registry.leaderships.loading_partitions():
+            early = self._deleted_early.setdefault(index, {})
+            early.update(dict.fromkeys(partitions))
+            for oldest in list(early)[:-MAX_EARLY_DELETIONS]:
+                del early[oldest]
         for group in self._registry:
             self._clean_up(group, partitions)
+
+    def on_loaded(self, partition: int) -> None:
+        """Remove the offsets of partitions that were deleted during the load of their groups."""
+        if deleted := self._deleted_early.pop(partition, None):
+            for group in self._registry.in_partition(partition):
+                self._clean_up(group, [p for p in group.offsets.all_partitions() if p in deleted])
+
+    def on_resign(self, partition: int) -> None:
+        """Leave the deletions during a load to the next coordinator, which knows newer offsets."""
+        self._deleted_early.pop(partition, None)
 
     def expire(self, partition: int) -> None:
         """Remove expired offsets of the groups of one partition."""

@@ -111,6 +111,7 @@ class GroupCoordinator:
         if self._topic.leads(topic_partition):
             partition = topic_partition.partition
             lost = self.registry.resign(partition)
+            self.commits.on_resign(partition)
             self.transactions.on_resign(partition)
             self._unload(lost)
             log.info("groups.unloaded", partition=partition, group_count=len(lost))
@@ -227,6 +228,7 @@ class GroupCoordinator:
         self.registry.activate(partition, groups)
         for group in groups:
             self._settle(group)
+        self.commits.on_loaded(partition)
         self.transactions.on_loaded(partition, groups)
         return len(groups)
 

@@ -91,6 +91,10 @@ class Leaderships:
             partition for partition, state in self._states.items() if state is PartitionState.ACTIVE
         ]
 
+    def loading_partitions(self) -> list[int]:
+        """Return the partitions that this broker leads, and has not loaded yet."""
+        return [index for index, state in self._states.items() if state is PartitionState.LOADING]
+
     def epoch(self, partition: int) -> LeaderEpoch:
         """Return the newest epoch in which this broker leads a partition."""
         return self._epochs[partition]

@@ -3,6 +3,9 @@
 from collections.abc import Callable, Iterable
 from typing import cast
 
+import pytest
+
+from broker.groups import commits
 from broker.groups.commits import GroupCommits
 from broker.groups.group import Group
 from broker.groups.rebalance import GroupLimits
@@ -93,6 +96,59 @@ def test_deleted_topic_leaves_no_commit_that_was_replicated_too_late() -> None:
     world.commits.on_partitions_deleted([P0])
     assert not world.log_holds(P0)
     assert world.log_holds(P1)
+
+
+def loading(world: World, *, epoch: int = 1) -> None:
+    world.commits.on_resign(0)
+    world.registry.resign(0)
+    world.registry.leaderships.lead(0, LeaderEpoch(epoch))
+
+
+def loaded(world: World, *committed: TopicPartition) -> Group:
+    """Finish the load of a log with commits of these partitions."""
+    group = Group(GROUP, world.registry.limits)
+    for position, each in enumerate(committed):
+        group.offsets.restore(each, CommittedOffset(5, 0, "", 0), position)
+    world.registry.activate(0, [group])
+    world.commits.on_loaded(0)
+    return group
+
+
+def test_offsets_of_a_partition_that_is_deleted_during_the_load_are_removed() -> None:
+    world = World()
+    world.commit(P0, P1)
+    loading(world)
+    world.commits.on_partitions_deleted([P0])
+    group = loaded(world, P0, P1)
+    assert group.offsets.partitions() == [P1]
+    assert not world.log_holds(P0), "the next coordinator would find the offset"
+    assert world.log_holds(P1)
+
+
+def test_group_whose_only_partition_is_deleted_during_the_load_is_removed() -> None:
+    world = World()
+    loading(world)
+    world.commits.on_partitions_deleted([P0])
+    loaded(world, P0)
+    assert not len(world.registry)
+
+
+def test_deletion_during_a_load_that_another_coordinator_finished_removes_nothing() -> None:
+    """The topic may exist again by now, with offsets that the other coordinator stored."""
+    world = World()
+    loading(world)
+    world.commits.on_partitions_deleted([P0])
+    loading(world, epoch=3)
+    assert loaded(world, P0).offsets.partitions() == [P0]
+
+
+def test_deletions_during_a_load_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commits, "MAX_EARLY_DELETIONS", 1)
+    world = World()
+    loading(world)
+    world.commits.on_partitions_deleted([P0])
+    world.commits.on_partitions_deleted([P1])
+    assert loaded(world, P0, P1).offsets.partitions() == [P0]
 
 
 def test_group_without_offsets_is_removed_with_commits_that_were_replicated_too_late() -> None:

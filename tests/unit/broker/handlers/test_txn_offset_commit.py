@@ -333,6 +333,26 @@ async def test_marker_during_a_load_takes_effect_after_it(broker: Coordinator) -
     assert broker.fetch() == 5
 
 
+@pytest.mark.parametrize("is_in_transaction", [False, True])
+async def test_offsets_of_a_topic_that_is_deleted_during_a_load_are_removed(
+    broker: Coordinator, is_in_transaction: bool
+) -> None:
+    """Neither a marker nor a later load brings them back to a topic of that name."""
+    assert await broker.commit(5) == NONE
+    if not is_in_transaction:
+        assert await marker_code(broker.end(is_commit=True)) == NONE
+    broker.groups.on_resign(OFFSETS)
+    broker.load()
+    assert broker.groups.registry.leaderships.is_loading
+    broker.groups.commits.on_partitions_deleted([TopicPartition("t", 0)])
+    if is_in_transaction:
+        assert await marker_code(broker.end(is_commit=True)) == NONE
+    await until(lambda: not broker.groups.registry.leaderships.is_loading)
+    assert broker.fetch() == -1
+    await broker.reload()
+    assert broker.fetch() == -1
+
+
 async def test_marker_of_an_ended_leadership_is_forgotten(broker: Coordinator) -> None:
     """The log may lose it; the next load knows."""
     broker.replicate()

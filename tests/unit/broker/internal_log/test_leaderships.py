@@ -25,8 +25,10 @@ def test_key_is_coordinated_once_its_partition_is_loaded() -> None:
     assert code_of(leaderships) is ErrorCode.NOT_COORDINATOR
     assert leaderships.lead(partition, E1)
     assert code_of(leaderships) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert leaderships.loading_partitions() == [partition]
     leaderships.activate(partition)
     assert not leaderships.is_loading
+    assert not leaderships.loading_partitions()
     assert leaderships.check("k") == partition
     assert leaderships.active_partitions() == [partition]
     assert partition in leaderships

@@ -43,7 +43,7 @@ async def describe_quotas(
     request = DescribeClientQuotasRequest(components=components, strict=is_strict)
 
     async def attempt() -> list[ClientQuota]:
-        response = await cluster.request_any(request, DescribeClientQuotasResponse)
+        response = await cluster.request_any(request, DescribeClientQuotasResponse, is_read=True)
         raise_first([error_or_none(response.error_code, "quotas", response.error_message)])
         return [
             ClientQuota(

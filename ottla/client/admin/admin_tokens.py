@@ -96,7 +96,7 @@ async def describe_tokens(
     )
 
     async def attempt() -> list[DelegationToken]:
-        response = await cluster.request_any(request, DescribeDelegationTokenResponse)
+        response = await cluster.request_any(request, DescribeDelegationTokenResponse, is_read=True)
         raise_first([error_or_none(response.error_code, TOKENS)])
         return [
             DelegationToken(

@@ -44,7 +44,9 @@ async def describe_users(
     )
 
     async def attempt() -> dict[str, dict[str, int]]:
-        response = await cluster.request_any(request, DescribeUserScramCredentialsResponse)
+        response = await cluster.request_any(
+            request, DescribeUserScramCredentialsResponse, is_read=True
+        )
         raise_first([error_or_none(response.error_code, "the users", response.error_message)])
         raise_first(
             error_or_none(each.error_code, f"user {each.user}", each.error_message)

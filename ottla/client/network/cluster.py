@@ -10,6 +10,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Coroutine, Iterable, Mapping
+from functools import partial
 from math import inf
 from typing import Final, TypeVar
 
@@ -36,7 +37,6 @@ from ottla.client.errors import (
     BrokerUnreachableError,
     ClientClosedError,
     ConnectionLostError,
-    NoBrokerAvailableError,
     OttlaError,
     ProtocolError,
     RequestTimedOutError,
@@ -45,6 +45,7 @@ from ottla.client.errors import (
 )
 from ottla.client.network.broker_connection import Connection
 from ottla.client.network.connection_pool import ConnectionPool, Purpose
+from ottla.client.network.first_answer import first_answer
 from ottla.client.retry import Backoff
 
 log = logging.getLogger(__name__)
@@ -287,23 +288,33 @@ class Cluster:
         connection = await self._pool.get(broker_id, purpose, address)
         return await connection.request(message, response_type, timeout_s=timeout_s)
 
-    async def request_any(self, message: object, response_type: type[R]) -> R:
+    async def request_any(
+        self, message: object, response_type: type[R], *, is_read: bool = False
+    ) -> R:
         """Send `message` to any reachable broker and return the response.
+
+        While a broker does not accept the connection, another one is tried. A request that
+        `is_read` is also sent to another broker while the first does not answer.
 
         Raises:
             NoBrokerAvailableError: none of them can be reached.
         """
-        failures: list[str] = []
-        for broker_id, address in self._addresses():
+        addresses = self._addresses()
+        # A change is never at two brokers at the same time.
+        turns = asyncio.Semaphore(len(addresses) if is_read else 1)
+
+        async def attempt(broker_id: BrokerId, address: Address) -> R:
+            connection = await self._connect(broker_id, address)
+            await turns.acquire()
             try:
-                connection = await self._pool.get(broker_id, Purpose.CONTROL, address)
                 return await connection.request(message, response_type)
             except OttlaError as error:
-                if isinstance(error, ClientClosedError) or not _is_transport(error):
-                    raise
-                failures.append(str(error))
-        reasons = "; ".join(dict.fromkeys(failures))
-        raise NoBrokerAvailableError(f"no broker could be reached: {reasons}")
+                # Not after an answer: a broker that waits for its turn must not be asked then.
+                if _may_try_next(error):
+                    turns.release()
+                raise
+
+        return await first_answer([partial(attempt, *each) for each in addresses], _may_try_next)
 
     async def request_controller(self, message: object, response_type: type[R]) -> R:
         """Send `message` to the controller, or to any broker while no controller is known."""
@@ -320,6 +331,16 @@ class Cluster:
             self._tasks.spawn(work, name)
 
     # Inside
+
+    async def _connect(self, broker_id: BrokerId, address: Address) -> Connection:
+        try:
+            return await self._pool.get(broker_id, Purpose.CONTROL, address)
+        except asyncio.CancelledError:
+            # Another broker has answered. Attempts at brokers in the metadata continue, because
+            # their failures are counted.
+            if broker_id <= FIRST_BOOTSTRAP_ID:
+                self._pool.abandon(broker_id, Purpose.CONTROL)
+            raise
 
     def _addresses(self) -> list[tuple[BrokerId, Address]]:
         """Return all addresses: brokers with an open connection, other brokers, bootstrap.
@@ -357,7 +378,9 @@ class Cluster:
         failure: OttlaError | None = ClientClosedError("the client was closed while it waited")
         try:
             is_complete = self._wants_all_topics
-            response = await self.request_any(self._metadata_request(), MetadataResponse)
+            response = await self.request_any(
+                self._metadata_request(), MetadataResponse, is_read=True
+            )
             self.metadata = merge(
                 self.metadata, response, self._wanted_topics, is_complete=is_complete
             )
@@ -407,7 +430,7 @@ def _settle(waiters: list[asyncio.Future[None]], failure: OttlaError | None) -> 
             waiter.set_exception(failure)
 
 
-def _is_transport(error: OttlaError) -> bool:
+def _may_try_next(error: OttlaError) -> bool:
     """Whether the connection to one broker failed, so that another broker may succeed."""
     return isinstance(error, ConnectionLostError | RequestTimedOutError | ProtocolError)
 

@@ -8,6 +8,7 @@ Invariant: per (broker, purpose) at most one connection is open or being opened.
 import asyncio
 import enum
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from kafkawire.ids import BrokerId
@@ -40,9 +41,12 @@ class _Key(NamedTuple):
     purpose: Purpose
 
 
-class _Opening(NamedTuple):
+@dataclass(slots=True)
+class _Opening:
     address: Address
     task: asyncio.Task[Connection]
+    waiter_count: int = 0
+    """Number of callers that wait for this attempt."""
 
 
 class ConnectionPool:
@@ -67,6 +71,8 @@ class ConnectionPool:
         self._open: dict[_Key, Connection] = {}
         self._retiring: set[Connection] = set()
         self._opening: dict[_Key, _Opening] = {}
+        # In the order of their creation, so that a simulation repeats itself.
+        self._tasks: dict[asyncio.Task[Connection], None] = {}
         self._failure_counts: dict[BrokerId, int] = {}
         self._is_closed = False
 
@@ -94,7 +100,7 @@ class ConnectionPool:
     def begin_open(self, broker_id: BrokerId, purpose: Purpose, address: Address) -> None:
         """Start to open a connection unless an attempt is running; a callback reports its end."""
         if not self._is_closed:
-            self._opening_task(_Key(broker_id, purpose), address)
+            self._begin(_Key(broker_id, purpose), address)
 
     @property
     def open_count(self) -> int:
@@ -118,24 +124,38 @@ class ConnectionPool:
             raise ClientClosedError("the client is closed: make a new one")
         if (connection := self.ready(broker_id, purpose, address)) is not None:
             return connection
-        opening = self._opening_task(_Key(broker_id, purpose), address)
-        # Not `await opening`: cancelling it would fail other callers that wait for it.
-        await asyncio.wait([opening])
-        if not opening.cancelled():
-            return opening.result()
+        opening = self._begin(_Key(broker_id, purpose), address)
+        opening.waiter_count += 1
+        try:
+            # Not `await task`: cancelling it would fail other callers that wait for it.
+            await asyncio.wait([opening.task])
+        finally:
+            opening.waiter_count -= 1
+        if not opening.task.cancelled():
+            return opening.task.result()
         if self._is_closed:
             raise ClientClosedError("the client was closed while it waited")
         raise BrokerUnreachableError(f"broker {broker_id} has moved away from {address}")
 
+    def abandon(self, broker_id: BrokerId, purpose: Purpose) -> None:
+        """Stop an attempt to open a connection, unless a caller waits for it.
+
+        It does not count as a failure.
+        """
+        key = _Key(broker_id, purpose)
+        opening = self._opening.get(key)
+        if opening is not None and opening.waiter_count == 0:
+            del self._opening[key]
+            opening.task.cancel()
+
     async def close(self) -> None:
         """Close every connection and wait until all sockets are closed."""
         self._is_closed = True
-        opening = [each.task for each in self._opening.values()]
-        for task in opening:
+        for task in self._tasks:
             task.cancel()
         try:
-            if opening:
-                await asyncio.wait(opening)
+            if self._tasks:
+                await asyncio.wait(self._tasks)
         finally:
             # Also when this call is cancelled: nothing else closes them.
             connections = [*self._open.values(), *self._retiring]
@@ -144,7 +164,7 @@ class ConnectionPool:
                 connection.begin_close()
             await asyncio.gather(*(connection.close() for connection in connections))
 
-    def _opening_task(self, key: _Key, address: Address) -> asyncio.Task[Connection]:
+    def _begin(self, key: _Key, address: Address) -> _Opening:
         opening = self._opening.get(key)
         if opening is not None and opening.address != address:
             # The broker has moved. Its old address may not even refuse connections, and failures
@@ -157,8 +177,9 @@ class ConnectionPool:
             name = f"open {address} for {key.purpose.value}"
             task = self._loop.create_task(self._open_one(key, address), name=name)
             self._opening[key] = opening = _Opening(address, task)
+            self._tasks[task] = None
             task.add_done_callback(lambda done: self._on_opened(key, done))
-        return opening.task
+        return opening
 
     async def _open_one(self, key: _Key, address: Address) -> Connection:
         if failure_count := self._failure_counts.get(key.broker_id, 0):
@@ -172,6 +193,7 @@ class ConnectionPool:
         return connection
 
     def _on_opened(self, key: _Key, task: asyncio.Task[Connection]) -> None:
+        self._tasks.pop(task, None)
         opening = self._opening.get(key)
         if opening is not None and opening.task is task:
             del self._opening[key]

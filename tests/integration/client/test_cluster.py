@@ -8,6 +8,7 @@ import pytest
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId
+from kafkawire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from kafkawire.messages.metadata import MetadataRequest, MetadataResponse
 from ottla import Admin, Producer
 from ottla.client.client_config import ClientConfig, parse_bootstrap
@@ -23,6 +24,7 @@ from ottla.client.errors import (
 from ottla.client.network.broker_connection import Connection
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.connection_pool import ConnectionPool, Purpose
+from ottla.client.network.first_answer import HEAD_START_S
 from ottla.client.network.handshake import open_connection
 from ottla.client.retry import Backoff
 from tests.integration.client.client_support import FAST, other_tasks
@@ -52,6 +54,67 @@ async def connect(cluster: FakeCluster, **settings: int) -> Connection:
 async def test_one_live_bootstrap_server_is_enough(cluster: FakeCluster) -> None:
     async with Admin([NOWHERE, cluster.bootstrap, NOWHERE]) as admin:
         assert await admin.list_topics() == []
+
+
+@pytest.mark.parametrize("api_key", [ApiKey.API_VERSIONS, ApiKey.METADATA])
+async def test_a_silent_bootstrap_server_costs_little_beside_another(
+    pair: FakeCluster, api_key: ApiKey
+) -> None:
+    pair.script(api_key, Never())
+    opened = Cluster(config(pair))
+    began_s = asyncio.get_running_loop().time()
+    await opened.start()
+    # It would take 10 s if the brokers were tried one after another.
+    assert HEAD_START_S <= asyncio.get_running_loop().time() - began_s < 5
+    assert len(pair.seen(ApiKey.METADATA)) == (2 if api_key is ApiKey.METADATA else 1)
+    if api_key is ApiKey.API_VERSIONS:
+        await until(
+            lambda: sum(broker.connection_count for broker in pair.brokers.values()) == 1,
+            "the connection to the silent broker to be closed",
+        )
+    await opened.close()
+
+
+async def test_metadata_is_refreshed_beside_a_broker_that_falls_silent(pair: FakeCluster) -> None:
+    opened = Cluster(config(pair))
+    await opened.start()
+    pair.script(ApiKey.METADATA, Never())
+    async with asyncio.timeout(5):
+        await opened.refresh()
+    await opened.close()
+
+
+async def test_a_change_is_never_at_two_brokers_at_the_same_time(pair: FakeCluster) -> None:
+    opened = Cluster(config(pair))
+    await opened.start()
+    release = pair.hold(ApiKey.CREATE_TOPICS)
+    change = asyncio.ensure_future(
+        opened.request_any(CreateTopicsRequest(topics=[]), CreateTopicsResponse)
+    )
+    known = len(opened.metadata.brokers)
+    await until(lambda: opened.health().connection_count > known, "a connection to each broker")
+    assert len(pair.seen(ApiKey.CREATE_TOPICS)) == 1
+    release.set()
+    await change
+    assert len(pair.seen(ApiKey.CREATE_TOPICS)) == 1
+    await opened.close()
+
+
+async def test_an_attempt_that_another_caller_waits_for_is_not_abandoned(
+    cluster: FakeCluster,
+) -> None:
+    release = cluster.hold(ApiKey.API_VERSIONS)
+    pool, address = pool_of(cluster), config(cluster).bootstrap[0]
+    first, second = (
+        asyncio.ensure_future(pool.get(BrokerId(-2), Purpose.CONTROL, address)) for _ in range(2)
+    )
+    await cluster.wait_for(ApiKey.API_VERSIONS)
+    first.cancel()
+    await asyncio.wait([first])
+    pool.abandon(BrokerId(-2), Purpose.CONTROL)
+    release.set()
+    assert (await second).is_open
+    await pool.close()
 
 
 @pytest.mark.parametrize("newest", [0, 1, 2, 3])

@@ -77,7 +77,9 @@ class FakeCoordinator:
         self.may_be_found = asyncio.Event()
         self.may_be_found.set()
 
-    async def request_any(self, _message: object, _response_type: type) -> FindCoordinatorResponse:
+    async def request_any(
+        self, _message: object, _response_type: type, **_settings: Any
+    ) -> FindCoordinatorResponse:
         """Return the response to FindCoordinator."""
         await self.may_be_found.wait()
         return FindCoordinatorResponse(node_id=1, host="h", port=1)

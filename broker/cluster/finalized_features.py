@@ -23,6 +23,7 @@ class FinalizedFeatures:
     def __init__(self, session: CoordinatorSession) -> None:
         self.current: Features | None = None
         self._session = session
+        self._error = ""
         self._watch = NodeWatch(session, paths.FEATURE, self._read)
 
     def listen(self) -> None:
@@ -34,10 +35,14 @@ class FinalizedFeatures:
         await self._watch.stop()
 
     async def _read(self) -> None:
+        error = ""
         try:
             self.current = await self._session.run(_read_features())
-        except MalformedZnodeError as error:
-            log.error("features.not_read", error=str(error))
+        except MalformedZnodeError as malformed:
+            error = str(malformed)
+        if error and error != self._error:
+            log.error("features.not_read", error=error)
+        self._error = error
 
 
 def _read_features() -> Plan[Features | None]:

@@ -36,6 +36,8 @@ class JafkaCounts:
         self._metadata = metadata
         self._broker_id = broker_id
         self._data = broker.encode()
+        # The session and the counts.
+        self._published: tuple[int, dict[str, int]] | None = None
         self._watch = NodeWatch(session, f"{chroot}{paths.broker(broker_id)}", self._publish)
 
     async def start(self) -> None:
@@ -54,7 +56,7 @@ class JafkaCounts:
         await self._watch.stop()
 
     async def _publish(self) -> None:
-        counts = {}
+        counts: dict[str, int] = {}
         for topic in self._metadata.image.topics.values():
             if topic.is_internal:
                 continue
@@ -63,4 +65,6 @@ class JafkaCounts:
                 counts[topic.name] = count
         session = self._session.client.session_id
         await self._session.run(publish(self._chroot, self._broker_id, self._data, counts, session))
-        log.info("jafka.published", chroot=self._chroot, topics=len(counts))
+        if (session, counts) != self._published:
+            self._published = session, counts
+            log.info("jafka.published", chroot=self._chroot, topics=len(counts))

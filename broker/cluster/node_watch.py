@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Final
 
 import structlog
@@ -12,7 +13,12 @@ from broker.cluster.coordinator_session import CoordinatorSession
 from coordination.errors import OperationError, SessionExpiredError
 
 RETRY_S: Final = 1.0
-"""Back-off after a read that the coordinator has refused."""
+"""Back-off after a read that the coordinator has refused; it doubles up to `REREAD_S`."""
+REREAD_S: Final = 60.0
+"""Longest time between reads.
+
+While a broker lacks the permission to read a node, a change uses up its watch and notifies nobody.
+"""
 
 log = structlog.get_logger(__name__)
 
@@ -20,7 +26,8 @@ log = structlog.get_logger(__name__)
 class NodeWatch:
     """Calls `read` at the start, after each change of the node, and in each new session.
 
-    One `read` runs at a time; changes during it cause one more.
+    It also reads after `REREAD_S` without a change, which sets a lost watch again. One `read` runs
+    at a time; changes during it cause one more.
     """
 
     def __init__(
@@ -50,8 +57,10 @@ class NodeWatch:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _follow(self) -> None:
+        delay_s, refusal = REREAD_S, ""
         while True:
-            await self._changed.wait()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), delay_s)
             self._changed.clear()
             try:
                 await self._read()
@@ -60,6 +69,11 @@ class NodeWatch:
                 continue
             except OperationError as error:
                 # Such as a missing permission, which an operator can grant.
-                log.error("watch.not_read", path=self._path, error=str(error))
-                await asyncio.sleep(RETRY_S)
-                self._changed.set()
+                delay_s = min(2 * delay_s if refusal else RETRY_S, REREAD_S)
+                if str(error) != refusal:
+                    refusal = str(error)
+                    log.error("watch.not_read", path=self._path, error=refusal)
+            else:
+                if refusal:
+                    log.info("watch.read_again", path=self._path)
+                delay_s, refusal = REREAD_S, ""

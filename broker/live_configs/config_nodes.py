@@ -4,8 +4,8 @@ The nodes are authoritative. Each change is announced by a notification. A compo
 configs registers for a kind of entity, and reads the announced entities again. Invariants:
 notifications are handled one after the other, so an older read never replaces a newer one; a
 notification counts as handled when all registered components have read, so none is missed when a
-session expires meanwhile; after a lost session everything is read again, because notifications
-expire.
+session expires meanwhile; after a lost session or a refused read everything is read again, because
+notifications expire.
 """
 
 from __future__ import annotations
@@ -104,21 +104,29 @@ class ConfigNodes:
 
     async def _handle_notifications(self) -> None:
         async with self._lock:
-            session_id = self.session.client.session_id
-            # This sets the watch, so every later change is announced to this broker.
-            taken = await self.session.run(take_config_changes(self._last_number, self._now_ms()))
-            changed: Iterable[str] = taken.announced
-            if session_id != self._followed_in:
-                every = await self.session.run(read_entity_paths(self._on_change))
-                changed = dict.fromkeys((*every, *taken.announced))
-            announced: dict[str, list[str]] = {}
-            for path in changed:
-                kind, _, name = path.partition("/")
-                announced.setdefault(kind, []).append(name)
-            for kind, names in announced.items():
-                for callback in self._on_change.get(kind, ()):
-                    await callback(names)
-            self._last_number, self._followed_in = taken.last_number, session_id
+            try:
+                await self._read_changes()
+            except OperationError:
+                # Notifications may expire before the coordinator permits the read.
+                self._followed_in = NO_SESSION
+                raise
+
+    async def _read_changes(self) -> None:
+        session_id = self.session.client.session_id
+        # This sets the watch, so every later change is announced to this broker.
+        taken = await self.session.run(take_config_changes(self._last_number, self._now_ms()))
+        changed: Iterable[str] = taken.announced
+        if session_id != self._followed_in:
+            every = await self.session.run(read_entity_paths(self._on_change))
+            changed = dict.fromkeys((*every, *taken.announced))
+        announced: dict[str, list[str]] = {}
+        for path in changed:
+            kind, _, name = path.partition("/")
+            announced.setdefault(kind, []).append(name)
+        for kind, names in announced.items():
+            for callback in self._on_change.get(kind, ()):
+                await callback(names)
+        self._last_number, self._followed_in = taken.last_number, session_id
 
 
 def _unavailable(error: Exception) -> ApiError:

@@ -3,8 +3,9 @@
 The znodes are authoritative, and Kafka brokers share them. Each change is announced by a
 notification; a broker reads the announced pattern again as a whole. Invariants: the authorizer
 knows all entries before the first request is served; reads and changes happen one after the other,
-so an older read never replaces a newer one; after a lost session everything is read again, because
-notifications expire. A malformed znode changes nothing: the entries known before stay in force.
+so an older read never replaces a newer one; after a lost session or a refused read everything is
+read again, because notifications expire. A malformed znode changes nothing: the entries known
+before stay in force.
 
 Source: kafka.security.authorizer.AclAuthorizer of Kafka 3.9.
 """
@@ -99,13 +100,20 @@ class AclNodes:
 
     async def _handle_notifications(self) -> None:
         async with self._lock:
-            if self._session.client.session_id != self._loaded_in:
-                await self._read_all()
-                return
-            taken = await self._session.run(take_acl_changes(self._last_numbers, self._now_ms()))
-            announced = [each for changes in taken.values() for each in changes.announced]
-            await self._read(announced)
-            self._last_numbers = {kind: changes.last_number for kind, changes in taken.items()}
+            try:
+                await self._read_changes()
+            except OperationError:
+                # Notifications may expire before the coordinator permits the read.
+                self._loaded_in = NO_SESSION
+                raise
+
+    async def _read_changes(self) -> None:
+        if self._session.client.session_id != self._loaded_in:
+            await self._read_all()
+            return
+        taken = await self._session.run(take_acl_changes(self._last_numbers, self._now_ms()))
+        await self._read([each for changes in taken.values() for each in changes.announced])
+        self._last_numbers = {kind: changes.last_number for kind, changes in taken.items()}
 
     async def _read_all(self) -> Mapping[ResourcePattern, str]:
         """Read every pattern; return the malformed ones with a reason."""

@@ -114,12 +114,20 @@ class TokenNodes:
 
     async def _handle_notifications(self) -> None:
         async with self._lock:
-            if self._session.client.session_id != self._loaded_in:
-                await self._read_all()
-                return
-            taken = await self._session.run(take_token_changes(self._last_number, self.now_ms()))
-            await self._read(taken.announced)
-            self._last_number = taken.last_number
+            try:
+                await self._read_changes()
+            except OperationError:
+                # Notifications may expire before the coordinator permits the read.
+                self._loaded_in = NO_SESSION
+                raise
+
+    async def _read_changes(self) -> None:
+        if self._session.client.session_id != self._loaded_in:
+            await self._read_all()
+            return
+        taken = await self._session.run(take_token_changes(self._last_number, self.now_ms()))
+        await self._read(taken.announced)
+        self._last_number = taken.last_number
 
     async def _read_all(self) -> None:
         session_id = self._session.client.session_id

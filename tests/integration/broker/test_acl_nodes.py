@@ -2,20 +2,22 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
 
+from broker.cluster import node_watch
 from broker.cluster.coordinator_session import CoordinatorSession
 from broker.errors import StartupError
 from broker.security.acl_nodes import AclNodes
 from broker.security.authorizer import Authorizer
 from clusterstate.acl_requests import change_acls
 from clusterstate.znodes.acl_entries import PATTERN_TYPES, acl_path, changes_path
-from coordination.protocol.messages import OpCode
+from coordination.errors import NoNodeError
+from coordination.protocol.messages import OPEN_ACL, Acl, OpCode
 from kafkawire.acl import (
     AclEntry,
     Operation,
@@ -24,6 +26,7 @@ from kafkawire.acl import (
     ResourcePattern,
     ResourceType,
 )
+from tests.integration.broker.test_unreadable_znodes import set_acl
 from tests.integration.coordination.process import (
     DEADLINE_S,
     POLL_INTERVAL_S,
@@ -31,6 +34,7 @@ from tests.integration.coordination.process import (
     RawClient,
     kill_all,
 )
+from tests.waiting import until
 
 TIMEOUT_MS = 8_000
 ORDERS = ResourcePattern(ResourceType.TOPIC, "orders")
@@ -144,6 +148,26 @@ async def test_everything_is_read_again_after_a_lost_session(
     await there.session.renew()
     await there.learns(ORDERS, ENTRIES)
     assert there.authorizer.acls.get(PREFIX) == frozenset()
+
+
+async def test_everything_is_read_again_after_a_refused_read(
+    coordinator: Coordinator, pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node_watch, "REREAD_S", 0.05)
+    here, there = pair
+    await here.nodes.change(PREFIX, lambda _found: ENTRIES)
+    await there.learns(PREFIX, ENTRIES)
+    with capture_logs() as lines:
+        for kind in PATTERN_TYPES:
+            set_acl(coordinator, changes_path(kind), (Acl(30, "world", "anyone"),))
+        await here.nodes.change(ORDERS, lambda _found: ENTRIES)
+        await until(lambda: [line["event"] for line in lines].count("watch.not_read") >= 4)
+        for kind in PATTERN_TYPES:
+            # The notification expires meanwhile.
+            with suppress(NoNodeError):
+                await here.session.client.delete(f"{changes_path(kind)}/acl_changes_0000000000")
+            set_acl(coordinator, changes_path(kind), OPEN_ACL)
+        await there.learns(ORDERS, ENTRIES)
 
 
 async def test_malformed_znode_keeps_the_known_entries_and_refuses_a_start(

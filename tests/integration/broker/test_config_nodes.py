@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import TypeAlias
 
 import pytest
+from structlog.testing import capture_logs
 
+from broker.cluster import node_watch
 from broker.cluster.coordinator_session import CoordinatorSession
 from broker.config.broker_config import BrokerConfig
 from broker.config.dynamic_config import DynamicConfig
@@ -19,11 +21,13 @@ from broker.live_configs.scram_users import ScramUsers
 from broker.live_configs.topic_overrides import TopicConfigs
 from broker.quotas.client_quotas import ClientQuotas
 from clusterstate.broker_registration import create_top_nodes
+from clusterstate.config_requests import change_config
 from clusterstate.znodes import paths
 from clusterstate.znodes.scram_credential import encode_credential
-from coordination.protocol.messages import OpCode
+from coordination.protocol.messages import OPEN_ACL, Acl, OpCode
 from kafkawire.ids import BrokerId
 from kafkawire.scram import Credential
+from tests.integration.broker.test_unreadable_znodes import set_acl
 from tests.integration.coordination.process import (
     DEADLINE_S,
     POLL_INTERVAL_S,
@@ -31,7 +35,9 @@ from tests.integration.coordination.process import (
     RawClient,
     kill_all,
 )
+from tests.waiting import until
 
+NO_READER = (Acl(30, "world", "anyone"),)
 TIMEOUT_MS = 8_000
 MECHANISM = "SCRAM-SHA-256"
 CREDENTIAL = encode_credential(Credential.of(MECHANISM, b"s3cret", b"salt", 4096))
@@ -123,6 +129,42 @@ async def test_everything_is_read_again_after_a_lost_session(
     finally:
         await here.stop()
         await there.stop()
+
+
+@pytest.mark.parametrize("is_refused_first", [False, True])
+async def test_changes_without_permission_to_read_them_are_known_once_it_is_restored(
+    coordinator: Coordinator,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    is_refused_first: bool,
+) -> None:
+    """The change uses up the watch and notifies nobody; its notification may even expire."""
+    monkeypatch.setattr(node_watch, "REREAD_S", 0.05)
+    follower = Follower(coordinator, tmp_path / "session")
+    await follower.start()
+
+    async def change(retention_ms: int) -> None:
+        configs = {"retention.ms": str(retention_ms)}
+        await follower.session.run(change_config("topics/t", partial(replaced, configs)))
+
+    def knows(retention_ms: int) -> bool:
+        return follower.topics.log_config("t").retention_ms == retention_ms
+
+    try:
+        await change(4)
+        await until(lambda: knows(4))
+        with capture_logs() as lines:
+            set_acl(coordinator, paths.CONFIG_CHANGES, NO_READER)
+            if is_refused_first:
+                await until(lambda: "watch.not_read" in [line["event"] for line in lines])
+            await change(5)
+            if is_refused_first:
+                await follower.session.client.delete(f"{paths.CONFIG_CHANGE_PREFIX}0000000001")
+            assert knows(4)
+            set_acl(coordinator, paths.CONFIG_CHANGES, OPEN_ACL)
+            await until(lambda: knows(5))
+    finally:
+        await follower.stop()
 
 
 @pytest.mark.parametrize("name", ["1", "<default>"])

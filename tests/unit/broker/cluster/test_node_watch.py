@@ -1,45 +1,86 @@
-"""A watch that reads a node again after each change."""
+"""A watch that reads a node again after each change, in virtual time."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import cast
 
-import pytest
+from structlog.testing import capture_logs
 
-from broker.cluster import node_watch
 from broker.cluster.coordinator_session import CoordinatorSession
-from broker.cluster.node_watch import NodeWatch
-from coordination.errors import ErrorCode, OperationError
+from broker.cluster.node_watch import REREAD_S, NodeWatch
+from coordination.errors import ErrorCode, OperationError, SessionExpiredError
+from tests.simulation.coordination.virtual_loop import VirtualLoop
+
+REFUSED = OperationError.of(ErrorCode.NO_AUTH, "/node")
+REFUSED_OTHERWISE = OperationError.of(ErrorCode.NO_AUTH, "/other")
+EXPIRED = SessionExpiredError(ErrorCode.SESSION_EXPIRED)
+Result = OperationError | SessionExpiredError | None
 
 
-class FakeSession:
-    """Holds the callback of one watch."""
+class World:
+    """A node and its watch, whose reads end with `results`."""
 
-    def __init__(self) -> None:
+    def __init__(self, *results: Result) -> None:
+        self.results = list(results)
         self.notify: Callable[[], None] = lambda: None
+        self.read_s: list[float] = []
+        self.is_over = asyncio.Event()
+        self.loop = VirtualLoop(seed=0)
 
     def watch(self, _path: str, callback: Callable[[], None]) -> None:
         self.notify = callback
 
+    async def read(self) -> None:
+        self.read_s.append(self.loop.time())
+        result = self.results.pop(0)
+        if not self.results:
+            self.is_over.set()
+        if result:
+            raise result
 
-async def test_a_refused_read_is_repeated_and_later_changes_are_followed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(node_watch, "RETRY_S", 0.0)
-    refusals = [OperationError.of(ErrorCode.NO_AUTH, "/node"), None]
-    is_read = asyncio.Event()
+    def run(self, *, is_read: bool = False) -> list[Mapping[str, object]]:
+        """Read until all results are used; return the log."""
 
-    async def read() -> None:
-        if refusals and (refusal := refusals.pop(0)):
-            raise refusal
-        is_read.set()
+        async def main() -> None:
+            watch = NodeWatch(cast("CoordinatorSession", self), "/node", self.read)
+            watch.start(is_read=is_read)
+            await self.is_over.wait()
+            await watch.stop()
 
-    session = FakeSession()
-    watch = NodeWatch(cast("CoordinatorSession", session), "/node", read)
-    watch.start()
-    async with asyncio.timeout(20):
-        await is_read.wait()
-        is_read.clear()
-        session.notify()
-        await is_read.wait()
-    await watch.stop()
+        with capture_logs() as lines:
+            self.loop.run_until_complete(main())
+        self.loop.close()
+        return list(lines)
+
+    @property
+    def delays_s(self) -> list[float]:
+        return [later - each for each, later in zip(self.read_s, self.read_s[1:], strict=False)]
+
+
+def test_refused_reads_are_repeated_ever_more_rarely_and_logged_once() -> None:
+    world = World(*[REFUSED] * 9, None, None)
+    events = [line["event"] for line in world.run()]
+    assert world.delays_s == [1, 2, 4, 8, 16, 32, REREAD_S, REREAD_S, REREAD_S, REREAD_S]
+    assert events == ["watch.not_read", "watch.read_again"]
+
+
+def test_each_reason_of_a_refusal_and_each_recovery_is_logged() -> None:
+    world = World(REFUSED, REFUSED_OTHERWISE, None, REFUSED, EXPIRED, REFUSED, None, None)
+    events = [line["event"] for line in world.run()]
+    refused, recovered = "watch.not_read", "watch.read_again"
+    assert events == [refused, refused, recovered, refused, recovered]
+
+
+def test_lost_watch_is_found_by_a_read_without_a_change() -> None:
+    world = World(None)
+    begin_s = world.loop.time()
+    assert world.run(is_read=True) == []
+    assert world.read_s == [begin_s + REREAD_S]
+
+
+def test_change_during_the_back_off_is_read_at_once() -> None:
+    world = World(*[REFUSED] * 6, None)
+    due_s = world.loop.time() + 40
+    world.loop.call_at(due_s, lambda: world.notify())
+    world.run()
+    assert world.read_s[-1] == due_s

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from kafkawire.compression import Codec
 from kafkawire.units import KIB, MIB
-from ottla.client.argument import require_text
+from ottla.client.argument import (
+    MAX_INT32,
+    require_duration,
+    require_flag,
+    require_text,
+    require_whole,
+)
 from ottla.client.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -21,7 +27,6 @@ if TYPE_CHECKING:
     from kafkawire.sasl_clients import SaslClient
 
 DEFAULT_PORT: Final = 9092
-MAX_INT32: Final = 2**31 - 1
 
 ResetPolicy = Literal["earliest", "latest", "none"]
 IsolationLevel = Literal["read_uncommitted", "read_committed"]
@@ -123,12 +128,12 @@ class ProducerConfig:
     transaction_timeout_ms: int = 60_000
 
     def __post_init__(self) -> None:
-        if self.acks not in (0, 1, ACKS_ALL):
+        if isinstance(self.acks, bool) or self.acks not in (0, 1, ACKS_ALL):
             raise ConfigurationError(f"acks must be 0, 1 or 'all', got {self.acks}")
         if self.compression_level is not None:
             low, high = _levels(self.codec)
             require_whole("compression_level", self.compression_level, low, high)
-        _require_within("linger_ms", self.linger_ms, 0)
+        require_duration("linger_ms", self.linger_ms)
         require_whole("batch_size_bytes", self.batch_size_bytes, 1)
         require_whole("max_request_bytes", self.max_request_bytes, 1)
         require_whole("buffer_memory_bytes", self.buffer_memory_bytes, self.batch_size_bytes)
@@ -137,6 +142,8 @@ class ProducerConfig:
         require_whole("retries", self.retries, 0)
         require_whole("delivery_timeout_ms", self.delivery_timeout_ms, 1)
         require_whole("transaction_timeout_ms", self.transaction_timeout_ms, 1)
+        require_flag("adaptive_partitioning", self.adaptive_partitioning)
+        require_flag("enable_idempotence", self.enable_idempotence)
         if self.transactional_id is not None:
             require_text("transactional_id", self.transactional_id)
             if not self.transactional_id:
@@ -189,6 +196,7 @@ class ConsumerConfig:
                 f"got {self.isolation_level!r}"
             )
         require_text("client_rack", self.client_rack)
+        require_flag("check_crcs", self.check_crcs)
         require_whole("fetch_min_bytes", self.fetch_min_bytes, 0)
         require_whole("fetch_max_wait_ms", self.fetch_max_wait_ms, 0)
         require_whole("fetch_max_bytes", self.fetch_max_bytes, 1)
@@ -253,19 +261,3 @@ def _parse_address(text: str) -> Address:
     if not host or {"[", "]"} & set(host) or not port.isdecimal() or not 0 < int(port) < 65536:
         raise ConfigurationError(f"bootstrap server {text!r} is not host:port")
     return Address(host, int(port))
-
-
-def require_whole(name: str, value: object, low: int, high: int = MAX_INT32) -> None:
-    """Require a whole number, which requests can carry; errors call it `name`.
-
-    Raises:
-        ConfigurationError: it is none, or not within `low` to `high`.
-    """
-    if isinstance(value, float) and low <= value <= high:
-        raise ConfigurationError(f"{name} must be a whole number, got {value!r}")
-    _require_within(name, value, low, high)
-
-
-def _require_within(name: str, value: object, low: int, high: int = MAX_INT32) -> None:
-    if not isinstance(value, int | float) or not low <= value <= high:
-        raise ConfigurationError(f"{name} must be within {low}..{high}, got {value!r}")

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from operator import index
 from typing import Final, NamedTuple, cast
 
 from kafkawire.ids import LeaderEpoch, Offset, TopicPartition
-from kafkawire.sentinels import MAX_OFFSET
+from kafkawire.sentinels import MAX_OFFSET, NO_EPOCH
+from ottla.client.argument import require_by_partition, require_text, require_whole, whole_number
 
 MemberId = str
 
@@ -44,13 +44,15 @@ def parse_commit(
     """Return the offsets that a user commits; a plain number is an offset without an epoch.
 
     Raises:
-        ValueError: as `parse_offset`.
+        ValueError: as `parse_offset`; or a key is no partition, or the metadata is no text.
     """
     wanted = {}
-    for each, at in offsets.items():
+    for place, at in require_by_partition("offsets", offsets).items():
         committed = at if isinstance(at, CommittedOffset) else CommittedOffset(cast(Offset, at))
-        wanted[TopicPartition(*each)] = committed._replace(
-            offset=parse_offset(each, committed.offset)
+        require_text("the metadata of an offset", committed.metadata)
+        epoch = require_whole("leader_epoch", committed.leader_epoch, NO_EPOCH)
+        wanted[place] = committed._replace(
+            offset=parse_offset(place, committed.offset), leader_epoch=LeaderEpoch(epoch)
         )
     return wanted
 
@@ -65,7 +67,7 @@ def parse_offset(topic_partition: TopicPartition, offset: object) -> Offset:
     if number is None:
         raise ValueError(
             f"an offset is a whole number from 0 to {MAX_OFFSET}, got {offset!r} for "
-            f"{TopicPartition(*topic_partition)}"
+            f"{topic_partition}"
         )
     return Offset(number)
 
@@ -79,18 +81,14 @@ def require_timestamp(topic_partition: TopicPartition, timestamp_ms: object) -> 
     if _whole_number(timestamp_ms) is None:
         raise ValueError(
             f"a timestamp is a whole number from 0 to {MAX_OFFSET}, got {timestamp_ms!r} for "
-            f"{TopicPartition(*topic_partition)}; use beginning_offsets or end_offsets for the ends"
+            f"{topic_partition}; use beginning_offsets or end_offsets for the ends"
         )
 
 
 def _whole_number(value: object) -> int | None:
     """Return a number within 0..MAX_OFFSET, None for any other value."""
-    try:
-        # Not int(), which cuts off a fraction.
-        number = index(value)  # type: ignore[arg-type]
-    except TypeError:
-        return None
-    return number if 0 <= number <= MAX_OFFSET else None
+    number = whole_number(value)
+    return number if number is not None and 0 <= number <= MAX_OFFSET else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,13 @@ from typing import Final, Self, Unpack
 from coordination.client import Client, SessionState
 from coordination.errors import OperationError
 from kafkawire.ids import TopicPartition, validate_topic_name
-from ottla.client.argument import require_names
+from kafkawire.sentinels import MAX_OFFSET
+from ottla.client.argument import (
+    require_duration,
+    require_names,
+    require_partitions,
+    require_whole,
+)
 from ottla.client.background import TaskSet
 from ottla.client.client_config import Address, ClientConfig, ConsumerConfig
 from ottla.client.consumer.fetch_buffer import FetchBuffer
@@ -250,6 +256,7 @@ class ZooKeeperConsumer:
         All records that were handed over count as processed, unless the body of `async with`
         raised.
         """
+        require_duration("timeout_ms", timeout_ms)
         await self._close(is_processed=True, timeout_ms=timeout_ms)
 
     async def _close(self, *, is_processed: bool, timeout_ms: float) -> None:
@@ -356,7 +363,7 @@ class ZooKeeperConsumer:
             OttlaError: the coordinator cannot be reached, or refuses.
         """
         self._started()
-        return await self._group.committed([TopicPartition(*each) for each in topic_partitions])
+        return await self._group.committed(require_partitions("topic_partitions", topic_partitions))
 
     # Reading
 
@@ -389,12 +396,13 @@ class ZooKeeperConsumer:
         Return an empty list if no record arrives within `timeout_ms`; None waits without limit.
 
         Raises:
-            ValueError: `max_records` is less than 1.
+            ValueError: `max_records` is no whole number above 0, or `timeout_ms` is negative.
             ClientClosedError: the consumer is closed.
             OttlaError: as for `async for`.
         """
-        if max_records < 1:
-            raise ValueError(f"max_records must be at least 1, got {max_records}")
+        max_records = require_whole("max_records", max_records, 1, MAX_OFFSET)
+        if timeout_ms is not None:
+            require_duration("timeout_ms", timeout_ms)
         self._started()
         try:
             records = await self._reader.batch(max_records, timeout_ms)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from clusterstate.znodes.consumer_nodes import is_group_name
+from ottla.client.argument import require_flag, require_whole
 from ottla.client.client_config import ResetPolicy
 from ottla.client.errors import ConfigurationError
 from ottla.zookeeper.assignment import Strategy
@@ -94,8 +95,8 @@ def member_settings(
         ("rebalance_backoff_ms", backoff_ms, 0),
         ("session_timeout_ms", session_timeout_ms, 1),
     ):
-        if value < low:
-            raise ConfigurationError(f"{name} must be at least {low}, got {value}")
+        require_whole(name, value, low)
+    require_flag("enable_auto_commit", enable_auto_commit)
     if rebalance_max_retries * backoff_ms <= session_timeout_ms and backoff_ms:
         raise ConfigurationError(
             f"rebalance_max_retries x rebalance_backoff_ms, {rebalance_max_retries * backoff_ms}, "

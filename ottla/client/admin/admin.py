@@ -10,6 +10,7 @@ from typing import Final, Self, Unpack
 
 from kafkawire.acl import AclBinding, AclFilter
 from kafkawire.ids import BrokerId, Offset, TopicPartition
+from kafkawire.sentinels import MAX_OFFSET
 from ottla.client.admin import (
     admin_acls,
     admin_configs,
@@ -44,7 +45,7 @@ from ottla.client.admin_model import (
     TransactionDescription,
     TransactionListing,
 )
-from ottla.client.argument import require_names, require_text
+from ottla.client.argument import require_names, require_partitions, require_text, require_whole
 from ottla.client.client_config import ClientConfig, parse_bootstrap
 from ottla.client.errors import BrokerUnreachableError, ClientClosedError, ConfigurationError
 from ottla.client.network.cluster import Cluster
@@ -194,7 +195,7 @@ class Admin:
             BrokerError: a number is not larger than the current one.
             ConnectionLostError: no response arrived; check the topics with `describe_topics`.
         """
-        await admin_topics.create_partitions(self._started(), counts.items(), self._timeout_ms)
+        await admin_topics.create_partitions(self._started(), counts, self._timeout_ms)
 
     async def list_topics(self, *, include_internal: bool = False) -> list[str]:
         """Return the names of all topics, sorted.
@@ -349,7 +350,9 @@ class Admin:
         """
         cluster = self._started()
         known = list((await cluster.refresh()).brokers)
-        brokers = known if broker_ids is None else [BrokerId(each) for each in broker_ids]
+        brokers = (
+            known if broker_ids is None else [_broker("broker_ids", each) for each in broker_ids]
+        )
         if missing := set(brokers) - set(known):
             raise BrokerUnreachableError(
                 f"broker {min(missing)} is not in the cluster; there are {sorted(known)}"
@@ -442,8 +445,12 @@ class Admin:
         return await admin_transactions.list_transactions(
             self._started(),
             states=require_names("states", states),
-            producer_ids=list(producer_ids),
-            min_duration_ms=min_duration_ms,
+            producer_ids=[
+                require_whole("producer_ids", each, 0, MAX_OFFSET) for each in producer_ids
+            ],
+            min_duration_ms=None
+            if min_duration_ms is None
+            else require_whole("min_duration_ms", min_duration_ms, 0, MAX_OFFSET),
             timeout_s=self._timeout_s,
         )
 
@@ -473,8 +480,8 @@ class Admin:
         """
         return await admin_transactions.describe_producers(
             self._started(),
-            [TopicPartition(*each) for each in partitions],
-            None if broker_id is None else BrokerId(broker_id),
+            require_partitions("partitions", partitions),
+            None if broker_id is None else _broker("broker_id", broker_id),
             self._timeout_s,
         )
 
@@ -498,9 +505,10 @@ class Admin:
         """
         return await admin_transactions.find_hanging(
             self._started(),
-            [TopicPartition(*each) for each in partitions],
-            None if broker_id is None else BrokerId(broker_id),
-            open_since_ms=time_ns() // NANOSECONDS_PER_MS - max_timeout_ms,
+            require_partitions("partitions", partitions),
+            None if broker_id is None else _broker("broker_id", broker_id),
+            open_since_ms=time_ns() // NANOSECONDS_PER_MS
+            - require_whole("max_timeout_ms", max_timeout_ms, 0),
             timeout_s=self._timeout_s,
         )
 
@@ -579,7 +587,7 @@ class Admin:
         await admin_groups.delete_group_offsets(
             self._started(),
             group_id,
-            [TopicPartition(*each) for each in partitions],
+            require_partitions("partitions", partitions),
             self._timeout_s,
         )
 
@@ -610,7 +618,9 @@ class Admin:
             BrokerError: the broker has no such log directory or replica.
             ConnectionLostError: no response arrived; a repetition does no harm.
         """
-        await admin_logs.move_replicas(self._started(), BrokerId(broker_id), paths, self._timeout_s)
+        await admin_logs.move_replicas(
+            self._started(), _broker("broker_id", broker_id), paths, self._timeout_s
+        )
 
     async def describe_client_quotas(
         self,
@@ -711,3 +721,7 @@ class Admin:
             raise ClientClosedError("the admin client is not running: use `async with Admin(...)`")
         self._cluster.require_own_loop()
         return self._cluster
+
+
+def _broker(argument: str, broker_id: object) -> BrokerId:
+    return BrokerId(require_whole(argument, broker_id, 0))

@@ -22,7 +22,7 @@ from kafkawire.messages.incremental_alter_configs import (
 )
 from ottla.client.admin.admin_request import change, error_or_none, raise_first, read
 from ottla.client.admin_model import ConfigEntry, ResourceType
-from ottla.client.argument import require_text
+from ottla.client.argument import require_mapping, require_text
 from ottla.client.errors import ConfigurationError
 from ottla.client.network.cluster import Cluster
 
@@ -81,6 +81,7 @@ async def alter_configs(
         ConnectionLostError: no response arrived; check with `describe_configs`.
     """
     kind = _kind(kind, name)
+    require_mapping("changes", changes)
     request = IncrementalAlterConfigsRequest(
         resources=[
             AlterConfigsResource(

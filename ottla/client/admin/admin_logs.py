@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, Offset, TopicPartition, by_topic
@@ -23,13 +24,23 @@ from kafkawire.messages.describe_log_dirs import (
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
 )
+from kafkawire.sentinels import MAX_OFFSET
 from ottla.client.admin.admin_request import change, error_or_none, raise_first, read
 from ottla.client.admin_model import LogDirectory, ReplicaLog
-from ottla.client.argument import require_partition
+from ottla.client.argument import (
+    require_by_partition,
+    require_mapping,
+    require_partition,
+    require_text,
+    require_whole,
+)
 from ottla.client.errors import OttlaError, broker_error
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.partition_lookup import missing_partitions
 from ottla.client.retry import retry
+
+HIGH_WATERMARK: Final = -1
+"""Offset of `delete_records` for the high watermark."""
 
 
 async def describe_log_dirs(
@@ -47,8 +58,12 @@ async def describe_log_dirs(
     """
     wanted = None
     if topics is not None:
+        require_mapping("topics", topics)
         wanted = [
-            DescribableLogDirTopic(topic=topic, partitions=partitions)
+            DescribableLogDirTopic(
+                topic=topic,
+                partitions=[require_partition((topic, each)).partition for each in partitions],
+            )
             for topic, partitions in topics.items()
         ]
     request = DescribeLogDirsRequest(topics=wanted)
@@ -78,7 +93,8 @@ async def move_replicas(
         BrokerError: the broker has no such directory or partition.
     """
     by_path: dict[str, list[TopicPartition]] = {}
-    for each, path in sorted(paths.items()):
+    for each, path in sorted(require_by_partition("paths", paths).items()):
+        require_text("the path of a log directory", path)
         by_path.setdefault(path, []).append(each)
     request = AlterReplicaLogDirsRequest(
         dirs=[
@@ -114,7 +130,10 @@ async def delete_records(
     Raises:
         OttlaError: the first refusal, with the others as notes; the other records were deleted.
     """
-    before = {require_partition(each): offset for each, offset in before.items()}
+    before = {
+        each: require_whole("an offset", offset, HIGH_WATERMARK, MAX_OFFSET)
+        for each, offset in require_by_partition("before", before).items()
+    }
     done: dict[TopicPartition, Offset] = {}
     timeout_s = timeout_ms / 1000
     refused = await missing_partitions(cluster, before, timeout_s)

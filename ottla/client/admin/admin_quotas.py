@@ -1,6 +1,7 @@
 """Describes and changes the quotas of users, clients and addresses (edge), KIP-546."""
 
 from collections.abc import Iterable, Mapping
+from math import isfinite
 
 from kafkawire.messages.client_quotas import (
     AlterClientQuotasRequest,
@@ -14,7 +15,7 @@ from kafkawire.messages.client_quotas import (
 )
 from ottla.client.admin.admin_request import change, error_or_none, raise_first, read
 from ottla.client.admin_model import ClientQuota
-from ottla.client.argument import require_text
+from ottla.client.argument import require_mapping, require_text
 from ottla.client.errors import ConfigurationError
 from ottla.client.network.cluster import Cluster
 
@@ -68,12 +69,18 @@ async def alter_quotas(
         BrokerError: the entity, a key or a value is refused; nothing was changed.
         ConfigurationError: the entity or the changes are empty, or a name is not text.
     """
+    require_mapping("entity", entity)
+    require_mapping("changes", changes)
     if not entity or not changes:
         raise ConfigurationError("quotas need an entity, such as {'user': 'alice'}, and a change")
     for kind, name in entity.items():
         require_text("an entity's kind", kind)
         if name is not None:
             require_text(f"the name of a {kind}", name)
+    for key, value in changes.items():
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if value is not None and not (is_number and isfinite(value)):
+            raise ConfigurationError(f"{key} must be a number or None, got {value!r}")
     request = AlterClientQuotasRequest(
         entries=[
             AlteredEntry(

@@ -18,6 +18,7 @@ from kafkawire.messages.reassignment import (
 )
 from ottla.client.admin.admin_request import change, error_or_none, raise_first
 from ottla.client.admin_model import ElectionType, Reassignment
+from ottla.client.argument import MIN_INT32, require_by_partition, require_partitions, require_whole
 from ottla.client.errors import LeaderElectionError, broker_error
 from ottla.client.network.cluster import Cluster
 
@@ -39,7 +40,7 @@ async def elect_leaders(
     if partitions is not None:
         wanted = [
             TopicPartitions(topic=topic, partitions=numbers)
-            for topic, numbers in by_topic(partitions).items()
+            for topic, numbers in by_topic(require_partitions("partitions", partitions)).items()
         ]
     request = ElectLeadersRequest(
         election_type=kind, topic_partitions=wanted, timeout_ms=timeout_ms
@@ -76,6 +77,10 @@ async def alter_reassignments(
     Raises:
         BrokerError: the first refusal, with the others as notes.
     """
+    moves = require_by_partition("moves", moves)
+    for replicas in moves.values():
+        for each in replicas or ():
+            require_whole("a replica", each, MIN_INT32)
     request = AlterPartitionReassignmentsRequest(
         timeout_ms=timeout_ms,
         topics=[
@@ -122,7 +127,7 @@ async def list_reassignments(
     if partitions is not None:
         wanted = [
             ListPartitionReassignmentsTopics(name=topic, partition_indexes=numbers)
-            for topic, numbers in by_topic(partitions).items()
+            for topic, numbers in by_topic(require_partitions("partitions", partitions)).items()
         ]
     request = ListPartitionReassignmentsRequest(timeout_ms=timeout_ms, topics=wanted)
 

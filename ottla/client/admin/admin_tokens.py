@@ -14,8 +14,10 @@ from kafkawire.messages.delegation_tokens import (
     RenewDelegationTokenRequest,
     RenewDelegationTokenResponse,
 )
+from kafkawire.sentinels import MAX_OFFSET
 from ottla.client.admin.admin_request import change, error_or_none, raise_first, read
 from ottla.client.admin_model import DelegationToken
+from ottla.client.argument import require_bytes, require_whole
 from ottla.client.errors import ConfigurationError
 from ottla.client.network.cluster import Cluster
 
@@ -32,6 +34,7 @@ async def create_token(
     """Return a new token of `owner`, by default of this user."""
     owner_type, owner_name = (None, None) if owner is None else _principal(owner)
     named = tuple(renewers)
+    require_whole("max_lifetime_ms", max_lifetime_ms, -1, MAX_OFFSET)
     request = CreateDelegationTokenRequest(
         owner_principal_type=owner_type,
         owner_principal_name=owner_name,
@@ -60,6 +63,7 @@ async def create_token(
 
 async def renew_token(cluster: Cluster, hmac: bytes, period_ms: int, timeout_s: float) -> int:
     """Let a token expire later; return its new time of expiry."""
+    _check(hmac, period_ms)
     request = RenewDelegationTokenRequest(hmac=hmac, renew_period_ms=period_ms)
 
     async def attempt() -> int:
@@ -72,6 +76,7 @@ async def renew_token(cluster: Cluster, hmac: bytes, period_ms: int, timeout_s: 
 
 async def expire_token(cluster: Cluster, hmac: bytes, period_ms: int, timeout_s: float) -> int:
     """Let a token expire after a period, at once if it is negative; return the time of expiry."""
+    _check(hmac, period_ms)
     request = ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period_ms=period_ms)
 
     async def attempt() -> int:
@@ -112,6 +117,11 @@ async def describe_tokens(
         ]
 
     return await read(cluster, attempt, timeout_s)
+
+
+def _check(hmac: bytes, period_ms: int) -> None:
+    require_bytes("hmac", hmac)
+    require_whole("period_ms", period_ms, -MAX_OFFSET, MAX_OFFSET)
 
 
 def _principal(text: str) -> tuple[str, str]:

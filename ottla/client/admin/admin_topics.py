@@ -1,6 +1,6 @@
 """Creates, deletes and describes topics (edge)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from kafkawire.errors import ErrorCode
@@ -25,10 +25,13 @@ from kafkawire.messages.delete_topics import (
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ottla.client.admin.admin_request import change, error_or_none, raise_first, read
 from ottla.client.admin_model import NewTopic, TopicDescription
+from ottla.client.argument import MIN_INT32, require_mapping, require_text, require_whole
 from ottla.client.cluster_metadata import ClusterMetadata, TopicMetadata, merge
 from ottla.client.network.cluster import Cluster
 
 NUMBERS_FROM_ASSIGNMENT: Final = -1
+MIN_INT16: Final = -(2**15)
+MAX_INT16: Final = 2**15 - 1
 
 
 async def create_topics(
@@ -78,18 +81,20 @@ async def delete_topics(cluster: Cluster, names: Sequence[str], timeout_ms: int)
     await change(cluster, attempt, timeout_ms / 1000)
 
 
-async def create_partitions(
-    cluster: Cluster, counts: Iterable[tuple[str, int]], timeout_ms: int
-) -> None:
+async def create_partitions(cluster: Cluster, counts: Mapping[str, int], timeout_ms: int) -> None:
     """Raise topics to the total numbers of partitions in `counts`.
 
     Raises:
         BrokerError: the first refusal, with the others as notes; the other topics were changed.
     """
+    require_mapping("counts", counts)
+    for name, count in counts.items():
+        require_text("a topic's name", name)
+        require_whole("a number of partitions", count, MIN_INT32)
     request = CreatePartitionsRequest(
         topics=[
             CreatePartitionsTopic(name=name, count=count, assignments=None)
-            for name, count in counts
+            for name, count in counts.items()
         ],
         timeout_ms=timeout_ms,
     )
@@ -163,6 +168,13 @@ def _description(topic: TopicMetadata) -> TopicDescription:
 
 
 def _creatable(topic: NewTopic) -> CreatableTopic:
+    # The ranges of numbers are the broker's to judge.
+    require_whole("partitions", topic.partitions, MIN_INT32)
+    require_whole("replication_factor", topic.replication_factor, MIN_INT16, MAX_INT16)
+    for partition, brokers in (topic.assignment or {}).items():
+        require_whole("a partition of the assignment", partition, MIN_INT32)
+        for broker in brokers:
+            require_whole("a broker of the assignment", broker, MIN_INT32)
     has_assignment = topic.assignment is not None
     return CreatableTopic(
         name=topic.name,

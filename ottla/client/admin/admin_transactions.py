@@ -31,6 +31,7 @@ from kafkawire.messages.transactions import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from kafkawire.sentinels import MAX_OFFSET, NO_EPOCH
 from ottla.client.admin.admin_request import ask_all, error_or_none, raise_first
 from ottla.client.admin_model import (
     HangingTransaction,
@@ -39,6 +40,7 @@ from ottla.client.admin_model import (
     TransactionDescription,
     TransactionListing,
 )
+from ottla.client.argument import require_partition, require_whole
 from ottla.client.errors import (
     BrokerError,
     ConfigurationError,
@@ -52,6 +54,7 @@ from ottla.client.network.partition_lookup import missing_partitions
 from ottla.client.retry import retry
 
 NO_OFFSET: Final = -1
+MAX_INT16: Final = 2**15 - 1
 NO_TIME: Final = -1
 MAX_IDS_PER_REQUEST: Final = 1_000
 """Limit on the transactional ids that are described in one round of requests."""
@@ -192,7 +195,10 @@ async def abort_transaction(
     Raises:
         OttlaError: the leader refuses, or did not answer.
     """
-    place = transaction.partition
+    place = require_partition(transaction.partition)
+    require_whole("producer_id", transaction.producer_id, 0, MAX_OFFSET)
+    require_whole("producer_epoch", transaction.producer_epoch, 0, MAX_INT16)
+    require_whole("coordinator_epoch", transaction.coordinator_epoch, NO_EPOCH)
 
     async def once() -> None:
         leader = cluster.metadata.leader(place)

@@ -20,7 +20,7 @@ from kafkawire.messages.scram_credentials import (
 from kafkawire.scram import MAX_ITERATIONS, NUMBERS, salt_of, salt_password
 from ottla.client.admin.admin_request import change, error_or_none, raise_first, read
 from ottla.client.admin_model import ScramDeletion, ScramUpsertion
-from ottla.client.argument import require_text
+from ottla.client.argument import require_text, require_whole
 from ottla.client.errors import ConfigurationError
 from ottla.client.network.cluster import Cluster
 
@@ -94,11 +94,7 @@ def _check(change: ScramUpsertion | ScramDeletion) -> None:
         raise ConfigurationError(f"mechanism must be one of {known}, got {change.mechanism!r}")
     if isinstance(change, ScramDeletion):
         return
-    is_whole = isinstance(change.iterations, int)
-    if not is_whole or not 0 < change.iterations <= MAX_ITERATIONS:
-        raise ConfigurationError(
-            f"iterations must be within 1..{MAX_ITERATIONS}, got {change.iterations!r}"
-        )
+    require_whole("iterations", change.iterations, 1, MAX_ITERATIONS)
     try:
         is_usable = bool(change.password.encode())
     except (UnicodeEncodeError, AttributeError):

@@ -4,8 +4,8 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final
 
+from ottla.client.argument import MAX_INT32
 from ottla.client.avro.wire_format import MAX_SCHEMA_ID
-from ottla.client.client_config import MAX_INT32
 from ottla.client.errors import SchemaRegistryError
 
 AVRO: Final = "AVRO"

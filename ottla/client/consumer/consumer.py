@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Final, Self, Unpack
 
 from kafkawire.ids import Offset, TopicPartition
-from kafkawire.sentinels import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from kafkawire.sentinels import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_OFFSET
 from kafkawire.units import MIB
-from ottla.client.argument import require_names, require_partition
+from ottla.client.argument import require_duration, require_names, require_partitions, require_whole
 from ottla.client.client_config import (
     ClientConfig,
     ConsumerConfig,
@@ -253,7 +253,11 @@ class Consumer:
         After `timeout_ms` this waits neither for brokers nor for the callbacks of `subscribe`.
         Records not committed by then are read again, and the group reassigns the partitions only
         after `session_timeout_ms` if the request to leave did not reach it.
+
+        Raises:
+            ValueError: `timeout_ms` is negative; the consumer is still open.
         """
+        require_duration("timeout_ms", timeout_ms)
         await self._close(is_processed=True, timeout_ms=timeout_ms)
 
     async def _close(
@@ -289,7 +293,7 @@ class Consumer:
             NotInGroupError: the consumer is subscribed; await `unsubscribe` first.
             ConfigurationError: an element is no `TopicPartition`; nothing was assigned.
         """
-        wanted = [require_partition(each) for each in topic_partitions]
+        wanted = require_partitions("topic_partitions", topic_partitions)
         if self._group is not None and self._group.is_subscribed:
             text = "assign() and subscribe() exclude each other: await unsubscribe() first"
             raise NotInGroupError(text)
@@ -449,12 +453,13 @@ class Consumer:
                 store(records)
 
         Raises:
-            ValueError: `max_records` is less than 1.
+            ValueError: `max_records` is no whole number above 0, or `timeout_ms` is negative.
             ClientClosedError: the consumer is closed.
             OttlaError: as for `async for`.
         """
-        if max_records < 1:
-            raise ValueError(f"max_records must be at least 1, got {max_records}")
+        max_records = require_whole("max_records", max_records, 1, MAX_OFFSET)
+        if timeout_ms is not None:
+            require_duration("timeout_ms", timeout_ms)
         self._started()
         records = await self._reader.batch(max_records, timeout_ms)
         if records is None:
@@ -685,7 +690,7 @@ class Consumer:
             NotInGroupError: there is no `group_id`.
             OttlaError: the coordinator cannot be reached, or refuses.
         """
-        wanted = [TopicPartition(*each) for each in topic_partitions]
+        wanted = require_partitions("topic_partitions", topic_partitions)
         return await self._group_of_this_loop("committed").store.committed(wanted)
 
     def positions(self) -> dict[TopicPartition, CommittedOffset]:

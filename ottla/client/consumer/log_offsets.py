@@ -13,6 +13,7 @@ from kafkawire.sentinels import (
     READ_COMMITTED,
     READ_UNCOMMITTED,
 )
+from ottla.client.argument import require_by_partition, require_partitions
 from ottla.client.client_config import IsolationLevel
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.offset_lookup import list_offsets
@@ -47,16 +48,19 @@ class LogOffsets:
         Raises:
             ValueError: a timestamp is negative, or no whole number of 64 bits.
         """
-        for partition, timestamp in timestamps_ms.items():
+        wanted = require_by_partition("timestamps_ms", timestamps_ms)
+        for partition, timestamp in wanted.items():
             require_timestamp(partition, timestamp)
-        found = await self._list(timestamps_ms)
+        found = await self._list(wanted)
         return {each: place if place.offset >= 0 else None for each, place in found.items()}
 
     async def at(
         self, timestamp: int, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, Offset]:
         """Return the offsets for EARLIEST_TIMESTAMP or LATEST_TIMESTAMP."""
-        found = await self._list(dict.fromkeys(partitions, timestamp))
+        found = await self._list(
+            dict.fromkeys(require_partitions("partitions", partitions), timestamp)
+        )
         return {each: place.offset for each, place in found.items()}
 
     async def _list(

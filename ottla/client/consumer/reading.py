@@ -7,6 +7,7 @@ before the consumer is started, while there is no fetcher yet.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from kafkawire.ids import Offset, TopicPartition
+from ottla.client.argument import require_partition
 from ottla.client.consumer.fetch_buffer import FetchBuffer
 from ottla.client.consumer.fetcher import Fetcher
 from ottla.client.consumer.partition_state import PartitionState
@@ -78,11 +79,16 @@ class Reading:
 
         Raises:
             NotAssignedError: the partition is not assigned.
+            ConfigurationError: it is no partition.
         """
-        state = self._states.get(topic_partition)
-        if state is None:
-            raise NotAssignedError(TopicPartition(*topic_partition))
-        return state
+        try:
+            return self._states[topic_partition]
+        except (KeyError, TypeError):
+            # A list cannot be a key, and any other value may have been meant as a partition.
+            place = require_partition(topic_partition)
+        if place not in self._states:
+            raise NotAssignedError(place)
+        return self._states[place]
 
     def states(self, partitions: Sequence[TopicPartition]) -> list[PartitionState]:
         """Return the states of `partitions`, of all assigned ones if it is empty.

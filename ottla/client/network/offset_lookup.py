@@ -15,8 +15,8 @@ from kafkawire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from kafkawire.sentinels import CONSUMER_REPLICA_ID, NO_EPOCH, READ_UNCOMMITTED
-from ottla.client.argument import require_partition
+from kafkawire.sentinels import CONSUMER_REPLICA_ID, MAX_OFFSET, NO_EPOCH, READ_UNCOMMITTED
+from ottla.client.argument import require_by_partition, require_whole
 from ottla.client.errors import OttlaError, broker_error
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.partition_lookup import missing_partitions, with_patience
@@ -56,7 +56,10 @@ async def list_offsets(
             cluster.request_refresh()
             raise failure
 
-    wanted = {require_partition(each): when for each, when in wanted.items()}
+    wanted = {
+        each: require_whole("a timestamp", when, -MAX_OFFSET, MAX_OFFSET)
+        for each, when in require_by_partition("wanted", wanted).items()
+    }
     for missing in (await missing_partitions(cluster, wanted, timeout_s)).values():
         raise missing
     passes_soon = with_patience(is_retriable)

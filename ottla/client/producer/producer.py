@@ -15,9 +15,8 @@ from typing import Any, Final, NoReturn, Self, TypeAlias, Unpack
 from kafkawire.ids import TopicPartition
 from kafkawire.records_loops import MAX_TIMESTAMP_MS
 from kafkawire.units import KIB, MIB
-from ottla.client.argument import record_mistake
+from ottla.client.argument import MAX_INT32, record_mistake, require_duration
 from ottla.client.client_config import (
-    MAX_INT32,
     Acks,
     ClientConfig,
     ProducerConfig,
@@ -188,16 +187,13 @@ class Producer:
             retries=retries,
             delivery_timeout_ms=delivery_timeout_ms,
             adaptive_partitioning=adaptive_partitioning,
-            enable_idempotence=bool(enable_idempotence),
+            enable_idempotence=False if enable_idempotence is None else enable_idempotence,
+            transaction_timeout_ms=transaction_timeout_ms,
         )
         if enable_idempotence is None and config.obstacle_to_idempotence is None:
             config = replace(config, enable_idempotence=True)
         if transactional_id is not None:
-            config = replace(
-                config,
-                transactional_id=transactional_id,
-                transaction_timeout_ms=transaction_timeout_ms,
-            )
+            config = replace(config, transactional_id=transactional_id)
         self._config = config
         self._max_batch_bytes = min(max_request_bytes, buffer_memory_bytes)
         self._hooks: RecordHooks | None = make_hooks(
@@ -541,7 +537,12 @@ class Producer:
         not acknowledged within `timeout_ms` (None: `delivery_timeout_ms`), or when this call is
         cancelled, is given up: its future raises ClientClosedError, although the record may be in
         the log.
+
+        Raises:
+            ValueError: `timeout_ms` is negative; the producer is still open.
         """
+        if timeout_ms is not None:
+            require_duration("timeout_ms", timeout_ms)
         if self._cluster is not None:
             self._cluster.require_own_loop()
         self._append = _refuse

@@ -8,7 +8,7 @@ from typing import Final
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import ProducerId
 from kafkawire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from ottla.client.client_config import MAX_INT32
+from ottla.client.argument import MAX_INT32
 from ottla.client.errors import (
     OttlaError,
     ProtocolError,

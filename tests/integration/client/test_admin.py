@@ -1,6 +1,8 @@
 """The admin client against a scripted cluster."""
 
 import asyncio
+from collections.abc import Coroutine
+from math import inf, isfinite, nan
 from typing import Any
 
 import pytest
@@ -97,9 +99,8 @@ async def test_arguments_of_other_types_are_named(cluster: FakeCluster) -> None:
     async with Admin(cluster.bootstrap) as admin:
         with pytest.raises(ConfigurationError, match="topics must be NewTopics, got 'a'"):
             await admin.create_topics(["a"])  # type: ignore[list-item]
-        for topic in (NewTopic("a", partitions=half), NewTopic("a", configs={"k": five})):
-            with pytest.raises(ConfigurationError, match="no request can carry an argument"):
-                await admin.create_topics([topic])
+        with pytest.raises(ConfigurationError, match="no request can carry an argument"):
+            await admin.create_topics([NewTopic("a", configs={"k": five})])
         await admin.describe_configs(ResourceType.TOPIC.value, "a")  # type: ignore[arg-type]
         with pytest.raises(ConfigurationError, match="kind must be a ResourceType, got 5"):
             await admin.describe_configs(five, "a")
@@ -113,11 +114,75 @@ async def test_arguments_of_other_types_are_named(cluster: FakeCluster) -> None:
                 ScramUpsertion(
                     user="u", mechanism="SCRAM-SHA-256", password="s3cret", iterations=half
                 ),
-                "iterations must be within",
+                "iterations must be a whole number",
             ),
         ):
             with pytest.raises(ConfigurationError, match=reason):
                 await admin.alter_user_scram_credentials([wrong])
+
+
+@pytest.mark.parametrize("wrong", [0.5, nan, inf, True, "1"], ids=repr)
+async def test_numbers_of_other_types_are_named(cluster: FakeCluster, wrong: Any) -> None:
+    cluster.create("t")
+    place = TopicPartition("t", 0)
+    wrong_place = TopicPartition("t", wrong)
+    async with Admin(cluster.bootstrap) as admin:
+        calls: dict[str, Coroutine[Any, Any, object]] = {
+            "partitions": admin.create_topics([NewTopic("a", partitions=wrong)]),
+            "replication_factor": admin.create_topics([NewTopic("a", replication_factor=wrong)]),
+            "a broker of the": admin.create_topics([NewTopic("a", assignment={0: (wrong,)})]),
+            "a partition of the": admin.create_topics([NewTopic("a", assignment={wrong: (0,)})]),
+            "a number of partitions": admin.create_partitions({"t": wrong}),
+            "broker_ids": admin.describe_log_dirs([wrong]),
+            "a replica": admin.alter_reassignments({place: [wrong]}),
+            "producer_ids": admin.list_transactions(producer_ids=[wrong]),
+            "min_duration_ms": admin.list_transactions(min_duration_ms=wrong),
+            "broker_id": admin.describe_producers([place], broker_id=wrong),
+            "max_timeout_ms": admin.find_hanging_transactions([place], max_timeout_ms=wrong),
+            "a timestamp": admin.list_offsets({place: wrong}),
+            "an offset": admin.delete_records({place: wrong}),
+            "max_lifetime_ms": admin.create_delegation_token(max_lifetime_ms=wrong),
+            "period_ms": admin.renew_delegation_token(b"s3cret", wrong),
+            "producer_id": admin.abort_transaction(
+                OpenTransaction(partition=place, producer_id=wrong, producer_epoch=0)
+            ),
+        }
+        for name, call in calls.items():
+            with pytest.raises(ConfigurationError, match=f"{name}.* must be a whole number, got"):
+                await call
+        for call in (
+            admin.describe_log_dirs([0], {"t": [wrong]}),
+            admin.elect_leaders([wrong_place]),
+            admin.list_reassignments([wrong_place]),
+            admin.describe_producers([wrong_place]),
+            admin.delete_group_offsets("g", [wrong_place]),
+            admin.alter_group_offsets("g", {wrong_place: 0}),
+            admin.alter_replica_log_dirs(0, {wrong_place: "/x"}),
+        ):
+            with pytest.raises(ConfigurationError, match="a partition is TopicPartition"):
+                await call
+        if not isinstance(wrong, float) or not isfinite(wrong):
+            with pytest.raises(ConfigurationError, match="rate must be a number or None"):
+                await admin.alter_client_quotas({"user": "a"}, {"rate": wrong})
+        with pytest.raises(ConfigurationError, match="hmac must be bytes, got "):
+            await admin.expire_delegation_token(wrong)
+    assert set(cluster.logs.topics) == {"t"}
+
+
+async def test_lists_instead_of_mappings_are_named(cluster: FakeCluster) -> None:
+    place: Any = [TopicPartition("t", 0)]
+    async with Admin(cluster.bootstrap) as admin:
+        for call in (
+            admin.create_partitions(place),
+            admin.delete_records(place),
+            admin.alter_reassignments(place),
+            admin.list_offsets(place),
+            admin.alter_group_offsets("g", place),
+            admin.alter_configs(ResourceType.TOPIC, "t", place),
+            admin.alter_client_quotas(place, {}),
+        ):
+            with pytest.raises(ConfigurationError, match="must be a dict, got list"):
+                await call
 
 
 async def test_the_client_finds_a_controller_that_moved(pair: FakeCluster) -> None:

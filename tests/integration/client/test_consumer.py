@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from math import inf, nan
 from typing import Any
 
 import pytest
@@ -147,8 +148,41 @@ async def test_a_batch_has_at_most_max_records(cluster: FakeCluster) -> None:
         assert consumer.position(T0) == 4
         assert len(await consumer.fetch_batch(100)) == 26
         assert await consumer.fetch_batch(100, timeout_ms=10) == []
-        with pytest.raises(ValueError, match="at least 1"):
-            await consumer.fetch_batch(0)
+
+
+@pytest.mark.parametrize("value", [1.5, nan, inf, -1, True, "5"], ids=repr)
+async def test_arguments_of_a_read_are_named_at_the_call(cluster: FakeCluster, value: Any) -> None:
+    (log,) = cluster.create("t")
+    log.append_values(b"v")
+    async with reading(cluster) as consumer:
+        for max_records in (value, 0):
+            with pytest.raises(ConfigurationError, match="max_records must be "):
+                await consumer.fetch_batch(max_records)
+            with pytest.raises(ConfigurationError, match="max_records must be "):
+                await consumer.fetch_by_partition(max_records)
+        if value != 1.5:
+            with pytest.raises(ConfigurationError, match="timeout_ms must be "):
+                await consumer.fetch_batch(timeout_ms=value)
+            with pytest.raises(ConfigurationError, match="timeout_ms must be "):
+                await consumer.close(timeout_ms=value)
+        assert await values(consumer, 1) == [b"v"]
+
+
+@pytest.mark.parametrize("wrong", [None, "t", ("t",), ("t", "0"), ("t", True), ("t", -1)], ids=repr)
+async def test_arguments_that_are_no_partitions_are_named(cluster: FakeCluster, wrong: Any) -> None:
+    cluster.create("t")
+    async with reading(cluster) as consumer:
+        for method in (consumer.pause, consumer.resume, consumer.position, consumer.lag):
+            with pytest.raises(ConfigurationError, match="a partition is TopicPartition"):
+                method(wrong)
+        for lookup in (consumer.beginning_offsets, consumer.end_offsets):
+            with pytest.raises(ConfigurationError, match="a partition is TopicPartition"):
+                await lookup([wrong])
+        with pytest.raises(ConfigurationError, match="a partition is TopicPartition"):
+            await consumer.offsets_for_times({wrong: 1})
+        as_list: Any = ["t", 0]
+        consumer.seek(as_list, 0)
+        assert consumer.position(as_list) == 0
 
 
 async def test_a_read_without_waiting_returns_the_buffered_records(cluster: FakeCluster) -> None:

@@ -1,6 +1,8 @@
 """Errors about a wrong type name the argument and the right type."""
 
 import os
+from math import inf, nan
+from typing import Any
 
 import pytest
 
@@ -8,9 +10,16 @@ from kafkawire.ids import TopicPartition
 from ottla.client.argument import (
     MAX_TEXT_BYTES,
     record_mistake,
+    require_by_partition,
+    require_bytes,
+    require_duration,
+    require_flag,
+    require_mapping,
     require_names,
     require_partition,
+    require_partitions,
     require_text,
+    require_whole,
 )
 from ottla.client.errors import ConfigurationError
 
@@ -43,12 +52,78 @@ def test_text_that_no_request_can_carry_is_refused() -> None:
 
 def test_a_partition_is_a_topic_and_a_number() -> None:
     assert require_partition(("t", 3)) == TopicPartition("t", 3)
-    for wrong in (None, "t", ("t",), ("t", "3"), ("t", 3.0), ("t", -1), ("t", 1, 2)):
+    numbers = ("3", 3.0, -1, True, 2**31)
+    for wrong in (None, "t", ("t",), ("t", 1, 2), *(("t", number) for number in numbers)):
         with pytest.raises(ConfigurationError, match=r"TopicPartition\(topic, number\), got "):
             require_partition(wrong)
     for topic in (None, b"t", 5):
         with pytest.raises(ConfigurationError, match="a topic's name must be str"):
             require_partition((topic, 0))
+
+
+class Number:
+    """A whole number of another library, such as numpy's."""
+
+    def __index__(self) -> int:
+        return 7
+
+
+def test_a_whole_number_is_returned_as_an_int() -> None:
+    assert [require_whole("count", number, 1, 7) for number in (1, Number())] == [1, 7]
+
+
+@pytest.mark.parametrize("value", [nan, inf, 1.0, "1", None, True], ids=repr)
+def test_a_value_that_is_no_whole_number_is_refused(value: object) -> None:
+    with pytest.raises(ConfigurationError, match="count must be a whole number, got "):
+        require_whole("count", value, 1)
+
+
+@pytest.mark.parametrize("value", [0, -1, 2**31], ids=repr)
+def test_a_whole_number_out_of_range_is_refused(value: object) -> None:
+    with pytest.raises(ConfigurationError, match=rf"count must be within 1\.\.\d+, got {value}"):
+        require_whole("count", value, 1)
+
+
+def test_a_duration_may_have_a_fraction() -> None:
+    for value in (0, 0.5, 1_000):
+        require_duration("timeout_ms", value)
+
+
+@pytest.mark.parametrize("value", [nan, inf, -inf, -1, -0.5, 2**31, True, "1", None], ids=repr)
+def test_a_duration_that_is_no_number_or_out_of_range_is_refused(value: object) -> None:
+    with pytest.raises(ConfigurationError, match="timeout_ms must be "):
+        require_duration("timeout_ms", value)
+
+
+def test_a_text_is_no_flag() -> None:
+    require_flag("check_crcs", False)
+    with pytest.raises(ConfigurationError, match="check_crcs must be True or False, got str"):
+        require_flag("check_crcs", "false")
+
+
+def test_partitions_are_a_list() -> None:
+    place = TopicPartition("t", 3)
+    assert require_partitions("partitions", [("t", 3), ["t", 3]]) == [place, place]
+    for wrong in (place, "t"):
+        with pytest.raises(ConfigurationError, match="partitions must be a list of partitions"):
+            require_partitions("partitions", wrong)
+
+
+def test_values_by_partition_are_a_mapping() -> None:
+    assert require_by_partition("offsets", {("t", 3): 1}) == {TopicPartition("t", 3): 1}
+    wrong: Any = [TopicPartition("t", 3)]
+    with pytest.raises(ConfigurationError, match="offsets must be a dict, got list"):
+        require_by_partition("offsets", wrong)
+    with pytest.raises(ConfigurationError, match=r"a partition is TopicPartition"):
+        require_by_partition("offsets", {"t": 1})
+    with pytest.raises(ConfigurationError, match="changes must be a dict, got None"):
+        require_mapping("changes", None)
+
+
+def test_a_secret_of_a_wrong_type_is_not_quoted() -> None:
+    require_bytes("hmac", b"s3cret")
+    with pytest.raises(ConfigurationError, match=r"^hmac must be bytes, got str$"):
+        require_bytes("hmac", "s3cret")
 
 
 @pytest.mark.parametrize(

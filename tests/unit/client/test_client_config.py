@@ -116,6 +116,12 @@ def test_compression(name: str | None, expected: Codec) -> None:
         {"acks": 3},
         {"linger_ms": "5"},
         {"retries": None},
+        {"retries": True},
+        {"linger_ms": float("nan")},
+        {"linger_ms": True},
+        {"acks": True},
+        {"adaptive_partitioning": "false"},
+        {"enable_idempotence": 1},
     ],
     ids=str,
 )
@@ -128,6 +134,8 @@ def test_a_producer_setting_out_of_range_is_named(setting: dict[str, int]) -> No
     "setting",
     [
         {"fetch_min_bytes": -1},
+        {"fetch_min_bytes": float("nan")},
+        {"check_crcs": "false"},
         {"fetch_max_wait_ms": -1},
         {"fetch_max_bytes": 0},
         {"max_partition_fetch_bytes": 0},

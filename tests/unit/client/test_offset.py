@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from kafkawire.ids import LeaderEpoch, Offset, TopicPartition
+from ottla.client.errors import ConfigurationError
 from ottla.client.offset import CommittedOffset, parse_commit, require_timestamp
 
 PLACE = TopicPartition("t", 0)
@@ -25,11 +26,25 @@ def test_numbers_and_committed_offsets_are_offsets() -> None:
     assert type(parse_commit({PLACE: other})[PLACE].offset) is int
 
 
-@pytest.mark.parametrize("offset", [-1, 2**63, 1.5, "1", None, float("nan")])
+@pytest.mark.parametrize("offset", [-1, 2**63, 1.5, "1", None, float("nan"), True])
 def test_another_value_is_refused_by_name(offset: Any) -> None:
     for given in (offset, CommittedOffset(offset)):
         with pytest.raises(ValueError, match=r"a whole number from 0 to [0-9]+, got .* for t-0"):
             parse_commit({PLACE: given})
+
+
+@pytest.mark.parametrize(
+    ("committed", "reason"),
+    [
+        (CommittedOffset(Offset(7), LeaderEpoch(-2)), "leader_epoch must be within"),
+        (CommittedOffset(Offset(7), metadata="\ud800"), "metadata of an offset must be text"),
+        (CommittedOffset(Offset(7), metadata=None), "metadata of an offset must be str"),  # type: ignore[arg-type]
+    ],
+    ids=["epoch", "utf-8", "none"],
+)
+def test_the_rest_of_a_committed_offset_is_checked(committed: CommittedOffset, reason: str) -> None:
+    with pytest.raises(ConfigurationError, match=reason):
+        parse_commit({PLACE: committed})
 
 
 @pytest.mark.parametrize("timestamp_ms", [0, 2**63 - 1, Number()])
@@ -37,7 +52,7 @@ def test_a_timestamp_is_a_whole_number(timestamp_ms: Any) -> None:
     require_timestamp(PLACE, timestamp_ms)
 
 
-@pytest.mark.parametrize("timestamp_ms", [-1, 2**63, 1.5, "1", None, float("nan")])
+@pytest.mark.parametrize("timestamp_ms", [-1, 2**63, 1.5, "1", None, float("nan"), True])
 def test_a_timestamp_that_no_request_can_carry_is_refused(timestamp_ms: Any) -> None:
     with pytest.raises(ValueError, match=r"a timestamp is a whole number .* for t-0; use"):
         require_timestamp(PLACE, timestamp_ms)

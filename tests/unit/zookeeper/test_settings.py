@@ -51,6 +51,8 @@ def test_without_auto_commit_there_is_no_interval() -> None:
         ({"rebalance_backoff_ms": -1}, "rebalance_backoff_ms"),
         ({"auto_commit_interval_ms": -1}, "auto_commit_interval_ms"),
         ({"session_timeout_ms": 0}, "session_timeout_ms"),
+        ({"streams": 1.5}, "streams must be a whole number"),
+        ({"enable_auto_commit": "false"}, "enable_auto_commit must be True or False"),
         ({"rebalance_backoff_ms": 1_500}, "crash next door"),
     ],
 )

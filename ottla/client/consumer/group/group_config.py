@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from ottla.client.argument import require_text
-from ottla.client.client_config import require_whole
+from ottla.client.argument import require_flag, require_text, require_whole
 from ottla.client.consumer.group.assignor import Assignor, RebalanceProtocol
 from ottla.client.consumer.group.forgetful_assignor import RangeAssignor, RoundRobinAssignor
 from ottla.client.consumer.group.sticky_assignor import CooperativeStickyAssignor, StickyAssignor
@@ -56,6 +55,7 @@ class GroupConfig:
                 f"session_timeout_ms ({self.session_timeout_ms}): a third of it is usual"
             )
         require_whole("auto_commit_interval_ms", self.auto_commit_interval_ms, 0)
+        require_flag("enable_auto_commit", self.enable_auto_commit)
 
     @property
     def is_cooperative(self) -> bool:

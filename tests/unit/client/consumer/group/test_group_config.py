@@ -36,6 +36,7 @@ def config(**settings: object) -> GroupConfig:
         ({"max_poll_interval_ms": 2**31}, "max_poll_interval_ms"),
         ({"heartbeat_interval_ms": 45_000}, "less than"),
         ({"auto_commit_interval_ms": -1}, "auto_commit_interval_ms"),
+        ({"enable_auto_commit": "false"}, "enable_auto_commit must be True or False"),
     ],
 )
 def test_settings_out_of_range_are_refused(settings: dict[str, object], reason: str) -> None:

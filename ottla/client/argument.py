@@ -156,8 +156,8 @@ def require_bytes(argument: str, value: object) -> None:
         raise ConfigurationError(f"{argument} must be bytes, got {type(value).__name__}")
 
 
-def record_mistake(value: object, key: object, headers: object) -> TypeError | None:
-    """Return the error for the first part of a record that has a wrong type, None if all fit."""
+def record_mistake(value: object, key: object, headers: object) -> TypeError | ValueError | None:
+    """Return the error for the first part of a record that cannot be sent, None if all fit."""
     for name, part in (("value", value), ("key", key)):
         if not _is_bytes_or_none(part):
             return TypeError(f"{name} must be bytes or None, got {_shown(part)}{_hint(part)}")
@@ -169,6 +169,8 @@ def record_mistake(value: object, key: object, headers: object) -> TypeError | N
             return TypeError(f"a header must be a pair of str and bytes, got {_shown(header)}")
         if not isinstance(header[0], str):
             return TypeError(f"a header's key must be str, got {_shown(header[0])}")
+        if not _is_utf_8(header[0]):
+            return ValueError(f"a header's key must be text in UTF-8, got {header[0]!r}")
         if not _is_bytes_or_none(header[1]):
             return TypeError(
                 f"a header's value must be bytes or None, got {_shown(header[1])}{_hint(header[1])}"

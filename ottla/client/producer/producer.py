@@ -15,7 +15,13 @@ from typing import Any, Final, NoReturn, Self, TypeAlias, Unpack
 from kafkawire.ids import TopicPartition
 from kafkawire.records_loops import MAX_TIMESTAMP_MS
 from kafkawire.units import KIB, MIB
-from ottla.client.argument import MAX_INT32, record_mistake, require_duration
+from ottla.client.argument import (
+    MAX_INT32,
+    record_mistake,
+    require_duration,
+    require_text,
+    require_whole,
+)
 from ottla.client.client_config import (
     Acks,
     ClientConfig,
@@ -289,14 +295,17 @@ class Producer:
             UnknownPartitionError: the topic has no such partition.
             TypeError: key, value or a header is neither bytes nor None; use `.encode()`.
             SerializationError: a serializer raised.
-            ConfigurationError: the name of the topic is not a string.
-            ValueError: the timestamp is negative, or beyond 64 bits.
+            ConfigurationError: the name of the topic is not a string, the partition no number, or
+                the timestamp no whole number of up to 64 bits (also a ValueError).
+            ValueError: the key of a header has no encoding in UTF-8.
             ClientClosedError: the producer was not started, or is closed.
         """
         if timestamp_ms is None:
             timestamp_ms = time_ns() // NANOSECONDS_PER_MS
-        elif not 0 <= timestamp_ms <= MAX_TIMESTAMP_MS:
-            raise _bad_timestamp(timestamp_ms)
+        elif type(timestamp_ms) is not int or not 0 <= timestamp_ms <= MAX_TIMESTAMP_MS:
+            timestamp_ms = require_whole("timestamp_ms", timestamp_ms, 0, MAX_TIMESTAMP_MS)
+        if partition is not None and type(partition) is not int:
+            partition = require_whole("partition", partition, 0)
         try:
             delivery = self._append(topic, value, key, partition, timestamp_ms, headers)
             if delivery is not None:
@@ -304,11 +313,16 @@ class Producer:
             record = UnsentRecord(topic, value, key, partition, timestamp_ms, headers)
             return await self._send(record)
         except (AttributeError, TypeError, ValueError) as error:
-            self._explain(error, value, key, headers)
+            self._explain(error, topic, value, key, headers)
             raise
 
-    def _explain(self, error: Exception, value: Any, key: Any, headers: Headers) -> None:
+    def _explain(
+        self, error: Exception, topic: str, value: Any, key: Any, headers: Headers
+    ) -> None:
         """Raise the mistake in a record that was not accepted, if there is one."""
+        if isinstance(error, OttlaError):
+            return
+        require_text("a topic's name", topic)
         if self._hooks is None:
             mistake = record_mistake(value, key, headers)
             if mistake is not None:
@@ -335,8 +349,10 @@ class Producer:
         """
         if timestamp_ms is None:
             timestamp_ms = time_ns() // NANOSECONDS_PER_MS
-        elif not 0 <= timestamp_ms <= MAX_TIMESTAMP_MS:
-            raise _bad_timestamp(timestamp_ms)
+        elif type(timestamp_ms) is not int or not 0 <= timestamp_ms <= MAX_TIMESTAMP_MS:
+            timestamp_ms = require_whole("timestamp_ms", timestamp_ms, 0, MAX_TIMESTAMP_MS)
+        if partition is not None and type(partition) is not int:
+            partition = require_whole("partition", partition, 0)
         try:
             delivery = self._append(topic, value, key, partition, timestamp_ms, headers)
             if delivery is not None:
@@ -346,7 +362,7 @@ class Producer:
                 return self._send_hooked_now(self._hooks, record)
             return self._place_now(record)
         except (AttributeError, TypeError, ValueError) as error:
-            self._explain(error, value, key, headers)
+            self._explain(error, topic, value, key, headers)
             raise
 
     def _place_now(self, record: UnsentRecord) -> Delivery:
@@ -355,6 +371,8 @@ class Producer:
             return self._take_in(record, wanted_bytes, self._transaction_number())
         if need is Need.PARTITION:
             raise _unknown_partition(record)
+        if need is Need.TOPIC:
+            require_text("a topic's name", record.topic)
         reason = (
             "no memory is free" if need is Need.MEMORY else f"{record.topic} was not sent to before"
         )
@@ -770,10 +788,6 @@ def _refuse(*_: object) -> NoReturn:
 
 def _defer(*_: object) -> None:
     """Accept no record at once: the hooks come first."""
-
-
-def _bad_timestamp(timestamp_ms: int) -> ValueError:
-    return ValueError(f"timestamp_ms must be within 0..{MAX_TIMESTAMP_MS}, got {timestamp_ms}")
 
 
 def _unknown_partition(record: UnsentRecord) -> UnknownPartitionError:

@@ -147,6 +147,12 @@ def test_the_mistake_in_a_record_is_explained(
     assert text in str(mistake)
 
 
+def test_the_key_of_a_header_is_text_in_utf_8() -> None:
+    mistake = record_mistake(b"v", None, [("h", b""), ("\ud800", b"")])
+    assert isinstance(mistake, ValueError)
+    assert str(mistake) == "a header's key must be text in UTF-8, got '\\ud800'"
+
+
 def test_a_valid_record_has_no_mistake() -> None:
     headers = [("h", None), ("h", b"v")]
     assert record_mistake(bytearray(b"v"), memoryview(b"k"), headers) is None

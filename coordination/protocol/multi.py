@@ -5,7 +5,7 @@ multi has an error result for every operation; a successful one has none.
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any, Final, NamedTuple, NoReturn
 
 from coordination.errors import JuteError
@@ -55,32 +55,29 @@ class Result(NamedTuple):
     err: int = 0
 
 
-def decode_ops(data: bytes, position: int = 0) -> list[Op]:
-    """Decode the operations of a request.
+def decode_ops(op: int, data: bytes, position: int = 0) -> list[Op]:
+    """Decode the operations of a request `op`: writes of a multi, or reads of a multiRead.
 
     Raises:
-        JuteError: the data is malformed, has an operation that is invalid in a multi, mixes reads
-            and writes, or has more than `MAX_OPS` operations or `MAX_ACL_ENTRIES` entries.
+        JuteError: the data is malformed, has another operation, or has more than `MAX_OPS`
+            operations or `MAX_ACL_ENTRIES` entries.
     """
+    requests = _READ_REQUESTS if op == OpCode.MULTI_READ else _WRITE_REQUESTS
     ops: list[Op] = []
     acl_entries = 0
     while True:
         kind, done, position = _header(data, position)
         if done:
-            break
+            return ops
         if len(ops) == MAX_OPS:
             raise JuteError(f"more than {MAX_OPS} operations in one request")
-        op, request_type = _REQUESTS.get(kind) or _refuse(kind)
+        each, request_type = requests.get(kind) or _refuse(kind)
         request, position = jute.decode(request_type, data, position)
         if isinstance(request, CreateRequest | CreateTtlRequest):
             acl_entries += len(request.acl)
             if acl_entries > MAX_ACL_ENTRIES:
                 raise JuteError(f"more than {MAX_ACL_ENTRIES} ACL entries in one request")
-        ops.append(Op(op, request))
-    kinds = {op.type for op in ops}
-    if not (kinds <= _WRITES or kinds <= _READS):
-        raise JuteError("a multi must not mix reads and writes")
-    return ops
+        ops.append(Op(each, request))
 
 
 def encode_ops(ops: Sequence[Op]) -> bytes:
@@ -141,9 +138,9 @@ def _refuse(kind: int) -> NoReturn:
     raise JuteError(f"operation {kind} is invalid in a multi")
 
 
-def _requests() -> dict[int, tuple[OpCode, type[tuple[Any, ...]]]]:
+def _requests(ops: Set[OpCode]) -> dict[int, tuple[OpCode, type[tuple[Any, ...]]]]:
     found = {}
-    for op in _WRITES | _READS:
+    for op in ops:
         request = SHAPES[op].request
         assert request is not None, "every operation of a multi has a body"
         found[int(op)] = (op, request)
@@ -151,7 +148,8 @@ def _requests() -> dict[int, tuple[OpCode, type[tuple[Any, ...]]]]:
 
 
 # Keyed by number: looking up an enum member costs more than decoding the record.
-_REQUESTS: Final = _requests()
+_WRITE_REQUESTS: Final = _requests(_WRITES)
+_READ_REQUESTS: Final = _requests(_READS)
 _RESPONSES: Final[dict[int, tuple[OpCode, type[tuple[Any, ...]] | None]]] = {
     **{int(op): (op, SHAPES[op].response) for op in _WRITES | _READS},
     int(OpCode.ERROR): (OpCode.ERROR, ErrorResponse),

@@ -144,7 +144,7 @@ class Service:
                 body = b"" if result.response is None else jute.encode(result.response)
                 return Reply(0, body, result.tag)
             if op == OpCode.MULTI:
-                return self._multi(peer, xid, multi.decode_ops(payload, start), wall_ms)
+                return self._multi(peer, xid, multi.decode_ops(op, payload, start), wall_ms)
             return self._other(peer, xid, op, payload, start, wall_ms)
         except OperationError as error:
             return Reply(error.code, b"", self.state.zxid)
@@ -155,7 +155,7 @@ class Service:
         self, peer: Peer, xid: int, op: int, payload: bytes, start: int, wall_ms: int
     ) -> Reply:
         if op == OpCode.MULTI_READ:
-            ops = multi.decode_ops(payload, start)
+            ops = multi.decode_ops(op, payload, start)
             results, tag = self._reads.run_many(peer, peer, ops)
             return Reply(0, multi.encode_results(results), tag)
         if op in (OpCode.SET_WATCHES, OpCode.SET_WATCHES2):

@@ -140,7 +140,7 @@ def test_arbitrary_bytes_do_not_break_the_service(op: int, body: bytes) -> None:
 
 @given(MULTIS)
 def test_a_multi_survives_encoding(ops: list[Op]) -> None:
-    assert multi.decode_ops(multi.encode_ops(ops)) == ops
+    assert multi.decode_ops(OpCode.MULTI, multi.encode_ops(ops)) == ops
 
 
 @given(st.text(max_size=8).map(lambda text: "/" + text))

@@ -60,7 +60,7 @@ def reencode(item: dict[str, Any]) -> bytes:
 
 def _request_body(op: int, payload: bytes, start: int) -> bytes:
     if op in (OpCode.MULTI, OpCode.MULTI_READ):
-        return multi.encode_ops(multi.decode_ops(payload, start))
+        return multi.encode_ops(multi.decode_ops(op, payload, start))
     kind = SHAPES[op].request
     return b"" if kind is None else jute.encode(jute.decode(kind, payload, start)[0])
 

@@ -102,16 +102,16 @@ def test_a_vector_above_its_limit_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "op",
+    ("kind", "op"),
     [
-        Op(OpCode.CHECK, CheckRequest("/", -1)),
-        Op(OpCode.GET_DATA, ReadRequest("/", False)),
+        (OpCode.MULTI, Op(OpCode.CHECK, CheckRequest("/", -1))),
+        (OpCode.MULTI_READ, Op(OpCode.GET_DATA, ReadRequest("/", False))),
     ],
 )
-def test_the_number_of_operations_of_a_multi_is_limited(op: Op) -> None:
-    assert len(multi.decode_ops(multi.encode_ops([op] * multi.MAX_OPS))) == multi.MAX_OPS
+def test_the_number_of_operations_of_a_multi_is_limited(kind: OpCode, op: Op) -> None:
+    assert len(multi.decode_ops(kind, multi.encode_ops([op] * multi.MAX_OPS))) == multi.MAX_OPS
     with pytest.raises(JuteError, match="more than 2000 operations"):
-        multi.decode_ops(multi.encode_ops([op] * (multi.MAX_OPS + 1)))
+        multi.decode_ops(kind, multi.encode_ops([op] * (multi.MAX_OPS + 1)))
 
 
 @pytest.mark.parametrize("is_expiring", [False, True])
@@ -128,9 +128,9 @@ def test_the_acl_entries_of_a_multi_are_limited_together(is_expiring: bool) -> N
         return multi.encode_ops(creates)
 
     most = multi.MAX_ACL_ENTRIES // len(acl)
-    assert len(multi.decode_ops(body(most))) == most
+    assert len(multi.decode_ops(OpCode.MULTI, body(most))) == most
     with pytest.raises(JuteError, match="more than 4000 ACL entries"):
-        multi.decode_ops(body(most + 1))
+        multi.decode_ops(OpCode.MULTI, body(most + 1))
 
 
 def test_more_results_than_operations_are_refused() -> None:
@@ -149,7 +149,8 @@ def test_a_length_outside_the_limits_is_refused(length: int) -> None:
 @pytest.mark.parametrize("kind", [0, 9, 14, 16, -11, 9999])
 def test_other_operations_are_invalid_in_a_multi(kind: int) -> None:
     body = struct.pack(">i?i", kind, False, -1) + bytes(40)
-    with pytest.raises(JuteError, match="invalid in a multi"):
-        multi.decode_ops(body)
+    for op in (OpCode.MULTI, OpCode.MULTI_READ):
+        with pytest.raises(JuteError, match="invalid in a multi"):
+            multi.decode_ops(op, body)
     with pytest.raises(JuteError, match="invalid in a multi"):
         multi.decode_results(body)

@@ -144,10 +144,26 @@ def test_an_empty_multi_succeeds_without_an_entry() -> None:
     assert len(client.service.entries) == entries
 
 
-def test_reads_and_writes_do_not_mix_in_a_multi() -> None:
+@pytest.mark.parametrize("op", [OpCode.MULTI, OpCode.MULTI_READ])
+def test_reads_and_writes_do_not_mix_in_a_multi(op: OpCode) -> None:
     client = peer(service())
     mixed = multi.encode_ops([create_op("/a"), Op(OpCode.GET_DATA, ReadRequest("/", False))])
-    assert client.raw(OpCode.MULTI, mixed).err == ErrorCode.MARSHALLING_ERROR
+    assert client.raw(op, mixed).err == ErrorCode.MARSHALLING_ERROR
+    assert "/a" not in client.service.state.tree.nodes
+
+
+@pytest.mark.parametrize(
+    ("kind", "op"),
+    [
+        (OpCode.MULTI, Op(OpCode.GET_DATA, ReadRequest("/", False))),
+        (OpCode.MULTI, Op(OpCode.GET_CHILDREN, ReadRequest("/none", False))),
+        (OpCode.MULTI_READ, create_op("/a")),
+        (OpCode.MULTI_READ, Op(OpCode.CHECK, CheckRequest("/", -1))),
+    ],
+)
+def test_a_multi_only_writes_and_a_multi_read_only_reads(kind: OpCode, op: Op) -> None:
+    client = peer(service())
+    assert client.raw(kind, multi.encode_ops([op])).err == ErrorCode.MARSHALLING_ERROR
     assert "/a" not in client.service.state.tree.nodes
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, assert_never
 
@@ -21,6 +21,11 @@ from ottla.client.record import ConsumerRecord
 BATCH_RECORDS: Final = 5_000
 POLL_TIMEOUT_MS: Final = 500
 SILENT_WAIT_S: Final = 5.0
+ABSENCE_PATIENCE_S: Final = 1.0
+"""Time for which a topic must be missing before this is reported."""
+ABSENCE: Final = (
+    "does not exist any more: waiting until a topic of this name is created, or for Ctrl-C."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +45,8 @@ class ConsumeOptions:
 async def consume_records(options: ConsumeOptions, write: WriteRecord, transfer: Transfer) -> None:
     """Write records to standard output up to the end of the topics or to the limit.
 
-    With `is_following` a topic has no end, and only the limit ends the work.
+    With `is_following` a topic has no end, and only the limit ends the work. A topic that was
+    deleted is reported, and its successor is read.
     """
     reset: ResetPolicy = "latest" if isinstance(options.start, End) else "earliest"
     async with Consumer(
@@ -58,7 +64,8 @@ async def consume_records(options: ConsumeOptions, write: WriteRecord, transfer:
             consumer.subscribe(pattern=options.regex)
         else:
             consumer.subscribe(options.topics)
-        reminder = Reminder(asyncio.get_running_loop().time())
+        loop = asyncio.get_running_loop()
+        reminder, absences = Reminder(loop.time()), Absences()
         while ends is None or _is_anything_left(consumer, ends):
             wanted = _wanted(options.max_records, transfer.record_count)
             if wanted == 0:
@@ -67,13 +74,39 @@ async def consume_records(options: ConsumeOptions, write: WriteRecord, transfer:
             if not records and ends is not None:
                 ends = await ends_left(consumer, ends)
             _write(records, ends, write, transfer)
-            if reminder.is_due(asyncio.get_running_loop().time(), consumer.assignment()):
+            if not records:
+                for topic in absences.due(loop.time(), consumer.missing_topics()):
+                    complain(f"topic {topic} {ABSENCE}")
+            if reminder.is_due(loop.time(), consumer.assignment()):
                 named = options.regex or ", ".join(options.topics)
                 complain(
                     f"still waiting for partitions of {named}: "
                     f"group {options.group} has no coordinator at the moment, or its other members "
                     "own all of them."
                 )
+
+
+class Absences:
+    """Topics that do not exist, each of which is reported once until it exists again.
+
+    A broker that has just started, or learns of a new topic, may not know a topic for a moment.
+    """
+
+    def __init__(self) -> None:
+        self._since_s: dict[str, float] = {}
+        self._reported: set[str] = set()
+
+    def due(self, now_s: float, missing: Collection[str]) -> list[str]:
+        """Return the topics to report now: missing for `ABSENCE_PATIENCE_S` and not reported."""
+        self._since_s = {topic: self._since_s.get(topic, now_s) for topic in sorted(missing)}
+        self._reported &= self._since_s.keys()
+        found = [
+            topic
+            for topic, since_s in self._since_s.items()
+            if topic not in self._reported and now_s - since_s >= ABSENCE_PATIENCE_S
+        ]
+        self._reported.update(found)
+        return found
 
 
 class Reminder:

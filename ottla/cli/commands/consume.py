@@ -77,9 +77,10 @@ def consume(
 
     With --group, reading continues at the committed offsets; --from (beginning or end) applies to
     partitions without one, and --regex also reads topics that are created later. Times are ISO
-    8601, in UTC unless they name a zone. Ctrl-C stops the command. At the end it prints the number
-    and rate of records to standard error. Keys and values are printed byte for byte to a pipe or a
-    file; on a terminal, their control characters are escaped.
+    8601, in UTC unless they name a zone. Ctrl-C stops the command. If a topic is deleted, the
+    command says so and waits until it is created again; with --no-follow it fails. At the end it
+    prints the number and rate of records to standard error. Keys and values are printed byte for
+    byte to a pipe or a file; on a terminal, their control characters are escaped.
 
     \b
     Examples:

@@ -8,6 +8,7 @@ import re
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Final, Self, Unpack
 
+from kafkawire.errors import ErrorCode
 from kafkawire.ids import Offset, TopicPartition
 from kafkawire.sentinels import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_OFFSET
 from kafkawire.units import MIB
@@ -645,6 +646,23 @@ class Consumer:
     def subscription(self) -> frozenset[str]:
         """Return the subscribed topics; empty without a subscription."""
         return frozenset() if self._group is None else self._group.session.topics
+
+    def missing_topics(self) -> frozenset[str]:
+        """Return the assigned and subscribed topics that do not exist by the latest metadata.
+
+        The consumer waits for topics of these names, and then continues at its position if their
+        logs have that offset, or else where `auto_offset_reset` says.
+
+        Raises:
+            ClientClosedError: the consumer was not started, or is closed.
+        """
+        topics = self._started().metadata.topics
+        wanted = self.subscription() | {each.topic for each in self.assignment()}
+        return frozenset(
+            name
+            for name in wanted
+            if name in topics and topics[name].error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        )
 
     async def unsubscribe(self) -> None:
         """Commit as `close` does, leave the group, and stop reading.

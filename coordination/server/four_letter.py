@@ -3,17 +3,21 @@
 import os
 import platform
 import resource
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from importlib import metadata
+from itertools import islice
 from pathlib import Path
 from typing import Final, Protocol
 
 from coordination.server.coordinator_config import CoordinatorConfig
-from coordination.server.state.service import Service
+from coordination.server.state.service import Peer, Service
+from coordination.server.state.watches import Watches
 from monitoring.samples import Samples
 
 # Clients parse the leading three numbers to detect the features of the server.
 FEATURE_LEVEL: Final = "3.8.0"
+PART_LINES: Final = 1_000
+"""Lines of a part of a long response: a few milliseconds of work."""
 
 
 class Metrics:
@@ -100,9 +104,10 @@ class ReportedServer(Protocol):
         """Number of transactions that are not on disk yet."""
 
 
-def respond(command: str, server: ReportedServer) -> str:
-    """Return the response to `command`."""
-    return COMMANDS[command.encode()](server)
+def respond(command: str, server: ReportedServer) -> Iterator[str]:
+    """Return the parts of the response to `command`; the server may change between two of them."""
+    found = COMMANDS[command.encode()](server)
+    return iter((found,)) if isinstance(found, str) else found
 
 
 def refusal(command: str) -> str:
@@ -252,53 +257,80 @@ def _envi(_server: ReportedServer) -> str:
     )
 
 
-def _dump(server: ReportedServer) -> str:
-    service = server.service
-    lines = [f"SessionTracker dump:\nSession count: {len(service.sessions)}"]
-    lines += [f"{each.session_id:#x}\t{each.timeout_ms}ms" for each in service.sessions]
-    owned = service.state.tree.ephemerals
-    lines.append(f"ephemeral nodes dump:\nSessions with Ephemerals ({len(owned)}):")
-    for session_id, paths in owned.items():
-        lines.append(f"{session_id:#x}:")
-        lines += [f"\t{path}" for path in paths]
-    return "\n".join(lines) + "\n"
+def _dump(server: ReportedServer) -> Iterator[str]:
+    return _in_parts(_dump_lines(server.service))
 
 
-def _wchs(server: ReportedServer) -> str:
+def _dump_lines(service: Service) -> Iterator[str]:
+    sessions, owned = list(service.sessions), list(service.state.tree.ephemerals.items())
+    yield f"SessionTracker dump:\nSession count: {len(sessions)}\n"
+    for each in sessions:
+        yield f"{each.session_id:#x}\t{each.timeout_ms}ms\n"
+    yield f"ephemeral nodes dump:\nSessions with Ephemerals ({len(owned)}):\n"
+    for session_id, paths in owned:
+        yield f"{session_id:#x}:\n"
+        for path in list(paths):
+            yield f"\t{path}\n"
+
+
+def _wchs(server: ReportedServer) -> Iterator[str]:
     watches = server.service.watches
     watchers = {*watches.data.by_watcher(), *watches.children.by_watcher()}
-    paths = {*watches.data.by_path(), *watches.children.by_path()}
+    fewer, more = sorted((watches.data.by_path(), watches.children.by_path()), key=len)
+    common_count, paths = 0, iter(list(fewer))
+    while part := list(islice(paths, PART_LINES)):
+        common_count += sum(path in more for path in part)
+        yield ""
+    path_count = len(fewer) + len(more) - common_count
     total = watches.data.watch_count + watches.children.watch_count
-    return f"{len(watchers)} connections watching {len(paths)} paths\nTotal watches:{total}\n"
+    yield f"{len(watchers)} connections watching {path_count} paths\nTotal watches:{total}\n"
 
 
-def _wchc(server: ReportedServer) -> str:
-    lines: dict[str, dict[str, None]] = {}
-    watches = server.service.watches
-    for table in (watches.data, watches.children):
-        for path, watchers in table.by_path().items():
-            for watcher in watchers:
-                lines.setdefault(f"{watcher.session_id:#x}", {})[path] = None
-    return _grouped(lines)
+def _wchc(server: ReportedServer) -> Iterator[str]:
+    return _in_parts(_lines_by_session(server.service.watches))
 
 
-def _wchp(server: ReportedServer) -> str:
-    lines: dict[str, dict[str, None]] = {}
-    watches = server.service.watches
-    for table in (watches.data, watches.children):
-        for path, watchers in table.by_path().items():
-            for watcher in watchers:
-                lines.setdefault(path, {})[f"{watcher.session_id:#x}"] = None
-    return _grouped(lines)
+def _lines_by_session(watches: Watches[Peer]) -> Iterator[str]:
+    data, children = watches.data.by_watcher(), watches.children.by_watcher()
+    for watcher in {**data, **children}:
+        yield f"{watcher.session_id:#x}\n"
+        for path in _union(data.get(watcher, ()), children.get(watcher, ())):
+            yield f"\t{path}\n"
 
 
-def _grouped(lines: Mapping[str, Mapping[str, None]]) -> str:
-    return "".join(
-        f"{head}\n" + "".join(f"\t{each}\n" for each in members) for head, members in lines.items()
-    )
+def _wchp(server: ReportedServer) -> Iterator[str]:
+    return _in_parts(_lines_by_path(server.service.watches))
 
 
-COMMANDS: Final[Mapping[bytes, Callable[[ReportedServer], str]]] = {
+def _lines_by_path(watches: Watches[Peer]) -> Iterator[str]:
+    data, children = watches.data.by_path(), watches.children.by_path()
+    for path in _union(data, children):
+        watchers = {**data.get(path, {}), **children.get(path, {})}
+        if watchers:
+            yield f"{path}\n"
+        for watcher in watchers:
+            yield f"\t{watcher.session_id:#x}\n"
+
+
+def _union(paths: Iterable[str], others: Iterable[str]) -> Iterator[str]:
+    """Yield each path once, though both may change meanwhile; each has no path twice."""
+    # Copies, of which one of a million paths takes 10 ms.
+    first, second, seen = list(paths), list(others), set[str]()
+    for path in first:
+        if second:
+            seen.add(path)
+        yield path
+    for path in second:
+        if path not in seen:
+            yield path
+
+
+def _in_parts(lines: Iterator[str]) -> Iterator[str]:
+    while part := list(islice(lines, PART_LINES)):
+        yield "".join(part)
+
+
+COMMANDS: Final[Mapping[bytes, Callable[[ReportedServer], str | Iterator[str]]]] = {
     b"ruok": _ruok,
     b"isro": _isro,
     b"srvr": _srvr,

@@ -5,7 +5,7 @@ therefore run in one simulated loop.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import structlog
@@ -327,11 +327,13 @@ class Server:
 
     # -- four-letter words
 
-    def run_command(self, command: str) -> bytes:
-        """Return the response to a four-letter word, or its refusal if it is disabled."""
+    def run_command(self, command: str) -> Iterator[bytes]:
+        """Yield the parts of the response to a four-letter word, or its refusal if disabled."""
         if not self.config.allows_command(command):
-            return refusal(command).encode()
-        return respond(command, self).encode()
+            yield refusal(command).encode()
+            return
+        for part in respond(command, self):
+            yield part.encode()
 
     @property
     def uptime_ms(self) -> int:

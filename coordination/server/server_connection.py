@@ -4,7 +4,7 @@ import asyncio
 import ssl
 import struct
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
 from typing import Final, Protocol, cast
 
@@ -86,8 +86,8 @@ class Owner(Protocol):
     ) -> None:
         """Run one request, at time `wall_ms`, and queue its reply."""
 
-    def run_command(self, command: str) -> bytes:
-        """Return the response to a four-letter word, or its refusal if it is disabled."""
+    def run_command(self, command: str) -> Iterator[bytes]:
+        """Yield the parts of the response to a four-letter word, or its refusal if disabled."""
 
     def after_input(self) -> None:
         """Send the outputs that are ready, and start a sync for the others."""
@@ -106,6 +106,8 @@ class Connection(asyncio.Protocol):
         self._is_turn_scheduled = False
         self._outputs = Outputs()
         self._held_since_s = 0.0
+        self._response: Iterator[bytes] | None = None
+        """Parts of the response to a four-letter word that are left."""
         self._last_zxid = 0
         self._state = ConnectionState.NEW
         self._is_reading = True
@@ -159,9 +161,9 @@ class Connection(asyncio.Protocol):
         self._server.on_disconnected(self, by_peer=by_peer)
 
     def eof_received(self) -> bool:
-        """Close the connection (asyncio calls this)."""
-        # A half-closed client cannot send pings: treat it as gone.
-        return False
+        """Close the connection, but not within a command's response (asyncio calls this)."""
+        # A half-closed client cannot send pings: treat it as gone. TLS has no half-closed state.
+        return self._response is not None and self._transport.can_write_eof()
 
     def pause_writing(self) -> None:
         """Stop reading while the peer does not read its replies (asyncio calls this)."""
@@ -190,8 +192,8 @@ class Connection(asyncio.Protocol):
         head, self._head = self._head, b""
         if head[:_COMMAND_BYTES] not in COMMANDS:
             return head
-        self.deliver(self._server.run_command(head[:_COMMAND_BYTES].decode()), 0)
-        self.close()
+        self._move_to(_ENDING)
+        self._response = self._server.run_command(head[:_COMMAND_BYTES].decode())
         return b""
 
     def _move_to(self, state: ConnectionState) -> bool:
@@ -203,6 +205,9 @@ class Connection(asyncio.Protocol):
 
     def _take_turn(self, data: bytes = b"") -> None:
         """Run the waiting requests and the ones in `data`, and send their outputs."""
+        if self._response is not None:
+            self._continue_response(self._response)
+            return
         if self.session is not None and (data or self._inbox):
             # A request that waits shows that the client is alive: its pings may be unread.
             self._server.touch(self.session)
@@ -231,9 +236,25 @@ class Connection(asyncio.Protocol):
             elif time() >= ends_s:
                 left = 0
         if inbox and not left and not self._is_turn_scheduled:
-            self._is_turn_scheduled = True
-            server.loop.call_soon(self._take_scheduled_turn)
+            self._schedule_turn()
         self._update_reading()
+
+    def _continue_response(self, response: Iterator[bytes]) -> None:
+        """Send the next part of a command's response, or close after the last one."""
+        if self._is_turn_scheduled or not self._is_writable or self._state is _CLOSED:
+            return
+        part = next(response, None)
+        if part is None:
+            self.close()
+            return
+        if part:
+            self.deliver(part, 0)
+            self.flush()
+        self._schedule_turn()
+
+    def _schedule_turn(self) -> None:
+        self._is_turn_scheduled = True
+        self._server.loop.call_soon(self._take_scheduled_turn)
 
     def _take_scheduled_turn(self) -> None:
         self._is_turn_scheduled = False

@@ -19,6 +19,7 @@ from coordination.protocol.messages import (
 from coordination.server import four_letter
 from coordination.server.coordinator_config import CoordinatorConfig
 from coordination.server.four_letter import COMMANDS, Metrics, ReportedServer, respond
+from coordination.server.state.watches import Mode
 from tests.unit.coordination.fakes import FakePeer, peer, service
 
 
@@ -51,7 +52,7 @@ class IdleServer:
         )
 
     def ask(self, command: str) -> str:
-        return respond(command, cast(ReportedServer, self.server))
+        return "".join(respond(command, cast(ReportedServer, self.server)))
 
     def monitor(self) -> dict[str, str]:
         return dict(line.split("\t") for line in self.ask("mntr").splitlines())
@@ -184,6 +185,29 @@ def test_watches_are_counted_and_listed_by_session_and_path(idle: IdleServer) ->
     assert idle.ask("wchs") == "2 connections watching 1 paths\nTotal watches:3\n"
     assert idle.ask("wchc") == f"{owner}\n\t/a\n{other}\n\t/a\n"
     assert idle.ask("wchp") == f"/a\n\t{owner}\n\t{other}\n"
+
+
+@pytest.mark.parametrize("command", ["wchs", "wchc", "wchp", "dump"])
+def test_long_responses_are_made_in_parts_while_the_server_changes(
+    idle: IdleServer, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(four_letter, "PART_LINES", 2)
+    watches = idle.service.watches
+    for number in range(6):
+        watches.data.add(f"/d{number}", idle.owner, Mode.ONE_SHOT)
+        watches.children.add(f"/d{number}", idle.owner, Mode.ONE_SHOT)
+        idle.owner.create(f"/e{number}", flags=CreateFlag.EPHEMERAL)
+    parts = respond(command, cast(ReportedServer, idle.server))
+    begun = [next(parts)]
+    assert begun[0].count("\n") <= 3
+    watches.data.add("/later", idle.other, Mode.ONE_SHOT)
+    watches.children.remove("/d5", idle.owner)
+    watches.data.remove("/d4", idle.owner)
+    idle.other.create("/later", flags=CreateFlag.EPHEMERAL)
+    text = "".join([*begun, *parts])
+    for number in range(4):
+        name = f"/e{number}\n" if command == "dump" else f"/d{number}\n"
+        assert text.count(name) == (0 if command == "wchs" else 1)
 
 
 def test_conf_names_the_port_of_tls(idle: IdleServer) -> None:

@@ -20,6 +20,7 @@ from coordination.protocol.messages import (
     ReplyHeader,
     SetWatchesRequest,
 )
+from coordination.server import four_letter
 from coordination.server import server_connection as connections
 from coordination.server.coordinator_config import CoordinatorConfig
 from coordination.server.server import Server
@@ -66,6 +67,9 @@ class MemoryTransport(asyncio.Transport):
 
     def get_write_buffer_size(self) -> int:
         return self.unread_bytes
+
+    def can_write_eof(self) -> bool:
+        return True
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self.written += data
@@ -182,7 +186,67 @@ async def test_a_connection_is_fresh_until_four_bytes_have_arrived() -> None:
     for byte in b"ruok":
         states.append(connection._state)
         connection.data_received(bytes([byte]))
-    assert (states, connection._state) == ([FRESH] * 4, CLOSED)
+    assert (states, connection._state) == ([FRESH] * 4, ENDING)
+    await asyncio.sleep(0)
+    assert connection._state is CLOSED
+
+
+async def listing(
+    parts: int, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Connection, MemoryTransport]:
+    """Ask for the watches by path, whose response has this many `parts` of one line."""
+    monkeypatch.setattr(four_letter, "PART_LINES", 1)
+    opened, _ = await connected(commands=frozenset({"*"}))
+    connection, transport = Connection(opened._server), MemoryTransport()
+    for number in range(parts // 2):
+        cast(Server, opened._server).service.watches.data.add(f"/{number}", connection, 1)
+    connection.connection_made(transport)
+    connection.data_received(b"wchp")
+    return connection, transport
+
+
+def lines(transport: MemoryTransport) -> int:
+    return transport.written.count(b"\n")
+
+
+async def test_a_turn_sends_one_part_of_the_response_to_a_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    connection, transport = await listing(4, monkeypatch)
+    sent = [lines(transport)]
+    for _ in range(4):
+        assert connection.eof_received(), "the peer may end its side early"
+        connection.data_received(b"more")
+        assert not transport.is_closing()
+        await asyncio.sleep(0)
+        sent.append(lines(transport))
+    assert sent == [1, 2, 3, 4, 4]
+    assert transport.is_closing()
+
+
+async def test_a_response_to_a_command_waits_for_a_slow_reader(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    connection, transport = await listing(4, monkeypatch)
+    connection.pause_writing()
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert lines(transport) == 1
+    connection.resume_writing()
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert lines(transport) == 4
+    assert transport.is_closing()
+
+
+async def test_a_response_to_a_command_ends_with_its_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    connection, transport = await listing(4, monkeypatch)
+    connection.connection_lost(None)
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert lines(transport) == 1
 
 
 def replies(transport: MemoryTransport) -> list[tuple[int, int]]:

@@ -185,6 +185,10 @@ def test_watches_are_counted_and_listed_by_session_and_path(idle: IdleServer) ->
     assert idle.ask("wchs") == "2 connections watching 1 paths\nTotal watches:3\n"
     assert idle.ask("wchc") == f"{owner}\n\t/a\n{other}\n\t/a\n"
     assert idle.ask("wchp") == f"/a\n\t{owner}\n\t{other}\n"
+    idle.service.watches.children.add("/parent", idle.owner, Mode.ONE_SHOT)
+    assert idle.ask("wchs") == "2 connections watching 2 paths\nTotal watches:4\n"
+    assert idle.ask("wchc") == f"{owner}\n\t/a\n\t/parent\n{other}\n\t/a\n"
+    assert idle.ask("wchp") == f"/a\n\t{owner}\n\t{other}\n/parent\n\t{owner}\n"
 
 
 @pytest.mark.parametrize("command", ["wchs", "wchc", "wchp", "dump"])

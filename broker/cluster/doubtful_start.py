@@ -32,7 +32,7 @@ log = structlog.get_logger(__name__)
 
 async def leave_in_sync_sets(
     session: CoordinatorSession, broker_id: BrokerId, logs: Logs
-) -> set[TopicPartition]:
+) -> list[TopicPartition]:
     """Wait until no in-sync set relies on this broker for a log that may lack records.
 
     Must be called before the registration. The wait ends when the controller has removed this
@@ -65,7 +65,7 @@ async def leave_in_sync_sets(
         is_patient = bool(awaiting) and member_count <= LOOKS_FOR_MEMBERS
         if not (leaving or is_patient or found.is_id_taken):
             _report_kept(sorted(found.standings.keys() - left))
-            return left
+            return sorted(left)
         if (leaving or awaiting) and look_count % LOOKS_PER_REPORT == 0:
             log.warning(
                 "in_sync_sets.leaving",
@@ -75,7 +75,7 @@ async def leave_in_sync_sets(
                 awaiting_members=_texts(awaiting),
             )
         look_count += 1
-        partitions = found.standings.keys() - left
+        partitions = sorted(found.standings.keys() - left)
         await asyncio.sleep(LOOK_INTERVAL_S)
 
 

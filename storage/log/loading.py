@@ -183,6 +183,7 @@ class _Load:
         reason = f"ends below the log start offset {log_start_offset}"
         self.discarded += _discard(self.segments, 0, reason)
         self.epochs.clear()
+        self.gap_offset = None
         # The producers' batches are gone, and a snapshot may have the name of the new segment.
         producer_snapshots.remove(self._directory, self.snapshots)
         self.snapshots = []

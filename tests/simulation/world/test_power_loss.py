@@ -77,8 +77,8 @@ STORIES = (
 def test_records_are_lost_if_the_broker_registers_at_once(
     story: Story, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def register_at_once(*_: object) -> set[object]:
-        return set()
+    async def register_at_once(*_: object) -> list[object]:
+        return []
 
     monkeypatch.setattr(node, "leave_in_sync_sets", register_at_once)
     count, _ = play(0, story)

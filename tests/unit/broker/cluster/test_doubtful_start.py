@@ -52,7 +52,7 @@ class Start:
     def __init__(self, *isr: BrokerId, others: tuple[BrokerId, ...] = ()) -> None:
         self.driver = empty_cluster(*others)
         self.plan_count = self.renewal_count = 0
-        self.left: set[TopicPartition] = set()
+        self.left: list[TopicPartition] = []
         self.before: dict[int, Callable[[], None]] = {}
         """Changes before a plan, by its number."""
         [self.partition] = put_topic(self.driver.coordinator, (ME, OTHER))
@@ -91,20 +91,20 @@ def test_broker_waits_until_the_controller_has_removed_it() -> None:
     [event] = start.wait()
     assert (event["event"], event["partitions"]) == ("in_sync_sets.leaving", ["orders-0"])
     assert start.plan_count == 4
-    assert start.left == {start.partition}
+    assert start.left == [start.partition]
 
 
 def test_only_member_leads_after_a_warning() -> None:
     start = Start(ME, others=(OTHER,))
     [event] = start.wait()
     assert (event["event"], event["partitions"]) == ("in_sync_sets.kept", ["orders-0"])
-    assert start.left == set()
+    assert start.left == []
 
 
 def test_broker_outside_all_sets_logs_nothing() -> None:
     start = Start(OTHER, others=(OTHER,))
     assert start.wait() == []
-    assert start.left == {start.partition}
+    assert start.left == [start.partition]
 
 
 def test_member_that_returns_is_better() -> None:

@@ -297,6 +297,13 @@ def test_a_log_that_may_have_gaps_keeps_them_until_it_is_truncated(directory: Pa
     log.upkeep.close()
 
 
+def test_log_that_ends_below_its_start_has_no_gap(directory: Path) -> None:
+    lose_end(written(directory), 1, 5)
+    log = open_log(directory, was_clean=False, log_start_offset=200)
+    assert log.gap_offset is None
+    log.upkeep.close()
+
+
 def test_an_emptied_log_has_no_gap(directory: Path) -> None:
     lose_end(written(directory), 1, 5)
     log = open_log(directory, was_clean=False)

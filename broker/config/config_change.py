@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
@@ -32,19 +33,28 @@ class ConfigChange:
     value: str | None
 
 
-def replaced(values: Iterable[tuple[str, str | None]]) -> dict[str, str]:
-    """Return configs that consist of `values` alone.
+def replacement(values: Iterable[tuple[str, str | None]]) -> list[ConfigChange]:
+    """Return the changes of empty configs into ones that consist of `values` alone."""
+    return [ConfigChange(name, ConfigOperation.SET, value) for name, value in values]
+
+
+def check_changes(changes: Sequence[ConfigChange]) -> None:
+    """Check `changes` as far as this is possible before their resource is known, as in Kafka.
 
     Raises:
         ApiError: a key has no value, or is named twice.
     """
-    changes = [ConfigChange(name, ConfigOperation.SET, value) for name, value in values]
-    return changed({}, changes, {}, {})
+    for name, count in Counter(change.name for change in changes).items():
+        if count > 1:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"{name} is named twice")
+    for change in changes:
+        if change.value is None and change.operation != ConfigOperation.DELETE:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"{change.name} has no value")
 
 
 def changed(
     configs: Mapping[str, str],
-    changes: Iterable[ConfigChange],
+    changes: Sequence[ConfigChange],
     defaults: Mapping[str, str],
     keys: Mapping[str, ConfigKey],
 ) -> dict[str, str]:
@@ -56,20 +66,16 @@ def changed(
         ApiError: a key has no value or is named twice, an operation is unknown, or an APPEND or
             SUBTRACT names a key that is not a list.
     """
+    check_changes(changes)
     result = dict(configs)
-    seen: set[str] = set()
     for change in changes:
-        if change.name in seen:
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"{change.name} is named twice")
-        seen.add(change.name)
         if change.operation == ConfigOperation.DELETE:
             result.pop(change.name, None)
             continue
         if change.operation not in _OPERATIONS:
             text = f"operation {change.operation} does not exist"
             raise ApiError(ErrorCode.INVALID_REQUEST, text)
-        if change.value is None:
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"{change.name} has no value")
+        assert change.value is not None, "it was checked"
         if change.operation == ConfigOperation.SET:
             result[change.name] = change.value
         else:

@@ -7,14 +7,20 @@ itself may write its own.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
 import structlog
 
 from broker.cluster.metadata_cache import MetadataCache
-from broker.config.config_change import ConfigChange, changed, changed_keys, replaced
+from broker.config.config_change import (
+    ConfigChange,
+    changed,
+    changed_keys,
+    check_changes,
+    replacement,
+)
 from broker.config.config_entry import ResourceType
 from broker.config.config_target import ConfigTarget, check_logger_broker, target_of
 from broker.config.dynamic_config import DynamicConfig
@@ -41,16 +47,20 @@ from kafkawire.messages.incremental_alter_configs import (
 )
 
 Configs = Mapping[str, str]
-Change = Callable[[Configs, ConfigTarget], Configs]
 
 
 class Wanted(NamedTuple):
-    """The change of one resource; `operations` is None if all its configs are replaced."""
+    """The changes of one resource, or with `is_replacement` of its configs as if it had none."""
 
     kind: int
     name: str
-    change: Change
-    operations: Sequence[ConfigChange] | None = None
+    changes: Sequence[ConfigChange]
+    is_replacement: bool
+
+    def result(self, configs: Configs, target: ConfigTarget) -> Configs:
+        """Return the configs after the changes; raise ApiError if they do not fit."""
+        current = {} if self.is_replacement else configs
+        return changed(current, self.changes, target.defaults, target.keys)
 
 
 log = structlog.get_logger(__name__)
@@ -97,7 +107,8 @@ class AlterConfigsHandler:
             Wanted(
                 resource.resource_type,
                 resource.resource_name,
-                _replacement([(config.name, config.value) for config in resource.configs]),
+                replacement((config.name, config.value) for config in resource.configs),
+                is_replacement=True,
             )
             for resource in message.resources
         ]
@@ -117,16 +128,13 @@ class AlterConfigsHandler:
             Wanted(
                 resource.resource_type,
                 resource.resource_name,
-                _increment(operations),
-                operations,
-            )
-            for resource in message.resources
-            for operations in [
                 [
                     ConfigChange(config.name, config.config_operation, config.value)
                     for config in resource.configs
-                ]
-            ]
+                ],
+                is_replacement=False,
+            )
+            for resource in message.resources
         ]
         return IncrementalAlterConfigsResponse(
             responses=[
@@ -148,11 +156,13 @@ class AlterConfigsHandler:
             code, text = ErrorCode.NONE, None
             try:
                 if times[kind, name] > 1:
-                    raise ApiError(ErrorCode.INVALID_REQUEST, f"{name} is named twice")
+                    text = "each resource must appear at most once"
+                    raise ApiError(ErrorCode.INVALID_REQUEST, text)
+                check_changes(each.changes)
                 if kind == ResourceType.BROKER_LOGGER:
                     self._alter_loggers(each, validate_only)
                 else:
-                    await self._alter(kind, name, each.change, validate_only)
+                    await self._alter(each, validate_only)
             except ApiError as error:
                 code, text = error.code, error.message or error.code.text
             results.append((kind, name, code, text))
@@ -160,23 +170,23 @@ class AlterConfigsHandler:
 
     def _alter_loggers(self, wanted: Wanted, validate_only: bool) -> None:
         check_logger_broker(wanted.name, self._broker_id)
-        if wanted.operations is None:
+        if wanted.is_replacement:
             text = "levels of loggers need IncrementalAlterConfigs"
             raise ApiError(ErrorCode.INVALID_REQUEST, text)
-        self._levels.change(wanted.operations, validate_only=validate_only)
+        self._levels.change(wanted.changes, validate_only=validate_only)
         if not validate_only:
-            changed = {each.name: each.value for each in wanted.operations}
+            changed = {each.name: each.value for each in wanted.changes}
             log.info("log_levels.changed", levels=changed)
 
-    async def _alter(self, kind: int, name: str, change: Change, validate_only: bool) -> None:
-        target = target_of(kind, name, self._config, self._broker_id)
+    async def _alter(self, wanted: Wanted, validate_only: bool) -> None:
+        target = target_of(wanted.kind, wanted.name, self._config, self._broker_id)
         if target.kind is ResourceType.TOPIC:
-            self._metadata.image.check_topic(name)
+            self._check_topic(wanted.name)
 
         altered: list[str] = []
 
         def checked(configs: Configs) -> Configs:
-            result = change(configs, target)
+            result = wanted.result(configs, target)
             target.check(result)
             altered[:] = changed_keys(configs, result)
             return result
@@ -188,13 +198,13 @@ class AlterConfigsHandler:
         # Never log the values: they may be secret, or long.
         log.info("config.altered", entity=target.entity_path, keys=altered)
 
-
-def _replacement(values: Sequence[tuple[str, str | None]]) -> Change:
-    return lambda _current, _target: replaced(values)
-
-
-def _increment(changes: Sequence[ConfigChange]) -> Change:
-    return lambda current, target: changed(current, changes, target.defaults, target.keys)
+    def _check_topic(self, name: str) -> None:
+        if not name:
+            text = "topics have no defaults to alter: name a topic"
+            raise ApiError(ErrorCode.INVALID_REQUEST, text)
+        if name not in self._metadata.image.topics:
+            text = f"topic {name} does not exist"
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
 
 
 def _handler(parts: Parts) -> AlterConfigsHandler:

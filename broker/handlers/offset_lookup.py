@@ -43,10 +43,12 @@ from kafkawire.sentinels import (
     MAX_TIMESTAMP,
     NO_TIMESTAMP,
     READ_COMMITTED,
+    READ_UNCOMMITTED,
 )
 from storage.errors import StorageError
 from storage.segment.segment_lookup import largest_timestamp
 
+ISOLATION_LEVELS: Final = (READ_UNCOMMITTED, READ_COMMITTED)
 APIS: Final[Apis] = {
     ApiKey.LIST_OFFSETS: lambda parts: ListOffsetsHandler(parts.replicas, parts.now_ms).handle,
     ApiKey.OFFSET_FOR_LEADER_EPOCH: lambda parts: (
@@ -89,10 +91,9 @@ class ListOffsetsHandler:
             for topic in message.topics
             for wanted in topic.partitions
         )
-        bound = Bound.LOG_END
+        level, bound = message.isolation_level, Bound.LOG_END
         if message.replica_id == CONSUMER_REPLICA_ID:
-            is_decided = message.isolation_level == READ_COMMITTED
-            bound = Bound.LAST_STABLE_OFFSET if is_decided else Bound.HIGH_WATERMARK
+            bound = Bound.LAST_STABLE_OFFSET if level == READ_COMMITTED else Bound.HIGH_WATERMARK
         answers = []
         for topic in message.topics:
             partitions = []
@@ -104,7 +105,12 @@ class ListOffsetsHandler:
                         continue
                     if times[partition] > 1:
                         raise ApiError(ErrorCode.INVALID_REQUEST, "the partition is named twice")
-                    found = self._find(partition, wanted, version, bound)
+                    _check_timestamp(wanted.timestamp, version)
+                    if bound is not Bound.LOG_END and level not in ISOLATION_LEVELS:
+                        # Kafka's code.
+                        text = f"isolation level {level} is unknown"
+                        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, text)
+                    found = self._find(partition, wanted, bound)
                 except ApiError as error:
                     partitions.append(_failed(wanted, error, version))
                 else:
@@ -138,18 +144,19 @@ class ListOffsetsHandler:
         self,
         partition: TopicPartition,
         wanted: ListOffsetsPartition,
-        version: int,
         bound: Bound,
     ) -> Found:
-        timestamp = wanted.timestamp
-        if timestamp < 0 and version < TIMESTAMPS_SINCE.get(timestamp, version + 1):
-            text = f"timestamp {timestamp} is not defined in version {version}"
-            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, text)
         replica = self._replicas.leader(partition, wanted.current_leader_epoch)
         try:
-            return find_offset(replica, timestamp, bound)
+            return find_offset(replica, wanted.timestamp, bound)
         except (StorageError, OSError) as error:
             raise as_api_error(error) from error
+
+
+def _check_timestamp(timestamp: int, version: int) -> None:
+    if timestamp < 0 and version < TIMESTAMPS_SINCE.get(timestamp, version + 1):
+        text = f"timestamp {timestamp} is not defined in version {version}"
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, text)
 
 
 def find_offset(replica: Replica, timestamp: int, bound: Bound) -> Found:

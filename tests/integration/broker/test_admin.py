@@ -481,6 +481,38 @@ def test_a_changed_config_reaches_the_log_at_once(wire: Wire, topic: str) -> Non
     assert wire.produce(topic, batch(b"x" * 1000)).error_code == ErrorCode.NONE
 
 
+RETENTION = "retention.ms"
+
+
+@pytest.mark.parametrize("validate_only", [False, True])
+@pytest.mark.parametrize(
+    ("name", "values", "code"),
+    [
+        ("", ["5"], ErrorCode.INVALID_REQUEST),
+        ("", ["x"], ErrorCode.INVALID_REQUEST),
+        ("a b", ["5"], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("a b", ["x"], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("a b", ["5", "5"], ErrorCode.INVALID_REQUEST),
+        ("no-such-topic", [], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("no-such-topic", [None], ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_topics_that_do_not_exist_cannot_be_altered(
+    wire: Wire, name: str, values: list[str | None], code: ErrorCode, validate_only: bool
+) -> None:
+    """The codes are Kafka's, and the order of its checks."""
+    changes = [(RETENTION, SET, value) for value in values]
+    assert alter_incrementally(wire, name, *changes, validate_only=validate_only) == code
+    resource = alter.AlterConfigsResource(
+        resource_type=TOPIC,
+        resource_name=name,
+        configs=[alter.AlterableConfig(name=RETENTION, value=value) for value in values],
+    )
+    request = alter.AlterConfigsRequest(resources=[resource], validate_only=validate_only)
+    response = wire.ask(ApiKey.ALTER_CONFIGS, 1, request, alter.AlterConfigsResponse)
+    assert response.responses[0].error_code == code
+
+
 def test_lists_grow_and_shrink(wire: Wire, topic: str) -> None:
     for operation, expected in ((APPEND, "delete,compact"), (SUBTRACT, "delete")):
         assert alter_incrementally(wire, topic, ("cleanup.policy", operation, "compact")) == 0
@@ -637,6 +669,31 @@ def test_a_partition_named_twice_is_refused(wire: Wire, topic: str) -> None:
     request = ListOffsetsRequest(replica_id=-1, topics=[wanted])
     response = wire.ask(ApiKey.LIST_OFFSETS, 7, request, ListOffsetsResponse)
     assert [p.error_code for p in response.topics[0].partitions] == [ErrorCode.INVALID_REQUEST] * 2
+
+
+@pytest.mark.parametrize(
+    ("replica_id", "level", "timestamp", "code"),
+    [
+        (-1, 2, -1, ErrorCode.UNKNOWN_SERVER_ERROR),
+        (-1, -1, 0, ErrorCode.UNKNOWN_SERVER_ERROR),
+        (-1, 2, -9, ErrorCode.UNSUPPORTED_VERSION),
+        (-2, 2, -1, ErrorCode.NONE),
+        (-1, 0, -1, ErrorCode.NONE),
+        (-1, 1, -1, ErrorCode.NONE),
+    ],
+)
+def test_offsets_of_an_unknown_isolation_level_are_refused(
+    wire: Wire, topic: str, replica_id: int, level: int, timestamp: int, code: ErrorCode
+) -> None:
+    """Only consumers have a level. The codes are Kafka's."""
+    wanted = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+    request = ListOffsetsRequest(
+        replica_id=replica_id,
+        isolation_level=level,
+        topics=[ListOffsetsTopic(name=topic, partitions=[wanted])],
+    )
+    response = wire.ask(ApiKey.LIST_OFFSETS, 7, request, ListOffsetsResponse)
+    assert response.topics[0].partitions[0].error_code == code
 
 
 def delete_records(

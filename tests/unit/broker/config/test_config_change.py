@@ -8,7 +8,7 @@ from broker.config.config_change import (
     changed,
     changed_keys,
     check_configs,
-    replaced,
+    replacement,
 )
 from kafkawire.errors import ApiError, ErrorCode
 from storage.config.log_config import TOPIC_CONFIG_KEYS, LogConfig
@@ -18,7 +18,7 @@ APPEND, SUBTRACT = ConfigOperation.APPEND, ConfigOperation.SUBTRACT
 
 
 def test_replacing_drops_keys_that_are_not_named() -> None:
-    assert replaced([("retention.ms", "1")]) == {"retention.ms": "1"}
+    assert changed({}, replacement([("retention.ms", "1")]), {}, {}) == {"retention.ms": "1"}
 
 
 @pytest.mark.parametrize(

@@ -268,11 +268,11 @@ class Accumulator:
 
     def split(self, batch: ProducerBatch, now_s: float) -> None:
         """Put a taken batch back as two halves."""
+        halves = batch.split(now_s)
         queue = self._unmute(batch)
         del self.incomplete[batch]
         # The topic's size limit is lower than assumed: no batch may exceed its usual size.
         self._topics[batch.topic_partition.topic].growth_limit_bytes = 0
-        halves = batch.split(now_s)
         self.incomplete.update(dict.fromkeys(halves))
         queue.batches.extendleft(reversed(halves))
         self._update_waiting(queue)

@@ -6,6 +6,7 @@ Invariant: each delivery is settled exactly once, in the order of the records.
 """
 
 import asyncio
+import sys
 from collections.abc import Callable, Mapping
 from itertools import count, repeat
 from typing import Final, TypeAlias
@@ -180,14 +181,16 @@ class ProducerBatch:
         part = ProducerBatch(
             self.topic_partition,
             self._builder.codec,
-            self.reserved_bytes,
+            # No limit: half of the records may be most of the bytes, and need more bytes than
+            # before for timestamps below the one of the first record.
+            sys.maxsize,
             self.created_at_s,
             level=self._builder.level,
             is_transactional=self._builder.is_transactional,
         )
         for record in read_records(self.payload())[start:end]:
             added = part.append(record.timestamp_ms, record.key, record.value, record.headers)
-            assert added >= 0, "a part is smaller than the whole"
+            assert added >= 0, "the part has no limit yet"
         part.reserved_bytes = reserved_bytes
         part.deliveries = self.deliveries[start:end]
         part.timestamps_ms = self.timestamps_ms[start:end]

@@ -362,6 +362,18 @@ async def test_a_batch_that_the_broker_finds_too_large_is_split(cluster: FakeClu
     assert len(log.batches) > 2
 
 
+async def test_a_batch_of_uneven_records_is_split_again(cluster: FakeCluster) -> None:
+    (log,) = cluster.create("t")
+    cluster.script(ApiKey.PRODUCE, *[Refuse(ErrorCode.MESSAGE_TOO_LARGE)] * 3)
+    values = [b"x" * 10_000, b"0", b"1", b"2", b"3", b"4", b"5", b"6"]
+    async with Producer(cluster.bootstrap, linger_ms=10) as producer:
+        deliveries = [await producer.send("t", value) for value in values]
+        async with asyncio.timeout(10):
+            offsets = [(await delivery).offset for delivery in deliveries]
+    assert log.values() == values
+    assert offsets == list(range(8))
+
+
 async def test_a_single_record_that_the_broker_finds_too_large_fails(cluster: FakeCluster) -> None:
     cluster.create("t")
     cluster.script(ApiKey.PRODUCE, Refuse(ErrorCode.MESSAGE_TOO_LARGE))

@@ -54,7 +54,8 @@ async def test_order_and_acknowledged_records_survive_random_faults(
                 logs[dice.randrange(PARTITIONS)].move_to(dice.randrange(2))
             if dice.random() < 0.01:
                 pair.brokers[dice.randrange(2)].cut()
-        await asyncio.wait(deliveries)
+        async with asyncio.timeout(60):
+            await asyncio.wait(deliveries)
     refused = {
         number
         for number, delivery in enumerate(deliveries)

@@ -155,6 +155,25 @@ def test_halves_contain_all_records_in_order(
     assert heard == ["end"]
 
 
+def test_a_half_with_most_of_the_bytes_can_be_halved_again(
+    new_delivery: Callable[[], Delivery],
+) -> None:
+    """It has more bytes than its half of the reserved memory."""
+    batch = ProducerBatch(T0, Codec.NONE, reserved_bytes=1_000, created_at_s=1.0)
+    values = [b"", b"", b"", b"x", b"x" * 800, b"x"]
+    # Beside a first record that is later, an earlier one needs more bytes than in the whole.
+    for timestamp_ms, value in zip([0, 0, 0, 0, 2**40, 0], values, strict=True):
+        assert batch.append(timestamp_ms, None, value, ()) >= 0
+        batch.deliveries.append(new_delivery())
+        batch.timestamps_ms.append(timestamp_ms)
+    batch.is_closed = True
+    _, second = batch.split(now_s=1.0)
+    quarters = second.split(now_s=1.0)
+    kept = [[record.value for record in read_records(each.payload())] for each in quarters]
+    assert kept == [values[3:4], values[4:]]
+    assert sum(each.reserved_bytes for each in quarters) == second.reserved_bytes == 500
+
+
 @pytest.mark.parametrize(
     "record",
     [

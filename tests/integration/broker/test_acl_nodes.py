@@ -150,10 +150,17 @@ async def test_everything_is_read_again_after_a_lost_session(
     assert there.authorizer.acls.get(PREFIX) == frozenset()
 
 
-async def test_everything_is_read_again_after_a_refused_read(
-    coordinator: Coordinator, pair: Pair, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def frequent_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read the nodes again within 0.05 s."""
     monkeypatch.setattr(node_watch, "REREAD_S", 0.05)
+
+
+# Before `pair`, which begins to wait for the next read.
+@pytest.mark.usefixtures("frequent_reads")
+async def test_everything_is_read_again_after_a_refused_read(
+    coordinator: Coordinator, pair: Pair
+) -> None:
     here, there = pair
     await here.nodes.change(PREFIX, lambda _found: ENTRIES)
     await there.learns(PREFIX, ENTRIES)

@@ -39,9 +39,12 @@ async def test_order_and_acknowledged_records_survive_random_faults(
     faults = [fault for fault in FAULTS if not (is_idempotent and fault is TOO_LARGE)]
     logs = pair.create("t", [dice.randrange(2) for _ in range(PARTITIONS)])
     pair.script(ApiKey.PRODUCE, *dice.choices(faults, k=12))
+    paddings = [b" " * size for size in dice.choice([(0,), (0, 0, 0, 0, 40, 900)])]
     async with Producer(
         pair.bootstrap,
         batch_size_bytes=dice.choice([60, 200, 2_000]),
+        linger_ms=dice.choice([0, 2]),
+        compression=dice.choice([None, "lz4"]),
         enable_idempotence=is_idempotent,
         **FAST,
     ) as producer:
@@ -49,7 +52,8 @@ async def test_order_and_acknowledged_records_survive_random_faults(
         deliveries = []
         for number in range(RECORDS):
             partition = number % PARTITIONS
-            deliveries.append(await producer.send("t", b"%d" % number, partition=partition))
+            value = b"%d" % number + dice.choice(paddings)
+            deliveries.append(await producer.send("t", value, partition=partition))
             if dice.random() < 0.02:
                 logs[dice.randrange(PARTITIONS)].move_to(dice.randrange(2))
             if dice.random() < 0.01:

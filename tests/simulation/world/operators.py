@@ -44,7 +44,11 @@ BURST: Final = (1, 1, 1, 40)
 KEPT_SHARE: Final = 0.5
 """Share of the worlds in which the last topic is not deleted."""
 RETRIES: Final = 3
-SEGMENT_BYTES: Final = ("16384", "65536", "1048576")
+CONFIGS: Final = {
+    "segment.bytes": ("16384", "65536", "1048576"),
+    # The largest record of a writer fits, but not many records together.
+    "max.message.bytes": ("2300", "5000", "1048588"),
+}
 COMPACTED: Final = {
     "cleanup.policy": "compact",
     "segment.bytes": "1024",
@@ -218,7 +222,8 @@ class ReplicaOperator(Client):
         await admin.elect_leaders([self._partition()])
 
     async def _configure(self, admin: ottla.Admin) -> None:
-        changes = {"segment.bytes": self.loop.chance.choice(SEGMENT_BYTES)}
+        name = self.loop.chance.choice(tuple(CONFIGS))
+        changes = {name: self.loop.chance.choice(CONFIGS[name])}
         await admin.alter_configs(ResourceType.TOPIC, TOPIC, changes)
 
 

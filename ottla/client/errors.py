@@ -338,6 +338,7 @@ _ADVICE = {
     ErrorCode.INVALID_PARTITIONS: "Ask for at least one partition, and more than exist already.",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "Use letters, digits, '.', '_' and '-', at most 249.",
     ErrorCode.MESSAGE_TOO_LARGE: "Send smaller records, or raise the topic's max.message.bytes.",
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: "The records may or may not be in the log.",
     ErrorCode.NOT_ENOUGH_REPLICAS: "Wait until replicas are back, or lower min.insync.replicas.",
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "Ask for the right to use this topic.",
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "Ask for rights on the cluster.",

@@ -261,10 +261,12 @@ class Accumulator:
     def forget_sequences(self, topic_partition: TopicPartition) -> None:
         """Clear the sequence numbers of the waiting batches; they get new ones when sent.
 
-        Needed once an earlier batch got new numbers or was given up.
+        Needed once an earlier batch got new numbers or was given up. Batches that may be written
+        keep their numbers, and fail if the broker does not expect these.
         """
         for batch in self._topics[topic_partition.topic].queues[topic_partition.partition].batches:
-            batch.identity = None
+            if not batch.may_be_written:
+                batch.identity = None
 
     def split(self, batch: ProducerBatch, now_s: float) -> None:
         """Put a taken batch back as two halves."""

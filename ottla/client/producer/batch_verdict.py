@@ -35,7 +35,8 @@ def judge(
         if error.code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             return Verdict.WRITTEN
         # The numbers of a transaction end with it: a gap means that it has to be aborted.
-        is_renumbered = error.code in _SEQUENCE_ERRORS and config.transactional_id is None
+        may_renumber = config.transactional_id is None and not batch.may_be_written
+        is_renumbered = error.code in _SEQUENCE_ERRORS and may_renumber
     # An invalid response says nothing about the records: treat it like a lost one.
     if not (error.retriable or is_renumbered or isinstance(error, ProtocolError)):
         return Verdict.FAIL

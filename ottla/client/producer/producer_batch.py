@@ -46,6 +46,7 @@ class ProducerBatch:
         "is_done",
         "is_full",
         "last_error",
+        "may_be_written",
         "on_done",
         "retry_at_s",
         "timestamps_ms",
@@ -89,6 +90,11 @@ class ProducerBatch:
         self.identity: ProducerIdentity | None = None
         """Identity under which records are numbered from `base_sequence`; None if they are not."""
         self.base_sequence = NO_SEQUENCE
+        self.may_be_written = False
+        """Whether the records may be in the log as part of a larger batch with the same numbers.
+
+        Brokers recognise only whole batches. New numbers could write the records a second time.
+        """
         self._payload: bytearray | None = None
 
     @property
@@ -198,6 +204,8 @@ class ProducerBatch:
         part.retry_at_s = now_s
         if self.identity is not None:
             part.identify(self.identity, (self.base_sequence + start) & MAX_SEQUENCE)
+            # An earlier attempt may have succeeded before the limit of the topic was lowered.
+            part.may_be_written = self.may_be_written or self.attempt_count > 1
         return part
 
     def _finish(self) -> None:

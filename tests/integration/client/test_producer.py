@@ -374,6 +374,21 @@ async def test_a_batch_of_uneven_records_is_split_again(cluster: FakeCluster) ->
     assert offsets == list(range(8))
 
 
+async def test_records_of_a_lost_response_are_not_written_again_in_smaller_batches(
+    cluster: FakeCluster,
+) -> None:
+    """The topic's limit is lowered between the two attempts."""
+    (log,) = cluster.create("t")
+    cluster.script(ApiKey.PRODUCE, LoseResponse(), Refuse(ErrorCode.MESSAGE_TOO_LARGE))
+    async with Producer(cluster.bootstrap, linger_ms=10, **FAST) as producer:
+        deliveries = [await producer.send("t", b"%d" % number) for number in range(4)]
+        for delivery in deliveries:
+            with pytest.raises(BrokerError, match="OUT_OF_ORDER_SEQUENCE_NUMBER"):
+                await delivery
+        await producer.send_and_wait("t", b"next")
+    assert log.values() == [b"0", b"1", b"2", b"3", b"next"]
+
+
 async def test_a_single_record_that_the_broker_finds_too_large_fails(cluster: FakeCluster) -> None:
     cluster.create("t")
     cluster.script(ApiKey.PRODUCE, Refuse(ErrorCode.MESSAGE_TOO_LARGE))

@@ -16,14 +16,11 @@ from tests.integration.client.fake_fault import Fault, Garbage, HangUp, LoseResp
 RECORDS = 400
 PARTITIONS = 3
 
-TOO_LARGE = Refuse(ErrorCode.MESSAGE_TOO_LARGE)
-"""Not for idempotent producers: a batch may be in the log although its response was lost."""
-
 FAULTS: list[Fault] = [
     Refuse(ErrorCode.NOT_LEADER_OR_FOLLOWER),
     Refuse(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND),
     Refuse(ErrorCode.KAFKA_STORAGE_ERROR),
-    TOO_LARGE,
+    Refuse(ErrorCode.MESSAGE_TOO_LARGE),
     HangUp(),
     LoseResponse(),
     Garbage(b"\0\0\0\x01garbage"),
@@ -36,9 +33,8 @@ async def test_order_and_acknowledged_records_survive_random_faults(
     pair: FakeCluster, seed: int, is_idempotent: bool
 ) -> None:
     dice = random.Random(seed)
-    faults = [fault for fault in FAULTS if not (is_idempotent and fault is TOO_LARGE)]
     logs = pair.create("t", [dice.randrange(2) for _ in range(PARTITIONS)])
-    pair.script(ApiKey.PRODUCE, *dice.choices(faults, k=12))
+    pair.script(ApiKey.PRODUCE, *dice.choices(FAULTS, k=12))
     paddings = [b" " * size for size in dice.choice([(0,), (0, 0, 0, 0, 40, 900)])]
     async with Producer(
         pair.bootstrap,

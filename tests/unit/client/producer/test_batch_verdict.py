@@ -101,3 +101,13 @@ def test_the_numbers_of_a_transaction_are_not_replaced(code: ErrorCode) -> None:
     batch = batch_of(1)
     batch.identify(ProducerIdentity(ProducerId(7), 0), base_sequence=0)
     assert judge(refused(code), batch, config, 101) is Verdict.FAIL
+
+
+@pytest.mark.parametrize(
+    "code", [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID]
+)
+def test_the_numbers_of_a_part_that_may_be_written_are_not_replaced(code: ErrorCode) -> None:
+    batch = batch_of(1)
+    batch.identify(ProducerIdentity(ProducerId(7), 0), base_sequence=0)
+    batch.may_be_written = True
+    assert judge(refused(code), batch, CONFIG, 101) is Verdict.FAIL

@@ -82,6 +82,24 @@ def test_halves_divide_the_numbers_of_the_whole(new_delivery: Callable[[], Deliv
     ]
 
 
+def test_parts_of_a_batch_that_was_tried_before_may_be_written(
+    new_delivery: Callable[[], Delivery],
+) -> None:
+    batch = filled(new_delivery, 8)
+    batch.attempt_count = 1
+    assert [part.may_be_written for part in batch.split(now_s=1.0)] == [False, False]
+    numbered = filled(new_delivery, 8)
+    numbered.identify(IDENTITY, base_sequence=0)
+    numbered.attempt_count = 1
+    first, second = numbered.split(now_s=1.0)
+    assert not first.may_be_written
+    assert not second.may_be_written
+    first.attempt_count = 2
+    quarter, _ = first.split(now_s=1.0)
+    quarter.attempt_count = 1
+    assert [part.may_be_written for part in quarter.split(now_s=1.0)] == [True, True]
+
+
 def test_deliveries_get_offsets_and_their_own_times(new_delivery: Callable[[], Delivery]) -> None:
     batch = filled(new_delivery, 3)
     batch.complete(Offset(10), log_append_time_ms=-1)

@@ -244,7 +244,12 @@ class Replica:
         # Without the property, because this runs for each batch.
         if header.attributes & TRANSACTIONAL_BIT:
             return self._write_transactional(batch, header, leadership, now_ms, transaction)
-        info = self.log.append_as_leader(batch, header, leadership.leader_epoch, now_ms)
+        try:
+            info = self.log.append_as_leader(batch, header, leadership.leader_epoch, now_ms)
+        except StorageError:
+            # The batch is in the log if only the flush failed that `flush.messages` asks for.
+            self._note_append(leadership)
+            raise
         # Unpacked, because attributes of a tuple are slow to read.
         base_offset, last_offset, _, _ = info
         # Not true of a duplicate of an earlier batch, whose offset does not change.
@@ -275,14 +280,17 @@ class Replica:
             producer_id, header.producer_epoch
         ):
             self.guards.check(header, transaction)
-        info = self.log.append_as_leader(
-            batch,
-            header,
-            leadership.leader_epoch,
-            now_ms,
-            has_sequence=transaction.has_sequence,
-        )
-        self._note_append(leadership)
+        try:
+            info = self.log.append_as_leader(
+                batch,
+                header,
+                leadership.leader_epoch,
+                now_ms,
+                has_sequence=transaction.has_sequence,
+            )
+        finally:
+            # Also after a failed flush, as in `_write`.
+            self._note_append(leadership)
         if self._guards is not None:
             self._guards.drop(producer_id)
         traffic = self.traffic

@@ -216,8 +216,9 @@ class Log:
             OutOfOrderSequenceError, InvalidProducerEpochError, InvalidTransactionStateError: the
                 producer may not write this batch now; nothing was appended.
             BatchTooLargeError: the batch is larger than a segment; nothing was appended.
-            LogDirOfflineError, LogDirFullError: the disk failed, now or before, or has no space;
-                nothing was appended.
+            LogDirOfflineError, LogDirFullError, OutOfFilesError: the disk failed, now or before, or
+                has no space, or no file can be opened. Nothing was appended, unless
+                `log_end_offset` has changed: then the flush due by `flush.messages` failed.
         """
         local = self._local
         config = local.config
@@ -261,8 +262,14 @@ class Log:
         )
 
     def _repeated(self, batch: WrittenBatch) -> AppendInfo:
+        # The producer may repeat it because the flush after the append has failed.
+        self._flush_if_due()
         last_offset, time_ms = Offset(batch.last_offset), batch.timestamp_ms
         return AppendInfo(batch.base_offset, last_offset, time_ms, self.log_start_offset)
+
+    def _flush_if_due(self) -> None:
+        if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
+            self.upkeep.flush()
 
     def append_markers(
         self, markers: Sequence[NewMarker], leader_epoch: LeaderEpoch, now_ms: int
@@ -300,8 +307,7 @@ class Log:
             local.append_all(memoryview(built.data), built.headers, now_ms)
         except OSError as error:
             raise self.health.fail(error) from error
-        if local.log_end_offset - local.recovery_point >= config.flush_messages:
-            self.upkeep.flush()
+        self._flush_if_due()
         return built.results
 
     def append_as_follower(self, data: memoryview, now_ms: int) -> AppendInfo | None:
@@ -342,8 +348,7 @@ class Log:
             except OSError:
                 self._epochs.forget_beyond(self.log_end_offset)
                 raise
-        if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
-            self.upkeep.flush()
+        self._flush_if_due()
         return AppendInfo(
             Offset(base_offset), Offset(last_offset), NO_APPEND_TIME, self.log_start_offset
         )

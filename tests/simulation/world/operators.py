@@ -48,6 +48,14 @@ CONFIGS: Final = {
     "segment.bytes": ("16384", "65536", "1048576"),
     # The largest record of a writer fits, but not many records together.
     "max.message.bytes": ("2300", "5000", "1048588"),
+    "compression.type": ("producer", "uncompressed", "lz4", "gzip", "zstd"),
+    "message.timestamp.type": ("CreateTime", "LogAppendTime"),
+    "segment.ms": ("1000", "604800000"),
+    "segment.index.bytes": ("64", "10485760"),
+    "index.interval.bytes": ("0", "4096"),
+    "preallocate": ("true", "false"),
+    "flush.messages": ("1", "9223372036854775807"),
+    "flush.ms": ("100", "9223372036854775807"),
 }
 COMPACTED: Final = {
     "cleanup.policy": "compact",

@@ -8,6 +8,7 @@ import pytest
 from broker.cluster.metadata_cache import PartitionState, TopicState
 from broker.errors import as_api_error
 from broker.handlers.offset_lookup import Bound, ListOffsetsHandler, find_offset
+from broker.replication.transaction_guards import TransactionalAppend
 from kafkawire.apis import ApiKey
 from kafkawire.compression import Codec
 from kafkawire.errors import ApiError, ErrorCode
@@ -18,6 +19,7 @@ from kafkawire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from kafkawire.records_header import TRANSACTIONAL_BIT
 from kafkawire.sentinels import LATEST_TIMESTAMP, NO_LEADER
 from storage.config.log_config import LogConfig
 from storage.errors import (
@@ -25,11 +27,12 @@ from storage.errors import (
     CorruptLogError,
     LogDirOfflineError,
     OffsetOutOfRangeError,
+    OutOfFilesError,
 )
 from tests.unit.broker.metadata import partition_state, put_topics
 from tests.unit.broker.replicas import B1, B2, NOW_MS, PARTITION, World, batch
 from tests.unit.broker.requests import request
-from tests.unit.kafkawire.batches import batch_of, with_section
+from tests.unit.kafkawire.batches import batch_of, with_header, with_section
 
 
 @pytest.fixture
@@ -52,6 +55,37 @@ async def test_only_committed_records_are_visible_to_consumers(world: World) -> 
     assert seen.records is not None
     assert everything.records is not None
     assert everything.records.size_bytes == 2 * seen.records.size_bytes
+
+
+@pytest.mark.parametrize("is_transactional", [False, True])
+async def test_followers_may_copy_a_batch_whose_flush_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_transactional: bool
+) -> None:
+    world = World(tmp_path, LogConfig(flush_messages=1))
+    world.replicate_to(B2)
+    changes = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
+    if is_transactional:
+        changes["attributes"] = TRANSACTIONAL_BIT
+    sent = bytes(with_header(batch_of(), **changes))
+
+    def send() -> None:
+        transaction = TransactionalAppend(needs_guard=False)
+        batch = memoryview(bytearray(sent))
+        world.replicas.append(PARTITION, batch, 1, NOW_MS, transaction=transaction)
+
+    def fail() -> None:
+        raise OutOfFilesError(world.log.directory, "too many open files")
+
+    with monkeypatch.context() as patch, pytest.raises(ApiError, match="too many open files"):
+        patch.setattr(world.log.upkeep, "flush", fail)
+        send()
+    end = world.log.log_end_offset
+    world.follower_fetches(B2, end)
+    assert world.replica.high_watermark == end > 0
+    assert world.log.recovery_point == 0
+    # The producer repeats the batch, which is acknowledged once it is flushed.
+    send()
+    assert world.log.log_end_offset == world.log.recovery_point == end
 
 
 @pytest.mark.parametrize("codec", Codec)

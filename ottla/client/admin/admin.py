@@ -562,6 +562,8 @@ class Admin:
 
         Raises:
             CommitFailedError: the group has members; stop them first.
+            UnknownTopicError: a topic does not exist; the offsets of the others were set.
+            ConnectionLostError: no response arrived; check with `list_group_offsets`.
             ValueError: an offset is negative, or not a whole number.
         """
         await admin_groups.alter_group_offsets(self._started(), group_id, offsets, self._timeout_s)

@@ -49,7 +49,7 @@ async def describe_acls(cluster: Cluster, wanted: AclFilter, timeout_s: float) -
     )
 
     async def attempt() -> list[AclBinding]:
-        response = await cluster.request_any(request, DescribeAclsResponse, is_read=True)
+        response = await cluster.request_any(request, DescribeAclsResponse, may_repeat=True)
         error = error_or_none(response.error_code, "access control lists", response.error_message)
         raise_first([error])
         return [

@@ -56,7 +56,9 @@ async def describe_configs(
     )
 
     async def attempt() -> dict[str, ConfigEntry]:
-        response = await _ask(cluster, kind, name, request, DescribeConfigsResponse)
+        response = await _ask(
+            cluster, kind, name, request, DescribeConfigsResponse, may_repeat=True
+        )
         subject = f"configs of {kind.name.lower()} {name}"
         raise_first(
             error_or_none(each.error_code, subject, each.error_message) for each in response.results
@@ -121,11 +123,17 @@ def _kind(kind: int, name: str) -> ResourceType:
 
 
 async def _ask(
-    cluster: Cluster, kind: ResourceType, name: str, request: object, response_type: type[R]
+    cluster: Cluster,
+    kind: ResourceType,
+    name: str,
+    request: object,
+    response_type: type[R],
+    *,
+    may_repeat: bool = False,
 ) -> R:
     if kind is ResourceType.BROKER and name:
         return await cluster.request(BrokerId(int(name)), request, response_type)
-    return await cluster.request_any(request, response_type)
+    return await cluster.request_any(request, response_type, may_repeat=may_repeat)
 
 
 def _entry(each: DescribeConfigsResourceResult) -> ConfigEntry:

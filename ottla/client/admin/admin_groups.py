@@ -33,17 +33,18 @@ from kafkawire.messages.group_offsets import (
     OffsetFetchResponseGroup,
 )
 from kafkawire.sentinels import NO_OFFSET
-from ottla.client.admin.admin_request import ask_all, error_or_none, raise_first
-from ottla.client.admin_model import GroupDescription, GroupListing, GroupMember
-from ottla.client.errors import (
-    BrokerError,
-    BrokerUnreachableError,
-    OttlaError,
-    UnsupportedVersionError,
+from ottla.client.admin.admin_request import (
+    ask_all,
+    error_or_none,
+    is_certainly_undone,
+    raise_first,
 )
+from ottla.client.admin_model import GroupDescription, GroupListing, GroupMember
+from ottla.client.errors import OttlaError, UnsupportedVersionError
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.group_coordinator import group_coordinator
 from ottla.client.network.offset_store import OffsetStore
+from ottla.client.network.partition_lookup import is_unknown_topic, with_patience
 from ottla.client.offset import CommittedOffset, Identity, parse_commit
 from ottla.client.retry import retry
 
@@ -130,16 +131,30 @@ async def alter_group_offsets(
 ) -> None:
     """Commit without membership, which a coordinator allows while the group has no members.
 
+    A topic may be newer than the coordinator's knowledge, and so is awaited for a moment.
+
     Raises:
         ValueError: an offset is negative, or not a whole number.
+        UnknownTopicError: a topic does not exist; the offsets of the others were committed.
+        CommitFailedError: the group has members.
     """
+    wanted = parse_commit(offsets)
     store = OffsetStore(
         group_coordinator(cluster, group_id),
         group_instance_id=None,
         backoff=cluster.backoff,
         timeout_s=timeout_s,
     )
-    await store.commit(parse_commit(offsets), Identity)
+
+    def may_pass(error: OttlaError) -> bool:
+        return is_certainly_undone(error) or is_unknown_topic(error)
+
+    await retry(
+        lambda: store.commit_once(wanted, Identity),
+        cluster.backoff,
+        timeout_s,
+        with_patience(may_pass),
+    )
 
 
 async def delete_group(cluster: Cluster, group_id: str, timeout_s: float) -> None:
@@ -157,7 +172,7 @@ async def delete_group(cluster: Cluster, group_id: str, timeout_s: float) -> Non
         if result.error_code != ErrorCode.NONE:
             raise coordinator.refusal(result.error_code)
 
-    await retry(once, cluster.backoff, timeout_s, _is_certainly_undone)
+    await retry(once, cluster.backoff, timeout_s, is_certainly_undone)
 
 
 async def delete_group_offsets(
@@ -188,7 +203,7 @@ async def delete_group_offsets(
             for part in topic.partitions
         )
 
-    await retry(once, cluster.backoff, timeout_s, _is_certainly_undone)
+    await retry(once, cluster.backoff, timeout_s, is_certainly_undone)
 
 
 async def remove_members(
@@ -224,11 +239,7 @@ async def remove_members(
             for each in response.members
         )
 
-    await retry(once, cluster.backoff, timeout_s, _is_certainly_undone)
-
-
-def _is_certainly_undone(error: OttlaError) -> bool:
-    return isinstance(error, BrokerError | BrokerUnreachableError) and error.retriable
+    await retry(once, cluster.backoff, timeout_s, is_certainly_undone)
 
 
 def _member(group: DescribedGroup, member: DescribedGroupMember) -> GroupMember:

@@ -44,7 +44,7 @@ async def describe_quotas(
     request = DescribeClientQuotasRequest(components=components, strict=is_strict)
 
     async def attempt() -> list[ClientQuota]:
-        response = await cluster.request_any(request, DescribeClientQuotasResponse, is_read=True)
+        response = await cluster.request_any(request, DescribeClientQuotasResponse, may_repeat=True)
         raise_first([error_or_none(response.error_code, "quotas", response.error_message)])
         return [
             ClientQuota(

@@ -16,7 +16,7 @@ from kafkawire.messages.reassignment import (
     ReassignableTopic,
     TopicPartitions,
 )
-from ottla.client.admin.admin_request import change, error_or_none, raise_first
+from ottla.client.admin.admin_request import change, error_or_none, raise_first, read
 from ottla.client.admin_model import ElectionType, Reassignment
 from ottla.client.argument import MIN_INT32, require_by_partition, require_partitions, require_whole
 from ottla.client.errors import LeaderElectionError, broker_error
@@ -136,8 +136,7 @@ async def list_reassignments(
         raise_first([error_or_none(response.error_code, "reassignments", response.error_message)])
         return dict(_moves(response))
 
-    # This changes nothing, but like a change it must reach the current controller.
-    return await change(cluster, attempt, timeout_ms / 1000)
+    return await read(cluster, attempt, timeout_ms / 1000)
 
 
 def _moves(

@@ -1,12 +1,12 @@
 """Sends admin requests and retries the failures that allow it (edge).
 
 A change is retried only when it certainly was not made: there was no connection, or the broker
-responded that it is not the controller.
+responded that it is not the controller, or not the coordinator of the group.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId
@@ -14,6 +14,7 @@ from ottla.client.errors import (
     BrokerError,
     BrokerUnreachableError,
     ConnectionLostError,
+    NoBrokerAvailableError,
     OttlaError,
     RequestTimedOutError,
     broker_error,
@@ -23,6 +24,14 @@ from ottla.client.retry import retry
 
 T = TypeVar("T")
 
+_ELSEWHERE: Final = {
+    ErrorCode.NOT_CONTROLLER,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+}
+"""Codes of a broker that has made no change, because it is not or not yet in charge."""
+
 
 async def read(cluster: Cluster, attempt: Callable[[], Awaitable[T]], timeout_s: float) -> T:
     """Run a request that changes nothing; retry while a connection or an election fails it."""
@@ -31,7 +40,7 @@ async def read(cluster: Cluster, attempt: Callable[[], Awaitable[T]], timeout_s:
 
 async def change(cluster: Cluster, attempt: Callable[[], Awaitable[T]], timeout_s: float) -> T:
     """Run a request that makes a change; retry while the change certainly was not made."""
-    return await _retry(cluster, attempt, timeout_s, _is_certainly_undone)
+    return await _retry(cluster, attempt, timeout_s, is_certainly_undone)
 
 
 async def ask_all(
@@ -84,12 +93,15 @@ async def _retry(
     return await retry(refreshing, cluster.backoff, timeout_s, may_pass)
 
 
-def _is_certainly_undone(error: OttlaError) -> bool:
-    is_elsewhere = isinstance(error, BrokerError) and error.code == ErrorCode.NOT_CONTROLLER
-    return is_elsewhere or isinstance(error, BrokerUnreachableError)
+def is_certainly_undone(error: OttlaError) -> bool:
+    """Whether a change was certainly not made, and may be made after a back-off."""
+    if isinstance(error, BrokerError):
+        return error.code in _ELSEWHERE
+    return isinstance(error, BrokerUnreachableError | NoBrokerAvailableError)
 
 
 def _passes(error: OttlaError) -> bool:
     # Narrower than the protocol's "retriable", which includes a topic that does not exist.
-    is_electing = isinstance(error, BrokerError) and error.code == ErrorCode.LEADER_NOT_AVAILABLE
-    return is_electing or isinstance(error, ConnectionLostError | RequestTimedOutError)
+    if isinstance(error, BrokerError):
+        return error.code in (ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NOT_CONTROLLER)
+    return isinstance(error, ConnectionLostError | RequestTimedOutError)

@@ -101,7 +101,9 @@ async def describe_tokens(
     )
 
     async def attempt() -> list[DelegationToken]:
-        response = await cluster.request_any(request, DescribeDelegationTokenResponse, is_read=True)
+        response = await cluster.request_any(
+            request, DescribeDelegationTokenResponse, may_repeat=True
+        )
         raise_first([error_or_none(response.error_code, TOKENS)])
         return [
             DelegationToken(

@@ -147,7 +147,7 @@ async def describe_all_topics(cluster: Cluster, timeout_s: float) -> dict[str, T
 async def _metadata(cluster: Cluster, names: Sequence[str] | None) -> ClusterMetadata:
     wanted = None if names is None else [MetadataRequestTopic(name=name) for name in names]
     request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
-    response = await cluster.request_any(request, MetadataResponse, is_read=True)
+    response = await cluster.request_any(request, MetadataResponse, may_repeat=True)
     return merge(ClusterMetadata(), response, None)
 
 

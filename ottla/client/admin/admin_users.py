@@ -45,7 +45,7 @@ async def describe_users(
 
     async def attempt() -> dict[str, dict[str, int]]:
         response = await cluster.request_any(
-            request, DescribeUserScramCredentialsResponse, is_read=True
+            request, DescribeUserScramCredentialsResponse, may_repeat=True
         )
         raise_first([error_or_none(response.error_code, "the users", response.error_message)])
         raise_first(

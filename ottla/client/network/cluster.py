@@ -289,32 +289,30 @@ class Cluster:
         return await connection.request(message, response_type, timeout_s=timeout_s)
 
     async def request_any(
-        self, message: object, response_type: type[R], *, is_read: bool = False
+        self, message: object, response_type: type[R], *, may_repeat: bool = False
     ) -> R:
         """Send `message` to any reachable broker and return the response.
 
         While a broker does not accept the connection, another one is tried. A request that
-        `is_read` is also sent to another broker while the first does not answer.
+        `may_repeat`, such as a read, is also sent to another broker while the first does not
+        answer, and after its connection was lost; any other request is sent once.
 
         Raises:
-            NoBrokerAvailableError: none of them can be reached.
+            NoBrokerAvailableError: none of them can be reached. Without `may_repeat`, nothing
+                was sent.
+            OttlaError: the request failed.
         """
         addresses = self._addresses()
-        # A change is never at two brokers at the same time.
-        turns = asyncio.Semaphore(len(addresses) if is_read else 1)
 
         async def attempt(broker_id: BrokerId, address: Address) -> R:
             connection = await self._connect(broker_id, address)
-            await turns.acquire()
-            try:
-                return await connection.request(message, response_type)
-            except OttlaError as error:
-                # Not after an answer: a broker that waits for its turn must not be asked then.
-                if _may_try_next(error):
-                    turns.release()
-                raise
+            return await connection.request(message, response_type)
 
-        return await first_answer([partial(attempt, *each) for each in addresses], _may_try_next)
+        if may_repeat:
+            return await first_answer([partial(attempt, *it) for it in addresses], _may_try_next)
+        reach = [partial(self._connect, *it) for it in addresses]
+        connection = await first_answer(reach, _may_try_next)
+        return await connection.request(message, response_type)
 
     async def request_controller(self, message: object, response_type: type[R]) -> R:
         """Send `message` to the controller, or to any broker while no controller is known."""
@@ -379,7 +377,7 @@ class Cluster:
         try:
             is_complete = self._wants_all_topics
             response = await self.request_any(
-                self._metadata_request(), MetadataResponse, is_read=True
+                self._metadata_request(), MetadataResponse, may_repeat=True
             )
             self.metadata = merge(
                 self.metadata, response, self._wanted_topics, is_complete=is_complete

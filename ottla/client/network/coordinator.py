@@ -122,7 +122,9 @@ class Coordinator:
                 return FindCoordinatorRequest(key=self.key, key_type=self._key_type)
             return FindCoordinatorRequest(coordinator_keys=[self.key], key_type=self._key_type)
 
-        response = await self._cluster.request_any(request, FindCoordinatorResponse, is_read=True)
+        response = await self._cluster.request_any(
+            request, FindCoordinatorResponse, may_repeat=True
+        )
         # From version 4 on the response has one row per key.
         found: FoundCoordinator | FindCoordinatorResponse
         found = response.coordinators[0] if response.coordinators else response

@@ -63,7 +63,10 @@ class ProducerIdRequest:
             transactional_id=None, transaction_timeout_ms=NO_TRANSACTION_TIMEOUT_MS
         )
         try:
-            response = await self._cluster.request_any(request, InitProducerIdResponse)
+            # An id that nobody uses does no harm.
+            response = await self._cluster.request_any(
+                request, InitProducerIdResponse, may_repeat=True
+            )
         except UnsupportedVersionError as error:
             raise UnsupportedVersionError(f"{error}, or set enable_idempotence=False") from error
         if response.error_code != ErrorCode.NONE:

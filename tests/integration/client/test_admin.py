@@ -1,12 +1,22 @@
 """The admin client against a scripted cluster."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from math import inf, isfinite, nan
 from typing import Any
 
 import pytest
 
+from kafkawire.acl import (
+    AclBinding,
+    AclEntry,
+    AclFilter,
+    Operation,
+    PatternType,
+    Permission,
+    ResourcePattern,
+)
+from kafkawire.acl import ResourceType as AclResource
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
 from ottla import Admin, NewTopic, TopicPartition
@@ -25,7 +35,16 @@ from ottla.client.errors import (
 )
 from tests.integration.client.client_support import FAST
 from tests.integration.client.fake_broker import FakeCluster
-from tests.integration.client.fake_fault import HangUp, LoseResponse, Refuse
+from tests.integration.client.fake_fault import HangUp, LoseResponse, Never, Refuse
+from tests.waiting import until
+
+A0 = TopicPartition("a", 0)
+ANY_ENTRY = AclBinding(
+    ResourcePattern(AclResource.TOPIC, "a", PatternType.LITERAL),
+    AclEntry(
+        principal="User:alice", host="*", operation=Operation.READ, permission=Permission.ALLOW
+    ),
+)
 
 
 async def test_topics_are_created_listed_and_deleted(cluster: FakeCluster) -> None:
@@ -202,11 +221,67 @@ async def test_a_change_with_an_unknown_outcome_is_not_retried(cluster: FakeClus
     assert "a" in cluster.logs.topics
 
 
+@pytest.mark.parametrize(
+    ("api_key", "change"),
+    [
+        (ApiKey.CREATE_ACLS, lambda admin: admin.create_acls([ANY_ENTRY])),
+        (ApiKey.DELETE_ACLS, lambda admin: admin.delete_acls([AclFilter()])),
+        (
+            ApiKey.INCREMENTAL_ALTER_CONFIGS,
+            lambda admin: admin.alter_configs(ResourceType.TOPIC, "a", {"x": "1"}),
+        ),
+        (ApiKey.ALTER_PARTITION_REASSIGNMENTS, lambda admin: admin.alter_reassignments({A0: [1]})),
+        (ApiKey.ELECT_LEADERS, lambda admin: admin.elect_leaders([A0])),
+        (ApiKey.OFFSET_COMMIT, lambda admin: admin.alter_group_offsets("g", {A0: 1})),
+        (ApiKey.OFFSET_DELETE, lambda admin: admin.delete_group_offsets("g", [A0])),
+        (ApiKey.DELETE_GROUPS, lambda admin: admin.delete_group("g")),
+    ],
+    ids=lambda value: value.name if isinstance(value, ApiKey) else "",
+)
+async def test_a_change_at_any_broker_is_sent_once_if_its_outcome_is_unknown(
+    pair: FakeCluster, api_key: ApiKey, change: Callable[[Admin], Awaitable[object]]
+) -> None:
+    pair.create("a")
+    pair.script(api_key, HangUp())
+    # Without a known controller, any broker gets the changes that are for the controller.
+    pair.controller_id = -1
+    async with Admin(pair.bootstrap, **FAST) as admin:
+        with pytest.raises(ConnectionLostError, match="was lost"):
+            await change(admin)
+    assert len(pair.seen(api_key)) == 1
+
+
+async def test_a_change_waits_for_brokers_that_cannot_be_reached(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.create("a")
+    broker = cluster.brokers[0]
+    async with Admin(cluster.bootstrap, **FAST) as admin:
+        await broker.stop()
+        altering = asyncio.ensure_future(admin.alter_configs(ResourceType.TOPIC, "a", {"x": "1"}))
+        await until(lambda: "metadata.refresh_failed" in caplog.text, "a refresh that fails")
+        await broker.start()
+        await altering
+    assert cluster.logs.topics["a"].configs == {"x": "1"}
+
+
 async def test_reads_are_retried(cluster: FakeCluster) -> None:
     cluster.create("a")
     async with Admin(cluster.bootstrap, **FAST) as admin:
         cluster.script(ApiKey.METADATA, HangUp(), HangUp())
         assert await admin.list_topics() == ["a"]
+        cluster.script(ApiKey.LIST_PARTITION_REASSIGNMENTS, HangUp(), HangUp())
+        assert await admin.list_reassignments() == {}
+        cluster.script(ApiKey.DESCRIBE_CONFIGS, HangUp(), HangUp())
+        assert await admin.describe_configs(ResourceType.TOPIC, "a") == {}
+
+
+async def test_configs_of_a_topic_are_read_beside_a_silent_broker(pair: FakeCluster) -> None:
+    pair.create("a")
+    async with Admin(pair.bootstrap) as admin:
+        pair.script(ApiKey.DESCRIBE_CONFIGS, Never())
+        async with asyncio.timeout(10):
+            assert await admin.describe_configs(ResourceType.TOPIC, "a") == {}
 
 
 async def test_the_cluster_describes_itself(pair: FakeCluster) -> None:

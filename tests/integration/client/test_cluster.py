@@ -29,7 +29,15 @@ from ottla.client.network.handshake import open_connection
 from ottla.client.retry import Backoff
 from tests.integration.client.client_support import FAST, other_tasks
 from tests.integration.client.fake_broker import FakeCluster
-from tests.integration.client.fake_fault import Garbage, HangUp, Never, Omit, Refuse
+from tests.integration.client.fake_fault import (
+    Fault,
+    Garbage,
+    HangUp,
+    LoseResponse,
+    Never,
+    Omit,
+    Refuse,
+)
 from tests.waiting import until
 
 NOWHERE = "127.0.0.1:1"
@@ -84,19 +92,37 @@ async def test_metadata_is_refreshed_beside_a_broker_that_falls_silent(pair: Fak
     await opened.close()
 
 
-async def test_a_change_is_never_at_two_brokers_at_the_same_time(pair: FakeCluster) -> None:
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [
+        (LoseResponse(), ConnectionLostError),
+        (Garbage(b"HTTP/1.1 400 Bad Request"), ProtocolError),
+        # Longer than the head start of the first broker.
+        (Never(), RequestTimedOutError),
+    ],
+    ids=lambda value: str(value),
+)
+async def test_a_change_of_unknown_outcome_is_sent_to_no_other_broker(
+    pair: FakeCluster, fault: Fault, error: type[OttlaError]
+) -> None:
+    opened = Cluster(config(pair, request_timeout_ms=int(1_500 * HEAD_START_S)))
+    await opened.start()
+    pair.script(ApiKey.CREATE_TOPICS, fault)
+    with pytest.raises(error) as caught:
+        await opened.request_any(CreateTopicsRequest(topics=[]), CreateTopicsResponse)
+    assert not isinstance(caught.value, NoBrokerAvailableError)
+    assert len(pair.seen(ApiKey.CREATE_TOPICS)) == 1
+    await opened.close()
+
+
+async def test_a_change_that_was_not_sent_goes_to_the_next_broker(pair: FakeCluster) -> None:
     opened = Cluster(config(pair))
     await opened.start()
-    release = pair.hold(ApiKey.CREATE_TOPICS)
-    change = asyncio.ensure_future(
-        opened.request_any(CreateTopicsRequest(topics=[]), CreateTopicsResponse)
-    )
-    known = len(opened.metadata.brokers)
-    await until(lambda: opened.health().connection_count > known, "a connection to each broker")
-    assert len(pair.seen(ApiKey.CREATE_TOPICS)) == 1
-    release.set()
-    await change
-    assert len(pair.seen(ApiKey.CREATE_TOPICS)) == 1
+    for gone in (0, 1):
+        await pair.brokers[gone].stop()
+        await opened.request_any(CreateTopicsRequest(topics=[]), CreateTopicsResponse)
+        await pair.brokers[gone].start()
+    assert len(pair.seen(ApiKey.CREATE_TOPICS)) == 2
     await opened.close()
 
 

@@ -73,7 +73,8 @@ class Admin:
     the cluster before you repeat it.
 
     A request may cover several topics or partitions. If some of them fail, the method raises the
-    first error and attaches the others as notes; the remaining ones were carried out.
+    first error and attaches the others as notes; the remaining ones were carried out. A response
+    without a result for one of them raises ProtocolError: it may or may not have been carried out.
 
     Every method raises ClientClosedError before `start` and after `close`, and other OttlaErrors
     when no broker can be reached. An instance belongs to one event loop; any number of tasks of

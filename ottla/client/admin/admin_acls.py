@@ -28,7 +28,14 @@ from kafkawire.messages.acls import (
     DescribeAclsResource,
     DescribeAclsResponse,
 )
-from ottla.client.admin.admin_request import change, error_or_none, raise_first, read
+from ottla.client.admin.admin_request import (
+    change,
+    error_or_none,
+    no_result,
+    raise_first,
+    read,
+)
+from ottla.client.errors import OttlaError
 from ottla.client.network.cluster import Cluster
 
 
@@ -84,10 +91,13 @@ async def create_acls(cluster: Cluster, bindings: Sequence[AclBinding], timeout_
 
     async def attempt() -> None:
         response = await cluster.request_any(request, CreateAclsResponse)
-        raise_first(
+        # Results have the order of the entries, and do not name them.
+        errors: list[OttlaError | None] = [
             error_or_none(each.error_code, f"entry for {binding.pattern}", each.error_message)
-            for binding, each in zip(bindings, response.results, strict=True)
-        )
+            for binding, each in zip(bindings, response.results, strict=False)
+        ]
+        missing = bindings[len(response.results) :]
+        raise_first(errors + [no_result(f"entry for {each.pattern}") for each in missing])
 
     await change(cluster, attempt, timeout_s)
 
@@ -121,6 +131,8 @@ async def delete_acls(
         errors = [(each.error_code, each.error_message) for each in response.filter_results]
         errors += [(each.error_code, each.error_message) for each in matching]
         raise_first(error_or_none(code, "access control list", text) for code, text in errors)
+        if len(response.filter_results) < len(request.filters):
+            raise no_result("an access control list")
         return [AclBinding(_pattern(each), _entry(each)) for each in matching]
 
     return await change(cluster, attempt, timeout_s)

@@ -20,7 +20,7 @@ from kafkawire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from ottla.client.admin.admin_request import change, error_or_none, raise_first, read
+from ottla.client.admin.admin_request import change, raise_refused, read
 from ottla.client.admin_model import ConfigEntry, ResourceType
 from ottla.client.argument import require_mapping, require_text
 from ottla.client.errors import ConfigurationError
@@ -59,9 +59,12 @@ async def describe_configs(
         response = await _ask(
             cluster, kind, name, request, DescribeConfigsResponse, may_repeat=True
         )
-        subject = f"configs of {kind.name.lower()} {name}"
-        raise_first(
-            error_or_none(each.error_code, subject, each.error_message) for each in response.results
+        raise_refused(
+            [_subject(kind, name)],
+            (
+                (_subject(kind, it.resource_name), it.error_code, it.error_message)
+                for it in response.results
+            ),
         )
         return {each.name: _entry(each) for result in response.results for each in result.configs}
 
@@ -101,13 +104,19 @@ async def alter_configs(
 
     async def attempt() -> None:
         response = await _ask(cluster, kind, name, request, IncrementalAlterConfigsResponse)
-        subject = f"configs of {kind.name.lower()} {name}"
-        raise_first(
-            error_or_none(each.error_code, subject, each.error_message)
-            for each in response.responses
+        raise_refused(
+            [_subject(kind, name)],
+            (
+                (_subject(kind, it.resource_name), it.error_code, it.error_message)
+                for it in response.responses
+            ),
         )
 
     await change(cluster, attempt, timeout_s)
+
+
+def _subject(kind: ResourceType, name: str) -> str:
+    return f"configs of {kind.name.lower()} {name}"
 
 
 def _kind(kind: int, name: str) -> ResourceType:

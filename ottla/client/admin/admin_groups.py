@@ -37,7 +37,9 @@ from ottla.client.admin.admin_request import (
     ask_all,
     error_or_none,
     is_certainly_undone,
+    no_result,
     raise_first,
+    raise_refused,
 )
 from ottla.client.admin_model import GroupDescription, GroupListing, GroupMember
 from ottla.client.errors import OttlaError, UnsupportedVersionError
@@ -79,7 +81,9 @@ async def describe_group(cluster: Cluster, group_id: str, timeout_s: float) -> G
     async def once() -> DescribedGroup:
         request = DescribeGroupsRequest(groups=[group_id])
         response = await coordinator.request(request, DescribeGroupsResponse)
-        [group] = response.groups
+        if not response.groups:
+            raise no_result(coordinator.subject)
+        group = response.groups[0]
         if group.error_code != ErrorCode.NONE:
             raise coordinator.refusal(group.error_code)
         return group
@@ -168,7 +172,9 @@ async def delete_group(cluster: Cluster, group_id: str, timeout_s: float) -> Non
     async def once() -> None:
         request = DeleteGroupsRequest(groups_names=[group_id])
         response = await coordinator.request(request, DeleteGroupsResponse)
-        [result] = response.results
+        if not response.results:
+            raise no_result(coordinator.subject)
+        result = response.results[0]
         if result.error_code != ErrorCode.NONE:
             raise coordinator.refusal(result.error_code)
 
@@ -184,6 +190,7 @@ async def delete_group_offsets(
         BrokerError: a partition's topic has subscribers, or there is no such group.
     """
     coordinator = group_coordinator(cluster, group_id)
+    places = sorted(partitions)
     request = OffsetDeleteRequest(
         group_id=group_id,
         topics=[
@@ -191,16 +198,19 @@ async def delete_group_offsets(
                 name=topic,
                 partitions=[OffsetDeleteRequestPartition(partition_index=each) for each in indexes],
             )
-            for topic, indexes in by_topic(sorted(partitions)).items()
+            for topic, indexes in by_topic(places).items()
         ],
     )
 
     async def once() -> None:
         response = await coordinator.ask(request, OffsetDeleteResponse)
-        raise_first(
-            error_or_none(part.error_code, f"group {group_id}, {topic.name}-{part.partition_index}")
-            for topic in response.topics
-            for part in topic.partitions
+        raise_refused(
+            (f"group {group_id}, {place}" for place in places),
+            (
+                (f"group {group_id}, {topic.name}-{part.partition_index}", part.error_code, None)
+                for topic in response.topics
+                for part in topic.partitions
+            ),
         )
 
     await retry(once, cluster.backoff, timeout_s, is_certainly_undone)
@@ -234,12 +244,20 @@ async def remove_members(
 
     async def once() -> None:
         response = await coordinator.ask(request, LeaveGroupResponse)
-        raise_first(
-            error_or_none(each.error_code, f"member {each.group_instance_id or each.member_id}")
-            for each in response.members
+        raise_refused(
+            (_shown(each.instance_id, each.member_id) for each in members),
+            (
+                (_shown(each.group_instance_id, each.member_id), each.error_code, None)
+                for each in response.members
+            ),
         )
 
     await retry(once, cluster.backoff, timeout_s, is_certainly_undone)
+
+
+def _shown(instance_id: str | None, member_id: str) -> str:
+    # A static member is known by its name alone.
+    return f"member {instance_id or member_id}"
 
 
 def _member(group: DescribedGroup, member: DescribedGroupMember) -> GroupMember:

@@ -25,7 +25,14 @@ from kafkawire.messages.describe_log_dirs import (
     DescribeLogDirsResult,
 )
 from kafkawire.sentinels import MAX_OFFSET
-from ottla.client.admin.admin_request import change, error_or_none, raise_first, read
+from ottla.client.admin.admin_request import (
+    change,
+    error_or_none,
+    no_result,
+    raise_first,
+    raise_refused,
+    read,
+)
 from ottla.client.admin_model import LogDirectory, ReplicaLog
 from ottla.client.argument import (
     require_by_partition,
@@ -111,10 +118,13 @@ async def move_replicas(
 
     async def attempt() -> None:
         response = await cluster.request(broker_id, request, AlterReplicaLogDirsResponse)
-        raise_first(
-            error_or_none(part.error_code, f"{topic.topic_name}-{part.partition_index}")
-            for topic in response.results
-            for part in topic.partitions
+        raise_refused(
+            (str(place) for places in by_path.values() for place in places),
+            (
+                (f"{topic.topic_name}-{part.partition_index}", part.error_code, None)
+                for topic in response.results
+                for part in topic.partitions
+            ),
         )
 
     await change(cluster, attempt, timeout_s)
@@ -168,12 +178,13 @@ async def delete_records(
             )
         except OttlaError as error:
             return dict.fromkeys(part, error)
-        errors: dict[TopicPartition, OttlaError] = {}
+        errors: dict[TopicPartition, OttlaError] = {each: no_result(str(each)) for each in part}
         for topic in response.topics:
             for result in topic.partitions:
                 each = TopicPartition(topic.name, result.partition_index)
                 if result.error_code == ErrorCode.NONE:
                     done[each] = Offset(result.low_watermark)
+                    errors.pop(each, None)
                 else:
                     errors[each] = broker_error(result.error_code, str(each))
         return errors

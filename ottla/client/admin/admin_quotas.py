@@ -13,7 +13,13 @@ from kafkawire.messages.client_quotas import (
     EntityData,
     OpData,
 )
-from ottla.client.admin.admin_request import change, error_or_none, raise_first, read
+from ottla.client.admin.admin_request import (
+    change,
+    error_or_none,
+    raise_first,
+    raise_refused,
+    read,
+)
 from ottla.client.admin_model import ClientQuota
 from ottla.client.argument import require_mapping, require_text
 from ottla.client.errors import ConfigurationError
@@ -98,9 +104,9 @@ async def alter_quotas(
 
     async def attempt() -> None:
         response = await cluster.request_controller(request, AlterClientQuotasResponse)
-        raise_first(
-            error_or_none(each.error_code, f"quotas of {_shown(entity)}", each.error_message)
-            for each in response.entries
+        subject = f"quotas of {_shown(entity)}"
+        raise_refused(
+            [subject], ((subject, it.error_code, it.error_message) for it in response.entries)
         )
 
     await change(cluster, attempt, timeout_s)

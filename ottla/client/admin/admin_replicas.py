@@ -16,7 +16,13 @@ from kafkawire.messages.reassignment import (
     ReassignableTopic,
     TopicPartitions,
 )
-from ottla.client.admin.admin_request import change, error_or_none, raise_first, read
+from ottla.client.admin.admin_request import (
+    change,
+    error_or_none,
+    raise_first,
+    raise_refused,
+    read,
+)
 from ottla.client.admin_model import ElectionType, Reassignment
 from ottla.client.argument import MIN_INT32, require_by_partition, require_partitions, require_whole
 from ottla.client.errors import LeaderElectionError, broker_error
@@ -36,11 +42,12 @@ async def elect_leaders(
     Raises:
         LeaderElectionError: partitions could not elect a leader.
     """
+    places = None if partitions is None else require_partitions("partitions", partitions)
     wanted = None
-    if partitions is not None:
+    if places is not None:
         wanted = [
             TopicPartitions(topic=topic, partitions=numbers)
-            for topic, numbers in by_topic(require_partitions("partitions", partitions)).items()
+            for topic, numbers in by_topic(places).items()
         ]
     request = ElectLeadersRequest(
         election_type=kind, topic_partitions=wanted, timeout_ms=timeout_ms
@@ -62,6 +69,12 @@ async def elect_leaders(
             for where, code, message in results
             if code not in (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED)
         }
+        answered = {where for where, _code, _message in results}
+        for missing in [each for each in places or () if each not in answered]:
+            detail = "the response has no result for it"
+            refused[missing] = broker_error(
+                ErrorCode.UNKNOWN_SERVER_ERROR, f"partition {missing}", detail
+            )
         if refused:
             raise LeaderElectionError(refused, elected)
         return elected
@@ -102,14 +115,13 @@ async def alter_reassignments(
         raise_first(
             [error_or_none(response.error_code, "the reassignment", response.error_message)]
         )
-        raise_first(
-            error_or_none(
-                each.error_code,
-                f"partition {topic.name}-{each.partition_index}",
-                each.error_message,
-            )
-            for topic in response.responses
-            for each in topic.partitions
+        raise_refused(
+            (f"partition {place}" for place in moves),
+            (
+                (f"partition {topic.name}-{it.partition_index}", it.error_code, it.error_message)
+                for topic in response.responses
+                for it in topic.partitions
+            ),
         )
 
     await change(cluster, attempt, timeout_ms / 1000)

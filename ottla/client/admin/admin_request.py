@@ -6,7 +6,7 @@ responded that it is not the controller, or not the coordinator of the group.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId
@@ -16,6 +16,7 @@ from ottla.client.errors import (
     ConnectionLostError,
     NoBrokerAvailableError,
     OttlaError,
+    ProtocolError,
     RequestTimedOutError,
     broker_error,
 )
@@ -23,6 +24,9 @@ from ottla.client.network.cluster import Cluster
 from ottla.client.retry import retry
 
 T = TypeVar("T")
+
+Result: TypeAlias = tuple[str, int, str | None]
+"""The subject of a part of a request, with its error code and text in the response."""
 
 _ELSEWHERE: Final = {
     ErrorCode.NOT_CONTROLLER,
@@ -59,6 +63,25 @@ async def ask_all(
         return rows
 
     return await retry(attempt, cluster.backoff, timeout_s)
+
+
+def raise_refused(wanted: Iterable[str], results: Iterable[Result]) -> None:
+    """Raise the first error of `results`, with the others as notes.
+
+    A subject in `wanted` without a result is an error, too: it may or may not have been changed.
+    """
+    found = list(results)
+    missing = dict.fromkeys(wanted)
+    for subject, _code, _detail in found:
+        missing.pop(subject, None)
+    raise_first(
+        [*(error_or_none(code, it, detail) for it, code, detail in found), *map(no_result, missing)]
+    )
+
+
+def no_result(subject: str) -> ProtocolError:
+    """Return the error for a subject of a request that its response leaves out."""
+    return ProtocolError(f"the response has no result for {subject}, whose outcome is unknown")
 
 
 def raise_first(errors: Iterable[OttlaError | None]) -> None:

@@ -23,7 +23,13 @@ from kafkawire.messages.delete_topics import (
     DeleteTopicState,
 )
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from ottla.client.admin.admin_request import change, error_or_none, raise_first, read
+from ottla.client.admin.admin_request import (
+    change,
+    error_or_none,
+    raise_first,
+    raise_refused,
+    read,
+)
 from ottla.client.admin_model import NewTopic, TopicDescription
 from ottla.client.argument import MIN_INT32, require_mapping, require_text, require_whole
 from ottla.client.cluster_metadata import ClusterMetadata, TopicMetadata, merge
@@ -50,9 +56,9 @@ async def create_topics(
 
     async def attempt() -> None:
         response = await cluster.request_controller(request, CreateTopicsResponse)
-        raise_first(
-            error_or_none(each.error_code, f"topic {each.name}", each.error_message)
-            for each in response.topics
+        raise_refused(
+            (f"topic {topic.name}" for topic in topics),
+            ((f"topic {it.name}", it.error_code, it.error_message) for it in response.topics),
         )
 
     await change(cluster, attempt, timeout_ms / 1000)
@@ -73,9 +79,9 @@ async def delete_topics(cluster: Cluster, names: Sequence[str], timeout_ms: int)
 
     async def attempt() -> None:
         response = await cluster.request_controller(request, DeleteTopicsResponse)
-        raise_first(
-            error_or_none(each.error_code, f"topic {each.name}", each.error_message)
-            for each in response.responses
+        raise_refused(
+            (f"topic {name}" for name in names),
+            ((f"topic {it.name}", it.error_code, it.error_message) for it in response.responses),
         )
 
     await change(cluster, attempt, timeout_ms / 1000)
@@ -101,9 +107,9 @@ async def create_partitions(cluster: Cluster, counts: Mapping[str, int], timeout
 
     async def attempt() -> None:
         response = await cluster.request_controller(request, CreatePartitionsResponse)
-        raise_first(
-            error_or_none(each.error_code, f"topic {each.name}", each.error_message)
-            for each in response.results
+        raise_refused(
+            (f"topic {name}" for name in counts),
+            ((f"topic {it.name}", it.error_code, it.error_message) for it in response.results),
         )
 
     await change(cluster, attempt, timeout_ms / 1000)

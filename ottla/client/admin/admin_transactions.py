@@ -32,7 +32,13 @@ from kafkawire.messages.transactions import (
     WriteTxnMarkersResponse,
 )
 from kafkawire.sentinels import MAX_OFFSET, NO_EPOCH
-from ottla.client.admin.admin_request import ask_all, error_or_none, raise_first
+from ottla.client.admin.admin_request import (
+    ask_all,
+    error_or_none,
+    no_result,
+    raise_first,
+    raise_refused,
+)
 from ottla.client.admin_model import (
     HangingTransaction,
     OpenTransaction,
@@ -44,7 +50,6 @@ from ottla.client.argument import require_partition, require_whole
 from ottla.client.errors import (
     BrokerError,
     ConfigurationError,
-    ProtocolError,
     UnsupportedVersionError,
     broker_error,
 )
@@ -111,9 +116,9 @@ async def describe_transaction(
     async def once() -> DescribedTransaction:
         request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
         response = await coordinator.request(request, DescribeTransactionsResponse)
-        if len(response.transaction_states) != 1:
-            raise ProtocolError("the broker did not describe the transactional id")
-        [state] = response.transaction_states
+        if not response.transaction_states:
+            raise no_result(coordinator.subject)
+        state = response.transaction_states[0]
         if state.error_code != ErrorCode.NONE:
             raise coordinator.refusal(state.error_code)
         return state
@@ -168,19 +173,20 @@ async def describe_producers(
             ]
         )
         response = await cluster.request(asked, request, DescribeProducersResponse)
-        failures: list[BrokerError] = []
-        for topic in response.topics:
-            for result in topic.partitions:
-                place = TopicPartition(topic.name, result.partition_index)
-                if result.error_code == ErrorCode.NONE:
-                    found[place] = tuple(map(_producer, result.active_producers))
-                else:
-                    failures.append(
-                        broker_error(result.error_code, str(place), result.error_message)
-                    )
-        if failures:
-            cluster.request_refresh()
-        raise_first(failures)
+        results = {
+            TopicPartition(topic.name, result.partition_index): result
+            for topic in response.topics
+            for result in topic.partitions
+        }
+        for place, result in results.items():
+            if result.error_code == ErrorCode.NONE:
+                found[place] = tuple(map(_producer, result.active_producers))
+            else:
+                cluster.request_refresh()
+        raise_refused(
+            map(str, part),
+            ((str(it), row.error_code, row.error_message) for it, row in results.items()),
+        )
 
     raise_first((await missing_partitions(cluster, wanted, timeout_s)).values())
     await retry(attempt, cluster.backoff, timeout_s)
@@ -214,7 +220,7 @@ async def abort_transaction(
             for each in topic.partitions
         }
         if place not in codes:
-            raise ProtocolError("the broker omitted the partition from its response")
+            raise no_result(str(place))
         if codes[place] != ErrorCode.NONE:
             cluster.request_refresh()
             raise broker_error(codes[place], f"the abort marker in {place}")

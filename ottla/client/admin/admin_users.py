@@ -18,7 +18,13 @@ from kafkawire.messages.scram_credentials import (
     UserName,
 )
 from kafkawire.scram import MAX_ITERATIONS, NUMBERS, salt_of, salt_password
-from ottla.client.admin.admin_request import change, error_or_none, raise_first, read
+from ottla.client.admin.admin_request import (
+    change,
+    error_or_none,
+    raise_first,
+    raise_refused,
+    read,
+)
 from ottla.client.admin_model import ScramDeletion, ScramUpsertion
 from ottla.client.argument import require_text, require_whole
 from ottla.client.errors import ConfigurationError
@@ -48,9 +54,9 @@ async def describe_users(
             request, DescribeUserScramCredentialsResponse, may_repeat=True
         )
         raise_first([error_or_none(response.error_code, "the users", response.error_message)])
-        raise_first(
-            error_or_none(each.error_code, f"user {each.user}", each.error_message)
-            for each in response.results
+        raise_refused(
+            (f"user {user}" for user in users or ()),
+            ((f"user {it.user}", it.error_code, it.error_message) for it in response.results),
         )
         return {
             result.user: {
@@ -79,9 +85,9 @@ async def alter_users(
 
     async def attempt() -> None:
         response = await cluster.request_controller(request, AlterUserScramCredentialsResponse)
-        raise_first(
-            error_or_none(each.error_code, f"user {each.user}", each.error_message)
-            for each in response.results
+        raise_refused(
+            (f"user {each.user}" for each in changes),
+            ((f"user {it.user}", it.error_code, it.error_message) for it in response.results),
         )
 
     await change(cluster, attempt, timeout_s)

@@ -20,7 +20,14 @@ from kafkawire.acl import ResourceType as AclResource
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
 from ottla import Admin, NewTopic, TopicPartition
-from ottla.client.admin_model import OffsetSpec, OpenTransaction, ResourceType, ScramUpsertion
+from ottla.client.admin_model import (
+    GroupMember,
+    OffsetSpec,
+    OpenTransaction,
+    ResourceType,
+    ScramDeletion,
+    ScramUpsertion,
+)
 from ottla.client.client_config import Address
 from ottla.client.errors import (
     BrokerError,
@@ -28,6 +35,7 @@ from ottla.client.errors import (
     ClientClosedError,
     ConfigurationError,
     ConnectionLostError,
+    ProtocolError,
     TopicExistsError,
     UnknownPartitionError,
     UnknownTopicError,
@@ -35,7 +43,7 @@ from ottla.client.errors import (
 )
 from tests.integration.client.client_support import FAST
 from tests.integration.client.fake_broker import FakeCluster
-from tests.integration.client.fake_fault import HangUp, LoseResponse, Never, Refuse
+from tests.integration.client.fake_fault import HangUp, LoseResponse, Never, Omit, Refuse
 from tests.waiting import until
 
 A0 = TopicPartition("a", 0)
@@ -44,6 +52,9 @@ ANY_ENTRY = AclBinding(
     AclEntry(
         principal="User:alice", host="*", operation=Operation.READ, permission=Permission.ALLOW
     ),
+)
+STATIC = GroupMember(
+    member_id="one-1", instance_id="one", client_id="c", client_host="", partitions=None
 )
 
 
@@ -94,6 +105,82 @@ async def test_several_failures_are_one_error_with_notes(cluster: FakeCluster) -
         with pytest.raises(UnknownTopicError):
             await admin.describe_topics(["a", "nowhere"])
     assert "c" in cluster.logs.topics
+
+
+@pytest.mark.parametrize(
+    ("api_key", "call", "subject"),
+    [
+        (ApiKey.CREATE_TOPICS, lambda admin: admin.create_topics([NewTopic("b")]), "topic b"),
+        (ApiKey.DELETE_TOPICS, lambda admin: admin.delete_topics(["a"]), "topic a"),
+        (ApiKey.CREATE_PARTITIONS, lambda admin: admin.create_partitions({"a": 2}), "topic a"),
+        (
+            ApiKey.DESCRIBE_CONFIGS,
+            lambda admin: admin.describe_configs(ResourceType.TOPIC, "a"),
+            "configs of topic a",
+        ),
+        (
+            ApiKey.INCREMENTAL_ALTER_CONFIGS,
+            lambda admin: admin.alter_configs(ResourceType.BROKER, "0", {"x": "1"}),
+            "configs of broker 0",
+        ),
+        (ApiKey.CREATE_ACLS, lambda admin: admin.create_acls([ANY_ENTRY]), "Topic:LITERAL:a"),
+        (ApiKey.DELETE_ACLS, lambda admin: admin.delete_acls([AclFilter()]), "access control list"),
+        (
+            ApiKey.ALTER_CLIENT_QUOTAS,
+            lambda admin: admin.alter_client_quotas({"user": "u"}, {"producer_byte_rate": 1.0}),
+            "quotas of user u",
+        ),
+        (
+            ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+            lambda admin: admin.describe_user_scram_credentials(["u"]),
+            "user u",
+        ),
+        (
+            ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+            lambda admin: admin.alter_user_scram_credentials(
+                [ScramDeletion(user="u", mechanism="SCRAM-SHA-256")]
+            ),
+            "user u",
+        ),
+        (
+            ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+            lambda admin: admin.alter_reassignments({A0: [0]}),
+            "partition a-0",
+        ),
+        (
+            ApiKey.ALTER_REPLICA_LOG_DIRS,
+            lambda admin: admin.alter_replica_log_dirs(0, {A0: "/x"}),
+            "a-0",
+        ),
+        (ApiKey.DELETE_RECORDS, lambda admin: admin.delete_records({A0: 0}), "a-0"),
+        (ApiKey.DESCRIBE_PRODUCERS, lambda admin: admin.describe_producers([A0]), "a-0"),
+        (ApiKey.DESCRIBE_TRANSACTIONS, lambda admin: admin.describe_transaction("x"), "id x"),
+        (
+            ApiKey.WRITE_TXN_MARKERS,
+            lambda admin: admin.abort_transaction(
+                OpenTransaction(partition=A0, producer_id=1, producer_epoch=0)
+            ),
+            "a-0",
+        ),
+        (ApiKey.DESCRIBE_GROUPS, lambda admin: admin.describe_group("g"), "group g"),
+        (ApiKey.DELETE_GROUPS, lambda admin: admin.delete_group("g"), "group g"),
+        (ApiKey.OFFSET_DELETE, lambda admin: admin.delete_group_offsets("g", [A0]), "group g, a-0"),
+        (ApiKey.LEAVE_GROUP, lambda admin: admin.remove_members("g", [STATIC]), "member one"),
+    ],
+    ids=lambda value: value.name if isinstance(value, ApiKey) else "",
+)
+async def test_a_subject_that_a_response_leaves_out_is_no_success(
+    cluster: FakeCluster,
+    api_key: ApiKey,
+    call: Callable[[Admin], Awaitable[object]],
+    subject: str,
+) -> None:
+    cluster.create("a")
+    cluster.script(api_key, Omit())
+    async with Admin(cluster.bootstrap, **FAST) as admin:
+        with pytest.raises(ProtocolError, match=f"no result for .*{subject}, whose outcome is"):
+            await call(admin)
+    assert len(cluster.seen(api_key)) == 1
 
 
 async def test_a_single_name_is_not_a_list_of_names(cluster: FakeCluster) -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId
 from ottla import Admin, TopicPartition
@@ -9,6 +10,7 @@ from ottla.client.admin_model import ElectionType, Reassignment
 from ottla.client.errors import BrokerError, LeaderElectionError
 from tests.integration.client.client_support import FAST
 from tests.integration.client.fake_broker import FakeCluster
+from tests.integration.client.fake_fault import Omit
 
 B0, B1 = BrokerId(0), BrokerId(1)
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
@@ -39,6 +41,18 @@ async def test_a_partition_without_a_leader_hides_no_changed_leader(pair: FakeCl
     assert caught.value.elected == [A1]
     assert list(caught.value.refused) == missing
     assert ["gone-1" in note for note in caught.value.__notes__] == [True]
+
+
+async def test_a_partition_that_the_response_leaves_out_has_no_new_leader(
+    pair: FakeCluster,
+) -> None:
+    pair.create("a", leaders=[0, 0])
+    pair.script(ApiKey.ELECT_LEADERS, Omit())
+    async with Admin(pair.bootstrap) as admin:
+        with pytest.raises(LeaderElectionError, match="a-0: the response has no result") as caught:
+            await admin.elect_leaders([A0, A1])
+    assert list(caught.value.refused) == [A0, A1]
+    assert caught.value.elected == []
 
 
 async def test_a_move_is_started_listed_and_cancelled(pair: FakeCluster) -> None:

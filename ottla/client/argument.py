@@ -21,7 +21,7 @@ V = TypeVar("V")
 
 
 def require_names(argument: str, names: Iterable[str]) -> list[str]:
-    """Return `names` as a list; errors call it `argument`.
+    """Return `names` as a list, each once; errors call it `argument`.
 
     Raises:
         ConfigurationError: it is a single string, or an element is not a string.
@@ -31,7 +31,7 @@ def require_names(argument: str, names: Iterable[str]) -> list[str]:
     listed = list(names)
     for name in listed:
         require_text(argument, name)
-    return listed
+    return list(dict.fromkeys(listed))
 
 
 def require_text(argument: str, value: object) -> None:
@@ -116,14 +116,14 @@ def require_partition(value: Any) -> TopicPartition:
 
 
 def require_partitions(argument: str, values: Iterable[Any]) -> list[TopicPartition]:
-    """Return `values` as TopicPartitions; errors call all of them `argument`.
+    """Return `values` as TopicPartitions, each once; errors call all of them `argument`.
 
     Raises:
         ConfigurationError: it is a single string or partition, or an element is no partition.
     """
     if isinstance(values, str | bytes | TopicPartition):
         raise ConfigurationError(f"{argument} must be a list of partitions: use [{values!r}]")
-    return [require_partition(each) for each in values]
+    return list(dict.fromkeys(map(require_partition, values)))
 
 
 def require_by_partition(argument: str, values: Mapping[Any, V]) -> dict[TopicPartition, V]:

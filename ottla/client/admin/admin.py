@@ -72,9 +72,10 @@ class Admin:
     was not made, so ConnectionLostError and RequestTimedOutError leave its outcome open: check
     the cluster before you repeat it.
 
-    A request may cover several topics or partitions. If some of them fail, the method raises the
-    first error and attaches the others as notes; the remaining ones were carried out. A response
-    without a result for one of them raises ProtocolError: it may or may not have been carried out.
+    A request may cover several topics or partitions; one that is given twice counts once. If some
+    of them fail, the method raises the first error and attaches the others as notes; the remaining
+    ones were carried out. A response without a result for one of them raises ProtocolError: it may
+    or may not have been carried out.
 
     Every method raises ClientClosedError before `start` and after `close`, and other OttlaErrors
     when no broker can be reached. An instance belongs to one event loop; any number of tasks of
@@ -159,16 +160,11 @@ class Admin:
             TopicExistsError: a topic of that name exists; use it, or delete it first.
             NotAuthorizedError: this user may not create topics.
             BrokerError: the broker refuses a name, number or config; the message has its reason.
-            ConfigurationError: a topic is no `NewTopic`.
+            ConfigurationError: a topic is no `NewTopic`, or two of a name differ.
             ConnectionLostError: no response arrived; check whether the topics exist.
         """
-        wanted = list(topics)
-        for topic in wanted:
-            if not isinstance(topic, NewTopic):
-                raise ConfigurationError(f"topics must be NewTopics, got {topic!r}")
-        require_names("names", [topic.name for topic in wanted])
         await admin_topics.create_topics(
-            self._started(), wanted, self._timeout_ms, validate_only=validate_only
+            self._started(), _by_name(topics), self._timeout_ms, validate_only=validate_only
         )
 
     async def delete_topics(self, names: Iterable[str]) -> None:
@@ -288,7 +284,9 @@ class Admin:
             BrokerError: the broker has no authorizer, or refuses an entry.
             ConnectionLostError: no response arrived; adding them again does no harm.
         """
-        await admin_acls.create_acls(self._started(), list(bindings), self._timeout_s)
+        await admin_acls.create_acls(
+            self._started(), list(dict.fromkeys(bindings)), self._timeout_s
+        )
 
     async def delete_acls(self, filters: Iterable[AclFilter]) -> list[AclBinding]:
         """Remove the access control entries that match any of the filters, and return them.
@@ -351,9 +349,9 @@ class Admin:
         """
         cluster = self._started()
         known = list((await cluster.refresh()).brokers)
-        brokers = (
-            known if broker_ids is None else [_broker("broker_ids", each) for each in broker_ids]
-        )
+        brokers = known
+        if broker_ids is not None:
+            brokers = list(dict.fromkeys(_broker("broker_ids", each) for each in broker_ids))
         if missing := set(brokers) - set(known):
             raise BrokerUnreachableError(
                 f"broker {min(missing)} is not in the cluster; there are {sorted(known)}"
@@ -724,6 +722,18 @@ class Admin:
             raise ClientClosedError("the admin client is not running: use `async with Admin(...)`")
         self._cluster.require_own_loop()
         return self._cluster
+
+
+def _by_name(topics: Iterable[NewTopic]) -> list[NewTopic]:
+    """Return the topics, each once."""
+    found: dict[str, NewTopic] = {}
+    for topic in topics:
+        if not isinstance(topic, NewTopic):
+            raise ConfigurationError(f"topics must be NewTopics, got {topic!r}")
+        require_text("a topic's name", topic.name)
+        if found.setdefault(topic.name, topic) != topic:
+            raise ConfigurationError(f"topics has two different topics of the name {topic.name}")
+    return list(found.values())
 
 
 def _broker(argument: str, broker_id: object) -> BrokerId:

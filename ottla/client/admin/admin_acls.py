@@ -105,7 +105,7 @@ async def create_acls(cluster: Cluster, bindings: Sequence[AclBinding], timeout_
 async def delete_acls(
     cluster: Cluster, filters: Iterable[AclFilter], timeout_s: float
 ) -> list[AclBinding]:
-    """Remove the entries that match any of the filters, and return them.
+    """Remove the entries that match any of the filters, and return them, each once.
 
     Raises:
         BrokerError: the broker refuses, or has not removed an entry; the others were removed.
@@ -121,7 +121,7 @@ async def delete_acls(
                 operation=each.operation,
                 permission_type=each.permission,
             )
-            for each in filters
+            for each in dict.fromkeys(filters)
         ]
     )
 
@@ -133,7 +133,9 @@ async def delete_acls(
         raise_first(error_or_none(code, "access control list", text) for code, text in errors)
         if len(response.filter_results) < len(request.filters):
             raise no_result("an access control list")
-        return [AclBinding(_pattern(each), _entry(each)) for each in matching]
+        # Filters may overlap.
+        removed = (AclBinding(_pattern(each), _entry(each)) for each in matching)
+        return list(dict.fromkeys(removed))
 
     return await change(cluster, attempt, timeout_s)
 

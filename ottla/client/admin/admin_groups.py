@@ -225,6 +225,8 @@ async def remove_members(
         BrokerError: one of them is not a member.
     """
     coordinator = group_coordinator(cluster, group_id)
+    # A member that was removed already would be refused.
+    members = list({_shown(each.instance_id, each.member_id): each for each in members}.values())
 
     def request(version: int) -> LeaveGroupRequest:
         if version < MEMBERS_SINCE:

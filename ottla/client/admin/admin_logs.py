@@ -69,7 +69,9 @@ async def describe_log_dirs(
         wanted = [
             DescribableLogDirTopic(
                 topic=topic,
-                partitions=[require_partition((topic, each)).partition for each in partitions],
+                partitions=sorted(
+                    {require_partition((topic, each)).partition for each in partitions}
+                ),
             )
             for topic, partitions in topics.items()
         ]

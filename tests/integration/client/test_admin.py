@@ -183,6 +183,18 @@ async def test_a_subject_that_a_response_leaves_out_is_no_success(
     assert len(cluster.seen(api_key)) == 1
 
 
+async def test_a_name_that_is_given_twice_counts_once(cluster: FakeCluster) -> None:
+    async with Admin(cluster.bootstrap) as admin:
+        await admin.create_topics([NewTopic("a", partitions=2), NewTopic("a", partitions=2)])
+        assert list(await admin.describe_topics(["a", "a"])) == ["a"]
+        assert len(await admin.describe_log_dirs([0, 0], {"a": [0, 0]})) == 1
+        await admin.delete_topics(["a", "a"])
+        two = [NewTopic("a", partitions=2), NewTopic("a", partitions=3)]
+        with pytest.raises(ConfigurationError, match="two different topics of the name a"):
+            await admin.create_topics(two)
+    assert not cluster.logs.topics
+
+
 async def test_a_single_name_is_not_a_list_of_names(cluster: FakeCluster) -> None:
     """Otherwise "abc" would delete the topics "a", "b" and "c"."""
     async with Admin(cluster.bootstrap, **FAST) as admin:

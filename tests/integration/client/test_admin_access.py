@@ -6,6 +6,15 @@ from typing import Any
 
 import pytest
 
+from kafkawire.acl import (
+    AclBinding,
+    AclEntry,
+    AclFilter,
+    Operation,
+    Permission,
+    ResourcePattern,
+    ResourceType,
+)
 from ottla import Admin, Consumer, NewTopic, Producer, TopicPartition
 from ottla.client.errors import (
     BrokerError,
@@ -81,6 +90,26 @@ async def test_quotas_match_by_name_and_kind(shared_broker: BrokerProcess) -> No
                 await admin.alter_client_quotas(entity, changes)  # type: ignore[arg-type]
 
 
+async def test_entries_and_filters_that_are_given_twice_count_once(
+    start_broker: StartBroker,
+) -> None:
+    broker = start_broker(
+        overrides={
+            "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+            "super.users": "User:ANONYMOUS",
+        }
+    )
+    entry = AclEntry(
+        principal="User:al", host="*", operation=Operation.READ, permission=Permission.ALLOW
+    )
+    binding = AclBinding(ResourcePattern(ResourceType.TOPIC, "t"), entry)
+    overlapping = [AclFilter(principal="User:al"), AclFilter(name="t"), AclFilter(name="t")]
+    async with Admin(broker.bootstrap) as admin:
+        await admin.create_acls([binding, binding])
+        assert await admin.delete_acls(overlapping) == [binding]
+        assert await admin.describe_acls() == []
+
+
 async def test_members_are_removed_and_offsets_deleted(shared_broker: BrokerProcess) -> None:
     async with (
         Admin(shared_broker.bootstrap) as admin,
@@ -98,14 +127,14 @@ async def test_members_are_removed_and_offsets_deleted(shared_broker: BrokerProc
             await consumer.fetch_batch()
             await consumer.commit()
             with pytest.raises(BrokerError):
-                await admin.delete_group_offsets("crew", [place])
+                await admin.delete_group_offsets("crew", [place, place])
         group = await admin.describe_group("crew")
         assert [member.instance_id for member in group.members] == ["one"]
-        await admin.remove_members("crew", group.members)
+        await admin.remove_members("crew", [*group.members, *group.members])
         with pytest.raises(BrokerError):
             await admin.remove_members("crew", group.members)
         assert (await admin.describe_group("crew")).members == ()
-        await admin.delete_group_offsets("crew", [place])
+        await admin.delete_group_offsets("crew", [place, place])
         assert await admin.list_group_offsets("crew") == {}
         for offset in (-1, 1.5):
             with pytest.raises(ValueError, match="a whole number from 0"):

@@ -24,6 +24,15 @@ async def test_only_partitions_whose_leader_changed_are_returned(pair: FakeClust
     assert [held.leader for held in pair.logs.topics["a"].partitions] == [0, 1]
 
 
+async def test_a_partition_that_is_given_twice_is_elected_once(pair: FakeCluster) -> None:
+    pair.create("a", leaders=[0, 0])
+    async with Admin(pair.bootstrap) as admin:
+        assert await admin.elect_leaders([A1, A1]) == [A1]
+    # Brokers answer such a request with the result of the last of the same partitions.
+    (request,) = pair.seen(ApiKey.ELECT_LEADERS)
+    assert [topic.partitions for topic in request.topic_partitions] == [[1]]
+
+
 async def test_an_election_for_an_unknown_partition_fails(cluster: FakeCluster) -> None:
     async with Admin(cluster.bootstrap) as admin:
         with pytest.raises(LeaderElectionError, match="a-0") as caught:

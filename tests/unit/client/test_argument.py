@@ -24,8 +24,8 @@ from ottla.client.argument import (
 from ottla.client.errors import ConfigurationError
 
 
-def test_names_are_returned_as_a_list() -> None:
-    assert require_names("topics", iter(["a", "b"])) == ["a", "b"]
+def test_names_are_returned_as_a_list_each_once() -> None:
+    assert require_names("topics", iter(["b", "a", "b"])) == ["b", "a"]
 
 
 @pytest.mark.parametrize("names", ["ab", b"ab", ["a", 5], [None]], ids=repr)
@@ -103,7 +103,7 @@ def test_a_text_is_no_flag() -> None:
 
 def test_partitions_are_a_list() -> None:
     place = TopicPartition("t", 3)
-    assert require_partitions("partitions", [("t", 3), ["t", 3]]) == [place, place]
+    assert require_partitions("partitions", [("t", 3), ["t", 3]]) == [place]
     for wrong in (place, "t"):
         with pytest.raises(ConfigurationError, match="partitions must be a list of partitions"):
             require_partitions("partitions", wrong)

@@ -2,7 +2,8 @@
 
 A `ClusterMetadata` never changes; `merge` builds the next one from a broker's response.
 Invariant: the leader epoch of a partition never decreases while its topic keeps its id. A broker
-that lags may report an older leader, which must not replace a newer one (KIP-320).
+that lags may report an older leader, which must not replace a newer one (KIP-320), or the topic of
+the same name that was deleted.
 """
 
 from collections.abc import Iterable, Mapping
@@ -41,6 +42,8 @@ class TopicMetadata:
 
     name: str
     topic_id: TopicId = ZERO_TOPIC_ID
+    former_id: TopicId = ZERO_TOPIC_ID
+    """The id of the topic of this name that was there before, if it was deleted meanwhile."""
     error: ErrorCode = ErrorCode.NONE
     is_internal: bool = False
     partitions: Mapping[int, PartitionMetadata] = field(default_factory=dict)
@@ -135,9 +138,15 @@ def _merge_topic(old: TopicMetadata | None, described: MetadataResponseTopic) ->
     error = known_code(described.error_code)
     if error.retriable and not described.partitions and old is not None and old.partitions:
         return replace(old, error=error)
-    # The epochs of a recreated topic restart at 0: compare them only within one topic id.
-    is_same = old is not None and old.topic_id == described.topic_id
-    known = old.partitions if old is not None and is_same else {}
+    former_id = ZERO_TOPIC_ID
+    known: Mapping[int, PartitionMetadata] = {}
+    if old is not None and described.topic_id == old.topic_id:
+        former_id, known = old.former_id, old.partitions
+    elif old is not None and described.topic_id != ZERO_TOPIC_ID:
+        if described.topic_id == old.former_id:
+            return old
+        # The epochs of a recreated topic restart at 0: nothing of the old one is compared.
+        former_id = old.topic_id
     partitions = {}
     for held in described.partitions:
         before = known.get(held.partition_index)
@@ -157,6 +166,7 @@ def _merge_topic(old: TopicMetadata | None, described: MetadataResponseTopic) ->
     return TopicMetadata(
         name=described.name or "",
         topic_id=described.topic_id,
+        former_id=former_id,
         error=error,
         is_internal=described.is_internal,
         partitions=partitions,

@@ -248,10 +248,14 @@ class NotInGroupError(ConsumeError):
 
 
 class OffsetOutOfRangeError(ConsumeError):
-    """The position is not in the log, and no reset policy is set."""
+    """The position is not in the log or of a topic that is gone, and no reset policy is set."""
 
-    def __init__(self, topic_partition: TopicPartition, offset: Offset | None) -> None:
+    def __init__(
+        self, topic_partition: TopicPartition, offset: Offset | None, *, is_recreated: bool = False
+    ) -> None:
         where = "no position is set" if offset is None else f"offset {offset} is not in the log"
+        if is_recreated:
+            where = "the topic was deleted and created again"
         super().__init__(
             f"{topic_partition}: {where} and auto_offset_reset is 'none'. Call seek(...), "
             "seek_to_beginning(...) or seek_to_end(...), or choose a reset policy."

@@ -235,7 +235,7 @@ class ZooKeeperConsumer:
         )
         self._reader.begin(self._gate, self._fetcher.run, self._group)
         await cluster.start()
-        cluster.on_change = self._fetcher.wake
+        cluster.on_change = self._on_change
         self._reading.begin(cluster, self._fetcher)
         self._tasks = TaskSet(loop)
         self._addresses.on_change = self._on_addresses
@@ -438,6 +438,9 @@ class ZooKeeperConsumer:
         self._group.join(membership)
         look = warn_of_kafka_members(cluster, settings.group_id, self._request_timeout_ms / 1000)
         self._tasks.spawn(look, f"Kafka group {settings.group_id}")
+
+    def _on_change(self) -> None:
+        self._group.forget_commits(self._reading.on_metadata())
 
     def _store(self, cluster: Cluster, membership: Membership) -> OffsetStore:
         if not isinstance(self._offsets, str):

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 
 from coordination.errors import OperationError
 from kafkawire.ids import TopicPartition
@@ -222,6 +222,11 @@ class GroupSide:
         self.error = error
         self._wake()
 
+    def forget_commits(self, partitions: Iterable[TopicPartition]) -> None:
+        """Forget the committed offsets of partitions: they are about a topic that is gone."""
+        for each in partitions:
+            self._committed.pop(each, None)
+
     # Inside
 
     async def _found(self, partitions: Collection[TopicPartition]) -> Found:
@@ -237,8 +242,7 @@ class GroupSide:
         return [each for each in named if each is not None]
 
     def _take_away(self, partitions: Collection[TopicPartition]) -> None:
-        for each in partitions:
-            self._committed.pop(each, None)
+        self.forget_commits(partitions)
         self._reading.take_away(partitions)
 
     async def _call(self, callback: Awaitable[None]) -> None:

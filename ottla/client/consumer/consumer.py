@@ -135,6 +135,8 @@ class Consumer:
                 The next read makes it join again.
             auto_offset_reset: Start of a partition that has no position, or whose position is
                 not in the log: "earliest", "latest", or "none" to raise OffsetOutOfRangeError.
+                It also decides once the metadata shows that the topic of a position was deleted
+                and created again.
                 With "latest", records that were written to a new partition before this consumer
                 discovered it are skipped.
             isolation_level: "read_committed" omits records of aborted and open transactions.
@@ -650,8 +652,8 @@ class Consumer:
     def missing_topics(self) -> frozenset[str]:
         """Return the assigned and subscribed topics that do not exist by the latest metadata.
 
-        The consumer waits for topics of these names, and then continues at its position if their
-        logs have that offset, or else where `auto_offset_reset` says.
+        The consumer waits for topics of these names, and then continues where `auto_offset_reset`
+        says.
 
         Raises:
             ClientClosedError: the consumer was not started, or is closed.
@@ -763,8 +765,9 @@ class Consumer:
 
     def _on_change(self) -> None:
         """Wake the fetcher and the group: the metadata or a connection has changed."""
-        self._fetcher.wake()
+        recreated = self._reading.on_metadata()
         if self._group is not None:
+            self._group.forget_commits(recreated)
             self._group.on_metadata()
 
     async def _seek_to(self, timestamp: int, topic_partitions: Sequence[TopicPartition]) -> None:

@@ -146,6 +146,11 @@ class ConsumerGroup:
         finally:
             self._underway.remove(offsets)
 
+    def forget_commits(self, partitions: Iterable[TopicPartition]) -> None:
+        """Forget the committed offsets of partitions: they are about a topic that is gone."""
+        for each in partitions:
+            self._committed.pop(each, None)
+
     def metadata(self) -> GroupMetadata:
         """Return the membership for commits by transactions; see `Consumer.group_metadata`."""
         if self._config.enable_auto_commit:
@@ -177,8 +182,7 @@ class ConsumerGroup:
 
     def take_away(self, partitions: Iterable[TopicPartition]) -> None:
         """Stop reading these partitions, and drop their fetched records."""
-        for each in partitions:
-            self._committed.pop(each, None)
+        self.forget_commits(partitions)
         self._reading.take_away(partitions)
 
     def keep_topics(self, topics: Iterable[str]) -> None:

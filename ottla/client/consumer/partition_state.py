@@ -6,7 +6,7 @@ jump is recognised and dropped.
 
 from math import inf
 
-from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
+from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from kafkawire.sentinels import NO_EPOCH, NO_LEADER
 from ottla.client.errors import OttlaError
 
@@ -31,12 +31,15 @@ class PartitionState:
         "preferred_until_s",
         "reset_to",
         "retry_at_s",
+        "topic_id",
         "topic_partition",
         "wants_committed",
     )
 
     def __init__(self, topic_partition: TopicPartition) -> None:
         self.topic_partition = topic_partition
+        self.topic_id = ZERO_TOPIC_ID
+        """The topic that the position is about, once it is known."""
         self.next_offset: Offset | None = None
         """Offset of the next record to hand over; None while the position is unknown."""
         self.fetch_offset: Offset | None = None
@@ -68,6 +71,14 @@ class PartitionState:
         """The closer replica to fetch from, as the leader has named it; -1 for the leader."""
         self.preferred_until_s = 0.0
 
+    def adopt_topic(self, topic_id: TopicId) -> bool:
+        """Note the id of the topic; return whether the topic was created again."""
+        if topic_id in (ZERO_TOPIC_ID, self.topic_id):
+            # Old brokers send no ids.
+            return False
+        known, self.topic_id = self.topic_id, topic_id
+        return known != ZERO_TOPIC_ID
+
     def prefer(self, replica: BrokerId, until_s: float) -> None:
         """Fetch from `replica` up to `until_s`, and then ask the leader again (KIP-392)."""
         self.preferred_replica, self.preferred_until_s = replica, until_s
@@ -85,8 +96,8 @@ class PartitionState:
         self.next_offset = self.fetch_offset = offset
         self.position_epoch = self.fetch_epoch = leader_epoch
 
-    def jump_to_timestamp(self, timestamp: int) -> None:
-        """Move the position to the result of a later lookup of `timestamp`."""
+    def jump_to_timestamp(self, timestamp: int | None) -> None:
+        """Move the position to the result of a later lookup of `timestamp`; to none with None."""
         self._forget()
         self.next_offset = self.fetch_offset = None
         self.position_epoch = self.fetch_epoch = NO_EPOCH

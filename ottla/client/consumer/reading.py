@@ -4,6 +4,7 @@ Owns the partition states, and passes every change to the buffer and the fetcher
 before the consumer is started, while there is no fetcher yet.
 """
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from kafkawire.ids import Offset, TopicPartition
@@ -11,9 +12,11 @@ from ottla.client.argument import require_partition
 from ottla.client.consumer.fetch_buffer import FetchBuffer
 from ottla.client.consumer.fetcher import Fetcher
 from ottla.client.consumer.partition_state import PartitionState
-from ottla.client.errors import NotAssignedError
+from ottla.client.errors import NotAssignedError, OffsetOutOfRangeError
 from ottla.client.network.cluster import Cluster
 from ottla.client.offset import CommittedOffset
+
+log = logging.getLogger(__name__)
 
 
 class Reading:
@@ -71,6 +74,24 @@ class Reading:
         """
         states = self._states
         return {each: states[each] for each in partitions if each in states}
+
+    def on_metadata(self) -> list[TopicPartition]:
+        """Reset the positions in topics that were deleted and created again, and return these.
+
+        A position in the log of the old topic means nothing in that of the new one.
+        """
+        recreated = self._adopt_topics()
+        for state in recreated:
+            offset = self._buffer.position(state)
+            log.warning("topic.recreated partition=%s offset=%s", state.topic_partition, offset)
+            self._buffer.drop(state)
+            state.jump_to_timestamp(self._reset_to)
+            if self._reset_to is None:
+                error = OffsetOutOfRangeError(state.topic_partition, offset, is_recreated=True)
+                self._buffer.fail(state, error, retry_at_s=0.0)
+                self._on_arrival()
+        self._wake()
+        return [state.topic_partition for state in recreated]
 
     # Positions
 
@@ -158,8 +179,20 @@ class Reading:
                 state.wants_committed = wants_committed
                 self._states[state.topic_partition] = state
 
+    def _adopt_topics(self) -> list[PartitionState]:
+        """Note the ids of the topics; return the partitions of topics that were created again."""
+        assert self._cluster is not None
+        topics = self._cluster.metadata.topics
+        return [
+            state
+            for state in self._states.values()
+            if (held := topics.get(state.topic_partition.topic)) is not None
+            and state.adopt_topic(held.topic_id)
+        ]
+
     def _update(self) -> None:
         if self._cluster is not None and self._fetcher is not None:
+            self._adopt_topics()
             topics = {each.topic for each in self._states}
             self._cluster.keep_topics(topics | self._other_topics)
             self._fetcher.assign(self._states.values())

@@ -264,6 +264,55 @@ async def test_the_reset_policy_applies_to_an_offset_out_of_range(cluster: FakeC
         assert await values(consumer, 1) == [b"2"]
 
 
+@pytest.mark.parametrize(
+    ("policy", "expected"), [("earliest", [b"0", b"1", b"2", b"3", b"new"]), ("latest", [b"new"])]
+)
+async def test_the_reset_policy_applies_to_a_topic_that_is_created_again(
+    cluster: FakeCluster, policy: str, expected: list[bytes]
+) -> None:
+    (log,) = cluster.create("t")
+    log.append_values(b"old", b"old")
+    async with reading(cluster, auto_offset_reset=policy, metadata_max_age_ms=20) as consumer:
+        consumer.seek(T0, 0)
+        assert await values(consumer, 2) == [b"old", b"old"]
+        await recreate(cluster, consumer)
+        await until(lambda: consumer.position(T0) is not None, "a position")
+        cluster.logs.topics["t"].partitions[0].append_values(b"new")
+        cluster.announce()
+        assert await values(consumer, len(expected)) == expected
+
+
+async def test_without_policy_a_topic_that_is_created_again_is_reported(
+    cluster: FakeCluster,
+) -> None:
+    (log,) = cluster.create("t")
+    log.append_values(b"old", b"old")
+    async with reading(cluster, auto_offset_reset="none", metadata_max_age_ms=20) as consumer:
+        consumer.seek(T0, 0)
+        await take(consumer, 2)
+        await recreate(cluster, consumer)
+        with pytest.raises(OffsetOutOfRangeError, match="deleted and created again") as caught:
+            await consumer.fetch_batch()
+        assert caught.value.offset == 2
+        with pytest.raises(OffsetOutOfRangeError, match="no position is set"):
+            await consumer.fetch_batch()
+        consumer.seek(T0, 1)
+        assert await values(consumer, 3) == [b"1", b"2", b"3"]
+
+
+async def recreate(cluster: FakeCluster, consumer: Consumer) -> None:
+    """Replace topic t by one with four records, and wait until the consumer knows it.
+
+    Until then the consumer hands over no record: it could read the new log at the old position.
+    """
+    consumer.pause(T0)
+    (log,) = cluster.create("t")
+    log.append_values(b"0", b"1", b"2", b"3")
+    cluster.announce()
+    await cluster.wait_for(ApiKey.METADATA, len(cluster.seen(ApiKey.METADATA)) + 2)
+    consumer.resume(T0)
+
+
 async def test_records_before_a_lost_range_are_handed_over_first(cluster: FakeCluster) -> None:
     (log,) = cluster.create("t")
     log.append_values(b"0")

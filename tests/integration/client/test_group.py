@@ -134,6 +134,29 @@ async def test_the_next_member_continues_after_a_lone_one(
         assert await consumer.fetch_batch(1, timeout_ms=50) == []
 
 
+async def test_a_topic_that_is_created_again_is_read_from_its_start(
+    broker_process: BrokerProcess, caplog: pytest.LogCaptureFixture
+) -> None:
+    await fill(broker_process, 3, partitions=1)
+    async with Admin(broker_process.bootstrap) as admin:
+        async with member(broker_process, metadata_max_age_ms=50) as consumer:
+            consumer.subscribe(["t"])
+            assert places(await read(consumer, 3)) == {(0, offset): 1 for offset in range(3)}
+            await consumer.commit()
+            # Otherwise it could read the new log at the old position.
+            consumer.pause(T0)
+            await admin.delete_topics(["t"])
+            await fill(broker_process, 5, partitions=1)
+            await until(lambda: "topic.recreated" in caplog.text, "the consumer to know it")
+            consumer.resume(T0)
+            records = await read(consumer, 5)
+            assert places(records) == {(0, offset): 1 for offset in range(5)}
+            await append(broker_process, 1, first=5, partitions=1)
+            # The next read makes the five records processed.
+            assert places(await read(consumer, 1)) == {(0, 5): 1}
+        assert (await admin.list_group_offsets("g"))[T0].offset == 6
+
+
 @pytest.mark.parametrize("assignor", list(ASSIGNORS))
 async def test_members_rebalance_without_loss_or_duplicates(
     broker_process: BrokerProcess, assignor: AssignorName

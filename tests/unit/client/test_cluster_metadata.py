@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from kafkawire.errors import ErrorCode
-from kafkawire.ids import BrokerId, LeaderEpoch, TopicPartition
+from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, LeaderEpoch, TopicPartition
 from kafkawire.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -74,6 +74,18 @@ def test_a_leader_without_epoch_is_accepted() -> None:
 def test_a_recreated_topic_restarts_its_epochs() -> None:
     metadata = merge(ClusterMetadata(), response(topic(1, 5)), None)
     assert merge(metadata, response(topic(0, 0, topic_id=NEW_ID)), None).leader(T0) == 0
+
+
+def test_a_lagging_broker_does_not_restore_a_deleted_topic() -> None:
+    metadata = merge(ClusterMetadata(), response(topic(1, 5)), None)
+    recreated = merge(metadata, response(topic(0, 0, topic_id=NEW_ID)), None)
+    lagging = merge(recreated, response(topic(1, 6)), None)
+    assert lagging.topics == recreated.topics
+    moved = merge(lagging, response(topic(1, 1, topic_id=NEW_ID)), None)
+    assert moved.leader(T0) == 1
+    assert merge(moved, response(topic(0, 6)), None).topics == moved.topics
+    # A broker too old for ids says nothing about them.
+    assert merge(moved, response(topic(0, 6, topic_id=ZERO_TOPIC_ID)), None).leader(T0) == 0
 
 
 def test_only_a_retriable_error_keeps_the_partitions() -> None:

@@ -145,6 +145,17 @@ async def test_a_commit_of_records_in_hand_stands() -> None:
     await place.group.stop(0)
 
 
+async def test_a_commit_to_a_topic_that_was_created_again_does_not_stand() -> None:
+    place = make()
+    await place.group.start(SLOTS)
+    place.reading.positions[A] = (3, 9)
+    await place.group.commit({A: at(9)})
+    place.group.forget_commits([A])
+    await place.group.commit_processed()
+    assert place.store.held[A] == at(3)
+    await place.group.stop(0)
+
+
 async def test_a_background_commit_that_waits_for_another_one_does_not_go_back() -> None:
     place = make()
     await place.group.start(SLOTS)

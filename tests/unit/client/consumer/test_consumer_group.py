@@ -230,6 +230,15 @@ async def test_an_automatic_commit_does_not_undo_one_of_the_application(rig: Rig
     assert committed_offsets(rig) == [5]
 
 
+async def test_a_commit_to_a_topic_that_was_created_again_does_not_stand(rig: Rig) -> None:
+    await rig.join()
+    rig.hand_over(3)
+    await rig.group.commit({T0: at(5)})
+    rig.group.forget_commits([T0])
+    await rig.group.commit_processed()
+    assert committed_offsets(rig) == [5, 3]
+
+
 async def test_an_automatic_commit_does_not_overtake_one_of_the_application(rig: Rig) -> None:
     await rig.join()
     rig.hand_over(3)

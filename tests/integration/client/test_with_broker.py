@@ -1,6 +1,7 @@
 """The client against Ottla's broker in a process of its own."""
 
 import asyncio
+from contextlib import nullcontext
 
 import pytest
 
@@ -74,6 +75,27 @@ async def test_the_admin_client_runs_the_broker(broker_process: BrokerProcess) -
         assert await admin.list_topics() == []
         with pytest.raises(UnknownTopicError):
             await admin.describe_topics(["t"])
+
+
+@pytest.mark.parametrize("transactional_id", [None, "x"])
+async def test_a_producer_continues_in_a_topic_that_is_created_again(
+    broker_process: BrokerProcess, transactional_id: str | None
+) -> None:
+    async with (
+        Admin(broker_process.bootstrap) as admin,
+        Producer(broker_process.bootstrap, transactional_id=transactional_id, **FAST) as producer,
+    ):
+
+        async def write(count: int) -> list[int]:
+            async with nullcontext() if transactional_id is None else producer.transaction():
+                sent = [await producer.send_and_wait("t", b"v", partition=0) for _ in range(count)]
+            return [written.offset for written in sent]
+
+        for _ in range(3):
+            await admin.create_topics([NewTopic("t", 1, 1)])
+            # The new log has no state of the producer, whose sequence numbers continue.
+            assert await write(3) == [0, 1, 2]
+            await admin.delete_topics(["t"])
 
 
 async def test_clients_survive_a_broker_that_is_killed_and_restarted(

@@ -20,15 +20,26 @@ MIN_INT32: Final = -(2**31)
 V = TypeVar("V")
 
 
+def require_list(argument: str, kind: str, values: Iterable[V]) -> list[V]:
+    """Return `values`, a list or another iterable, as a list; errors call it `argument`.
+
+    Raises:
+        ConfigurationError: it is a single string, or not iterable.
+    """
+    if isinstance(values, str | bytes):
+        raise ConfigurationError(f"{argument} must be a list of {kind}: use [{values!r}]")
+    if not isinstance(values, Iterable):
+        raise ConfigurationError(f"{argument} must be a list of {kind}, got {_shown(values)}")
+    return list(values)
+
+
 def require_names(argument: str, names: Iterable[str]) -> list[str]:
     """Return `names` as a list, each once; errors call it `argument`.
 
     Raises:
-        ConfigurationError: it is a single string, or an element is not a string.
+        ConfigurationError: it is a single string or not iterable, or an element is not a string.
     """
-    if isinstance(names, str | bytes):
-        raise ConfigurationError(f"{argument} must be a list of names: use [{names!r}]")
-    listed = list(names)
+    listed = require_list(argument, "names", names)
     for name in listed:
         require_text(argument, name)
     return list(dict.fromkeys(listed))
@@ -49,6 +60,17 @@ def require_text(argument: str, value: object) -> None:
         raise ConfigurationError(
             f"{argument} must have at most {MAX_TEXT_BYTES} bytes, got {size_bytes}"
         )
+
+
+def require_topic(name: object) -> None:
+    """Require the name of a topic.
+
+    Raises:
+        ConfigurationError: as `require_text`, or it is empty.
+    """
+    require_text("a topic's name", name)
+    if not name:
+        raise ConfigurationError("a topic's name must not be empty")
 
 
 def whole_number(value: object) -> int | None:
@@ -111,7 +133,7 @@ def require_partition(value: Any) -> TopicPartition:
         number = None
     if number is None or not 0 <= number <= MAX_INT32:
         raise ConfigurationError(f"a partition is TopicPartition(topic, number), got {value!r}")
-    require_text("a topic's name", topic)
+    require_topic(topic)
     return TopicPartition(topic, number)
 
 
@@ -119,11 +141,13 @@ def require_partitions(argument: str, values: Iterable[Any]) -> list[TopicPartit
     """Return `values` as TopicPartitions, each once; errors call all of them `argument`.
 
     Raises:
-        ConfigurationError: it is a single string or partition, or an element is no partition.
+        ConfigurationError: it is a single string or partition, or not iterable, or an element is
+            no partition.
     """
-    if isinstance(values, str | bytes | TopicPartition):
+    if isinstance(values, TopicPartition):
         raise ConfigurationError(f"{argument} must be a list of partitions: use [{values!r}]")
-    return list(dict.fromkeys(map(require_partition, values)))
+    listed = require_list(argument, "partitions", values)
+    return list(dict.fromkeys(map(require_partition, listed)))
 
 
 def require_by_partition(argument: str, values: Mapping[Any, V]) -> dict[TopicPartition, V]:

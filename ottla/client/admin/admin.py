@@ -45,7 +45,14 @@ from ottla.client.admin_model import (
     TransactionDescription,
     TransactionListing,
 )
-from ottla.client.argument import require_names, require_partitions, require_text, require_whole
+from ottla.client.argument import (
+    require_list,
+    require_names,
+    require_partitions,
+    require_text,
+    require_topic,
+    require_whole,
+)
 from ottla.client.client_config import ClientConfig, parse_bootstrap
 from ottla.client.errors import BrokerUnreachableError, ClientClosedError, ConfigurationError
 from ottla.client.network.cluster import Cluster
@@ -285,7 +292,9 @@ class Admin:
             ConnectionLostError: no response arrived; adding them again does no harm.
         """
         await admin_acls.create_acls(
-            self._started(), list(dict.fromkeys(bindings)), self._timeout_s
+            self._started(),
+            list(dict.fromkeys(require_list("bindings", "AclBindings", bindings))),
+            self._timeout_s,
         )
 
     async def delete_acls(self, filters: Iterable[AclFilter]) -> list[AclBinding]:
@@ -296,7 +305,9 @@ class Admin:
             BrokerError: the broker has no authorizer.
             ConnectionLostError: no response arrived; check with `describe_acls`.
         """
-        return await admin_acls.delete_acls(self._started(), filters, self._timeout_s)
+        return await admin_acls.delete_acls(
+            self._started(), require_list("filters", "AclFilters", filters), self._timeout_s
+        )
 
     async def describe_user_scram_credentials(
         self, users: Iterable[str] | None = None
@@ -329,7 +340,9 @@ class Admin:
             ConfigurationError: a mechanism does not exist, or a password is empty.
             ConnectionLostError: no response arrived; check with `describe_user_scram_credentials`.
         """
-        await admin_users.alter_users(self._started(), list(changes), self._timeout_s)
+        await admin_users.alter_users(
+            self._started(), require_list("changes", "credentials", changes), self._timeout_s
+        )
 
     async def describe_log_dirs(
         self,
@@ -351,7 +364,12 @@ class Admin:
         known = list((await cluster.refresh()).brokers)
         brokers = known
         if broker_ids is not None:
-            brokers = list(dict.fromkeys(_broker("broker_ids", each) for each in broker_ids))
+            brokers = list(
+                dict.fromkeys(
+                    _broker("broker_ids", each)
+                    for each in require_list("broker_ids", "ids", broker_ids)
+                )
+            )
         if missing := set(brokers) - set(known):
             raise BrokerUnreachableError(
                 f"broker {min(missing)} is not in the cluster; there are {sorted(known)}"
@@ -605,7 +623,12 @@ class Admin:
             BrokerError: one of them is not a member.
             ConnectionLostError: no response arrived; check with `describe_group`.
         """
-        await admin_groups.remove_members(self._started(), group_id, list(members), self._timeout_s)
+        await admin_groups.remove_members(
+            self._started(),
+            group_id,
+            require_list("members", "GroupMembers", members),
+            self._timeout_s,
+        )
 
     async def alter_replica_log_dirs(
         self, broker_id: int, paths: Mapping[TopicPartition, str]
@@ -727,10 +750,10 @@ class Admin:
 def _by_name(topics: Iterable[NewTopic]) -> list[NewTopic]:
     """Return the topics, each once."""
     found: dict[str, NewTopic] = {}
-    for topic in topics:
+    for topic in require_list("topics", "NewTopics", topics):
         if not isinstance(topic, NewTopic):
             raise ConfigurationError(f"topics must be NewTopics, got {topic!r}")
-        require_text("a topic's name", topic.name)
+        require_topic(topic.name)
         if found.setdefault(topic.name, topic) != topic:
             raise ConfigurationError(f"topics has two different topics of the name {topic.name}")
     return list(found.values())

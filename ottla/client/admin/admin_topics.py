@@ -31,7 +31,7 @@ from ottla.client.admin.admin_request import (
     read,
 )
 from ottla.client.admin_model import NewTopic, TopicDescription
-from ottla.client.argument import MIN_INT32, require_mapping, require_text, require_whole
+from ottla.client.argument import MIN_INT32, require_mapping, require_topic, require_whole
 from ottla.client.cluster_metadata import ClusterMetadata, TopicMetadata, merge
 from ottla.client.network.cluster import Cluster
 
@@ -95,7 +95,7 @@ async def create_partitions(cluster: Cluster, counts: Mapping[str, int], timeout
     """
     require_mapping("counts", counts)
     for name, count in counts.items():
-        require_text("a topic's name", name)
+        require_topic(name)
         require_whole("a number of partitions", count, MIN_INT32)
     request = CreatePartitionsRequest(
         topics=[

@@ -12,7 +12,13 @@ from kafkawire.errors import ErrorCode
 from kafkawire.ids import Offset, TopicPartition
 from kafkawire.sentinels import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_OFFSET
 from kafkawire.units import MIB
-from ottla.client.argument import require_duration, require_names, require_partitions, require_whole
+from ottla.client.argument import (
+    require_duration,
+    require_names,
+    require_partitions,
+    require_topic,
+    require_whole,
+)
 from ottla.client.client_config import (
     ClientConfig,
     ConsumerConfig,
@@ -625,10 +631,12 @@ class Consumer:
         Raises:
             NotInGroupError: there is no `group_id`, or partitions were assigned by hand; call
                 `assign([])` first.
-            ConfigurationError: `topics` is empty, or a single string (pass a list); or `pattern`
-                is malformed, or given with `topics`.
+            ConfigurationError: `topics` or a name is empty, or `topics` is a single string (pass a
+                list); or `pattern` is malformed, or given with `topics`.
         """
         wanted = frozenset(require_names("topics", topics))
+        for topic in wanted:
+            require_topic(topic)
         compiled = None if pattern is None else parse_pattern(pattern)
         if compiled is not None and wanted:
             raise ConfigurationError("topics and pattern exclude each other: leave one out")

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kafkawire.ids import TopicPartition
+from ottla.client.argument import require_list
 from ottla.client.errors import ConfigurationError, DeserializationError
 from ottla.client.interceptor import ConsumerInterceptor, intercept_commit, intercept_consume
 from ottla.client.offset import CommittedOffset
@@ -69,14 +70,15 @@ def make_hooks(
     """
     decode_key = parse_deserializer("key_deserializer", key_deserializer)
     decode_value = parse_deserializer("value_deserializer", value_deserializer)
-    for each in interceptors:
+    listed = require_list("interceptors", "interceptors", interceptors)
+    for each in listed:
         if not isinstance(each, ConsumerInterceptor):
             raise ConfigurationError(
                 f"interceptors must be of the class ConsumerInterceptor, got {each!r}"
             )
-    if decode_key is None and decode_value is None and not interceptors:
+    if decode_key is None and decode_value is None and not listed:
         return None
-    return RecordHooks(decode_key, decode_value, tuple(interceptors))
+    return RecordHooks(decode_key, decode_value, tuple(listed))
 
 
 async def _decoded(

@@ -22,7 +22,7 @@ from kafkawire.messages.metadata import (
     MetadataResponse,
 )
 from kafkawire.sentinels import NO_LEADER
-from ottla.client.argument import require_text
+from ottla.client.argument import require_topic
 from ottla.client.background import Alarm, TaskSet
 from ottla.client.client_config import Address, ClientConfig
 from ottla.client.client_metrics import Health
@@ -179,11 +179,11 @@ class Cluster:
             UnknownTopicError: the topic did not appear within `patience_s`.
             BrokerError: the broker refuses to describe the topic.
             NoBrokerAvailableError: no broker could be reached within `timeout_s`.
-            ConfigurationError: the name is not a string.
+            ConfigurationError: the name is not a string, or empty.
             ClientClosedError: the caller runs in another event loop.
         """
         self.require_own_loop()
-        require_text("a topic's name", name)
+        require_topic(name)
         deadline_s = self._loop.time() + timeout_s
         patient_until_s = self._loop.time() + patience_s
         was_wanted = name in self._wanted_topics

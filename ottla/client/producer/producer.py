@@ -19,7 +19,7 @@ from ottla.client.argument import (
     MAX_INT32,
     record_mistake,
     require_duration,
-    require_text,
+    require_topic,
     require_whole,
 )
 from ottla.client.client_config import (
@@ -295,8 +295,8 @@ class Producer:
             UnknownPartitionError: the topic has no such partition.
             TypeError: key, value or a header is neither bytes nor None; use `.encode()`.
             SerializationError: a serializer raised.
-            ConfigurationError: the name of the topic is not a string, the partition no number, or
-                the timestamp no whole number of up to 64 bits (also a ValueError).
+            ConfigurationError: the name of the topic is empty or not a string, the partition no
+                number, or the timestamp no whole number of up to 64 bits (also a ValueError).
             ValueError: the key of a header has no encoding in UTF-8.
             ClientClosedError: the producer was not started, or is closed.
         """
@@ -322,7 +322,7 @@ class Producer:
         """Raise the mistake in a record that was not accepted, if there is one."""
         if isinstance(error, OttlaError):
             return
-        require_text("a topic's name", topic)
+        require_topic(topic)
         if self._hooks is None:
             mistake = record_mistake(value, key, headers)
             if mistake is not None:
@@ -372,7 +372,7 @@ class Producer:
         if need is Need.PARTITION:
             raise _unknown_partition(record)
         if need is Need.TOPIC:
-            require_text("a topic's name", record.topic)
+            require_topic(record.topic)
         reason = (
             "no memory is free" if need is Need.MEMORY else f"{record.topic} was not sent to before"
         )

@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from ottla.client.argument import record_mistake
+from ottla.client.argument import record_mistake, require_list
 from ottla.client.errors import ConfigurationError, SerializationError
 from ottla.client.interceptor import (
     ProducerInterceptor,
@@ -129,14 +129,15 @@ def make_hooks(
     encode_value = parse_serializer("value_serializer", value_serializer)
     if partitioner is not None and not callable(partitioner):
         raise ConfigurationError(f"partitioner must be a function, got {partitioner!r}")
-    for each in interceptors:
+    listed = require_list("interceptors", "interceptors", interceptors)
+    for each in listed:
         if not isinstance(each, ProducerInterceptor):
             raise ConfigurationError(
                 f"interceptors must be of the class ProducerInterceptor, got {each!r}"
             )
-    if encode_key is None and encode_value is None and partitioner is None and not interceptors:
+    if encode_key is None and encode_value is None and partitioner is None and not listed:
         return None
-    return RecordHooks(encode_key, encode_value, partitioner, tuple(interceptors))
+    return RecordHooks(encode_key, encode_value, partitioner, tuple(listed))
 
 
 def _encoded(part: str, encode: Encode | None, topic: str, value: Any) -> Any:

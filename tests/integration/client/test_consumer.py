@@ -180,6 +180,10 @@ async def test_arguments_that_are_no_partitions_are_named(cluster: FakeCluster, 
                 await lookup([wrong])
         with pytest.raises(ConfigurationError, match="a partition is TopicPartition"):
             await consumer.offsets_for_times({wrong: 1})
+        with pytest.raises(ConfigurationError, match="a topic's name must not be empty"):
+            consumer.assign([TopicPartition("", 0)])
+        with pytest.raises(ConfigurationError, match="a topic's name must not be empty"):
+            await consumer.assign_topics("")
         as_list: Any = ["t", 0]
         consumer.seek(as_list, 0)
         assert consumer.position(as_list) == 0
@@ -892,3 +896,7 @@ def test_settings_out_of_range_are_refused() -> None:
         Consumer("localhost", isolation_level="read_dirty")  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="prefetch_max_bytes must be within 1048576"):
         Consumer("localhost", prefetch_max_bytes=1)
+    five: Any = 5
+    for settings in ({"interceptors": five}, {"group_id": "g", "assignors": five}):
+        with pytest.raises(ConfigurationError, match=r"(interceptors|assignors) must be a list"):
+            Consumer("localhost", **settings)

@@ -443,6 +443,8 @@ async def test_misuse_is_refused_with_a_remedy(broker_process: BrokerProcess) ->
             consumer.subscribe("t")
         with pytest.raises(ConfigurationError, match="empty"):
             consumer.subscribe([])
+        with pytest.raises(ConfigurationError, match="a topic's name must not be empty"):
+            consumer.subscribe(["t", ""])
         with pytest.raises(ValueError, match="a whole number from 0"):
             await consumer.commit({T0: -1})
 

@@ -27,6 +27,7 @@ from ottla.client.errors import (
     UnknownTopicError,
     UnsupportedVersionError,
 )
+from ottla.client.interceptor import ProducerInterceptor
 from ottla.client.network import broker_connection
 from ottla.client.network.cluster import Cluster
 from tests.integration.client.client_support import FAST
@@ -416,6 +417,12 @@ async def test_a_record_larger_than_a_batch_is_sent_alone(cluster: FakeCluster) 
     assert [len(value or b"") for value in log.values()] == [5, 5_000, 5]
 
 
+@pytest.mark.parametrize("interceptors", [5, "", ProducerInterceptor()], ids=repr)
+def test_interceptors_that_are_no_list_are_named(interceptors: Any) -> None:
+    with pytest.raises(ConfigurationError, match="interceptors must be a list"):
+        Producer("localhost", interceptors=interceptors)
+
+
 async def test_an_invalid_record_is_refused_without_side_effects(cluster: FakeCluster) -> None:
     (log,) = cluster.create("t")
     async with Producer(cluster.bootstrap, linger_ms=5) as producer:
@@ -444,17 +451,19 @@ async def test_an_invalid_record_is_refused_without_side_effects(cluster: FakeCl
 
 
 @pytest.mark.parametrize("is_hooked", [False, True])
-@pytest.mark.parametrize("name", [None, b"t", 5, ["t"], {"t"}, "\ud800"], ids=ascii)
+@pytest.mark.parametrize("name", [None, b"t", 5, ["t"], {"t"}, "\ud800", ""], ids=ascii)
 async def test_an_invalid_topic_name_is_refused_at_once(
     cluster: FakeCluster, name: Any, *, is_hooked: bool
 ) -> None:
     cluster.create("t")
     serializer = bytes if is_hooked else None
     async with Producer(cluster.bootstrap, value_serializer=serializer) as producer:
-        with pytest.raises(ConfigurationError, match="a topic's name must be "):
+        with pytest.raises(ConfigurationError, match="a topic's name must "):
             await producer.send(name, b"v")
-        with pytest.raises(ConfigurationError, match="a topic's name must be "):
+        with pytest.raises(ConfigurationError, match="a topic's name must "):
             producer.send_nowait(name, b"v")
+        with pytest.raises(ConfigurationError, match="a topic's name must "):
+            await producer.partitions(name)
         assert (await producer.send_and_wait("t", b"good")).offset == 0
 
 

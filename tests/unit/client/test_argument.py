@@ -14,11 +14,13 @@ from ottla.client.argument import (
     require_bytes,
     require_duration,
     require_flag,
+    require_list,
     require_mapping,
     require_names,
     require_partition,
     require_partitions,
     require_text,
+    require_topic,
     require_whole,
 )
 from ottla.client.errors import ConfigurationError
@@ -32,6 +34,25 @@ def test_names_are_returned_as_a_list_each_once() -> None:
 def test_an_argument_that_is_not_a_list_of_names_is_refused(names: object) -> None:
     with pytest.raises(ConfigurationError, match="topics must be"):
         require_names("topics", names)  # type: ignore[arg-type]
+
+
+def test_values_that_are_no_list_are_refused() -> None:
+    assert require_list("members", "GroupMembers", iter([2, 1, 2])) == [2, 1, 2]
+    wrong: Any = 5
+    for call in (
+        lambda: require_list("names", "names", wrong),
+        lambda: require_names("names", wrong),
+        lambda: require_partitions("names", wrong),
+    ):
+        with pytest.raises(ConfigurationError, match=r"names must be a list of .*, got int 5"):
+            call()
+
+
+def test_a_topic_has_a_name() -> None:
+    require_topic("t")
+    for call in (lambda: require_topic(""), lambda: require_partition(("", 0))):
+        with pytest.raises(ConfigurationError, match="a topic's name must not be empty"):
+            call()
 
 
 def test_text_is_accepted() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from ottla.client.argument import require_flag, require_text, require_whole
+from ottla.client.argument import require_flag, require_list, require_text, require_whole
 from ottla.client.consumer.group.assignor import Assignor, RebalanceProtocol
 from ottla.client.consumer.group.forgetful_assignor import RangeAssignor, RoundRobinAssignor
 from ottla.client.consumer.group.sticky_assignor import CooperativeStickyAssignor, StickyAssignor
@@ -67,8 +67,9 @@ def parse_assignors(names: Sequence[str]) -> tuple[Assignor, ...]:
     """Return the assignors named in `names`, in the same order of preference.
 
     Raises:
-        ConfigurationError: there is no such assignor, or a name appears twice.
+        ConfigurationError: it is no list, there is no such assignor, or a name appears twice.
     """
+    names = require_list("assignors", "names", names)
     for name in names:
         if name not in ASSIGNORS:
             raise ConfigurationError(f"assignors must be of {', '.join(ASSIGNORS)}, got {name!r}")

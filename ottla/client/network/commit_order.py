@@ -4,45 +4,48 @@ Calls may overlap, and a call whose request failed sends it again later. Invaria
 request never replaces the offset of a later call.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 
 from kafkawire.ids import TopicPartition
+from ottla.client.offset import CommittedOffset
+
+
+class CommitCall:
+    """One call that is underway."""
+
+    def __init__(
+        self, underway: list["CommitCall"], offsets: Mapping[TopicPartition, CommittedOffset]
+    ) -> None:
+        self.left = dict(offsets)
+        """The offsets that no later call has replaced."""
+        self._underway = underway
+
+    def on_stored(self, partitions: Iterable[TopicPartition]) -> None:
+        """Note that the coordinator has stored these offsets: earlier calls leave them out."""
+        stored = list(partitions)
+        for earlier in self._underway[: self._underway.index(self)]:
+            for each in stored:
+                earlier.left.pop(each, None)
+
+    def is_followed(self) -> bool:
+        """Whether a later call is underway that may replace one of the offsets."""
+        later = self._underway[self._underway.index(self) + 1 :]
+        return any(not self.left.keys().isdisjoint(each.left) for each in later)
 
 
 class CommitOrder:
-    """The calls that are underway, numbered from 1 on, and the partitions that each has stored."""
+    """The calls that are underway, in the order of their beginning."""
 
     def __init__(self) -> None:
-        self._count = 0
-        # Ascending numbers, by partition.
-        self._underway: dict[TopicPartition, dict[int, None]] = {}
-        self._stored: dict[TopicPartition, int] = {}
+        self._underway: list[CommitCall] = []
 
-    def begin(self, partitions: Iterable[TopicPartition]) -> int:
-        """Return the number of a new call."""
-        self._count += 1
-        for each in partitions:
-            self._underway.setdefault(each, {})[self._count] = None
-        return self._count
-
-    def on_stored(self, number: int, partitions: Iterable[TopicPartition]) -> None:
-        """Note that the coordinator has stored the offsets of a call for these partitions."""
-        for each in partitions:
-            self._stored[each] = max(number, self._stored.get(each, number))
-
-    def left(self, number: int, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Return the partitions for which no later call has stored an offset."""
-        return [each for each in partitions if self._stored.get(each, number) <= number]
-
-    def is_followed(self, number: int, partitions: Iterable[TopicPartition]) -> bool:
-        """Whether a later call for one of the partitions is underway."""
-        return any(next(reversed(self._underway[each])) > number for each in partitions)
-
-    def end(self, number: int, partitions: Iterable[TopicPartition]) -> None:
-        """Forget a call, given the partitions that it began with."""
-        for each in partitions:
-            underway = self._underway[each]
-            del underway[number]
-            if not underway:
-                del self._underway[each]
-                self._stored.pop(each, None)
+    @contextmanager
+    def call(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> Iterator[CommitCall]:
+        """Begin a call that commits `offsets`; it ends with the block."""
+        call = CommitCall(self._underway, offsets)
+        self._underway.append(call)
+        try:
+            yield call
+        finally:
+            self._underway.remove(call)

@@ -21,7 +21,7 @@ from kafkawire.messages.group_offsets import (
 )
 from kafkawire.sentinels import NO_OFFSET
 from ottla.client.errors import CommitFailedError, OttlaError
-from ottla.client.network.commit_order import CommitOrder
+from ottla.client.network.commit_order import CommitCall, CommitOrder
 from ottla.client.network.coordinator import Coordinator
 from ottla.client.network.group_coordinator import Verdict, judge
 from ottla.client.network.partition_lookup import is_unknown_topic, with_patience
@@ -72,29 +72,23 @@ class OffsetStore:
             CommitFailedError: another member may own the partitions; nothing was committed.
             OttlaError: the coordinator refuses, or cannot be reached within the timeout.
         """
-        number = self._order.begin(offsets)
-        last: OttlaError | None = None
+        with self._order.call(offsets) as call:
+            last: OttlaError | None = None
 
-        async def attempt() -> None:
-            nonlocal last
-            left = self._order.left(number, offsets)
-            if offsets and not left:
-                return
-            if last is not None and self._order.is_followed(number, left):
-                raise last
-            sent = {each: offsets[each] for each in left}
-            try:
-                await self._commit_once(number, sent, author)
-            except OttlaError as error:
-                last = error
-                raise
-            if on_stored is not None:
-                on_stored(sent)
+            async def attempt() -> None:
+                nonlocal last
+                if last is not None and call.is_followed():
+                    # A later call may replace these offsets: back off once more.
+                    raise last
+                try:
+                    sent = await self._send(call, author)
+                except OttlaError as error:
+                    last = error
+                    raise
+                if on_stored is not None and sent:
+                    on_stored(sent)
 
-        try:
             await retry(attempt, self._backoff, self._timeout_s, with_patience(_may_pass))
-        finally:
-            self._order.end(number, offsets)
 
     async def commit_once(
         self, offsets: Mapping[TopicPartition, CommittedOffset], author: Author
@@ -104,17 +98,16 @@ class OffsetStore:
         Raises:
             OttlaError: as `commit`, including errors that `commit` would retry.
         """
-        number = self._order.begin(offsets)
-        try:
-            await self._commit_once(number, offsets, author)
-        finally:
-            self._order.end(number, offsets)
+        with self._order.call(offsets) as call:
+            await self._send(call, author)
 
-    async def _commit_once(
-        self, number: int, offsets: Mapping[TopicPartition, CommittedOffset], author: Author
-    ) -> None:
+    async def _send(
+        self, call: CommitCall, author: Author
+    ) -> Mapping[TopicPartition, CommittedOffset]:
+        """Send the offsets that are left of a call in one request, and return them."""
+        offsets = dict(call.left)
         if not offsets:
-            return
+            return offsets
 
         def request(version: int) -> OffsetCommitRequest:
             # Built once there is a connection: the membership may end during the lookup of the
@@ -128,13 +121,14 @@ class OffsetStore:
             for topic in response.topics
             for result in topic.partitions
         }
-        self._order.on_stored(number, [each for each in offsets if results.get(each) == 0])
+        call.on_stored(each for each in offsets if results.get(each) == ErrorCode.NONE)
         refused = [
             self._refused(code, each) for each, code in results.items() if code != ErrorCode.NONE
         ]
         # An unknown topic does not hide the reason why the others were not committed either.
         for error in sorted(refused, key=is_unknown_topic):
             raise error
+        return offsets
 
     async def committed(
         self, partitions: Collection[TopicPartition]

@@ -377,6 +377,11 @@ def broker_error(code: int, subject: str, detail: str | None = None) -> BrokerEr
     return _CLASSES.get(known, BrokerError)(known, subject, detail or "")
 
 
+def no_result(subject: str) -> ProtocolError:
+    """Return the error for a subject of a request that its response leaves out."""
+    return ProtocolError(f"the response has no result for {subject}, whose outcome is unknown")
+
+
 _BY_CODE = {int(known): known for known in ErrorCode}
 
 

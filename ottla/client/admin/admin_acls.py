@@ -31,11 +31,10 @@ from kafkawire.messages.acls import (
 from ottla.client.admin.admin_request import (
     change,
     error_or_none,
-    no_result,
     raise_first,
     read,
 )
-from ottla.client.errors import OttlaError
+from ottla.client.errors import OttlaError, no_result
 from ottla.client.network.cluster import Cluster
 
 

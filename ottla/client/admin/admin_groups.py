@@ -37,12 +37,11 @@ from ottla.client.admin.admin_request import (
     ask_all,
     error_or_none,
     is_certainly_undone,
-    no_result,
     raise_first,
     raise_refused,
 )
 from ottla.client.admin_model import GroupDescription, GroupListing, GroupMember
-from ottla.client.errors import OttlaError, UnsupportedVersionError
+from ottla.client.errors import OttlaError, UnsupportedVersionError, no_result
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.group_coordinator import group_coordinator
 from ottla.client.network.offset_store import OffsetStore

@@ -28,7 +28,6 @@ from kafkawire.sentinels import MAX_OFFSET
 from ottla.client.admin.admin_request import (
     change,
     error_or_none,
-    no_result,
     raise_first,
     raise_refused,
     read,
@@ -41,7 +40,7 @@ from ottla.client.argument import (
     require_text,
     require_whole,
 )
-from ottla.client.errors import OttlaError, broker_error
+from ottla.client.errors import OttlaError, broker_error, no_result
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.partition_lookup import missing_partitions
 from ottla.client.retry import retry

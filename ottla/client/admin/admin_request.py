@@ -16,9 +16,9 @@ from ottla.client.errors import (
     ConnectionLostError,
     NoBrokerAvailableError,
     OttlaError,
-    ProtocolError,
     RequestTimedOutError,
     broker_error,
+    no_result,
 )
 from ottla.client.network.cluster import Cluster
 from ottla.client.retry import retry
@@ -77,11 +77,6 @@ def raise_refused(wanted: Iterable[str], results: Iterable[Result]) -> None:
     raise_first(
         [*(error_or_none(code, it, detail) for it, code, detail in found), *map(no_result, missing)]
     )
-
-
-def no_result(subject: str) -> ProtocolError:
-    """Return the error for a subject of a request that its response leaves out."""
-    return ProtocolError(f"the response has no result for {subject}, whose outcome is unknown")
 
 
 def raise_first(errors: Iterable[OttlaError | None]) -> None:

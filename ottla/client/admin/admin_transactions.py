@@ -35,7 +35,6 @@ from kafkawire.sentinels import MAX_OFFSET, NO_EPOCH
 from ottla.client.admin.admin_request import (
     ask_all,
     error_or_none,
-    no_result,
     raise_first,
     raise_refused,
 )
@@ -52,6 +51,7 @@ from ottla.client.errors import (
     ConfigurationError,
     UnsupportedVersionError,
     broker_error,
+    no_result,
 )
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.coordinator import Coordinator, KeyType

@@ -20,7 +20,7 @@ from kafkawire.messages.group_offsets import (
     OffsetFetchResponseGroup,
 )
 from kafkawire.sentinels import NO_OFFSET
-from ottla.client.errors import CommitFailedError, OttlaError
+from ottla.client.errors import CommitFailedError, OttlaError, no_result
 from ottla.client.network.commit_order import CommitCall, CommitOrder
 from ottla.client.network.coordinator import Coordinator
 from ottla.client.network.group_coordinator import Verdict, judge
@@ -128,6 +128,9 @@ class OffsetStore:
         # An unknown topic does not hide the reason why the others were not committed either.
         for error in sorted(refused, key=is_unknown_topic):
             raise error
+        for each in offsets:
+            if each not in results:
+                raise no_result(f"{self._coordinator.subject}, {each}")
         return offsets
 
     async def committed(

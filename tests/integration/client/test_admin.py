@@ -165,6 +165,11 @@ async def test_several_failures_are_one_error_with_notes(cluster: FakeCluster) -
         (ApiKey.DESCRIBE_GROUPS, lambda admin: admin.describe_group("g"), "group g"),
         (ApiKey.DELETE_GROUPS, lambda admin: admin.delete_group("g"), "group g"),
         (ApiKey.OFFSET_DELETE, lambda admin: admin.delete_group_offsets("g", [A0]), "group g, a-0"),
+        (
+            ApiKey.OFFSET_COMMIT,
+            lambda admin: admin.alter_group_offsets("g", {A0: 1}),
+            "group g, a-0",
+        ),
         (ApiKey.LEAVE_GROUP, lambda admin: admin.remove_members("g", [STATIC]), "member one"),
     ],
     ids=lambda value: value.name if isinstance(value, ApiKey) else "",

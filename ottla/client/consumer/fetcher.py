@@ -345,6 +345,10 @@ class Fetcher:
         log.warning(
             "offset.out_of_range partition=%s offset=%s", state.topic_partition, state.fetch_offset
         )
+        # Perhaps the topic was created again. Then this resets the position in the new one, and the
+        # metadata that shows its id must not do so once more.
+        state.forget_topic()
+        self._cluster.request_refresh()
         if reset_to is None:
             error = OffsetOutOfRangeError(state.topic_partition, state.fetch_offset)
             self._on_error(state, error)

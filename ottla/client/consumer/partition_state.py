@@ -79,6 +79,10 @@ class PartitionState:
         known, self.topic_id = self.topic_id, topic_id
         return known != ZERO_TOPIC_ID
 
+    def forget_topic(self) -> None:
+        """Adopt the next id of the topic as the one that the position is about."""
+        self.topic_id = ZERO_TOPIC_ID
+
     def prefer(self, replica: BrokerId, until_s: float) -> None:
         """Fetch from `replica` up to `until_s`, and then ask the leader again (KIP-392)."""
         self.preferred_replica, self.preferred_until_s = replica, until_s

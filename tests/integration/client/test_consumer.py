@@ -304,6 +304,29 @@ async def test_without_policy_a_topic_that_is_created_again_is_reported(
         assert await values(consumer, 3) == [b"1", b"2", b"3"]
 
 
+async def test_a_topic_that_is_created_again_resets_a_position_once(cluster: FakeCluster) -> None:
+    (log,) = cluster.create("t")
+    log.append_values(b"old", b"old")
+    async with reading(cluster, auto_offset_reset="none") as consumer:
+        consumer.seek(T0, 0)
+        await take(consumer, 2)
+        release = cluster.hold(ApiKey.METADATA)
+        (log,) = cluster.create("t")
+        log.append_values(b"0")
+        with pytest.raises(OffsetOutOfRangeError, match="offset 2 is not in the log"):
+            await consumer.fetch_batch()
+        consumer.seek(T0, 0)
+        assert await values(consumer, 1) == [b"0"]
+        # The offset out of range makes the consumer refresh its metadata.
+        release.set()
+        new_id = cluster.logs.topics["t"].topic_id
+        client = consumer._started()
+        await until(lambda: client.metadata.topics["t"].topic_id == new_id, "the new topic id")
+        log.append_values(b"1")
+        cluster.announce()
+        assert await values(consumer, 1) == [b"1"]
+
+
 async def recreate(cluster: FakeCluster, consumer: Consumer) -> None:
     """Replace topic t by one with four records, and wait until the consumer knows it.
 

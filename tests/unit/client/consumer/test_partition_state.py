@@ -17,3 +17,5 @@ def test_a_topic_with_another_id_was_created_again() -> None:
     assert not state.adopt_topic(ZERO_TOPIC_ID)
     assert state.adopt_topic(second)
     assert not state.adopt_topic(second)
+    state.forget_topic()
+    assert not state.adopt_topic(first)

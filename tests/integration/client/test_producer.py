@@ -417,7 +417,9 @@ async def test_a_record_larger_than_a_batch_is_sent_alone(cluster: FakeCluster) 
     assert [len(value or b"") for value in log.values()] == [5, 5_000, 5]
 
 
-@pytest.mark.parametrize("interceptors", [5, "", ProducerInterceptor()], ids=repr)
+@pytest.mark.parametrize(
+    "interceptors", [5, "", ProducerInterceptor()], ids=["number", "text", "single"]
+)
 def test_interceptors_that_are_no_list_are_named(interceptors: Any) -> None:
     with pytest.raises(ConfigurationError, match="interceptors must be a list"):
         Producer("localhost", interceptors=interceptors)

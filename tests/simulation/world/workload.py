@@ -28,6 +28,11 @@ LONG_WORK_SHARE: Final = 0.03
 LONG_WORK_S: Final = (0.0, 10.0)
 """Virtual time that a reader works on some records; it may be put out of its group meanwhile."""
 DELIVERY_TIMEOUT_MS: Final = 20_000
+CODECS: Final = (None, "lz4", "gzip", "zstd")
+LINGERS_MS: Final = (0, 0, 20)
+BATCH_SIZES_BYTES: Final = (1_000, 16_384)
+FETCH_SIZES_BYTES: Final = (2_000, 52_428_800)
+ISOLATION_LEVELS: Final = ("read_uncommitted", "read_committed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +108,9 @@ class Writer(Client):
             self.cluster.bootstrap,
             delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
             client_id=self.name,
+            compression=self.loop.chance.choice(CODECS),
+            linger_ms=self.loop.chance.choice(LINGERS_MS),
+            batch_size_bytes=self.loop.chance.choice(BATCH_SIZES_BYTES),
         ) as producer:
             while not self.is_over:
                 for _ in range(self.loop.chance.randrange(1, 20)):
@@ -154,6 +162,8 @@ class Reader(Client):
             session_timeout_ms=6000,
             heartbeat_interval_ms=2000,
             max_poll_interval_ms=5000,
+            fetch_max_bytes=self.loop.chance.choice(FETCH_SIZES_BYTES),
+            isolation_level=self.loop.chance.choice(ISOLATION_LEVELS),
         ) as consumer:
             consumer.subscribe([TOPIC])
             while not self.is_over and self.loop.time() < end_s:

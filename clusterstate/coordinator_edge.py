@@ -70,6 +70,8 @@ class CoordinatorEdge:
     def __init__(self, client: Client, on_watch: Callable[[WatchEvent], None]) -> None:
         self._client = client
         self._watch = on_watch
+        self._refused: set[str] = set()
+        """Nodes that this broker may not read, as logged."""
 
     async def run(self, plan: Plan[_T]) -> _T:
         """Perform a plan and return its result.
@@ -99,7 +101,7 @@ class CoordinatorEdge:
                     return Nodes(tuple(await asyncio.gather(*reads)))
                 return Nodes(tuple(await self._read_many(paths)))
             case ListChildren(path, watch):
-                return Children(tuple(await self._children(path, is_watched=watch)))
+                return Children(await self._children(path, is_watched=watch))
             case Write(transactions):
                 return Outcomes(tuple(await self._write(transactions)))
 
@@ -109,13 +111,16 @@ class CoordinatorEdge:
         async def attempt() -> Node | None:
             while True:
                 try:
-                    return _node(*(await self._client.get_data(path, watch)))
+                    node = _node(*(await self._client.get_data(path, watch)))
                 except NoAuthError:
-                    return _unreadable(path)
+                    return self._unreadable(path)
                 except NoNodeError:
                     # Watch for its creation; it may have been created meanwhile.
                     if watch is None or await self._client.exists(path, watch) is None:
                         return None
+                else:
+                    self._refused.discard(path)
+                    return node
 
         return await self._until_answered(attempt)
 
@@ -147,16 +152,35 @@ class CoordinatorEdge:
         read = list(takewhile(lambda result: result.err != ErrorCode.THROTTLED_OP, results))
         if not read:
             raise ConnectionLossError(path=paths[0])
-        return [_found(path, result) for path, result in zip(paths, read, strict=False)]
+        return [self._found(path, result) for path, result in zip(paths, read, strict=False)]
 
-    async def _children(self, path: str, *, is_watched: bool) -> list[str]:
+    def _found(self, path: str, result: multi.Result) -> Node | None:
+        if result.err == ErrorCode.NO_NODE:
+            return None
+        if result.err == ErrorCode.NO_AUTH:
+            return self._unreadable(path)
+        if not isinstance(result.response, GetDataResponse):
+            raise OperationError.of(result.err, path)
+        self._refused.discard(path)
+        return _node(result.response.data, result.response.stat)
+
+    def _unreadable(self, path: str) -> Node:
+        if path not in self._refused:
+            self._refused.add(path)
+            text = "the broker has no permission to read it"
+            log.error("znode.not_readable", path=path, error=text)
+        return Node(UNREADABLE, UNREADABLE_VERSION, 0)
+
+    async def _children(self, path: str, *, is_watched: bool) -> tuple[str, ...] | None:
         watch = self._watch if is_watched else None
 
-        async def attempt() -> list[str]:
+        async def attempt() -> tuple[str, ...] | None:
             try:
-                return await self._client.get_children(path, watch)
+                return tuple(await self._client.get_children(path, watch))
             except NoNodeError:
-                return []
+                return ()
+            except NoAuthError:
+                return None
 
         return await self._until_answered(attempt)
 
@@ -213,21 +237,6 @@ class CoordinatorEdge:
 
 def _node(data: bytes | None, stat: Stat) -> Node:
     return Node(data, stat.version, stat.czxid, stat.ephemeral_owner, stat.ctime)
-
-
-def _found(path: str, result: multi.Result) -> Node | None:
-    if result.err == ErrorCode.NO_NODE:
-        return None
-    if result.err == ErrorCode.NO_AUTH:
-        return _unreadable(path)
-    if not isinstance(result.response, GetDataResponse):
-        raise OperationError.of(result.err, path)
-    return _node(result.response.data, result.response.stat)
-
-
-def _unreadable(path: str) -> Node:
-    log.error("znode.not_readable", path=path, error="the broker has no permission to read it")
-    return Node(UNREADABLE, UNREADABLE_VERSION, 0)
 
 
 def _version(result: multi.Result) -> int:

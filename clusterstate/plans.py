@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
+from coordination.errors import ErrorCode, OperationError
+
 MAX_ATTEMPTS: Final = 16
 """Attempts of a plan to change a znode that others change at the same time."""
 
@@ -137,9 +139,12 @@ class Nodes(NamedTuple):
 
 
 class Children(NamedTuple):
-    """Names found by ListChildren; empty if the znode does not exist."""
+    """Names found by ListChildren; empty if the znode does not exist.
 
-    names: tuple[str, ...]
+    None if this broker may not read the znode; no watch is then set.
+    """
+
+    names: tuple[str, ...] | None
 
 
 class Outcomes(NamedTuple):
@@ -163,9 +168,15 @@ def read(paths: Sequence[str], *, watch: bool = False) -> Plan[tuple[Node | None
 
 
 def list_children(path: str, *, watch: bool = False) -> Plan[tuple[str, ...]]:
-    """Return the names below `path`, unordered."""
+    """Return the names below `path`, unordered.
+
+    Raises:
+        NoAuthError: this broker may not read the znode.
+    """
     answer = yield ListChildren(path, watch)
     assert isinstance(answer, Children), "ListChildren is answered with Children"
+    if answer.names is None:
+        raise OperationError.of(ErrorCode.NO_AUTH, path)
     return answer.names
 
 

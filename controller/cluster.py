@@ -53,6 +53,8 @@ class Cluster:
         self.topic_ids: dict[str, TopicId] = {}
         self.unread_topics: set[str] = set()
         """Topics whose znodes exist but cannot be decoded; their replicas are unknown."""
+        self.topic_versions: dict[str, int] = {}
+        """Versions of the znodes of topics when they were last read and watched."""
         self.leaderships: dict[TopicPartition, LeaderAndIsr] = {}
         self.moving: set[TopicPartition] = set()
         self.unclean_election_count = 0
@@ -164,6 +166,7 @@ class Cluster:
             for offline in self.offline_dirs.values():
                 offline.discard(partition)
         self.topic_ids.pop(topic, None)
+        self.topic_versions.pop(topic, None)
         for topics in (self.deletions.queued, self.deletions.started, self.deletions.halted):
             topics.discard(topic)
 

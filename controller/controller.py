@@ -45,6 +45,8 @@ from kafkawire.ids import BrokerId
 
 log = structlog.get_logger(__name__)
 
+REREAD_S: Final = 60.0
+"""Time between readings of watched znodes; see `controller.lost_watches`."""
 FAILURE_PAUSE_S: Final = 1.0
 """Pause after a failed plan in which other brokers can win the election."""
 
@@ -80,6 +82,7 @@ class Controller:
         self._channels: dict[BrokerId, ChannelTask] = {}
         self._timers: set[asyncio.TimerHandle] = set()
         self._task: asyncio.Task[None] | None = None
+        self._rereads: asyncio.Task[None] | None = None
         self._state = ControllerState.IDLE
         self._on_elected: Callable[[], None] = lambda: None
         self.stats = ControllerStats()
@@ -130,6 +133,7 @@ class Controller:
     def start(self) -> None:
         """Start the task; the broker must be registered."""
         self._task = asyncio.create_task(self._run(), name="controller")
+        self._rereads = asyncio.create_task(self._read_again(), name="controller rereads")
         self.put(e.Reelect())
 
     def reconfigure(self, config: ControllerConfig) -> None:
@@ -175,9 +179,10 @@ class Controller:
 
     async def stop(self) -> None:
         """Resign, so that another broker can be elected, and stop the task."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        tasks = [each for each in (self._rereads, self._task) if each is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         try:
             await self._perform_all(self._planner.give_up())
         except SessionExpiredError:
@@ -189,6 +194,11 @@ class Controller:
         event = _event_of(fired)
         if event is not None:
             self.put(event)
+
+    async def _read_again(self) -> None:
+        while True:
+            await asyncio.sleep(REREAD_S)
+            self.put(e.RereadDue())
 
     async def _run(self) -> None:
         while True:

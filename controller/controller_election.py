@@ -9,7 +9,7 @@ Source: kafka.zk.KafkaZkClient.registerControllerAndIncrementControllerEpoch of 
 from dataclasses import dataclass
 
 from clusterstate.errors import MalformedZnodeError
-from clusterstate.plans import Check, Create, Delete, SetData, read, write
+from clusterstate.plans import UNREADABLE_VERSION, Check, Create, Delete, SetData, read, write
 from clusterstate.znodes import paths
 from clusterstate.znodes.controller_node import (
     INITIAL_EPOCH,
@@ -31,14 +31,17 @@ class ControllerEpoch:
     epoch_version: int
 
 
-def current_controller() -> Plan[BrokerId | None]:
+def current_controller(known: BrokerId | None) -> Plan[BrokerId | None]:
     """Return the current controller, if any, and watch for a change.
 
-    A malformed znode counts as an unknown controller, with id -1.
+    A malformed znode counts as an unknown controller, with id -1. If this broker may not read the
+    znode, the controller is the `known` one.
     """
     [node] = yield from read((paths.CONTROLLER,), watch=True)
     if node is None:
         return None
+    if node.version == UNREADABLE_VERSION and known is not None:
+        return known
     try:
         return decode_controller(node.data)
     except MalformedZnodeError:

@@ -36,6 +36,7 @@ _STATES: Final[Mapping[type[e.Event], ControllerState]] = {
     e.Reelect: _S.CONTROLLER_CHANGE,
     e.ControllerChange: _S.CONTROLLER_CHANGE,
     e.Expire: _S.CONTROLLER_CHANGE,
+    e.RereadDue: _S.CONTROLLER_CHANGE,
     e.BrokerChange: _S.BROKER_CHANGE,
     e.BrokerModification: _S.BROKER_CHANGE,
     e.TopicChange: _S.TOPIC_CHANGE,

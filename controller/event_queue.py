@@ -21,6 +21,7 @@ _MERGED: Final = (
     e.PreferredElectionNode,
     e.IsrChange,
     e.LogDirEvent,
+    e.RereadDue,
     e.RebalanceDue,
     e.UncleanElectionEnabled,
 )

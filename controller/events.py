@@ -6,7 +6,7 @@ that was pending for long still acts on the current state. An event with a resul
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from clusterstate.znodes import paths
 from kafkawire.ids import BrokerId, TopicPartition
@@ -77,6 +77,11 @@ class IsrChange:
 @dataclass(frozen=True, slots=True)
 class LogDirEvent:
     """Log directories of brokers failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class RereadDue:
+    """The interval for reading watched znodes again, whose watches may be lost, has passed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +183,7 @@ Event: TypeAlias = (
     | PreferredElectionNode
     | IsrChange
     | LogDirEvent
+    | RereadDue
     | RebalanceDue
     | UncleanElectionEnabled
     | LeaderAndIsrResponseReceived
@@ -197,6 +203,12 @@ _CHILDREN: Mapping[str, Event] = {
     paths.ISR_CHANGES: IsrChange(),
     paths.LOG_DIR_EVENTS: LogDirEvent(),
 }
+CHANGES: Final[Sequence[Event]] = (
+    *_CHILDREN.values(),
+    ReassignmentNode(),
+    PreferredElectionNode(),
+)
+"""The events of all znodes that a controller watches, apart from topics and brokers."""
 
 
 def event_of_children(path: str) -> Event | None:
@@ -208,12 +220,13 @@ def event_of_node(path: str, *, is_deleted: bool) -> Event | None:
     """Return the event for a created, changed or deleted znode; None if there is none."""
     if path == paths.CONTROLLER:
         return Reelect() if is_deleted else ControllerChange()
-    if is_deleted:
-        return None
+    # The deletion of a request is an event, too: the next read sets a watch for the next request.
     if path == paths.REASSIGN_PARTITIONS:
         return ReassignmentNode()
     if path == paths.PREFERRED_ELECTION:
         return PreferredElectionNode()
+    if is_deleted:
+        return None
     parent, _, name = path.rpartition("/")
     if parent == paths.BROKER_IDS:
         return BrokerModification(BrokerId(int(name)))

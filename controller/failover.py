@@ -22,6 +22,7 @@ from controller.events import RebalanceDue
 from controller.fenced_writes import write_fenced
 from controller.last_told import LastKnown, remember_leaderless
 from controller.live_brokers import read_brokers
+from controller.lost_watches import watch_children
 from controller.partition_state import PartitionState
 from controller.partition_state_writes import read_states
 from controller.partition_transitions import bring_online, elect_first, repair_in_steps
@@ -66,13 +67,14 @@ def _ensure_features(cluster: Cluster) -> Plan[None]:
 
 
 def _load_assignments(cluster: Cluster, new_topic_id: NewTopicId) -> Plan[list[TopicPartition]]:
-    cluster.brokers |= yield from read_brokers()
+    names = yield from list_children(paths.BROKER_IDS, watch=True)
+    cluster.brokers |= yield from read_brokers(names, {})
     topics = yield from list_children(paths.TOPICS, watch=True)
     return (yield from adopt_topics(cluster, sorted(topics), new_topic_id))
 
 
 def _load_deletions(cluster: Cluster) -> Plan[None]:
-    requested = set((yield from list_children(paths.DELETE_TOPICS, watch=True)))
+    requested = set((yield from watch_children(paths.DELETE_TOPICS)) or ())
     wanted = requested & set(cluster.topics)
     if not cluster.config.delete_topic_enable:
         wanted = set()

@@ -9,12 +9,13 @@ Source: kafka.controller.KafkaController.processBrokerChange of Kafka 3.9.
 from collections.abc import Collection, Mapping
 
 from clusterstate.errors import MalformedZnodeError
-from clusterstate.plans import list_children, read
+from clusterstate.plans import UNREADABLE_VERSION, read
 from clusterstate.znodes import paths
 from clusterstate.znodes.registration import decode_registration
 from controller import deletion, reassignment
 from controller.cluster import Cluster, LiveBroker
 from controller.effects import Connect, Disconnect, Note, Plan
+from controller.lost_watches import watch_children
 from controller.partition_transitions import bring_online, elect_first, repair_in_steps
 from controller.received_notifications import take_log_dir_events
 from controller.replica_state import PartitionReplica, ReplicaState
@@ -23,14 +24,21 @@ from controller.request_batch import RequestBatch
 from kafkawire.ids import BrokerId
 
 
-def read_brokers() -> Plan[dict[BrokerId, LiveBroker]]:
-    """Return the registered brokers, and watch for changes."""
-    names = yield from list_children(paths.BROKER_IDS, watch=True)
+def read_brokers(
+    names: Collection[str], known: Mapping[BrokerId, LiveBroker]
+) -> Plan[dict[BrokerId, LiveBroker]]:
+    """Return the registered brokers among `names`, and watch for changes.
+
+    A broker in `known` whose registration is there but may not be read stays as it is known.
+    """
     ids = sorted(BrokerId(int(name)) for name in names if name.isdecimal())
     nodes = yield from read([paths.broker(one) for one in ids], watch=True)
     brokers: dict[BrokerId, LiveBroker] = {}
     for broker_id, node in zip(ids, nodes, strict=True):
         if node is None:
+            continue
+        if node.version == UNREADABLE_VERSION and broker_id in known:
+            brokers[broker_id] = known[broker_id]
             continue
         try:
             registration = decode_registration(broker_id, node.data)
@@ -43,7 +51,10 @@ def read_brokers() -> Plan[dict[BrokerId, LiveBroker]]:
 
 def on_change(cluster: Cluster) -> Plan[None]:
     """Update the image to the brokers registered now."""
-    current = yield from read_brokers()
+    names = yield from watch_children(paths.BROKER_IDS)
+    if names is None:
+        return
+    current = yield from read_brokers(names, cluster.brokers)
     known = {broker_id: broker.epoch for broker_id, broker in cluster.brokers.items()}
     new = current.keys() - known.keys()
     dead = known.keys() - current.keys()

@@ -6,7 +6,6 @@ Events are processed one at a time, each to its end, so no plan sees the unfinis
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from clusterstate.plans import list_children
 from clusterstate.replica_assignment import ReplicaAssignment
 from clusterstate.znodes import paths
 from clusterstate.znodes.cluster_node import ProducerIdBlock
@@ -29,6 +28,7 @@ from controller.effects import Disconnect, Elected, Enqueue, Note, Plan
 from controller.errors import ControllerMovedError
 from controller.failover import take_over
 from controller.last_told import LastKnown, nothing_known
+from controller.lost_watches import read_again, watch_children
 from controller.partition_transitions import bring_online
 from controller.reassignment import MoveResult
 from controller.request_batch import RequestBatch
@@ -89,6 +89,11 @@ class Planner:
                     yield from self._elect(now_ms)
                 case e.ControllerChange():
                     yield from self._read_controller()
+                    if self.controller_id is None:
+                        # It has resigned already, before a watch for its deletion was set.
+                        yield Enqueue(e.Reelect())
+                case e.RereadDue():
+                    yield from self._read_again()
                 case e.Expire():
                     yield from self._resign()
                     self.controller_id = None
@@ -112,12 +117,19 @@ class Planner:
             yield from controller_election.abdicate(cluster)
 
     def _read_controller(self) -> Plan[None]:
-        self.controller_id = yield from controller_election.current_controller()
+        self.controller_id = yield from controller_election.current_controller(self.controller_id)
         if self.controller_id is not None:
             self._former_id = self.controller_id
             yield Elected()
         if self.is_active and self.controller_id != self._config.broker_id:
             yield from self._resign()
+
+    def _read_again(self) -> Plan[None]:
+        # Without a known controller an election is pending, or there is no session.
+        if self.controller_id is not None:
+            yield Enqueue(e.Reelect())
+        if self.cluster is not None:
+            yield from read_again(self.cluster)
 
     def _elect(self, now_ms: int) -> Plan[None]:
         if self.controller_id == self._config.broker_id and not self.is_active:
@@ -206,7 +218,7 @@ class Planner:
 
 
 def _on_deletions(cluster: Cluster) -> Plan[None]:
-    requested = set((yield from list_children(paths.DELETE_TOPICS, watch=True)))
+    requested = set((yield from watch_children(paths.DELETE_TOPICS)) or ())
     requested -= cluster.unread_topics
     unknown = requested - set(cluster.topics)
     yield from deletion.forget_requests(cluster, sorted(unknown))

@@ -8,8 +8,7 @@ from clusterstate.replica_assignment import Replicas
 from clusterstate.znodes import paths
 from clusterstate.znodes.admin import decode_reassignment, encode_reassignment
 from controller.cluster import Cluster
-from controller.effects import Enqueue, Plan
-from controller.events import ReassignmentNode
+from controller.effects import Plan
 from controller.fenced_writes import write_fenced
 from kafkawire.ids import TopicPartition
 
@@ -50,5 +49,3 @@ def forget_requests(
         yield from write_fenced(cluster, [(change,)])
     else:
         yield from write_fenced(cluster, [(Delete(paths.REASSIGN_PARTITIONS, node.version),)])
-        # The next request may be written before a watch for it is set.
-        yield Enqueue(ReassignmentNode())

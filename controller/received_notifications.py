@@ -4,12 +4,13 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from clusterstate.errors import MalformedZnodeError
-from clusterstate.plans import Delete, list_children, read
+from clusterstate.plans import Delete, read
 from clusterstate.znodes import paths
 from clusterstate.znodes.notification import decode_log_dir_event, decode_partitions
 from controller.cluster import Cluster
 from controller.effects import Plan
 from controller.fenced_writes import write_fenced
+from controller.lost_watches import watch_children
 from kafkawire.ids import BrokerId, TopicPartition
 
 _T = TypeVar("_T")
@@ -29,7 +30,7 @@ def take_isr_changes(cluster: Cluster) -> Plan[list[TopicPartition]]:
 
 def _take(cluster: Cluster, parent: str, decode: Callable[[bytes | None], _T]) -> Plan[list[_T]]:
     """Decode and delete the notifications below `parent`; malformed ones are only deleted."""
-    names = yield from list_children(parent, watch=True)
+    names = (yield from watch_children(parent)) or ()
     found = [f"{parent}/{name}" for name in sorted(names)]
     nodes = yield from read(found)
     notifications: list[_T] = []

@@ -12,8 +12,7 @@ from clusterstate.znodes import paths
 from clusterstate.znodes.notification import decode_partitions
 from controller import leader_elections
 from controller.cluster import Cluster
-from controller.effects import Enqueue, Plan
-from controller.events import PreferredElectionNode
+from controller.effects import Plan
 from controller.fenced_writes import write_fenced
 from controller.partition_state import PartitionState
 from controller.partition_transitions import Strategy, elect
@@ -69,8 +68,6 @@ def on_znode(cluster: Cluster) -> Plan[None]:
         partitions = ()
     yield from on_request(cluster, partitions)
     yield from write_fenced(cluster, [(Delete(paths.PREFERRED_ELECTION, node.version),)])
-    # The next request may be written before a watch for it is set.
-    yield Enqueue(PreferredElectionNode())
 
 
 def on_rebalance(cluster: Cluster) -> Plan[None]:

@@ -9,13 +9,14 @@ Source: kafka.controller.KafkaController.processTopicChange, processPartitionMod
 from collections.abc import Callable, Iterable, Sequence
 
 from clusterstate.errors import MalformedZnodeError
-from clusterstate.plans import SetData, list_children, read
+from clusterstate.plans import SetData, read
 from clusterstate.znodes import paths
 from clusterstate.znodes.topic import TopicAssignment, decode_topic
 from controller.cluster import Cluster
 from controller.effects import Enqueue, Note, Plan
 from controller.events import TopicDeletion
 from controller.fenced_writes import write_fenced
+from controller.lost_watches import watch_children
 from controller.partition_state import PartitionState
 from controller.partition_transitions import create_partitions
 from controller.replica_state import ReplicaState
@@ -28,8 +29,13 @@ NewTopicId = Callable[[], TopicId]
 
 def on_topic_change(cluster: Cluster, new_topic_id: NewTopicId) -> Plan[None]:
     """Start new topics, and forget topics whose znodes are gone."""
-    names = set((yield from list_children(paths.TOPICS, watch=True)))
-    cluster.unread_topics &= names
+    listed = yield from watch_children(paths.TOPICS)
+    if listed is None:
+        return
+    names = set(listed)
+    for unread in cluster.unread_topics - names:
+        cluster.unread_topics.discard(unread)
+        cluster.topic_versions.pop(unread, None)
     for gone in set(cluster.topics) - names:
         cluster.remove_topic(gone)
         yield Note("topic.vanished", {"topic": gone})
@@ -53,6 +59,7 @@ def adopt_topics(
     for topic, node in zip(topics, nodes, strict=True):
         if node is None:
             continue
+        cluster.topic_versions[topic] = node.version
         cluster.unread_topics.add(topic)
         try:
             assignment = decode_topic(node.data)
@@ -109,6 +116,7 @@ def on_partition_modification(cluster: Cluster, topic: str, new_topic_id: NewTop
             # A deletion may have been requested while the topic was malformed.
             yield Enqueue(TopicDeletion())
         return
+    cluster.topic_versions[topic] = node.version
     try:
         assignment = decode_topic(node.data)
     except MalformedZnodeError:

@@ -8,6 +8,8 @@ them.
 from dataclasses import dataclass
 
 from clusterstate.plans import (
+    UNREADABLE,
+    UNREADABLE_VERSION,
     Answer,
     Check,
     Children,
@@ -47,6 +49,8 @@ class Coordinator:
         self.nodes: dict[str, _Znode] = {"/": _Znode(None, 0, 0, 0)}
         self.sessions: set[int] = set()
         self.now_ms = 0
+        self.unreadable: set[str] = set()
+        """Paths that no session may read."""
         self._zxid = 0
         self._last_session = 0
         self._sequence = 0
@@ -72,7 +76,7 @@ class Coordinator:
             case Read(paths):
                 return Nodes(tuple(self.read(path) for path in paths))
             case ListChildren(path):
-                return Children(tuple(self.children(path)))
+                return Children(None if path in self.unreadable else tuple(self.children(path)))
             case Write(transactions):
                 return Outcomes(tuple(self._apply(session, one) for one in transactions))
 
@@ -81,6 +85,8 @@ class Coordinator:
         node = self.nodes.get(path)
         if node is None:
             return None
+        if path in self.unreadable:
+            return Node(UNREADABLE, UNREADABLE_VERSION, 0)
         return Node(node.data, node.version, node.czxid, node.owner, node.created_ms)
 
     def children(self, path: str) -> list[str]:

@@ -38,7 +38,7 @@ from controller.controller_config import ControllerConfig
 from controller.effects import ControlRequest, Plan
 from coordination.client import Client
 from coordination.errors import ConnectionLossError, NoNodeError
-from coordination.protocol.messages import Acl
+from coordination.protocol.messages import OPEN_ACL, Acl
 from coordination.protocol.multi import Op, Result
 from coordination.server.state.acl import Permission
 from kafkawire.errors import ErrorCode
@@ -47,11 +47,13 @@ from kafkawire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrR
 from kafkawire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from kafkawire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from kafkawire.schema import decode, encode
+from tests.integration.broker.test_unreadable_znodes import set_acl
 from tests.integration.coordination.process import Coordinator, kill_all
 from tests.waiting import until
 
 DEADLINE_S = 60.0
 T0 = TopicPartition("orders", 0)
+NO_READER = (Acl(30, "world", "anyone"),)
 IDS = [BrokerId(number) for number in (1, 2, 3)]
 
 
@@ -285,6 +287,44 @@ async def test_an_expired_session_ends_the_controllership(coordinator: Coordinat
         await until(lambda: len(active(nodes)) == 1)
         data, _stat = await former.client.get_data(paths.CONTROLLER_EPOCH)
         assert decode_controller_epoch(data) == 2
+
+
+@pytest.mark.parametrize("is_refused_first", [False, True])
+async def test_a_topic_created_without_permission_to_read_it_is_led_once_it_is_restored(
+    coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch, is_refused_first: bool
+) -> None:
+    """The creation uses up the watch and notifies nobody."""
+    monkeypatch.setattr(controller, "REREAD_S", 0.05)
+    async with cluster(coordinator.address) as (nodes, brokers):
+        await until(lambda: len(active(nodes)) == 1)
+        await until(lambda: all(brokers[broker].received for broker in IDS))
+        [before] = active(nodes)
+        with capture_logs() as lines:
+            set_acl(coordinator, paths.TOPICS, NO_READER)
+            if is_refused_first:
+                await until(lambda: "watch.not_read" in [line["event"] for line in lines])
+            await create_topic(nodes[0].client, partition_count=3)
+            await turn()
+            assert led(brokers, IDS[0]) == {}
+            set_acl(coordinator, paths.TOPICS, OPEN_ACL)
+            await until(lambda: all(len(led(brokers, broker)) == 3 for broker in IDS))
+        assert active(nodes) == [before]
+        assert "controller.failed" not in [line["event"] for line in lines]
+
+
+async def test_a_controller_that_leaves_without_a_notification_is_replaced(
+    coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(controller, "REREAD_S", 0.05)
+    async with cluster(coordinator.address) as (nodes, _):
+        await until(lambda: len(active(nodes)) == 1)
+        [former] = active(nodes)
+        set_acl(coordinator, paths.CONTROLLER, NO_READER)
+        await turn()
+        assert active(nodes) == [former]
+        await former.die()
+        survivors = [node for node in nodes if node is not former]
+        await until(lambda: len(active(survivors)) == 1)
 
 
 async def test_a_failed_plan_ends_the_controllership_and_another_broker_is_elected(

@@ -36,7 +36,8 @@ from broker.replication.replica_roles import ReplicaRoles
 from broker.replication.replica_table import ReplicaTable
 from broker.replication.stray_logs import StrayLogs
 from clusterstate.leader_and_isr import LeaderAndIsr
-from clusterstate.plans import Check, SetData
+from clusterstate.plans import Check, SetData, list_children
+from clusterstate.znodes import paths
 from controller import (
     failover,
     fenced_writes,
@@ -262,7 +263,8 @@ def last_member_leaves(real: Bug, *arguments: Any, **options: Any) -> Any:
 @replaces((live_brokers, "on_change"))
 def unseen_bounces(_real: Bug, cluster: Any) -> Any:
     """A broker that restarts between two reads counts as the earlier incarnation (T5)."""
-    current = yield from live_brokers.read_brokers()
+    names = yield from list_children(paths.BROKER_IDS, watch=True)
+    current = yield from live_brokers.read_brokers(names, {})
     dead = cluster.brokers.keys() - current.keys()
     new = {one: current[one] for one in sorted(current.keys() - cluster.brokers.keys())}
     if dead:

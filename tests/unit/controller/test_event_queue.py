@@ -53,3 +53,11 @@ def test_notifications_become_events() -> None:
         None,
     ]
     assert e.event_of_node(paths.topic("t"), is_deleted=True) is None
+
+
+def test_deleted_requests_of_tools_are_events_that_watch_for_the_next_request() -> None:
+    for path, event in (
+        (paths.REASSIGN_PARTITIONS, e.ReassignmentNode()),
+        (paths.PREFERRED_ELECTION, e.PreferredElectionNode()),
+    ):
+        assert e.event_of_node(path, is_deleted=True) == event

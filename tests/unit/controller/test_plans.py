@@ -13,7 +13,7 @@ from clusterstate.broker_registration import (
     update,
 )
 from clusterstate.leader_and_isr import LeaderAndIsr
-from clusterstate.plans import Children, Create, Nodes, Read, Write
+from clusterstate.plans import Create, Nodes, Read, Write
 from clusterstate.replica_assignment import ReplicaAssignment
 from clusterstate.znodes import paths
 from clusterstate.znodes.admin import decode_reassignment, encode_reassignment
@@ -1174,9 +1174,8 @@ def test_znodes_deleted_between_list_and_read_are_skipped() -> None:
     harness.do(e.BrokerModification(BrokerId(9)))
     harness.do(e.PartitionModification("never"))
     assert harness.driver.run(adopt_topics(harness.cluster, ["no"], lambda: NEW_ID)) == []
-    plan = read_brokers()
+    plan = read_brokers(("7", "not-a-number"), {})
     plan.send(None)
-    plan.send(Children(("7", "not-a-number")))
     with pytest.raises(StopIteration) as stopped:
         plan.send(Nodes((None,)))
     assert stopped.value.value == {}

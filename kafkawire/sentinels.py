@@ -41,6 +41,7 @@ READ_UNCOMMITTED: Final = 0
 """Isolation level of consumers that read up to the high watermark."""
 READ_COMMITTED: Final = 1
 """Isolation level of consumers that read up to the last stable offset."""
+ISOLATION_LEVELS: Final = (READ_UNCOMMITTED, READ_COMMITTED)
 
 ACKS_ALL: Final = -1
 ACKS_NONE: Final = 0

@@ -41,7 +41,7 @@ from kafkawire.messages.fetch import (
     PartitionData,
 )
 from kafkawire.schema import since
-from kafkawire.sentinels import READ_COMMITTED
+from kafkawire.sentinels import ISOLATION_LEVELS, READ_COMMITTED
 
 Charge = Callable[[int], int]
 """Charges a number of bytes to the client; returns its throttle time in milliseconds."""
@@ -110,6 +110,9 @@ class FetchHandler:
             max_bytes,
             client_rack=message.rack_id if self._selects_by_rack else "",
         )
+        if message.isolation_level not in ISOLATION_LEVELS and reader.has_known_partition():
+            # Kafka's code.
+            return Reply(reader.refusal(ErrorCode.UNKNOWN_SERVER_ERROR))
         response = reader.read()
         if reader.is_enough or message.max_wait_ms <= 0 or not message.topics:
             return Reply(reader.charged(response, charge))
@@ -169,6 +172,37 @@ class FetchReader:
     def is_enough(self) -> bool:
         """Whether the last read found enough bytes, or a result that must not wait."""
         return self._must_answer or self._size_bytes >= self.min_bytes
+
+    def has_known_partition(self) -> bool:
+        """Whether the request names a partition that exists."""
+        table = self._replicas.table
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return any(
+            table.missing_code((name, wanted.partition)) is not unknown
+            for name, topic in self.topics
+            for wanted in topic.partitions
+            if name is not None
+        )
+
+    def refusal(self, code: ErrorCode) -> FetchResponse:
+        """Return the response that refuses the whole request.
+
+        Clients of old versions find the code in the partitions.
+        """
+        return FetchResponse(
+            error_code=code,
+            responses=[]
+            if self._version >= TOPIC_IDS_SINCE
+            else [
+                FetchableTopicResponse(
+                    topic=topic.topic,
+                    partitions=[
+                        failed_partition(each.partition, code) for each in topic.partitions
+                    ],
+                )
+                for topic in self.message.topics
+            ],
+        )
 
     def read(self) -> FetchResponse:
         """Read all partitions in order, within the limits.

@@ -38,17 +38,16 @@ from kafkawire.sentinels import (
     CONSUMER_REPLICA_ID,
     EARLIEST_LOCAL_TIMESTAMP,
     EARLIEST_TIMESTAMP,
+    ISOLATION_LEVELS,
     LATEST_TIERED_TIMESTAMP,
     LATEST_TIMESTAMP,
     MAX_TIMESTAMP,
     NO_TIMESTAMP,
     READ_COMMITTED,
-    READ_UNCOMMITTED,
 )
 from storage.errors import StorageError
 from storage.segment.segment_lookup import largest_timestamp
 
-ISOLATION_LEVELS: Final = (READ_UNCOMMITTED, READ_COMMITTED)
 APIS: Final[Apis] = {
     ApiKey.LIST_OFFSETS: lambda parts: ListOffsetsHandler(parts.replicas, parts.now_ms).handle,
     ApiKey.OFFSET_FOR_LEADER_EPOCH: lambda parts: (

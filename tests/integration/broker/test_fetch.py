@@ -17,6 +17,7 @@ from kafkawire.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
+from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from kafkawire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
@@ -327,3 +328,49 @@ def test_the_end_offset_of_an_epoch_is_reported(wire: Wire, topic: str) -> None:
     assert ask(epoch=5) == (ErrorCode.NONE, -1, -1)
     assert ask(epoch=0, current=9) == (ErrorCode.UNKNOWN_LEADER_EPOCH, -1, -1)
     assert ask(epoch=0, partition=9) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)
+
+
+UNKNOWN, MISSING = ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.parametrize("level", [2, -1, 127])
+@pytest.mark.parametrize(
+    ("version", "in_response"),
+    [(4, ErrorCode.NONE), (6, ErrorCode.NONE), (7, UNKNOWN), (12, UNKNOWN)],
+)
+def test_a_fetch_with_an_unknown_isolation_level_is_refused(
+    wire: Wire, topic: str, level: int, version: int, in_response: ErrorCode
+) -> None:
+    """The codes are Kafka's; versions below 7 have none for a whole response."""
+    wire.produce(topic, batch(b"x"))
+    asked = long_poll(topic, partitions=(0, 9), max_wait_ms=LONG_WAIT_MS)
+    asked.isolation_level = level
+    response = wire.ask(ApiKey.FETCH, version, asked, FetchResponse)
+    assert response.error_code == in_response
+    found = response.responses[0].partitions
+    assert [(each.error_code, each.partition_index) for each in found] == [
+        (UNKNOWN, 0),
+        (UNKNOWN, 9),
+    ]
+
+
+def test_a_fetch_by_topic_ids_with_an_unknown_isolation_level_is_refused_as_a_whole(
+    wire: Wire, topic: str
+) -> None:
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
+    topic_id = wire.ask(ApiKey.METADATA, 12, request, MetadataResponse).topics[0].topic_id
+    wanted = FetchTopic(topic_id=topic_id, partitions=[FetchPartition(partition=0)])
+    asked = FetchRequest(isolation_level=2, session_epoch=0, topics=[wanted])
+    response = wire.ask(ApiKey.FETCH, 13, asked, FetchResponse)
+    assert (response.error_code, response.responses, response.session_id) == (UNKNOWN, [], 0)
+
+
+@pytest.mark.parametrize(("name", "partitions"), [("missing", (0,)), (None, (9,)), (None, ())])
+def test_an_isolation_level_matters_only_to_partitions_that_exist(
+    wire: Wire, topic: str, name: str | None, partitions: tuple[int, ...]
+) -> None:
+    asked = long_poll(name or topic, partitions=partitions, max_wait_ms=LONG_WAIT_MS)
+    asked.isolation_level = 2
+    response = wire.ask(ApiKey.FETCH, 12, asked, FetchResponse)
+    found = [each.error_code for one in response.responses for each in one.partitions]
+    assert (response.error_code, found) == (ErrorCode.NONE, [MISSING] * len(partitions))

@@ -8,7 +8,7 @@ Source: kafka.server.AclApis, kafka.security.authorizer.AclAuthorizer of Kafka 3
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -53,6 +53,12 @@ from kafkawire.messages.acls import (
 )
 
 NO_AUTHORIZER: Final = "No authorizer is configured."
+UNKNOWN: Final = 0
+"""Kafka's number for resource types, pattern types, operations and permissions that it lacks."""
+UNKNOWN_IN_FILTER: Final = f"a filter of access control entries has the number {UNKNOWN}"
+
+Filters = Sequence[AclFilter | None]
+"""Filters by their places in a request; None matches nothing."""
 
 log = structlog.get_logger(__name__)
 
@@ -72,7 +78,8 @@ APIS: Final[Apis] = {
 class AclsHandler:
     """Lists and changes entries; one bad entry does not fail the others.
 
-    A number that Kafka does not define closes the connection, like in Kafka.
+    As in Kafka, the number 0 closes the connection. An entry with another number that Kafka does
+    not define is refused, and such a filter matches nothing.
     """
 
     def __init__(self, tasks: RequestTasks, access: AccessControl) -> None:
@@ -82,23 +89,24 @@ class AclsHandler:
     def describe(self, request: Request, message: DescribeAclsRequest) -> Reply:
         """Respond with the entries that match a filter."""
         del request
+        if UNKNOWN in _numbers_of_filter(message):
+            return Reply.close(UNKNOWN_IN_FILTER)
         wanted = _filter(message)
         if wanted is None:
-            return Reply.close("a filter of access control entries has an unknown number")
+            return Reply(DescribeAclsResponse(error_message=None))
         return self._tasks.run(partial(self._describe, wanted))
 
     def create(self, request: Request, message: CreateAclsRequest) -> Reply:
         """Add entries; one that exists already is a success."""
-        if any(_is_unknown(each) for each in message.creations):
-            return Reply.close("an access control entry has an unknown number")
+        if any(UNKNOWN in _numbers_of(each) for each in message.creations):
+            return Reply.close(f"an access control entry has the number {UNKNOWN}")
         return self._tasks.run(partial(self._create, message.creations, str(request.principal)))
 
     def delete(self, request: Request, message: DeleteAclsRequest) -> Reply:
         """Remove the entries that match any of the filters; each is reported once."""
-        wanted = [_filter(each) for each in message.filters]
-        if None in wanted:
-            return Reply.close("a filter of access control entries has an unknown number")
-        filters = [each for each in wanted if each is not None]
+        if any(UNKNOWN in _numbers_of_filter(each) for each in message.filters):
+            return Reply.close(UNKNOWN_IN_FILTER)
+        filters = [_filter(each) for each in message.filters]
         return self._tasks.run(partial(self._delete, filters, str(request.principal)))
 
     async def _describe(self, wanted: AclFilter) -> DescribeAclsResponse:
@@ -146,12 +154,16 @@ class AclsHandler:
         results = [_creation_result(errors.get(place)) for place in range(len(creations))]
         return CreateAclsResponse(results=results)
 
-    async def _delete(self, filters: Sequence[AclFilter], principal: str) -> DeleteAclsResponse:
+    async def _delete(self, filters: Filters, principal: str) -> DeleteAclsResponse:
         matching: list[list[DeleteAclsMatchingAcl]] = [[] for _ in filters]
         async for pattern in in_turns(sorted(self._access.authorizer.acls.entries, key=_order)):
-            asked = [place for place, each in enumerate(filters) if each.matches_pattern(pattern)]
+            asked = {
+                place: each
+                for place, each in enumerate(filters)
+                if each is not None and each.matches_pattern(pattern)
+            }
             if asked:
-                await self._delete_from(pattern, filters, asked, matching)
+                await self._delete_from(pattern, asked, matching)
         count = sum(map(len, matching))
         if count:
             log.info("acls.removed", by=principal, count=count)
@@ -163,8 +175,7 @@ class AclsHandler:
     async def _delete_from(
         self,
         pattern: ResourcePattern,
-        filters: Sequence[AclFilter],
-        asked: Sequence[int],
+        asked: Mapping[int, AclFilter],
         matching: list[list[DeleteAclsMatchingAcl]],
     ) -> None:
         """Remove the entries of one pattern; add them to the results of their first filter."""
@@ -173,7 +184,7 @@ class AclsHandler:
         def remove(found: Entries) -> Entries:
             taken.clear()
             for entry in found:
-                place = next((each for each in asked if filters[each].matches_entry(entry)), None)
+                place = next((each for each in asked if asked[each].matches_entry(entry)), None)
                 if place is not None:
                     taken[entry] = place
             return found - taken.keys()
@@ -199,19 +210,26 @@ class AclsHandler:
             )
 
 
-def _is_unknown(creation: AclCreation) -> bool:
-    try:
-        ResourceType(creation.resource_type)
-        PatternType(creation.resource_pattern_type)
-        Operation(creation.operation)
-        Permission(creation.permission_type)
-    except ValueError:
-        return True
-    return False
+def _numbers_of(creation: AclCreation) -> Sequence[int]:
+    return (
+        creation.resource_type,
+        creation.resource_pattern_type,
+        creation.operation,
+        creation.permission_type,
+    )
+
+
+def _numbers_of_filter(found: DescribeAclsRequest | DeleteAclsFilter) -> Sequence[int]:
+    return (
+        found.resource_type_filter,
+        found.pattern_type_filter,
+        found.operation,
+        found.permission_type,
+    )
 
 
 def _filter(found: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter | None:
-    """Return the filter of a request; None if it holds an unknown number."""
+    """Return the filter of a request; None if it holds a number that Kafka does not define."""
     try:
         return AclFilter(
             resource_type=ResourceType(found.resource_type_filter),
@@ -232,17 +250,20 @@ def _acl(creation: AclCreation) -> AclBinding:
     Raises:
         ApiError: INVALID_REQUEST, the entry would apply to nothing.
     """
-    pattern = ResourcePattern(
-        ResourceType(creation.resource_type),
-        creation.resource_name,
-        PatternType(creation.resource_pattern_type),
-    )
-    entry = AclEntry(
-        principal=creation.principal,
-        host=creation.host,
-        operation=Operation(creation.operation),
-        permission=Permission(creation.permission_type),
-    )
+    try:
+        pattern = ResourcePattern(
+            ResourceType(creation.resource_type),
+            creation.resource_name,
+            PatternType(creation.resource_pattern_type),
+        )
+        entry = AclEntry(
+            principal=creation.principal,
+            host=creation.host,
+            operation=Operation(creation.operation),
+            permission=Permission(creation.permission_type),
+        )
+    except ValueError as error:
+        raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from error
     if fault := _fault(pattern, entry):
         raise ApiError(ErrorCode.INVALID_REQUEST, fault)
     return AclBinding(pattern, entry)

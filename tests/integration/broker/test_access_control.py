@@ -1,6 +1,7 @@
 """A broker with an authorizer: entries in the coordinator decide over requests."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from itertools import count
 
 import pytest
@@ -18,8 +19,10 @@ from kafkawire.errors import ErrorCode
 from kafkawire.messages.acls import (
     AclCreation,
     CreateAclsRequest,
+    CreateAclsResponse,
     DeleteAclsFilter,
     DeleteAclsRequest,
+    DeleteAclsResponse,
     DescribeAclsRequest,
     DescribeAclsResponse,
 )
@@ -173,17 +176,70 @@ def test_entry_that_would_apply_to_nothing_is_refused_alone(
     assert listed(admin, AclFilter(host=CLIENT_HOST)) == {good}
 
 
-def test_request_with_an_undefined_number_closes_the_connection(
-    guarded_broker: BrokerProcess,
+GOOD_ENTRY = AclCreation(
+    resource_type=TOPIC,
+    resource_name="good",
+    resource_pattern_type=PatternType.LITERAL,
+    principal="User:ANONYMOUS",
+    host=CLIENT_HOST,
+    operation=Operation.READ,
+    permission_type=Permission.ALLOW,
+)
+GOOD_FILTER = DeleteAclsFilter(
+    resource_type_filter=TOPIC,
+    resource_name_filter="good",
+    pattern_type_filter=PatternType.LITERAL,
+    principal_filter=None,
+    host_filter=None,
+    operation=Operation.READ,
+    permission_type=Permission.ALLOW,
+)
+ENTRY_FIELDS = ("resource_type", "resource_pattern_type", "operation", "permission_type")
+FILTER_FIELDS = ("resource_type_filter", "pattern_type_filter", "operation", "permission_type")
+
+
+@pytest.mark.parametrize("place", range(4))
+def test_request_with_the_number_of_the_unknown_closes_the_connection(
+    guarded_broker: BrokerProcess, place: int
 ) -> None:
+    entry = replace(GOOD_ENTRY)
+    setattr(entry, ENTRY_FIELDS[place], 0)
+    wanted = replace(GOOD_FILTER)
+    setattr(wanted, FILTER_FIELDS[place], 0)
     for key, message in (
-        (ApiKey.CREATE_ACLS, CreateAclsRequest(creations=[AclCreation(resource_name="a")])),
-        (ApiKey.DELETE_ACLS, DeleteAclsRequest(filters=[DeleteAclsFilter(operation=99)])),
-        (ApiKey.DESCRIBE_ACLS, DescribeAclsRequest(permission_type=-1)),
+        (ApiKey.CREATE_ACLS, CreateAclsRequest(creations=[GOOD_ENTRY, entry])),
+        (ApiKey.DELETE_ACLS, DeleteAclsRequest(filters=[GOOD_FILTER, wanted])),
+        (ApiKey.DESCRIBE_ACLS, DescribeAclsRequest(**asdict(wanted))),
     ):
         with Wire(guarded_broker.port) as wire:
             wire.send(key, 3, message)
             assert wire.is_closed()
+
+
+@pytest.mark.parametrize("number", [99, -1])
+@pytest.mark.parametrize("place", range(4))
+def test_entry_with_an_undefined_number_is_refused_and_such_a_filter_matches_nothing(
+    admin: Wire, client: Wire, place: int, number: int
+) -> None:
+    """As in Kafka; clients of later versions have operations and resources that this one lacks."""
+    del client
+    entry = replace(GOOD_ENTRY)
+    setattr(entry, ENTRY_FIELDS[place], number)
+    creation = CreateAclsRequest(creations=[entry, GOOD_ENTRY])
+    created = admin.ask(ApiKey.CREATE_ACLS, 3, creation, CreateAclsResponse)
+    assert [each.error_code for each in created.results] == [ErrorCode.INVALID_REQUEST, NONE]
+    wanted = replace(GOOD_FILTER)
+    setattr(wanted, FILTER_FIELDS[place], number)
+    found = admin.ask(
+        ApiKey.DESCRIBE_ACLS, 3, DescribeAclsRequest(**asdict(wanted)), DescribeAclsResponse
+    )
+    assert (found.error_code, found.resources) == (NONE, [])
+    deletion = DeleteAclsRequest(filters=[wanted, GOOD_FILTER])
+    deleted = admin.ask(ApiKey.DELETE_ACLS, 3, deletion, DeleteAclsResponse).filter_results
+    assert [(each.error_code, len(each.matching_acls)) for each in deleted] == [
+        (NONE, 0),
+        (NONE, 1),
+    ]
 
 
 def test_lists_are_for_those_with_rights_on_the_cluster(admin: Wire, client: Wire) -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from functools import partial
@@ -41,6 +41,7 @@ from broker.cluster.peers import Peers
 from broker.cluster.producer_ids import ProducerIds
 from broker.cluster.topic_plan import topic_defaults_of
 from broker.config.broker_config import BrokerConfig
+from broker.config.listener import Listener
 from broker.coordinators import Coordinators
 from broker.errors import ConfigError, StartupError
 from broker.handlers.from_brokers import LargeRequests
@@ -298,12 +299,17 @@ class Node:
             mover=mover,
             replicas=replicas,
             server=self._serving.server,
+            advertise=self._advertise,
         )
         certificates = Certificates(self._secured, self._member.security, machine_name)
         changes.reload_by(certificates.reload)
         configs.broker.check_files = certificates.check
         configs.follow(changes)
         return changes
+
+    def _advertise(self, listeners: Iterable[Listener]) -> None:
+        endpoints = self._serving.advertise(listeners)
+        self._serving.tasks.run(partial(self._member.advertise, endpoints))
 
     async def _open_logs(self, locked: Collection[Path]) -> Logs:
         self.metrics.state = BrokerState.RECOVERY
@@ -447,7 +453,7 @@ class Node:
             self._config.groups.transaction_max_timeout_ms,
             now_ms,
         )
-        return serving.advertise(config.advertised)
+        return serving.advertise(self._configs.current.network.advertised)
 
     def _add_metrics(self) -> None:
         status, member, metadata = self._status, self._member, self._metadata

@@ -158,6 +158,17 @@ def register(broker_id: BrokerId, data: bytes, sessions: Sessions) -> Plan[Regis
     return Taken(owner)
 
 
-def update(broker_id: BrokerId, data: bytes) -> Plan[None]:
-    """Replace the registered endpoints, keeping the broker epoch."""
-    yield from write([(SetData(paths.broker(broker_id), data, -1),)])
+def update(broker_id: BrokerId, broker_epoch: int, data: bytes) -> Plan[bool]:
+    """Replace the registered endpoints, keeping the broker epoch.
+
+    Return False if the registration with this epoch is gone, or cannot be read or written.
+    """
+    path = paths.broker(broker_id)
+    for _ in range(MAX_ATTEMPTS):
+        [node] = yield from read((path,))
+        if node is None or node.czxid != broker_epoch:
+            return False
+        [outcome] = yield from write([(SetData(path, data, node.version),)])
+        if outcome.refusal is not Refusal.BAD_VERSION:
+            return outcome.refusal is None
+    return False

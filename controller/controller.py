@@ -274,7 +274,7 @@ class Controller:
                 self._disconnect((registration.broker_id,))
                 self._channels[registration.broker_id] = ChannelTask(
                     Channel(registration.broker_id, epoch),
-                    lambda: self._dial(registration),
+                    lambda: self._dial(self._latest(registration, epoch)),
                     self.put,
                 )
             case Disconnect(brokers):
@@ -289,6 +289,12 @@ class Controller:
                 log.info(name, **fields)
             case _:
                 raise AssertionError(f"{effect} is performed elsewhere")
+
+    def _latest(self, registration: Registration, epoch: int) -> Registration:
+        """Return the registration of the same incarnation, which may have changed its endpoints."""
+        cluster = self._planner.cluster
+        known = None if cluster is None else cluster.brokers.get(registration.broker_id)
+        return known.registration if known is not None and known.epoch == epoch else registration
 
     def _enqueue(self, event: e.Event, delay_ms: int) -> None:
         if not delay_ms:

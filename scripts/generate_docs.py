@@ -122,7 +122,8 @@ def _dynamic_section() -> str:
         "default. Topics inherit the `log.*` keys and the others that a topic config names. "
         "`num.replica.fetchers` and `num.recovery.threads.per.data.dir` take effect at the next "
         "start; other thread pool sizes are accepted without effect, because there are no such "
-        "pools.\n\n"
+        "pools. `advertised.listeners` can be changed for one broker only; it then replaces its "
+        "registration, and clients and other brokers find it at the new addresses.\n\n"
         + ", ".join(_code(name) for name in sorted(DYNAMIC_KEYS))
         + ".\n\nThese keys exist only as dynamic keys:\n\n"
         + _broker_table(RATE_KEYS.values())

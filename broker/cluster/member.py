@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -37,9 +37,10 @@ from clusterstate.broker_registration import (
     cluster_id,
     existing_cluster_id,
     generate_broker_id,
+    update,
 )
 from clusterstate.znodes.registration import Registration
-from coordination.errors import SessionExpiredError
+from coordination.errors import OperationError, SessionExpiredError
 from kafkawire.errors import ApiError
 from kafkawire.ids import BrokerId, topic_id_to_text
 from storage.directory.meta_properties import read_meta_properties
@@ -48,6 +49,9 @@ from storage.errors import StorageError
 
 if TYPE_CHECKING:
     from coordination.server.coordinator import Coordinator
+
+UPDATE_ATTEMPTS: Final = 60
+UPDATE_RETRY_S: Final = 1.0
 
 log = structlog.get_logger(__name__)
 
@@ -70,6 +74,8 @@ class ClusterMember:
         self.security: PeerSecurities
         self.coordinator: Coordinator | None = None
         """The coordinator in this process, if there is one."""
+        self._registration: Registration
+        self._advertising = asyncio.Lock()
         self._config = config
         self._metadata = metadata
         self._loop = loop
@@ -116,23 +122,61 @@ class ClusterMember:
         Raises:
             StartupError: another broker has the id, or one of the endpoints.
         """
-        registration = registration_of(self._config, self.identity.broker_id, endpoints)
-        version = 5 if self._has_features else 4
-
-        def encode() -> bytes:
-            return registration.encode(timestamp_ms=self._now_ms(), version=version)
-
+        self._registration = registration_of(self._config, self.identity.broker_id, endpoints)
         self.session.on_registered = on_registered
-        while not await self._register_once(registration, encode):
+        while not await self._register_once():
             await self.session.renew()
         self.controller.start(on_failure)
-        self.session.keep_registered(self.identity.broker_id, encode, self.controller, on_failure)
+        self.session.keep_registered(
+            self.identity.broker_id, self._encode_registration, self.controller, on_failure
+        )
 
-    async def _register_once(self, registration: Registration, encode: Callable[[], bytes]) -> bool:
+    async def advertise(self, endpoints: Mapping[str, Endpoint]) -> None:
+        """Replace the endpoints of the registration, now and in later sessions.
+
+        The controller announces them to all brokers. The registration stays as it is if another
+        broker advertises one of the endpoints.
+        """
+        async with self._advertising:
+            wanted = registration_of(self._config, self.identity.broker_id, endpoints)
+            if wanted == self._registration:
+                return
+            fields = {"endpoints": [f"{each.host}:{each.port}" for each in wanted.endpoints]}
+            left = UPDATE_ATTEMPTS
+            while left:
+                try:
+                    if await self._update_registration(wanted):
+                        log.info("registration.updated", **fields)
+                        return
+                    left -= 1
+                except SessionExpiredError:
+                    # The next session registers again.
+                    pass
+                except (ApiError, OperationError) as error:
+                    log.error("registration.kept", error=str(error), **fields)
+                    return
+                await asyncio.sleep(UPDATE_RETRY_S)
+            if not left:
+                log.error("registration.kept", error="it cannot be read or written", **fields)
+
+    async def _update_registration(self, wanted: Registration) -> bool:
+        """Return False if the registration is gone, or cannot be read or written."""
+        if wanted != self._registration:
+            await self.session.run(check_endpoints(wanted))
+            # In time for a new session, which may begin before the next write.
+            self._registration = wanted
+        data, epoch = self._encode_registration(), self.session.broker_epoch
+        return await self.session.run(update(self.identity.broker_id, epoch, data))
+
+    def _encode_registration(self) -> bytes:
+        version = 5 if self._has_features else 4
+        return self._registration.encode(timestamp_ms=self._now_ms(), version=version)
+
+    async def _register_once(self) -> bool:
         """Register; return False if the session ended before."""
         try:
-            await self.session.run(check_endpoints(registration))
-            await self.session.register(self.identity.broker_id, encode)
+            await self.session.run(check_endpoints(self._registration))
+            await self.session.register(self.identity.broker_id, self._encode_registration)
         except ApiError as error:
             raise StartupError(str(error)) from None
         except SessionExpiredError:

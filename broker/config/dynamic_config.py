@@ -17,6 +17,7 @@ from broker.config.dynamic_keys import (
     THREAD_COUNTS,
     check_dynamic,
     check_thread_counts,
+    is_of_one_broker,
     overridden,
     usable,
 )
@@ -24,7 +25,9 @@ from broker.config.listener_security_keys import is_reloadable
 from broker.errors import ConfigError
 from kafkawire.errors import ApiError, ErrorCode
 
-FILES_OF_ALL: Final = "files of keys and certificates can be changed for one broker only"
+OF_ONE_BROKER: Final = (
+    "advertised listeners and files of keys and certificates can be changed for one broker only"
+)
 
 Configs = Mapping[str, str]
 
@@ -47,13 +50,12 @@ class DynamicConfig:
             ApiError: INVALID_REQUEST.
         """
         check_dynamic(configs)
-        has_files = any(map(is_reloadable, configs))
-        if has_files and is_shared:
-            raise ApiError(ErrorCode.INVALID_REQUEST, FILES_OF_ALL)
+        if is_shared and any(map(is_of_one_broker, configs)):
+            raise ApiError(ErrorCode.INVALID_REQUEST, OF_ONE_BROKER)
         own, shared = (self.own, configs) if is_shared else (configs, self.shared)
         try:
             merged = self._merged(own, shared)
-            if has_files:
+            if any(map(is_reloadable, configs)):
                 self.check_files(merged)
         except ConfigError as error:
             raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from None
@@ -68,10 +70,10 @@ class DynamicConfig:
     def adopt_shared(self, configs: Configs) -> list[str]:
         """Make `configs` the shared ones; return the reasons why some have no effect."""
         shared, reasons = usable(
-            {name: text for name, text in configs.items() if not is_reloadable(name)}
+            {name: text for name, text in configs.items() if not is_of_one_broker(name)}
         )
         if len(shared) + len(reasons) < len(configs):
-            reasons.append(FILES_OF_ALL)
+            reasons.append(OF_ONE_BROKER)
         return reasons + self._adopt(self.own, shared)
 
     def rate(self, name: str) -> int:

@@ -1,8 +1,8 @@
 """The keys that may change while a broker runs, and their rules (decision).
 
 The list is Kafka's, without listeners and their security: this broker fixes these at start and
-refuses to change them, like every other fixed key. Only files of keys and certificates may change,
-for one broker. Keys that size a thread pool are accepted and
+refuses to change them, like every other fixed key. Only their advertised addresses, and files of
+keys and certificates, may change, for one broker. Keys that size a thread pool are accepted and
 checked like Kafka does. The sizes for replica fetchers and recovery take effect at the next start,
 the others never, as their pools do not exist. A key that is unknown to the broker is kept for other
 programs; its value is not shown, because it may be a secret.
@@ -85,9 +85,11 @@ LOG_DEFAULTS: Final = frozenset(
 )
 """Keys inherited by topics: only the first of several names for one default, like in Kafka."""
 
+ADVERTISED_LISTENERS: Final = "advertised.listeners"
 DYNAMIC_KEYS: Final = (
     LOG_DEFAULTS
     | {
+        ADVERTISED_LISTENERS,
         CLEANER_THREADS,
         "log.cleaner.dedupe.buffer.size",
         "log.cleaner.io.buffer.load.factor",
@@ -126,6 +128,11 @@ def is_secret(name: str) -> bool:
     """Whether the value of a key may be a secret: passwords and unknown keys."""
     key = key_of(name)
     return key is None or key.type is ConfigType.PASSWORD
+
+
+def is_of_one_broker(name: str) -> bool:
+    """Whether brokers cannot share the value of a dynamic key."""
+    return name == ADVERTISED_LISTENERS or is_reloadable(name)
 
 
 def is_fixed(name: str) -> bool:

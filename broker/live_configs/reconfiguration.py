@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from broker.cluster.controller_role import ControllerRole
 from broker.config.broker_config import BrokerConfig
 from broker.config.dynamic_config import DynamicConfig
 from broker.config.dynamic_keys import FOLLOWER_RATE, LEADER_RATE, LOG_DIRS_RATE
+from broker.config.listener import Listener
 from broker.live_configs.topic_overrides import TopicConfigs
 from broker.logs.mover import LogMover
 from broker.network.limits import network_limits_of
@@ -31,14 +32,19 @@ class Reconfiguration:
         mover: LogMover,
         replicas: ReplicaManager,
         server: SocketServer,
+        advertise: Callable[[Sequence[Listener]], object],
     ) -> None:
-        """Apply `config` as it is now: the parts were made from the file's values."""
+        """Apply `config` as it is now: the parts were made from the file's values.
+
+        `advertise` gets the advertised listeners after each change of them.
+        """
         self._config = config
         self._topics = topics
         self._controller = controller
         self._mover = mover
         self._replicas = replicas
         self._server = server
+        self._advertise = advertise
         self._others: list[Callable[[BrokerConfig], object]] = []
         self._reload: Callable[[BrokerConfig], object] = lambda _config: None
         self._moves_rate = LONG_MAX
@@ -62,6 +68,8 @@ class Reconfiguration:
         if old.topic_defaults != new.topic_defaults:
             self._on_topic_defaults(old, new)
         self._server.set_limits(network_limits_of(new.network))
+        if old.network.advertised != new.network.advertised:
+            self._advertise(new.network.advertised)
         self._set_rates()
         for reconfigure in self._others:
             reconfigure(new)

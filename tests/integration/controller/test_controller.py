@@ -10,7 +10,13 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from clusterstate.broker_registration import Registered, Sessions, create_top_nodes, register
+from clusterstate.broker_registration import (
+    Registered,
+    Sessions,
+    create_top_nodes,
+    register,
+    update,
+)
 from clusterstate.coordinator_edge import CoordinatorEdge
 from clusterstate.errors import MalformedZnodeError
 from clusterstate.plans import (
@@ -70,8 +76,16 @@ class FakeBroker:
     def __init__(self) -> None:
         self.received: list[ControlRequest] = []
         self.hangs_after: int | None = None
+        self.is_unreachable = False
+        self.dialled: list[Endpoint] = []
+
+    def dial(self, registration: Registration) -> "FakeBroker":
+        self.dialled += registration.endpoints
+        return self
 
     async def request(self, message: ControlRequest) -> ControlResponse:
+        if self.is_unreachable:
+            raise ConnectionError
         match message:
             case LeaderAndIsrRequest():
                 self.received.append(decode(LeaderAndIsrRequest, encode(message, 7), 7))
@@ -100,7 +114,7 @@ class Node:
         self.controller = Controller(
             ControllerConfig(broker_id=broker_id),
             self.client,
-            dial=lambda registration: brokers[registration.broker_id],
+            dial=lambda registration: brokers[registration.broker_id].dial(registration),
             new_topic_id=uuid.uuid4,
             now_ms=lambda: 0,
         )
@@ -248,6 +262,26 @@ async def test_a_failover_does_not_wait_for_a_hanging_broker(coordinator: Coordi
         # The response comes after the failover, because events are processed one at a time.
         request = e.ReassignmentsListed(None)
         assert await asyncio.wait_for(heir.controller.put(request), DEADLINE_S) == {}
+
+
+async def test_a_broker_that_moved_is_reached_at_its_new_address(
+    coordinator: Coordinator,
+) -> None:
+    async with cluster(coordinator.address) as (nodes, brokers):
+        await until(lambda: len(active(nodes)) == 1)
+        await until(lambda: all(brokers[broker].received for broker in IDS))
+        moved = brokers[IDS[1]]
+        moved.is_unreachable = True
+        endpoint = Endpoint("PLAINTEXT", "elsewhere", 2)
+        registration = Registration(broker_id=IDS[1], endpoints=(endpoint,))
+        edge = CoordinatorEdge(nodes[1].client, lambda _: None)
+        _, stat = await nodes[1].client.get_data(paths.broker(IDS[1]))
+        data = registration.encode(timestamp_ms=0)
+        assert await run(edge, update(IDS[1], stat.czxid, data))
+        await until(lambda: endpoint in moved.dialled)
+        moved.is_unreachable = False
+        await create_topic(nodes[0].client, partition_count=3)
+        await until(lambda: all(len(led(brokers, broker)) == 3 for broker in IDS))
 
 
 async def test_a_deleted_topic_leaves_no_znodes(coordinator: Coordinator) -> None:

@@ -107,7 +107,7 @@ def test_endpoints_that_changed_without_a_notification_are_read_again() -> None:
     harness = Harness()
     endpoint = Endpoint("PLAINTEXT", "elsewhere", 7)
     data = Registration(broker_id=B2, endpoints=(endpoint,)).encode(timestamp_ms=0)
-    harness.sessions[B2].run(update(B2, data))
+    assert harness.driver.run(update(B2, harness.epoch(B2), data))
     reread(harness)
     assert harness.cluster.brokers[B2].registration.endpoints == (endpoint,)
 

@@ -744,12 +744,12 @@ def test_the_log_names_some_of_many_partitions_and_counts_all() -> None:
 def test_changed_endpoints_of_a_broker_are_announced() -> None:
     harness = Harness()
     moved = Registration(broker_id=B2, endpoints=(Endpoint("PLAINTEXT", "elsewhere", 1),))
-    harness.driver.run(update(B2, moved.encode(timestamp_ms=0)))
+    harness.driver.run(update(B2, harness.epoch(B2), moved.encode(timestamp_ms=0)))
     harness.do(e.BrokerModification(B2))
     assert len(harness.sent(UpdateMetadataRequest)) == 3
     harness.do(e.BrokerModification(B2))
     assert harness.sent(UpdateMetadataRequest) == []
-    harness.driver.run(update(B2, b"nonsense"))
+    harness.driver.run(update(B2, harness.epoch(B2), b"nonsense"))
     harness.do(e.BrokerModification(B2))
     harness.do(e.BrokerChange())
     assert {one.event for one in harness.driver.take(Note)} == {"broker.ignored", "broker.left"}
@@ -1193,7 +1193,7 @@ def test_a_partition_modification_may_come_before_the_topic_change() -> None:
 def test_a_leader_without_the_listener_is_named_by_its_first_endpoint() -> None:
     harness = Harness((2, 1))
     other = Registration(broker_id=B2, endpoints=(Endpoint("OTHER", "o", 5),))
-    harness.driver.run(update(B2, other.encode(timestamp_ms=0)))
+    harness.driver.run(update(B2, harness.epoch(B2), other.encode(timestamp_ms=0)))
     harness.do(e.BrokerModification(B2))
     harness.driver.effects.clear()
     harness.coordinator.put(f"{paths.LOG_DIR_EVENT_PREFIX}1", encode_log_dir_event(B1))

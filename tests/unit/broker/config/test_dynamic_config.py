@@ -3,7 +3,7 @@
 import pytest
 
 from broker.config.broker_config import BrokerConfig
-from broker.config.dynamic_config import DynamicConfig
+from broker.config.dynamic_config import OF_ONE_BROKER, DynamicConfig
 from broker.config.dynamic_keys import LEADER_RATE
 from broker.errors import ConfigError
 from kafkawire.errors import ApiError, ErrorCode
@@ -101,10 +101,46 @@ def test_files_of_certificates_change_for_one_broker_and_are_checked_first() -> 
         config.check({RELOADED: "/new.pem"}, is_shared=True)
     assert config.adopt_own({RELOADED: "/new.pem"}) == []
     assert config.current == merged
-    assert config.adopt_shared({RELOADED: "/other.pem"}) == [
-        "files of keys and certificates can be changed for one broker only"
-    ]
+    assert config.adopt_shared({RELOADED: "/other.pem"}) == [OF_ONE_BROKER]
     assert config.current == merged
+
+
+def test_advertised_listeners_change_for_one_broker() -> None:
+    config = made(listeners="A://:1,B://:2", listener_security_protocol_map=MAP, **INTER_BROKER)
+    wanted = {"advertised.listeners": "A://a.example:3"}
+    config.check(wanted, is_shared=False)
+    assert config.adopt_own(wanted) == []
+    assert [str(each) for each in config.current.network.advertised] == ["A://a.example:3"]
+    with pytest.raises(ApiError, match="for one broker only"):
+        config.check(wanted, is_shared=True)
+    assert config.adopt_shared({**wanted, "max.connections": "9"}) == [OF_ONE_BROKER]
+    assert config.current.network.max_connections == 9
+    assert config.adopt_own({}) == []
+    assert len(config.current.network.advertised) == 2
+
+
+MAP = "A:PLAINTEXT,B:PLAINTEXT"
+INTER_BROKER = {"inter_broker_listener_name": "A"}
+
+
+@pytest.mark.parametrize(
+    ("listeners", "reason"),
+    [
+        ("B://b.example:3", "inter.broker.listener.name"),
+        ("A://a.example:3,C://c.example:3", "must be one of the names in listeners"),
+        ("A://0.0.0.0:3", "no client can reach"),
+        ("a.example:3", "NAME://HOST:PORT"),
+        ("", "at least one listener"),
+    ],
+)
+def test_advertised_listeners_that_do_not_fit_are_refused(listeners: str, reason: str) -> None:
+    config = made(listeners="A://:1,B://:2", listener_security_protocol_map=MAP, **INTER_BROKER)
+    wanted = {"advertised.listeners": listeners}
+    with pytest.raises(ApiError, match=reason):
+        config.check(wanted, is_shared=False)
+    [ignored] = config.adopt_own(wanted)
+    assert reason in ignored
+    assert len(config.current.network.advertised) == 2
 
 
 def test_files_that_cannot_be_used_are_refused() -> None:

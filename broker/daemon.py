@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import resource
 import signal
 from collections.abc import Sequence
@@ -28,6 +29,13 @@ EXIT_FAILED: Final = 1
 STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 GC_THRESHOLDS: Final = (10_000, 10, 10)
 """High, as requests leave no cycles and one for a thousand partitions makes 50,000 objects."""
+KAFKA_OPTIONS: Final = "KAFKA_OPTS"
+"""Variable with options for the JVM of a Kafka broker."""
+LOGIN_FILE: Final = "java.security.auth.login.config"
+INSTEAD_OF_LOGIN_FILE: Final = (
+    f"set {LOGIN_FILE} in server.properties for its section Client, and "
+    "listener.name.LISTENER.MECHANISM.sasl.jaas.config for its section KafkaServer"
+)
 
 log = structlog.get_logger(__name__)
 
@@ -46,6 +54,8 @@ def read_config(path: Path | None, overrides: Sequence[str]) -> BrokerConfig:
     for key in unknown_keys(properties):
         # Never log the value: that of an unknown key may be a secret.
         log.warning("config.unknown_key", key=key)
+    if LOGIN_FILE in os.environ.get(KAFKA_OPTIONS, ""):
+        log.warning("login_file.not_read", variable=KAFKA_OPTIONS, instead=INSTEAD_OF_LOGIN_FILE)
     for each in exposures(config.network.listening, config.listener_security):
         log.warning("listener.exposed", listener=str(each.listener), risk=each.risk)
     for principal, reason in doubtful(sorted(config.server.super_principals, key=str)):

@@ -22,7 +22,7 @@ from broker.config.listener import (
     check_protocols,
     parse_protocol_map,
 )
-from broker.config.listener_security import ListenerSecurityConfig, resolve
+from broker.config.listener_security import NO_LOGIN_FILE, ListenerSecurityConfig, resolve
 from broker.config.listener_security_keys import (
     JAAS_KEY,
     ListenerSecurityKeys,
@@ -164,10 +164,12 @@ class BrokerConfig:
             raise ConfigError("sasl.mechanism.inter.broker.protocol", mechanism, rule)
         if not found.has_login:
             key = f"{listener.prefix}{mechanism.lower()}.{JAAS_KEY}"
-            wanted = "username and password"
+            wanted, reason = "username and password", ""
             if found.oauth is not None:
                 wanted = f"{OWN_CLAIM_PREFIX}sub, or {LOGIN_HANDLER_KEY} be set"
-            raise ConfigError(key, None, f"must have {wanted}, with which brokers log in")
+            if found.module is None:
+                reason = f", as {NO_LOGIN_FILE}"
+            raise ConfigError(key, None, f"must have {wanted}, with which brokers log in{reason}")
 
 
 def canonical(properties: Mapping[str, str]) -> dict[str, str]:

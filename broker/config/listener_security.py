@@ -32,6 +32,7 @@ from trust.jaas import MODULES, JaasError, LoginModule, parse_jaas
 Parse = Callable[[ConfigKey, str], Any]
 
 _REAUTH: Final = next(each.key for each in SECURITY_KEYS if each.key.name == REAUTH_KEY)
+NO_LOGIN_FILE: Final = "the section KafkaServer of a login file is not read"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,7 +142,8 @@ def _mechanism(
     prefix += f"{mechanism.lower()}."
     text = originals.get(prefix + JAAS_KEY)
     if text is None and mechanism == "PLAIN":
-        raise ConfigError(prefix + JAAS_KEY, None, "must be set: it holds the users of PLAIN")
+        rule = f"must be set: it holds the users of PLAIN, as {NO_LOGIN_FILE}"
+        raise ConfigError(prefix + JAAS_KEY, None, rule)
     try:
         module = None if text is None else parse_jaas(text, mechanism)
     except JaasError as error:

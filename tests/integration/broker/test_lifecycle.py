@@ -10,8 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from broker.__main__ import main
+from broker.daemon import read_config
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.delete_topics import DeleteTopicState
@@ -294,6 +296,19 @@ def test_a_file_of_properties_is_read_and_overridden(tmp_path: Path) -> None:
     assert "s3cret" not in str(events)
     assert events["broker.started"]["bound_addresses"][0].startswith("127.0.0.1:")
     assert (tmp_path / "data" / CLEAN_SHUTDOWN).exists()
+
+
+def test_a_login_file_in_the_options_of_a_jvm_is_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KAFKA_OPTS", f"-Xmx1G -Djava.security.auth.login.config={tmp_path}/jaas")
+    with capture_logs() as lines:
+        read_config(None, ["listeners=PLAINTEXT://127.0.0.1:0"])
+        monkeypatch.setenv("KAFKA_OPTS", "-Xmx1G")
+        read_config(None, ["listeners=PLAINTEXT://127.0.0.1:0"])
+    [line] = [line for line in lines if line["event"] == "login_file.not_read"]
+    assert line["variable"] == "KAFKA_OPTS"
+    assert "sasl.jaas.config for its section KafkaServer" in line["instead"]
 
 
 @pytest.mark.parametrize(

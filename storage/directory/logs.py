@@ -142,13 +142,28 @@ class Logs:
     def cut_at_gaps(self, partitions: Iterable[TopicPartition]) -> None:
         """Truncate the doubtful logs of `partitions` where a loss of power may have left a gap.
 
-        Only for partitions whose records other brokers have: a cleaning leaves such gaps, too.
+        Only for partitions whose records other brokers have: a cleaning leaves such gaps, too. The
+        gaps lie above the recovery points on disk, so these need not be lowered at once. A log dir
+        whose disk fails goes offline.
+
+        Raises:
+            LogDirFullError: a log was not cut for lack of space. All others are cut.
+            OutOfFilesError: likewise, for lack of file descriptors.
         """
+        failure: StorageError | None = None
         for partition in partitions:
             found = self.table.logs.get(partition)
-            if found is not None and found.gap_offset is not None:
-                with suppress(LogDirOfflineError):
-                    self.truncate_to({partition: found.gap_offset})
+            if found is None or found.gap_offset is None:
+                continue
+            try:
+                self.truncate_to({partition: found.gap_offset})
+            except LogDirOfflineError:
+                continue
+            except (LogDirFullError, OutOfFilesError) as error:
+                if found.gap_offset is not None:
+                    failure = failure or error
+        if failure is not None:
+            raise failure
 
     def accept(self) -> None:
         """Take the logs as they are; a log dir that fails goes offline."""

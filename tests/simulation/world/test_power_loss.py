@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from random import Random
 
 import pytest
@@ -12,6 +12,9 @@ import pytest
 import ottla
 from broker import node
 from broker.cluster.doubtful_start import LOOK_INTERVAL_S, LOOKS_FOR_MEMBERS
+from kafkawire.ids import TopicPartition
+from storage.directory.logs import Logs
+from tests.simulation.world.cluster import BrokerHost
 from tests.simulation.world.stage import POLL_S, RECORDS, SESSION_S, Stage, Story, play
 from tests.simulation.world.workload import read_topic
 
@@ -133,9 +136,15 @@ def test_brokers_that_lose_power_together_do_not_need_the_one_that_stays_away() 
     assert "in_sync_sets.kept" in logged
 
 
-def test_a_hole_in_a_compacted_log_is_filled_from_the_leader() -> None:
-    """A cleaning leaves holes, too, so recovery keeps them. The leader has the records."""
-    keys = [b"%d" % number for number in range(RECORDS)]
+KEYS = [b"%d" % number for number in range(RECORDS)]
+Return = Callable[[Stage, BrokerHost], Awaitable[None]]
+
+
+def keys_after_a_hole(return_to: Return) -> tuple[list[bytes | None], set[str]]:
+    """Return the keys that a broker has whose compacted log lost its oldest segment with the power.
+
+    `return_to` starts the broker. Also return the names of all logged events.
+    """
     found: list[bytes | None] = []
 
     async def story(stage: Stage) -> None:
@@ -148,7 +157,7 @@ def test_a_hole_in_a_compacted_log_is_filled_from_the_leader() -> None:
                 [ottla.NewTopic("keyed", assignment=assignment, configs=configs)]
             )
         async with ottla.Producer(stage.cluster.bootstrap) as producer:
-            for key in keys:
+            for key in KEYS:
                 await (await producer.send("keyed", b"", key=key))
         await stage.until_in_sync()
         # All that was written survives, except for the oldest segment.
@@ -157,10 +166,73 @@ def test_a_hole_in_a_compacted_log_is_filled_from_the_leader() -> None:
         oldest, *others = sorted(host.root.glob("d*/keyed-0/*.log"))
         assert others
         os.truncate(oldest, 0)
-        await stage.boot(host)
+        await return_to(stage, host)
         await stage.until_in_sync()
         await leader.stop()
         found.extend(each.key for each in await read_topic(stage.cluster, "keyed"))
 
-    play(0, story)
-    assert found == keys
+    _, logged = play(0, story)
+    return found, logged
+
+
+async def boot(stage: Stage, host: BrokerHost) -> None:
+    await stage.boot(host)
+
+
+def test_a_hole_in_a_compacted_log_is_filled_from_the_leader() -> None:
+    """A cleaning leaves holes, too, so recovery keeps them. The leader has the records."""
+    found, _ = keys_after_a_hole(boot)
+    assert found == KEYS
+
+
+@pytest.mark.parametrize("has_power", [True, False])
+@pytest.mark.parametrize("is_cut", [True, False])
+def test_a_hole_is_filled_though_the_broker_dies_before_it_knows_the_boot(
+    monkeypatch: pytest.MonkeyPatch, has_power: bool, is_cut: bool
+) -> None:
+    """The log dir stays doubtful until the cut is done, so the next start looks for holes again."""
+    step = "accept" if is_cut else "cut_at_gaps"
+    real, deaths = getattr(Logs, step), 0
+
+    async def die_first(stage: Stage, host: BrokerHost) -> None:
+        def die(logs: Logs, *arguments: object) -> None:
+            nonlocal deaths
+            if deaths:
+                real(logs, *arguments)
+            elif has_power:
+                host.kill()
+            else:
+                stage.lose_power(host)
+            deaths += 1
+
+        monkeypatch.setattr(Logs, step, die)
+        host.boot()
+        while host.is_up:  # noqa: ASYNC110 - polls the process
+            await asyncio.sleep(POLL_S)
+        await stage.boot(host)
+
+    found, _ = keys_after_a_hole(die_first)
+    assert (found, deaths > 1) == (KEYS, True)
+
+
+def test_a_broker_whose_disk_fills_up_starts_once_its_holes_are_cut(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The cut frees space. Checkpoints need some, and can wait."""
+    real = Logs.cut_at_gaps
+
+    async def with_full_disk(_stage: Stage, host: BrokerHost) -> None:
+        [log] = host.root.glob("d*/keyed-0")
+
+        def fill_up(logs: Logs, partitions: Iterable[TopicPartition]) -> None:
+            host.disk.full = log.parent
+            real(logs, partitions)
+
+        monkeypatch.setattr(Logs, "cut_at_gaps", fill_up)
+        await host.boot()
+        host.disk.heal()
+
+    found, logged = keys_after_a_hole(with_full_disk)
+    assert found == KEYS
+    assert {"log_dir.full", "log_dir.resumed"} <= logged
+    assert "log_dir.offline" not in logged

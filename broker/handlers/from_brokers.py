@@ -103,7 +103,10 @@ class LargeRequests:
         self._tasks = tasks
 
     def admit(self, request: Request, handle_body: Callable[[memoryview], Reply]) -> Reply:
-        """Call `handle_body`, now or once the sender is proven, or refuse the request."""
+        """Call `handle_body`, now or once the sender is proven, or refuse the request.
+
+        A request whose connection is lost before the proof is not decoded: its sender repeats it.
+        """
         key = ApiKey(request.header.api_key)
         refusal = cast(Refusal, APIS[key].response)
         try:
@@ -124,13 +127,16 @@ class LargeRequests:
         async def check() -> object:
             try:
                 code = await prove(self._proof, claim, request)
+                if reply.cancelled:
+                    raise CloseConnection("the connection was lost before the proof of its sender")
                 if code is not ErrorCode.NONE:
                     return refusal(error_code=code)
                 return handle_body(body)
             finally:
                 release()
 
-        return self._tasks.run(check)
+        reply = self._tasks.run(check)
+        return reply
 
 
 async def prove(proof: ControlProof, claim: Claim, request: Request) -> ErrorCode:

@@ -5,23 +5,27 @@ from typing import cast
 
 import pytest
 
+from broker.cluster.control_fence import ControlFence
 from broker.cluster.control_proof import ControlProof
 from broker.cluster.controller_role import ControllerRole
+from broker.cluster.metadata_cache import MetadataCache
 from broker.cluster.peer_addresses import PeerAddresses
 from broker.handlers.from_brokers import FromBroker, FromController, LargeRequests
 from broker.network.receive_memory import ReceiveMemoryExhaustedError
 from broker.network.reply import Reply, ReplyState
 from broker.network.request import Connection, Request
 from broker.network.request_tasks import RequestTasks
-from clusterstate.control_claim import Claim
+from clusterstate.control_claim import Claim, Evidence
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
+from kafkawire.ids import BrokerId
 from kafkawire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from kafkawire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from kafkawire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from kafkawire.messages.update_metadata import UpdateMetadataRequest
 from tests.unit.broker.replicas import turn
 from tests.unit.broker.requests import request
+from tests.waiting import until
 
 MESSAGE = UpdateMetadataRequest(topic_states=[], live_brokers=[])
 REQUEST = request(ApiKey.UPDATE_METADATA, 8, MESSAGE)
@@ -225,6 +229,70 @@ async def test_large_request_of_anybody_else_is_never_decoded(code: ErrorCode | 
     else:
         assert isinstance(reply.message, StopReplicaResponse)
         assert reply.message.error_code == code
+
+
+class Pause(Judge):
+    """A proof that does not end before `is_over`, as in a process that is stopped meanwhile."""
+
+    def __init__(self, code: ErrorCode | None) -> None:
+        super().__init__(code)
+        self.is_over = asyncio.Event()
+
+    async def check(self, *_: object) -> ErrorCode | None:
+        await self.is_over.wait()
+        return self.code
+
+
+@pytest.mark.parametrize("code", [ErrorCode.NONE, ErrorCode.STALE_BROKER_EPOCH, None])
+async def test_large_request_whose_connection_is_lost_meanwhile_is_not_decoded(
+    code: ErrorCode | None,
+) -> None:
+    """The controller has given it up, and sends it again on its next connection."""
+    body, memory, pause = Body(), Memory(), Pause(code)
+    reply, tasks = admitted(pause, body, stop_replica(), memory)
+    await turn()
+    assert memory.kept_count == 1
+    reply.cancel()
+    pause.is_over.set()
+    await turn()
+    assert (body.handled, memory.kept_count, reply.cancelled) == ([], 0, True)
+    await tasks.stop()
+
+
+async def test_stop_gives_back_the_memory_of_a_large_request_that_waits_for_its_proof() -> None:
+    body, memory = Body(), Memory()
+    reply, tasks = admitted(Pause(ErrorCode.NONE), body, stop_replica(), memory)
+    await turn()
+    await tasks.stop()
+    assert (body.handled, memory.kept_count, reply.state) == ([], 0, ReplyState.CLOSE)
+
+
+async def test_large_request_that_waited_while_another_controller_came_meets_the_fence() -> None:
+    """Its proof was read before the pause, so it is decoded; no part of it is applied."""
+    fence, looked = ControlFence(50), asyncio.Event()
+    refusals: list[ErrorCode | None] = []
+
+    async def look() -> Evidence:
+        await looked.wait()
+        return Evidence(BrokerId(1), 7, 50, ("127.0.0.1",))
+
+    def handle(_body: memoryview) -> Reply:
+        refusals.append(fence.refuse(7, 50, 1))
+        return Reply("done")
+
+    addresses = PeerAddresses(MetadataCache(), (), loop=asyncio.get_running_loop())
+    proof, asked = ControlProof(look, fence, addresses), stop_replica()
+    memory = Memory()
+    asked.queue.connection = cast(Connection, memory)
+    tasks = RequestTasks(asyncio.get_running_loop())
+    large = LargeRequests(proof, cast(ControllerRole, Controller()), tasks)
+    reply = large.admit(asked, handle)
+    await turn()
+    assert fence.refuse(8, 50, 2) is None
+    looked.set()
+    await until(lambda: reply.is_done)
+    assert (refusals, memory.kept_count) == ([ErrorCode.STALE_CONTROLLER_EPOCH], 0)
+    await proof.stop()
 
 
 async def test_large_request_without_memory_to_keep_it_closes_the_connection() -> None:

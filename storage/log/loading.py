@@ -45,6 +45,8 @@ class LoadedLog:
     log_start_offset: Offset
     log_end_offset: Offset
     recovery_point: Offset
+    is_clean: bool
+    """Whether the files were left by a clean shutdown."""
     gap_offset: Offset | None
     """Where records are missing between two segments above the recovery point, if anywhere.
 
@@ -98,6 +100,7 @@ def load_log(
         log_start_offset=start,
         log_end_offset=end,
         recovery_point=end if is_whole else Offset(min(recovery_point, end)),
+        is_clean=is_whole,
         gap_offset=load.gap_offset,
     )
 

@@ -51,6 +51,11 @@ class LocalLog:
         """Called when a segment has been closed, which is not on disk yet."""
         self._clock_ms = now_ms
         self._snapshot_offset = loaded.snapshot_offset
+        self._saved_offset = loaded.log_end_offset if loaded.is_clean else None
+        """The log's end up to which all of its files are on disk; None if some may not be.
+
+        A flush, which raises the recovery point, does not write the end of the indexes.
+        """
         self._empty_region: FileRegion | None = None
         self._swap: SegmentSwap | None = None
         # Guards the recovery point against a sync that began before a truncation.
@@ -189,7 +194,7 @@ class LocalLog:
         return self._active
 
     def _create_segment(self, base_offset: Offset) -> Segment:
-        self._empty_region = None
+        self._empty_region = self._saved_offset = None
         return Segment.create(self.directory, base_offset, self.config, self._clock_ms)
 
     def begin_swap(self, base_offsets: Sequence[int], size_bytes: int) -> bool:
@@ -290,7 +295,7 @@ class LocalLog:
         self.has_dropped_producers = self._has_partial_producers = False
 
     def _end_at(self, offset: Offset) -> None:
-        self._empty_region = None
+        self._empty_region = self._saved_offset = None
         with self._truncation_lock:
             self._truncation_count += 1
             self.has_dropped_producers = True
@@ -345,16 +350,21 @@ class LocalLog:
             end_offset = self._active.base_offset if closed_only else self.log_end_offset
         if end_offset <= recovery_point:
             return
+        last = self._sync_segments(recovery_point, end_offset)
+        if last.base_offset >= recovery_point:
+            sync_directory(self.directory)
+        with self._truncation_lock:
+            if truncation_count == self._truncation_count:
+                self.recovery_point = max(self.recovery_point, end_offset)
+
+    def _sync_segments(self, recovery_point: Offset, end_offset: Offset) -> Segment:
+        """Sync the segments that may differ from their files on disk; return the last one."""
         # From the segment that ends at the recovery point on: its indexes were closed after that.
         segments = self.segments.from_offset(recovery_point - 1)
         for segment in segments:
             if segment.base_offset < end_offset:
                 segment.sync()
-        if segments[-1].base_offset >= recovery_point:
-            sync_directory(self.directory)
-        with self._truncation_lock:
-            if truncation_count == self._truncation_count:
-                self.recovery_point = max(self.recovery_point, end_offset)
+        return segments[-1]
 
     def close(self) -> None:
         """Sync, and leave the files in the state for a start without recovery."""
@@ -363,7 +373,12 @@ class LocalLog:
         if not self.has_dropped_producers:
             # Otherwise the next start reads the state from the batches.
             self._write_last_snapshot()
-        self.sync()
+        end_offset = self.log_end_offset
+        if self._saved_offset != end_offset:
+            # Also at the recovery point: the indexes and the snapshot were written just now.
+            self._sync_segments(self.recovery_point, Offset(end_offset + 1))
+            sync_directory(self.directory)
+            self.recovery_point = self._saved_offset = end_offset
         for segment in self.segments:
             segment.release()
         self._empty_region = None
@@ -376,3 +391,4 @@ class LocalLog:
                 self.directory, end_offset, self.producers, is_durable=len(self.producers) > 0
             )
             self._snapshot_offset = end_offset
+            self._saved_offset = None

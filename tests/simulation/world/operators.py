@@ -182,7 +182,7 @@ class TopicOperator(Client):
 
 
 class ReplicaOperator(Client):
-    """Moves the partitions and leaders of a topic, and changes its configs."""
+    """Moves replicas between brokers and disks, elects leaders, and changes configs."""
 
     def __init__(self, cluster: Cluster, name: str, promises: Promises) -> None:
         super().__init__(cluster, name, promises)
@@ -192,7 +192,14 @@ class ReplicaOperator(Client):
 
     async def _work(self) -> None:
         async with ottla.Admin(self.cluster.bootstrap, client_id=self.name) as admin:
-            actions = (self._move, self._take_back, self._hand_over, self._elect, self._configure)
+            actions = (
+                self._move,
+                self._take_back,
+                self._change_disk,
+                self._hand_over,
+                self._elect,
+                self._configure,
+            )
             while not self.is_over:
                 action = self.loop.chance.choice(actions)
                 try:
@@ -202,7 +209,9 @@ class ReplicaOperator(Client):
                 await asyncio.sleep(self.loop.chance.uniform(*PAUSE_S))
 
     def _partition(self) -> TopicPartition:
-        return TopicPartition(TOPIC, self.loop.chance.randrange(PARTITIONS))
+        topic = self.loop.chance.choice((TOPIC, TOPIC, KEYED))
+        count = PARTITIONS if topic == TOPIC else 1
+        return TopicPartition(topic, self.loop.chance.randrange(count))
 
     async def _move(self, admin: ottla.Admin) -> None:
         numbers = [host.number for host in self.cluster.brokers]
@@ -212,6 +221,12 @@ class ReplicaOperator(Client):
 
     async def _take_back(self, admin: ottla.Admin) -> None:
         await admin.alter_reassignments({self._partition(): None})
+
+    async def _change_disk(self, admin: ottla.Admin) -> None:
+        host = self.loop.chance.choice(self.cluster.brokers)
+        partition = self.loop.chance.choice((self._partition(), TopicPartition(OFFSETS_TOPIC, 0)))
+        path = str(self.loop.chance.choice(host.log_dirs))
+        await admin.alter_replica_log_dirs(host.number, {partition: path})
 
     async def _hand_over(self, admin: ottla.Admin) -> None:
         """Make another replica the leader, in the middle of the load."""

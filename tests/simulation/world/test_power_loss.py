@@ -17,6 +17,7 @@ from storage.directory.logs import Logs
 from tests.simulation.world.cluster import BrokerHost
 from tests.simulation.world.stage import POLL_S, RECORDS, SESSION_S, Stage, Story, play
 from tests.simulation.world.workload import read_topic
+from tests.simulation.world.world import BROKERS
 
 MEMBERS_WAIT_S = LOOKS_FOR_MEMBERS * LOOK_INTERVAL_S
 
@@ -236,3 +237,34 @@ def test_a_broker_whose_disk_fills_up_starts_once_its_holes_are_cut(
     assert found == KEYS
     assert {"log_dir.full", "log_dir.resumed"} <= logged
     assert "log_dir.offline" not in logged
+
+
+@pytest.mark.parametrize("flush_messages", ["1", "9223372036854775807"])
+def test_producers_are_known_after_an_orderly_stop_and_a_loss_of_power(flush_messages: str) -> None:
+    """The start trusts the files, so all of them must be on disk after the stop."""
+
+    def known(stage: Stage) -> list[int]:
+        return [
+            len(host.program._replicas.table.by_key["numbered", 0].log.producers)
+            for host in stage.cluster.brokers
+        ]
+
+    async def story(stage: Stage) -> None:
+        configs = {"flush.messages": flush_messages}
+        async with ottla.Admin(stage.cluster.bootstrap) as admin:
+            await admin.create_topics([ottla.NewTopic("numbered", 1, BROKERS, configs)])
+        await stage.write("numbered", [b"1"])
+        await stage.until_in_sync()
+        for _ in range(2):
+            await stage.write("numbered", [b"2"])
+            before = known(stage)
+            for host in stage.cluster.brokers:
+                await host.stop()
+            for host in stage.cluster.brokers:
+                stage.lose_power(host)
+            await stage.boot(*stage.cluster.brokers)
+            await stage.until_in_sync()
+            assert known(stage) == before
+
+    count, _ = play(0, story)
+    assert count == RECORDS

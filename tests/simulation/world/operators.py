@@ -224,9 +224,8 @@ class ReplicaOperator(Client):
 
     async def _change_disk(self, admin: ottla.Admin) -> None:
         host = self.loop.chance.choice(self.cluster.brokers)
-        partition = self.loop.chance.choice((self._partition(), TopicPartition(OFFSETS_TOPIC, 0)))
         path = str(self.loop.chance.choice(host.log_dirs))
-        await admin.alter_replica_log_dirs(host.number, {partition: path})
+        await admin.alter_replica_log_dirs(host.number, {self._partition(): path})
 
     async def _hand_over(self, admin: ottla.Admin) -> None:
         """Make another replica the leader, in the middle of the load."""

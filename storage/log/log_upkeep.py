@@ -5,7 +5,7 @@ record, the log start or the log end offset.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from kafkawire.ids import TopicPartition
@@ -131,6 +131,10 @@ class LogUpkeep:
         """
         with self.io():
             self._local.cancel_swap()
+            if state is DirectoryState.STRAY:
+                # For tools that read the files. The log is recovered when it is taken back.
+                with suppress(OSError):
+                    self._epochs.store(self._local.directory, is_durable=False)
             name = set_aside_directory(self._topic_partition, state)
             was_closed = self.is_closed
             # Set before the rename: a concurrent flush may find the directory gone from here on.

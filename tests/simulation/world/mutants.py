@@ -76,6 +76,7 @@ from storage.log.log import Log
 from storage.log.segment_swap import SegmentSwap
 from storage.producers import producer_replay
 from storage.producers.producer_state import ProducerState
+from storage.segment.segment import Segment
 from tests.simulation.world.planted import MUTANTS, Bug, replaces
 from tests.simulation.world.transaction_mutants import TRANSACTION_MUTANTS
 
@@ -392,10 +393,12 @@ def stale_recovery_points(*_: Any) -> None:
     """The checkpoints keep their recovery points when a log is truncated."""
 
 
-@replaces((LocalLog, "sync"))
-def recovery_point_without_sync(_real: Bug, log: LocalLog, *, closed_only: bool = False) -> None:
+@replaces((LocalLog, "_sync_segments"))
+def recovery_point_without_sync(
+    _real: Bug, log: LocalLog, recovery_point: Offset, _end_offset: Offset
+) -> Segment:
     """The recovery point rises without a sync."""
-    log.recovery_point = log._active.base_offset if closed_only else log.log_end_offset
+    return log.segments.from_offset(Offset(recovery_point - 1))[-1]
 
 
 @replaces((SegmentSwap, "begin"))

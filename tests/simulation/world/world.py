@@ -25,6 +25,7 @@ from tests.simulation.world.impostor import Impostor
 from tests.simulation.world.judges import Judges
 from tests.simulation.world.loop import WorldLoop
 from tests.simulation.world.operators import (
+    KEYED,
     KeyedWriter,
     Poisoner,
     ReplicaOperator,
@@ -145,7 +146,7 @@ async def _live(loop: WorldLoop, root: Path, script: Script) -> Outcome:
         *(Writer(cluster, f"w{number}", promises) for number in (1, 2)),
         *(Reader(cluster, f"r{number}", promises) for number in (1, 2)),
     ]
-    judges = Judges(cluster, TOPIC, promises, (SINGLE,))
+    judges = Judges(cluster, TOPIC, promises, (SINGLE, KEYED))
     readers = clients[2:]
     judged: list[TopicOperator | KeyedWriter | Rover] = []
     if script.has_operators:

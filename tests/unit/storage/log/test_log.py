@@ -1,5 +1,6 @@
 """One partition's log: appends, reads, rolls, truncation."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from kafkawire.errors import CorruptBatchError
 from kafkawire.ids import LeaderEpoch, Offset, TopicId
 from kafkawire.records import TimestampType, crc_matches, read_header, read_records
 from storage.config.log_config import LogConfig
-from storage.disk.layout import DirectoryState
+from storage.disk.layout import LEADER_EPOCH_CHECKPOINT, DirectoryState
 from storage.errors import (
     BatchTooLargeError,
     InconsistentTopicIdError,
@@ -18,6 +19,7 @@ from storage.errors import (
     TruncatedRegionError,
     UnexpectedOffsetError,
 )
+from storage.log import epoch_checkpoint
 from storage.log.leader_epochs import EpochEntry
 from storage.log.log import Log
 from tests.unit.storage.logs import (
@@ -619,6 +621,24 @@ def test_set_aside_log_has_a_unique_name(log: Log) -> None:
     assert path.name.endswith("-delete")
     assert path.is_dir()
     assert offsets_in(region.read()) == [0, 1, 2]
+
+
+def test_a_stray_log_names_its_epochs(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a descriptor for the file, an epoch is stored later."""
+
+    def lack(*_: object) -> None:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    append(log)
+    with monkeypatch.context() as patch:
+        patch.setattr(epoch_checkpoint, "overwrite_entries", lack)
+        patch.setattr(epoch_checkpoint, "write_entries", lack)
+        append(log, epoch=1)
+        assert log.upkeep.set_aside(DirectoryState.DELETED).is_dir()
+    path = log.upkeep.set_aside(DirectoryState.STRAY)
+    stored = epoch_checkpoint.read_epochs(path / LEADER_EPOCH_CHECKPOINT)
+    assert stored.entries == log.leader_epochs.entries
+    assert len(stored.entries) == 2
 
 
 def test_flush_of_a_log_under_deletion_is_not_a_disk_failure(log: Log) -> None:

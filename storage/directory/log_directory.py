@@ -228,9 +228,33 @@ class LogDirectory:
         if state is not DirectoryState.LIVE:
             name = set_aside_directory(partition, state)
         directory = self.path / name
+        try:
+            is_taken_back = self._prepare(partition, directory, topic_id, replaces_offline)
+            return self._open_log(
+                partition,
+                name,
+                config,
+                now_ms,
+                recovery_point=Offset(0),
+                log_start_offset=Offset(0),
+                was_clean=not is_taken_back,
+            )
+        except StorageError:
+            if state is not DirectoryState.LIVE:
+                self.partitions.discard(partition, directory)
+            raise
+
+    def _prepare(
+        self,
+        partition: TopicPartition,
+        directory: Path,
+        topic_id: TopicId | None,
+        replaces_offline: bool,
+    ) -> bool:
+        """Create the directory of a log; return whether a stray was taken back instead."""
         is_taken_back = False
         with offline_on_failure(self.health):
-            if state is DirectoryState.LIVE:
+            if directory.name == partition_directory(partition):
                 self.partitions.make_way(partition, topic_id)
                 if not directory.exists():
                     is_taken_back = self.partitions.take_back(partition, topic_id)
@@ -241,15 +265,7 @@ class LogDirectory:
             sync_directory(self.path)
             if topic_id is not None:
                 write_topic_id(directory / PARTITION_METADATA, topic_id)
-        return self._open_log(
-            partition,
-            name,
-            config,
-            now_ms,
-            recovery_point=Offset(0),
-            log_start_offset=Offset(0),
-            was_clean=not is_taken_back,
-        )
+        return is_taken_back
 
     def adopt(self, closed: Log, now_ms: int) -> Log:
         """Rename the directory of `closed`, a log in this log dir, to its partition, and open it.

@@ -6,6 +6,7 @@ OSError takes the log dir offline.
 
 import shutil
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 import structlog
@@ -81,6 +82,15 @@ class PartitionDirectories:
             self.note_stray(partition, renamed)
         log.warning("log.set_aside", partition=str(partition), path=str(renamed))
         return renamed
+
+    def discard(self, partition: TopicPartition, directory: Path) -> None:
+        """Have the directory of a copy removed whose creation failed; it may not exist.
+
+        The next start would resume the copy, although it was refused.
+        """
+        with suppress(OSError):
+            name = set_aside_directory(partition, DirectoryState.DELETED)
+            self.remove_later(directory.rename(self._path / name))
 
     def remove_later(self, directory: Path) -> None:
         """Schedule a renamed partition directory for removal by `remove_due`."""

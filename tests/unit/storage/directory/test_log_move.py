@@ -1,5 +1,6 @@
 """The move of a log to another log dir: the copy, the swap, and crashes at each step."""
 
+import errno
 import itertools
 import os
 from dataclasses import replace
@@ -10,9 +11,14 @@ import pytest
 from structlog.testing import capture_logs
 
 from kafkawire.ids import LeaderEpoch, Offset, TopicPartition
-from storage.directory import log_placement
+from storage.directory import log_directory, log_placement
 from storage.directory.logs import Logs
-from storage.errors import LogDirFullError, LogDirOfflineError, StorageError
+from storage.errors import (
+    LogDirFullError,
+    LogDirOfflineError,
+    OutOfFilesError,
+    StorageError,
+)
 from storage.log.log import Log
 from storage.log.log_copying import CHUNK_BYTES, align, append_chunk, missing_chunk
 from tests.unit.storage.faults import dies_within, failing
@@ -114,6 +120,24 @@ def test_no_move_begins_to_a_full_disk(one: Path, two: Path) -> None:
     with pytest.raises(LogDirFullError):
         logs.placement.begin_move(PARTITION, logs.table.directories[1], NOW_MS)
     append(log)
+    logs.close()
+
+
+def test_a_refused_move_is_not_resumed_by_the_next_start(
+    one: Path, two: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lack(_path: Path) -> None:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    logs = open_logs(one, two)
+    fill(create(logs), 3)
+    with monkeypatch.context() as patch:
+        patch.setattr(log_directory, "sync_directory", lack)
+        with pytest.raises(OutOfFilesError):
+            logs.placement.begin_move(PARTITION, logs.table.directories[1], NOW_MS)
+    assert homes(tmp_path) == ["one/0", "two/delete"]
+    logs.remove_deleted(NOW_MS, delay_ms=0)
+    assert homes(tmp_path) == ["one/0"]
     logs.close()
 
 

@@ -14,8 +14,8 @@ from broker.cluster.identity import Identity
 from broker.cluster.member import ClusterMember
 from broker.cluster.metadata_cache import Endpoint, MetadataCache
 from broker.config.broker_config import BrokerConfig
-from clusterstate.broker_registration import Registered, Sessions, register
-from clusterstate.plans import Plan
+from clusterstate.broker_registration import Registered, Sessions, register, update
+from clusterstate.plans import MAX_ATTEMPTS, Node, Nodes, Outcome, Outcomes, Plan, Read, Refusal
 from clusterstate.znodes import paths
 from clusterstate.znodes.registration import decode_registration
 from coordination.errors import ErrorCode, OperationError, SessionExpiredError
@@ -167,3 +167,15 @@ def test_changes_are_made_in_order() -> None:
         assert session.registered == [NEWEST]
 
     assert [line["endpoints"] for line in run(scenario)] == [["h:2"], ["h:3"]]
+
+
+def test_a_registration_that_others_change_each_time_is_left_to_a_later_attempt() -> None:
+    plan = update(B1, 5, b"wanted")
+    effect = next(plan)
+    for _ in range(2 * MAX_ATTEMPTS - 1):
+        is_read = isinstance(effect, Read)
+        other, refused = Node(b"other", 7, 5), Outcome(refusal=Refusal.BAD_VERSION)
+        effect = plan.send(Nodes((other,)) if is_read else Outcomes((refused,)))
+    with pytest.raises(StopIteration) as ended:
+        plan.send(Outcomes((refused,)))
+    assert ended.value.value is False

@@ -69,10 +69,12 @@ class OldOffsetsHandler:
         del request
         codes: dict[TopicPartition, ErrorCode] = {}
         offsets: dict[TopicPartition, int] = {}
+        # Once, as the name may be as long as the request.
+        is_named = is_group_name(message.group_id)
         for topic in message.topics:
             for each in topic.partitions:
                 partition = TopicPartition(topic.name, each.partition_index)
-                codes[partition] = self._check_row(message.group_id, partition, each)
+                codes[partition] = self._check_row(is_named, partition, each)
                 if codes[partition] is ErrorCode.NONE:
                     offsets[partition] = each.committed_offset
 
@@ -92,7 +94,8 @@ class OldOffsetsHandler:
             for topic in message.topics or ()
             for index in topic.partition_indexes
         ]
-        codes = {each: self._check(message.group_id, each) for each in asked}
+        is_named = is_group_name(message.group_id)
+        codes = {each: self._check(is_named, each) for each in asked}
         known = [each for each, code in codes.items() if code is ErrorCode.NONE]
 
         async def read() -> OffsetFetchResponse:
@@ -107,16 +110,16 @@ class OldOffsetsHandler:
 
         return self._tasks.run(read) if known else Reply(_fetched(codes, {}))
 
-    def _check(self, group: str, partition: TopicPartition) -> ErrorCode:
-        if not is_group_name(group):
+    def _check(self, is_named: bool, partition: TopicPartition) -> ErrorCode:
+        if not is_named:
             return ErrorCode.INVALID_GROUP_ID
         is_known = self._metadata.image.partition(partition) is not None
         return ErrorCode.NONE if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def _check_row(
-        self, group: str, partition: TopicPartition, row: OffsetCommitRequestPartition
+        self, is_named: bool, partition: TopicPartition, row: OffsetCommitRequestPartition
     ) -> ErrorCode:
-        code = self._check(group, partition)
+        code = self._check(is_named, partition)
         if code is not ErrorCode.NONE:
             return code
         if len(row.committed_metadata or "") > self._metadata_max_bytes:

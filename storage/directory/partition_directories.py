@@ -86,8 +86,11 @@ class PartitionDirectories:
     def discard(self, partition: TopicPartition, directory: Path) -> None:
         """Have the directory of a copy removed whose creation failed; it may not exist.
 
-        The next start would resume the copy, although it was refused.
+        The next start would resume the copy, although it was refused. A log dir that is offline
+        stays untouched.
         """
+        if self._health.failure is not None:
+            return
         with suppress(OSError):
             name = set_aside_directory(partition, DirectoryState.DELETED)
             self.remove_later(directory.rename(self._path / name))

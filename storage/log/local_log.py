@@ -350,21 +350,19 @@ class LocalLog:
             end_offset = self._active.base_offset if closed_only else self.log_end_offset
         if end_offset <= recovery_point:
             return
-        last = self._sync_segments(recovery_point, end_offset)
-        if last.base_offset >= recovery_point:
+        self._sync_segments(recovery_point, end_offset)
+        if self._active.base_offset >= recovery_point:
             sync_directory(self.directory)
         with self._truncation_lock:
             if truncation_count == self._truncation_count:
                 self.recovery_point = max(self.recovery_point, end_offset)
 
-    def _sync_segments(self, recovery_point: Offset, end_offset: Offset) -> Segment:
-        """Sync the segments that may differ from their files on disk; return the last one."""
+    def _sync_segments(self, recovery_point: Offset, end_offset: Offset) -> None:
+        """Sync the segments that may differ from their files on disk."""
         # From the segment that ends at the recovery point on: its indexes were closed after that.
-        segments = self.segments.from_offset(recovery_point - 1)
-        for segment in segments:
+        for segment in self.segments.from_offset(recovery_point - 1):
             if segment.base_offset < end_offset:
                 segment.sync()
-        return segments[-1]
 
     def close(self) -> None:
         """Sync, and leave the files in the state for a start without recovery."""
@@ -375,7 +373,7 @@ class LocalLog:
             self._write_last_snapshot()
         end_offset = self.log_end_offset
         if self._saved_offset != end_offset:
-            # Also at the recovery point: the indexes and the snapshot were written just now.
+            # Even if all batches are flushed: the indexes and the snapshot were written just now.
             self._sync_segments(self.recovery_point, Offset(end_offset + 1))
             sync_directory(self.directory)
             self.recovery_point = self._saved_offset = end_offset

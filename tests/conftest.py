@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -175,6 +175,19 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
         return (yield)
     with line_counter.paused():
         return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show the logs of the brokers that a failed test has started."""
+    report = yield
+    if report.failed:
+        started: list[BrokerProcess] = item.stash.get(STARTED, [])
+        for number, broker in enumerate(started):
+            report.sections.append((f"Log of broker {number}", broker.log_tail()))
+    return report
 
 
 @pytest.hookimpl(trylast=True)
@@ -365,10 +378,15 @@ def counted() -> Mapping[str, str]:
     return {line_counter.VARIABLE: "1", "OTTLA_PURE_PYTHON": "1"} if line_counter.IS_ON else {}
 
 
+STARTED = pytest.StashKey[list[BrokerProcess]]()
+"""The brokers that a test has started."""
+
+
 @pytest.fixture
-def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
+def start_broker(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[StartBroker]:
     """A function that starts brokers; the fixture stops them at the end of the test."""
     started: list[BrokerProcess] = []
+    request.node.stash[STARTED] = started
 
     def start(
         data_dir: Path | None = None, overrides: Mapping[str, str] | None = None

@@ -10,6 +10,7 @@ Indexes that are inconsistent with the log are detected on use, and rebuilt.
 
 from contextlib import suppress
 from pathlib import Path
+from threading import Lock
 from zlib import crc32
 
 import structlog
@@ -37,6 +38,7 @@ class Segment:
         "_closed_size_bytes",
         "_created_ms",
         "_file",
+        "_file_lock",
         "_first_timestamp_ms",
         "_jitter_ms",
         "_tail_offset",
@@ -64,6 +66,9 @@ class Segment:
         self.next_offset = base_offset
         """Offset of the next append."""
         self._file: LogFile | None = None
+        # Compiled code drops the old value of an attribute before it stores the new one: without
+        # the lock, `sync` could get a file that `release` is closing.
+        self._file_lock = Lock()
         self._closed_size_bytes = size_bytes
         self._created_ms = now_ms
         self._first_timestamp_ms: int | None = None
@@ -314,7 +319,8 @@ class Segment:
 
     def sync(self) -> None:
         """Block until log, indexes and snapshot are on disk; any thread may call this."""
-        file = self._file
+        with self._file_lock:
+            file = self._file
         if file is None:
             self.files.sync()
         else:
@@ -335,7 +341,8 @@ class Segment:
         """Close the files of a closed segment until its next use."""
         assert not self.is_active
         self._closed_size_bytes = self.size_bytes
-        self._file = None
+        with self._file_lock:
+            self._file = None
         self.index.release()
         self.transactions.release()
 

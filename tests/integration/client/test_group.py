@@ -449,23 +449,6 @@ async def test_misuse_is_refused_with_a_remedy(broker_process: BrokerProcess) ->
             await consumer.commit({T0: -1})
 
 
-async def test_a_removed_member_does_not_set_the_group_back(
-    broker_process: BrokerProcess, caplog: pytest.LogCaptureFixture
-) -> None:
-    await fill(broker_process, 4, partitions=1)
-    settings = {"max_poll_interval_ms": 200, "auto_commit_interval_ms": 1_000}
-    async with member(broker_process, **settings) as idle:
-        idle.subscribe(["t"])
-        assert [record.offset for record in await read(idle, 2)] == [0, 1]
-        async with member(broker_process) as other:
-            other.subscribe(["t"])
-            await read(other, 4)
-        caplog.clear()
-        # The group has no member now, so a coordinator would accept a commit without membership.
-        await until(lambda: "commit.failed group=g" in caplog.text, "the next auto-commit")
-        assert (await idle.committed([T0]))[T0] == at(4, 0)
-
-
 async def test_close_does_not_wait_for_a_broker_that_hangs(broker_process: BrokerProcess) -> None:
     await fill(broker_process, 1)
     consumer = member(broker_process)

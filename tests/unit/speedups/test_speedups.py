@@ -23,6 +23,8 @@ from speedups.modules import (
 ROOT = Path(__file__).resolve().parents[3]
 SUFFIX = EXTENSION_SUFFIXES[0]
 HOT = [name for group in GROUPS for name in module_names(group)]
+GUARDED = {"storage.segment.index_file.IndexFile", "storage.segment.log_file.LogFile"}
+"""Classes with a destructor. Two threads use an attribute that may hold one only under a lock."""
 # Prints whether a process may import binaries, and the file of an imported module.
 REPORT = """
 import sys
@@ -282,6 +284,21 @@ def test_compiled_modules_contain_no_code_that_a_compiler_folds() -> None:
         if (folded := foldable((ROOT / f"{name.replace('.', '/')}.py").read_text(encoding="utf-8")))
     }
     assert found == {}
+
+
+def test_destructors_of_compiled_modules_are_known() -> None:
+    """A compiled attribute still shows its old value while the destructor of that value runs."""
+    found = {
+        f"{name}.{node.name}"
+        for name in HOT
+        for node in ast.walk(tree_of(ROOT / f"{name.replace('.', '/')}.py"))
+        if isinstance(node, ast.ClassDef) and "__del__" in map(_name, node.body)
+    }
+    assert found == GUARDED
+
+
+def _name(node: ast.stmt) -> str | None:
+    return getattr(node, "name", None)
 
 
 def test_all_sources_that_the_compiler_reads_are_tracked() -> None:

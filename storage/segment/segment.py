@@ -293,6 +293,7 @@ class Segment:
     def activate(self) -> None:
         """Make a closed segment ready for appends."""
         self._file = self.file
+        self.transactions.load()
         self.index.activate()
         self.is_active = True
 

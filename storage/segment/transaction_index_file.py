@@ -69,13 +69,23 @@ class TransactionIndexFile:
         except ValueError as error:
             raise CorruptLogError(self._path, 0, str(error)) from error
 
+    def load(self) -> None:
+        """Keep the entries in memory until `release`, so that `append` need not read the file.
+
+        Raises:
+            OSError: the file cannot be read.
+            CorruptLogError: the file has lost entries.
+        """
+        self._load()
+
     def append(self, transactions: Sequence[AbortedTransaction]) -> None:
-        """Add transactions, in the order of their markers.
+        """Add transactions, in the order of their markers; the entries must be in memory.
 
         Raises:
             OSError: the entries are valid, but not written to the file yet.
         """
-        data = self._load()
+        data = self._data
+        assert data is not None, "the markers are in the log, so their entries must not be lost"
         with self._lock:
             data += write_aborted(transactions)
             self.size_bytes = len(data)

@@ -2,6 +2,8 @@
 
 import errno
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ from kafkawire.ids import Offset
 from kafkawire.records import ControlType
 from storage.config.log_config import LogConfig
 from storage.disk.layout import TRANSACTION_INDEX_SUFFIX, segment_file
-from storage.errors import CorruptLogError, LogDirFullError
+from storage.errors import CorruptLogError, LogDirFullError, OutOfFilesError
 from storage.log.log import Log
 from storage.log.log_copying import align, append_chunk, missing_chunk
 from storage.segment import transaction_index_file
@@ -177,19 +179,61 @@ def test_transaction_index_of_a_closed_log_is_read_on_demand(log: Log, directory
         found_by(log)
 
 
+def test_an_entry_survives_a_lack_of_descriptors_after_a_start(
+    log: Log, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The marker is in the log, so a reader of committed records must not get the others."""
+    begin(log)
+    end(log, ABORT)
+    log.upkeep.close()
+    log = open_log(directory)
+    begin(log, sequence=1)
+    with no_index_opens(monkeypatch, errno.EMFILE), pytest.raises(OutOfFilesError):
+        follow(log, marker(7, 3, ABORT))
+    assert log.log_end_offset == 4
+    assert found_by(log) == [aborted(7, 0, 1, 2), aborted(7, 2, 3, 4)]
+
+
+def test_a_log_whose_index_cannot_be_opened_takes_no_batch(
+    log: Log, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin(log)
+    end(log, ABORT)
+    log.upkeep.close()
+    log = open_log(directory)
+    with no_index_opens(monkeypatch, errno.EMFILE), pytest.raises(OutOfFilesError):
+        begin(log, sequence=1)
+    assert log.log_end_offset == 2
+    begin(log, sequence=1)
+    assert log.log_end_offset == 3
+
+
+@contextmanager
+def no_index_opens(monkeypatch: pytest.MonkeyPatch, number: int) -> Iterator[None]:
+    """Let each opening of a transaction index fail with an error number."""
+    opened, read = os.open, Path.read_bytes
+
+    def refuse(path: str | Path, flags: int, mode: int = 0o777) -> int:
+        if str(path).endswith(TRANSACTION_INDEX_SUFFIX):
+            raise OSError(number, os.strerror(number))
+        return opened(path, flags, mode)
+
+    def refuse_read(path: Path) -> bytes:
+        if path.name.endswith(TRANSACTION_INDEX_SUFFIX):
+            raise OSError(number, os.strerror(number))
+        return read(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", refuse)
+        patch.setattr(Path, "read_bytes", refuse_read)
+        yield
+
+
 def test_entry_without_space_is_written_by_the_next_flush(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begin(log)
-    opened = os.open
-
-    def full(path: str | Path, flags: int, mode: int = 0o777) -> int:
-        if str(path).endswith(TRANSACTION_INDEX_SUFFIX):
-            raise OSError(errno.ENOSPC, "no space")
-        return opened(path, flags, mode)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "open", full)
+    with no_index_opens(monkeypatch, errno.ENOSPC):
         with pytest.raises(LogDirFullError):
             follow(log, marker(7, 1, ABORT))
         assert log.log_end_offset == 2

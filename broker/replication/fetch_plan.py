@@ -178,6 +178,11 @@ class FetchPlan:
         """Return the state of a partition; None if it is not copied from this leader."""
         return self._partitions.get(key)
 
+    def changed(self) -> list[FollowedPartition]:
+        """Return the partitions whose offsets the next request will name, as far as known."""
+        found = [self._partitions.get(key) for key in self._changed]
+        return [each for each in found if each is not None]
+
     def on_moved(self, key: Key) -> None:
         """Send the changed log end or log start offset to the leader with the next request."""
         self._changed[key] = None

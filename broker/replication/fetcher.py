@@ -159,7 +159,11 @@ class Fetcher:
         # First, so that the request is built from the state at the time it is sent.
         version = await self._choose_version()
         self._wakeup.clear()
-        request = self._plan.request(self._clock_ms(), version)
+        now_ms = self._clock_ms()
+        self._repeat_flushes(now_ms)
+        if not self._plan.has_ready:
+            return
+        request = self._plan.request(now_ms, version)
         self._is_fetching = True
         try:
             response = await self._ask(request, version)
@@ -178,6 +182,20 @@ class Fetcher:
         if response.error_code != ErrorCode.NONE:
             raise PeerError(f"{self.peer.name} responded with {name_of(response.error_code)}")
         await self._locate(self._take(response))
+
+    def _repeat_flushes(self, now_ms: int) -> None:
+        """Repeat the flushes that failed after appends, or back off from these partitions.
+
+        The leader takes a fetch for the confirmation that all records below its offset are kept.
+        """
+        self._plan.resume_in_ms(now_ms)
+        for followed in self._plan.changed():
+            upkeep = followed.replica.log.upkeep
+            if upkeep.is_flush_late:
+                try:
+                    upkeep.flush_appended()
+                except (StorageError, OSError) as error:
+                    self._fail([followed], str(error), now_ms)
 
     async def _choose_version(self) -> int:
         """Return the newest version of Fetch that the leader and all copied topics support."""

@@ -263,13 +263,9 @@ class Log:
 
     def _repeated(self, batch: WrittenBatch) -> AppendInfo:
         # The producer may repeat it because the flush after the append has failed.
-        self._flush_if_due()
+        self.upkeep.flush_appended()
         last_offset, time_ms = Offset(batch.last_offset), batch.timestamp_ms
         return AppendInfo(batch.base_offset, last_offset, time_ms, self.log_start_offset)
-
-    def _flush_if_due(self) -> None:
-        if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
-            self.upkeep.flush()
 
     def append_markers(
         self, markers: Sequence[NewMarker], leader_epoch: LeaderEpoch, now_ms: int
@@ -307,7 +303,7 @@ class Log:
             local.append_all(memoryview(built.data), built.headers, now_ms)
         except OSError as error:
             raise self.health.fail(error) from error
-        self._flush_if_due()
+        self.upkeep.flush_appended()
         return built.results
 
     def append_as_follower(self, data: memoryview, now_ms: int) -> AppendInfo | None:
@@ -319,7 +315,8 @@ class Log:
             CorruptBatchError: a batch is damaged; none was appended.
             UnexpectedOffsetError: a batch overlaps the log; none was appended.
             LogDirOfflineError: the disk failed; a prefix may have been appended.
-            LogDirFullError: there is no space; a prefix may have been appended.
+            LogDirFullError, OutOfFilesError: there is no space, or no file can be opened; a prefix
+                may have been appended. If it was all, see `LogUpkeep.is_flush_late`.
         """
         self.health.check_writable()
         headers = check_replicated(
@@ -348,7 +345,7 @@ class Log:
             except OSError:
                 self._epochs.forget_beyond(self.log_end_offset)
                 raise
-        self._flush_if_due()
+        self.upkeep.flush_appended()
         return AppendInfo(
             Offset(base_offset), Offset(last_offset), NO_APPEND_TIME, self.log_start_offset
         )

@@ -28,6 +28,8 @@ class LogUpkeep:
         health: DirectoryHealth,
     ) -> None:
         self.is_closed = False
+        self.is_flush_late = False
+        """Whether the last flush that `flush.messages` demanded has failed."""
         self._local = local
         self._epochs = epochs
         self._topic_partition = topic_partition
@@ -53,6 +55,19 @@ class LogUpkeep:
         with self.io():
             self._epochs.store(self._local.directory)
             self._local.sync()
+
+    def flush_appended(self) -> None:
+        """Flush if `flush.messages` records have been appended since the last flush.
+
+        Raises:
+            StorageError: as `flush`; the next call repeats it.
+        """
+        local = self._local
+        unflushed_count = local.log_end_offset - local.recovery_point
+        self.is_flush_late = unflushed_count >= local.config.flush_messages
+        if self.is_flush_late:
+            self.flush()
+            self.is_flush_late = False
 
     def flush_if_due(self, clock_ms: int) -> None:
         """Flush if `flush.ms` have passed since the last flush, or since the first call.

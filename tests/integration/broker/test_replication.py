@@ -23,6 +23,7 @@ from kafkawire.messages.fetch import (
 )
 from storage.config.log_config import LogConfig
 from storage.disk.layout import LOG_START_CHECKPOINT
+from storage.errors import OutOfFilesError
 from tests.integration.broker.replica_rig import TOPIC_ID, Rig, RigBroker
 from tests.waiting import until
 
@@ -513,4 +514,30 @@ async def test_an_in_sync_follower_is_not_throttled(tmp_path: Path) -> None:
     await rig.set_leader(1, isr=[1, 2], replicas=[1, 2])
     for number in range(20):
         assert await rig.brokers[1].produce(b"x" * 900) == (ErrorCode.NONE, number)
+    await rig.stop()
+
+
+async def test_a_follower_whose_flush_failed_confirms_nothing_before_it_is_flushed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = Rig(tmp_path, KEYS, LogConfig(flush_messages=1))
+    await rig.start(1, 2)
+    await rig.set_leader(1, isr=[1, 2], replicas=(1, 2))
+    leader, local = rig.brokers[1], rig.brokers[2].replica.log
+    with monkeypatch.context() as patch, capture_logs() as captured:
+
+        def fail() -> None:
+            raise OutOfFilesError(local.directory, "too many open files")
+
+        def failed_count() -> int:
+            return sum(each["event"] == "fetch.rejected" for each in captured)
+
+        patch.setattr(local.upkeep, "flush", fail)
+        produced = asyncio.create_task(leader.produce(b"a"))
+        await until(lambda: failed_count() >= 3)
+        assert (local.log_end_offset, local.recovery_point) == (1, 0)
+        assert leader.replica.high_watermark == 0
+        assert not produced.done()
+    assert await produced == (ErrorCode.NONE, 0)
+    assert local.recovery_point == 1
     await rig.stop()

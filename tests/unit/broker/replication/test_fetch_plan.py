@@ -100,6 +100,17 @@ def test_request_within_a_session_names_only_moved_partitions() -> None:
     assert moved.is_current
 
 
+def test_partitions_that_are_new_or_have_moved_or_resumed_are_named_next() -> None:
+    plan = in_session(T0, T1)
+    assert plan.changed() == []
+    plan.on_moved(T0)
+    plan.on_moved(TopicPartition("gone", 0))
+    plan.on_failure(followed_of(plan, T1), 0)
+    assert plan.changed() == [followed_of(plan, T0)]
+    plan.resume_in_ms(FIRST_BACKOFF_MS)
+    assert plan.changed() == [followed_of(plan, T0), followed_of(plan, T1)]
+
+
 def test_the_log_start_of_the_last_request_is_remembered() -> None:
     plan = in_session(T0, T1)
     for key in (T0, T1):

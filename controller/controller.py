@@ -285,8 +285,8 @@ class Controller:
                 self._enqueue(event, delay_ms)
             case Elected():
                 self._on_elected()
-            case Note(name, fields):
-                log.info(name, **fields)
+            case Note(name, fields, is_trouble):
+                (log.error if is_trouble else log.info)(name, **fields)
             case _:
                 raise AssertionError(f"{effect} is performed elsewhere")
 

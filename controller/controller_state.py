@@ -34,6 +34,7 @@ class ControllerState(IntEnum):
 _S = ControllerState
 _STATES: Final[Mapping[type[e.Event], ControllerState]] = {
     e.Reelect: _S.CONTROLLER_CHANGE,
+    e.ElectionDue: _S.CONTROLLER_CHANGE,
     e.ControllerChange: _S.CONTROLLER_CHANGE,
     e.Expire: _S.CONTROLLER_CHANGE,
     e.RereadDue: _S.CONTROLLER_CHANGE,

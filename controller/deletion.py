@@ -22,6 +22,7 @@ from controller.partition_state import PartitionState
 from controller.replica_state import PartitionReplica, ReplicaState
 from controller.replica_transitions import mark, to_deletion_started, to_offline
 from controller.request_batch import RequestBatch
+from coordination.errors import NoAuthError
 
 MAX_PARTITIONS_AT_ONCE: Final = 10
 """Most partitions of a topic whose znodes are deleted in one transaction.
@@ -177,8 +178,12 @@ def _deletes(cluster: Cluster, topic: str, *, has_config: bool) -> Transaction:
 
 def _delete_by_levels(cluster: Cluster, topic: str) -> Plan[None]:
     """Delete a topic's znodes from the leaves up; missing ones are skipped."""
-    partitions = yield from list_children(paths.partitions(topic))
-    below: Collection[str] = [f"{paths.partitions(topic)}/{name}" for name in sorted(partitions)]
+    names: Iterable[str]
+    try:
+        names = yield from list_children(paths.partitions(topic))
+    except NoAuthError:
+        names = [str(one.partition) for one in cluster.partitions_of(topic)]
+    below: Collection[str] = [f"{paths.partitions(topic)}/{name}" for name in sorted(names)]
     for nodes in (
         [f"{path}/state" for path in below],
         below,

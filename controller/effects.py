@@ -73,10 +73,11 @@ class Elected:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Event for the state-change log."""
+    """Event for the state-change log; an error if `is_trouble`, which needs an operator."""
 
     event: str
     fields: Mapping[str, object] = field(default_factory=dict)
+    is_trouble: bool = False
 
 
 Effect: TypeAlias = (

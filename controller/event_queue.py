@@ -11,6 +11,7 @@ from controller import events as e
 
 _MERGED: Final = (
     e.Reelect,
+    e.ElectionDue,
     e.ControllerChange,
     e.BrokerChange,
     e.BrokerModification,

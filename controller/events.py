@@ -21,6 +21,11 @@ class Reelect:
 
 
 @dataclass(frozen=True, slots=True)
+class ElectionDue:
+    """The back-off after an election that could not be completed has passed."""
+
+
+@dataclass(frozen=True, slots=True)
 class ControllerChange:
     """`/controller` changed: read it, and resign if it names another broker."""
 
@@ -172,6 +177,7 @@ class ProducerIdsRequested:
 
 Event: TypeAlias = (
     Reelect
+    | ElectionDue
     | ControllerChange
     | Expire
     | BrokerChange

@@ -6,6 +6,7 @@ Events are processed one at a time, each to its end, so no plan sees the unfinis
 from collections.abc import Mapping
 from typing import TypeAlias
 
+from clusterstate.errors import MalformedZnodeError
 from clusterstate.replica_assignment import ReplicaAssignment
 from clusterstate.znodes import paths
 from clusterstate.znodes.cluster_node import ProducerIdBlock
@@ -31,8 +32,10 @@ from controller.last_told import LastKnown, nothing_known
 from controller.lost_watches import read_again, watch_children
 from controller.partition_transitions import bring_online
 from controller.reassignment import MoveResult
+from controller.refused_elections import RefusedElections
 from controller.request_batch import RequestBatch
 from controller.topics import NewTopicId
+from coordination.errors import NoAuthError
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, TopicPartition
 from kafkawire.messages.alter_partition import AlterPartitionResponse
@@ -68,6 +71,7 @@ class Planner:
         """Image of the cluster; None while this broker is not the controller."""
         self.controller_id: BrokerId | None = None
         self._former_id: BrokerId | None = None
+        self._refused = RefusedElections()
 
     @property
     def is_active(self) -> bool:
@@ -87,6 +91,10 @@ class Planner:
                 case e.Reelect():
                     yield from self._read_controller()
                     yield from self._elect(now_ms)
+                case e.ElectionDue():
+                    self._refused.on_due()
+                    yield from self._read_controller()
+                    yield from self._elect(now_ms)
                 case e.ControllerChange():
                     yield from self._read_controller()
                     if self.controller_id is None:
@@ -97,6 +105,7 @@ class Planner:
                 case e.Expire():
                     yield from self._resign()
                     self.controller_id = None
+                    self._refused.on_due()
                 case _:
                     if self.cluster is None:
                         return ErrorCode.NOT_CONTROLLER
@@ -135,8 +144,17 @@ class Planner:
         if self.controller_id == self._config.broker_id and not self.is_active:
             yield from controller_election.clear_own(self._config.broker_id)
             yield from self._read_controller()
-        if self.controller_id is not None:
+        if self.controller_id is not None or self._refused.is_waiting:
             return
+        try:
+            yield from self._refused.check()
+            yield from self._stand_for_election(now_ms)
+        except (NoAuthError, MalformedZnodeError) as error:
+            yield from self.give_up()
+            self.controller_id = None
+            yield from self._refused.on_refusal(error)
+
+    def _stand_for_election(self, now_ms: int) -> Plan[None]:
         won = yield from controller_election.elect(self._config.broker_id, now_ms)
         if won is None:
             # Another broker won, and may have left already.
@@ -150,6 +168,7 @@ class Planner:
         yield Note("controller.elected", fields)
         yield Elected()
         yield from take_over(self.cluster, self._new_topic_id, self._last_known)
+        self._refused.on_success()
 
     def _resign(self) -> Plan[None]:
         if self.cluster is not None:

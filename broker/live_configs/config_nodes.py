@@ -10,12 +10,11 @@ notifications expire.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Final
 
 from broker.cluster.coordinator_session import CoordinatorSession
 from broker.cluster.node_watch import NodeWatch
+from broker.cluster.notified_reads import NotifiedReads
 from clusterstate.change_notifications import NO_CHANGE
 from clusterstate.config_requests import (
     change_config,
@@ -28,8 +27,6 @@ from clusterstate.znodes import paths
 from coordination.errors import OperationError
 from kafkawire.errors import ApiError, ErrorCode
 
-NO_SESSION: Final = 0
-
 Configs = Mapping[str, str]
 OnChange = Callable[[Sequence[str]], Awaitable[None]]
 
@@ -41,17 +38,15 @@ class ConfigNodes:
         self.session = session
         self._now_ms = now_ms
         self._last_number = NO_CHANGE
-        # The session since which all changes are known.
-        self._followed_in = NO_SESSION
-        self._lock = asyncio.Lock()
+        self._reads = NotifiedReads(session)
         self._on_change: dict[str, list[OnChange]] = {}
         self._watch = NodeWatch(session, paths.CONFIG_CHANGES, self._handle_notifications)
 
     async def catch_up(self) -> None:
         """Skip the notifications so far; call this before configs are read and cached."""
-        self._followed_in = self.session.client.session_id
-        taken = await self.session.run(take_config_changes(self._last_number, self._now_ms()))
-        self._last_number = taken.last_number
+        async with self._reads.begin():
+            taken = await self.session.run(take_config_changes(self._last_number, self._now_ms()))
+            self._last_number = taken.last_number
 
     def on_change(self, kind: str, callback: OnChange) -> None:
         """Call `callback` with the changed entities of a kind, such as `topics`."""
@@ -103,30 +98,21 @@ class ConfigNodes:
             raise _unavailable(error) from error
 
     async def _handle_notifications(self) -> None:
-        async with self._lock:
-            try:
-                await self._read_changes()
-            except OperationError:
-                # Notifications may expire before the coordinator permits the read.
-                self._followed_in = NO_SESSION
-                raise
-
-    async def _read_changes(self) -> None:
-        session_id = self.session.client.session_id
-        # This sets the watch, so every later change is announced to this broker.
-        taken = await self.session.run(take_config_changes(self._last_number, self._now_ms()))
-        changed: Iterable[str] = taken.announced
-        if session_id != self._followed_in:
-            every = await self.session.run(read_entity_paths(self._on_change))
-            changed = dict.fromkeys((*every, *taken.announced))
-        announced: dict[str, list[str]] = {}
-        for path in changed:
-            kind, _, name = path.partition("/")
-            announced.setdefault(kind, []).append(name)
-        for kind, names in announced.items():
-            for callback in self._on_change.get(kind, ()):
-                await callback(names)
-        self._last_number, self._followed_in = taken.last_number, session_id
+        async with self._reads.begin() as reads_all:
+            # This sets the watch, so every later change is announced to this broker.
+            taken = await self.session.run(take_config_changes(self._last_number, self._now_ms()))
+            changed: Iterable[str] = taken.announced
+            if reads_all:
+                every = await self.session.run(read_entity_paths(self._on_change))
+                changed = dict.fromkeys((*every, *taken.announced))
+            announced: dict[str, list[str]] = {}
+            for path in changed:
+                kind, _, name = path.partition("/")
+                announced.setdefault(kind, []).append(name)
+            for kind, names in announced.items():
+                for callback in self._on_change.get(kind, ()):
+                    await callback(names)
+            self._last_number = taken.last_number
 
 
 def _unavailable(error: Exception) -> ApiError:

@@ -12,14 +12,13 @@ Source: kafka.security.authorizer.AclAuthorizer of Kafka 3.9.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
 
 import structlog
 
 from broker.cluster.coordinator_session import CoordinatorSession
 from broker.cluster.node_watch import NodeWatch
+from broker.cluster.notified_reads import NotifiedReads
 from broker.errors import StartupError
 from broker.security.authorizer import Authorizer
 from clusterstate.acl_requests import (
@@ -37,8 +36,6 @@ from coordination.errors import OperationError
 from kafkawire.acl import PatternType, ResourcePattern
 from kafkawire.errors import ApiError, ErrorCode
 
-NO_SESSION: Final = 0
-
 log = structlog.get_logger(__name__)
 
 
@@ -52,9 +49,7 @@ class AclNodes:
         self._authorizer = authorizer
         self._now_ms = now_ms
         self._last_numbers: Mapping[PatternType, int] = dict.fromkeys(PATTERN_TYPES, NO_CHANGE)
-        # The session in which everything was read.
-        self._loaded_in = NO_SESSION
-        self._lock = asyncio.Lock()
+        self._reads = NotifiedReads(session)
         self._watches = [
             NodeWatch(session, changes_path(kind), self._handle_notifications)
             for kind in PATTERN_TYPES
@@ -67,7 +62,7 @@ class AclNodes:
             StartupError: a znode does not hold entries.
         """
         await self._session.run(create_acl_nodes())
-        async with self._lock:
+        async with self._reads.begin():
             malformed = await self._read_all()
         if malformed:
             raise StartupError(f"access control lists cannot be read: {min(malformed.values())}")
@@ -91,7 +86,7 @@ class AclNodes:
             ApiError: the entries do not fit, or the coordinator does not respond.
         """
         try:
-            async with self._lock:
+            async with self._reads.lock:
                 entries = await self._session.run(change_acls(pattern, change))
                 self._set(pattern, entries)
         except (OperationError, MalformedZnodeError) as error:
@@ -99,25 +94,19 @@ class AclNodes:
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, text) from error
 
     async def _handle_notifications(self) -> None:
-        async with self._lock:
-            try:
+        async with self._reads.begin() as reads_all:
+            if reads_all:
+                await self._read_all()
+            else:
                 await self._read_changes()
-            except OperationError:
-                # Notifications may expire before the coordinator permits the read.
-                self._loaded_in = NO_SESSION
-                raise
 
     async def _read_changes(self) -> None:
-        if self._session.client.session_id != self._loaded_in:
-            await self._read_all()
-            return
         taken = await self._session.run(take_acl_changes(self._last_numbers, self._now_ms()))
         await self._read([each for changes in taken.values() for each in changes.announced])
         self._last_numbers = {kind: changes.last_number for kind, changes in taken.items()}
 
     async def _read_all(self) -> Mapping[ResourcePattern, str]:
         """Read every pattern; return the malformed ones with a reason."""
-        session_id = self._session.client.session_id
         # This sets the watches, so every later change is announced to this broker.
         taken = await self._session.run(take_acl_changes(self._last_numbers, self._now_ms()))
         patterns = await self._session.run(read_patterns())
@@ -125,7 +114,6 @@ class AclNodes:
             self._set(gone, frozenset())
         malformed = await self._read(patterns)
         self._last_numbers = {kind: changes.last_number for kind, changes in taken.items()}
-        self._loaded_in = session_id
         log.info("acls.loaded", pattern_count=len(patterns))
         return malformed
 

@@ -1,13 +1,12 @@
 """Keeps the delegation tokens equal to their znodes, and changes them (edge).
 
 The znodes are authoritative, and Kafka brokers share them. Invariants: reads and changes happen one
-after the other, so an older read never replaces a newer one; after a lost session everything is
-read again, because notifications expire. A malformed znode is no token.
+after the other, so an older read never replaces a newer one; after a lost session or a refused read
+everything is read again, because notifications expire. A malformed znode is no token.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 
 import structlog
@@ -15,6 +14,7 @@ import structlog
 from broker.cluster.controller_role import ControllerRole
 from broker.cluster.coordinator_session import CoordinatorSession
 from broker.cluster.node_watch import NodeWatch
+from broker.cluster.notified_reads import NotifiedReads
 from broker.config.token_keys import TokenKeys
 from broker.scheduler import PeriodicTask
 from broker.security.delegation_tokens import DelegationTokens, TokenLifetimes, is_expired
@@ -31,8 +31,6 @@ from clusterstate.token_requests import (
 from clusterstate.znodes.delegation_token import CHANGES, DelegationToken
 from coordination.errors import OperationError
 from kafkawire.errors import ApiError, ErrorCode
-
-NO_SESSION = 0
 
 log = structlog.get_logger(__name__)
 
@@ -52,15 +50,13 @@ class TokenNodes:
         self._check_interval_ms = config.delegation_token_expiry_check_interval_ms
         self._session = session
         self._last_number = NO_CHANGE
-        # The session in which everything was read.
-        self._loaded_in = NO_SESSION
-        self._lock = asyncio.Lock()
+        self._reads = NotifiedReads(session)
         self._watch = NodeWatch(session, CHANGES, self._handle_notifications)
 
     async def load(self) -> None:
         """Read all tokens."""
         await self._session.run(create_token_nodes())
-        async with self._lock:
+        async with self._reads.begin():
             await self._read_all()
 
     def listen(self) -> None:
@@ -80,7 +76,7 @@ class TokenNodes:
             ApiError: from `change`, or the coordinator does not respond.
         """
         try:
-            async with self._lock:
+            async with self._reads.lock:
                 token = await self._session.run(change_token(token_id, change))
                 self.tokens.set(token_id, token)
                 return token
@@ -113,24 +109,18 @@ class TokenNodes:
         return token if token is not None and not is_expired(token, self.now_ms()) else None
 
     async def _handle_notifications(self) -> None:
-        async with self._lock:
-            try:
+        async with self._reads.begin() as reads_all:
+            if reads_all:
+                await self._read_all()
+            else:
                 await self._read_changes()
-            except OperationError:
-                # Notifications may expire before the coordinator permits the read.
-                self._loaded_in = NO_SESSION
-                raise
 
     async def _read_changes(self) -> None:
-        if self._session.client.session_id != self._loaded_in:
-            await self._read_all()
-            return
         taken = await self._session.run(take_token_changes(self._last_number, self.now_ms()))
         await self._read(taken.announced)
         self._last_number = taken.last_number
 
     async def _read_all(self) -> None:
-        session_id = self._session.client.session_id
         # This sets the watch, so every later change is announced to this broker.
         taken = await self._session.run(take_token_changes(self._last_number, self.now_ms()))
         token_ids = await self._session.run(read_token_ids())
@@ -138,7 +128,6 @@ class TokenNodes:
             self.tokens.set(gone, None)
         await self._read(token_ids)
         self._last_number = taken.last_number
-        self._loaded_in = session_id
         log.info("tokens.loaded", token_count=len(self.tokens.by_id))
 
     async def _read(self, token_ids: Sequence[str]) -> None:

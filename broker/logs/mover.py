@@ -23,7 +23,7 @@ from kafkawire.ids import TopicPartition
 from storage.directory.logs import LogDirectory, Logs
 from storage.errors import LogDirFullError, StorageError, TruncatedRegionError
 from storage.log.log import Log
-from storage.log.log_copying import CHUNK_BYTES, align, append_chunk, missing_chunk
+from storage.log.log_copying import CHUNK_BYTES, append_chunk, missing_chunk
 
 LITTLE_BYTES: Final = CHUNK_BYTES // 4
 """Limit for a copy in the event loop, which takes less than a millisecond."""
@@ -122,7 +122,7 @@ class LogMover:
         if original is None or not self._is_wanted(partition, copy):
             return True
         try:
-            align(copy, original)
+            self._logs.placement.align_copy(partition)
             chunk = missing_chunk(copy, original)
             self._rate.on_bytes(chunk.size_bytes, self._loop.time())
             if chunk.size_bytes > LITTLE_BYTES:
@@ -152,7 +152,7 @@ class LogMover:
         original = self._logs.get(partition)
         if original is None or self._logs.futures.get(partition) is not copy:
             return True
-        align(copy, original)
+        self._logs.placement.align_copy(partition)
         while copy.log_end_offset < original.log_end_offset:
             chunk = missing_chunk(copy, original)
             if not 0 < chunk.size_bytes <= LITTLE_BYTES:

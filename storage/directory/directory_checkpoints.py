@@ -5,7 +5,7 @@ Bytes on disk: `recovery-point-offset-checkpoint`, `log-start-offset-checkpoint`
 atomically (`checkpoint`). An OSError takes the log dir offline.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Set
 from pathlib import Path
 from threading import Lock
 
@@ -35,8 +35,8 @@ class DirectoryCheckpoints:
         """The values of the previous process."""
         self.log_starts: dict[TopicPartition, Offset] = {}
         """The values of the previous process."""
-        self.may_name_gone = False
-        """Whether a file may name a log that is gone, so that a new one needs other files first."""
+        # The logs that each file may name.
+        self._named: dict[str, Set[TopicPartition]] = {}
         # The owner writes checkpoints, and so does a thread that runs periodically.
         self._lock = Lock()
 
@@ -46,27 +46,27 @@ class DirectoryCheckpoints:
         self.log_starts = read_offsets_or_none(self._path / LOG_START_CHECKPOINT)
         self.high_watermarks = read_offsets_or_none(self._path / HIGH_WATERMARK_CHECKPOINT)
         self.cleaner_offsets = read_offsets_or_none(self._path / CLEANER_CHECKPOINT)
+        self._named = {
+            RECOVERY_POINT_CHECKPOINT: frozenset(self.recovery_points),
+            LOG_START_CHECKPOINT: frozenset(self.log_starts),
+            HIGH_WATERMARK_CHECKPOINT: frozenset(self.high_watermarks),
+            CLEANER_CHECKPOINT: frozenset(self.cleaner_offsets),
+        }
+
+    def may_name(self, partition: TopicPartition) -> bool:
+        """Whether a file on disk may hold a value of a log of `partition`."""
+        return any(partition in named for named in self._named.values())
 
     def is_uncleaned(self, partition: TopicPartition) -> bool:
         """Whether a log was never cleaned; false if the previous process's checkpoints are lost."""
         return bool(self.recovery_points) and partition not in self.cleaner_offsets
-
-    def note_found(self, partitions: Iterable[TopicPartition]) -> None:
-        """Compare the values of the previous process with the logs that were found."""
-        named = {
-            *self.recovery_points,
-            *self.log_starts,
-            *self.high_watermarks,
-            *self.cleaner_offsets,
-        }
-        self.may_name_gone = not named <= set(partitions)
 
     def write_recovery_points(self, logs: Iterable[Log]) -> None:
         """Write the recovery point of each log."""
         with offline_on_failure(self._health), self._lock:
             # Read under the lock: a truncation lowers the point before it calls this method.
             points = {each.topic_partition: each.recovery_point for each in logs}
-            write_offsets(self._path / RECOVERY_POINT_CHECKPOINT, points)
+            self._write(RECOVERY_POINT_CHECKPOINT, points)
 
     def write_log_starts(self, logs: Iterable[Log]) -> None:
         """Write the log start offsets that differ from the first segment's base offset."""
@@ -76,13 +76,13 @@ class DirectoryCheckpoints:
                 for each in logs
                 if each.log_start_offset > each.segments[0].base_offset
             }
-            write_offsets(self._path / LOG_START_CHECKPOINT, starts)
+            self._write(LOG_START_CHECKPOINT, starts)
 
     def write_high_watermarks(self, offsets: Iterable[tuple[TopicPartition, Offset]]) -> None:
         """Write the high watermarks of the logs in this directory."""
         with offline_on_failure(self._health), self._lock:
             high_watermarks = dict(offsets)
-            write_offsets(self._path / HIGH_WATERMARK_CHECKPOINT, high_watermarks)
+            self._write(HIGH_WATERMARK_CHECKPOINT, high_watermarks)
             self.high_watermarks = high_watermarks
 
     def write_cleaner_offsets(self, partitions: Iterable[TopicPartition]) -> None:
@@ -94,4 +94,10 @@ class DirectoryCheckpoints:
                 for partition, offset in self.cleaner_offsets.copy().items()
                 if partition in held
             }
-            write_offsets(self._path / CLEANER_CHECKPOINT, offsets)
+            self._write(CLEANER_CHECKPOINT, offsets)
+
+    def _write(self, name: str, offsets: Mapping[TopicPartition, Offset]) -> None:
+        # A failed write leaves either content.
+        self._named[name] = {*self._named.get(name, ()), *offsets}
+        write_offsets(self._path / name, offsets)
+        self._named[name] = frozenset(offsets)

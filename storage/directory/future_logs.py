@@ -54,7 +54,13 @@ class FutureLogs:
             partition, original.config, original.topic_id, now_ms, DirectoryState.FUTURE
         )
         self.add(copy, directory)
-        copy.truncate_fully_and_start_at(original.log_start_offset)
+        try:
+            copy.truncate_fully_and_start_at(original.log_start_offset)
+        except StorageError:
+            # The move is refused; a copy that stays would make the next request seem fulfilled.
+            with suppress(StorageError):
+                self.drop(partition)
+            raise
         log.info("move.began", partition=str(partition), path=str(directory.path))
         return copy
 

@@ -104,16 +104,19 @@ class LogCheckpoints:
         directory.checkpoints.write_recovery_points(self.logs_in(directory))
         directory.checkpoints.write_log_starts(self.logs_in(directory))
 
-    def forget_gone(self, directory: LogDirectory) -> None:
-        """Remove the logs that are gone from the checkpoints, if they may still be there.
+    def forget_gone(self, directory: LogDirectory, partition: TopicPartition) -> None:
+        """Remove a log that is gone from the checkpoints of a log dir, if they may name it.
 
-        This comes before the creation of a log, which might get the values of a namesake.
+        This comes before the creation of a log there, which would get the values of its namesake at
+        the next start.
         """
-        if directory.checkpoints.may_name_gone:
+        stored = directory.checkpoints
+        stored.cleaner_offsets.pop(partition, None)
+        stored.high_watermarks.pop(partition, None)
+        if stored.may_name(partition):
             self.write_bounds_in(directory)
             self.write_high_watermarks_in(directory, {})
             self.write_cleaner_offsets_in(directory)
-            directory.checkpoints.may_name_gone = False
 
     def logs_in(self, directory: LogDirectory) -> Iterator[Log]:
         """Iterate over the logs and the future logs in `directory`.

@@ -152,7 +152,6 @@ class LogDirectory:
             LogDirOfflineError: the disk failed.
         """
         found = self.partitions.find_logs()
-        self.checkpoints.note_found(each.topic_partition for each in found.values())
         progress = LoadProgress(self.path, len(found), was_clean=self.last_shutdown.was_clean)
 
         def load(name: str) -> Log | None:

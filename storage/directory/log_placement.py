@@ -16,6 +16,7 @@ from storage.directory.log_table import LogTable
 from storage.disk.layout import DirectoryState
 from storage.errors import LogDirOfflineError, StorageError
 from storage.log.log import Log
+from storage.log.log_copying import align
 
 MAX_WANTED_HOMES: Final = 10_000
 
@@ -93,9 +94,22 @@ class LogPlacement:
             raise LogDirOfflineError(
                 self._table.offline_paths[0], f"it may hold a copy of {partition}"
             )
-        self._checkpoints.forget_gone(directory)
+        self._checkpoints.forget_gone(directory, partition)
         self._futures.create(self._table.logs[partition], directory, now_ms)
         return True
+
+    def align_copy(self, partition: TopicPartition) -> None:
+        """Truncate batches of the copy that its original lacks; see `log_copying.align`.
+
+        The checkpoints of the copy are lowered on disk before the next append to it.
+        """
+        copy, directory = self._futures.get(partition), self._futures.directory_of(partition)
+        assert copy is not None, "the log is moving"
+        assert directory is not None, "the copy has a log dir"
+        end_offset = copy.log_end_offset
+        align(copy, self._table.logs[partition])
+        if copy.log_end_offset < end_offset:
+            self._checkpoints.write_bounds_in(directory)
 
     def end_move(self, partition: TopicPartition, now_ms: int) -> Log:
         """Replace a log by its copy, which has caught up; return the copy.

@@ -225,7 +225,7 @@ class Logs:
             raise LogDirOfflineError(self.table.offline_paths[0], f"it may hold {partition}")
         self.table.check_any_online()
         directory = self.placement.choose_directory(partition, topic_id)
-        self.checkpoints.forget_gone(directory)
+        self.checkpoints.forget_gone(directory, partition)
         self.table.reserve(partition, directory)
         return directory
 
@@ -428,5 +428,4 @@ def _or_later(home: LogDirectory) -> Iterator[None]:
     try:
         yield
     except (LogDirFullError, OutOfFilesError) as error:
-        home.checkpoints.may_name_gone = True
         log.warning("checkpoint.delayed", path=str(home.path), error=str(error))

@@ -166,9 +166,15 @@ class Server:
             if connection.opened_at_s >= oldest_s:
                 return
             timeout_ms = self.config.handshake_timeout_ms
-            wanted = "handshake" if connection.session is None else "authentication"
-            self.on_violation(connection, f"no {wanted} within {timeout_ms} ms")
-            connection.close()
+            if connection.is_command:
+                # ZooKeeper closes connections without a session after 10 s, too.
+                text = f"the response to a command was not read within {timeout_ms} ms"
+                self.on_violation(connection, text)
+                connection.abort()
+            else:
+                wanted = "handshake" if connection.session is None else "authentication"
+                self.on_violation(connection, f"no {wanted} within {timeout_ms} ms")
+                connection.close()
             self._awaiting_handshake.pop(connection, None)
 
     # -- connections

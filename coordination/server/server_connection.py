@@ -108,6 +108,8 @@ class Connection(asyncio.Protocol):
         self._held_since_s = 0.0
         self._response: Iterator[bytes] | None = None
         """Parts of the response to a four-letter word that are left."""
+        self._end_of_linger: asyncio.TimerHandle | None = None
+        """Aborts a closed connection whose peer does not read the rest of the outputs."""
         self._last_zxid = 0
         self._state = ConnectionState.NEW
         self._is_reading = True
@@ -156,6 +158,8 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, _exc: Exception | None) -> None:
         """Drop pending requests and outputs, and notify the server (asyncio calls this)."""
         by_peer = self._move_to(_CLOSED)
+        if self._end_of_linger is not None:
+            self._end_of_linger.cancel()
         self._inbox.clear()
         self._outputs = Outputs()
         self._server.on_disconnected(self, by_peer=by_peer)
@@ -286,6 +290,11 @@ class Connection(asyncio.Protocol):
     # -- outputs
 
     @property
+    def is_command(self) -> bool:
+        """Whether the peer has sent a four-letter word."""
+        return self._response is not None
+
+    @property
     def held_count(self) -> int:
         """Number of outputs that wait for a sync."""
         return len(self._outputs.held)
@@ -358,13 +367,20 @@ class Connection(asyncio.Protocol):
     # -- the end
 
     def close(self) -> None:
-        """Send the sendable outputs, then close."""
+        """Send the sendable outputs, then close, within the time that a handshake may take.
+
+        Without that limit, a peer that never reads would keep the connection open without end.
+        """
         self.flush()
         if not self._move_to(_CLOSED):
             return
         self._inbox.clear()
         self._outputs = Outputs()
         self._transport.close()
+        if self._transport.get_write_buffer_size():
+            server = self._server
+            timeout_s = server.config.handshake_timeout_ms / 1000
+            self._end_of_linger = server.loop.call_later(timeout_s, self._transport.abort)
 
     def abort(self) -> None:
         """Close at once."""

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import pytest
+from structlog.testing import capture_logs
 
 from coordination.errors import ErrorCode
 from coordination.protocol import frames, jute
@@ -29,6 +30,7 @@ from coordination.server.state.sessions import Passwords
 from coordination.server.state.txns import Entry
 from coordination.server.state.watches import MAX_REMOVALS
 from tests.unit.coordination.fakes import WALL_MS, service
+from tests.waiting import until
 
 LIMIT_BYTES = 1_000
 NEW, FRESH, OPEN, ENDING, CLOSED = ConnectionState
@@ -58,6 +60,7 @@ class MemoryTransport(asyncio.Transport):
         self.written = bytearray()
         self.unread_bytes = 0
         self.is_closed = False
+        self.is_aborted = False
 
     def get_extra_info(self, name: str, default: object = None) -> object:
         return ("10.0.0.1", 4711) if name == "peername" else default
@@ -88,7 +91,7 @@ class MemoryTransport(asyncio.Transport):
         self.is_closed = True
 
     def abort(self) -> None:
-        self.is_closed = True
+        self.is_closed = self.is_aborted = True
 
 
 async def connected(**settings: Any) -> tuple[Connection, MemoryTransport]:
@@ -237,6 +240,39 @@ async def test_a_response_to_a_command_waits_for_a_slow_reader(
         await asyncio.sleep(0)
     assert lines(transport) == 4
     assert transport.is_closing()
+
+
+@pytest.mark.parametrize("count", [1, 4])
+async def test_a_response_to_a_command_that_is_not_read_in_time_is_cut(
+    monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    """The last part may be written already: then the connection waits for its peer alone."""
+    connection, transport = await listing(count, monkeypatch)
+    connection.pause_writing()
+    if count == 1:
+        connection.resume_writing()
+        await asyncio.sleep(0)
+    server = cast(Server, connection._server)
+    with capture_logs() as captured:
+        server._close_without_handshake()
+        was_aborted = transport.is_aborted
+        connection.opened_at_s -= 11
+        server._close_without_handshake()
+        server._close_without_handshake()
+    assert (was_aborted, transport.is_aborted) == (False, True)
+    assert [each["error"] for each in captured] == [
+        "the response to a command was not read within 10000 ms"
+    ]
+    connection.connection_lost(None)
+
+
+async def test_a_peer_that_never_reads_does_not_keep_a_closed_connection() -> None:
+    connection, transport = await connected(handshake_timeout_ms=1)
+    transport.unread_bytes = 10
+    connection.close()
+    assert transport.is_closing()
+    assert not transport.is_aborted
+    await until(lambda: transport.is_aborted)
 
 
 async def test_a_response_to_a_command_ends_with_its_connection(

@@ -16,6 +16,8 @@ from typing import Final
 
 import structlog
 
+from clusterstate.errors import RegistrationError
+from coordination.errors import NoAuthError, OperationError
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import TopicPartition
 from storage.errors import (
@@ -75,3 +77,15 @@ def storage_failure(partition: tuple[str, int], error: Exception) -> ApiError:
     if is_disk and not isinstance(error, ALREADY_REPORTED):
         log.error("log.failed", partition=str(TopicPartition(*partition)), error=str(error))
     return reported
+
+
+def reason_of_failed_start(error: BaseException) -> str | None:
+    """Return the reason, for operators, why a broker could not start; None for a bug."""
+    if isinstance(error, NoAuthError):
+        return (
+            f"the coordinator does not let this broker access {error.path}: correct the access "
+            "control list of the znode, or the broker's login"
+        )
+    if isinstance(error, StorageError | OperationError | RegistrationError | OSError):
+        return str(error)
+    return None

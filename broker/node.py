@@ -43,7 +43,7 @@ from broker.cluster.topic_plan import topic_defaults_of
 from broker.config.broker_config import BrokerConfig
 from broker.config.listener import Listener
 from broker.coordinators import Coordinators
-from broker.errors import ConfigError, StartupError
+from broker.errors import ConfigError, StartupError, reason_of_failed_start
 from broker.handlers.from_brokers import LargeRequests
 from broker.handlers.handler_table import Parts, makers
 from broker.live_configs.live_configs import LiveConfigs
@@ -69,10 +69,8 @@ from broker.status.gauges import BrokerState, add_gauges, add_transaction_gauges
 from broker.status.metric_sources import watch_clients, watch_groups, watch_partitions
 from clusterstate.control_claim import read_evidence
 from clusterstate.znodes.jafka_nodes import JafkaBroker
-from coordination.errors import SessionExpiredError
 from speedups.finder import is_enabled
 from storage.directory.logs import Logs
-from storage.errors import StorageError
 
 FIRST_METADATA_TIMEOUT_MS: Final = 5000
 """Time for the controller to send metadata at start; after it, partitions appear leaderless."""
@@ -146,8 +144,8 @@ class Node:
             await self._start()
         except BaseException as error:
             await self._running.aclose()
-            if isinstance(error, StorageError | SessionExpiredError | OSError):
-                raise StartupError(str(error)) from error
+            if (reason := reason_of_failed_start(error)) is not None:
+                raise StartupError(reason) from error
             raise
         self.metrics.state = BrokerState.RUNNING
         log.info(

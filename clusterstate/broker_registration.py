@@ -10,7 +10,7 @@ KAFKA-7165.
 from collections.abc import Set
 from typing import NamedTuple
 
-from clusterstate.errors import LostNodesError, MalformedZnodeError
+from clusterstate.errors import LostNodesError, MalformedZnodeError, RegistrationError
 from clusterstate.plans import (
     MAX_ATTEMPTS,
     UNREADABLE_VERSION,
@@ -133,6 +133,7 @@ def register(broker_id: BrokerId, data: bytes, sessions: Sessions) -> Plan[Regis
 
     Raises:
         LostNodesError: there is no node for the nodes of brokers.
+        RegistrationError: the coordinator refuses the node.
     """
     path = paths.broker(broker_id)
     # Created empty, because only SetData returns the version that the registration has.
@@ -145,7 +146,11 @@ def register(broker_id: BrokerId, data: bytes, sessions: Sessions) -> Plan[Regis
                 f"the coordinator has lost {paths.BROKER_IDS}: restore its data from a backup, or "
                 "correct zookeeper.connect"
             )
-        assert outcome.refusal in (None, Refusal.NODE_EXISTS), outcome
+        if outcome.refusal not in (None, Refusal.NODE_EXISTS):
+            raise RegistrationError(
+                f"the coordinator does not let this broker write {path}: correct the access "
+                f"control list of {paths.BROKER_IDS}, or the broker's login"
+            )
         [node] = yield from read((path,))
         if node is None:
             continue

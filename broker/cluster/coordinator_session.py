@@ -24,7 +24,7 @@ from broker.cluster.coordinator_security import CoordinatorSecurity
 from broker.errors import StartupError
 from clusterstate.broker_registration import Registered, Sessions, create_top_nodes, register
 from clusterstate.coordinator_edge import CoordinatorEdge
-from clusterstate.errors import LostNodesError
+from clusterstate.errors import RegistrationError
 from clusterstate.plans import Plan
 from clusterstate.znodes.access import secure_acl
 from coordination.client import Client, SessionState, WatchEvent, session_file
@@ -195,7 +195,7 @@ class CoordinatorSession:
         def on_renewed(task: asyncio.Task[None]) -> None:
             if task.cancelled() or (error := task.exception()) is None:
                 return
-            if isinstance(error, LostNodesError):
+            if isinstance(error, RegistrationError):
                 on_failure(str(error))
             else:
                 # A bug: without a session this broker cannot serve, so its process must end.

@@ -4,12 +4,16 @@ from pathlib import Path
 
 import pytest
 
+from clusterstate.broker_registration import create_top_nodes
+from clusterstate.coordinator_edge import CoordinatorEdge
 from clusterstate.znodes import paths
+from coordination.client import Client
 from coordination.protocol.messages import OPEN_ACL, Acl, OpCode, SetAclRequest
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import TopicPartition
 from tests.integration.broker.broker_cluster import BrokerCluster
 from tests.integration.broker.test_admin import SET, alter_incrementally
+from tests.integration.broker.test_lifecycle import local, try_to_start
 from tests.integration.broker.test_tools_at_nodes import Tool
 from tests.integration.broker.wire import batch
 from tests.integration.coordination.process import Coordinator, RawClient, wait_until
@@ -72,3 +76,24 @@ def test_a_change_that_the_coordinator_refuses_is_answered(
             set_acl(coordinator, paths.CONFIG_CHANGES, OPEN_ACL)
             assert alter_incrementally(wire, "t", (KEY, SET, "1001")) == ErrorCode.NONE
             assert wire.produce("t", batch(b"x" * 2000)).error_code == ErrorCode.MESSAGE_TOO_LARGE
+
+
+@pytest.mark.parametrize(
+    ("path", "permissions"),
+    [(paths.BROKER_IDS, 30), (paths.BROKER_IDS, 1), (paths.CONFIG_CHANGES, 30)],
+    ids=["list of brokers", "registration", "config changes"],
+)
+async def test_a_broker_says_which_permission_its_start_lacks(
+    coordinator: Coordinator, tmp_path: Path, path: str, permissions: int
+) -> None:
+    async with Client(coordinator.address) as client:
+        await CoordinatorEdge(client, lambda _event: None).run(create_top_nodes())
+    set_acl(coordinator, path, (Acl(permissions, "world", "anyone"),))
+    code, output = try_to_start(
+        *local(tmp_path / "data", zookeeper_connect=coordinator.address, broker_id="1")
+    )
+    assert code == 1
+    assert "broker.not_started" in output
+    verb = "write" if permissions == 1 else "access"
+    assert f"the coordinator does not let this broker {verb} {path}" in output
+    assert "Traceback" not in output

@@ -19,7 +19,7 @@ from clusterstate.config_requests import (
     read_entity_paths,
     take_config_changes,
 )
-from clusterstate.errors import LostNodesError
+from clusterstate.errors import LostNodesError, RegistrationError
 from clusterstate.isr_requests import change_isr
 from clusterstate.leader_and_isr import LeaderAndIsr
 from clusterstate.notifications import notify_isr_changes, notify_log_dir_failure
@@ -522,3 +522,10 @@ def test_a_registration_names_the_coordinator_that_lost_its_nodes() -> None:
     next(plan)
     with pytest.raises(LostNodesError, match="has lost /brokers/ids"):
         plan.send(Outcomes((Outcome((), Refusal.NO_NODE, 0),)))
+
+
+def test_a_registration_that_the_coordinator_refuses_names_its_node() -> None:
+    plan = register(BrokerId(1), b"{}", Sessions(7, {7}))
+    next(plan)
+    with pytest.raises(RegistrationError, match="does not let this broker write /brokers/ids/1"):
+        plan.send(Outcomes((Outcome((), Refusal.OTHER, 0),)))

@@ -25,7 +25,10 @@ from storage.log.log import AppendInfo
 
 KeyValue: TypeAlias = tuple[bytes, bytes | None]
 OnStored: TypeAlias = Callable[[ErrorCode, int], None]
-"""Called once, with an error of the log (NONE: replicated) and the first record's offset."""
+"""Called once, with an error of the log (NONE: replicated) and the first record's offset.
+
+The offset is NO_OFFSET if the records are not in the log.
+"""
 
 
 class Transaction(NamedTuple):
@@ -102,13 +105,22 @@ class InternalStore:
             for each, value in records:
                 builder.append(now_ms, each, value)
             batch = memoryview(builder.build())
-            self._replicas.leader(key, leader_epoch)
-            info = self._replicas.append(key, batch, ACKS_ALL, now_ms, transaction=checks)
+            local = self._replicas.leader(key, leader_epoch).log
         except EncodeError:
             on_stored(ErrorCode.RECORD_LIST_TOO_LARGE, NO_OFFSET)
             return
         except ApiError as error:
             on_stored(error.code, NO_OFFSET)
+            return
+        base_offset = local.log_end_offset
+        try:
+            info = self._replicas.append(key, batch, ACKS_ALL, now_ms, transaction=checks)
+        except ApiError as error:
+            # If only the flush has failed, the next load finds the records.
+            is_in_log = local.log_end_offset > base_offset
+            if is_in_log and transaction is not None:
+                transaction.on_appended(base_offset)
+            on_stored(error.code, base_offset if is_in_log else NO_OFFSET)
             return
         if transaction is not None:
             transaction.on_appended(info.base_offset)

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.internal_log.store import InternalStore, KeyValue
+from broker.internal_log.store import InternalStore, KeyValue, Transaction
+from broker.replication.transaction_guards import TransactionalAppend
 from clusterstate.leader_and_isr import LeaderAndIsr
 from kafkawire.compression import Codec
 from kafkawire.errors import ErrorCode
@@ -13,6 +14,8 @@ from kafkawire.group_records import CommittedOffset, offset_key, offset_value
 from kafkawire.ids import LeaderEpoch, Offset, TopicPartition
 from kafkawire.internal_topic import OFFSETS_TOPIC
 from kafkawire.records import read_records
+from storage.config.log_config import LogConfig
+from storage.errors import OutOfFilesError
 from tests.unit.broker import replicas
 from tests.unit.broker.replicas import B1, B2, NOW_MS, World, lead_alone, turn
 
@@ -48,11 +51,12 @@ class Writes:
         epoch: LeaderEpoch = E0,
         partition: int = 0,
         records: Iterable[KeyValue] = RECORDS,
+        transaction: Transaction | None = None,
     ) -> None:
         def note(error: ErrorCode, offset: int) -> None:
             self.results.append((error, offset))
 
-        self._store.append(partition, epoch, records, note)
+        self._store.append(partition, epoch, records, note, transaction)
 
 
 async def test_write_without_other_replicas_succeeds_at_once(world: World) -> None:
@@ -74,6 +78,29 @@ async def test_encoding_error_is_reported_like_any_failure(world: World) -> None
     writes = Writes(world)
     writes.append(records=records())
     assert writes.results == [(ErrorCode.RECORD_LIST_TOO_LARGE, -1)]
+
+
+@pytest.mark.parametrize("is_transactional", [False, True])
+async def test_records_are_in_the_log_though_their_flush_failed(
+    world: World, monkeypatch: pytest.MonkeyPatch, is_transactional: bool
+) -> None:
+    def fail() -> None:
+        raise OutOfFilesError(world.log.directory, "too many open files")
+
+    appended: list[Offset] = []
+    transaction = Transaction(7, 0, TransactionalAppend(needs_guard=False), appended.append)
+    writes = Writes(world)
+    writes.append()
+    world.log.update_config(LogConfig(flush_messages=1))
+    monkeypatch.setattr(world.log.upkeep, "flush", fail)
+    writes.append(transaction=transaction if is_transactional else None)
+    assert writes.results[1:] == [(ErrorCode.KAFKA_STORAGE_ERROR, 2)]
+    assert appended == ([2] if is_transactional else [])
+    # A full log dir refuses the next records before they are written.
+    world.log.health.note_full("no space")
+    writes.append()
+    assert writes.results[2:] == [(ErrorCode.KAFKA_STORAGE_ERROR, -1)]
+    assert world.log.log_end_offset == 4
 
 
 async def test_write_succeeds_once_it_is_replicated(world: World) -> None:

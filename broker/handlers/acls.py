@@ -156,7 +156,8 @@ class AclsHandler:
 
     async def _delete(self, filters: Filters, principal: str) -> DeleteAclsResponse:
         matching: list[list[DeleteAclsMatchingAcl]] = [[] for _ in filters]
-        async for pattern in in_turns(sorted(self._access.authorizer.acls.entries, key=_order)):
+        patterns = sorted(self._access.authorizer.acls.entries, key=_order)
+        async for pattern in in_turns(patterns, weight=len(filters)):
             asked = {
                 place: each
                 for place, each in enumerate(filters)

@@ -26,11 +26,15 @@ STOPPING: Final = "the broker is stopping"
 log = structlog.get_logger(__name__)
 
 
-async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:
-    """Yield each of `items`; yield to the loop after every `ITEMS_PER_TURN` of them."""
+async def in_turns(items: Iterable[T], weight: int = 1) -> AsyncIterator[T]:
+    """Yield each of `items`; yield to the loop after every `ITEMS_PER_TURN` of them.
+
+    With `weight`, an item takes as much work as that many.
+    """
+    per_turn = max(1, ITEMS_PER_TURN // max(1, weight))
     for number, item in enumerate(items, 1):
         yield item
-        if not number % ITEMS_PER_TURN:
+        if not number % per_turn:
             await asyncio.sleep(0)
 
 

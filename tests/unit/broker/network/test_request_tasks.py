@@ -2,6 +2,7 @@
 
 import asyncio
 
+import pytest
 from structlog.testing import capture_logs
 
 from broker.network.reply import ReplyState
@@ -116,12 +117,16 @@ async def test_stopping_begins_no_waiting_work() -> None:
     assert [reply.state for reply in replies] == [ReplyState.CLOSE] * 2
 
 
-async def test_a_long_series_of_items_yields_to_other_tasks() -> None:
+@pytest.mark.parametrize(
+    ("weight", "per_turn"),
+    [(0, ITEMS_PER_TURN), (1, ITEMS_PER_TURN), (10, ITEMS_PER_TURN // 10), (2 * ITEMS_PER_TURN, 1)],
+)
+async def test_a_long_series_of_items_yields_to_other_tasks(weight: int, per_turn: int) -> None:
     seen = 0
 
     async def work() -> None:
         nonlocal seen
-        async for number in in_turns(range(1, 2 * ITEMS_PER_TURN + 2)):
+        async for number in in_turns(range(1, 2 * per_turn + 2), weight):
             assert number == seen + 1
             seen = number
 
@@ -130,5 +135,5 @@ async def test_a_long_series_of_items_yields_to_other_tasks() -> None:
     while not running.done():
         await asyncio.sleep(0)
         lengths.append(seen)
-    assert lengths[:3] == [ITEMS_PER_TURN, 2 * ITEMS_PER_TURN, 2 * ITEMS_PER_TURN + 1]
+    assert lengths[:3] == [per_turn, 2 * per_turn, 2 * per_turn + 1]
     await running

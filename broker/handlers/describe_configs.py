@@ -24,7 +24,7 @@ from broker.live_configs.topic_overrides import TopicConfigs
 from broker.log_levels import LogLevels
 from broker.network.reply import Reply
 from broker.network.request import Request
-from broker.network.request_tasks import RequestTasks
+from broker.network.request_tasks import RequestTasks, in_turns
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ApiError
 from kafkawire.ids import BrokerId
@@ -52,6 +52,10 @@ APIS: Final[Apis] = {
 }
 
 
+ENTRIES_PER_RESOURCE: Final = 250
+"""Number of entries of a broker, roughly; other resources have fewer."""
+
+
 class DescribeConfigsHandler:
     """Describes values and their sources; one bad resource does not fail the others."""
 
@@ -72,15 +76,20 @@ class DescribeConfigsHandler:
         self._broker_id = broker_id
 
     def handle(self, request: Request, message: DescribeConfigsRequest) -> Reply:
-        """Respond with a result for every resource of the request."""
+        """Respond with a result for every resource of the request, once if it is repeated."""
         return self._tasks.run(partial(self._describe_all, message, request.header.api_version))
 
     async def _describe_all(
         self, message: DescribeConfigsRequest, version: int
     ) -> DescribeConfigsResponse:
+        distinct = {
+            (each.resource_type, each.resource_name, frozenset(each.configuration_keys or ())): each
+            for each in message.resources
+        }
         return DescribeConfigsResponse(
             results=[
-                await self._describe(resource, message, version) for resource in message.resources
+                await self._describe(resource, message, version)
+                async for resource in in_turns(distinct.values(), weight=ENTRIES_PER_RESOURCE)
             ]
         )
 
@@ -98,7 +107,7 @@ class DescribeConfigsHandler:
             result.error_code = error.code
             result.error_message = error.message or error.code.text
             return result
-        keys = resource.configuration_keys
+        keys = frozenset(resource.configuration_keys or ())
         result.configs = [
             _answer(entry, message, version) for entry in entries if not keys or entry.name in keys
         ]

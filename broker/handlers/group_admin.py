@@ -47,9 +47,12 @@ class GroupAdminHandler:
         self._commits = commits
 
     def describe(self, request: Request, message: DescribeGroupsRequest) -> Reply:
-        """Respond with a result for every named group; one that does not exist is Dead."""
+        """Respond with a result for every named group; one that does not exist is Dead.
+
+        A group that is named repeatedly has one result, as it may have thousands of members.
+        """
         del request
-        groups = [self._describe(group_id) for group_id in message.groups]
+        groups = [self._describe(group_id) for group_id in dict.fromkeys(message.groups)]
         if message.include_authorized_operations:
             for group in groups:
                 group.authorized_operations = OPERATION_BITS[ResourceType.GROUP]

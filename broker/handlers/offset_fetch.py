@@ -19,6 +19,7 @@ from kafkawire.messages.group_offsets import (
     ERROR_CODE_SINCE,
     GROUPS_SINCE,
     OffsetFetchRequest,
+    OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
@@ -50,12 +51,15 @@ class OffsetFetchHandler:
         self._commits = commits
 
     def handle(self, request: Request, message: OffsetFetchRequest) -> Reply:
-        """Respond for one group, or several from version 8 on; -1 means no committed offset."""
+        """Respond for one group, or several from version 8 on; -1 means no committed offset.
+
+        A request for all offsets of a group that is repeated has one result.
+        """
         version, must_be_stable = request.header.api_version, message.require_stable
         if version >= GROUPS_SINCE:
             groups = [
                 self._group(each.group_id, _named(each.topics), must_be_stable)
-                for each in message.groups
+                for each in _distinct(message.groups)
             ]
             return Reply(OffsetFetchResponse(groups=groups))
         wanted = _named(message.topics)
@@ -86,6 +90,19 @@ class OffsetFetchHandler:
         return ErrorCode.NONE, {
             each: _offset_of(group, each, must_be_stable) for each in partitions
         }
+
+
+def _distinct(groups: Iterable[OffsetFetchRequestGroup]) -> list[OffsetFetchRequestGroup]:
+    """Leave out repeated requests for all offsets of a group."""
+    seen: set[str] = set()
+    distinct = []
+    for each in groups:
+        if each.topics is None and each.group_id in seen:
+            continue
+        if each.topics is None:
+            seen.add(each.group_id)
+        distinct.append(each)
+    return distinct
 
 
 def _named(

@@ -103,17 +103,20 @@ class DescribeProducersHandler:
         self._replicas = replicas
 
     def handle(self, request: Request, message: DescribeProducersRequest) -> Reply:
-        """Respond with a result for each partition; a bad partition does not fail the others."""
+        """Respond with a result for each partition; a bad partition does not fail the others.
+
+        A partition that is named repeatedly has one result, as it may have many producers.
+        """
         del request
+        wanted: dict[str, dict[int, None]] = {}
+        for each in message.topics:
+            wanted.setdefault(each.name, {}).update(dict.fromkeys(each.partition_indexes))
         topics = [
             DescribeProducersResponseTopic(
-                name=topic.name,
-                partitions=[
-                    self._describe(TopicPartition(topic.name, index))
-                    for index in topic.partition_indexes
-                ],
+                name=name,
+                partitions=[self._describe(TopicPartition(name, index)) for index in indexes],
             )
-            for topic in message.topics
+            for name, indexes in wanted.items()
         ]
         return Reply(DescribeProducersResponse(topics=topics))
 

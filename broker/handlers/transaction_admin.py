@@ -45,7 +45,7 @@ class TransactionAdminHandler:
     def describe(self, request: Request, message: DescribeTransactionsRequest) -> Reply:
         """Respond with the state of each id, or its error."""
         del request
-        states = [self._describe(each) for each in message.transactional_ids]
+        states = [self._describe(each) for each in dict.fromkeys(message.transactional_ids)]
         return Reply(DescribeTransactionsResponse(transaction_states=states))
 
     def list_all(self, request: Request, message: ListTransactionsRequest) -> Reply:

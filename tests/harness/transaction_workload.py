@@ -56,6 +56,10 @@ class Workload:
     """Longest time between two transactions of a process."""
     history: TransactionHistory = field(default_factory=TransactionHistory)
     _numbers: "count[int]" = field(default_factory=count)
+    _sent: "dict[int, list[tuple[Key, str, asyncio.Future[RecordMetadata]]]]" = field(
+        default_factory=dict
+    )
+    """The records of each transaction: a process may be killed before it notes them."""
     _is_stopping: bool = False
 
     def stop(self) -> None:
@@ -70,6 +74,8 @@ class Workload:
 
     async def finish(self) -> None:
         """Wait until no transaction is open, and read every key to its end."""
+        for transaction in self.history.transactions:
+            transaction.appends = [_append(*each) for each in self._sent[transaction.number]]
         async with (
             Consumer(
                 self.bootstrap, isolation_level="read_committed", auto_offset_reset="earliest"
@@ -91,6 +97,14 @@ class Workload:
     async def process(self, name: str) -> None:
         """Run the transactions of one process until `stop`."""
         chance = random.Random(f"{self.seed} {name}")
+        while not self._is_stopping:
+            try:
+                await self._read_and_transact(name, chance)
+            except OttlaError:
+                # The brokers are away.
+                await asyncio.sleep(RESTART_DELAY_S)
+
+    async def _read_and_transact(self, name: str, chance: random.Random) -> None:
         async with Consumer(
             self.bootstrap,
             isolation_level="read_committed",
@@ -120,13 +134,10 @@ class Workload:
             while not self._is_stopping:
                 transaction = Transaction(next(self._numbers), name)
                 self.history.transactions.append(transaction)
-                sent: list[tuple[Key, str, asyncio.Future[RecordMetadata]]] = []
+                sent = self._sent[transaction.number] = []
                 if self.pause_s:
                     await asyncio.sleep(chance.uniform(0.0, self.pause_s))
-                try:
-                    await self._transact(producer, consumer, transaction, chance, sent)
-                finally:
-                    transaction.appends = [_append(*each) for each in sent]
+                await self._transact(producer, consumer, transaction, chance, sent)
 
     async def _transact(
         self,

@@ -165,7 +165,7 @@ def copiers(broker: Broker, directory: Path, *names: str) -> Iterator[list[Path]
 
 
 def start_copier(broker: Broker, name: str, output: int) -> "subprocess.Popen[bytes]":
-    program = "tests.integration.client.copier"
+    program = "tests.harness.copier"
     arguments = [sys.executable, "-m", program, broker.bootstrap, name, "source", "target"]
     return subprocess.Popen(arguments, stdout=output, stderr=output)
 

@@ -22,9 +22,16 @@ def main() -> int:
     parser.add_argument(
         "--operators", action=argparse.BooleanOptionalAction, default=True, help="change topics too"
     )
+    parser.add_argument("--transactions", action="store_true", help="replay one with transactions")
     options = parser.parse_args()
     if options.seed is not None:
-        replay(draw_script(options.seed, options.faults, has_operators=options.operators))
+        script = draw_script(
+            options.seed,
+            options.faults,
+            has_operators=options.operators,
+            has_transactions=options.transactions,
+        )
+        replay(script)
         return 0
     seconds: float = vars(options)["for"]
     totals = run_fresh_seeds(seconds, options.faults, has_operators=options.operators)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 import ottla
@@ -26,7 +26,6 @@ from tests.simulation.world.cluster import Cluster
 from tests.simulation.world.judges import Judges
 from tests.simulation.world.workload import (
     DELIVERY_TIMEOUT_MS,
-    PARTITIONS,
     TOPIC,
     Client,
     Promises,
@@ -56,6 +55,11 @@ CONFIGS: Final = {
     "preallocate": ("true", "false"),
     "flush.messages": ("1", "9223372036854775807"),
     "flush.ms": ("100", "9223372036854775807"),
+}
+QUOTAS: Final[Mapping[str, tuple[float | None, ...]]] = {
+    "producer_byte_rate": (20_000.0, 500_000.0, None),
+    "consumer_byte_rate": (20_000.0, 500_000.0, None),
+    "request_percentage": (1.0, 50.0, None),
 }
 COMPACTED: Final = {
     "cleanup.policy": "compact",
@@ -182,11 +186,24 @@ class TopicOperator(Client):
 
 
 class ReplicaOperator(Client):
-    """Moves replicas between brokers and disks, elects leaders, and changes configs."""
+    """Moves replicas, elects leaders, and changes configs and quotas."""
 
-    def __init__(self, cluster: Cluster, name: str, promises: Promises) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        name: str,
+        promises: Promises,
+        *,
+        partitions: Sequence[TopicPartition],
+        internal: Sequence[TopicPartition],
+        limited: Sequence[str] = (),
+    ) -> None:
+        """Move `partitions`, change leaders of `internal` ones, and limit clients by their ids."""
         super().__init__(cluster, name, promises)
         self.uncertain_count = 0
+        self._partitions = partitions
+        self._internal = internal
+        self._limited = limited
         # In some worlds it removes replicas, and no broker loses records meanwhile.
         cluster.keeps_all_replicas = self.loop.chance.random() < 0.5
 
@@ -199,6 +216,7 @@ class ReplicaOperator(Client):
                 self._hand_over,
                 self._elect,
                 self._configure,
+                *((self._limit,) if self._limited else ()),
             )
             while not self.is_over:
                 action = self.loop.chance.choice(actions)
@@ -209,9 +227,7 @@ class ReplicaOperator(Client):
                 await asyncio.sleep(self.loop.chance.uniform(*PAUSE_S))
 
     def _partition(self) -> TopicPartition:
-        topic = self.loop.chance.choice((TOPIC, TOPIC, KEYED))
-        count = PARTITIONS if topic == TOPIC else 1
-        return TopicPartition(topic, self.loop.chance.randrange(count))
+        return self.loop.chance.choice(self._partitions)
 
     async def _move(self, admin: ottla.Admin) -> None:
         numbers = [host.number for host in self.cluster.brokers]
@@ -229,7 +245,7 @@ class ReplicaOperator(Client):
 
     async def _hand_over(self, admin: ottla.Admin) -> None:
         """Make another replica the leader, in the middle of the load."""
-        partition = self.loop.chance.choice((self._partition(), TopicPartition(OFFSETS_TOPIC, 0)))
+        partition = self.loop.chance.choice((self._partition(), *self._internal))
         topic = self.cluster.assignments().get(partition.topic)
         if topic is None:
             return
@@ -247,6 +263,12 @@ class ReplicaOperator(Client):
         name = self.loop.chance.choice(tuple(CONFIGS))
         changes = {name: self.loop.chance.choice(CONFIGS[name])}
         await admin.alter_configs(ResourceType.TOPIC, TOPIC, changes)
+
+    async def _limit(self, admin: ottla.Admin) -> None:
+        key = self.loop.chance.choice(tuple(QUOTAS))
+        name = self.loop.chance.choice(self._limited)
+        changes = {key: self.loop.chance.choice(QUOTAS[key])}
+        await admin.alter_client_quotas({"client-id": name}, changes)
 
 
 class KeyedWriter(Client):

@@ -20,12 +20,15 @@ from structlog.testing import capture_logs
 from tests.simulation.world.loop import WorldLoop
 from tests.simulation.world.process import current_host
 from tests.simulation.world.script import Script, Shrinking, draw_script
+from tests.simulation.world.transactional_world import run_transactional_script
 from tests.simulation.world.world import Outcome, quiet_collection, run_script
 
 HERE: Final = str(Path(__file__).parent)
 HOUR_S: Final = 3600.0
 MESSAGE_CHARACTERS: Final = 1000
 SEED_BITS: Final = 32
+TRANSACTIONAL_PART: Final = 4
+"""Number of fresh worlds of which the last one has transactions."""
 
 
 class Totals:
@@ -85,14 +88,17 @@ def run_fresh_seeds(duration_s: float, faults_s: float, *, has_operators: bool) 
     gc.freeze()
     while time.monotonic() < end_s:
         seed = secrets.randbits(SEED_BITS)
-        script = draw_script(seed, faults_s, has_operators=has_operators)
+        is_transactional = totals.world_count % TRANSACTIONAL_PART == TRANSACTIONAL_PART - 1
+        script = draw_script(
+            seed, faults_s, has_operators=has_operators, has_transactions=is_transactional
+        )
         totals.world_count += 1
         result = attempt(script)
         if isinstance(result, Outcome):
             totals.add(result)
         else:
             totals.failed.append(script)
-        _say(f"seed {seed}: {result}")
+        _say(f"seed {seed}{' --transactions' * is_transactional}: {result}")
     _say(totals)
     for script in totals.failed:
         _say(f"seed {script.seed} fails with this script, too:\n{shrunk(script)}")
@@ -103,11 +109,20 @@ def attempt(script: Script) -> Outcome | str:
     """Return the outcome of a script, or the judge that failed and its message."""
     with quiet_collection(), capture_logs():
         try:
-            return run_script(script)
+            return run(script)
         except Exception as error:
             notes = " ".join(getattr(error, "__notes__", ()))
             message = f"{error}"[:MESSAGE_CHARACTERS]
             return f"FAILED {_judge_of(error)}: {message} ({notes})"
+
+
+def run(script: Script) -> Outcome:
+    """Run the world of a script, and judge it.
+
+    Raises:
+        AssertionError: the cluster broke a promise.
+    """
+    return run_transactional_script(script) if script.has_transactions else run_script(script)
 
 
 def shrunk(script: Script) -> Script:
@@ -149,7 +164,7 @@ def replay(script: Script) -> None:
         ],
         logger_factory=structlog.PrintLoggerFactory(sys.stdout),
     )
-    _say(run_script(script))
+    _say(run(script))
 
 
 def _say(text: object) -> None:

@@ -12,7 +12,7 @@ from typing import Final
 
 KINDS: Final = (
     *("kill_broker", "kill_broker", "stop_broker", "pause_broker", "isolate"),
-    *("pause_controller", "bounce_behind_the_controller", "pause_client", "pause_client"),
+    *("pause_controller", "bounce_behind_the_controller", "pause_client", "kill_client"),
     *("kill_coordinator", "pause_coordinator", "let_coordinator_stutter"),
     *("part", "part_one_way", "reset", "reset", "step_clock"),
     *("lose_power", "lose_power", "lose_disk", "lose_coordinator_power", "black_out"),
@@ -52,19 +52,29 @@ class Script:
     """Virtual time before the cluster must come to rest."""
     has_operators: bool
     faults: tuple[Fault, ...]
+    has_transactions: bool = False
+    """Whether the clients write in transactions."""
 
     def __str__(self) -> str:
         faults = "".join(f"        {fault!r},\n" for fault in self.faults)
         return (
             f"Script(\n    seed={self.seed},\n    faults_s={self.faults_s!r},\n"
-            f"    has_operators={self.has_operators},\n    faults=(\n{faults}    ),\n)"
+            f"    has_operators={self.has_operators},\n"
+            f"    has_transactions={self.has_transactions},\n    faults=(\n{faults}    ),\n)"
         )
 
 
-def draw_script(seed: int, faults_s: float, *, has_operators: bool) -> Script:
+def draw_script(
+    seed: int, faults_s: float, *, has_operators: bool, has_transactions: bool = False
+) -> Script:
     """Return the script of a seed."""
-    faults = tuple(_draw_faults(Random(f"faults {seed}"), faults_s))
-    return Script(seed=seed, faults_s=faults_s, has_operators=has_operators, faults=faults)
+    return Script(
+        seed=seed,
+        faults_s=faults_s,
+        has_operators=has_operators,
+        faults=tuple(_draw_faults(Random(f"faults {seed}"), faults_s)),
+        has_transactions=has_transactions,
+    )
 
 
 def _draw_faults(chance: Random, faults_s: float) -> Iterator[Fault]:

@@ -34,7 +34,7 @@ class Trouble:
     """Makes faults, some of them at the same time. Each one draws from dice of its own."""
 
     def __init__(self, cluster: Cluster, clients: Sequence[Client] = ()) -> None:
-        """Make faults of the hosts in `cluster`, and pause the processes of `clients`."""
+        """Make faults of the hosts in `cluster`; pause and kill the processes of `clients`."""
         self.counts: Counter[str] = Counter()
         self._spared: BrokerHost | None = None
         self._afflicted: Counter[str] = Counter()
@@ -190,6 +190,9 @@ class Trouble:
         process.pause()
         await asyncio.sleep(self._chance.choice((1.0, 10.0, 15.0)) * self._chance.random())
         process.resume()
+
+    async def _kill_client(self) -> None:
+        self._chance.choice(self._clients).restart()
 
     async def _isolate(self) -> None:
         """Cut a broker off from all other hosts, or let it only hear or only speak."""

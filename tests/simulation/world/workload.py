@@ -7,10 +7,13 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any, Final
 
 import ottla
 from kafkawire.ids import TopicPartition
+from ottla.client.client_config import IsolationLevel
+from ottla.client.consumer.group.group_config import AssignorName
 from ottla.client.errors import NoBrokerAvailableError, OttlaError
 from tests.simulation.world.cluster import Cluster
 from tests.simulation.world.process import Process
@@ -33,6 +36,14 @@ LINGERS_MS: Final = (0, 0, 20)
 BATCH_SIZES_BYTES: Final = (1_000, 16_384)
 FETCH_SIZES_BYTES: Final = (2_000, 52_428_800)
 ISOLATION_LEVELS: Final = ("read_uncommitted", "read_committed")
+STATIC_SHARE: Final = 0.3
+"""Share of the worlds in which the readers are static members of their group."""
+ASSIGNORS: Final[tuple[tuple[AssignorName, ...], ...]] = (
+    ("range", "cooperative-sticky"),
+    ("cooperative-sticky",),
+    ("sticky",),
+    ("roundrobin", "range"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +99,13 @@ class Client(ABC):
         """Run until `is_over`."""
         self.task = self.run(self._work())
 
+    def restart(self) -> None:
+        """Kill the process, and start the program in a new one."""
+        self.process.death.set()
+        self.loop.network.on_death(self.process)
+        self.process = Process(self.name)
+        self.begin()
+
     def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run in this client's process."""
         task = self.loop.create_task(work, context=self.process.context)
@@ -140,8 +158,20 @@ class Writer(Client):
         delivery.add_done_callback(on_done)
 
 
+class Members:
+    """The settings that the members of a group share."""
+
+    def __init__(self, chance: Random) -> None:
+        self.assignors = chance.choice(ASSIGNORS)
+        self.are_static = chance.random() < STATIC_SHARE
+
+
 class Reader(Client):
     """A member of a consumer group, which leaves the group at times."""
+
+    def __init__(self, cluster: Cluster, name: str, promises: Promises, members: Members) -> None:
+        super().__init__(cluster, name, promises)
+        self._members = members
 
     async def _work(self) -> None:
         while not self.is_over:
@@ -156,6 +186,8 @@ class Reader(Client):
         async with ottla.Consumer(
             self.cluster.bootstrap,
             group_id=GROUP,
+            group_instance_id=self.name if self._members.are_static else None,
+            assignors=self._members.assignors,
             client_id=self.name,
             auto_offset_reset="earliest",
             auto_commit_interval_ms=self.loop.chance.choice(COMMIT_INTERVALS_MS),
@@ -186,11 +218,16 @@ class Reader(Client):
                 self.promises.on_offset(partition, offset)
 
 
-async def read_topic(cluster: Cluster, topic: str) -> list[ottla.ConsumerRecord]:
+async def read_topic(
+    cluster: Cluster, topic: str, isolation_level: IsolationLevel = "read_uncommitted"
+) -> list[ottla.ConsumerRecord]:
     """Return all records of a topic, as a client reads them."""
     found: list[ottla.ConsumerRecord] = []
     async with ottla.Consumer(
-        cluster.bootstrap, client_id="judge", auto_offset_reset="earliest"
+        cluster.bootstrap,
+        client_id="judge",
+        auto_offset_reset="earliest",
+        isolation_level=isolation_level,
     ) as consumer:
         ends = await consumer.end_offsets(await consumer.assign_topics(topic))
         while any((consumer.position(each) or 0) < end for each, end in ends.items()):

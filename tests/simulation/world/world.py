@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import ottla
+from kafkawire.ids import TopicPartition
+from kafkawire.internal_topic import OFFSETS_TOPIC
 from logcheck.finding import Severity
 from ottla.cli.logs.partition_verification import VerifyOptions
 from ottla.cli.logs.verify import verify_directories
@@ -39,6 +41,7 @@ from tests.simulation.world.workload import (
     PARTITIONS,
     TOPIC,
     Client,
+    Members,
     Promises,
     Reader,
     Writer,
@@ -141,10 +144,10 @@ async def _live(loop: WorldLoop, root: Path, script: Script) -> Outcome:
     await cluster.boot()
     async with ottla.Admin(cluster.bootstrap) as admin:
         await admin.create_topics([ottla.NewTopic(TOPIC, PARTITIONS, BROKERS)])
-    promises = Promises()
+    promises, members = Promises(), Members(loop.chance)
     clients: list[Client] = [
         *(Writer(cluster, f"w{number}", promises) for number in (1, 2)),
-        *(Reader(cluster, f"r{number}", promises) for number in (1, 2)),
+        *(Reader(cluster, f"r{number}", promises, members) for number in (1, 2)),
     ]
     judges = Judges(cluster, TOPIC, promises, (SINGLE, KEYED))
     readers = clients[2:]
@@ -154,7 +157,14 @@ async def _live(loop: WorldLoop, root: Path, script: Script) -> Outcome:
             TopicOperator(cluster, "o1", promises, judges),
             KeyedWriter(cluster, "k1", promises),
         ]
-        mover = ReplicaOperator(cluster, "o2", promises)
+        mover = ReplicaOperator(
+            cluster,
+            "o2",
+            promises,
+            partitions=[*partitions_of(TOPIC), TopicPartition(KEYED, 0)],
+            internal=[TopicPartition(OFFSETS_TOPIC, 0)],
+            limited=[client.name for client in clients],
+        )
         if not cluster.keeps_all_replicas:
             judged.append(Rover(cluster, "o3", promises))
         clients += [
@@ -186,6 +196,13 @@ async def _live(loop: WorldLoop, root: Path, script: Script) -> Outcome:
         for host in cluster.brokers:
             await host.stop()
     check_files(cluster.brokers)
+    return outcome(loop, trouble, len(promises.written), promises.failed_count, len(promises.read))
+
+
+def outcome(
+    loop: WorldLoop, trouble: Trouble, acknowledged_count: int, failed_count: int, read_count: int
+) -> Outcome:
+    """Return the outcome of a world that kept its promises."""
     return Outcome(
         loop.trace,
         loop.step_count,
@@ -193,10 +210,15 @@ async def _live(loop: WorldLoop, root: Path, script: Script) -> Outcome:
         trouble.counts,
         loop.overlaps.operation_counts,
         loop.overlaps.counts,
-        len(promises.written),
-        promises.failed_count,
-        len(promises.read),
+        acknowledged_count,
+        failed_count,
+        read_count,
     )
+
+
+def partitions_of(topic: str) -> list[TopicPartition]:
+    """Return the partitions of a topic that the clients use."""
+    return [TopicPartition(topic, number) for number in range(PARTITIONS)]
 
 
 def check_alive(cluster: Cluster, tasks: list[asyncio.Task[None]]) -> None:

@@ -40,17 +40,15 @@ async def open_connection(
     Raises:
         AuthenticationFailedError: the broker's certificate is not trusted, or the broker refused
             the credentials, the client's certificate, or its versions and ciphers of TLS.
-        BrokerUnreachableError: the connection was refused, or the handshake timed out.
+        BrokerUnreachableError: the connection was refused, the handshake timed out, or the address
+            cannot exist.
         ConnectionLostError: the peer closed the connection during the handshake.
         ProtocolError: the peer does not speak Kafka's protocol.
     """
-    loop = asyncio.get_running_loop()
-    connection = Connection(loop, address, config, on_lost)
+    connection = Connection(asyncio.get_running_loop(), address, config, on_lost)
     try:
         async with asyncio.timeout(config.connect_timeout_ms / 1000):
-            await loop.create_connection(
-                lambda: connection, address.host, address.port, ssl=config.security.tls
-            )
+            await _connect(connection, config)
             await _negotiate(connection)
             if config.security.sasl is not None:
                 await authenticate(connection, config.security.sasl)
@@ -87,6 +85,20 @@ async def open_connection(
         await connection.close()
         raise
     return connection
+
+
+async def _connect(connection: Connection, config: ClientConfig) -> None:
+    address = connection.address
+    try:
+        await asyncio.get_running_loop().create_connection(
+            lambda: connection, address.host, address.port, ssl=config.security.tls
+        )
+    except (ValueError, OverflowError) as error:
+        # A name with an empty label, or a port that is too large, never reaches the network.
+        raise BrokerUnreachableError(
+            f"cannot connect to {str(address)!r}: {error}; check bootstrap_servers, and the "
+            "advertised.listeners of the brokers"
+        ) from error
 
 
 def alert_of(error: BaseException | None) -> str | None:

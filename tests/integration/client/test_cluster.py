@@ -64,6 +64,31 @@ async def test_one_live_bootstrap_server_is_enough(cluster: FakeCluster) -> None
         assert await admin.list_topics() == []
 
 
+@pytest.mark.parametrize("host", ["two..dots", "x" * 64 + ".example", "nul\0", "\ud800"])
+async def test_a_host_that_cannot_exist_is_unreachable(cluster: FakeCluster, host: str) -> None:
+    with pytest.raises(NoBrokerAvailableError, match="bootstrap_servers"):
+        await Admin(f"{host}:9092").start()
+    async with Admin([f"{host}:9092", cluster.bootstrap]) as admin:
+        assert await admin.list_topics() == []
+
+
+async def test_metadata_with_an_invalid_port_does_not_end_the_refreshes(pair: FakeCluster) -> None:
+    settings = config(pair)
+    port, pair.brokers[1].port = pair.brokers[1].port, 70_000
+    known = Cluster(replace(settings, bootstrap=settings.bootstrap[:1]))
+    await known.start()
+    try:
+        with pytest.raises(BrokerUnreachableError, match="70000"):
+            await known.request(BrokerId(1), MetadataRequest(topics=[]), MetadataResponse)
+        await pair.brokers[0].stop()
+        await until(lambda: not known.health().is_healthy)
+        pair.brokers[1].port = port
+        await pair.brokers[0].start()
+        await until(lambda: known.metadata.brokers[BrokerId(1)].port == port)
+    finally:
+        await known.close()
+
+
 @pytest.mark.parametrize("api_key", [ApiKey.API_VERSIONS, ApiKey.METADATA])
 async def test_a_silent_bootstrap_server_costs_little_beside_another(
     pair: FakeCluster, api_key: ApiKey

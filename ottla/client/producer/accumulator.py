@@ -70,7 +70,7 @@ class Accumulator:
     ) -> None:
         self.budget = MemoryBudget(config.buffer_memory_bytes)
         self.incomplete: dict[ProducerBatch, None] = {}
-        """Every unsettled batch, oldest first (except for the halves of a split batch)."""
+        """Every unsettled batch, oldest first."""
         self.flush_count = 0
         """Number of flushes in progress; while there is one, every batch is due."""
         self._config = config
@@ -272,10 +272,14 @@ class Accumulator:
         """Put a taken batch back as two halves."""
         halves = batch.split(now_s)
         queue = self._unmute(batch)
-        del self.incomplete[batch]
+        # In the place of the whole: they have its age, and the oldest batch expires first.
+        self.incomplete = {
+            each: None
+            for known in self.incomplete
+            for each in (halves if known is batch else (known,))
+        }
         # The topic's size limit is lower than assumed: no batch may exceed its usual size.
         self._topics[batch.topic_partition.topic].growth_limit_bytes = 0
-        self.incomplete.update(dict.fromkeys(halves))
         queue.batches.extendleft(reversed(halves))
         self._update_waiting(queue)
 

@@ -430,3 +430,17 @@ def test_partitions_are_known_with_their_topic(gathering: Gathering) -> None:
     assert known is not None
     assert (list(known[0]), list(known[1])) == ([0, 1], [0, 1])
     assert gathering.accumulator.partitions("unknown") is None
+
+
+def test_halves_expire_with_the_time_of_their_batch(loop: asyncio.AbstractEventLoop) -> None:
+    gathering = Gathering(loop, delivery_timeout_ms=1_000)
+    accumulator = gathering.accumulator
+    gathering.send()
+    gathering.send()
+    split = gathering.take()
+    gathering.send(partition=1, now_s=0.9)
+    accumulator.split(split, now_s=0.95)
+    assert accumulator.next_expiry_s() == 1.0
+    halves = accumulator.expire(1.0)
+    assert [values(half) for half in halves] == [[VALUE], [VALUE]]
+    assert accumulator.next_expiry_s() == 1.9

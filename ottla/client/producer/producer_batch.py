@@ -178,8 +178,9 @@ class ProducerBatch:
         first = self._part(0, middle, self.reserved_bytes // 2, now_s)
         rest = self.reserved_bytes - first.reserved_bytes
         second = self._part(middle, len(self.deliveries), rest, now_s)
-        # Halves are settled in order, so the second one completes the whole.
-        second.on_done = self.on_done
+        on_part_done = _after_both(self.on_done)
+        first.on_done.append(on_part_done)
+        second.on_done.append(on_part_done)
         self.is_done = True
         return first, second
 
@@ -213,6 +214,24 @@ class ProducerBatch:
         self.is_done = True
         for callback in self.on_done:
             callback()
+
+
+def _after_both(callbacks: list[Callable[[], None]]) -> Callable[[], None]:
+    """Return the callback of two halves, which may be settled in any order.
+
+    An abort drops a half that waits while the other one is in flight.
+    """
+    # It has no reference to the whole, whose bytes count no longer.
+    left = 2
+
+    def on_part_done() -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            for callback in callbacks:
+                callback()
+
+    return on_part_done
 
 
 MAX_RECORD_OVERHEAD_BYTES: Final = 21

@@ -156,8 +156,6 @@ def test_halves_contain_all_records_in_order(
     new_delivery: Callable[[], Delivery], codec: Codec
 ) -> None:
     batch = filled(new_delivery, 5, codec)
-    heard: list[str] = []
-    batch.on_done.append(lambda: heard.append("end"))
     first, second = batch.split(now_s=9.0)
     values = [
         [(record.value, record.timestamp_ms) for record in read_records(half.payload())]
@@ -167,9 +165,22 @@ def test_halves_contain_all_records_in_order(
     assert first.deliveries + second.deliveries == batch.deliveries
     assert first.reserved_bytes + second.reserved_bytes == batch.reserved_bytes
     assert first.created_at_s == second.created_at_s == batch.created_at_s
-    first.complete(Offset(0), -1)
-    assert heard == []
-    second.complete(Offset(2), -1)
+
+
+@pytest.mark.parametrize("first_done", [0, 1])
+def test_a_split_batch_is_done_with_its_last_part(
+    new_delivery: Callable[[], Delivery], first_done: int
+) -> None:
+    """An aborted transaction drops a half that waits while the other one is in flight."""
+    batch = filled(new_delivery, 3)
+    heard: list[str] = []
+    batch.on_done.append(lambda: heard.append("end"))
+    first, second = batch.split(now_s=9.0)
+    parts = [first, *second.split(now_s=9.0)]
+    parts.pop(first_done).fail(ProduceError("dropped"))
+    for part in parts:
+        assert heard == []
+        part.complete(Offset(0), -1)
     assert heard == ["end"]
 
 

@@ -9,7 +9,8 @@ partition's batches when one is put back.
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Final, TypeAlias
 
 from kafkawire.apis import ApiKey
@@ -33,6 +34,7 @@ from ottla.client.errors import (
     BrokerError,
     DeliveryTimedOutError,
     OttlaError,
+    ProduceError,
     ProtocolError,
     UnsupportedVersionError,
     broker_error,
@@ -149,11 +151,16 @@ class Sender:
             held = self._cluster.metadata.partition(batch.topic_partition)
             batch.tried_epoch = held.leader_epoch if held is not None else NO_EPOCH
             batch.attempt_count += 1
-            sent[batch.topic_partition] = batch
+            with self._contained(batch):
+                # Here, so that an error in the compression is about this batch alone.
+                batch.payload()
+                sent[batch.topic_partition] = batch
+        if not sent:
+            return
         self.counts.request_count += 1
         try:
             self._check_codec(connection)
-            request = self._request(batches)
+            request = self._request(sent.values())
             if self._config.acks == 0:
                 connection.send(request, ProduceResponse)
                 self._on_written(sent)
@@ -167,7 +174,7 @@ class Sender:
         except OttlaError as error:
             self._on_failure(sent, error)
 
-    def _request(self, batches: list[ProducerBatch]) -> ProduceRequest:
+    def _request(self, batches: Iterable[ProducerBatch]) -> ProduceRequest:
         by_topic: dict[str, list[PartitionProduceData]] = {}
         for batch in batches:
             topic, partition = batch.topic_partition
@@ -196,21 +203,26 @@ class Sender:
         for topic in response.responses:
             for result in topic.partition_responses:
                 batch = sent.pop(TopicPartition(topic.name, result.index), None)
-                if batch is None:
-                    continue
-                if result.error_code == ErrorCode.NONE:
-                    self._settle(batch, Offset(result.base_offset), result.log_append_time_ms)
-                else:
-                    leader = result.current_leader
-                    is_moved = self._cluster.learn_leader(
-                        batch.topic_partition,
-                        BrokerId(leader.leader_id),
-                        LeaderEpoch(leader.leader_epoch),
-                        _nodes_in(response),
-                    )
-                    error, record_errors = _error_of(batch, result), _record_errors(batch, result)
-                    self._on_error(batch, error, record_errors, is_moved=is_moved)
+                if batch is not None:
+                    with self._contained(batch):
+                        self._on_result(batch, result, response)
         self._on_failure(sent, ProtocolError("the broker omitted partitions from its response"))
+
+    def _on_result(
+        self, batch: ProducerBatch, result: PartitionProduceResponse, response: ProduceResponse
+    ) -> None:
+        if result.error_code == ErrorCode.NONE:
+            self._settle(batch, Offset(result.base_offset), result.log_append_time_ms)
+            return
+        leader = result.current_leader
+        is_moved = self._cluster.learn_leader(
+            batch.topic_partition,
+            BrokerId(leader.leader_id),
+            LeaderEpoch(leader.leader_epoch),
+            _nodes_in(response),
+        )
+        error, record_errors = _error_of(batch, result), _record_errors(batch, result)
+        self._on_error(batch, error, record_errors, is_moved=is_moved)
 
     def _on_written(self, sent: BatchesByPartition) -> None:
         for batch in sent.values():
@@ -219,8 +231,27 @@ class Sender:
 
     def _on_failure(self, sent: BatchesByPartition, error: OttlaError) -> None:
         for batch in sent.values():
-            self._on_error(batch, error, {})
+            with self._contained(batch):
+                self._on_error(batch, error, {})
         self.wake()
+
+    @contextmanager
+    def _contained(self, batch: ProducerBatch) -> Iterator[None]:
+        """Fail `batch` if the block raises, so that its partition continues with the next batch."""
+        try:
+            yield
+        except Exception as error:
+            log.exception("batch.not_handled partition=%s", batch.topic_partition)
+            if self._accumulator.is_out(batch):
+                self._accumulator.done(batch)
+            elif batch in self._accumulator.incomplete:
+                # It was put back already, and is sent again.
+                return
+            if batch.is_done:
+                self._leave_gap(batch)
+            else:
+                self._give_up(batch, _internal_error(batch, error))
+            self.wake()
 
     def _settle(self, batch: ProducerBatch, base_offset: Offset, append_time_ms: int) -> None:
         self._accumulator.done(batch)
@@ -368,6 +399,15 @@ def _nodes_in(response: ProduceResponse) -> Mapping[BrokerId, Address]:
     return {
         BrokerId(each.node_id): Address(each.host, each.port) for each in response.node_endpoints
     }
+
+
+def _internal_error(batch: ProducerBatch, cause: Exception) -> ProduceError:
+    error = ProduceError(
+        f"{batch.topic_partition}: {type(cause).__name__} inside this client: {cause}. The records "
+        "may or may not be in the log. Please report this error."
+    )
+    error.__cause__ = cause
+    return error
 
 
 def _error_of(batch: ProducerBatch, result: PartitionProduceResponse) -> BrokerError:

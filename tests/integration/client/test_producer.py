@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from math import inf, nan
 from typing import Any
@@ -12,6 +12,7 @@ import pytest
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import Offset
+from kafkawire.units import MIB
 from ottla import Admin, Consumer, Producer, RecordMetadata
 from ottla.client.client_config import Acks
 from ottla.client.errors import (
@@ -22,6 +23,7 @@ from ottla.client.errors import (
     DeliveryTimedOutError,
     NoBrokerAvailableError,
     NotAuthorizedError,
+    ProduceError,
     RecordTooLargeError,
     UnknownPartitionError,
     UnknownTopicError,
@@ -30,6 +32,9 @@ from ottla.client.errors import (
 from ottla.client.interceptor import ProducerInterceptor
 from ottla.client.network import broker_connection
 from ottla.client.network.cluster import Cluster
+from ottla.client.producer import sender
+from ottla.client.producer.accumulator import Accumulator
+from ottla.client.producer.producer_batch import ProducerBatch
 from tests.integration.client.client_support import FAST
 from tests.integration.client.fake_broker import FakeCluster
 from tests.integration.client.fake_fault import (
@@ -350,6 +355,59 @@ async def test_a_permanent_refusal_is_raised_at_once_and_logged_once(
             await producer.send_and_wait("t", b"good")
     assert log.values() == [b"good"]
     assert [record.message.split()[0] for record in caplog.records] == ["batch.failed"]
+
+
+def raising_once(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `function`, whose first call has an error as no broker can cause it."""
+    errors = [RuntimeError("a defect")]
+
+    def call(*arguments: Any, **named: Any) -> Any:
+        if errors:
+            raise errors.pop()
+        return function(*arguments, **named)
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "refusal"),
+    [
+        (ProducerBatch, "payload", None),
+        (ProducerBatch, "complete", None),
+        (Accumulator, "done", None),
+        (sender, "judge", Refuse(ErrorCode.NOT_ENOUGH_REPLICAS)),
+        (sender, "judge", LoseResponse()),
+        (Accumulator, "split", Refuse(ErrorCode.MESSAGE_TOO_LARGE)),
+    ],
+)
+@pytest.mark.parametrize("is_idempotent", [True, False])
+async def test_an_error_inside_the_producer_fails_one_batch_at_once(
+    cluster: FakeCluster,
+    monkeypatch: pytest.MonkeyPatch,
+    owner: object,
+    name: str,
+    refusal: Fault | None,
+    is_idempotent: bool,
+) -> None:
+    cluster.create("t", [0, 0])
+    async with Producer(
+        cluster.bootstrap, enable_idempotence=is_idempotent, linger_ms=20, **FAST
+    ) as producer:
+        for partition in (0, 1):
+            await producer.send_and_wait("t", b"before", partition=partition)
+        monkeypatch.setattr(owner, name, raising_once(getattr(owner, name)))
+        if refusal is not None:
+            cluster.script(ApiKey.PRODUCE, refusal)
+        async with asyncio.timeout(20):
+            failed = [await producer.send("t", b"failed", partition=0) for _ in range(2)]
+            others = [await producer.send("t", b"other", partition=1) for _ in range(2)]
+            for delivery in failed:
+                with pytest.raises(ProduceError, match="RuntimeError inside this client: a defect"):
+                    await delivery
+            await asyncio.gather(*others)
+            await producer.send_and_wait("t", b"after", partition=0)
+            await producer.flush()
+        assert producer.metrics()["buffer-available-bytes"] == 32 * MIB
 
 
 async def test_a_batch_that_the_broker_finds_too_large_is_split(cluster: FakeCluster) -> None:

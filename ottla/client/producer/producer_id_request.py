@@ -71,7 +71,20 @@ class ProducerIdRequest:
             raise UnsupportedVersionError(f"{error}, or set enable_idempotence=False") from error
         if response.error_code != ErrorCode.NONE:
             raise broker_error(response.error_code, "the request for a producer id")
+        require_identity(response)
         return response
+
+
+def require_identity(response: InitProducerIdResponse) -> None:
+    """Require that a successful response names a producer id and an epoch.
+
+    Raises:
+        ProtocolError: it does not; under -1 brokers would recognise no duplicate.
+    """
+    if response.producer_id < 0 or response.producer_epoch < 0:
+        raise ProtocolError(
+            f"the broker gave producer id {response.producer_id}, epoch {response.producer_epoch}"
+        )
 
 
 def _may_pass(error: OttlaError) -> bool:

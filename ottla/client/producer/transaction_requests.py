@@ -32,6 +32,7 @@ from ottla.client.network.cluster import Cluster
 from ottla.client.network.connection_pool import Purpose
 from ottla.client.network.coordinator import Coordinator, KeyType
 from ottla.client.offset import CommittedOffset, GroupMetadata
+from ottla.client.producer.producer_id_request import require_identity
 from ottla.client.producer.producer_sequences import ProducerIdentity
 from ottla.client.producer.transaction_verdict import Step, worst
 
@@ -69,11 +70,7 @@ class TransactionRequests:
         response = await self._coordinator.ask(
             request, InitProducerIdResponse, purpose=Purpose.TRANSACTION
         )
-        if response.producer_id < 0 or response.producer_epoch < 0:
-            raise ProtocolError(
-                f"the broker gave producer id {response.producer_id}, "
-                f"epoch {response.producer_epoch}"
-            )
+        require_identity(response)
         return ProducerIdentity(ProducerId(response.producer_id), response.producer_epoch)
 
     async def add_partitions(

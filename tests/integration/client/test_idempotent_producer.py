@@ -19,7 +19,15 @@ from ottla.client.errors import (
 )
 from tests.integration.client.client_support import FAST
 from tests.integration.client.fake_broker import FakeCluster, fake_cluster
-from tests.integration.client.fake_fault import Garbage, HangUp, LoseResponse, Never, Refuse
+from tests.integration.client.fake_fault import (
+    Fault,
+    Garbage,
+    HangUp,
+    LoseResponse,
+    Never,
+    Omit,
+    Refuse,
+)
 from tests.integration.client.fake_log import FakePartition
 
 MAX_EPOCH = 2**15 - 1
@@ -66,16 +74,21 @@ async def test_each_partition_has_its_own_sequence(cluster: FakeCluster) -> None
 
 @pytest.mark.parametrize(
     "fault",
-    [Refuse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS), HangUp(), LoseResponse(), Garbage(b"\0\0")],
+    [
+        Refuse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+        HangUp(),
+        LoseResponse(),
+        Garbage(b"\0\0"),
+        Omit(),
+    ],
 )
-async def test_the_request_for_an_id_is_retried(
-    cluster: FakeCluster, fault: Refuse | HangUp | LoseResponse | Garbage
-) -> None:
+async def test_the_request_for_an_id_is_retried(cluster: FakeCluster, fault: Fault) -> None:
     (log,) = cluster.create("t")
     cluster.script(ApiKey.INIT_PRODUCER_ID, fault, fault)
     async with Producer(cluster.bootstrap, **FAST) as producer:
         await producer.send_and_wait("t", b"a")
     assert log.values() == [b"a"]
+    assert numbers(log)[0][0] > 0
 
 
 async def test_a_refused_id_fails_waiting_records(cluster: FakeCluster) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from kafkawire.consumer_protocol import CONSUMER_PROTOCOL_TYPE, assigned_partitions
 from kafkawire.errors import DecodeError, ErrorCode
-from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicPartition, by_topic
+from kafkawire.ids import BrokerId, TopicPartition, by_topic
 from kafkawire.messages.group_admin import (
     DeleteGroupsRequest,
     DeleteGroupsResponse,
@@ -29,10 +29,7 @@ from kafkawire.messages.group_offsets import (
     OffsetDeleteResponse,
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
-    OffsetFetchResponse,
-    OffsetFetchResponseGroup,
 )
-from kafkawire.sentinels import NO_OFFSET
 from ottla.client.admin.admin_request import (
     ask_all,
     error_or_none,
@@ -44,7 +41,7 @@ from ottla.client.admin_model import GroupDescription, GroupListing, GroupMember
 from ottla.client.errors import OttlaError, UnsupportedVersionError, no_result
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.group_coordinator import group_coordinator
-from ottla.client.network.offset_store import OffsetStore
+from ottla.client.network.offset_store import OffsetStore, fetch_offsets
 from ottla.client.network.partition_lookup import is_unknown_topic, with_patience
 from ottla.client.offset import CommittedOffset, Identity, parse_commit
 from ottla.client.retry import retry
@@ -108,25 +105,8 @@ async def list_group_offsets(
             return OffsetFetchRequest(group_id=group_id, topics=None)
         return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group_id, topics=None)])
 
-    async def once() -> OffsetFetchResponseGroup | OffsetFetchResponse:
-        response = await coordinator.request(request, OffsetFetchResponse)
-        group: OffsetFetchResponseGroup | OffsetFetchResponse
-        group = response.groups[0] if response.groups else response
-        if group.error_code != ErrorCode.NONE:
-            raise coordinator.refusal(group.error_code)
-        return group
-
-    group = await retry(once, cluster.backoff, timeout_s)
-    return {
-        TopicPartition(topic.name, held.partition_index): CommittedOffset(
-            Offset(held.committed_offset),
-            LeaderEpoch(held.committed_leader_epoch),
-            held.metadata or "",
-        )
-        for topic in group.topics
-        for held in topic.partitions
-        if held.committed_offset > NO_OFFSET
-    }
+    found = await retry(lambda: fetch_offsets(coordinator, request), cluster.backoff, timeout_s)
+    return {place: held for place, held in found.items() if held is not None}
 
 
 async def alter_group_offsets(

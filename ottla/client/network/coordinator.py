@@ -16,7 +16,7 @@ from kafkawire.messages.find_coordinator import (
 )
 from kafkawire.messages.find_coordinator import Coordinator as FoundCoordinator
 from ottla.client.client_config import Address
-from ottla.client.errors import BrokerError, OttlaError, broker_error
+from ottla.client.errors import BrokerError, OttlaError, broker_error, no_result
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.connection_pool import Purpose
 
@@ -125,13 +125,16 @@ class Coordinator:
         response = await self._cluster.request_any(
             request, FindCoordinatorResponse, may_repeat=True
         )
-        # From version 4 on the response has one row per key.
+        rows = [row for row in response.coordinators if row.key == self.key]
+        # From version 4 on the response has one row per key; its other fields are empty then.
         found: FoundCoordinator | FindCoordinatorResponse
-        found = response.coordinators[0] if response.coordinators else response
+        found = rows[0] if rows else response
         if found.error_code != ErrorCode.NONE:
             raise broker_error(
                 found.error_code, f"coordinator of {self.subject}", found.error_message
             )
+        if not found.host:
+            raise no_result(f"the coordinator of {self.subject}")
         self._node = (BrokerId(found.node_id), Address(found.host, found.port))
         return self._node
 

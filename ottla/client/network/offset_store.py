@@ -151,27 +151,14 @@ class OffsetStore:
         self, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, CommittedOffset | None]:
         """Return the committed offsets with one request; see `committed`."""
-        response = await self._coordinator.request(
-            lambda version: self._fetch_request(partitions, version), OffsetFetchResponse
+        found = await fetch_offsets(
+            self._coordinator, lambda version: self._fetch_request(partitions, version)
         )
-        # From version 8 on the response has one row per group.
-        group: OffsetFetchResponseGroup | OffsetFetchResponse
-        group = response.groups[0] if response.groups else response
-        if group.error_code != ErrorCode.NONE:
-            raise self._coordinator.refusal(group.error_code)
-        found: dict[TopicPartition, CommittedOffset | None] = dict.fromkeys(partitions)
-        for topic in group.topics:
-            for held in topic.partitions:
-                place = TopicPartition(topic.name, held.partition_index)
-                if held.error_code != ErrorCode.NONE:
-                    raise self._coordinator.refusal(held.error_code, place)
-                if held.committed_offset > NO_OFFSET:
-                    found[place] = CommittedOffset(
-                        Offset(held.committed_offset),
-                        LeaderEpoch(held.committed_leader_epoch),
-                        held.metadata or "",
-                    )
-        return found
+        for each in partitions:
+            # Not the same as a partition without an offset, where the reset policy decides.
+            if each not in found:
+                raise no_result(f"{self._coordinator.subject}, {each}")
+        return {each: found[each] for each in partitions}
 
     def _commit_request(
         self, offsets: Mapping[TopicPartition, CommittedOffset], identity: Identity
@@ -219,6 +206,46 @@ class OffsetStore:
             groups=[OffsetFetchRequestGroup(group_id=group_id, topics=wanted)],
             require_stable=stable,
         )
+
+
+async def fetch_offsets(
+    coordinator: Coordinator, request: Callable[[int], OffsetFetchRequest]
+) -> dict[TopicPartition, CommittedOffset | None]:
+    """Return the offsets in the response to `request`; None for a partition without an offset.
+
+    Raises:
+        OttlaError: the coordinator refuses, or leaves out the group.
+    """
+    sent_version = 0
+
+    def noted(version: int) -> OffsetFetchRequest:
+        nonlocal sent_version
+        sent_version = version
+        return request(version)
+
+    response = await coordinator.request(noted, OffsetFetchResponse)
+    group: OffsetFetchResponseGroup | OffsetFetchResponse = response
+    if sent_version >= GROUPS_SINCE:
+        rows = [row for row in response.groups if row.group_id == coordinator.key]
+        if not rows:
+            raise no_result(coordinator.subject)
+        group = rows[0]
+    if group.error_code != ErrorCode.NONE:
+        raise coordinator.refusal(group.error_code)
+
+    found: dict[TopicPartition, CommittedOffset | None] = {}
+    for topic in group.topics:
+        for held in topic.partitions:
+            place = TopicPartition(topic.name, held.partition_index)
+            if held.error_code != ErrorCode.NONE:
+                raise coordinator.refusal(held.error_code, place)
+            committed = CommittedOffset(
+                Offset(held.committed_offset),
+                LeaderEpoch(held.committed_leader_epoch),
+                held.metadata or "",
+            )
+            found[place] = committed if committed.offset > NO_OFFSET else None
+    return found
 
 
 def _row(index: int, committed: CommittedOffset) -> OffsetCommitRequestPartition:

@@ -170,6 +170,8 @@ async def test_several_failures_are_one_error_with_notes(cluster: FakeCluster) -
             lambda admin: admin.alter_group_offsets("g", {A0: 1}),
             "group g, a-0",
         ),
+        (ApiKey.OFFSET_FETCH, lambda admin: admin.list_group_offsets("g"), "group g"),
+        (ApiKey.FIND_COORDINATOR, lambda admin: admin.delete_group("g"), "coordinator of group g"),
         (ApiKey.LEAVE_GROUP, lambda admin: admin.remove_members("g", [STATIC]), "member one"),
     ],
     ids=lambda value: value.name if isinstance(value, ApiKey) else "",

@@ -29,8 +29,13 @@ from kafkawire.messages.group_offsets import (
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
 )
 from kafkawire.records import TimestampType
+from kafkawire.sentinels import NO_OFFSET
 from ottla.client.client_config import ClientConfig, ConsumerConfig, parse_bootstrap
 from ottla.client.consumer.consumer_group import ConsumerGroup
 from ottla.client.consumer.fetch_buffer import FetchBuffer
@@ -38,7 +43,7 @@ from ottla.client.consumer.group.group_config import GroupConfig, parse_assignor
 from ottla.client.consumer.group.read_gate import ReadGate
 from ottla.client.consumer.group.rebalance_listener import RebalanceListener
 from ottla.client.consumer.reading import Reading
-from ottla.client.errors import BrokerError, CommitFailedError, ConfigurationError
+from ottla.client.errors import BrokerError, CommitFailedError, ConfigurationError, ProtocolError
 from ottla.client.network.cluster import Cluster
 from ottla.client.offset import CommittedOffset, GroupMetadata
 from ottla.client.record import ConsumerRecord
@@ -60,6 +65,7 @@ class FakeCoordinator:
         self.backoff = Backoff(initial_s=0.001, max_s=0.001, random=lambda: 0.5)
         self.commits: list[OffsetCommitRequest] = []
         self.commit_error = ErrorCode.NONE
+        self.offsets: list[OffsetFetchResponseGroup] = []
         self.membership_error = ErrorCode.NONE
         self.is_silent = False
         self.leave_count = 0
@@ -102,6 +108,8 @@ class FakeCoordinator:
             return OffsetCommitResponse(
                 topics=[OffsetCommitResponseTopic(name=T0.topic, partitions=[row])]
             )
+        if response_type is OffsetFetchResponse:
+            return OffsetFetchResponse(groups=self.offsets)
         self.heartbeat_count += response_type is HeartbeatResponse
         if response_type in self.may_answer:
             await self.may_answer[response_type].wait()
@@ -206,6 +214,13 @@ def at(offset: int) -> CommittedOffset:
     return CommittedOffset(Offset(offset))
 
 
+def offsets_of(place: TopicPartition, offset: int) -> OffsetFetchResponseTopics:
+    row = OffsetFetchResponsePartitions(
+        partition_index=place.partition, committed_offset=offset, metadata=""
+    )
+    return OffsetFetchResponseTopics(name=place.topic, partitions=[row])
+
+
 async def test_a_member_commits_under_its_member_id(rig: Rig) -> None:
     await rig.join()
     await rig.group.commit_processed()
@@ -289,6 +304,34 @@ async def test_a_commit_is_repeated_after_a_later_one_has_failed(rig: Rig) -> No
     rig.coordinator.commit_error = ErrorCode.NONE
     await commit
     assert committed_offsets(rig)[-2:] == [7, 5]
+
+
+NOTHING = OffsetFetchResponseGroup(group_id="g")
+OF_ANOTHER = OffsetFetchResponseGroup(group_id="another", topics=[offsets_of(T0, 7)])
+OF_T1 = OffsetFetchResponseGroup(group_id="g", topics=[offsets_of(T1, 7)])
+
+
+@pytest.mark.parametrize("groups", [[], [NOTHING], [OF_ANOTHER], [OF_T1]])
+async def test_an_offset_that_a_response_leaves_out_is_unknown(
+    rig: Rig, groups: list[OffsetFetchResponseGroup]
+) -> None:
+    """Taken for no offset, it would let the reset policy skip or repeat records."""
+    rig.coordinator.offsets = groups
+    with pytest.raises(ProtocolError, match="no result for group g"):
+        await rig.group.store.committed([T0])
+
+
+async def test_offsets_are_those_of_the_group_and_of_the_wanted_partitions(rig: Rig) -> None:
+    mine = OffsetFetchResponseGroup(
+        group_id="g",
+        topics=[
+            offsets_of(T0, 5),
+            offsets_of(T1, NO_OFFSET),
+            offsets_of(TopicPartition("u", 0), 7),
+        ],
+    )
+    rig.coordinator.offsets = [OF_ANOTHER, mine]
+    assert await rig.group.store.committed([T0, T1]) == {T0: at(5), T1: None}
 
 
 async def test_an_automatic_commit_follows_a_seek_back(rig: Rig) -> None:

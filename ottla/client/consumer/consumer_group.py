@@ -111,9 +111,12 @@ class ConsumerGroup:
     async def unsubscribe(self, deadline_s: float) -> None:
         """Commit processed records, leave the group, and stop reading."""
         self._forget_pattern()
-        if self.session.is_subscribed:
-            await self.session.stop(deadline_s)
-        self._reading.take_away(self._reading.partitions())
+        try:
+            if self.session.is_subscribed:
+                await self.session.stop(deadline_s)
+        finally:
+            # Also after an error of the listener: without a membership others own the partitions.
+            self.take_away(self._reading.partitions())
 
     def subscribe(self, topics: Iterable[str], listener: RebalanceListener) -> None:
         """Read `topics` as a member of the group."""

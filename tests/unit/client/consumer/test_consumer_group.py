@@ -502,6 +502,33 @@ async def test_unsubscribing_opens_the_gate_although_the_listener_fails(rig: Rig
     assert not rig.gate.is_held
 
 
+async def test_unsubscribing_stops_reading_although_the_listener_fails() -> None:
+    def on_revoked(_partitions: object) -> None:
+        raise ValueError("disk full")
+
+    rig = Rig()
+    rig.group.subscribe([T0.topic], RebalanceListener(on_revoked=on_revoked))
+    await until(lambda: rig.reading.partitions() == [T0], "the assignment")
+    with pytest.raises(ValueError, match="disk full"):
+        await rig.group.unsubscribe(asyncio.get_running_loop().time() + 60)
+    # Without the membership a commit would replace offsets of the next owner.
+    assert rig.reading.partitions() == []
+    assert not rig.group.is_subscribed
+
+
+async def test_unsubscribing_stops_reading_although_it_is_cancelled() -> None:
+    rig = Rig()
+    await rig.join()
+    rig.gate.leave(with_records=True)
+    leaving = asyncio.ensure_future(rig.group.unsubscribe(asyncio.get_running_loop().time() + 60))
+    await until(lambda: rig.gate.is_held, "the wait for the record in hand")
+    leaving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await leaving
+    assert rig.reading.partitions() == []
+    assert not rig.group.is_subscribed
+
+
 async def test_the_metadata_for_transactions_is_the_membership() -> None:
     rig = Rig(enable_auto_commit=False)
     assert rig.group.metadata() == GroupMetadata("g"), "without a subscription"

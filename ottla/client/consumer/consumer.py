@@ -337,7 +337,7 @@ class Consumer:
         return self._reading.partitions()
 
     def seek(self, topic_partition: TopicPartition, offset: int) -> None:
-        """Continue reading a partition at `offset`.
+        """Continue reading a partition at `offset`, in the topic of this name that exists now.
 
         If the log does not contain `offset`, `auto_offset_reset` applies at the next read.
 

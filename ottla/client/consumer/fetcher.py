@@ -347,7 +347,7 @@ class Fetcher:
         )
         # Perhaps the topic was created again. Then this resets the position in the new one, and the
         # metadata that shows its id must not do so once more.
-        state.forget_topic()
+        state.forget_topic(since=self._cluster.refresh_count + 1)
         self._cluster.request_refresh()
         if reset_to is None:
             error = OffsetOutOfRangeError(state.topic_partition, state.fetch_offset)

@@ -33,6 +33,7 @@ class PartitionState:
         "retry_at_s",
         "topic_id",
         "topic_partition",
+        "topic_since",
         "wants_committed",
     )
 
@@ -40,6 +41,8 @@ class PartitionState:
         self.topic_partition = topic_partition
         self.topic_id = ZERO_TOPIC_ID
         """The topic that the position is about, once it is known."""
+        self.topic_since = 0
+        """The first refresh of the metadata that shows this topic; earlier ones may be outdated."""
         self.next_offset: Offset | None = None
         """Offset of the next record to hand over; None while the position is unknown."""
         self.fetch_offset: Offset | None = None
@@ -71,17 +74,17 @@ class PartitionState:
         """The closer replica to fetch from, as the leader has named it; -1 for the leader."""
         self.preferred_until_s = 0.0
 
-    def adopt_topic(self, topic_id: TopicId) -> bool:
-        """Note the id of the topic; return whether the topic was created again."""
-        if topic_id in (ZERO_TOPIC_ID, self.topic_id):
-            # Old brokers send no ids.
+    def adopt_topic(self, topic_id: TopicId, refresh: int) -> bool:
+        """Note the id of the topic, as `refresh` found it; return whether it was created again."""
+        # Old brokers send no ids.
+        if topic_id in (ZERO_TOPIC_ID, self.topic_id) or refresh < self.topic_since:
             return False
         known, self.topic_id = self.topic_id, topic_id
         return known != ZERO_TOPIC_ID
 
-    def forget_topic(self) -> None:
-        """Adopt the next id of the topic as the one that the position is about."""
-        self.topic_id = ZERO_TOPIC_ID
+    def forget_topic(self, since: int) -> None:
+        """Take the id that refresh `since` or a later one finds as that of the position's topic."""
+        self.topic_id, self.topic_since = ZERO_TOPIC_ID, since
 
     def prefer(self, replica: BrokerId, until_s: float) -> None:
         """Fetch from `replica` up to `until_s`, and then ask the leader again (KIP-392)."""

@@ -90,6 +90,7 @@ class Reading:
                 error = OffsetOutOfRangeError(state.topic_partition, offset, is_recreated=True)
                 self._buffer.fail(state, error, retry_at_s=0.0)
                 self._on_arrival()
+        self._request_topics()
         self._wake()
         return [state.topic_partition for state in recreated]
 
@@ -120,9 +121,15 @@ class Reading:
         return [self.state(each) for each in partitions or self._states]
 
     def seek(self, state: PartitionState, offset: int) -> None:
-        """Continue at `offset`."""
+        """Continue at `offset`, which is one of the topic that exists now.
+
+        The metadata may be older: its topic may have been deleted and created again.
+        """
         self._buffer.drop(state)
         state.jump(Offset(offset))
+        if self._cluster is not None:
+            state.forget_topic(since=self._cluster.refresh_count + 1)
+            self._cluster.request_refresh()
         self._wake()
 
     def seek_to_committed(self, states: Iterable[PartitionState]) -> None:
@@ -187,8 +194,18 @@ class Reading:
             state
             for state in self._states.values()
             if (held := topics.get(state.topic_partition.topic)) is not None
-            and state.adopt_topic(held.topic_id)
+            and state.adopt_topic(held.topic_id, self._cluster.metadata_refresh)
         ]
+
+    def _request_topics(self) -> None:
+        """Refresh the metadata soon if it does not show yet which topics the positions are about.
+
+        A topic that is created again after that resets them.
+        """
+        assert self._cluster is not None
+        known = self._cluster.metadata_refresh
+        if any(state.topic_since > known for state in self._states.values()):
+            self._cluster.request_refresh()
 
     def _update(self) -> None:
         if self._cluster is not None and self._fetcher is not None:

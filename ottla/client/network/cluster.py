@@ -74,6 +74,10 @@ class Cluster:
             max_s=config.retry_backoff_max_ms / 1000,
             random=random.random,
         )
+        self.refresh_count = 0
+        """Number of refreshes that have begun."""
+        self.metadata_refresh = 0
+        """Number of the refresh that brought `metadata`."""
         self.on_change: Callable[[], None] = _ignore
         """Callback of the owner, called when the metadata or a connection changed."""
         self._allow_auto_topic_creation = allow_auto_topic_creation
@@ -373,6 +377,7 @@ class Cluster:
     async def _refresh(self) -> None:
         # Later callers wait for the next refresh: they may want a topic that this one lacks.
         waiters, self._refresh_waiters = self._refresh_waiters, []
+        self.refresh_count += 1
         failure: OttlaError | None = ClientClosedError("the client was closed while it waited")
         try:
             is_complete = self._wants_all_topics
@@ -382,6 +387,8 @@ class Cluster:
             self.metadata = merge(
                 self.metadata, response, self._wanted_topics, is_complete=is_complete
             )
+            # Only one refresh runs at a time.
+            self.metadata_refresh = self.refresh_count
             failure = None
         except OttlaError as error:
             failure = error

@@ -310,6 +310,7 @@ async def test_a_topic_that_is_created_again_resets_a_position_once(cluster: Fak
     async with reading(cluster, auto_offset_reset="none") as consumer:
         consumer.seek(T0, 0)
         await take(consumer, 2)
+        await known_topic(cluster, consumer)
         release = cluster.hold(ApiKey.METADATA)
         (log,) = cluster.create("t")
         log.append_values(b"0")
@@ -327,12 +328,50 @@ async def test_a_topic_that_is_created_again_resets_a_position_once(cluster: Fak
         assert await values(consumer, 1) == [b"1"]
 
 
+async def test_a_seek_in_a_topic_that_was_created_again_stands(cluster: FakeCluster) -> None:
+    """Also if metadata from before the seek arrives after it."""
+    (log,) = cluster.create("t")
+    log.append_values(b"old", b"old")
+    async with reading(cluster, auto_offset_reset="none") as consumer:
+        client = consumer._started()
+        consumer.seek(T0, 0)
+        await take(consumer, 2)
+        await known_topic(cluster, consumer)
+        # A connection that opens or is lost shows the consumer its old metadata again.
+        release = cluster.hold(ApiKey.METADATA)
+        (log,) = cluster.create("t")
+        log.append_values(b"0", b"1", b"2", b"3")
+        consumer.seek(T0, 1)
+        client.on_change()
+        assert await values(consumer, 3) == [b"1", b"2", b"3"]
+        release.set()
+        await client.refresh()
+        await known_topic(cluster, consumer)
+        log.append_values(b"4")
+        cluster.announce()
+        assert await values(consumer, 1) == [b"4"]
+        # The position is about the new topic, and ends with it.
+        consumer.pause(T0)
+        (log,) = cluster.create("t")
+        log.append_values(*[b"newer"] * 9)
+        await client.refresh()
+        assert consumer.position(T0) is None
+
+
+async def known_topic(cluster: FakeCluster, consumer: Consumer) -> None:
+    """Wait until the consumer knows which topic its position is about."""
+    state = consumer._reading.state(T0)
+    current = cluster.logs.topics["t"].topic_id
+    await until(lambda: state.topic_id == current, "the id of the topic")
+
+
 async def recreate(cluster: FakeCluster, consumer: Consumer) -> None:
     """Replace topic t by one with four records, and wait until the consumer knows it.
 
     Until then the consumer hands over no record: it could read the new log at the old position.
     """
     consumer.pause(T0)
+    await known_topic(cluster, consumer)
     (log,) = cluster.create("t")
     log.append_values(b"0", b"1", b"2", b"3")
     cluster.announce()

@@ -73,7 +73,11 @@ async def consume_records(options: ConsumeOptions, write: WriteRecord, transfer:
             records = await consumer.fetch_batch(wanted, POLL_TIMEOUT_MS)
             if not records and ends is not None:
                 ends = await ends_left(consumer, ends)
-            _write(records, ends, write, transfer)
+            if ends is None:
+                _write(records, write, transfer)
+            else:
+                _write(_before(records, ends), write, transfer)
+                _leave_later(consumer, records, ends)
             if not records:
                 for topic in absences.due(loop.time(), consumer.missing_topics()):
                     complain(f"topic {topic} {ABSENCE}")
@@ -160,22 +164,37 @@ def _wanted(max_records: int | None, record_count: int) -> int:
     return min(BATCH_RECORDS, max_records - record_count)
 
 
-def _write(
-    records: list[ConsumerRecord],
-    ends: Mapping[TopicPartition, Offset] | None,
-    write: WriteRecord,
-    transfer: Transfer,
-) -> None:
-    """Write the records before `ends`; write all of them if there is no end."""
-    if ends is not None:
-        records = [
-            record
-            for record in records
-            if record.offset < ends.get(TopicPartition(record.topic, record.partition), 0)
-        ]
+def _write(records: list[ConsumerRecord], write: WriteRecord, transfer: Transfer) -> None:
     sys.stdout.buffer.write(b"".join(map(write, records)))
     sys.stdout.buffer.flush()
     transfer.add(len(records), sum(map(record_size_bytes, records)))
+
+
+def _before(
+    records: list[ConsumerRecord], ends: Mapping[TopicPartition, Offset]
+) -> list[ConsumerRecord]:
+    return [
+        record
+        for record in records
+        if record.offset < ends.get(TopicPartition(record.topic, record.partition), 0)
+    ]
+
+
+def _leave_later(
+    consumer: Consumer, records: list[ConsumerRecord], ends: Mapping[TopicPartition, Offset]
+) -> None:
+    """Leave the records from `ends` on to the next reader of the group, and read no more of them.
+
+    As processed records they would be committed, although they are not written.
+    """
+    later: dict[TopicPartition, int] = {}
+    for record in records:
+        partition = TopicPartition(record.topic, record.partition)
+        if record.offset >= ends.get(partition, 0):
+            later.setdefault(partition, record.offset)
+    for partition in later.keys() & set(consumer.assignment()):
+        consumer.seek(partition, later[partition])
+        consumer.pause(partition)
 
 
 async def _partitions(consumer: Consumer, options: ConsumeOptions) -> list[TopicPartition]:

@@ -1,7 +1,7 @@
 """`ottla consume` while its topic is deleted or created again."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 
 import pytest
 import pytest_asyncio
@@ -47,6 +47,50 @@ async def test_a_deleted_topic_has_no_end_to_wait_for(cluster: FakeCluster) -> N
         del cluster.logs.topics["a"]
         with pytest.raises(UnknownTopicError, match="a-0"):
             await asyncio.wait_for(ends_left(consumer, ends), 5)
+
+
+async def test_records_written_meanwhile_are_left_to_the_next_reader_of_the_group(
+    broker_process: BrokerProcess,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bootstrap = f"127.0.0.1:{broker_process.port}"
+    end_offsets = Consumer.end_offsets
+    place = TopicPartition("grows", 0)
+    meanwhile = [b"3", b"4"]
+    async with Admin(bootstrap) as admin, Producer(bootstrap) as producer:
+        await admin.create_topics([NewTopic("grows", partitions=1)])
+        for value in [b"0", b"1", b"2"]:
+            await producer.send_and_wait("grows", value)
+
+        async def ends_before_more(
+            consumer: Consumer, partitions: Iterable[TopicPartition]
+        ) -> dict[TopicPartition, Offset]:
+            ends = await end_offsets(consumer, partitions)
+            while meanwhile:
+                await producer.send_and_wait("grows", meanwhile.pop(0))
+            return ends
+
+        monkeypatch.setattr(Consumer, "end_offsets", ends_before_more)
+        for expected, end in (("0\n1\n2\n", 3), ("3\n4\n", 5)):
+            async with asyncio.timeout(60):
+                await consume_records(
+                    ConsumeOptions(
+                        access=ClusterAccess(bootstrap, {}),
+                        topics=["grows"],
+                        regex=None,
+                        partitions=None,
+                        start=Beginning(),
+                        group="of-grows",
+                        max_records=None,
+                        is_following=False,
+                    ),
+                    record_writer(OutputFormat.VALUE),
+                    Transfer("received"),
+                )
+            assert capfd.readouterr().out == expected
+            committed = await admin.list_group_offsets("of-grows")
+            assert committed[place].offset == end
 
 
 @pytest.mark.parametrize("group", [None, "g"])

@@ -23,7 +23,7 @@ from typing import Any, Final, Self
 
 from ottla.client.admin.admin import Admin as AsyncAdmin
 from ottla.client.consumer.consumer import Consumer as AsyncConsumer
-from ottla.client.errors import ClientClosedError
+from ottla.client.errors import ClientClosedError, ConfigurationError
 from ottla.client.producer.producer import Producer as AsyncProducer
 from ottla.client.record import ConsumerRecord, RecordMetadata
 
@@ -140,7 +140,11 @@ class _Blocking:
         self._thread = thread
 
     def close(self, *arguments: Any, **settings: Any) -> None:
-        """Close the client, and end its thread; arguments as for the async client."""
+        """Close the client, and end its thread; arguments as for the async client.
+
+        After a wrong argument the client is still open.
+        """
+        inspect.signature(self._inner.close).bind(*arguments, **settings)
         self._end(self._inner.close, *arguments, **settings)
 
     def __enter__(self) -> Self:
@@ -167,8 +171,14 @@ class _Blocking:
         thread, self._thread = self._thread, None
         try:
             thread.call(method, *arguments, **settings)
-        finally:
+        except ConfigurationError:
+            # A timeout out of range: the records that were accepted still have to be sent.
+            self._thread = thread
+            raise
+        except BaseException:
             thread.end()
+            raise
+        thread.end()
 
     def _running(self) -> _LoopThread:
         if self._thread is None:

@@ -154,6 +154,18 @@ def test_close_ends_the_calls_of_other_threads(shared_broker: BrokerProcess) -> 
     assert isinstance(failures.get(timeout=DEADLINE_S), ClientClosedError)
 
 
+@pytest.mark.parametrize("wrong", [{"timeout_ms": -1}, {"timeout_s": 1}])
+def test_a_wrong_argument_of_close_leaves_the_client_open(
+    shared_broker: BrokerProcess, wrong: dict[str, int]
+) -> None:
+    with Producer(shared_broker.bootstrap, linger_ms=60_000) as producer:
+        delivery = producer.send("kept-open", b"accepted")
+        with pytest.raises((ValueError, TypeError), match="timeout"):
+            producer.close(**wrong)
+        producer.flush()
+        assert delivery.result(timeout=DEADLINE_S).topic == "kept-open"
+
+
 def test_an_iteration_may_outlive_the_client(shared_broker: BrokerProcess) -> None:
     with Producer(shared_broker.bootstrap) as producer:
         producer.send_and_wait("outlived", b"record")

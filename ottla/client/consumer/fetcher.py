@@ -14,7 +14,7 @@ Invariant: a response moves a partition only if the partition has not jumped sin
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -51,6 +51,7 @@ from ottla.client.consumer.fetch_session import (
 from ottla.client.consumer.partition_state import PartitionState
 from ottla.client.consumer.position_check import ask_epoch_ends, truncation
 from ottla.client.errors import (
+    ConsumeError,
     LogTruncatedError,
     OffsetOutOfRangeError,
     OttlaError,
@@ -261,7 +262,10 @@ class Fetcher:
                 state, jump_count = requested.pop(key, (None, 0))
                 if state is not None and state.jump_count == jump_count:
                     state.has_request = False
-                    self._on_partition(state, data)
+                    try:
+                        self._on_partition(state, data)
+                    except Exception as error:
+                        self._on_internal_error(state, error)
         # A response in a session leaves out partitions without news.
         self._release(requested)
 
@@ -360,7 +364,7 @@ class Fetcher:
 
     def _look_up(self, states: Iterable[PartitionState]) -> None:
         requested = self._mark_requested(states)
-        self._lookups.spawn(self._resolve(requested), "look up offsets")
+        self._lookups.spawn(self._contained(self._resolve(requested), requested), "look up offsets")
 
     async def _resolve(self, requested: Requested) -> None:
         """Set positions: the committed offset of the group, or else the reset policy."""
@@ -401,7 +405,8 @@ class Fetcher:
 
     def _check(self, by_leader: Mapping[BrokerId, Iterable[PartitionState]]) -> None:
         requested = self._mark_requested(state for states in by_leader.values() for state in states)
-        self._lookups.spawn(self._compare(by_leader, requested), "compare logs")
+        work = self._compare(by_leader, requested)
+        self._lookups.spawn(self._contained(work, requested), "compare logs")
 
     async def _compare(
         self, by_leader: Mapping[BrokerId, Iterable[PartitionState]], requested: Requested
@@ -440,6 +445,25 @@ class Fetcher:
             state.jump_to_timestamp(reset_to)
         else:
             state.jump(cut.diverging_offset)
+
+    async def _contained(self, work: Coroutine[None, None, None], requested: Requested) -> None:
+        """Run a lookup; if it raises, its partitions are not taken for requested any longer."""
+        try:
+            await work
+        except Exception as error:
+            for _, state in self._current(requested):
+                self._on_internal_error(state, error)
+            self.run()
+
+    def _on_internal_error(self, state: PartitionState, error: Exception) -> None:
+        """Make the next read raise `error`, which no broker can have caused; then try again."""
+        log.error("fetch.not_handled partition=%s", state.topic_partition, exc_info=error)
+        raised = ConsumeError(
+            f"{state.topic_partition}: {type(error).__name__} inside this client: {error}. The "
+            "next read continues at the same position. Please report this error."
+        )
+        raised.__cause__ = error
+        self._on_error(state, raised)
 
     def _leader_epoch(self, topic_partition: TopicPartition) -> LeaderEpoch:
         held = self._cluster.metadata.partition(topic_partition)

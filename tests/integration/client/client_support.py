@@ -1,7 +1,7 @@
 """Shared parts of the client tests: quick retries and leak checks."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, TypedDict
 
@@ -54,3 +54,15 @@ async def cancel_after(work: Coroutine[Any, Any, Any], steps: int) -> bool:
     except asyncio.CancelledError:
         return True
     return False
+
+
+def raising_once(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `function`, whose first call has an error as no broker can cause it."""
+    errors = [RuntimeError("a defect")]
+
+    def call(*arguments: Any, **named: Any) -> Any:
+        if errors:
+            raise errors.pop()
+        return function(*arguments, **named)
+
+    return call

@@ -22,10 +22,12 @@ from kafkawire.records import (
     write_header,
 )
 from ottla import Consumer, ConsumerRecord, TopicPartition
+from ottla.client.consumer import fetcher
 from ottla.client.errors import (
     BrokerError,
     ClientClosedError,
     ConfigurationError,
+    ConsumeError,
     CorruptRecordsError,
     LogTruncatedError,
     NotAssignedError,
@@ -35,7 +37,7 @@ from ottla.client.errors import (
     UnknownTopicError,
     UnsupportedVersionError,
 )
-from tests.integration.client.client_support import FAST
+from tests.integration.client.client_support import FAST, raising_once
 from tests.integration.client.fake_broker import FakeCluster
 from tests.integration.client.fake_fault import (
     Fault,
@@ -694,6 +696,25 @@ async def test_the_consumer_recovers_from_a_transient_fault(
     async with reading(cluster) as consumer:
         assert await values(consumer, 2) == [b"0", b"1"]
     assert not cluster.next_fault(api_key), "not every fault occurred"
+
+
+@pytest.mark.parametrize("name", ["Block", "ask_leaders", "ask_epoch_ends"])
+async def test_an_error_inside_the_consumer_is_raised_once(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    (log,) = cluster.create("t")
+    log.append_values(b"0", b"1")
+    monkeypatch.setattr(fetcher, name, raising_once(getattr(fetcher, name)))
+    async with reading(cluster) as consumer:
+        if name == "ask_epoch_ends":
+            assert await values(consumer, 2) == [b"0", b"1"]
+            log.move_to(0)
+            log.append_values(b"2")
+            await consumer._started().refresh()
+        async with asyncio.timeout(20):
+            with pytest.raises(ConsumeError, match="t-0: RuntimeError inside this client: a def"):
+                await consumer.fetch_batch()
+        assert (await values(consumer, 1))[0] in (b"0", b"2")
 
 
 async def test_a_wholly_refused_fetch_is_retried(cluster: FakeCluster) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from contextlib import suppress
 from math import inf, nan
 from typing import Any
@@ -35,7 +35,7 @@ from ottla.client.network.cluster import Cluster
 from ottla.client.producer import sender
 from ottla.client.producer.accumulator import Accumulator
 from ottla.client.producer.producer_batch import ProducerBatch
-from tests.integration.client.client_support import FAST
+from tests.integration.client.client_support import FAST, raising_once
 from tests.integration.client.fake_broker import FakeCluster
 from tests.integration.client.fake_fault import (
     Fault,
@@ -355,18 +355,6 @@ async def test_a_permanent_refusal_is_raised_at_once_and_logged_once(
             await producer.send_and_wait("t", b"good")
     assert log.values() == [b"good"]
     assert [record.message.split()[0] for record in caplog.records] == ["batch.failed"]
-
-
-def raising_once(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `function`, whose first call has an error as no broker can cause it."""
-    errors = [RuntimeError("a defect")]
-
-    def call(*arguments: Any, **named: Any) -> Any:
-        if errors:
-            raise errors.pop()
-        return function(*arguments, **named)
-
-    return call
 
 
 @pytest.mark.parametrize(

@@ -280,6 +280,7 @@ class Admin:
         Raises:
             NotAuthorizedError: this user may not list entries.
             BrokerError: the broker has no authorizer.
+            UnsupportedVersionError: an entry has an operation or type of a later release.
         """
         return await admin_acls.describe_acls(self._started(), wanted, self._timeout_s)
 

@@ -4,10 +4,12 @@ Any broker serves these requests. It obeys a change at once; the other brokers f
 """
 
 from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
 from kafkawire.acl import (
     AclBinding,
     AclEntry,
+    AclEnum,
     AclFilter,
     Operation,
     PatternType,
@@ -34,8 +36,10 @@ from ottla.client.admin.admin_request import (
     raise_first,
     read,
 )
-from ottla.client.errors import OttlaError, no_result
+from ottla.client.errors import OttlaError, UnsupportedVersionError, no_result
 from ottla.client.network.cluster import Cluster
+
+E = TypeVar("E", bound=AclEnum)
 
 
 async def describe_acls(cluster: Cluster, wanted: AclFilter, timeout_s: float) -> list[AclBinding]:
@@ -140,7 +144,8 @@ async def delete_acls(
 
 
 def _pattern(each: DescribeAclsResource | DeleteAclsMatchingAcl) -> ResourcePattern:
-    kind, pattern_type = ResourceType(each.resource_type), PatternType(each.pattern_type)
+    kind = _known(ResourceType, each.resource_type)
+    pattern_type = _known(PatternType, each.pattern_type)
     return ResourcePattern(kind, each.resource_name, pattern_type)
 
 
@@ -148,6 +153,21 @@ def _entry(each: AclDescription | DeleteAclsMatchingAcl) -> AclEntry:
     return AclEntry(
         principal=each.principal,
         host=each.host,
-        operation=Operation(each.operation),
-        permission=Permission(each.permission_type),
+        operation=_known(Operation, each.operation),
+        permission=_known(Permission, each.permission_type),
     )
+
+
+def _known(kind: type[E], number: int) -> E:
+    """Return a number of the protocol as a member of `kind`.
+
+    Raises:
+        UnsupportedVersionError: the broker knows it from a later release.
+    """
+    try:
+        return kind(number)
+    except ValueError:
+        raise UnsupportedVersionError(
+            f"an access control entry has the {kind.__name__} {number}, which this client does "
+            "not know: use a newer client. Entries that were to be removed are removed."
+        ) from None

@@ -105,6 +105,10 @@ class LogDirectory:
             # Before the marker is removed, so that a crash in between is not taken for a loss.
             self._store_boot_id(self._boot_id)
 
+    @property
+    def _may_have_lost_power(self) -> bool:
+        return self.is_doubtful or self._boot_id is None
+
     def accept(self) -> None:
         """Take the logs as they are: other brokers no longer rely on the lost records.
 
@@ -182,7 +186,9 @@ class LogDirectory:
                 recovery_point=self.checkpoints.recovery_points.get(partition, Offset(0)),
                 log_start_offset=self.checkpoints.log_starts.get(partition, Offset(0)),
                 high_watermark=self.checkpoints.high_watermarks.get(partition),
-                is_gapless=not config.is_compacted and self.checkpoints.is_uncleaned(partition),
+                is_gapless=self._may_have_lost_power
+                and not config.is_compacted
+                and self.checkpoints.is_uncleaned(partition),
                 was_clean=self.last_shutdown.was_clean,
             )
         except (CorruptCheckpointError, CorruptLogError) as error:

@@ -725,6 +725,20 @@ def test_a_log_ends_at_a_hole_unless_it_may_have_been_cleaned(
     logs.close()
 
 
+@pytest.mark.parametrize(("boot_id", "end_offset"), [("after", 0), ("before", 40)])
+def test_only_a_loss_of_power_leaves_holes(one: Path, boot_id: str, end_offset: int) -> None:
+    """Otherwise the holes of a log that was copied after a cleaning would end it."""
+    logs = open_logs(one, boot_id="before")
+    logs.accept()
+    fill(create(logs), 40)
+    crash(logs)
+    os.truncate(one / "orders-0" / f"{0:020d}.log", 0)
+    write_offsets(one / "recovery-point-offset-checkpoint", {PARTITION: 0})
+    logs = open_logs(one, boot_id=boot_id)
+    assert log_of(logs).log_end_offset == end_offset
+    logs.close()
+
+
 def test_compacted_logs_can_be_cut_at_their_holes(one: Path) -> None:
     cut, kept, whole = partitions = [TopicPartition("orders", number) for number in range(3)]
     logs = open_logs(one, config=COMPACTED)

@@ -58,7 +58,7 @@ def is_found_by(seed: int, name: str = "") -> bool:
     A bug of transactions is looked for in a world with transactions.
     """
     if name in TRANSACTION_MUTANTS:
-        return _fails(partial(run_transactions, seed, FAULTS_S))
+        return _fails(partial(run_transactions, seed, FAULTS_S, has_operators=True))
     return _fails(partial(run_world, seed, FAULTS_S, has_operators=True))
 
 

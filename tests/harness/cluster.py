@@ -4,7 +4,6 @@ Brokers have ids from 1 and keep their ports and directories over restarts. The 
 Ottla's, unless the test passes the address of another one.
 """
 
-import shutil
 import signal
 from collections.abc import Mapping
 from pathlib import Path
@@ -150,11 +149,6 @@ class ClusterProcesses:
     def resume(self, number: int) -> None:
         self.brokers[number].process.send_signal(signal.SIGCONT)
         self.paused.discard(number)
-
-    def wipe(self, number: int) -> None:
-        """Delete the disk of a broker that does not run."""
-        assert number not in self.brokers
-        shutil.rmtree(self.log_directory(number))
 
     def restart_coordinator(self) -> None:
         """Kill Ottla's coordinator and start it again on its data."""

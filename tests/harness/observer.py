@@ -75,11 +75,6 @@ class Observer:
             return None
         return int(json.loads(data or b"{}")["brokerid"])
 
-    async def controller_epoch(self) -> int:
-        """Return the controller epoch, which counts controllers."""
-        data, _stat = await self.client.get_data("/controller_epoch")
-        return int(data or b"0")
-
     async def partitions(self, *, internal: bool = False) -> Mapping[TopicPartition, State]:
         """Return all partitions; internal topics only with `internal`."""
         found: dict[TopicPartition, State] = {}
@@ -108,9 +103,9 @@ class Observer:
             fields["controller_epoch"],
         )
 
-    async def wait_for_controller(self, other_than: int | None = None) -> int:
-        """Wait for a controller other than `other_than`, and return it."""
-        found = await self.wait_for(self.controller, lambda it: it not in (None, other_than))
+    async def wait_for_controller(self) -> int:
+        """Wait for a controller, and return it."""
+        found = await self.wait_for(self.controller, lambda it: it is not None)
         assert found is not None
         return found
 

@@ -81,14 +81,12 @@ def test_machines_join_at_the_same_time_and_the_cluster_outlives_one_of_them(
     started: list[Up], tmp_path: Path
 ) -> None:
     first, _ = start_first(started, tmp_path / "1")
-    joining = [
-        join(started, first, tmp_path / name, host) for name, host in (("2", SECOND), ("3", THIRD))
-    ]
-    second, third = joining
-    bootstrap = addresses(first, *joining)
+    second = join(started, first, tmp_path / "2", SECOND)
+    third = join(started, first, tmp_path / "3", THIRD, "--brokers", "1")
+    bootstrap = addresses(first, second, third)
     ids = [*ids_in(tmp_path / "1"), *ids_in(tmp_path / "2"), *ids_in(tmp_path / "3")]
     assert ids[0] == 1
-    assert sorted(ids[1:]) == [1001, 1002, 1003, 1004]
+    assert sorted(ids[1:]) == [1001, 1002, 1003]
     assert {each.partition(":")[0] for each in bootstrap} == {FIRST, SECOND, THIRD}
 
     asyncio.run(create(bootstrap))
@@ -115,14 +113,12 @@ def test_machines_join_at_the_same_time_and_the_cluster_outlives_one_of_them(
     assert all(map(is_running, others))
 
     # Both come back under their ids, without another copy.
-    again = [
-        join(started, first, tmp_path / name, host) for name, host in (("3", THIRD), ("2", SECOND))
-    ]
-    bootstrap = addresses(first, *again)
+    third = join(started, first, tmp_path / "3", THIRD, "--brokers", "1")
+    bootstrap = addresses(first, third, join(started, first, tmp_path / "2", SECOND))
     assert ids_in(tmp_path / "2") == before
     assert [*ids_in(tmp_path / "1"), *before, *ids_in(tmp_path / "3")] == ids
     asyncio.run(produce(bootstrap, 1))
-    assert again[0].end(signal.SIGINT) == 0
+    assert third.end(signal.SIGINT) == 0
     assert all(map(is_running, first.pids()))
 
 

@@ -12,6 +12,7 @@ from analytics.replica_audit import ReplicaAudit
 from kafkawire.compression import Codec
 from logcheck.finding import Severity
 from logcheck.rule import Rules
+from ottla.cli.logs.partition_verification import VerifyOptions
 from ottla.cli.logs.verify import verify_directories
 from tests.analytics.audited import NOW_MS, RULES, findings_of, summaries_of
 from tests.analytics.compaction_violations import COMPACTION
@@ -37,11 +38,15 @@ def test_a_sound_log_passes(tmp_path: Path, codec: Codec) -> None:
 
 
 @pytest.mark.parametrize("plant", INTEGRITY.values(), ids=INTEGRITY.keys())
-def test_audit_reports_exactly_the_planted_damage(tmp_path: Path, plant: Plant) -> None:
+def test_audit_and_verify_report_exactly_the_planted_damage(tmp_path: Path, plant: Plant) -> None:
     expected = plant(two_epochs().write(tmp_path))
-    found = findings_of("integrity", tmp_path)
-    assert {(each.damage, Path(each.file).name, each.offset) for each in found} == expected
-    assert len(found) == len(expected)
+    results = verify_directories([tmp_path], VerifyOptions(with_records=True, rules=RULES))
+    for found in (
+        findings_of("integrity", tmp_path),
+        [finding for result in results for finding in result.reported],
+    ):
+        assert {(each.damage, Path(each.file).name, each.offset) for each in found} == expected
+        assert len(found) == len(expected)
 
 
 def test_an_epoch_that_begins_while_the_log_is_read_is_no_finding(tmp_path: Path) -> None:

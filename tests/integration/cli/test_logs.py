@@ -189,28 +189,6 @@ def test_missing_path_is_wrong_usage(run_ottla: RunOttla, tmp_path: Path) -> Non
         assert "does not exist" in run.stderr
 
 
-def test_overlapping_segments_are_reported(log_directory: Path) -> None:
-    batch = build_batch(30, timestamp_ms=newest_ms(7) - RECORDS_PER_BATCH, leader_epoch=1)
-    with segment(log_directory, 1).open("ab") as file:
-        file.write(batch)
-    # The batch also leaves a gap before it, and precedes three batches of the next segment.
-    found = verify(log_directory, "cleanup.policy=delete")
-    assert found.count(Damage.OFFSET_GAP) == 1
-    overlaps = {Damage.SEGMENT_OVERLAP, Damage.OFFSET_OVERLAP}
-    assert set(found) == {Damage.OFFSET_GAP, Damage.EPOCH_START, *overlaps}
-
-
-def test_torn_tail_is_a_finding_except_at_the_end_of_the_log(log_directory: Path) -> None:
-    with segment(log_directory, 2).open("ab") as file:
-        file.write(build_batch(LOG_END_OFFSET)[:-5])
-    [result] = verify_directories([log_directory])
-    assert result.findings == []
-    assert [note.damage for note in result.notes] == [Damage.TORN_TAIL]
-    with segment(log_directory, 0).open("ab") as file:
-        file.write(bytes(100))
-    assert verify(log_directory) == [Damage.ZERO_TAIL]
-
-
 def test_torn_tail_of_a_crashed_log_is_printed_as_a_note(
     run_ottla: RunOttla, log_directory: Path
 ) -> None:
@@ -333,12 +311,6 @@ def test_segment_that_a_killed_broker_was_swapping_in_is_verified(log_directory:
     assert verify(log_directory) == [Damage.BAD_CRC]
 
 
-@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
-def test_missing_index_is_reported(log_directory: Path, suffix: str) -> None:
-    segment(log_directory, 1, suffix).unlink()
-    assert verify(log_directory) == [Damage.INDEX_MISSING]
-
-
 def test_time_index_of_the_active_segment_may_be_incomplete(log_directory: Path) -> None:
     segment(log_directory, 2, ".timeindex").write_bytes(bytes(120))
     assert verify(log_directory) == []
@@ -346,85 +318,11 @@ def test_time_index_of_the_active_segment_may_be_incomplete(log_directory: Path)
     assert verify(log_directory) == [Damage.TIME_LAST_ENTRY]
 
 
-def test_index_of_another_segment_is_reported(log_directory: Path) -> None:
-    wrong = segment(log_directory, 0, ".index").read_bytes()[:-8] + struct.pack(">ii", 9, 7)
-    segment(log_directory, 1, ".index").write_bytes(wrong)
-    assert verify(log_directory) == [Damage.INDEX_NOT_INCREASING]
-
-
-@pytest.mark.parametrize(
-    ("epochs", "log_start", "expected"),
-    [
-        pytest.param(["0 0", "2 12"], 0, [Damage.EPOCH_START], id="another epoch"),
-        pytest.param(["0 0", "1 11", "2 24"], 0, [Damage.EPOCH_START], id="begins within a batch"),
-        pytest.param(["0 0", "1 13", "2 24"], 0, [Damage.EPOCH_START], id="begins after its batch"),
-        # The checkpoint need not cover batches before the log start offset.
-        pytest.param(["2 24"], 24, [], id="the log starts at 24"),
-        pytest.param(["1 13", "2 24"], 13, [], id="the log starts within a batch"),
-        pytest.param(["2 24"], 0, [], id="begins after two segments, by DeleteRecords"),
-        pytest.param([], 0, [Damage.EPOCH_START], id="no entries"),
-    ],
-)
-def test_epoch_that_contradicts_the_checkpoint_is_reported(
-    log_directory: Path, epochs: list[str], log_start: int, expected: list[Damage]
-) -> None:
-    checkpoint(log_directory, "log-start-offset-checkpoint", log_start)
-    path = log_directory / "orders-0" / "leader-epoch-checkpoint"
-    path.write_text("\n".join(["0", str(len(epochs)), *epochs, ""]))
-    assert verify(log_directory) == expected
-
-
-@pytest.mark.parametrize("name", ["recovery-point", "replication", "log-start"])
-def test_checkpoint_beyond_the_log_end_is_reported(log_directory: Path, name: str) -> None:
-    checkpoint(log_directory, f"{name}-offset-checkpoint", LOG_END_OFFSET + 1)
-    (log_directory / ".kafka_cleanshutdown").touch()
-    assert set(verify(log_directory)) == {Damage.CHECKPOINT_BEYOND}
-
-
-@pytest.mark.parametrize(
-    ("recovery_point", "log_start", "high_watermark"),
-    [
-        pytest.param(LOG_END_OFFSET + 1, 0, LOG_END_OFFSET, id="a truncation was interrupted"),
-        pytest.param(LOG_END_OFFSET, 20, 10, id="the log start was written later"),
-    ],
-)
-def test_checkpoints_that_a_killed_broker_leaves_are_notes(
-    log_directory: Path, recovery_point: int, log_start: int, high_watermark: int
-) -> None:
-    checkpoint(log_directory, "recovery-point-offset-checkpoint", recovery_point)
-    checkpoint(log_directory, "log-start-offset-checkpoint", log_start)
-    checkpoint(log_directory, "replication-offset-checkpoint", high_watermark)
-    [result] = verify_directories([log_directory])
-    assert (damages([result]), [each.damage for each in result.notes]) == (
-        [],
-        [Damage.CHECKPOINT_BEYOND],
-    )
-
-
-def test_unreadable_checkpoint_is_reported_once(log_directory: Path) -> None:
-    (log_directory / "replication-offset-checkpoint").write_text("noise")
-    assert verify(log_directory) == [Damage.BAD_CHECKPOINT_LINE]
-
-
 def test_partitions_pending_deletion_are_not_verified(log_directory: Path) -> None:
     (log_directory / "orders-0").rename(log_directory / f"orders-0.{'0' * 32}-delete")
     for path in log_directory.glob("*-checkpoint"):
         path.write_text("0\n0\n")
     assert verify_directories([log_directory]) == []
-
-
-def test_checkpoint_of_a_missing_partition_is_reported(log_directory: Path) -> None:
-    for name in ("recovery-point", "log-start", "cleaner"):
-        path = log_directory / f"{name}-offset-checkpoint"
-        before = path.read_text() if path.exists() else None
-        path.write_text("0\n1\ngone 3 7\n")
-        assert verify(log_directory) == [Damage.PARTITION_MISSING], name
-        path.unlink() if before is None else path.write_text(before)
-    # High watermarks are written periodically: the file may still list a deleted partition.
-    (log_directory / "replication-offset-checkpoint").write_text("0\n1\ngone 3 7\n")
-    results = verify_directories([log_directory])
-    assert damages(results) == []
-    assert [note.damage for each in results for note in each.notes] == [Damage.PARTITION_MISSING]
 
 
 def test_cleaner_point_beyond_the_log_is_reported(log_directory: Path) -> None:

@@ -106,6 +106,8 @@ def test_checkpoint_of_a_clean_stop_has_the_last_epoch() -> None:
 
 def test_batches_below_the_log_start_need_no_entry() -> None:
     assert found_with(ENTRIES[1:], History(recovery_point=END, log_start=6)) == []
+    within_a_batch = [(1, 7), (2, 12)]
+    assert found_with(within_a_batch, History(recovery_point=END, log_start=7)) == []
 
 
 def test_epoch_beyond_the_end_has_the_certainty_of_the_end() -> None:

@@ -56,7 +56,6 @@ UNCOUNTED = (
     "tests/simulation/coordination/",
     "tests/simulation/world/",
     "tests/simulation/zookeeper/test_memberships.py",
-    "tests/unit/broker/test_purgatory.py::test_a_hundred_thousand_cancelled_operations",
     "tests/unit/cli/test_documented_commands.py",
     "tests/unit/coordination/protocol/test_golden_frames.py",
     "tests/unit/coordination/server/disk/test_fault_matrix.py",

@@ -8,7 +8,7 @@ import pytest
 from broker.network.reply import Reply
 from broker.purgatory import Purgatory, Waiting
 
-PARKED_COUNT = 100_000
+PARKED_COUNT = 10_000
 
 
 class Threshold:
@@ -210,7 +210,7 @@ async def test_a_failing_operation_does_not_stop_the_others(
     assert [str(failure) for failure in failures] == ["a bug"]
 
 
-async def test_a_hundred_thousand_cancelled_operations_leave_nothing_behind(
+async def test_many_cancelled_operations_leave_nothing_behind(
     purgatory: Callable[[], Purgatory[str]],
 ) -> None:
     held = purgatory()

@@ -134,20 +134,9 @@ def ask_for_id(wire: Wire, producer_id: int = -1, epoch: int = -1) -> InitProduc
     return wire.ask(ApiKey.INIT_PRODUCER_ID, 4, request, InitProducerIdResponse)
 
 
-def test_every_producer_gets_an_id_of_its_own(wire: Wire) -> None:
-    answers = [ask_for_id(wire) for _ in range(2_500)]
-    assert {(answer.error_code, answer.producer_epoch) for answer in answers} == {(0, 0)}
-    assert len({answer.producer_id for answer in answers}) == 2_500
-
-
 def test_a_producer_that_asks_for_a_new_epoch_gets_a_new_id(wire: Wire) -> None:
     """Like in Kafka, the broker does not track epochs without a transactional id."""
     first = ask_for_id(wire)
     second = ask_for_id(wire, first.producer_id, first.producer_epoch)
     assert (second.error_code, second.producer_epoch) == (ErrorCode.NONE, 0)
     assert second.producer_id != first.producer_id
-
-
-@pytest.mark.parametrize(("producer_id", "epoch"), [(-1, 0), (5, -1)])
-def test_an_id_without_an_epoch_is_refused(wire: Wire, producer_id: int, epoch: int) -> None:
-    assert ask_for_id(wire, producer_id, epoch).error_code == ErrorCode.INVALID_REQUEST

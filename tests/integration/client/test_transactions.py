@@ -14,7 +14,6 @@ from ottla import GroupMetadata, Producer, RecordMetadata
 from ottla.client.errors import (
     BrokerError,
     ClientClosedError,
-    ConfigurationError,
     DeliveryTimedOutError,
     NotAuthorizedError,
     OttlaError,
@@ -211,23 +210,6 @@ async def test_a_producer_without_transactions_says_so(cluster: FakeCluster) -> 
     async with Producer(cluster.bootstrap) as producer:
         with pytest.raises(TransactionStateError, match="set transactional_id"):
             await producer.begin_transaction()
-
-
-@pytest.mark.parametrize(
-    ("settings", "text"),
-    [
-        ({"transactional_id": ""}, "transactional_id is empty"),
-        ({"transactional_id": "a", "acks": 1}, "needs acks='all', got 1"),
-        ({"transactional_id": "a", "enable_idempotence": False}, "enable_idempotence, got False"),
-        ({"transactional_id": "a", "transaction_timeout_ms": 0}, "transaction_timeout_ms must be"),
-        ({"transactional_id": b"a"}, "transactional_id must be str"),
-    ],
-)
-def test_settings_that_forbid_transactions_are_refused(
-    settings: dict[str, object], text: str
-) -> None:
-    with pytest.raises(ConfigurationError, match=text):
-        Producer("localhost", **settings)  # type: ignore[arg-type]
 
 
 # Starting

@@ -19,7 +19,6 @@ from coordination.protocol.messages import (
     OpCode,
     ReadRequest,
 )
-from coordination.server.state.acl import MAX_IDENTITIES
 from monitoring.log_limits import MAX_LINES_PER_HOST
 from tests.integration.coordination.conftest import StartCoordinator
 from tests.integration.coordination.process import (
@@ -173,15 +172,6 @@ def test_an_incomplete_frame_does_not_block_other_connections(coordinator: Coord
         assert struct.unpack_from(">i", payload)[0] == -2
 
 
-def test_an_unknown_operation_is_refused_and_closes_the_connection(
-    coordinator: Coordinator,
-) -> None:
-    with RawClient(coordinator.port) as client:
-        client.shake_hands()
-        assert client.ask(1, 9999)[0].err == ErrorCode.UNIMPLEMENTED
-        assert client.is_closed()
-
-
 def test_a_frame_without_a_header_closes_the_connection(coordinator: Coordinator) -> None:
     with RawClient(coordinator.port) as client:
         client.shake_hands()
@@ -222,15 +212,6 @@ def test_every_four_letter_word_gets_a_response(coordinator: Coordinator) -> Non
         assert "reset" in four_letter(port, "crst")
 
 
-def test_disabled_four_letter_words_are_refused(start_coordinator: StartCoordinator) -> None:
-    port = start_coordinator("--four-letter-words=ruok,srvr").port
-    assert four_letter(port, "ruok") == "imok"
-    assert "Mode: standalone" in four_letter(port, "srvr")
-    for word in ("dump", "envi", "crst"):
-        refused = f"{word} is not executed because it is not in the whitelist.\n"
-        assert four_letter(port, word) == refused
-
-
 def test_connections_per_address_are_limited(start_coordinator: StartCoordinator) -> None:
     port = start_coordinator("--max-connections-per-address=2").port
     with RawClient(port) as one, RawClient(port) as two:
@@ -245,17 +226,6 @@ def is_served(port: int) -> bool:
     """Whether the server accepts a connection; it detects closed ones only when it reads them."""
     with RawClient(port) as client:
         return client.shake_hands() is not None
-
-
-def test_identities_per_connection_are_limited(coordinator: Coordinator) -> None:
-    with RawClient(coordinator.port) as client:
-        client.shake_hands()
-        for number in range(MAX_IDENTITIES - 1):
-            request = AuthRequest(0, "digest", b"user%d:x" % number)
-            assert client.ask(-4, OpCode.AUTH, request)[0].err == 0
-        refused = client.ask(-4, OpCode.AUTH, AuthRequest(0, "digest", b"one-more:x"))[0]
-        assert refused.err == ErrorCode.AUTH_FAILED
-        assert client.is_closed()
 
 
 def test_a_four_letter_word_may_arrive_in_pieces(coordinator: Coordinator) -> None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Awaitable, Callable
 from random import Random
-from typing import Any
 
 import pytest
 import structlog
@@ -23,6 +22,14 @@ SMALL = Script(
     has_operators=True,
     faults=(Fault(0.5, "reset", 1), BY_KILL, Fault(1.5, "step_clock", 3)),
 )
+
+
+@pytest.fixture(scope="module")
+def outcome() -> Outcome:
+    """The outcome of the small script."""
+    found = attempt(SMALL)
+    assert isinstance(found, Outcome)
+    return found
 
 
 def test_every_kind_of_fault_is_made() -> None:
@@ -60,6 +67,7 @@ def test_shrinking_tries_other_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(tried) <= 50
 
 
+@pytest.mark.usefixtures("outcome")
 def test_a_failing_script_shrinks_to_a_small_one_that_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -72,7 +80,6 @@ def test_a_failing_script_shrinks_to_a_small_one_that_fails(
             node._fail("planted")
 
     monkeypatch.setattr(script, "SEEDS_PER_STEP", 1)
-    assert isinstance(attempt(SMALL), Outcome)
     monkeypatch.setattr(Node, "start", give_up)
     found = shrunk(SMALL)
     assert found.faults == (BY_KILL,)
@@ -93,17 +100,15 @@ def test_a_script_with_a_planted_bug_shrinks_to_a_few_faults(
 
 
 def test_a_replay_has_the_trace_of_the_first_run(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    outcome: Outcome, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(structlog, "configure", lambda **_: None)
-    first: Any = attempt(SMALL)
     replay(SMALL)
-    assert f"trace {first.trace:08x};" in capsys.readouterr().out
+    assert f"trace {outcome.trace:08x};" in capsys.readouterr().out
 
 
-def test_a_report_counts_the_operations_during_each_fault() -> None:
-    totals, outcome = Totals(), attempt(SMALL)
-    assert isinstance(outcome, Outcome)
+def test_a_report_counts_the_operations_during_each_fault(outcome: Outcome) -> None:
+    totals = Totals()
     totals.world_count += 1
     totals.add(outcome)
     report = str(totals)

@@ -9,8 +9,10 @@ import pytest
 from crc32c import crc32c
 
 from kafkawire.records import ControlType, build_control_batch
-from logcheck.finding import Finding, Severity
+from logcheck.finding import Check, Finding, Severity
 from logcheck.rule import Rules
+from ottla.cli.logs.partition_verification import VerifyOptions
+from ottla.cli.logs.verify import verify_directories
 from tests.analytics.audited import NOW_MS, RULES, findings_of, summaries_of
 from tests.analytics.log_model import START_MS, Bat, Log, Rec, compact, make_log
 from tests.analytics.planter import Segment, edit, segments
@@ -25,10 +27,25 @@ def names(found: list[Finding]) -> set[tuple[str, int | None]]:
 # --- replicas
 
 
+def differences(*roots: Path) -> list[Finding]:
+    """Return the findings of the audit of replicas; `verify` has the same."""
+    found = findings_of("replicas", *roots)
+    results = verify_directories(roots, VerifyOptions(with_records=True, rules=RULES))
+    verified = [each for result in results for each in result.reported]
+    assert places(verified) == places(found)
+    return found
+
+
+def places(found: list[Finding]) -> list[tuple[str, int | None, Severity]]:
+    """Return the places where replicas differ."""
+    of_replicas = [each for each in found if each.check in (Check.REPLICAS, Check.PRESERVATION)]
+    return [(each.damage, each.offset, each.severity) for each in of_replicas]
+
+
 def test_equal_replicas_pass(tmp_path: Path) -> None:
     for replica in "abc":
         make_log().write(tmp_path / replica)
-    assert findings_of("replicas", *(tmp_path / replica for replica in "abc")) == []
+    assert differences(*(tmp_path / replica for replica in "abc")) == []
 
 
 def test_lagging_replica_passes_below_its_watermark(tmp_path: Path) -> None:
@@ -36,7 +53,7 @@ def test_lagging_replica_passes_below_its_watermark(tmp_path: Path) -> None:
     log.write(tmp_path / "a")
     shorter = replace(log, segments=[*log.segments[:3], (300, log.segments[3][1][:7])])
     shorter.write(tmp_path / "b")
-    assert findings_of("replicas", tmp_path / "a", tmp_path / "b") == []
+    assert differences(tmp_path / "a", tmp_path / "b") == []
 
 
 def one_byte(segment: Segment) -> None:
@@ -56,7 +73,7 @@ def test_differing_replicas_are_reported(tmp_path: Path, plant: Callable[[Segmen
     make_log().write(tmp_path / "a")
     other = make_log().write(tmp_path / "b")
     plant(segments(other)[1])
-    found = findings_of("replicas", tmp_path / "a", tmp_path / "b")
+    found = differences(tmp_path / "a", tmp_path / "b")
     different = [each for each in found if each.check == "S4"]
     assert [(each.damage, each.offset) for each in different] == [("replica_differs", 135)]
     assert Path(different[0].file).is_relative_to(other)
@@ -68,7 +85,7 @@ def test_replicas_cleaned_differently_pass(tmp_path: Path) -> None:
     log.write(tmp_path / "a")
     compact(log, horizon_ms=HORIZON_MS).write(tmp_path / "b")
     compact(log, keep_tombstones=False).write(tmp_path / "c")
-    assert findings_of("replicas", *(tmp_path / replica for replica in "abc")) == []
+    assert differences(*(tmp_path / replica for replica in "abc")) == []
 
 
 def test_key_lost_in_one_cleaned_replica_is_reported(tmp_path: Path) -> None:
@@ -80,7 +97,7 @@ def test_key_lost_in_one_cleaned_replica_is_reported(tmp_path: Path) -> None:
     short = replace(batches[-1], records=batches[-1].records[:-1])
     log = replace(cleaned, segments=[(base, [*batches[:-1], short]), *cleaned.segments[1:]])
     log.write(tmp_path / "b")
-    found = findings_of("replicas", tmp_path / "a", tmp_path / "b")
+    found = differences(tmp_path / "a", tmp_path / "b")
     assert names(found) == {("lost_key", victim.offset)}
 
 
@@ -90,8 +107,8 @@ def test_watermark_older_than_the_cleaning_of_another_replica_passes(
     log = make_log()
     compact(log, horizon_ms=HORIZON_MS).write(tmp_path / "a")
     replace(log, high_watermark=150).write(tmp_path / "b")
-    assert findings_of("replicas", tmp_path / "a", tmp_path / "b") == []
-    assert findings_of("replicas", tmp_path / "b", tmp_path / "a") == []
+    assert differences(tmp_path / "a", tmp_path / "b") == []
+    assert differences(tmp_path / "b", tmp_path / "a") == []
 
 
 @pytest.mark.parametrize("point", [50, 100, 299])
@@ -101,7 +118,7 @@ def test_cleaning_beyond_its_checkpoint_passes(tmp_path: Path, point: int) -> No
     replace(cleaned, cleaner_point=point).write(tmp_path / "a")
     log.write(tmp_path / "b")
     for pair in ("ab", "ba"):
-        found = findings_of("replicas", *(tmp_path / replica for replica in pair))
+        found = differences(*(tmp_path / replica for replica in pair))
         assert {each.severity for each in found} <= {Severity.NOTE}
 
 
@@ -110,7 +127,7 @@ def test_cleaning_beyond_its_checkpoint_without_a_trace_passes(tmp_path: Path) -
     # Keys repeat at 200..399 and supersede all earlier records. Only offsets below 300 are cleaned.
     replace(compact(log), cleaner_point=190).write(tmp_path / "a")
     replace(log, high_watermark=195).write(tmp_path / "b")
-    assert findings_of("replicas", tmp_path / "a", tmp_path / "b") == []
+    assert differences(tmp_path / "a", tmp_path / "b") == []
 
 
 @pytest.mark.parametrize("is_contradicted", [False, True])
@@ -131,7 +148,7 @@ def test_key_lost_under_an_old_watermark_and_cleaner_point_is_reported(
     damaged = replace(cleaned, segments=[(base, short), *cleaned.segments[1:]], cleaner_point=150)
     damaged.write(tmp_path / "a")
     replace(log, high_watermark=200).write(tmp_path / "b")
-    found = findings_of("replicas", tmp_path / "a", tmp_path / "b")
+    found = differences(tmp_path / "a", tmp_path / "b")
     found = [each for each in found if each.damage == "lost_key"]
     assert names(found) == {("lost_key", victim.offset)}
     severity = Severity.WARNING if is_contradicted else Severity.NOTE
@@ -149,7 +166,7 @@ def test_a_key_deleted_beyond_the_end_of_another_replica_is_a_warning(tmp_path: 
         tmp_path / "a"
     )
     Log(segments=[(0, old)]).write(tmp_path / "b")
-    found = findings_of("replicas", tmp_path / "a", tmp_path / "b")
+    found = differences(tmp_path / "a", tmp_path / "b")
     assert [(each.damage, each.offset, each.severity) for each in found] == [
         ("lost_key", 0, "warning")
     ]

@@ -392,42 +392,12 @@ def compare(*directories: Path) -> list[Damage]:
     return damages(verify_directories(directories))
 
 
-def test_equal_replicas_have_no_findings(log_directory: Path, second: Path) -> None:
-    assert compare(log_directory, second) == []
-    # One replica lags, with a lower high watermark.
-    segment(second, 2).unlink()
-    for suffix in (".index", ".timeindex"):
-        segment(second, 2, suffix).unlink()
-    for name in ("recovery-point", "replication"):
-        checkpoint(second, f"{name}-offset-checkpoint", 2 * RECORDS_PER_SEGMENT)
-    assert compare(log_directory, second) == []
-
-
-def replace_batch(directory: Path, number: int, timestamp_ms: int) -> None:
-    """Replace the first batch of a segment with another valid batch."""
-    path = segment(directory, number)
-    base_offset = number * RECORDS_PER_SEGMENT
-    other = build_batch(base_offset, timestamp_ms=timestamp_ms, leader_epoch=number)
-    path.write_bytes(bytes(other) + path.read_bytes()[len(other) :])
-
-
 def test_rows_for_several_log_directories_name_the_directory(
     run_ottla: RunOttla, log_directory: Path, second: Path
 ) -> None:
     rows = run_ottla("logs", "verify", str(log_directory), str(second)).stdout.splitlines()[1:]
     named = {row.split()[0] for row in rows}
     assert {str(log_directory), str(second)} == {str(Path(name).parent) for name in named}
-
-
-def test_replicas_that_differ_below_the_high_watermarks_are_reported(
-    log_directory: Path, second: Path
-) -> None:
-    replace_batch(second, 1, timestamp_ms=FIRST_TIMESTAMP_MS + 1)
-    assert compare(log_directory, second) == [Damage.REPLICA_DIFFERS]
-    assert compare(second, log_directory) == [Damage.REPLICA_DIFFERS]
-    for name in ("recovery-point", "replication"):
-        checkpoint(second, f"{name}-offset-checkpoint", RECORDS_PER_SEGMENT)
-    assert compare(log_directory, second) == []
 
 
 def test_command_that_checks_nothing_fails(run_ottla: RunOttla, tmp_path: Path) -> None:
@@ -439,20 +409,6 @@ def test_command_that_checks_nothing_fails(run_ottla: RunOttla, tmp_path: Path) 
     dumped = run_ottla("logs", "dump", other)
     assert (dumped.returncode, dumped.stdout) == (1, "")
     assert "none of these files" in dumped.stderr
-
-
-def test_cleaned_parts_of_replicas_may_differ(log_directory: Path, second: Path) -> None:
-    drop_first_batch(second, 1)
-    no_indexes = [Damage.INDEX_MISSING] * 2
-    checkpoint(second, "cleaner-offset-checkpoint", 2 * RECORDS_PER_SEGMENT)
-    assert compare(log_directory, second) == no_indexes
-    # Segments are replaced before the checkpoint is written.
-    checkpoint(second, "cleaner-offset-checkpoint", RECORDS_PER_SEGMENT)
-    assert compare(log_directory, second) == no_indexes
-    # No committed batch is left to compare.
-    checkpoint(second, "cleaner-offset-checkpoint", 2 * RECORDS_PER_SEGMENT)
-    checkpoint(log_directory, "replication-offset-checkpoint", RECORDS_PER_SEGMENT)
-    assert compare(log_directory, second) == no_indexes
 
 
 def test_replica_without_committed_batches_is_reported(log_directory: Path, second: Path) -> None:

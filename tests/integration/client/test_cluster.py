@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -143,12 +144,18 @@ async def test_a_change_of_unknown_outcome_is_sent_to_no_other_broker(
 async def test_a_change_that_was_not_sent_goes_to_the_next_broker(pair: FakeCluster) -> None:
     opened = Cluster(config(pair))
     await opened.start()
-    for gone in (0, 1):
-        await pair.brokers[gone].stop()
+    for gone in pair.brokers.values():
+        await gone.stop()
+        # Until the client knows that, it would send the change on a connection that has ended.
+        await until(partial(has_no_connection_to, opened, gone.port), "the end of the connection")
         await opened.request_any(CreateTopicsRequest(topics=[]), CreateTopicsResponse)
-        await pair.brokers[gone].start()
+        await gone.start()
     assert len(pair.seen(ApiKey.CREATE_TOPICS)) == 2
     await opened.close()
+
+
+def has_no_connection_to(opened: Cluster, port: int) -> bool:
+    return all(each.address.port != port for each in opened._pool._open.values())
 
 
 async def test_an_attempt_that_another_caller_waits_for_is_not_abandoned(

@@ -13,7 +13,7 @@ from broker.cluster.peer import Peer
 from broker.config.replication_keys import ReplicationKeys
 from broker.replication.fetcher import Fetcher
 from kafkawire.errors import ErrorCode
-from kafkawire.ids import BrokerId, Offset, TopicId
+from kafkawire.ids import BrokerId, Offset
 from kafkawire.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -24,7 +24,7 @@ from kafkawire.messages.fetch import (
 from storage.config.log_config import LogConfig
 from storage.disk.layout import LOG_START_CHECKPOINT
 from storage.errors import OutOfFilesError
-from tests.integration.broker.replica_rig import TOPIC_ID, Rig, RigBroker
+from tests.integration.broker.replica_rig import Rig, RigBroker
 from tests.waiting import until
 
 KEYS = ReplicationKeys(
@@ -304,20 +304,6 @@ async def test_a_follower_may_know_a_leader_before_the_leader_itself(rig: Rig) -
     assert await rig.brokers[1].produce(b"a") == (ErrorCode.NONE, 0)
 
 
-async def test_logs_of_three_unclean_leaders_converge(rig: Rig) -> None:
-    """After several unclean elections all replicas have the last leader's log (KIP-279)."""
-    await rig.set_leader(1, isr=[1, 2, 3])
-    await rig.brokers[1].produce(b"all")
-    for leader in (1, 2, 3, 1, 2):
-        await rig.set_leader(leader, isr=[leader], to=[leader])
-        await rig.brokers[leader].produce(b"by %d" % leader, acks=1)
-    await rig.set_leader(3, isr=[3])
-    await rig.brokers[3].produce(b"last", acks=1)
-    await until(lambda: len({broker.records() for broker in rig.brokers.values()}) == 1)
-    epochs = {tuple(broker.replica.log.leader_epochs.entries) for broker in rig.brokers.values()}
-    assert len(epochs) == 1
-
-
 async def test_a_broker_with_a_wiped_disk_comes_back_into_the_in_sync_set(rig: Rig) -> None:
     await rig.set_leader(1, isr=[1, 2, 3])
     for number in range(20):
@@ -368,22 +354,6 @@ async def test_a_stopping_follower_outside_the_isr_does_not_delay_writes(tmp_pat
         rig.send_metadata()
         async with asyncio.timeout(10):
             assert await produced == (ErrorCode.NONE, 1)
-    finally:
-        await rig.stop()
-
-
-async def test_acks_all_writes_need_min_isr(tmp_path: Path) -> None:
-    rig = Rig(tmp_path, KEYS, LogConfig(min_insync_replicas=2))
-    await rig.start(1, 2)
-    try:
-        await rig.set_leader(1, isr=[1, 2], replicas=[1, 2])
-        assert await rig.brokers[1].produce(b"a") == (ErrorCode.NONE, 0)
-        await rig.stop(2)
-        assert await rig.brokers[1].produce(b"b", acks=1) == (ErrorCode.NONE, 1)
-        await until(lambda: isr(rig) == {1})
-        assert await rig.brokers[1].produce(b"c") == (ErrorCode.NOT_ENOUGH_REPLICAS, -1)
-        assert rig.brokers[1].replica.log.log_end_offset == 2
-        assert rig.brokers[1].replica.high_watermark == 1, "what one crash can undo is not shown"
     finally:
         await rig.stop()
 
@@ -455,25 +425,6 @@ async def test_delete_records_times_out_when_a_follower_does_not_fetch(rig: Rig)
     timed_out = await rig.brokers[1].delete_records(1, timeout_ms=50)
     assert timed_out == (ErrorCode.REQUEST_TIMED_OUT, -1)
     assert rig.brokers[1].replica.log.log_start_offset == 1
-
-
-async def test_consumers_may_fetch_by_topic_id(rig: Rig) -> None:
-    await rig.set_leader(1, isr=[1], replicas=[1], to=[1])
-    await rig.brokers[1].produce(b"a")
-    found = await fetch_by_id(rig, TOPIC_ID)
-    assert (found.error_code, found.high_watermark) == (ErrorCode.NONE, 1)
-    assert found.records
-    unknown = await fetch_by_id(rig, TopicId(int=99))
-    assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_ID
-
-
-async def fetch_by_id(rig: Rig, topic_id: TopicId) -> PartitionData:
-    wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
-    request = FetchRequest(topics=[FetchTopic(topic_id=topic_id, partitions=[wanted])])
-    response = await rig.brokers[1].ask(request, 17)
-    assert isinstance(response, FetchResponse)
-    assert response.responses[0].topic_id == topic_id
-    return response.responses[0].partitions[0]
 
 
 SLOW = LogConfig(

@@ -3,11 +3,13 @@
 import asyncio
 import signal
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import chain
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from kafkawire.ids import LeaderEpoch, Offset
 from ottla import Admin, Consumer, ConsumerRecord, NewTopic, Producer, TopicPartition
@@ -21,20 +23,47 @@ from ottla.client.errors import (
     UnknownTopicError,
 )
 from ottla.client.offset import CommittedOffset
-from tests.conftest import BrokerProcess, StartBroker
+from tests.conftest import READY_EVENT, WITHOUT_RETENTION, BrokerProcess
 from tests.integration.client.client_support import cancel_after, other_tasks
 from tests.waiting import until
 
 PARTITIONS = 6
+PATIENCE_S = 60.0
+POLL_INTERVAL_S = 0.05
 AT_ONCE = {"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "100"}
 ALL = [TopicPartition("t", index) for index in range(PARTITIONS)]
 T0 = ALL[0]
 
 
-@pytest.fixture
-def broker_process(start_broker: StartBroker) -> BrokerProcess:
+@pytest.fixture(scope="module")
+def shared_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """A broker that completes the first rebalance once the first member has joined."""
-    return start_broker(overrides=AT_ONCE)
+    overrides = {**AT_ONCE, **WITHOUT_RETENTION}
+    broker = BrokerProcess(tmp_path_factory.mktemp("broker"), overrides)
+    try:
+        broker.wait_for_event(READY_EVENT)
+        yield broker
+        assert broker.stop() == 0, broker.log_tail()
+    finally:
+        broker.kill()
+
+
+@pytest_asyncio.fixture
+async def broker_process(shared_broker: BrokerProcess) -> AsyncIterator[BrokerProcess]:
+    """The broker, which has neither topics of users nor groups before each test."""
+    yield shared_broker
+    async with Admin(shared_broker.bootstrap) as admin:
+        if names := await admin.list_topics():
+            await admin.delete_topics(names)
+        async with asyncio.timeout(PATIENCE_S):
+            while groups := await admin.list_groups():
+                group_id = groups[0].group_id
+                # Static members stay until the end of their sessions.
+                with suppress(BrokerError):
+                    members = (await admin.describe_group(group_id)).members
+                    await admin.remove_members(group_id, members)
+                    await admin.delete_group(group_id)
+                await asyncio.sleep(POLL_INTERVAL_S)
 
 
 def member(broker: BrokerProcess, **settings: Any) -> Consumer:

@@ -236,7 +236,7 @@ def test_data_source_projects_and_filters(spark: Any, tmp_path: Path) -> None:
     for partition in range(2):
         make_log(partition=partition).write(tmp_path)
     frame = spark.read.format("kafka-segments").schema("partition int, offset bigint")
-    frame = frame.option("range.bytes", 700)
+    frame = frame.option("range.bytes", 7000)
     where = "partition = 1 and offset >= 150 and offset < 153"
     pushed = frame.option("pushdown", "true").load(str(tmp_path)).where(where)
     assert sorted(row["offset"] for row in pushed.collect()) == [150, 151, 152]

@@ -93,6 +93,9 @@ async def _connect(connection: Connection, config: ClientConfig) -> None:
         await asyncio.get_running_loop().create_connection(
             lambda: connection, address.host, address.port, ssl=config.security.tls
         )
+    except OSError:
+        # Before ValueError, because an error of a certificate is both.
+        raise
     except (ValueError, OverflowError) as error:
         # A name with an empty label, or a port that is too large, never reaches the network.
         raise BrokerUnreachableError(

@@ -63,7 +63,8 @@ class Judges:
         self._broker_epochs: dict[str, tuple[object, int]] = {}
         self._high_watermarks: dict[tuple[object, ...], int] = {}
         self._committed: dict[tuple[str, TopicPartition], int] = {}
-        self._topic_ids: dict[str, set[object]] = {}
+        self._topic_ids: dict[str, list[object]] = {}
+        """The ids that each topic has had, in their order."""
         self._leader_epochs: dict[tuple[object, ...], int] = {}
         self._tree = TreeJudge(cluster)
         self._stored = StoredJudge()
@@ -141,8 +142,9 @@ class Judges:
     def _judge_replica(self, host: BrokerHost, replica: Replica) -> None:
         partition, leadership = replica.topic_partition, replica.leadership
         if replica.topic_id != ZERO_TOPIC_ID:
-            known = self._topic_ids.setdefault(partition.topic, set())
-            known.add(replica.topic_id)
+            known = self._topic_ids.setdefault(partition.topic, [])
+            if replica.topic_id not in known:
+                known.append(replica.topic_id)
             count = 1 + self.deletions[partition.topic]
             assert len(known) <= count, f"{host.name}: {partition.topic} has the ids {known}"
         run = (host.name, len(host.runs), replica.topic_id, partition)
@@ -265,7 +267,7 @@ class Judges:
             if host.program._coordinators.groups.registry.leaderships.is_loading:
                 faults.append(f"{host.name} loads groups")
             faults += _outdated(host, by_number, states)
-            faults += _leftovers(host, assignments, self._moved)
+            faults += _leftovers(host, assignments, self._topic_ids, self._moved)
         return faults
 
 
@@ -285,13 +287,16 @@ def _outdated(
 
 
 def _leftovers(
-    host: BrokerHost, assignments: Mapping[str, TopicAssignment], moved: Sequence[str]
+    host: BrokerHost,
+    assignments: Mapping[str, TopicAssignment],
+    topic_ids: Mapping[str, Sequence[object]],
+    moved: Sequence[str],
 ) -> list[str]:
     """Return the directories and files of partitions that a broker should have deleted.
 
     A broker that returns after a reassignment without it keeps its replica as a stray, which
     the `moved` topics may have. So it does with the replica of a former topic of that name, if
-    its deletion was lost with the power.
+    its deletion was lost with the power, or the log dir was offline until the next topic came.
     """
     found = []
     for path in [each for log_dir in host.log_dirs for each in log_dir.iterdir() if each.is_dir()]:
@@ -299,7 +304,10 @@ def _leftovers(
         if number == DirectoryState.STRAY.value:
             name = topic.rpartition("-")[0]
             own = read_topic_id(path / PARTITION_METADATA)
-            is_former = name in assignments and assignments[name].topic_id != own
+            if name in assignments:
+                is_former = assignments[name].topic_id != own
+            else:
+                is_former = own in topic_ids.get(name, ())[:-1]
             if is_former or name in moved:
                 continue
         of_topic = assignments[topic].partitions if topic in assignments else {}

@@ -136,13 +136,7 @@ class Peer:
             if not self._link.is_expired:
                 return self._link
             self.interrupt()
-        _, link = await self._loop.create_connection(
-            lambda: _Link(self._loop, self._client_id),
-            self.endpoint.host,
-            self.endpoint.port,
-            ssl=self._security.tls if self._security else None,
-        )
-        self._link = link
+        self._link = link = await self._connect()
         if self._is_closed:
             raise PeerError("the connection was closed")
         request = ApiVersionsRequest(
@@ -156,6 +150,19 @@ class Peer:
             raise PeerError(f"ApiVersions was refused with error {response.error_code}")
         if self._security is not None:
             link.expires_at_s = await self._security.log_in(link.ask, self._loop)
+        return link
+
+    async def _connect(self) -> _Link:
+        try:
+            _, link = await self._loop.create_connection(
+                lambda: _Link(self._loop, self._client_id),
+                self.endpoint.host,
+                self.endpoint.port,
+                ssl=self._security.tls if self._security else None,
+            )
+        except (ValueError, OverflowError) as error:
+            # A registration may contain a name with an empty label, or a port above 65535.
+            raise PeerError(f"no broker can have this address: {error}") from error
         return link
 
 

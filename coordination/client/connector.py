@@ -53,14 +53,11 @@ class Connector:
         adopt: Adopt,
         budget_s: float,
     ) -> bool:
-        loop = asyncio.get_running_loop()
         connection: ClientConnection | None = None
         is_adopted = False
         try:
             async with asyncio.timeout(budget_s):
-                _, connection = await loop.create_connection(
-                    new_connection, host.name, host.port, ssl=self._tls
-                )
+                connection = await self._connect(host, new_connection)
                 response = await connection.handshake
             is_adopted = await adopt(connection, response)
         except TimeoutError:
@@ -73,6 +70,19 @@ class Connector:
             if connection is not None and not is_adopted:
                 connection.abort()
         return is_adopted
+
+    async def _connect(
+        self, host: Host, new_connection: Callable[[], ClientConnection]
+    ) -> ClientConnection:
+        loop = asyncio.get_running_loop()
+        try:
+            _, connection = await loop.create_connection(
+                new_connection, host.name, host.port, ssl=self._tls
+            )
+        except ValueError as error:
+            # A name with an empty or overlong label never reaches the network.
+            raise OSError(f"no server can have this address: {error}") from error
+        return connection
 
 
 def _reason(error: Exception) -> str:

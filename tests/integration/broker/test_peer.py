@@ -99,6 +99,13 @@ async def test_a_refused_connection_is_an_error() -> None:
         assert peer.endpoint != gone
 
 
+@pytest.mark.parametrize("host", ["two..dots", "x" * 64, "nul\0", "\ud800", "127.0.0.1"])
+async def test_an_address_that_cannot_exist_is_an_error(host: str) -> None:
+    peer = Peer(Endpoint(host, 70_000), loop=asyncio.get_running_loop(), client_id="t")
+    with pytest.raises(PeerError):
+        await ask(peer)
+
+
 async def test_a_silent_peer_times_out_and_the_next_request_reconnects() -> None:
     connections = 0
 

@@ -12,7 +12,7 @@ from coordination.client import Client, SessionState, ops, patterns, session_fil
 from coordination.client.client_connection import ClientConnection
 from coordination.client.client_session import MAX_RAISED_TIMEOUT_MS
 from coordination.client.session_file import SavedSession
-from coordination.errors import RequestTooLargeError
+from coordination.errors import ConnectionLossError, RequestTooLargeError
 from coordination.protocol import frames
 from coordination.protocol.frames import Handshake
 from coordination.protocol.messages import ConnectRequest, ConnectResponse
@@ -257,3 +257,15 @@ async def test_a_request_above_the_servers_limit_is_not_sent() -> None:
         with pytest.raises(RequestTooLargeError, match=r"bytes exceeds"):
             await client.multi([ops.create("/a", bytes(frames.MAX_REQUEST_BYTES))])
         await client.abandon()
+
+
+@pytest.mark.parametrize("name", ["two..dots", "x" * 64, "nul\0", "\ud800"])
+async def test_a_name_that_cannot_exist_does_not_hide_the_other_servers(name: str) -> None:
+    async with slow_server() as server:
+        client = Client(f"{name}:1,{HOST}:{server.port}", session_timeout_ms=PATIENT_MS)
+        await client.connect(LIMIT_S)
+        await client.abandon()
+    client = Client(f"{name}:1", session_timeout_ms=PATIENT_MS)
+    with pytest.raises(ConnectionLossError):
+        await client.connect(0.1)
+    assert "no server can have this address" in str(client.failure)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from clusterstate.errors import MalformedZnodeError
-from clusterstate.plans import Delete, Plan, list_children, read, write
+from clusterstate.plans import UNREADABLE_VERSION, Delete, Plan, list_children, read, write
 
 NO_CHANGE: Final = -1
 EXPIRY_MS: Final = 15 * 60 * 1000
@@ -32,7 +32,8 @@ def take_changes(
     """Return the changes announced after notification `last_number`; delete expired notifications.
 
     `prefix` is the path of a notification without its number. A malformed notification is skipped.
-    Sets a watch for the next notification.
+    A notification that this broker may not read is left to the others, as its age is unknown. Sets
+    a watch for the next notification.
     """
     parent, _, name_prefix = prefix.rpartition("/")
     names = yield from list_children(parent, watch=True)
@@ -41,12 +42,13 @@ def take_changes(
     nodes = yield from read([f"{parent}/{numbers[number]}" for number in ordered])
     # The clock of this broker may differ from the one that stamps znodes. If it alone decided, a
     # broker whose clock is ahead would delete notifications before the others have read them.
-    newest_ms = max((node.created_ms for node in nodes if node is not None), default=now_ms)
+    readable = (node for node in nodes if node is not None and node.version != UNREADABLE_VERSION)
+    newest_ms = max((node.created_ms for node in readable), default=now_ms)
     expired_before_ms = min(now_ms, newest_ms) - EXPIRY_MS
     announced: dict[T, None] = {}
     expired: list[str] = []
     for number, node in zip(ordered, nodes, strict=True):
-        if node is None:
+        if node is None or node.version == UNREADABLE_VERSION:
             continue
         if node.created_ms < expired_before_ms:
             expired.append(f"{parent}/{numbers[number]}")

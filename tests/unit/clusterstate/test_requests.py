@@ -389,6 +389,19 @@ def test_a_broker_whose_clock_is_ahead_deletes_no_new_notification() -> None:
     assert taken.announced == ("topics/t",), "a broker has lost a change that it had not read"
 
 
+def test_notifications_that_this_broker_may_not_read_are_left_to_the_others() -> None:
+    driver = empty_cluster(1)
+    coordinator = driver.coordinator
+    hidden = f"{paths.CONFIG_CHANGE_PREFIX}0000000001"
+    coordinator.now_ms = 2 * EXPIRY_MS
+    coordinator.put(hidden, encode_config_change("topics/t"))
+    coordinator.put(f"{paths.CONFIG_CHANGE_PREFIX}0000000002", encode_config_change("topics/u"))
+    coordinator.unreadable.add(hidden)
+    taken = driver.run(take_config_changes(NO_CHANGE, now_ms=2 * EXPIRY_MS))
+    assert (taken.announced, taken.last_number) == (("topics/u",), 2)
+    assert hidden in coordinator.nodes
+
+
 def test_a_notification_deleted_during_the_read_is_skipped() -> None:
     driver = empty_cluster(1)
     path = f"{paths.CONFIG_CHANGE_PREFIX}0000000001"

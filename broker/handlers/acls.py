@@ -8,7 +8,7 @@ Source: kafka.server.AclApis, kafka.security.authorizer.AclAuthorizer of Kafka 3
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
@@ -19,6 +19,7 @@ from broker.network.reply import Reply
 from broker.network.request import Request
 from broker.network.request_tasks import RequestTasks, in_turns
 from broker.security.access_control import AccessControl
+from broker.security.acl_filter_index import AclFilterIndex
 from broker.security.principal import parse_principal
 from clusterstate.acl_requests import Entries
 from clusterstate.znodes.acl_entries import acl_path
@@ -158,11 +159,10 @@ class AclsHandler:
         matching: list[list[DeleteAclsMatchingAcl]] = [[] for _ in filters]
         patterns = sorted(self._access.authorizer.acls.entries, key=_order)
         async for pattern in in_turns(patterns, weight=len(filters)):
-            asked = {
-                place: each
-                for place, each in enumerate(filters)
-                if each is not None and each.matches_pattern(pattern)
-            }
+            asked = AclFilterIndex()
+            async for place, each in in_turns(enumerate(filters)):
+                if each is not None and each.matches_pattern(pattern):
+                    asked.add(place, each)
             if asked:
                 await self._delete_from(pattern, asked, matching)
         count = sum(map(len, matching))
@@ -176,7 +176,7 @@ class AclsHandler:
     async def _delete_from(
         self,
         pattern: ResourcePattern,
-        asked: Mapping[int, AclFilter],
+        asked: AclFilterIndex,
         matching: list[list[DeleteAclsMatchingAcl]],
     ) -> None:
         """Remove the entries of one pattern; add them to the results of their first filter."""
@@ -185,7 +185,7 @@ class AclsHandler:
         def remove(found: Entries) -> Entries:
             taken.clear()
             for entry in found:
-                place = next((each for each in asked if asked[each].matches_entry(entry)), None)
+                place = asked.first_match(entry)
                 if place is not None:
                     taken[entry] = place
             return found - taken.keys()

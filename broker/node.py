@@ -301,6 +301,7 @@ class Node:
         )
         certificates = Certificates(self._secured, self._member.security, machine_name)
         changes.reload_by(certificates.reload)
+        changes.repair_by(self._advertise_again)
         configs.broker.check_files = certificates.check
         configs.follow(changes)
         return changes
@@ -308,6 +309,9 @@ class Node:
     def _advertise(self, listeners: Iterable[Listener]) -> None:
         endpoints = self._serving.advertise(listeners)
         self._serving.tasks.run(partial(self._member.advertise, endpoints))
+
+    def _advertise_again(self) -> None:
+        self._serving.tasks.run(self._member.advertise_again)
 
     async def _open_logs(self, locked: Collection[Path]) -> Logs:
         self.metrics.state = BrokerState.RECOVERY

@@ -75,6 +75,8 @@ class ClusterMember:
         self.coordinator: Coordinator | None = None
         """The coordinator in this process, if there is one."""
         self._registration: Registration
+        self._is_written = True
+        """Whether the last change of the registration has reached the coordinator."""
         self._advertising = asyncio.Lock()
         self._config = config
         self._metadata = metadata
@@ -135,38 +137,47 @@ class ClusterMember:
         """Replace the endpoints of the registration, now and in later sessions.
 
         The controller announces them to all brokers. The registration stays as it is if another
-        broker advertises one of the endpoints.
+        broker advertises one of the endpoints. If it cannot be written, `advertise_again` or the
+        next session writes it.
         """
         async with self._advertising:
             wanted = registration_of(self._config, self.identity.broker_id, endpoints)
-            if wanted == self._registration:
-                return
-            fields = {"endpoints": [f"{each.host}:{each.port}" for each in wanted.endpoints]}
-            left = UPDATE_ATTEMPTS
-            while left:
-                try:
-                    if await self._update_registration(wanted):
-                        log.info("registration.updated", **fields)
-                        return
-                    left -= 1
-                except SessionExpiredError:
-                    # The next session registers again.
-                    pass
-                except (ApiError, OperationError) as error:
-                    log.error("registration.kept", error=str(error), **fields)
+            if wanted != self._registration:
+                await self._write_registration(wanted)
+
+    async def advertise_again(self) -> None:
+        """Write the registration if its last change could not be written."""
+        async with self._advertising:
+            if not self._is_written:
+                await self._write_registration(self._registration)
+
+    async def _write_registration(self, wanted: Registration) -> None:
+        fields = {"endpoints": [f"{each.host}:{each.port}" for each in wanted.endpoints]}
+        left = UPDATE_ATTEMPTS
+        while left:
+            try:
+                if await self._update_registration(wanted):
+                    log.info("registration.updated", **fields)
                     return
-                await asyncio.sleep(UPDATE_RETRY_S)
-            if not left:
-                log.error("registration.kept", error="it cannot be read or written", **fields)
+                left -= 1
+            except SessionExpiredError:
+                # The next session registers again.
+                pass
+            except (ApiError, OperationError) as error:
+                log.error("registration.kept", error=str(error), **fields)
+                return
+            await asyncio.sleep(UPDATE_RETRY_S)
+        log.error("registration.kept", error="it cannot be read or written", **fields)
 
     async def _update_registration(self, wanted: Registration) -> bool:
         """Return False if the registration is gone, or cannot be read or written."""
         if wanted != self._registration:
             await self.session.run(check_endpoints(wanted))
             # In time for a new session, which may begin before the next write.
-            self._registration = wanted
+            self._registration, self._is_written = wanted, False
         data, epoch = self._encode_registration(), self.session.broker_epoch
-        return await self.session.run(update(self.identity.broker_id, epoch, data))
+        self._is_written = await self.session.run(update(self.identity.broker_id, epoch, data))
+        return self._is_written
 
     def _encode_registration(self) -> bytes:
         version = 5 if self._has_features else 4

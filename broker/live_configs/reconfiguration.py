@@ -47,6 +47,7 @@ class Reconfiguration:
         self._advertise = advertise
         self._others: list[Callable[[BrokerConfig], object]] = []
         self._reload: Callable[[BrokerConfig], object] = lambda _config: None
+        self._repair: Callable[[], object] = lambda: None
         self._moves_rate = LONG_MAX
         controller.reconfigure(config.current)
         self._set_rates()
@@ -59,9 +60,17 @@ class Reconfiguration:
         """Call `reload` whenever files of the broker's configuration may have changed."""
         self._reload = reload
 
+    def repair_by(self, repair: Callable[[], object]) -> None:
+        """Call `repair` whenever configs are set, even to the same values.
+
+        It completes earlier changes that have failed.
+        """
+        self._repair = repair
+
     def on_own_config(self, config: BrokerConfig) -> None:
-        """Read the files that `config` names again."""
+        """Read the files that `config` names again, and complete failed changes."""
         self._reload(config)
+        self._repair()
 
     def on_broker_config(self, old: BrokerConfig, new: BrokerConfig) -> None:
         """Apply `new` to the broker's parts."""

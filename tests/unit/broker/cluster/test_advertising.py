@@ -160,6 +160,23 @@ def test_address_of_another_broker_is_refused_and_later_changes_count() -> None:
     assert events == ["registration.kept", "registration.kept", "registration.updated"]
 
 
+def test_a_change_that_was_not_written_is_written_when_it_is_set_again() -> None:
+    async def scenario(member: ClusterMember, session: FakeSession) -> None:
+        coordinator = session.driver.coordinator
+        coordinator.unreadable.add(paths.broker(B1))
+        await member.advertise({"PLAINTEXT": NEW})
+        assert session.registered == [OLD]
+        coordinator.unreadable.clear()
+        await member.advertise_again()
+        assert session.registered == [NEW]
+        count = session.run_count
+        await member.advertise_again()
+        assert session.run_count == count, "nothing is left to write"
+
+    events = [line["event"] for line in run(scenario)]
+    assert events == ["registration.kept", "registration.updated"]
+
+
 def test_changes_are_made_in_order() -> None:
     async def scenario(member: ClusterMember, session: FakeSession) -> None:
         session.failures = [EXPIRED]

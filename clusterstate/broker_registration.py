@@ -49,9 +49,12 @@ class Registered(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """Another session holds the id; it may be an earlier incarnation that has not expired yet."""
+    """Another session holds the id; it may be an earlier incarnation that has not expired yet.
 
-    owner: int
+    `owner` is None if this broker may not read the registration, so that it may be its own.
+    """
+
+    owner: int | None
 
 
 def create_top_nodes() -> Plan[None]:
@@ -138,7 +141,7 @@ def register(broker_id: BrokerId, data: bytes, sessions: Sessions) -> Plan[Regis
     path = paths.broker(broker_id)
     # Created empty, because only SetData returns the version that the registration has.
     creation = (Create(path, None, ephemeral=True), SetData(path, data, 0))
-    owner = 0
+    owner: int | None = 0
     for _ in range(MAX_ATTEMPTS):
         [outcome] = yield from write([creation])
         if outcome.refusal is Refusal.NO_NODE:
@@ -154,6 +157,8 @@ def register(broker_id: BrokerId, data: bytes, sessions: Sessions) -> Plan[Regis
         [node] = yield from read((path,))
         if node is None:
             continue
+        if node.version == UNREADABLE_VERSION:
+            return Taken(None)
         owner = node.ephemeral_owner
         if owner == sessions.current:
             return Registered(node.czxid)

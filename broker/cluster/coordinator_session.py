@@ -22,10 +22,11 @@ import structlog
 
 from broker.cluster.coordinator_security import CoordinatorSecurity
 from broker.errors import StartupError
-from clusterstate.broker_registration import Registered, Sessions, create_top_nodes, register
+from clusterstate.broker_registration import Sessions, Taken, create_top_nodes, register
 from clusterstate.coordinator_edge import CoordinatorEdge
 from clusterstate.errors import RegistrationError
 from clusterstate.plans import Plan
+from clusterstate.znodes import paths
 from clusterstate.znodes.access import secure_acl
 from coordination.client import Client, SessionState, WatchEvent, session_file
 from coordination.client.patterns import end_dead_session, retry_read
@@ -145,16 +146,16 @@ class CoordinatorSession:
         """Register this broker with the cluster, with a new `broker_epoch`.
 
         Raises:
-            StartupError: another broker has the id.
+            StartupError: another broker has the id, or the registration cannot be read.
         """
+        fault = registered_already(broker_id)
         try:
             async with asyncio.timeout(REGISTRATION_WAIT_S):
-                while True:
-                    if await self._try_to_register(broker_id, encode()):
-                        return
+                while (taken := await self._try_to_register(broker_id, encode())) is not None:
+                    fault = not_registered(broker_id, taken)
                     await asyncio.sleep(REGISTRATION_RETRY_S)
         except TimeoutError:
-            raise StartupError(registered_already(broker_id)) from None
+            raise StartupError(fault) from None
 
     async def repeat(self, step: Callable[[], Awaitable[T]]) -> T:
         """Return the result of a step of the start, which runs again if a session ends within it.
@@ -227,12 +228,12 @@ class CoordinatorSession:
             await candidate.expire()
             await self._reconnect()
             try:
-                is_registered = await self._try_to_register(broker_id, encode())
+                taken = await self._try_to_register(broker_id, encode())
             except SessionExpiredError:
                 # This session has expired, too: try again.
                 continue
-            if not is_registered:
-                on_failure(registered_already(broker_id))
+            if taken is not None:
+                on_failure(not_registered(broker_id, taken))
                 return
             if self.client.state is not SessionState.EXPIRED:
                 break
@@ -250,18 +251,19 @@ class CoordinatorSession:
             else:
                 return
 
-    async def _try_to_register(self, broker_id: BrokerId, data: bytes) -> bool:
+    async def _try_to_register(self, broker_id: BrokerId, data: bytes) -> Taken | None:
+        """Return None once this broker is registered."""
         current = self.client.session_id
         self._own_sessions.add(current)
         result = await self.run(register(broker_id, data, Sessions(current, self._own_sessions)))
-        if not isinstance(result, Registered):
-            return False
+        if isinstance(result, Taken):
+            return result
         # The node belongs to this session, so no node of an earlier session is left.
         self._own_sessions = {current}
         self.broker_epoch = result.broker_epoch
         self.on_registered(result.broker_epoch)
         log.info("broker.registered", broker_id=broker_id, broker_epoch=result.broker_epoch)
-        return True
+        return None
 
     def _on_watch(self, fired: WatchEvent) -> None:
         callback = self._watchers.get(fired.path)
@@ -274,4 +276,15 @@ def registered_already(broker_id: BrokerId) -> str:
     return (
         f"broker {broker_id} is registered already, by another process: change the broker.id of "
         "this one, or stop the other"
+    )
+
+
+def not_registered(broker_id: BrokerId, taken: Taken) -> str:
+    """Return the message for a broker that could not register."""
+    if taken.owner is not None:
+        return registered_already(broker_id)
+    path = paths.broker(broker_id)
+    return (
+        f"this broker may not read {path}, so it cannot tell whether another process is registered "
+        f"there: correct the access control list of {path}, or the broker's login"
     )

@@ -1225,6 +1225,12 @@ def test_register_leaves_the_registration_of_another_process_alone() -> None:
     assert node.ephemeral_owner == other.session
 
 
+def test_register_cannot_tell_the_owner_of_an_unreadable_registration() -> None:
+    driver = empty_cluster()
+    driver.coordinator.unreadable.add(paths.broker(B1))
+    assert driver.run(register(B1, b"{}", Sessions(driver.session))) == Taken(None)
+
+
 def test_register_gives_up_on_a_registration_that_always_reappears() -> None:
     driver = empty_cluster()
     coordinator = driver.coordinator

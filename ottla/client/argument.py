@@ -7,6 +7,7 @@ none (nan), that no request can carry, or that is a flag (True is 1, too).
 
 from collections.abc import Collection, Iterable, Mapping
 from operator import index
+from types import UnionType
 from typing import Any, Final, TypeVar
 
 from kafkawire.ids import TopicPartition
@@ -158,6 +159,17 @@ def require_by_partition(argument: str, values: Mapping[Any, V]) -> dict[TopicPa
     """
     require_mapping(argument, values)
     return {require_partition(each): value for each, value in values.items()}
+
+
+def require_instance(argument: str, kind: type | UnionType, value: object) -> None:
+    """Require an object of class `kind`; errors call it `argument`.
+
+    Raises:
+        ConfigurationError: it is of another class.
+    """
+    if not isinstance(value, kind):
+        expected = getattr(kind, "__name__", str(kind))
+        raise ConfigurationError(f"{argument} must be {expected}, got {type(value).__name__}")
 
 
 def require_mapping(argument: str, values: object) -> None:

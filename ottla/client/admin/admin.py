@@ -294,7 +294,7 @@ class Admin:
         """
         await admin_acls.create_acls(
             self._started(),
-            list(dict.fromkeys(require_list("bindings", "AclBindings", bindings))),
+            require_list("bindings", "AclBindings", bindings),
             self._timeout_s,
         )
 
@@ -464,7 +464,8 @@ class Admin:
             self._started(),
             states=require_names("states", states),
             producer_ids=[
-                require_whole("producer_ids", each, 0, MAX_OFFSET) for each in producer_ids
+                require_whole("producer_ids", each, 0, MAX_OFFSET)
+                for each in require_list("producer_ids", "ids", producer_ids)
             ],
             min_duration_ms=None
             if min_duration_ms is None
@@ -668,7 +669,7 @@ class Admin:
         """
         return await admin_quotas.describe_quotas(
             self._started(),
-            entity or {},
+            {} if entity is None else entity,
             require_names("kinds", kinds),
             self._timeout_s,
             is_strict=strict,

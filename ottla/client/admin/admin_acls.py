@@ -36,6 +36,7 @@ from ottla.client.admin.admin_request import (
     raise_first,
     read,
 )
+from ottla.client.argument import require_instance
 from ottla.client.errors import OttlaError, UnsupportedVersionError, no_result
 from ottla.client.network.cluster import Cluster
 
@@ -48,6 +49,7 @@ async def describe_acls(cluster: Cluster, wanted: AclFilter, timeout_s: float) -
     Raises:
         BrokerError: the broker has no authorizer, or this user may not list entries.
     """
+    require_instance("wanted", AclFilter, wanted)
     request = DescribeAclsRequest(
         resource_type_filter=wanted.resource_type,
         resource_name_filter=wanted.name,
@@ -72,11 +74,16 @@ async def describe_acls(cluster: Cluster, wanted: AclFilter, timeout_s: float) -
 
 
 async def create_acls(cluster: Cluster, bindings: Sequence[AclBinding], timeout_s: float) -> None:
-    """Add entries; one that exists already is a success.
+    """Add entries, each once; one that exists already is a success.
 
     Raises:
         BrokerError: the broker refuses an entry; the others were added.
     """
+    for each in bindings:
+        require_instance("a binding", AclBinding, each)
+        require_instance("the pattern of a binding", ResourcePattern, each.pattern)
+        require_instance("the entry of a binding", AclEntry, each.entry)
+    bindings = list(dict.fromkeys(bindings))
     request = CreateAclsRequest(
         creations=[
             AclCreation(
@@ -113,6 +120,9 @@ async def delete_acls(
     Raises:
         BrokerError: the broker refuses, or has not removed an entry; the others were removed.
     """
+    filters = list(filters)
+    for each in filters:
+        require_instance("a filter", AclFilter, each)
     request = DeleteAclsRequest(
         filters=[
             DeleteAclsFilter(

@@ -38,6 +38,7 @@ from ottla.client.admin.admin_request import (
     raise_refused,
 )
 from ottla.client.admin_model import GroupDescription, GroupListing, GroupMember
+from ottla.client.argument import require_instance
 from ottla.client.errors import OttlaError, UnsupportedVersionError, no_result
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.group_coordinator import group_coordinator
@@ -204,6 +205,8 @@ async def remove_members(
         BrokerError: one of them is not a member.
     """
     coordinator = group_coordinator(cluster, group_id)
+    for each in members:
+        require_instance("a member", GroupMember, each)
     # A member that was removed already would be refused.
     members = list({_shown(each.instance_id, each.member_id): each for each in members}.values())
 

@@ -26,6 +26,7 @@ from kafkawire.messages.describe_log_dirs import (
 )
 from kafkawire.sentinels import MAX_OFFSET
 from ottla.client.admin.admin_request import (
+    all_answers,
     change,
     error_or_none,
     raise_first,
@@ -35,6 +36,7 @@ from ottla.client.admin.admin_request import (
 from ottla.client.admin_model import LogDirectory, ReplicaLog
 from ottla.client.argument import (
     require_by_partition,
+    require_list,
     require_mapping,
     require_partition,
     require_text,
@@ -69,7 +71,10 @@ async def describe_log_dirs(
             DescribableLogDirTopic(
                 topic=topic,
                 partitions=sorted(
-                    {require_partition((topic, each)).partition for each in partitions}
+                    {
+                        require_partition((topic, each)).partition
+                        for each in require_list("the partitions of a topic", "ids", partitions)
+                    }
                 ),
             )
             for topic, partitions in topics.items()
@@ -85,7 +90,7 @@ async def describe_log_dirs(
         raise_first([error_or_none(response.error_code, f"log directories of {broker_id}")])
         return [_directory(broker_id, each) for each in response.results]
 
-    found = await asyncio.gather(*(ask(broker_id) for broker_id in brokers))
+    found = await all_answers(ask(broker_id) for broker_id in brokers)
     return [directory for directories in found for directory in directories]
 
 
@@ -183,6 +188,9 @@ async def delete_records(
         for topic in response.topics:
             for result in topic.partitions:
                 each = TopicPartition(topic.name, result.partition_index)
+                if each not in part:
+                    # A foreign row must not reach the result.
+                    continue
                 if result.error_code == ErrorCode.NONE:
                     done[each] = Offset(result.low_watermark)
                     errors.pop(each, None)

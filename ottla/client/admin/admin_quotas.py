@@ -37,7 +37,12 @@ async def describe_quotas(
     *,
     is_strict: bool,
 ) -> list[ClientQuota]:
-    """Return the quotas of the entities with these names, and any name of `kinds`."""
+    """Return the quotas of the entities with these names, and any name of `kinds`.
+
+    Raises:
+        ConfigurationError: a kind or a name is not text.
+    """
+    _check(entity)
     components = [
         ComponentData(entity_type=kind, match_type=DEFAULT if name is None else EXACT, match=name)
         for kind, name in entity.items()
@@ -75,14 +80,10 @@ async def alter_quotas(
         BrokerError: the entity, a key or a value is refused; nothing was changed.
         ConfigurationError: the entity or the changes are empty, or a name is not text.
     """
-    require_mapping("entity", entity)
+    _check(entity)
     require_mapping("changes", changes)
     if not entity or not changes:
         raise ConfigurationError("quotas need an entity, such as {'user': 'alice'}, and a change")
-    for kind, name in entity.items():
-        require_text("an entity's kind", kind)
-        if name is not None:
-            require_text(f"the name of a {kind}", name)
     for key, value in changes.items():
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if value is not None and not (is_number and isfinite(value)):
@@ -110,6 +111,14 @@ async def alter_quotas(
         )
 
     await change(cluster, attempt, timeout_s)
+
+
+def _check(entity: Mapping[str, str | None]) -> None:
+    require_mapping("entity", entity)
+    for kind, name in entity.items():
+        require_text("an entity's kind", kind)
+        if name is not None:
+            require_text(f"the name of a {kind}", name)
 
 
 def _shown(entity: Mapping[str, str | None]) -> str:

@@ -24,7 +24,13 @@ from ottla.client.admin.admin_request import (
     read,
 )
 from ottla.client.admin_model import ElectionType, Reassignment
-from ottla.client.argument import MIN_INT32, require_by_partition, require_partitions, require_whole
+from ottla.client.argument import (
+    MIN_INT32,
+    require_by_partition,
+    require_list,
+    require_partitions,
+    require_whole,
+)
 from ottla.client.errors import LeaderElectionError, broker_error
 from ottla.client.network.cluster import Cluster
 
@@ -92,7 +98,7 @@ async def alter_reassignments(
     """
     moves = require_by_partition("moves", moves)
     for replicas in moves.values():
-        for each in replicas or ():
+        for each in () if replicas is None else require_list("replicas", "ids", replicas):
             require_whole("a replica", each, MIN_INT32)
     request = AlterPartitionReassignmentsRequest(
         timeout_ms=timeout_ms,

@@ -54,15 +54,22 @@ async def ask_all(
 
     async def attempt() -> list[T]:
         brokers = list((await cluster.refresh()).brokers)
-        answers = await asyncio.gather(*map(ask, brokers), return_exceptions=True)
-        rows: list[T] = []
-        for answer in answers:
-            if isinstance(answer, BaseException):
-                raise answer
-            rows += answer
-        return rows
+        answers = await all_answers(map(ask, brokers))
+        return [row for rows in answers for row in rows]
 
     return await retry(attempt, cluster.backoff, timeout_s)
+
+
+async def all_answers(requests: Iterable[Awaitable[T]]) -> list[T]:
+    """Return the answers to requests that run at the same time; none runs on after an error."""
+    answers = await asyncio.gather(*requests, return_exceptions=True)
+    raise_first(answer for answer in answers if isinstance(answer, OttlaError))
+    found: list[T] = []
+    for answer in answers:
+        if isinstance(answer, BaseException):
+            raise answer
+        found.append(answer)
+    return found
 
 
 def raise_refused(wanted: Iterable[str], results: Iterable[Result]) -> None:

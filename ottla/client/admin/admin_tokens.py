@@ -17,7 +17,7 @@ from kafkawire.messages.delegation_tokens import (
 from kafkawire.sentinels import MAX_OFFSET
 from ottla.client.admin.admin_request import change, error_or_none, raise_first, read
 from ottla.client.admin_model import DelegationToken
-from ottla.client.argument import require_bytes, require_whole
+from ottla.client.argument import require_bytes, require_text, require_whole
 from ottla.client.errors import ConfigurationError
 from ottla.client.network.cluster import Cluster
 
@@ -127,6 +127,7 @@ def _check(hmac: bytes, period_ms: int) -> None:
 
 
 def _principal(text: str) -> tuple[str, str]:
+    require_text("a principal", text)
     kind, separator, name = text.partition(":")
     if not separator or not kind or not name:
         raise ConfigurationError(f"a principal must be like User:alice, got {text!r}")

@@ -5,7 +5,6 @@ that write to it. A transaction is hanging if the leader keeps it open although 
 end it: readers at read_committed stop there.
 """
 
-import asyncio
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
@@ -33,6 +32,7 @@ from kafkawire.messages.transactions import (
 )
 from kafkawire.sentinels import MAX_OFFSET, NO_EPOCH
 from ottla.client.admin.admin_request import (
+    all_answers,
     ask_all,
     error_or_none,
     raise_first,
@@ -45,7 +45,7 @@ from ottla.client.admin_model import (
     TransactionDescription,
     TransactionListing,
 )
-from ottla.client.argument import require_partition, require_whole
+from ottla.client.argument import require_instance, require_partition, require_whole
 from ottla.client.errors import (
     BrokerError,
     ConfigurationError,
@@ -163,7 +163,7 @@ async def describe_producers(
                     cluster.request_refresh()
                     raise broker_error(ErrorCode.LEADER_NOT_AVAILABLE, str(each))
                 left.setdefault(asked, []).append(each)
-        await asyncio.gather(*(ask(asked, part) for asked, part in left.items()))
+        await all_answers(ask(asked, part) for asked, part in left.items())
 
     async def ask(asked: BrokerId, part: Sequence[TopicPartition]) -> None:
         request = DescribeProducersRequest(
@@ -201,6 +201,7 @@ async def abort_transaction(
     Raises:
         OttlaError: the leader refuses, or did not answer.
     """
+    require_instance("transaction", OpenTransaction, transaction)
     place = require_partition(transaction.partition)
     require_whole("producer_id", transaction.producer_id, 0, MAX_OFFSET)
     require_whole("producer_epoch", transaction.producer_epoch, 0, MAX_INT16)
@@ -287,7 +288,7 @@ async def _describe(
     found: dict[str, TransactionDescription] = {}
     for start in range(0, len(transactional_ids), MAX_IDS_PER_REQUEST):
         part = transactional_ids[start : start + MAX_IDS_PER_REQUEST]
-        answers = await asyncio.gather(*map(ask, part))
+        answers = await all_answers(map(ask, part))
         found.update((each.transactional_id, each) for each in answers if each is not None)
     return found
 

@@ -26,7 +26,7 @@ from ottla.client.admin.admin_request import (
     read,
 )
 from ottla.client.admin_model import ScramDeletion, ScramUpsertion
-from ottla.client.argument import require_text, require_whole
+from ottla.client.argument import require_instance, require_text, require_whole
 from ottla.client.errors import ConfigurationError
 from ottla.client.network.cluster import Cluster
 
@@ -94,6 +94,7 @@ async def alter_users(
 
 
 def _check(change: ScramUpsertion | ScramDeletion) -> None:
+    require_instance("a change", ScramUpsertion | ScramDeletion, change)
     require_text("user", change.user)
     if change.mechanism not in NUMBERS:
         known = ", ".join(NUMBERS)

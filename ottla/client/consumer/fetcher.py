@@ -300,18 +300,23 @@ class Fetcher:
             # The others come first next time, so that none starves behind a full response.
             self._states[state.topic_partition] = self._states.pop(state.topic_partition)
             self._on_arrival()
+        else:
+            state.on_success()
 
     def _on_preferred(self, state: PartitionState, replica: BrokerId) -> None:
         until_s = self._loop.time() + self._cluster.config.metadata_max_age_ms / 1000
         state.prefer(replica, until_s)
         log.info("replica.preferred partition=%s broker=%d", state.topic_partition, replica)
-        if not is_in_sync(replica, state.topic_partition, self._cluster.metadata):
+        if is_in_sync(replica, state.topic_partition, self._cluster.metadata):
+            # A replica that names itself or another one, too, must not do so at full speed.
+            delay_s = self._cluster.backoff.delay_s(state.failure_count) * bool(state.failure_count)
+        else:
             # The leader is the first to know. Until the metadata shows it, too, the next fetch
             # would go to the leader, which would name the same replica again.
             delay_s = self._cluster.backoff.delay_s(state.failure_count + 1)
-            state.on_failure(self._loop.time() + delay_s)
             self._cluster.request_refresh()
-            self.wake()
+        state.on_failure(self._loop.time() + delay_s)
+        self.wake()
 
     def _end_of(self, data: PartitionData) -> int:
         """Return the offset up to which this consumer can read."""
@@ -357,8 +362,14 @@ class Fetcher:
             error = OffsetOutOfRangeError(state.topic_partition, state.fetch_offset)
             self._on_error(state, error)
         else:
-            self._buffer.drop_fetched(state)
-            state.jump_to_timestamp(reset_to)
+            self._reset(state, reset_to)
+
+    def _reset(self, state: PartitionState, reset_to: int) -> None:
+        """Look up a new position; again and again only with a delay."""
+        self._buffer.drop_fetched(state)
+        state.reset(reset_to)
+        if (repetition_count := state.reset_count - 1) > 0:
+            state.on_failure(self._loop.time() + self._cluster.backoff.delay_s(repetition_count))
 
     # Positions
 
@@ -440,10 +451,10 @@ class Fetcher:
         if reset_to is None:
             self._on_error(state, cut)
             return
-        self._buffer.drop_fetched(state)
         if cut.diverging_offset is None:
-            state.jump_to_timestamp(reset_to)
+            self._reset(state, reset_to)
         else:
+            self._buffer.drop_fetched(state)
             state.jump(cut.diverging_offset)
 
     async def _contained(self, work: Coroutine[None, None, None], requested: Requested) -> None:

@@ -29,6 +29,7 @@ class PartitionState:
         "position_epoch",
         "preferred_replica",
         "preferred_until_s",
+        "reset_count",
         "reset_to",
         "retry_at_s",
         "topic_id",
@@ -70,6 +71,8 @@ class PartitionState:
         """Size of the fetched batches that are not decoded yet; maintained by `FetchBuffer`."""
         self.failure_count = 0
         self.retry_at_s = 0.0
+        self.reset_count = 0
+        """Number of resets by the policy since a fetch succeeded."""
         self.preferred_replica = NO_LEADER
         """The closer replica to fetch from, as the leader has named it; -1 for the leader."""
         self.preferred_until_s = 0.0
@@ -110,6 +113,11 @@ class PartitionState:
         self.position_epoch = self.fetch_epoch = NO_EPOCH
         self.reset_to = timestamp
 
+    def reset(self, timestamp: int) -> None:
+        """Move the position by the reset policy, since the log does not contain it."""
+        self.jump_to_timestamp(timestamp)
+        self.reset_count += 1
+
     def jump_to_committed(self, reset_to: int | None) -> None:
         """Move the position to the committed offset of the group, found by a later lookup.
 
@@ -130,7 +138,11 @@ class PartitionState:
         assert self.fetch_offset is None or next_offset >= self.fetch_offset
         self.fetch_offset = next_offset
         self.fetch_epoch = leader_epoch
-        self.failure_count = 0
+        self.on_success()
+
+    def on_success(self) -> None:
+        """Record that a fetch succeeded, perhaps without records."""
+        self.failure_count = self.reset_count = 0
 
     def on_error(self, error: OttlaError, retry_at_s: float) -> None:
         """Make the next read raise `error`, and retry from `retry_at_s` on."""

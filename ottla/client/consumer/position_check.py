@@ -59,9 +59,12 @@ async def _ask(cluster: Cluster, leader: BrokerId, states: list[PartitionState])
     except OttlaError as error:
         return dict.fromkeys((state.topic_partition for state in states), error)
     ends: EpochEnds = {}
+    asked = {state.topic_partition for state in states}
     for topic in response.topics:
         for result in topic.partitions:
             key = TopicPartition(topic.topic, result.partition)
+            if key not in asked:
+                continue
             if result.error_code == ErrorCode.NONE:
                 ends[key] = Offset(result.end_offset)
             else:

@@ -112,6 +112,9 @@ async def _ask(
     for topic in response.topics:
         for result in topic.partitions:
             key = TopicPartition(topic.name, result.partition_index)
+            if key not in wanted:
+                # The caller would apply it to a partition that it did not ask for.
+                continue
             if result.error_code == ErrorCode.NONE:
                 results[key] = OffsetAndTimestamp(
                     Offset(result.offset), result.timestamp, LeaderEpoch(result.leader_epoch)

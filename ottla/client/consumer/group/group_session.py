@@ -35,6 +35,11 @@ from ottla.client.network.group_coordinator import Verdict, judge
 from ottla.client.retry import Backoff
 
 LEAVE_TIMEOUT_S: Final = 5.0
+PROMPT_REJOINS: Final = 3
+"""Refusals in a row after which a member joins again at once.
+
+The group needs it soon: it assigns an id first, and rebalances while others join.
+"""
 
 log = logging.getLogger(__name__)
 
@@ -139,10 +144,13 @@ class GroupSession:
                 await self._rebalance()
                 failure_count = 0
             except OttlaError as error:
-                if self._on_refused(error) in (Verdict.RETRY, Verdict.FIND):
-                    failure_count += 1
+                verdict = self._on_refused(error)
+                failure_count += 1
+                if verdict in (Verdict.RETRY, Verdict.FIND):
                     self._join_needed.set()
                     await asyncio.sleep(self._backoff.delay_s(failure_count))
+                elif failure_count > PROMPT_REJOINS:
+                    await asyncio.sleep(self._backoff.delay_s(failure_count - PROMPT_REJOINS))
             except Exception as error:
                 # Raised by the user's listener: the next read reports it.
                 log.exception("rebalance.failed group=%s", self._config.group_id)

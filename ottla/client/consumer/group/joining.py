@@ -116,6 +116,12 @@ class Joining:
             self._member.on_named(response.member_id)
         if response.error_code != ErrorCode.NONE:
             raise self._coordinator.refusal(response.error_code)
+        if response.generation_id < 0 or not response.member_id:
+            # Taken for no membership, it would end the heartbeats and the reads without an error.
+            raise ProtocolError(
+                f"the coordinator admitted member {response.member_id!r} in generation "
+                f"{response.generation_id}"
+            )
         self._member.on_joined(response)
         return response
 

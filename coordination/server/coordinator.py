@@ -149,7 +149,7 @@ def open_state(data_dir: DataDir) -> tuple[Recovered, WalWriter]:
             recovered.open_segment,
             store_id,
             end_offset=recovered.open_end_offset,
-            last_crc=recovered.last_crc,
+            last_crc=recovered.open_crc,
         )
     writer = WalWriter(data_dir.path, store_id, last_zxid=zxid, last_crc=recovered.last_crc)
     log.info(

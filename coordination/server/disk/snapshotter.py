@@ -78,18 +78,31 @@ class Snapshotter:
         except asyncio.CancelledError:
             child.kill()
             await child.wait()
+            self._delete_unfinished(child.pid)
             raise
         if code != 0:
+            self._delete_unfinished(child.pid)
             # Nothing is lost, because the log is complete; the next roll retries.
             log.error("snapshot.failed", exit_code=code)
             return
         await delete_spent_files(self._directory)
 
+    def _delete_unfinished(self, process_id: int) -> None:
+        """Delete the file of a child that was killed; its space may be all that the log has."""
+        suffix = state_snapshot.unfinished_suffix(process_id)
+        for path in self._directory.glob(f"snap-*{suffix}"):
+            with contextlib.suppress(OSError):
+                path.unlink()
+
 
 async def delete_spent_files(directory: Path) -> None:
-    """Delete the files that two newer snapshots make superfluous."""
+    """Delete the files that two newer snapshots make superfluous; leave a rest to the next time."""
     for path in spent_files(directory):
-        await aiofiles.os.remove(path)
+        try:
+            await aiofiles.os.remove(path)
+        except OSError as error:
+            log.error("file.not_deleted", file=path.name, error=str(error))
+            return
         log.info("file.deleted", file=path.name)
 
 

@@ -18,7 +18,11 @@ from coordination.server.state.txns import unpack_entry
 
 
 class Recovered(NamedTuple):
-    """Recovered state, and the position at which the log continues."""
+    """Recovered state, and the position at which the log continues.
+
+    The next segment continues the chain at `last_crc`, and the open segment ends it at `open_crc`.
+    They differ if the log was truncated behind a snapshot.
+    """
 
     state: State
     last_crc: int
@@ -26,6 +30,7 @@ class Recovered(NamedTuple):
     torn_bytes: int
     open_segment: Path | None
     open_end_offset: int
+    open_crc: int = 0
 
 
 def recover(directory: Path, identity: Identity, *, closed_only: bool = False) -> Recovered:
@@ -117,11 +122,13 @@ class _Replay:
 
     def _replay(self, path: Path, scan: Scan) -> None:
         state = self._state
+        last_zxid = 0
         for batch in scan.batches:
             for fields in wal.decode_entries(batch.payload):
-                if fields[0] <= state.zxid:
+                last_zxid = fields[0]
+                if last_zxid <= state.zxid:
                     continue
-                if fields[0] != state.zxid + 1:
+                if last_zxid != state.zxid + 1:
                     raise _damage(
                         path, batch.offset, f"transaction {state.zxid + 1} is missing before it"
                     )
@@ -130,7 +137,9 @@ class _Replay:
                 except (JuteError, LookupError, AssertionError) as error:
                     raise _damage(path, batch.offset, f"cannot be replayed: {error}") from error
                 self._replayed_count += 1
-        self._crc = scan.last_crc
+        # After a repair the log may end before the snapshot, and the chain continues the snapshot.
+        if self._crc is None or last_zxid == state.zxid:
+            self._crc = scan.last_crc
 
     def _result(self, last: tuple[Path, Scan, int] | None) -> Recovered:
         crc = self._crc or 0
@@ -138,7 +147,9 @@ class _Replay:
             return Recovered(self._state, crc, self._replayed_count, 0, None, 0)
         path, scan, size_bytes = last
         torn = size_bytes - scan.end_offset if scan.ending is Ending.TORN else 0
-        return Recovered(self._state, crc, self._replayed_count, torn, path, scan.end_offset)
+        return Recovered(
+            self._state, crc, self._replayed_count, torn, path, scan.end_offset, scan.last_crc
+        )
 
 
 def _is_closed(data: bytes) -> bool:

@@ -41,18 +41,30 @@ class InvalidSnapshotError(Exception):
 
 def write(path: Path, state: State, store_id: bytes, wal_crc: int) -> None:
     """Write a snapshot durably and atomically."""
-    # The name has the process id, because the child of a dead coordinator may still be writing.
-    temporary = path.with_suffix(f".{os.getpid()}.tmp")
-    with temporary.open("wb") as file:
-        crc = 0
-        for chunk in _chunks(state, store_id, wal_crc):
-            crc = zlib.crc32(chunk, crc)
-            file.write(chunk)
-        file.write(_CRC.pack(crc))
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.rename(path)
+    temporary = path.with_suffix(unfinished_suffix(os.getpid()))
+    try:
+        with temporary.open("wb") as file:
+            crc = 0
+            for chunk in _chunks(state, store_id, wal_crc):
+                crc = zlib.crc32(chunk, crc)
+                file.write(chunk)
+            file.write(_CRC.pack(crc))
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.rename(path)
+    except OSError:
+        # On a full disk it would take the space that the log needs.
+        temporary.unlink(missing_ok=True)
+        raise
     sync_directory(path.parent)
+
+
+def unfinished_suffix(process_id: int) -> str:
+    """Return the suffix of a snapshot while a process writes it.
+
+    The child of a dead coordinator may be writing at the same time.
+    """
+    return f".{process_id}.tmp"
 
 
 def _chunks(state: State, store_id: bytes, wal_crc: int) -> Iterator[bytes]:

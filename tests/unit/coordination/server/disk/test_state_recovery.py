@@ -344,3 +344,44 @@ def test_a_full_disk_that_grows_the_segment_in_part_does_not_prevent_the_next_st
     store.crash()
     assert names(store.start()) == expected(1)
     store.stop()
+
+
+def test_a_log_that_was_truncated_behind_its_snapshot_goes_on_from_the_snapshot(
+    tmp_path: Path,
+) -> None:
+    store = Store(tmp_path / "d")
+    for _ in range(4):
+        store.append()
+    path = store.segment
+    store.stop()
+    assert snapshotter.take_snapshot(tmp_path / "d") == 4
+    damaged = bytearray(path.read_bytes())
+    damaged[wal.HEADER_BYTES + wal.BATCH_HEADER_BYTES + 1] ^= 1
+    path.write_bytes(damaged)
+    with pytest.raises(CorruptDataError) as caught:
+        store.start()
+    directory = DataDir(tmp_path / "d")
+    truncate_at(directory, f"{path.name}:{caught.value.offset}")
+    directory.close()
+    for last in range(5, 8):
+        store.start()
+        store.append()
+        store.crash()
+        assert names(store.start()) == expected(last)
+        store.stop()
+
+
+def test_a_snapshot_that_does_not_fit_on_the_disk_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(tmp_path / "d")
+    store.append()
+    store.stop()
+
+    def fail(_descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(state_snapshot.os, "fsync", fail)  # type: ignore[attr-defined]
+    with pytest.raises(OSError, match="No space left"):
+        snapshotter.take_snapshot(tmp_path / "d")
+    assert not list((tmp_path / "d").glob("*.tmp"))

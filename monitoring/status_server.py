@@ -105,6 +105,8 @@ class StatusServer:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._connection_count += 1
+        # So that `drain` waits, within the time limit, until the system has taken all bytes.
+        writer.transport.set_write_buffer_limits(0)
         try:
             if self._connection_count > MAX_CONNECTIONS:
                 writer.writelines(_response(503, "text/plain", b"too many connections\n"))
@@ -117,6 +119,8 @@ class StatusServer:
                     await asyncio.sleep(0)
         except (TimeoutError, OSError, EOFError, asyncio.LimitOverrunError) as error:
             log.debug("status.request_failed", error=str(error))
+            # Otherwise a reader that reads nothing could keep the closing socket and its bytes.
+            writer.transport.abort()
         finally:
             self._connection_count -= 1
             writer.close()

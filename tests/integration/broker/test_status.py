@@ -7,11 +7,13 @@ import json
 import signal
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import uvloop
 
+from monitoring import status_server
 from monitoring.status_server import MAX_CONNECTIONS, Answer, StatusServer
 from tests.conftest import READY_EVENT, BrokerProcess, StartBroker
 from tests.integration.broker.broker_cluster import BrokerCluster
@@ -44,6 +46,10 @@ def get(port: int, path: str, method: str = "GET") -> tuple[int, str]:
         return response.status, response.read().decode()
     finally:
         connection.close()
+
+
+def open_file_count() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 def metrics(port: int) -> dict[str, float]:
@@ -213,3 +219,28 @@ async def test_the_number_of_concurrent_connections_is_limited() -> None:
         writer.close()
     finally:
         await server.stop()
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_readers_that_do_not_read_hold_no_socket_after_the_time_limit(
+    new_loop: Callable[[], asyncio.AbstractEventLoop], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(status_server, "REQUEST_TIMEOUT_S", 0.2)
+    page = "x" * 16 * 1024 * 1024
+
+    async def scenario() -> None:
+        server = StatusServer("127.0.0.1", 0, {"/metrics": lambda: Answer(page)})
+        await server.start()
+        listening_count = open_file_count()
+        clients = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(5)]
+        for client in clients:
+            client.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+        await until(lambda: server._connection_count == len(clients), "all are accepted")
+        await until(lambda: server._connection_count == 0, "all are given up")
+        await until(lambda: open_file_count() <= listening_count + len(clients), "all are closed")
+        for client in clients:
+            client.close()
+        await server.stop()
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(scenario())

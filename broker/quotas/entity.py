@@ -123,13 +123,16 @@ def altered(
 
 
 def quotas_of(configs: Mapping[str, str]) -> dict[str, float]:
-    """Return the quotas among an entity's configs; values that are not numbers are left out."""
+    """Return the quotas among an entity's configs; others than finite numbers are left out."""
     found: dict[str, float] = {}
     for key in CLIENT_KEYS | IP_KEYS:
         try:
-            found[key] = float(configs[key])
+            value = float(configs[key])
         except (KeyError, ValueError):
             continue
+        # A tool may have written any text. No time and no number of bytes follows from these.
+        if isfinite(value):
+            found[key] = value
     return found
 
 

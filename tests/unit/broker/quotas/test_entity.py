@@ -85,3 +85,10 @@ def test_invalid_quota_is_refused(entity: QuotaEntity, key: str, value: float) -
     with pytest.raises(ApiError) as caught:
         altered({}, entity, [(key, value)])
     assert caught.value.code is ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "-inf", "1e400", "many", ""])
+def test_a_quota_that_is_no_finite_number_is_left_out(text: str) -> None:
+    assert quotas_of({"consumer_byte_rate": text, "producer_byte_rate": "5"}) == {
+        "producer_byte_rate": 5.0
+    }

@@ -38,6 +38,7 @@ from broker.network.receive_memory import BLOCKED_REQUESTS_SHARE, ReceiveMemory
 from broker.network.request import ConnectionQueue, Request
 from broker.network.request_channel import EARLY_APIS, RequestChannel
 from broker.network.response_sender import ReadAhead, ResponseSender
+from broker.network.socket_state import has_gone
 from broker.security.principal import ANONYMOUS, Principal
 from kafkawire.apis import ApiKey
 from kafkawire.errors import DecodeError
@@ -126,6 +127,8 @@ class Processor(asyncio.BufferedProtocol):
         # Receives all frames until the client is authenticated.
         self._gate: Gate | None = None
         self._expires_at_s = inf
+        self._muted_until_s = 0.0
+        self._unmuting: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport
         self._sender: ResponseSender
 
@@ -195,6 +198,9 @@ class Processor(asyncio.BufferedProtocol):
         if not self._move_to(ConnectionState.CLOSED):
             return
         self._metrics.connections_open -= 1
+        if self._unmuting is not None:
+            # It may be due in days, and would keep this object until then.
+            self._unmuting.cancel()
         if self._gate is not None:
             self._gate.close()
         self._drop_input()
@@ -265,10 +271,16 @@ class Processor(asyncio.BufferedProtocol):
     # Called by handlers.
 
     def mute(self, delay_s: float) -> None:
-        """Stop reading for `delay_s`. Requests already read are still answered."""
+        """Stop reading for `delay_s`, at least. Requests already read are still answered."""
+        until_s = self._clock() + delay_s
         if self._move_to(ConnectionState.MUTED):
             self._set_reading()
-            self._channel.loop.call_later(delay_s, self._unmute)
+        elif self._unmuting is None or until_s <= self._muted_until_s:
+            return
+        else:
+            self._unmuting.cancel()
+        self._muted_until_s = until_s
+        self._unmuting = self._channel.loop.call_later(delay_s, self._unmute)
 
     def renew(self, expires_at_s: float) -> None:
         """Extend the session."""
@@ -323,10 +335,13 @@ class Processor(asyncio.BufferedProtocol):
         """Close if no whole request arrived and no response left within `max_idle_s`.
 
         Neither part of a request nor a waiting request counts as activity, as the client may be
-        gone. Source: Kafka's Selector.
+        gone. A muted client must be silent, but its end is not read either: it is dropped if its
+        socket shows that it has gone. Source: Kafka's Selector.
         """
         idle_s = self._clock() - self._last_active_s
-        if idle_s > max_idle_s and self._state is not ConnectionState.MUTED:
+        if self._state is ConnectionState.MUTED and not has_gone(self._transport):
+            return
+        if idle_s > max_idle_s:
             self.drop(f"idle for {idle_s:.3f} s", is_expected=True)
 
     def drop_if_stalled(self, since_s: float) -> None:
@@ -472,6 +487,7 @@ class Processor(asyncio.BufferedProtocol):
             self._channel.wait_for_room(self._queue)
 
     def _unmute(self) -> None:
+        self._unmuting = None
         if self._move_to(ConnectionState.OPEN):
             self.on_room()
 

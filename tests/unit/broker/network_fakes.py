@@ -80,6 +80,10 @@ class FakeLoop:
         self._timers.append(timer)
         return timer
 
+    @property
+    def pending_timers(self) -> list[FakeTimer]:
+        return [each for each in self._timers if not each.is_cancelled]
+
     def pass_time(self, seconds: float) -> None:
         """Advance the time, and run the timers that expire."""
         self.now_s += seconds

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 import pytest
 from structlog.testing import capture_logs
 
+from broker.network import processor
 from broker.network.connection_state import MAX_KEPT_S, MIN_PROGRESS_BYTES
 from broker.network.frame_receiver import LARGE_FRAME_BYTES
 from broker.network.limits import NetworkLimits
@@ -987,4 +988,40 @@ def test_a_muted_client_is_not_idle_and_may_disconnect() -> None:
     client.transport.abort()
     world.loop.run()
     world.loop.pass_time(2.0)
+    assert is_closed(client)
+
+
+def test_the_end_of_a_muted_connection_leaves_no_timer() -> None:
+    world = Muting()
+    client = world.connect()
+    client.send(request_frame(1))
+    world.loop.run()
+    client.transport.abort()
+    world.loop.run()
+    assert not world.loop.pending_timers, "a long mute would keep the connection for days"
+
+
+def test_the_longest_of_several_mutes_counts() -> None:
+    world = Muting()
+    client = world.connect()
+    client.send(request_frame(1))
+    world.loop.run()
+    for delay_s in (1.0, 5.0, 3.0):
+        client.processor.mute(delay_s)
+    world.loop.pass_time(4.9)
+    assert not is_read(client)
+    world.loop.pass_time(0.2)
+    assert is_read(client)
+
+
+def test_a_muted_client_that_has_gone_is_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = Muting()
+    client = world.connect()
+    client.send(request_frame(1))
+    world.loop.run()
+    world.loop.pass_time(1.0)
+    monkeypatch.setattr(processor, "has_gone", lambda transport: transport is client.transport)
+    client.processor.drop_if_idle(1.5)
+    assert not is_closed(client)
+    client.processor.drop_if_idle(0.5)
     assert is_closed(client)

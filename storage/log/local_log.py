@@ -1,8 +1,8 @@
 """The segments of one log as one sequence of offsets (edge).
 
 Invariants: offsets grow without overlap from segment to segment; `log_end_offset` is raised only
-after a batch has been written to the file; everything below `recovery_point` is on disk;
-`producers` reflects all batches below `log_end_offset`.
+after a batch has been written to the file, or to the start of a new segment; everything below
+`recovery_point` is on disk; `producers` reflects all batches below `log_end_offset`.
 
 One thread owns a `LocalLog`. Other threads may call `sync`.
 """
@@ -23,6 +23,7 @@ from storage.log.loading import LoadedLog
 from storage.log.segment_swap import SegmentSwap
 from storage.producers import producer_replay, producer_snapshots
 from storage.segment.segment import FileRegion, Segment
+from storage.segment.segment_files import rename_back
 from storage.segment.segment_lookup import read_region
 from storage.segment.transaction_index import AbortedTransaction
 
@@ -181,6 +182,9 @@ class LocalLog:
         self._clock_ms = now_ms
         self._active = self._create_segment(base_offset)
         self.segments.add(self._active)
+        # A follower may skip offsets that compaction has dropped. If writing the batch fails, the
+        # next one may not begin below the new segment; a start would find the same end.
+        self.log_end_offset = base_offset
         producer_snapshots.write_snapshot(self.directory, base_offset, self.producers)
         self._snapshot_offset = base_offset
         log.info(
@@ -263,11 +267,7 @@ class LocalLog:
         self.cancel_swap()
         # The oldest first: after a crash in between, no checkpoint lies beyond the log's end.
         self.delete_below(self._active.base_offset)
-        # In this order: the old files may have the name of the new one, and a concurrent sync must
-        # never find the list empty.
-        self._delete(self._active)
-        self._active = self._create_segment(offset)
-        self.segments.replace(self._active)
+        self._replace_active(offset)
         self._end_at(offset)
         self.producers.clear()
         self._has_partial_producers = False
@@ -275,6 +275,21 @@ class LocalLog:
         offsets = producer_snapshots.snapshot_offsets(self.directory)
         producer_snapshots.remove(self.directory, offsets)
         self.has_dropped_producers = False
+
+    def _replace_active(self, offset: Offset) -> None:
+        """Delete the only segment, and begin one at `offset`; if that fails, the old one stays."""
+        old = self._active
+        # In this order: the old files may have the name of the new one, and a concurrent sync must
+        # never find the list empty.
+        deleted = old.files.mark_deleted()
+        try:
+            self._active = self._create_segment(offset)
+        except OSError:
+            # Otherwise the next batches would go to files that are about to be removed.
+            rename_back({path.with_suffix(""): path for path in deleted})
+            raise
+        self.segments.replace(self._active)
+        self._note_deleted(old, deleted)
 
     def reload_producers(self) -> None:
         """Discard the state of batches above the log end.
@@ -329,7 +344,10 @@ class LocalLog:
         return end_offset
 
     def _delete(self, segment: Segment) -> None:
-        self.deleted_files.add(segment.files.mark_deleted())
+        self._note_deleted(segment, segment.files.mark_deleted())
+
+    def _note_deleted(self, segment: Segment, files: list[Path]) -> None:
+        self.deleted_files.add(files)
         log.info(
             "segment.deleted",
             partition=self.directory.name,

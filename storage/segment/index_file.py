@@ -36,7 +36,6 @@ class IndexFile:
     __slots__ = (
         "_descriptor",
         "_entry",
-        "_is_writable",
         "_key_array",
         "_lock",
         "_page",
@@ -44,6 +43,7 @@ class IndexFile:
         "_value_array",
         "_write_at_count",
         "_written_count",
+        "is_writable",
         "keys",
         "max_entries",
         "path",
@@ -59,7 +59,8 @@ class IndexFile:
         self._lock = Lock()
         self._typecodes = typecodes
         self._entry = Struct(">" + typecodes)
-        self._is_writable = False
+        self.is_writable = False
+        """Whether entries can be added."""
         self._written_count = 0
         self._write_at_count = 1
         # Number and bytes of the last page read. A single value, so that both always agree.
@@ -114,7 +115,7 @@ class IndexFile:
 
     def make_writable(self) -> None:
         """Switch an opened file to writable mode: load its entries and extend it again."""
-        if self._is_writable:
+        if self.is_writable:
             return
         count = len(self.keys)
         data = os.pread(self.fileno(), count * self._entry.size, 0)
@@ -124,7 +125,7 @@ class IndexFile:
 
     def append(self, key: int, value: int) -> None:
         """Add an entry; neither number may be less than in the last entry."""
-        assert self._is_writable
+        assert self.is_writable
         self._key_array.append(key)
         self._value_array.append(value)
         if len(self._key_array) >= self._write_at_count:
@@ -138,7 +139,7 @@ class IndexFile:
 
     def truncate(self, entry_count: int) -> None:
         """Keep the first `entry_count` entries and fill the rest of the file with zeros."""
-        assert self._is_writable
+        assert self.is_writable
         with self._lock:
             del self._key_array[entry_count:]
             del self._value_array[entry_count:]
@@ -167,7 +168,7 @@ class IndexFile:
     def finish(self) -> None:
         """Write pending entries, truncate the file to its entries and become read-only."""
         with self._lock:
-            if self._is_writable:
+            if self.is_writable:
                 self._write_pending()
                 os.ftruncate(self.fileno(), self._written_count * self._entry.size)
                 self._use_file(self._written_count)
@@ -197,7 +198,7 @@ class IndexFile:
     def release(self) -> None:
         """Close the descriptor and become read-only; the next use reopens the file."""
         with self._lock:
-            self._is_writable = False
+            self.is_writable = False
             descriptor, self._descriptor = self._descriptor, -1
             if descriptor >= 0:
                 os.close(descriptor)
@@ -227,7 +228,7 @@ class IndexFile:
         self._value_array = array(self._typecodes[1], [entry[1] for entry in entries])
         self.keys, self.values = self._key_array, self._value_array
         self._note_written(len(entries))
-        self._is_writable = True
+        self.is_writable = True
 
     def _use_file(self, count: int) -> None:
         key, value = (Struct(">" + code) for code in self._typecodes)
@@ -236,4 +237,4 @@ class IndexFile:
         self._key_array = self._value_array = array("i")
         self._note_written(count)
         self._page = (-1, b"")
-        self._is_writable = False
+        self.is_writable = False

@@ -308,11 +308,12 @@ class Segment:
             self.activate()
         if found is None:
             return offset
-        # First, because a remaining entry would match a later transaction at these offsets.
-        self.transactions.truncate_to(Offset(found.base_offset))
         # Before the log: if the disk is full, this fails while all batches are still there.
         self.index.truncate_to(Offset(found.base_offset))
         self.file.truncate(found.position)
+        # Last: as long as the batches are there, readers must know which ones were aborted. After a
+        # crash before this, recovery rebuilds the index.
+        self.transactions.truncate_to(Offset(found.base_offset))
         self._forget_batches()
         for place in walk_headers(self.file, self.index.rewind(), found.position):
             self.add_batch(*place)
@@ -331,12 +332,17 @@ class Segment:
             self.files.sync_snapshot()
 
     def close(self) -> None:
-        """Stop appending: write the last entry of the time index and truncate files to size."""
-        if self.is_active:
-            self.index.close()
+        """Stop appending: write the last entry of the time index and truncate files to size.
+
+        Raises:
+            OSError: the files are partly closed; close again, or append.
+        """
+        if self.is_active or self.index.is_writable:
+            # First, because an append must make the index that is closed already writable again.
+            self.is_active = False
             self.transactions.close()
             self.file.truncate(self.size_bytes)
-            self.is_active = False
+            self.index.close()
 
     def release(self) -> None:
         """Close the files of a closed segment until its next use."""

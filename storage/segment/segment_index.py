@@ -56,6 +56,11 @@ class SegmentIndex:
         """Whether the next batch gets an entry."""
         return self._bytes_since_entry > self.interval_bytes
 
+    @property
+    def is_writable(self) -> bool:
+        """Whether a file has not been closed; a failed `close` may leave one of them."""
+        return self.offsets.file.is_writable or self.times.file.is_writable
+
     def add_batch(
         self, position: int, size_bytes: int, last_offset: Offset, max_timestamp_ms: int
     ) -> None:

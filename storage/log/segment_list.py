@@ -50,14 +50,19 @@ class SegmentList:
 
     def splice(self, old: Sequence[Segment], new: Segment) -> None:
         """Replace `old`, which must be neighbours, by `new`."""
-        slot = self._segments.index(old[0])
-        assert self._segments[slot : slot + len(old)] == list(old), "neighbours, in order"
-        self._segments[slot : slot + len(old)] = [new]
+        slot, end = self._segments.index(old[0]), self._segments.index(old[-1]) + 1
+        assert self._segments[slot:end] == list(old), "neighbours, in order"
+        self._segments = [*self._segments[:slot], new, *self._segments[end:]]
 
     def from_offset(self, offset: int) -> list[Segment]:
-        """Return the segment whose range holds `offset`, or the first one, and all after it."""
-        slot = bisect_right(self._segments, offset, key=_base_offset) - 1
-        return self._segments[max(slot, 0) :]
+        """Return the segment whose range holds `offset`, or the first one, and all after it.
+
+        Any thread may call this.
+        """
+        # Looked up once: a slot in this list may be another segment's in the next one.
+        segments = self._segments
+        slot = bisect_right(segments, offset, key=_base_offset) - 1
+        return segments[max(slot, 0) :]
 
     def remove(self, segment: Segment) -> None:
         """Remove a segment. Other threads read the list, so one segment must remain."""

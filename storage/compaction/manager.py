@@ -99,8 +99,7 @@ class CleanerManager:
         if local is None or local.is_closed or self._states[partition] != IDLE:
             return None
         try:
-            # The swap of an earlier cleaning may have failed without being cancelled.
-            local.upkeep.cancel_swap()
+            local.upkeep.prepare_cleaning()
         except StorageError as error:
             log.warning("cleaning.failed", partition=str(partition), error=str(error))
             return None

@@ -97,6 +97,18 @@ class LogUpkeep:
         """Close the files of all closed segments until the next read there."""
         self._local.release_closed()
 
+    def prepare_cleaning(self) -> None:
+        """Bring the files to the state that a cleaner, which reads nothing else, relies on.
+
+        Raises:
+            StorageError: aborted records could count as the last ones of their keys.
+        """
+        with self.io():
+            # The swap of an earlier cleaning may have failed without being cancelled.
+            self._local.cancel_swap()
+            # Only the active segment can have entries for which there was no space or descriptor.
+            self._local.segments.last.transactions.write_pending()
+
     def begin_swap(self, base_offsets: Sequence[int], size_bytes: int) -> bool:
         """Prepare the replacement of the segments at `base_offsets` by a cleaned one.
 

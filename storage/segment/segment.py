@@ -340,7 +340,7 @@ class Segment:
         if self.is_active or self.index.is_writable:
             # First, because an append must make the index that is closed already writable again.
             self.is_active = False
-            self.transactions.close()
+            self.transactions.write_pending()
             self.file.truncate(self.size_bytes)
             self.index.close()
 

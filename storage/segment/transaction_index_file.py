@@ -140,8 +140,8 @@ class TransactionIndexFile:
                 self._is_new = self._is_new or is_new
             raise
 
-    def close(self) -> None:
-        """Write all pending entries to the file."""
+    def write_pending(self) -> None:
+        """Write all pending entries to the file, without a sync."""
         with self._lock:
             self._write_rest()
 

@@ -1,0 +1,73 @@
+"""The manager prepares the files of a log for a cleaner; tests of the cleaner show the rest."""
+
+from pathlib import Path
+
+import pytest
+
+from kafkawire.ids import Offset
+from kafkawire.records import ControlType
+from storage.compaction.job import GroupCleaned
+from storage.compaction.manager import Cleaning, CleanerManager
+from storage.directory.logs import Logs
+from storage.errors import OutOfFilesError
+from storage.log.log import Log
+from tests.faults import Fault, injected
+from tests.unit.storage.compacting import (
+    COMPACTED,
+    append_batch,
+    keyed_batch,
+    put,
+    records_of,
+    run,
+    settings,
+)
+from tests.unit.storage.logs import NOW_MS, create, open_logs
+from tests.unit.storage.produced_batches import marker, write
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Logs:
+    return open_logs(tmp_path, config=COMPACTED)
+
+
+def with_unwritten_entry(logs: Logs) -> Log:
+    """Return a log whose aborted transaction is in its index in memory, but not in the file."""
+    log = create(logs, config=COMPACTED)
+    put(log, (b"a", b"committed"))
+    aborted = keyed_batch([(b"a", b"aborted")], producer=(7, 0, 0), is_transactional=True)
+    append_batch(log, aborted)
+    log.upkeep.roll(NOW_MS)
+    with (
+        injected(Fault.NO_DESCRIPTOR, 0, log.directory),
+        pytest.raises(OutOfFilesError, match=r"\.txnindex"),
+    ):
+        write(log, marker(7, 2, ControlType.ABORT))
+    assert log.log_end_offset == 3
+    return log
+
+
+def start(logs: Logs, log: Log) -> Cleaning | None:
+    manager = CleanerManager(logs, settings(), lambda _partition: log.log_end_offset)
+    candidate = manager.candidate(log, NOW_MS)
+    assert candidate is not None
+    return manager.start(candidate, NOW_MS)
+
+
+def test_an_aborted_record_replaces_no_other_even_if_its_entry_was_not_written(
+    logs: Logs,
+) -> None:
+    log = with_unwritten_entry(logs)
+    cleaning = start(logs, log)
+    assert cleaning is not None
+    groups, _ = run(cleaning.job)
+    assert groups == [GroupCleaned(replaced=(0,), size_bytes=groups[0].size_bytes)]
+    assert log.upkeep.begin_swap(groups[0].replaced, groups[0].size_bytes)
+    assert log.upkeep.finish_swap(NOW_MS)
+    assert [(each.offset, each.value) for each in records_of(log)] == [(Offset(0), b"committed")]
+
+
+def test_no_cleaning_starts_while_an_entry_cannot_be_written(logs: Logs) -> None:
+    log = with_unwritten_entry(logs)
+    with injected(Fault.NO_DESCRIPTOR, 0, log.directory):
+        assert start(logs, log) is None
+    assert start(logs, log) is not None

@@ -330,14 +330,26 @@ class Logs:
         home.checkpoints.high_watermarks.pop(partition, None)
 
     def truncate_to(self, offsets: Mapping[TopicPartition, Offset]) -> None:
-        """Truncate logs, and lower their checkpoints on disk before the next append."""
-        touched = {
-            self.table.homes[partition]
-            for partition, offset in offsets.items()
-            if partition in self.table.logs and self._truncate(self.table.logs[partition], offset)
-        }
-        for directory in touched:
-            self.checkpoints.write_bounds_in(directory)
+        """Truncate logs, and lower their checkpoints on disk before the next append.
+
+        Raises:
+            StorageError: a log, or a checkpoint, may be unchanged; all others are truncated.
+        """
+        touched: dict[LogDirectory, None] = {}
+
+        def truncate(partition: TopicPartition) -> None:
+            has_effect = True
+            try:
+                has_effect = self._truncate(self.table.logs[partition], offsets[partition])
+            finally:
+                # Also after a failure, which may have left a shorter log.
+                if has_effect:
+                    touched[self.table.homes[partition]] = None
+
+        try:
+            for_each([each for each in offsets if each in self.table.logs], truncate)
+        finally:
+            for_each(touched, self.checkpoints.write_bounds_in)
 
     def _truncate(self, local: Log, offset: Offset) -> bool:
         if offset >= local.segments[-1].base_offset:
@@ -348,9 +360,11 @@ class Logs:
 
     def truncate_fully_and_start_at(self, partition: TopicPartition, offset: Offset) -> None:
         """Empty a log, and lower its checkpoints on disk before the next append."""
-        with self._uncleaned(partition, Offset(0)):
-            self.table.logs[partition].truncate_fully_and_start_at(offset)
-        self.checkpoints.write_bounds_in(self.table.homes[partition])
+        try:
+            with self._uncleaned(partition, Offset(0)):
+                self.table.logs[partition].truncate_fully_and_start_at(offset)
+        finally:
+            self.checkpoints.write_bounds_in(self.table.homes[partition])
 
     def end_move(self, partition: TopicPartition, now_ms: int) -> Log:
         """Replace a log by its copy, which has caught up; return the copy.

@@ -22,8 +22,10 @@ from storage.errors import (
     InconsistentTopicIdError,
     LogDirLockedError,
     LogDirOfflineError,
+    OutOfFilesError,
     StorageError,
 )
+from storage.log.log import Log
 from tests.unit.storage.faults import failing
 from tests.unit.storage.logs import (
     NOW_MS,
@@ -313,6 +315,35 @@ def test_truncation_lowers_the_cleaner_offset(one: Path) -> None:
     assert cleaner_offset_on_disk(one) == 0
     logs.delete(PARTITION)
     assert cleaner_offset_on_disk(one) is None
+    logs.close()
+
+
+def test_a_log_that_cannot_be_truncated_stops_no_other(
+    one: Path, two: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The recovery points on disk of truncated logs must not lie above their ends."""
+    logs, partitions = open_logs(one, two), [TopicPartition("orders", n) for n in range(3)]
+    for each in partitions:
+        fill(create(logs, each), 60)
+        log_of(logs, each).upkeep.flush()
+    logs.checkpoints.write_bounds()
+    truncate = Log.truncate_to
+
+    def lack(log: Log, offset: Offset) -> bool:
+        if log.topic_partition == partitions[1]:
+            raise OutOfFilesError(one, "too many open files")
+        return truncate(log, offset)
+
+    monkeypatch.setattr(Log, "truncate_to", lack)
+    with pytest.raises(OutOfFilesError):
+        logs.truncate_to(dict.fromkeys(partitions, Offset(20)))
+    assert [log_of(logs, each).log_end_offset for each in partitions] == [20, 60, 20]
+    stored = {
+        partition: offset
+        for path in (one, two)
+        for partition, offset in read_offsets(path / "recovery-point-offset-checkpoint").items()
+    }
+    assert [stored[each] for each in partitions] == [20, 60, 20]
     logs.close()
 
 

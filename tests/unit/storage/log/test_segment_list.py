@@ -27,7 +27,7 @@ def replace_first(segments: SegmentList) -> None:
 
 
 @pytest.mark.parametrize("change", [remove_first, replace_first])
-def test_a_search_finds_all_later_segments_whatever_the_owner_does(
+def test_a_search_finds_all_later_segments_while_the_owner_changes_the_list(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[SegmentList], None]
 ) -> None:
     """A segment that a flush overlooks would lie below a recovery point, and not be on disk."""

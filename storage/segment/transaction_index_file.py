@@ -180,9 +180,10 @@ class TransactionIndexFile:
         try:
             self._is_new = self._is_new or not self._written_bytes
             while self._written_bytes < self.size_bytes:
-                rest = memoryview(self._data)[self._written_bytes :]
-                self._written_bytes += os.pwrite(descriptor, rest, self._written_bytes)
-                rest.release()
+                # Released at once, even if the write fails: an error that a caller keeps would
+                # also keep the view, and no entry could be added as long as that exists.
+                with memoryview(self._data)[self._written_bytes :] as rest:
+                    self._written_bytes += os.pwrite(descriptor, rest, self._written_bytes)
         finally:
             os.close(descriptor)
 

@@ -229,6 +229,27 @@ def no_index_opens(monkeypatch: pytest.MonkeyPatch, number: int) -> Iterator[Non
         yield
 
 
+def test_an_entry_follows_a_failed_write_of_which_the_error_is_still_held(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Errors that are collected of several logs live until the next garbage collection."""
+    begin(log)
+    with no_index_opens(monkeypatch, errno.EMFILE), pytest.raises(OutOfFilesError):
+        end(log, ABORT)
+
+    def full(_descriptor: int, _data: bytes, _position: int) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch, pytest.raises(LogDirFullError) as held:
+        patch.setattr(os, "pwrite", full)
+        log.upkeep.flush()
+    log.health.note_space()
+    begin(log, sequence=1)
+    end(log, ABORT)
+    assert found_by(log) == [aborted(7, 0, 1, 2), aborted(7, 2, 3, 4)]
+    assert held.value.__cause__ is not None
+
+
 def test_entry_without_space_is_written_by_the_next_flush(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:

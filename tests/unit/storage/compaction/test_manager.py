@@ -7,7 +7,7 @@ import pytest
 from kafkawire.ids import Offset
 from kafkawire.records import ControlType
 from storage.compaction.job import GroupCleaned
-from storage.compaction.manager import Cleaning, CleanerManager
+from storage.compaction.manager import CleanerManager, Cleaning
 from storage.directory.logs import Logs
 from storage.errors import OutOfFilesError
 from storage.log.log import Log

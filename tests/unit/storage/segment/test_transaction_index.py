@@ -240,9 +240,10 @@ def test_an_entry_follows_a_failed_write_of_which_the_error_is_still_held(
     def full(_descriptor: int, _data: bytes, _position: int) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    with monkeypatch.context() as patch, pytest.raises(LogDirFullError) as held:
+    with monkeypatch.context() as patch:
         patch.setattr(os, "pwrite", full)
-        log.upkeep.flush()
+        with pytest.raises(LogDirFullError) as held:
+            log.upkeep.flush()
     log.health.note_space()
     begin(log, sequence=1)
     end(log, ABORT)

@@ -284,9 +284,18 @@ class Segment:
         log.info("index.rebuilt", path=str(self.file.path), entry_count=len(self.index.offsets))
 
     def start_indexing(self) -> None:
-        """Empty the indexes; the caller must add every batch of the log again."""
+        """Empty the indexes; the caller must add every batch of the log again.
+
+        Raises:
+            OSError: the next use opens the files, and rebuilds the indexes.
+        """
         self._file = self._file or self.files.open_log(self._closed_size_bytes)
-        self.index.create()
+        try:
+            self.index.create()
+        except OSError:
+            self.is_active = self.is_counted = False
+            self.release()
+            raise
         self.is_active = self.is_counted = True
         self._forget_batches()
 

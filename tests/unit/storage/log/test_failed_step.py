@@ -46,7 +46,7 @@ def failed(
     while True:
         log = open_log(directory / f"{at}" / "orders-0", config)
         prepare(log)
-        with injected(fault, at, log.directory) as injection, suppress(StorageError):
+        with injected(fault, at, log.directory) as injection, suppress(StorageError, OSError):
             act(log)
         if injection.hit is None:
             assert at, "there was nothing to fail"
@@ -137,3 +137,19 @@ def test_a_log_that_was_not_truncated_keeps_its_aborted_transactions(
         found = log.aborted_in(region, Offset(5), end)
         expected = [AbortedTransaction(7, Offset(5), Offset(6), Offset(7))]
         assert found == (expected if end == 7 else []), log.log_end_offset
+
+
+@PASSING
+def test_an_index_that_could_not_be_rebuilt_is_rebuilt_by_the_next_use(
+    tmp_path: Path, fault: Fault
+) -> None:
+    for log in failed(
+        tmp_path, fault, lambda log: fill(log, 30), lambda log: log.segments[0].mend_index()
+    ):
+        assert offsets_in(read_all(log)) == list(range(30))
+        found = log.offset_for_timestamp(NOW_MS, Offset(30))
+        assert found is not None
+        assert found.offset == 0
+        assert [each.index.max_timestamp_ms for each in log.segments] == [NOW_MS, NOW_MS]
+        fill(log, 1)
+        assert offsets_in(read_all(reopened(log))) == list(range(31))

@@ -160,6 +160,9 @@ class Peer:
                 self.endpoint.port,
                 ssl=self._security.tls if self._security else None,
             )
+        except OSError:
+            # Before ValueError, because an error of a certificate is both.
+            raise
         except (ValueError, OverflowError) as error:
             # A registration may contain a name with an empty label, or a port above 65535.
             raise PeerError(f"no broker can have this address: {error}") from error

@@ -79,6 +79,9 @@ class Connector:
             _, connection = await loop.create_connection(
                 new_connection, host.name, host.port, ssl=self._tls
             )
+        except OSError:
+            # Before ValueError, because an error of a certificate is both.
+            raise
         except ValueError as error:
             # A name with an empty or overlong label never reaches the network.
             raise OSError(f"no server can have this address: {error}") from error

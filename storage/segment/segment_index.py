@@ -144,7 +144,9 @@ class SegmentIndex:
 
     def close(self) -> None:
         """Write the maximum as the last entry of the time index and truncate files to size."""
-        self.times.maybe_append(self.max_timestamp_ms, self.max_timestamp_offset)
+        # Otherwise it has its last entry: `activate` has failed between the two files.
+        if self.times.file.is_writable:
+            self.times.maybe_append(self.max_timestamp_ms, self.max_timestamp_offset)
         self.offsets.file.finish()
         self.times.file.finish()
 

@@ -382,18 +382,19 @@ class Logs:
 
     @contextmanager
     def _uncleaned(self, partition: TopicPartition, end_offset: Offset) -> Iterator[None]:
-        """Pause cleaning while the body truncates the log, and limit its cleaner offset.
+        """Limit the cleaner offset of a log, and pause its cleaning while the body truncates it.
 
-        The cleaner offset is at most `end_offset` afterwards.
+        The cleaner offset is at most `end_offset` before, as the body may fail halfway: records that
+        are appended later must not count as clean.
         Source: LogManager.truncateTo and maybeTruncateCheckpoint of Kafka 3.9.
         """
         self.cleaning.pause(partition)
         try:
-            yield
             directory = self.table.homes[partition]
             if directory.checkpoints.cleaner_offsets.get(partition, Offset(0)) > end_offset:
                 directory.checkpoints.cleaner_offsets[partition] = end_offset
                 self.checkpoints.write_cleaner_offsets_in(directory)
+            yield
         finally:
             self.cleaning.resume(partition)
 

@@ -1,5 +1,6 @@
 """All logs of a broker over several log dirs: locks, markers, checkpoints, failures, deletion."""
 
+import errno
 import os
 import shutil
 import subprocess
@@ -316,6 +317,23 @@ def test_truncation_lowers_the_cleaner_offset(one: Path) -> None:
     logs.delete(PARTITION)
     assert cleaner_offset_on_disk(one) is None
     logs.close()
+
+
+def test_a_truncation_that_fails_halfway_has_lowered_the_cleaner_offset(one: Path) -> None:
+    """Otherwise later records below it would count as clean, and duplicates of keys would stay."""
+    logs = open_logs(one)
+    local = create(logs)
+    for _ in range(4):
+        fill(local, 4)
+        local.upkeep.roll(NOW_MS)
+    clean_up_to(logs, 12)
+    is_first = f"{4:020d}.index"
+    with failing("ftruncate", errno.ENOSPC, at=lambda path: path.name == is_first):
+        with pytest.raises(StorageError):
+            logs.truncate_to({PARTITION: Offset(6)})
+    assert local.log_end_offset < 12
+    assert cleaner_offset_on_disk(one) == 6
+    crash(logs)
 
 
 def test_a_log_that_cannot_be_truncated_stops_no_other(

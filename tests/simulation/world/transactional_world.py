@@ -28,6 +28,7 @@ from tests.simulation.world.cluster import SESSION_TIMEOUT_MS, Cluster
 from tests.simulation.world.judges import Judges
 from tests.simulation.world.loop import WorldLoop
 from tests.simulation.world.operators import ReplicaOperator
+from tests.simulation.world.scratch_transactions import ScratchTransactions
 from tests.simulation.world.script import Script, draw_script
 from tests.simulation.world.trouble import Trouble
 from tests.simulation.world.workload import PARTITIONS, TOPIC, Client, Promises, read_topic
@@ -109,7 +110,8 @@ async def _live(loop: WorldLoop, root: Path, script: Script) -> Outcome:
     judges = Judges(cluster, TOPIC, promises, (COPIED,))
     appenders = [Appender(cluster, f"a{number}", workload) for number in range(APPENDERS)]
     copiers = [CopyingClient(cluster, f"c{number}", promises) for number in range(COPIERS)]
-    operators = [_operator(cluster, promises)] if script.has_operators else []
+    scratch = [ScratchTransactions(cluster, "s1", promises, judges)] * script.has_operators
+    operators = [_operator(cluster, promises), *scratch] if script.has_operators else []
     clients: list[Client] = [*appenders, *copiers, *operators]
     for client in clients:
         client.begin()
@@ -127,6 +129,8 @@ async def _live(loop: WorldLoop, root: Path, script: Script) -> Outcome:
         await workload.finish()
         await _until_copied(cluster, workload.history)
         await _end(copiers)
+        for each in scratch:
+            await each.judge()
         await _until_at_rest(cluster)
         await judges.rest()
         for host in cluster.brokers:

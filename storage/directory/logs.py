@@ -384,8 +384,8 @@ class Logs:
     def _uncleaned(self, partition: TopicPartition, end_offset: Offset) -> Iterator[None]:
         """Limit the cleaner offset of a log, and pause its cleaning while the body truncates it.
 
-        The cleaner offset is at most `end_offset` before, as the body may fail halfway: records that
-        are appended later must not count as clean.
+        The cleaner offset is at most `end_offset` before, because the body may fail halfway, and
+        records that are appended later must not count as clean.
         Source: LogManager.truncateTo and maybeTruncateCheckpoint of Kafka 3.9.
         """
         self.cleaning.pause(partition)

@@ -327,10 +327,9 @@ def test_a_truncation_that_fails_halfway_has_lowered_the_cleaner_offset(one: Pat
         fill(local, 4)
         local.upkeep.roll(NOW_MS)
     clean_up_to(logs, 12)
-    is_first = f"{4:020d}.index"
-    with failing("ftruncate", errno.ENOSPC, at=lambda path: path.name == is_first):
-        with pytest.raises(StorageError):
-            logs.truncate_to({PARTITION: Offset(6)})
+    full = failing("ftruncate", errno.ENOSPC, at=lambda path: path.name == f"{4:020d}.index")
+    with full, pytest.raises(StorageError):
+        logs.truncate_to({PARTITION: Offset(6)})
     assert local.log_end_offset < 12
     assert cleaner_offset_on_disk(one) == 6
     crash(logs)

@@ -202,8 +202,8 @@ class Cluster:
     def expire_session(self, broker_id: int) -> None:
         """Let the coordinator forget a broker, which lives: its partitions get other leaders.
 
-        The broker registers again at once, as after an expiry. If it controls the cluster, it may do
-        so before the next controller looks, and keep its partitions.
+        The broker registers again at once, as after an expiry. If it controls the cluster, it may
+        do so before the next controller looks, and keep its partitions.
 
         Raises:
             ServerError: the session was not ended; the message has the reason.

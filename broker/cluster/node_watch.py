@@ -59,8 +59,10 @@ class NodeWatch:
     async def _follow(self) -> None:
         delay_s, refusal = REREAD_S, ""
         while True:
+            # Not `wait_for`: in Python 3.11 it drops a cancellation that meets a change.
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), delay_s)
+                async with asyncio.timeout(delay_s):
+                    await self._changed.wait()
             self._changed.clear()
             try:
                 await self._read()

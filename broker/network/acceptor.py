@@ -89,7 +89,8 @@ class Acceptor:
             await self._tls.wait_closed()
         if self._server is not None:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._server.wait_closed(), CLOSE_TIMEOUT_S)
+                async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                    await self._server.wait_closed()
 
     async def _serve(self, host: str, port: int) -> None:
         self._server = server = await self._loop.create_server(

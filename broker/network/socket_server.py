@@ -145,7 +145,8 @@ class SocketServer:
         for connection in list(self._connections):
             connection.finish()
         try:
-            await asyncio.wait_for(self._all_closed.wait(), timeout_s)
+            async with asyncio.timeout(timeout_s):
+                await self._all_closed.wait()
         except TimeoutError:
             return False
         return True

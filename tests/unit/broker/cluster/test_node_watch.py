@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import cast
 
+import pytest
 from structlog.testing import capture_logs
 
 from broker.cluster.coordinator_session import CoordinatorSession
@@ -84,3 +85,22 @@ def test_change_during_the_back_off_is_read_at_once() -> None:
     world.loop.call_at(due_s, lambda: world.notify())
     world.run()
     assert world.read_s[-1] == due_s
+
+
+@pytest.mark.parametrize("turn_count", range(5))
+def test_a_watch_ends_although_a_change_comes_at_that_moment(turn_count: int) -> None:
+    world = World(None, None)
+
+    async def main() -> None:
+        watch = NodeWatch(cast("CoordinatorSession", world), "/node", world.read)
+        watch.start(is_read=True)
+        for _ in range(turn_count):
+            await asyncio.sleep(0)
+        watch.wake()
+        for _ in range(turn_count):
+            await asyncio.sleep(0)
+        async with asyncio.timeout(1):
+            await watch.stop()
+
+    world.loop.run_until_complete(main())
+    world.loop.close()

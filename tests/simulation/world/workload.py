@@ -11,10 +11,11 @@ from random import Random
 from typing import Any, Final
 
 import ottla
+from kafkawire.errors import ErrorCode
 from kafkawire.ids import TopicPartition
 from ottla.client.client_config import IsolationLevel
 from ottla.client.consumer.group.group_config import AssignorName
-from ottla.client.errors import NoBrokerAvailableError, OttlaError
+from ottla.client.errors import BrokerError, NoBrokerAvailableError, OttlaError
 from tests.simulation.world.cluster import Cluster
 from tests.simulation.world.process import Process
 
@@ -178,6 +179,12 @@ class Reader(Client):
             try:
                 await self._stay(self.loop.time() + self.loop.chance.uniform(*STAY_S))
             except NoBrokerAvailableError:
+                self.promises.failed_count += 1
+            except BrokerError as error:
+                # A coordinator that follows one which could not store the group any more knows an
+                # earlier member of this name. A program has to start again, as with Java's client.
+                if error.code is not ErrorCode.FENCED_INSTANCE_ID:
+                    raise
                 self.promises.failed_count += 1
             if not self.is_over:
                 await asyncio.sleep(self.loop.chance.uniform(*ABSENCE_S))

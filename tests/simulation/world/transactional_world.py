@@ -73,7 +73,7 @@ class CopyingClient(Client):
         copier = Copier(
             self.cluster.bootstrap,
             self.name,
-            chance=Random(f"{self.loop.chance.random()}"),
+            chance=Random(self.loop.chance.random()),
             report=lambda _line: None,
             is_over=lambda: self.is_over,
             session_timeout_ms=SESSION_TIMEOUT_MS,
@@ -110,8 +110,11 @@ async def _live(loop: WorldLoop, root: Path, script: Script) -> Outcome:
     judges = Judges(cluster, TOPIC, promises, (COPIED,))
     appenders = [Appender(cluster, f"a{number}", workload) for number in range(APPENDERS)]
     copiers = [CopyingClient(cluster, f"c{number}", promises) for number in range(COPIERS)]
-    scratch = [ScratchTransactions(cluster, "s1", promises, judges)] * script.has_operators
-    operators = [_operator(cluster, promises), *scratch] if script.has_operators else []
+    scratch: list[ScratchTransactions] = []
+    operators: list[Client] = []
+    if script.has_operators:
+        scratch.append(ScratchTransactions(cluster, "s1", promises, judges))
+        operators += [_operator(cluster, promises), *scratch]
     clients: list[Client] = [*appenders, *copiers, *operators]
     for client in clients:
         client.begin()

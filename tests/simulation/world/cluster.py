@@ -118,6 +118,11 @@ class BrokerHost(Host):
         self._settings = settings
 
     @property
+    def other_name(self) -> str:
+        """Another name of the host."""
+        return f"{self.name}.other"
+
+    @property
     def may_stop(self) -> bool:
         """Whether the program runs and nobody stops it yet."""
         return self.is_up and self.has_started and not self.is_stopping
@@ -180,11 +185,13 @@ class Cluster:
     def __init__(self, loop: WorldLoop, root: Path, count: int) -> None:
         self.loop = loop
         self.keeps_all_replicas = True
-        """Whether each partition with promises has a replica on every broker."""
+        """Whether each partition with promises always has as many replicas as at first."""
         self.coordinator = CoordinatorHost(loop, root)
         self.brokers = [BrokerHost(loop, number, root) for number in range(1, count + 1)]
         for host in self.hosts:
             loop.network.address_of(host.name)
+        for broker in self.brokers:
+            loop.network.add_name(broker.other_name, broker.name)
 
     @property
     def bootstrap(self) -> str:
@@ -197,13 +204,16 @@ class Cluster:
         return [self.coordinator, *self.brokers]
 
     def is_in_sync(self) -> bool:
-        """Whether every broker serves and is in the in-sync set of every partition."""
+        """Whether every broker serves and every replica is in sync."""
         if not self.coordinator.has_started or not self.coordinator.is_up:
             return False
         if not all(host.is_up and host.has_started for host in self.brokers):
             return False
-        states = self.partition_states()
-        return all(len(each.isr) == len(self.brokers) for each in states.values())
+        assignments = self.assignments()
+        return all(
+            set(state.isr) == set(assignments[topic].partitions[number].replicas)
+            for (topic, number), state in self.partition_states().items()
+        )
 
     @property
     def nodes(self) -> Mapping[str, Any]:

@@ -48,6 +48,10 @@ class Network:
             return host
         return self._addresses.setdefault(host, f"10.0.0.{len(self._addresses) + 1}")
 
+    def add_name(self, name: str, host: str) -> None:
+        """Let another name mean a host, too."""
+        self._addresses[name] = self.address_of(host)
+
     def listen(self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> Listener:
         """Listen on a host; `host` must be that of the process."""
         key = (self.address_of(host or current_host()), port)

@@ -22,7 +22,7 @@ from kafkawire.units import MIB
 from ottla.client.admin_model import ResourceType
 from ottla.client.errors import OttlaError, TopicExistsError, UnknownTopicError
 from ottla.client.network.connection_pool import Purpose
-from tests.simulation.world.cluster import Cluster
+from tests.simulation.world.cluster import BROKER_PORT, Cluster
 from tests.simulation.world.judges import Judges
 from tests.simulation.world.workload import (
     DELIVERY_TIMEOUT_MS,
@@ -55,6 +55,16 @@ CONFIGS: Final = {
     "preallocate": ("true", "false"),
     "flush.messages": ("1", "9223372036854775807"),
     "flush.ms": ("100", "9223372036854775807"),
+}
+BROKER_CONFIGS: Final = {
+    "compression.type": ("producer", "zstd"),
+    "log.cleaner.backoff.ms": ("100", "2000"),
+    "log.cleaner.io.max.bytes.per.second": ("1000", "1000000000"),
+    "log.cleaner.threads": ("1", "2"),
+    "log.flush.interval.ms": ("100", "10000"),
+    "log.segment.bytes": ("65536", "1048576"),
+    # This one counts from the next start on.
+    "num.replica.fetchers": ("1", "2"),
 }
 QUOTAS: Final[Mapping[str, tuple[float | None, ...]]] = {
     "producer_byte_rate": (20_000.0, 500_000.0, None),
@@ -216,6 +226,8 @@ class ReplicaOperator(Client):
                 self._hand_over,
                 self._elect,
                 self._configure,
+                self._configure_broker,
+                self._advertise,
                 *((self._limit,) if self._limited else ()),
             )
             while not self.is_over:
@@ -263,6 +275,20 @@ class ReplicaOperator(Client):
         name = self.loop.chance.choice(tuple(CONFIGS))
         changes = {name: self.loop.chance.choice(CONFIGS[name])}
         await admin.alter_configs(ResourceType.TOPIC, TOPIC, changes)
+
+    async def _configure_broker(self, admin: ottla.Admin) -> None:
+        """Change a config of one broker or of all, or take the change back."""
+        key = self.loop.chance.choice(tuple(BROKER_CONFIGS))
+        name = self.loop.chance.choice(("", *(str(host.number) for host in self.cluster.brokers)))
+        changes = {key: self.loop.chance.choice((None, *BROKER_CONFIGS[key]))}
+        await admin.alter_configs(ResourceType.BROKER, name, changes)
+
+    async def _advertise(self, admin: ottla.Admin) -> None:
+        """Let a broker advertise another name of its host, or take that back."""
+        host = self.loop.chance.choice(self.cluster.brokers)
+        listener = f"PLAINTEXT://{host.other_name}:{BROKER_PORT}"
+        changes = {"advertised.listeners": self.loop.chance.choice((listener, None))}
+        await admin.alter_configs(ResourceType.BROKER, str(host.number), changes)
 
     async def _limit(self, admin: ottla.Admin) -> None:
         key = self.loop.chance.choice(tuple(QUOTAS))

@@ -90,7 +90,11 @@ def run_fresh_seeds(duration_s: float, faults_s: float, *, has_operators: bool) 
         seed = secrets.randbits(SEED_BITS)
         is_transactional = totals.world_count % TRANSACTIONAL_PART == TRANSACTIONAL_PART - 1
         script = draw_script(
-            seed, faults_s, has_operators=has_operators, has_transactions=is_transactional
+            seed,
+            faults_s,
+            has_operators=has_operators,
+            has_transactions=is_transactional,
+            may_be_large=True,
         )
         totals.world_count += 1
         result = attempt(script)

@@ -19,6 +19,9 @@ KINDS: Final = (
     *("fill_disk", "slow_disk", "lack_descriptors", "break_log_dir", "fill_log_dir"),
 )
 """Methods of `Trouble`, without their underscores; the seed draws one of these places."""
+BROKERS: Final = 3
+"""Brokers of a world, unless its seed may draw more, and replicas of each topic with promises."""
+BROKER_COUNTS: Final = (BROKERS, BROKERS, 4, 5)
 RATES: Final = (0.3, 0.5, 1.0)
 """Faults per second of virtual time; the seed draws one."""
 SWARM_SHARE: Final = 0.7
@@ -54,26 +57,34 @@ class Script:
     faults: tuple[Fault, ...]
     has_transactions: bool = False
     """Whether the clients write in transactions."""
+    broker_count: int = BROKERS
 
     def __str__(self) -> str:
         faults = "".join(f"        {fault!r},\n" for fault in self.faults)
         return (
             f"Script(\n    seed={self.seed},\n    faults_s={self.faults_s!r},\n"
             f"    has_operators={self.has_operators},\n"
-            f"    has_transactions={self.has_transactions},\n    faults=(\n{faults}    ),\n)"
+            f"    has_transactions={self.has_transactions},\n"
+            f"    broker_count={self.broker_count},\n    faults=(\n{faults}    ),\n)"
         )
 
 
 def draw_script(
-    seed: int, faults_s: float, *, has_operators: bool, has_transactions: bool = False
+    seed: int,
+    faults_s: float,
+    *,
+    has_operators: bool,
+    has_transactions: bool = False,
+    may_be_large: bool = False,
 ) -> Script:
-    """Return the script of a seed."""
+    """Return the script of a seed; if it `may_be_large`, the seed draws the number of brokers."""
     return Script(
         seed=seed,
         faults_s=faults_s,
         has_operators=has_operators,
         faults=tuple(_draw_faults(Random(f"faults {seed}"), faults_s)),
         has_transactions=has_transactions,
+        broker_count=Random(f"brokers {seed}").choice(BROKER_COUNTS) if may_be_large else BROKERS,
     )
 
 
@@ -101,6 +112,8 @@ class Shrinking:
         """Return the smallest failing script that was found."""
         script = self._without_faults(script)
         script = self._try(replace(script, has_operators=False)) or script
+        if script.broker_count > BROKERS:
+            script = self._try(replace(script, broker_count=BROKERS)) or script
         last_s = script.faults[-1].at_s if script.faults else 0.0
         script = self._try(replace(script, faults_s=last_s + REST_S)) or script
         return self._without_faults(script)

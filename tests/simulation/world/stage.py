@@ -14,8 +14,9 @@ import ottla
 from broker.errors import StartupError
 from tests.simulation.world.cluster import SESSION_TIMEOUT_MS, BrokerHost, Cluster, Host
 from tests.simulation.world.loop import WorldLoop
+from tests.simulation.world.script import BROKERS
 from tests.simulation.world.workload import GROUP, TOPIC, read_topic
-from tests.simulation.world.world import BROKERS, in_world
+from tests.simulation.world.world import in_world
 
 T = TypeVar("T")
 LOG_DIRS: Final = 2

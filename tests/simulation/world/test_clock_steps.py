@@ -13,8 +13,9 @@ import ottla
 from kafkawire.ids import TopicPartition
 from tests.simulation.world.cluster import BrokerHost, Cluster
 from tests.simulation.world.loop import WorldLoop
+from tests.simulation.world.script import BROKERS
 from tests.simulation.world.workload import TOPIC
-from tests.simulation.world.world import BROKERS, in_world
+from tests.simulation.world.world import in_world
 
 PARTITION = TopicPartition(TOPIC, 0)
 RECORDS = 20

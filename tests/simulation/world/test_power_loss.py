@@ -15,9 +15,9 @@ from broker.cluster.doubtful_start import LOOK_INTERVAL_S, LOOKS_FOR_MEMBERS
 from kafkawire.ids import TopicPartition
 from storage.directory.logs import Logs
 from tests.simulation.world.cluster import BrokerHost
+from tests.simulation.world.script import BROKERS
 from tests.simulation.world.stage import POLL_S, RECORDS, SESSION_S, Stage, Story, play
 from tests.simulation.world.workload import read_topic
-from tests.simulation.world.world import BROKERS
 
 MEMBERS_WAIT_S = LOOKS_FOR_MEMBERS * LOOK_INTERVAL_S
 

@@ -37,19 +37,30 @@ def test_every_kind_of_fault_is_made() -> None:
 
 
 def test_a_printed_script_is_python() -> None:
-    drawn = draw_script(5, 20.0, has_operators=False)
+    drawn = draw_script(1, 20.0, has_operators=False, may_be_large=True)
     assert drawn.faults
+    assert drawn.broker_count == 5
     assert eval(str(drawn), vars(script)) == drawn
     assert draw_script(6, 20.0, has_operators=False).faults != drawn.faults
 
 
+def test_a_seed_may_draw_more_brokers() -> None:
+    counts = {
+        draw_script(seed, 1.0, has_operators=False, may_be_large=True).broker_count
+        for seed in range(50)
+    }
+    assert counts == {3, 4, 5}
+    assert draw_script(5, 1.0, has_operators=False).broker_count == 3
+
+
 @pytest.mark.fresh_seeds(5)
 def test_shrinking_keeps_the_faults_that_matter(seed: int) -> None:
-    drawn = draw_script(seed, 30.0, has_operators=True)
+    drawn = draw_script(seed, 30.0, has_operators=True, may_be_large=True)
     needed = set(Random(seed).sample(drawn.faults, min(2, len(drawn.faults))))
     found = Shrinking(lambda each: needed <= set(each.faults)).shrink(drawn)
     assert set(found.faults) == needed
     assert not found.has_operators
+    assert found.broker_count == 3
     assert found.faults_s <= 31.0
 
 

@@ -14,7 +14,7 @@ import structlog
 
 from broker.errors import StartupError
 from tests.simulation.world.cluster import SESSION_TIMEOUT_MS, BrokerHost, Cluster, Host
-from tests.simulation.world.script import Fault
+from tests.simulation.world.script import BROKERS, Fault
 from tests.simulation.world.workload import Client
 
 MAX_CALLS_TO_LOSS: Final = 60
@@ -36,7 +36,7 @@ class Trouble:
     def __init__(self, cluster: Cluster, clients: Sequence[Client] = ()) -> None:
         """Make faults of the hosts in `cluster`; pause and kill the processes of `clients`."""
         self.counts: Counter[str] = Counter()
-        self._spared: BrokerHost | None = None
+        self._spared: Sequence[BrokerHost] = ()
         self._afflicted: Counter[str] = Counter()
         """Brokers that are down, paused or cut off."""
         self._running: dict[asyncio.Task[None], str] = {}
@@ -93,7 +93,7 @@ class Trouble:
         )
 
     def _up_broker(self) -> BrokerHost | None:
-        up = [each for each in self._cluster.brokers if each.is_up and each is not self._spared]
+        up = [each for each in self._cluster.brokers if each.is_up and each not in self._spared]
         return self._chance.choice(up) if up else None
 
     @contextmanager
@@ -157,7 +157,7 @@ class Trouble:
         """Return the broker that controls the cluster, if it runs and may be afflicted."""
         for host in self._cluster.brokers:
             member = getattr(host.program, "_member", None)
-            is_well = host.is_up and host.has_started and host is not self._spared
+            is_well = host.is_up and host.has_started and host not in self._spared
             if is_well and member is not None and member.controller.is_active:
                 return host
         return None
@@ -243,7 +243,7 @@ class Trouble:
         await self._block(both_ways=False)
 
     async def _block(self, *, both_ways: bool) -> None:
-        names = [each.name for each in self._cluster.hosts if each is not self._spared]
+        names = [each.name for each in self._cluster.hosts if each not in self._spared]
         one, other = self._chance.sample(names, 2)
         routes = {(one, other)} | ({(other, one)} if both_ways else set())
         with self._afflict(one, other):
@@ -266,31 +266,46 @@ class Trouble:
         unsynced data. The next host may lose its power once the last one is in sync again.
         """
         host = self._chance.choice(self._cluster.brokers)
-        if self._spare_one_beside(host):
+        if self._spare_some_beside(host):
             host.disk.may_lose_power = self._cluster.is_in_sync
             await self._lose_power_of(host)
-            self._spared = None
+            self._spared = ()
 
     async def _lose_disk(self) -> None:
         """Kill a broker and replace its disk, if the other replicas hold all that it holds."""
         host = self._chance.choice(self._cluster.brokers)
-        if self._spare_one_beside(host):
+        if self._spare_some_beside(host):
             host.kill()
             host.disk.replace()
             await self._some_time()
             await self._boot(host)
-            self._spared = None
+            self._spared = ()
 
-    def _spare_one_beside(self, host: BrokerHost) -> bool:
-        """Let no fault fell one of the other brokers until `host` is back; return if one is well.
+    def _spare_some_beside(self, host: BrokerHost) -> bool:
+        """Let no fault fell brokers that hold all that `host` holds until it is back.
 
         If all others leave an in-sync set before the coordinator notices that `host` is dead, then
-        `host` is its last member, and must lead.
+        `host` is its last member, and must lead. Return False if some of these others are not well.
         """
         others = [each for each in self._cluster.brokers if each is not host]
         well = [each for each in others if not self._afflicted[each.name]]
-        self._spared = self._chance.choice(well) if well else None
-        return bool(well)
+        states = self._cluster.partition_states().values()
+        in_sync = [each.isr for each in states if host.number in each.isr]
+
+        def hold_all(brokers: Sequence[BrokerHost]) -> bool:
+            return all(any(each.number in isr for each in brokers) for isr in in_sync)
+
+        if len(others) < BROKERS:
+            for each in self._chance.sample(well, len(well)):
+                if hold_all(fewer := [other for other in well if other is not each]):
+                    well = fewer
+        elif len(well) < len(others):
+            # Replicas may move from one broker to another meanwhile.
+            return False
+        if not hold_all(well):
+            return False
+        self._spared = well
+        return True
 
     async def _black_out(self) -> None:
         """Lose the power of all hosts after an orderly stop of all brokers, which syncs all."""
@@ -327,7 +342,7 @@ class Trouble:
 
     def _disk_host(self) -> BrokerHost:
         """Return a broker whose disk may fail. A follower with such a disk is not in sync."""
-        return self._chance.choice([h for h in self._cluster.brokers if h is not self._spared])
+        return self._chance.choice([h for h in self._cluster.brokers if h not in self._spared])
 
     async def _fill_disk(self) -> None:
         host = self._disk_host()
@@ -355,7 +370,7 @@ class Trouble:
             await self._boot(host)
 
     async def _slow_disk(self) -> None:
-        host = self._chance.choice([h for h in self._cluster.hosts if h is not self._spared])
+        host = self._chance.choice([h for h in self._cluster.hosts if h not in self._spared])
         with self._afflict(host.name):
             self._loop.slow_hosts[host.name] = self._chance.choice(((0.0, 0.5), (0.0, 3.0)))
             await self._some_time()

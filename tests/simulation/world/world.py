@@ -35,7 +35,7 @@ from tests.simulation.world.operators import (
 )
 from tests.simulation.world.outside import replaced
 from tests.simulation.world.rover import SINGLE, Creator, Rover
-from tests.simulation.world.script import Script, draw_script
+from tests.simulation.world.script import BROKERS, Script, draw_script
 from tests.simulation.world.trouble import Trouble
 from tests.simulation.world.workload import (
     PARTITIONS,
@@ -50,7 +50,6 @@ from tests.simulation.world.workload import (
 )
 
 T = TypeVar("T")
-BROKERS: Final = 3
 FAULTS_S: Final = 20.0
 """Virtual time with faults in a world, unless another one is given."""
 MEMORY: Final = Path("/dev/shm")
@@ -140,7 +139,7 @@ def _run(seed: int, live: Callable[[WorldLoop, Path], Coroutine[Any, Any, T]]) -
 
 
 async def _live(loop: WorldLoop, root: Path, script: Script) -> Outcome:
-    cluster = Cluster(loop, root, BROKERS)
+    cluster = Cluster(loop, root, script.broker_count)
     await cluster.boot()
     async with ottla.Admin(cluster.bootstrap) as admin:
         await admin.create_topics([ottla.NewTopic(TOPIC, PARTITIONS, BROKERS)])

@@ -38,6 +38,8 @@ class StoredEpochs:
         """The newest epoch that was stored when it began; every append compares with it."""
         self._stored = stored
         self._is_durable = True
+        # Whether leaderships have been dropped that the file on disk may still hold.
+        self._is_drop_due = False
         # Whether the file may hold a part of a failed overwrite.
         self._is_torn = False
         # The owner of the log may store the epochs, and so may a thread that flushes the log.
@@ -46,7 +48,8 @@ class StoredEpochs:
     @property
     def is_stale(self) -> bool:
         """Whether the file holds leaderships that are no longer in the log."""
-        return not set(self._stored) <= set(self.history.entries)
+        with self._lock:
+            return not set(self._stored) <= set(self.history.entries)
 
     def begin(self, directory: Path, epoch: LeaderEpoch, start_offset: Offset) -> None:
         """Assign an epoch before its first batch, and store it without a sync."""
@@ -72,6 +75,13 @@ class StoredEpochs:
         # The next append writes the file, or is refused.
         self.begun = UNDEFINED_EPOCH
 
+    def note_dropped(self) -> bool:
+        """Note that the log was truncated; return whether `store` is due before the next append."""
+        self.begun = UNDEFINED_EPOCH
+        if self.is_stale:
+            self._is_drop_due = True
+        return self._is_drop_due
+
     def store(self, directory: Path, *, is_durable: bool = True) -> None:
         """Update the file if needed; with `is_durable`, it is on disk on return.
 
@@ -80,9 +90,11 @@ class StoredEpochs:
         """
         with self._lock:
             entries = self.history.entries
+            is_durable = is_durable or self._is_drop_due
             if entries != self._stored or (is_durable and not self._is_durable):
                 self._write(directory, entries, is_durable=is_durable)
                 self._stored, self._is_durable = entries, is_durable
+                self._is_drop_due = False
 
     def _write(self, directory: Path, entries: tuple[EpochEntry, ...], *, is_durable: bool) -> None:
         self._is_durable = False

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from threading import Lock
+from typing import NamedTuple
 
 import structlog
 
@@ -28,6 +29,14 @@ from storage.segment.segment_lookup import read_region
 from storage.segment.transaction_index import AbortedTransaction
 
 log = structlog.get_logger(__name__)
+
+
+class SyncGoal(NamedTuple):
+    """The offset that a sync raises the recovery point to, unless the log is truncated first."""
+
+    recovery_point: Offset
+    end_offset: Offset
+    truncation_count: int
 
 
 class LocalLog:
@@ -360,20 +369,26 @@ class LocalLog:
         """Whether a closed segment may not be on disk yet."""
         return self._active.base_offset > self.recovery_point
 
-    def sync(self, *, closed_only: bool = False) -> None:
-        """Sync all appended batches and raise the recovery point; any thread may call this."""
+    def sync_goal(self, *, closed_only: bool = False) -> SyncGoal:
+        """Return the goal of a sync of all batches that are appended by now; any thread may call.
+
+        Other files that the recovery point covers are written after this and before `sync`, because
+        batches may be appended meanwhile.
+        """
         with self._truncation_lock:
-            truncation_count = self._truncation_count
-            recovery_point = self.recovery_point
             end_offset = self._active.base_offset if closed_only else self.log_end_offset
-        if end_offset <= recovery_point:
+            return SyncGoal(self.recovery_point, end_offset, self._truncation_count)
+
+    def sync(self, goal: SyncGoal) -> None:
+        """Sync the batches below the goal, and raise the recovery point; any thread may call."""
+        if goal.end_offset <= goal.recovery_point:
             return
-        self._sync_segments(recovery_point, end_offset)
-        if self._active.base_offset >= recovery_point:
+        self._sync_segments(goal.recovery_point, goal.end_offset)
+        if self._active.base_offset >= goal.recovery_point:
             sync_directory(self.directory)
         with self._truncation_lock:
-            if truncation_count == self._truncation_count:
-                self.recovery_point = max(self.recovery_point, end_offset)
+            if goal.truncation_count == self._truncation_count:
+                self.recovery_point = max(self.recovery_point, goal.end_offset)
 
     def _sync_segments(self, recovery_point: Offset, end_offset: Offset) -> None:
         """Sync the segments that may differ from their files on disk."""

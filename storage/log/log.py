@@ -29,7 +29,6 @@ from storage.errors import (
 from storage.log import partition_metadata, time_search
 from storage.log.epoch_checkpoint import StoredEpochs
 from storage.log.follower_append_check import check_replicated
-from storage.log.leader_epochs import UNDEFINED_EPOCH
 from storage.log.loading import LoadedLog, load_log
 from storage.log.local_log import LocalLog
 from storage.log.log_upkeep import LogUpkeep
@@ -492,8 +491,7 @@ class Log:
         The next batch may belong to an older leadership. After a crash, the stale entries would
         hide that.
         """
-        self._epochs.begun = UNDEFINED_EPOCH
-        if self._epochs.is_stale:
+        if self._epochs.note_dropped():
             with self.upkeep.io():
                 self._epochs.store(self.directory)
 

@@ -53,8 +53,7 @@ class LogUpkeep:
             LogDirOfflineError: the disk failed; the batches may or may not be on it.
         """
         with self.io():
-            self._epochs.store(self._local.directory)
-            self._local.sync()
+            self._flush(closed_only=False)
 
     def flush_appended(self) -> None:
         """Flush if `flush.messages` records have been appended since the last flush.
@@ -90,8 +89,14 @@ class LogUpkeep:
         """
         if self._local.has_closed_since_sync:
             with self.io():
-                self._epochs.store(self._local.directory)
-                self._local.sync(closed_only=True)
+                self._flush(closed_only=True)
+
+    def _flush(self, *, closed_only: bool) -> None:
+        # First the goal: the epochs of all batches below it are in the history by then. The start
+        # after a crash does not look for the others below the recovery point.
+        goal = self._local.sync_goal(closed_only=closed_only)
+        self._epochs.store(self._local.directory)
+        self._local.sync(goal)
 
     def release_closed(self) -> None:
         """Close the files of all closed segments until the next read there."""
@@ -147,8 +152,9 @@ class LogUpkeep:
         if self.is_closed:
             return
         with self.io():
-            self._local.close()
+            # Before the log, whose recovery point rises, even if this fails.
             self._epochs.store(self._local.directory)
+            self._local.close()
         self.is_closed = True
 
     def set_aside(self, state: DirectoryState) -> Path:

@@ -2,21 +2,24 @@
 
 import errno
 import os
-from collections.abc import Iterable, Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from itertools import product
 from pathlib import Path
 
 import pytest
 
 from kafkawire.ids import LeaderEpoch, Offset
-from storage.disk.checkpoint import SECTOR_BYTES
+from storage.disk.checkpoint import SECTOR_BYTES, write_entries
 from storage.errors import LogDirFullError
+from storage.log import epoch_checkpoint
 from storage.log.epoch_checkpoint import StoredEpochs, read_epochs, write_epochs
 from storage.log.leader_epochs import EpochEntry, LeaderEpochs
 from storage.log.local_log import LocalLog
 from storage.log.log import Log
 from tests.unit.storage.faults import dies_within
 from tests.unit.storage.logs import NOW_MS, append, fill, open_log, replicated
+from tests.waiting import until_sync
 
 
 @pytest.fixture
@@ -216,3 +219,116 @@ def test_a_death_while_a_shorter_history_is_stored_leaves_a_history(
     epochs.history.truncate_from_start(before[-1].start_offset)
     dies_within(dies_at, lambda: begin_next(epochs, tmp_path))
     assert read_epochs(path).entries in (before, epochs.history.entries)
+
+
+def durable_writes(
+    patch: pytest.MonkeyPatch, meanwhile: Callable[[], None] = lambda: None
+) -> list[bytes]:
+    """Return a list of the contents that reach the disk; `meanwhile` runs once, with the first."""
+    on_disk: list[bytes] = []
+    real = write_entries
+
+    def write(path: Path, lines: Iterable[str], *, is_durable: bool = True) -> None:
+        real(path, lines, is_durable=is_durable)
+        if is_durable:
+            on_disk.append(path.read_bytes())
+            if len(on_disk) == 1:
+                meanwhile()
+
+    patch.setattr(epoch_checkpoint, "write_entries", write)
+    return on_disk
+
+
+def test_a_flush_covers_no_batch_whose_epoch_is_stored_later(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(log, 3, epoch=1)
+    log.upkeep.roll(NOW_MS)
+    on_disk = durable_writes(monkeypatch)
+    real = StoredEpochs.store
+
+    def store_and_go_on(epochs: StoredEpochs, directory: Path) -> None:
+        real(epochs, directory)
+        monkeypatch.setattr(StoredEpochs, "store", real)
+        # The owner of the log continues while another thread flushes it.
+        for epoch in (2, 3, 4):
+            fill(log, 2, epoch=epoch)
+            log.upkeep.roll(NOW_MS)
+
+    monkeypatch.setattr(StoredEpochs, "store", store_and_go_on)
+    log.upkeep.flush_closed()
+    # The power fails: by chance all batches have reached the disk, and the checkpoint has not.
+    (log.directory / "leader-epoch-checkpoint").write_bytes(on_disk[-1])
+    restarted = open_log(log.directory, was_clean=False, recovery_point=log.recovery_point)
+    assert restarted.log_end_offset == log.log_end_offset
+    assert restarted.leader_epochs.entries == log.leader_epochs.entries
+
+
+class WatchedLock:
+    """A lock that records whether a thread has waited for it."""
+
+    def __init__(self) -> None:
+        self.was_contended = False
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            self.was_contended = True
+            self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+def test_a_truncation_during_a_flush_drops_the_epoch_that_the_flush_stores(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(log, 3, epoch=1)
+    log.upkeep.flush()
+    # A leadership begins, and ends without a batch.
+    log.leader_epochs.assign(LeaderEpoch(2), log.log_end_offset)
+    lock = WatchedLock()
+    monkeypatch.setattr(log._epochs, "_lock", lock)
+    owner = threading.Thread(target=lambda: log.truncate_to(log.log_end_offset))
+
+    def truncate() -> None:
+        owner.start()
+        until_sync(lambda: lock.was_contended or not owner.is_alive(), "the truncation")
+
+    on_disk = durable_writes(monkeypatch, truncate)
+    log.upkeep.flush()
+    owner.join()
+    assert [each.splitlines()[2:] for each in on_disk] == [[b"1 0", b"2 3"], [b"1 0"]]
+
+
+def test_an_epoch_that_a_full_disk_has_kept_is_dropped_durably_before_the_next_append(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    fill(log, 3, epoch=1)
+    log.leader_epochs.assign(LeaderEpoch(2), log.log_end_offset)
+    log.upkeep.flush()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", refuse)
+        with pytest.raises(LogDirFullError):
+            log.truncate_to(log.log_end_offset)
+    log.health.note_space()
+    names = synced(monkeypatch)
+    log.append_as_follower(memoryview(replicated(3, epoch=1)), NOW_MS)
+    assert stored(log) == ["1 0"]
+    assert "leader-epoch-checkpoint.tmp" in names
+
+
+def test_the_recovery_point_does_not_rise_if_a_closing_log_cannot_store_its_epochs(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    fill(log, 3, epoch=1)
+    monkeypatch.setattr(epoch_checkpoint, "write_entries", refuse)
+    with pytest.raises(LogDirFullError):
+        log.upkeep.close()
+    assert log.recovery_point == 0

@@ -6,6 +6,7 @@ at the end.
 """
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 from kafkawire.ids import Offset, TopicPartition
 from storage.directory.future_logs import FutureLogs
@@ -23,6 +24,8 @@ class LogCheckpoints:
         """Partitions that are being set aside: still served, but no longer in a checkpoint."""
         self._table = table
         self._futures = futures
+        for directory in table.directories:
+            directory.write_bounds = partial(self.write_bounds_in, directory)
 
     def cleaner_offset(self, partition: TopicPartition) -> Offset | None:
         """Return the end of a log's clean part (exclusive); None if it was never cleaned."""

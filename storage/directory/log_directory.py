@@ -77,6 +77,8 @@ class LogDirectory:
         self.is_doubtful = False
         """Whether its logs may lack records; then `close` marks no clean shutdown."""
         self._boot_id = boot_id
+        self.write_bounds: Callable[[], None] = lambda: None
+        """Writes the recovery points and log start offsets of the logs in this log dir."""
         self.loaded_futures: list[Log] = []
         """Future logs in this log dir that were incomplete when the broker stopped."""
         self.partitions = PartitionDirectories(path, self.health)
@@ -317,7 +319,7 @@ class LogDirectory:
         high_watermark: Offset | None = None,
         is_gapless: bool = False,
     ) -> Log:
-        return Log.open(
+        opened = Log.open(
             self.path / name,
             config,
             topic_partition=partition,
@@ -329,6 +331,8 @@ class LogDirectory:
             now_ms=now_ms,
             health=self.health,
         )
+        opened.lower_checkpoints = lambda: self.write_bounds()
+        return opened
 
     def close(self, logs: Iterable[Log], broker_epoch: int) -> None:
         """Close the logs, and mark a clean shutdown if all have been opened and closed.

@@ -110,6 +110,7 @@ class LogPlacement:
         align(copy, self._table.logs[partition])
         if copy.log_end_offset < end_offset:
             self._checkpoints.write_bounds_in(directory)
+            copy.note_lowered()
 
     def end_move(self, partition: TopicPartition, now_ms: int) -> Log:
         """Replace a log by its copy, which has caught up; return the copy.

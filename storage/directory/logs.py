@@ -335,21 +335,26 @@ class Logs:
         Raises:
             StorageError: a log, or a checkpoint, may be unchanged; all others are truncated.
         """
-        touched: dict[LogDirectory, None] = {}
+        touched: dict[LogDirectory, list[Log]] = {}
 
         def truncate(partition: TopicPartition) -> None:
-            has_effect = True
+            has_effect, local = True, self.table.logs[partition]
             try:
-                has_effect = self._truncate(self.table.logs[partition], offsets[partition])
+                has_effect = self._truncate(local, offsets[partition])
             finally:
                 # Also after a failure, which may have left a shorter log.
                 if has_effect:
-                    touched[self.table.homes[partition]] = None
+                    touched.setdefault(self.table.homes[partition], []).append(local)
 
         try:
             for_each([each for each in offsets if each in self.table.logs], truncate)
         finally:
-            for_each(touched, self.checkpoints.write_bounds_in)
+            for_each(touched, lambda home: self._lower_checkpoints(home, touched[home]))
+
+    def _lower_checkpoints(self, home: LogDirectory, truncated: Iterable[Log]) -> None:
+        self.checkpoints.write_bounds_in(home)
+        for local in truncated:
+            local.note_lowered()
 
     def _truncate(self, local: Log, offset: Offset) -> bool:
         if offset >= local.segments[-1].base_offset:
@@ -360,11 +365,12 @@ class Logs:
 
     def truncate_fully_and_start_at(self, partition: TopicPartition, offset: Offset) -> None:
         """Empty a log, and lower its checkpoints on disk before the next append."""
+        local = self.table.logs[partition]
         try:
             with self._uncleaned(partition, Offset(0)):
-                self.table.logs[partition].truncate_fully_and_start_at(offset)
+                local.truncate_fully_and_start_at(offset)
         finally:
-            self.checkpoints.write_bounds_in(self.table.homes[partition])
+            self._lower_checkpoints(self.table.homes[partition], [local])
 
     def end_move(self, partition: TopicPartition, now_ms: int) -> Log:
         """Replace a log by its copy, which has caught up; return the copy.

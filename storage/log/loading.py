@@ -45,6 +45,8 @@ class LoadedLog:
     log_start_offset: Offset
     log_end_offset: Offset
     recovery_point: Offset
+    is_cut: bool
+    """Whether the log ends below its recovery point, as a truncation or a damaged disk leave it."""
     is_clean: bool
     """Whether the files were left by a clean shutdown."""
     gap_offset: Offset | None
@@ -100,6 +102,7 @@ def load_log(
         log_start_offset=start,
         log_end_offset=end,
         recovery_point=end if is_whole else Offset(min(recovery_point, end)),
+        is_cut=end < recovery_point,
         is_clean=is_whole,
         gap_offset=load.gap_offset,
     )

@@ -52,6 +52,8 @@ class LocalLog:
         """State of the producers. `append_all` updates it; a caller of `append` has to."""
         self.has_dropped_producers = False
         """Whether `producers` may reflect batches that a truncation has dropped."""
+        self.is_unsettled = loaded.is_cut
+        """Whether a truncation has to be finished before the next append; see `Log`."""
         self._has_partial_producers = False
         self.deleted_files = DeletedFiles(loaded.discarded)
         self._active = loaded.segments.last
@@ -322,7 +324,7 @@ class LocalLog:
         self._empty_region = self._saved_offset = None
         with self._truncation_lock:
             self._truncation_count += 1
-            self.has_dropped_producers = True
+            self.has_dropped_producers = self.is_unsettled = True
             self.log_end_offset = offset
             self.recovery_point = min(self.recovery_point, offset)
 

@@ -8,7 +8,7 @@ One thread owns a log. Other threads may call `upkeep.flush`, and read the regio
 returned.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -136,6 +136,8 @@ class Log:
         """Where a loss of power may have dropped records, if anywhere; see `LoadedLog`."""
         self.producers = loaded.producers
         """State of the producers; only the owner of the log may change it."""
+        self.lower_checkpoints: Callable[[], None] = lambda: None
+        """Lowers the checkpoints on disk to the bounds of this log; its log dir sets it."""
         self._local = local
         self._epochs = StoredEpochs(loaded.epochs, loaded.stored_epochs)
         self.upkeep = LogUpkeep(local, self._epochs, topic_partition, health)
@@ -227,9 +229,8 @@ class Log:
             raise BatchTooLargeError(
                 f"a batch of {len(batch)} bytes for segments of {config.segment_bytes}"
             )
-        if local.has_dropped_producers:
-            with self.upkeep.io():
-                local.reload_producers()
+        if local.is_unsettled:
+            self._settle()
         producer_id = header.producer_id
         if producer_id >= 0:
             if not has_sequence:
@@ -282,9 +283,8 @@ class Log:
         self.health.check_writable()
         local = self._local
         config = local.config
-        if local.has_dropped_producers:
-            with self.upkeep.io():
-                local.reload_producers()
+        if local.is_unsettled:
+            self._settle()
         base_offset = local.log_end_offset
         built = build_marker_batches(
             markers,
@@ -324,9 +324,9 @@ class Log:
         if not headers:
             return None
         base_offset, last_offset = headers[0].base_offset, headers[-1].last_offset
+        if self._local.is_unsettled:
+            self._settle()
         with self.upkeep.io():
-            if self._local.has_dropped_producers:
-                self._local.reload_producers()
             if base_offset < self.log_end_offset:
                 # The log is empty, and its start offset lies inside this batch.
                 self._local.restart_at(Offset(base_offset))
@@ -419,8 +419,10 @@ class Log:
     def truncate_to(self, offset: Offset) -> bool:
         """Drop all batches that hold `offset` or a later one; return whether there were any.
 
-        The recovery point on disk must be lowered before the next append, as `Logs.truncate_to`
-        does: otherwise a crash could leave damage below it.
+        The checkpoints on disk must be lowered before the next append: otherwise a crash could
+        leave damage below the recovery point, or a log that ends below its start. After
+        `Logs.truncate_to` has done so, it calls `note_lowered`. If it has failed, the next append
+        lowers them, or is refused.
         """
         has_effect = offset < self.log_end_offset
         try:
@@ -435,6 +437,22 @@ class Log:
             self._fit_to_segments()
         self._drop_stored_epochs()
         return has_effect
+
+    def note_lowered(self) -> None:
+        """Note that the checkpoints on disk have been lowered after a truncation."""
+        self._local.is_unsettled = self._local.has_dropped_producers
+
+    def _settle(self) -> None:
+        """Finish a truncation, of this process or of an earlier one, before the next append.
+
+        Raises:
+            StorageError: nothing may be appended.
+        """
+        if self._local.has_dropped_producers:
+            with self.upkeep.io():
+                self._local.reload_producers()
+        self.lower_checkpoints()
+        self._local.is_unsettled = False
 
     def _fit_to_segments(self) -> None:
         """Adopt the offsets that a truncation has left, even if it failed half-way."""

@@ -1,24 +1,30 @@
-"""Checkpoints that still name a log that is gone, when another one of that name is created."""
+"""Checkpoints that name a log that is gone, or records that a truncation has dropped."""
 
+import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from kafkawire.ids import Offset, TopicId
-from storage.disk.layout import LOG_START_CHECKPOINT
+from storage.directory.logs import Logs
+from storage.disk.layout import LOG_START_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from storage.errors import LogDirFullError, OutOfFilesError
 from storage.log.log import Log
 from storage.log.log_copying import align, append_chunk, missing_chunk
+from tests.unit.storage.faults import failing
 from tests.unit.storage.logs import (
     NOW_MS,
     PARTITION,
+    append,
     crash,
     create,
     fill,
     log_of,
     open_logs,
     read_all,
+    replicated,
 )
 
 OTHER_ID = TopicId(int=6)
@@ -151,4 +157,63 @@ def test_move_that_cannot_begin_leaves_no_copy(
             logs.placement.begin_move(PARTITION, target, NOW_MS)
     assert logs.futures.get(PARTITION) is None
     assert logs.placement.begin_move(PARTITION, target, NOW_MS), "the next request begins it"
+    logs.close()
+
+
+def cut(logs: Logs) -> None:
+    logs.truncate_to({PARTITION: Offset(7)})
+
+
+def restart(logs: Logs) -> None:
+    logs.truncate_fully_and_start_at(PARTITION, Offset(7))
+
+
+def append_replicated(log: Log) -> None:
+    log.append_as_follower(memoryview(replicated(7)), NOW_MS)
+
+
+@pytest.mark.parametrize("write", [append, append_replicated])
+@pytest.mark.parametrize("truncate", [cut, restart])
+def test_no_append_follows_a_truncation_before_its_checkpoints_are_lowered(
+    one: Path, truncate: Callable[[Logs], None], write: Callable[[Log], object]
+) -> None:
+    logs = open_logs(one)
+    log = create(logs)
+    fill(log, 50)
+    log.advance_log_start(Offset(30))
+    log.upkeep.flush()
+    logs.checkpoints.write_bounds()
+    points, starts = one / RECOVERY_POINT_CHECKPOINT, one / LOG_START_CHECKPOINT
+    with failing("fsync", errno.ENOSPC), pytest.raises(LogDirFullError):
+        truncate(logs)
+    # There is space for batches again, and not for the checkpoints yet.
+    log.health.note_space()
+    with failing("fsync", errno.ENOSPC), pytest.raises(LogDirFullError):
+        write(log)
+    assert log.log_end_offset == 7
+    assert points.read_text() == "0\n1\norders 0 50\n"
+    log.health.note_space()
+    write(log)
+    assert points.read_text() == "0\n1\norders 0 7\n"
+    assert starts.read_text() == "0\n0\n"
+    kept = read_all(log)
+    crash(logs)
+    assert read_all(log_of(open_logs(one))) == kept
+
+
+def test_the_first_append_to_a_log_that_ends_below_its_recovery_point_lowers_it(one: Path) -> None:
+    logs = open_logs(one)
+    log = create(logs)
+    fill(log, 50)
+    log.upkeep.flush()
+    logs.checkpoints.write_bounds()
+    # As after a crash between a truncation and the write of the checkpoint.
+    log.truncate_to(Offset(7))
+    crash(logs)
+    logs = open_logs(one)
+    log = log_of(logs)
+    path = one / RECOVERY_POINT_CHECKPOINT
+    assert path.read_text() == "0\n1\norders 0 50\n"
+    append(log)
+    assert path.read_text() == "0\n1\norders 0 7\n"
     logs.close()

@@ -33,9 +33,11 @@ _BATCH = struct.Struct(">III")
 _CRC = struct.Struct(">I")
 HEADER_BYTES: Final = _HEADER.size + _CRC.size
 BATCH_HEADER_BYTES: Final = _BATCH.size
+LENGTH_BYTES: Final = 4
 SEAL_PAYLOAD: Final = b"\x90"
 CLOSING_PAYLOAD: Final = b"\x91\xc0"
-# Files grow in steps of this size; an open segment of another size was truncated.
+# Files grow in steps of this size. An open segment of another size was truncated, or the process
+# died while it grew.
 ALLOCATION_STEP_BYTES: Final = 4 * 1024 * 1024
 _ARRAY_MARKS: Final = frozenset([*range(0x90, 0xA0), 0xDC, 0xDD])
 
@@ -183,7 +185,12 @@ def _ending(data: bytes, header: SegmentHeader, batches: list[Batch]) -> Ending:
     if _has_batch(data, position, position + len(rest), zlib.crc32(header.store_id)):
         return Ending.DAMAGED
     if len(data) % ALLOCATION_STEP_BYTES:
-        return Ending.CUT
+        # Either the file was truncated, or the process died while it allocated more space. A batch
+        # would have overwritten a seal, or the zeros where its length belongs.
+        is_last = batches[-1].is_seal if batches else False
+        has_zeros = position + LENGTH_BYTES <= len(data)
+        if rest or not (is_last or has_zeros):
+            return Ending.CUT
     return Ending.TORN if rest else Ending.OPEN
 
 

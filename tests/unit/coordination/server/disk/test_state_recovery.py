@@ -157,6 +157,17 @@ def test_every_truncation_of_the_last_two_batches_is_refused(tmp_path: Path) -> 
             store.start()
 
 
+@pytest.mark.parametrize("has_seal", [False, True])
+def test_a_death_while_the_file_grows_is_no_damage(tmp_path: Path, *, has_seal: bool) -> None:
+    store = Store(tmp_path / "d")
+    store.append(seal=has_seal)
+    store.crash()
+    # A file system may grow a file in several steps, and a kill ends that after any of them.
+    os.truncate(store.segment, wal.ALLOCATION_STEP_BYTES + 512)
+    assert names(store.start()) == expected(1)
+    store.stop()
+
+
 def test_damage_in_a_closed_segment_is_refused(tmp_path: Path) -> None:
     store = Store(tmp_path / "d")
     store.append(3)

@@ -132,11 +132,20 @@ def test_a_damaged_seal_loses_no_batch() -> None:
         assert found.ending is not Ending.DAMAGED
 
 
-def test_every_truncation_of_the_file_is_detected() -> None:
-    data = segment(batches(4))
+def test_every_truncation_of_the_file_that_may_have_lost_a_batch_is_detected() -> None:
+    data, unsealed = segment(batches(4)), segment(batches(4), seal=None)
     closed = segment(batches(4), CLOSING_PAYLOAD)
-    for size in range(HEADER_BYTES, len(data)):
+    end = scan(data).end_offset
+    sealed_end = end + wal.BATCH_HEADER_BYTES + len(wal.SEAL_PAYLOAD)
+    for size in range(HEADER_BYTES, sealed_end):
         assert scan(data[:size]).ending is Ending.CUT
+    # Neither a seal nor zeros are at the beginning of a batch. A process may die while it allocates
+    # more space, which leaves a file of such a size.
+    for size in range(sealed_end, len(data)):
+        assert scan(data[:size]).ending is Ending.OPEN
+    for size in range(HEADER_BYTES, len(unsealed)):
+        is_cut = size < end + wal.LENGTH_BYTES
+        assert scan(unsealed[:size]).ending is (Ending.CUT if is_cut else Ending.OPEN)
     for size in range(HEADER_BYTES, len(closed)):
         assert scan(closed[:size]).ending is not Ending.CLOSED
 

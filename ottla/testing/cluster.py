@@ -1,10 +1,10 @@
 """A cluster of brokers for tests (composition): `ottla.testing.Cluster`."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self, TypeVar
 
 from ottla.testing.coordinator import CoordinatorServer
 from ottla.testing.errors import ServerError, StateError
@@ -16,6 +16,8 @@ from ottla.testing.ready_cluster import RETRY_S, controller_of, wait_for_complet
 from ottla.testing.settings import broker_settings, check_settings
 from ottla.testing.topics import Topics, TopicService
 from ottla.testing.workplace import Workplace
+
+T = TypeVar("T")
 
 DEFAULT_BROKERS: Final = 3
 SESSION_FILE: Final = "coordinator-session"
@@ -131,10 +133,7 @@ class Cluster:
         Raises:
             ServerError: no running broker knows one within `COMPLETE_TIMEOUT_S`.
         """
-        try:
-            return self._topics.calls.run(asyncio.wait_for(self._controller(), COMPLETE_TIMEOUT_S))
-        except TimeoutError:
-            raise ServerError(f"there is no controller after {COMPLETE_TIMEOUT_S} s") from None
+        return self._run(self._controller(), "there is no controller")
 
     async def _controller(self) -> int:
         from ottla.client.errors import OttlaError
@@ -157,12 +156,7 @@ class Cluster:
         """
         running = [self.address(each) for each in self.running()]
         waiting = wait_for_complete_metadata(running, len(running))
-        try:
-            self._topics.calls.run(asyncio.wait_for(waiting, COMPLETE_TIMEOUT_S))
-        except TimeoutError:
-            raise ServerError(
-                f"the brokers do not know each other after {COMPLETE_TIMEOUT_S} s"
-            ) from None
+        self._run(waiting, "the brokers do not know each other")
 
     def topics(self, name: str = "test") -> Topics:
         """Return a maker of topics and names that nothing else uses, to be closed after use."""
@@ -270,6 +264,16 @@ class Cluster:
             is_cleared = self._workplace.is_kept and can_answer
             closing.callback(self._topics.close, is_cleared=is_cleared)
         self._network = None
+
+    def _run(self, work: Coroutine[Any, Any, T], failure: str) -> T:
+        async def run_in_time() -> T:
+            async with asyncio.timeout(COMPLETE_TIMEOUT_S):
+                return await work
+
+        try:
+            return self._topics.calls.run(run_in_time())
+        except TimeoutError:
+            raise ServerError(f"{failure} after {COMPLETE_TIMEOUT_S} s") from None
 
     def _member(self, broker_id: int) -> Member:
         if not self._members:

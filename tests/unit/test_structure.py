@@ -322,6 +322,21 @@ def test_only_known_modules_reach_outside_the_event_loop() -> None:
     assert not any(differing.values()), f"not as in SEAMS: {differing}"
 
 
+def test_the_product_limits_waits_with_asyncio_timeout() -> None:
+    """`asyncio.wait_for` of Python 3.11 loses a cancellation.
+
+    It returns the result of a future that completes in the same turn of the event loop as the
+    cancellation, and the cancelled task runs on.
+    """
+    losing = [
+        module
+        for module, path in MODULES.items()
+        if "wait_for" in path.read_text(encoding="utf-8")
+        if "asyncio.wait_for" in names_used(tree_of(path))
+    ]
+    assert losing == []
+
+
 def test_search_finds_a_cycle() -> None:
     graph = {"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}
     assert cycles(graph) == [["b", "c"]]

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar, cast
 
 from broker.cluster.metadata_cache import Endpoint
 from broker.cluster.peer_security import PeerSecurity
+from kafkawire.address import check_address
 from kafkawire.apis import APIS, ApiKey, api_of
 from kafkawire.errors import ErrorCode, WireError
 from kafkawire.exchange import Exchange, callbacks_of
@@ -153,19 +154,15 @@ class Peer:
         return link
 
     async def _connect(self) -> _Link:
-        try:
-            _, link = await self._loop.create_connection(
-                lambda: _Link(self._loop, self._client_id),
-                self.endpoint.host,
-                self.endpoint.port,
-                ssl=self._security.tls if self._security else None,
-            )
-        except OSError:
-            # Before ValueError, because an error of a certificate is both.
-            raise
-        except (ValueError, OverflowError) as error:
-            # A registration may contain a name with an empty label, or a port above 65535.
-            raise PeerError(f"no broker can have this address: {error}") from error
+        host, port = self.endpoint.host, self.endpoint.port
+        # A registration may contain any text and number.
+        check_address(host, port)
+        _, link = await self._loop.create_connection(
+            lambda: _Link(self._loop, self._client_id),
+            host,
+            port,
+            ssl=self._security.tls if self._security else None,
+        )
         return link
 
 

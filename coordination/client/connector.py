@@ -12,6 +12,7 @@ from coordination.client.client_connection import ClientConnection
 from coordination.client.hosts import Host, Rotation
 from coordination.errors import CoordinationError
 from coordination.protocol.messages import ConnectResponse
+from kafkawire.address import check_address
 
 MIN_ATTEMPT_S: Final = 0.1
 
@@ -74,17 +75,10 @@ class Connector:
     async def _connect(
         self, host: Host, new_connection: Callable[[], ClientConnection]
     ) -> ClientConnection:
-        loop = asyncio.get_running_loop()
-        try:
-            _, connection = await loop.create_connection(
-                new_connection, host.name, host.port, ssl=self._tls
-            )
-        except OSError:
-            # Before ValueError, because an error of a certificate is both.
-            raise
-        except ValueError as error:
-            # A name with an empty or overlong label never reaches the network.
-            raise OSError(f"no server can have this address: {error}") from error
+        check_address(host.name, host.port)
+        _, connection = await asyncio.get_running_loop().create_connection(
+            new_connection, host.name, host.port, ssl=self._tls
+        )
         return connection
 
 

@@ -8,6 +8,7 @@ import ssl
 from collections.abc import Callable
 from typing import Final
 
+from kafkawire.address import AddressError, check_address
 from kafkawire.apis import APIS, ApiKey
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -90,18 +91,15 @@ async def open_connection(
 async def _connect(connection: Connection, config: ClientConfig) -> None:
     address = connection.address
     try:
-        await asyncio.get_running_loop().create_connection(
-            lambda: connection, address.host, address.port, ssl=config.security.tls
-        )
-    except OSError:
-        # Before ValueError, because an error of a certificate is both.
-        raise
-    except (ValueError, OverflowError) as error:
-        # A name with an empty label, or a port that is too large, never reaches the network.
+        check_address(address.host, address.port)
+    except AddressError as error:
         raise BrokerUnreachableError(
             f"cannot connect to {str(address)!r}: {error}; check bootstrap_servers, and the "
             "advertised.listeners of the brokers"
         ) from error
+    await asyncio.get_running_loop().create_connection(
+        lambda: connection, address.host, address.port, ssl=config.security.tls
+    )
 
 
 def alert_of(error: BaseException | None) -> str | None:

@@ -106,6 +106,19 @@ async def test_an_address_that_cannot_exist_is_an_error(host: str) -> None:
         await ask(peer)
 
 
+async def test_a_port_above_the_limit_leads_to_no_other_port() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await greet(reader, writer)
+        await answer(reader, writer)
+
+    async with peer_of(serve) as near:
+        beyond = Endpoint("localhost", near.endpoint.port + 65_536)
+        peer = Peer(beyond, loop=asyncio.get_running_loop(), client_id="t")
+        with pytest.raises(PeerError, match=f"port {beyond.port}"):
+            await ask(peer)
+        await peer.close()
+
+
 async def test_a_silent_peer_times_out_and_the_next_request_reconnects() -> None:
     connections = 0
 

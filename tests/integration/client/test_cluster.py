@@ -12,7 +12,7 @@ from kafkawire.ids import BrokerId
 from kafkawire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from kafkawire.messages.metadata import MetadataRequest, MetadataResponse
 from ottla import Admin, Producer
-from ottla.client.client_config import ClientConfig, parse_bootstrap
+from ottla.client.client_config import Address, ClientConfig, parse_bootstrap
 from ottla.client.errors import (
     BrokerUnreachableError,
     ClientClosedError,
@@ -71,6 +71,13 @@ async def test_a_host_that_cannot_exist_is_unreachable(cluster: FakeCluster, hos
         await Admin(f"{host}:9092").start()
     async with Admin([f"{host}:9092", cluster.bootstrap]) as admin:
         assert await admin.list_topics() == []
+
+
+async def test_a_port_above_the_limit_leads_to_no_other_port(cluster: FakeCluster) -> None:
+    settings = config(cluster)
+    beyond = Address("localhost", settings.bootstrap[0].port + 65_536)
+    with pytest.raises(BrokerUnreachableError, match=f"port {beyond.port}"):
+        await open_connection(beyond, settings, lambda _: None)
 
 
 async def test_metadata_with_an_invalid_port_does_not_end_the_refreshes(pair: FakeCluster) -> None:

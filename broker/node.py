@@ -167,6 +167,7 @@ class Node:
                 self._controller,
                 self._serving.watch,
                 self._config.server,
+                self._member.session.wait_until_silent,
             )
         self.metrics.state = BrokerState.SHUTTING_DOWN
         await self._running.aclose()

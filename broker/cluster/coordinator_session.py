@@ -25,7 +25,7 @@ from broker.errors import StartupError
 from clusterstate.broker_registration import Sessions, Taken, create_top_nodes, register
 from clusterstate.coordinator_edge import CoordinatorEdge
 from clusterstate.errors import RegistrationError
-from clusterstate.plans import Plan
+from clusterstate.plans import Plan, read
 from clusterstate.znodes import paths
 from clusterstate.znodes.access import secure_acl
 from coordination.client import Client, SessionState, WatchEvent, session_file
@@ -36,6 +36,13 @@ from kafkawire.ids import BrokerId
 SESSION_FILE: Final = "coordinator-session"
 """In the first log dir that can be used."""
 RECONNECT_BACKOFF_S: Final = 1.0
+LONGEST_SILENCE_S: Final = 3.0
+"""Time without an answer after which a stop counts on the coordinator no more.
+
+An answer takes milliseconds, and the connection to a coordinator that is gone may seem open for two
+thirds of the session timeout.
+"""
+ANSWER_PAUSE_S: Final = 0.5
 REGISTRATION_WAIT_S: Final = 1.0
 """Longest wait of a start for a registration with its id to vanish.
 
@@ -138,6 +145,28 @@ class CoordinatorSession:
         """
         return await self._edge.run(plan)
 
+    async def wait_until_silent(self) -> None:
+        """Return once the coordinator has not answered a read for `LONGEST_SILENCE_S`.
+
+        A lost connection or session counts as silence until there is another one.
+        """
+        while True:
+            try:
+                async with asyncio.timeout(LONGEST_SILENCE_S):
+                    await self._wait_for_answer()
+            except TimeoutError:
+                return
+            await asyncio.sleep(ANSWER_PAUSE_S)
+
+    async def _wait_for_answer(self) -> None:
+        while True:
+            try:
+                await self.run(read((paths.CONTROLLER,)))
+            except SessionExpiredError:
+                await asyncio.sleep(ANSWER_PAUSE_S)
+            else:
+                return
+
     def watch(self, path: str, callback: Callable[[], None]) -> None:
         """Call `callback` for each notification about `path`, and after each new session."""
         self._watchers[path] = callback
@@ -207,12 +236,13 @@ class CoordinatorSession:
     async def close(self) -> None:
         """End the session, and with it the registration.
 
-        The session file stays if the session could not be ended, for the next start.
+        The session file stays if the coordinator has not confirmed the end in time, for the next
+        start. It ends the session once it receives the request.
         """
         if self._renewal is not None:
             self._renewal.cancel()
             await asyncio.gather(self._renewal, return_exceptions=True)
-        if await self.client.close():
+        if await self.client.close(LONGEST_SILENCE_S):
             await session_file.remove(self._session_file)
 
     async def _renew_registration(

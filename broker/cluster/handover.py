@@ -5,7 +5,8 @@ Source: kafka.server.KafkaServer.controlledShutdown of Kafka 3.9.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
 
 import structlog
 
@@ -29,12 +30,36 @@ async def hand_over(
     controller: ControllerLink,
     watch: MetadataWatch,
     config: ServerKeys,
+    coordinator_silence: Callable[[], Awaitable[object]],
 ) -> bool:
-    """Request a controlled shutdown; return False if it has failed after all retries.
+    """Request a controlled shutdown; return False if it has failed.
 
-    True means that this broker leads no partition that another broker could lead. Unlike Kafka's,
-    this broker does not wait for others if it is the last one.
+    True means that this broker leads no partition that another broker could lead. It fails after
+    all retries, or when `coordinator_silence` returns: no controller can move a leadership without
+    the coordinator. Unlike Kafka's, this broker does not wait for others if it is the last one.
     """
+    requests = _request_until_done(broker_id, broker_epoch, controller, watch, config)
+    requesting = asyncio.ensure_future(requests)
+    silence = asyncio.ensure_future(coordinator_silence())
+    try:
+        await asyncio.wait((requesting, silence), return_when=asyncio.FIRST_COMPLETED)
+        if requesting.done():
+            return requesting.result()
+        log.warning("shutdown.not_controlled", reason="the coordinator does not answer")
+        return False
+    finally:
+        requesting.cancel()
+        silence.cancel()
+        await asyncio.wait((requesting, silence))
+
+
+async def _request_until_done(
+    broker_id: BrokerId,
+    broker_epoch: Callable[[], int],
+    controller: ControllerLink,
+    watch: MetadataWatch,
+    config: ServerKeys,
+) -> bool:
 
     def is_last(image: ClusterImage) -> bool:
         return image.brokers.keys() <= {broker_id}

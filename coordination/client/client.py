@@ -6,6 +6,7 @@ hidden by a retry. A watch survives a reconnect.
 """
 
 import asyncio
+import math
 import secrets
 import ssl
 from collections.abc import Callable, Iterable, Sequence
@@ -135,16 +136,17 @@ class Client:
         await self.session.resume(session_id, password)
         return self.state is not SessionState.EXPIRED
 
-    async def close(self) -> bool:
+    async def close(self, longest_s: float = math.inf) -> bool:
         """End the session and its ephemeral nodes; return whether the server confirmed it.
 
-        Without a confirmation the session expires one timeout later.
+        Waits for at most `longest_s`, and for no longer than for any other response. Without a
+        confirmation the session expires one timeout later, unless the server gets the request.
         """
         is_ended = False
         if self.state is SessionState.CONNECTED:
             closing = self.session.call(OpCode.CLOSE_SESSION, None, "", _nothing)
             try:
-                async with asyncio.timeout(self.session.silence_ms / 1000):
+                async with asyncio.timeout(min(longest_s, self.session.silence_ms / 1000)):
                     await closing
                 is_ended = True
             except (TimeoutError, OperationError):

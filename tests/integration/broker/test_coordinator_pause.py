@@ -41,6 +41,9 @@ from tests.integration.coordination.process import Coordinator, four_letter, wai
 PATIENCE_MS = 60_000
 """Timeout of the requests; longer than any pause."""
 SESSION_TIMEOUT_MS = 2_000
+LONG_SESSION_MS = 120_000
+STOP_LIMIT_S = 30
+"""Less than the time after which a broker gives up its connection to a silent coordinator."""
 GROUP = "g"
 FETCH_VERSION, JOIN_VERSION, SYNC_VERSION, PRODUCE_VERSION = 12, 9, 5, 9
 MOVING = (
@@ -204,3 +207,17 @@ def test_long_requests_are_answered_beside_a_paused_coordinator(
         events = [event for broker in cluster.brokers.values() for event in broker.events]
         assert [event for event in events if event["level"] == "error"] == []
         assert "zk_stall_count\t0" not in four_letter(coordinator.port, "mntr")
+
+
+def test_brokers_stop_soon_beside_a_paused_coordinator(
+    coordinator: Coordinator, tmp_path: Path
+) -> None:
+    overrides = {"zookeeper.session.timeout.ms": str(LONG_SESSION_MS)}
+    with BrokerCluster(tmp_path, coordinator.address, overrides) as cluster:
+        cluster.start(1, 2)
+        cluster.create_topic("t", [[1, 2], [2, 1]])
+        with paused(coordinator.pid):
+            codes = [broker.stop(STOP_LIMIT_S) for broker in cluster.brokers.values()]
+        assert codes == [0, 0]
+        # The coordinator finds the requests that end the sessions.
+        wait_until(lambda: "/brokers/ids/" not in four_letter(coordinator.port, "dump"))

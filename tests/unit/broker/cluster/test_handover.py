@@ -18,6 +18,7 @@ from kafkawire.messages.controlled_shutdown import (
     RemainingPartition,
 )
 from tests.unit.broker.metadata import set_brokers
+from tests.waiting import until
 
 R = TypeVar("R")
 ME, OTHER = BrokerId(1), BrokerId(2)
@@ -37,6 +38,7 @@ class World:
         self.cache = MetadataCache()
         self.set_alive(ME, OTHER)
         self.watch = MetadataWatch(self.cache)
+        self.is_silent = asyncio.Event()
 
     def set_alive(self, *brokers: BrokerId) -> None:
         live = [LiveBroker(broker_id=broker, endpoints={}) for broker in brokers]
@@ -45,6 +47,9 @@ class World:
     async def ask(self, message: object, response_type: type[R]) -> R:
         assert isinstance(message, ControlledShutdownRequest)
         self.requests.append(message)
+        if not self.responses:
+            # The controller waits for the coordinator.
+            await asyncio.Event().wait()
         response = self.responses.pop(0)
         if isinstance(response, OSError):
             raise response
@@ -54,7 +59,7 @@ class World:
     async def leave(self, backoff_ms: int = 1) -> bool:
         config = ServerKeys(controlled_shutdown_retry_backoff_ms=backoff_ms)
         controller = cast(ControllerLink, self)
-        return await hand_over(ME, lambda: 7, controller, self.watch, config)
+        return await hand_over(ME, lambda: 7, controller, self.watch, config, self.is_silent.wait)
 
 
 @pytest.mark.parametrize(
@@ -83,3 +88,14 @@ async def test_last_broker_does_not_wait() -> None:
     world.set_alive(ME)
     assert await asyncio.wait_for(leaving, 10)
     assert len(world.requests) == 1
+
+
+async def test_a_silent_coordinator_ends_the_request() -> None:
+    world = World(NOT_YET)
+    before = asyncio.all_tasks()
+    leaving = asyncio.create_task(world.leave())
+    await until(lambda: len(world.requests) == 2)
+    world.is_silent.set()
+    async with asyncio.timeout(10):
+        assert not await leaving
+    assert asyncio.all_tasks() - before <= {leaving}

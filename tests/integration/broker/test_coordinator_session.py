@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from broker.cluster import coordinator_session
 from broker.cluster.coordinator_session import CoordinatorSession
 from broker.cluster.member import ClusterMember
 from broker.config.broker_config import BrokerConfig
+from broker.errors import StartupError
 from broker.live_configs.live_configs import LiveConfigs
 from broker.node import Node
 from broker.security.acl_nodes import AclNodes
@@ -165,6 +167,29 @@ async def test_a_broker_recognizes_registrations_of_its_earlier_sessions(
     await asyncio.sleep(0)
     assert not session.is_in_doubt
     await session.close()
+
+
+async def test_a_slow_answer_to_a_registration_is_not_taken_for_another_process(
+    coordinator: Coordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Every answer takes longer.
+    monkeypatch.setattr(coordinator_session, "REGISTRATION_WAIT_S", 0)
+    first, second = (
+        CoordinatorSession(
+            coordinator.address,
+            tmp_path / f"session-{number}",
+            timeout_ms=TIMEOUT_MS,
+            connect_timeout_ms=TIMEOUT_MS,
+        )
+        for number in range(2)
+    )
+    await first.open()
+    await first.register(ID, lambda: b"{}")
+    await second.open()
+    with pytest.raises(StartupError, match="broker 1 is registered already"):
+        await second.register(ID, lambda: b"{}")
+    await first.close()
+    await second.close()
 
 
 async def test_a_missing_chroot_is_created(coordinator: Coordinator, tmp_path: Path) -> None:

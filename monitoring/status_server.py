@@ -24,7 +24,8 @@ TURN_BYTES: Final = 16 * 1024
 SENT_TURN_BYTES: Final = 128 * 1024
 """Bytes after which other work runs while a page is sent."""
 MAX_CONNECTIONS: Final = 64
-"""Limit of concurrent connections; pages take milliseconds, so real readers need far fewer."""
+"""Limit of concurrent connections. Pages take milliseconds, so real readers need far fewer, and the
+oldest connection is that of a client that sends or reads nothing: another one takes its place."""
 _STATUS: Final = {
     200: "OK",
     404: "Not Found",
@@ -74,7 +75,8 @@ class StatusServer:
         self._wanted_port = port
         self._pages = pages
         self._server: asyncio.Server | None = None
-        self._connection_count = 0
+        self._open: dict[asyncio.StreamWriter, None] = {}
+        """The connections, the oldest first."""
 
     @property
     def port(self) -> int:
@@ -104,13 +106,10 @@ class StatusServer:
             self._server.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._connection_count += 1
+        self._admit(writer)
         # So that `drain` waits, within the time limit, until the system has taken all bytes.
         writer.transport.set_write_buffer_limits(0)
         try:
-            if self._connection_count > MAX_CONNECTIONS:
-                writer.writelines(_response(503, "text/plain", b"too many connections\n"))
-                return
             async with asyncio.timeout(REQUEST_TIMEOUT_S):
                 head = await reader.readuntil(b"\r\n\r\n")
                 for parts in sent_turns(await self._answer(head)):
@@ -122,8 +121,17 @@ class StatusServer:
             # Otherwise a reader that reads nothing could keep the closing socket and its bytes.
             writer.transport.abort()
         finally:
-            self._connection_count -= 1
+            self._open.pop(writer, None)
             writer.close()
+
+    def _admit(self, writer: asyncio.StreamWriter) -> None:
+        """Count a connection in, and end the oldest one if there are too many."""
+        self._open[writer] = None
+        if len(self._open) > MAX_CONNECTIONS:
+            oldest = next(iter(self._open))
+            del self._open[oldest]
+            oldest.transport.abort()
+            log.debug("status.connection_ended", limit=MAX_CONNECTIONS)
 
     async def _answer(self, head: bytes) -> Sequence[bytes]:
         words = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")

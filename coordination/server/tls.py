@@ -4,6 +4,7 @@ A context is never changed: if a file has changed, the next connection gets a ne
 connections keep theirs. Files that cannot be used leave the last context in place.
 """
 
+import errno
 import os
 import ssl
 from pathlib import Path
@@ -20,6 +21,9 @@ _VERIFY_MODES: Final = {
     ClientAuth.WANT: ssl.CERT_OPTIONAL,
     ClientAuth.NEED: ssl.CERT_REQUIRED,
 }
+_OUT_OF_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
+_FileState = tuple[int, int, int]
+_NEVER_READ: Final[tuple[_FileState, ...]] = ()
 
 log = structlog.get_logger(__name__)
 
@@ -48,20 +52,29 @@ class ServerTls:
                 log.info("certificate.reloaded", file=str(self._config.certificate_file))
             except OSError as error:
                 log.warning("certificate.not_reloaded", error=str(error))
+                if error.errno in _OUT_OF_DESCRIPTORS:
+                    # No fault of the files.
+                    self._state = _NEVER_READ
         return self._context
 
-    def _files_state(self) -> tuple[tuple[int, int, int], ...]:
+    def _files_state(self) -> tuple[_FileState, ...]:
         config = self._config
-        files = (config.certificate_file, config.key_file, config.ca_file)
+        files = (
+            config.certificate_file,
+            config.key_file,
+            config.key_password_file,
+            config.ca_file,
+        )
         return tuple(_state_of(each) for each in files if each is not None)
 
 
-def _state_of(path: Path) -> tuple[int, int, int]:
+def _state_of(path: Path) -> _FileState:
     try:
         found = os.stat(path)  # noqa: PTH116 - once per connection
     except OSError:
         return (0, 0, 0)
-    return found.st_mtime_ns, found.st_ino, found.st_size
+    # The time of the last change of owner and mode, too: a file may become readable.
+    return found.st_ctime_ns, found.st_ino, found.st_size
 
 
 def make_context(config: TlsConfig) -> ssl.SSLContext:
@@ -89,21 +102,31 @@ def make_context(config: TlsConfig) -> ssl.SSLContext:
 
 
 def _load_key(context: ssl.SSLContext, config: TlsConfig) -> None:
-    password = ""
-    if config.key_password_file is not None:
-        try:
-            password = config.key_password_file.read_text(encoding="utf-8").strip("\r\n")
-        except OSError as error:
-            raise _unusable(config.key_password_file, error) from None
+    password = _key_password(config.key_password_file)
     try:
         # Without a password, OpenSSL would ask for one at the terminal.
         context.load_cert_chain(config.certificate_file, config.key_file, lambda: password)
     except OSError as error:
         raise _unusable(config.certificate_file, error, f" with {config.key_file}") from None
+    except ValueError as error:
+        raise OSError(f"cannot use {config.key_file}: {error}") from None
+
+
+def _key_password(path: Path | None) -> str:
+    if path is None:
+        return ""
+    try:
+        return path.read_text(encoding="utf-8").strip("\r\n")
+    except OSError as error:
+        raise _unusable(path, error) from None
+    except UnicodeDecodeError:
+        raise OSError(f"cannot use {path}: it is not UTF-8") from None
 
 
 def _unusable(path: Path, error: OSError, more: str = "") -> OSError:
     is_tls = isinstance(error, ssl.SSLError)
     reason = (error.reason or "malformed") if isinstance(error, ssl.SSLError) else error.strerror
     text = (reason or str(error)).lower()
-    return OSError(f"cannot use {path}{more}: {text.replace('_', ' ') if is_tls else text}")
+    unusable = OSError(f"cannot use {path}{more}: {text.replace('_', ' ') if is_tls else text}")
+    unusable.errno = None if is_tls else error.errno
+    return unusable

@@ -1,0 +1,113 @@
+"""TLS contexts of a coordinator that follow their files: `coordination.server.tls`."""
+
+from __future__ import annotations
+
+import errno
+import os
+import ssl
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from coordination.server.coordinator_config import Address, ClientAuth, TlsConfig
+from coordination.server.tls import ServerTls, make_context
+from tests.certificates import Authority, Certificate, needs_openssl
+
+pytestmark = needs_openssl
+
+OLD, NEW = "old-s3cret", "new-s3cret"
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Certificate:
+    return Authority.make(tmp_path).issue("own")
+
+
+def encrypt(own: Certificate, password: str) -> None:
+    """Replace the key by the same one under a password."""
+    made = own.key.with_suffix(".new")
+    subprocess.run(
+        ["openssl", "pkey", "-in", str(own.store), "-aes256", "-passout", f"pass:{password}",
+         "-out", str(made)],
+        check=True,
+        capture_output=True,
+    )  # fmt: skip
+    made.rename(own.key)
+
+
+def config(own: Certificate, password_file: Path | None = None) -> TlsConfig:
+    return TlsConfig(
+        listen=Address("127.0.0.1", 0),
+        certificate_file=own.certificate,
+        key_file=own.key,
+        key_password_file=password_file,
+        ca_file=None,
+        client_auth=ClientAuth.NONE,
+    )
+
+
+def test_a_new_password_counts_that_is_written_after_the_new_key(
+    own: Certificate, tmp_path: Path
+) -> None:
+    password_file = tmp_path / "password"
+    password_file.write_text(OLD)
+    encrypt(own, OLD)
+    tls = ServerTls(config(own, password_file))
+    before = tls.context()
+    encrypt(own, NEW)
+    assert tls.context() is before, "the key does not open with the old password"
+    password_file.write_text(NEW)
+    assert tls.context() is not before
+
+
+def test_a_file_counts_once_it_can_be_read(
+    own: Certificate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tls = ServerTls(config(own))
+    before = tls.context()
+    os.utime(own.certificate, ns=(1, 1))
+    with monkeypatch.context() as patch:
+        patch.setattr(ssl.SSLContext, "load_cert_chain", forbidden(errno.EACCES))
+        assert tls.context() is before
+        assert tls.context() is before
+    own.certificate.chmod(0o640)
+    assert tls.context() is not before
+
+
+def test_a_lack_of_descriptors_is_no_fault_of_the_files(
+    own: Certificate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tls = ServerTls(config(own))
+    before = tls.context()
+    os.utime(own.certificate, ns=(1, 1))
+    with monkeypatch.context() as patch:
+        patch.setattr(ssl.SSLContext, "load_cert_chain", forbidden(errno.EMFILE))
+        assert tls.context() is before
+    assert tls.context() is not before
+
+
+@pytest.mark.parametrize(
+    ("password", "rule"),
+    [(b"s3cret\xff", "is not UTF-8"), (b"s3cret" * 1000, "longer than 1024 bytes")],
+)
+def test_a_password_that_cannot_be_one_keeps_the_last_context(
+    own: Certificate, tmp_path: Path, password: bytes, rule: str
+) -> None:
+    password_file = tmp_path / "password"
+    password_file.write_text(OLD)
+    encrypt(own, OLD)
+    tls = ServerTls(config(own, password_file))
+    before = tls.context()
+    password_file.write_bytes(password)
+    assert tls.context() is before
+    with pytest.raises(OSError, match=rule) as caught:
+        make_context(config(own, password_file))
+    assert "s3cret" not in str(caught.value)
+
+
+def forbidden(number: int) -> object:
+    def load_cert_chain(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    return load_cert_chain

@@ -17,7 +17,7 @@ _BLOCK: Final = re.compile(
     r"-----BEGIN (?P<label>[A-Z0-9 ]{1,40})-----(?P<data>[A-Za-z0-9+/=\s]*)-----END (?P=label)-----"
 )
 _CERTIFICATE: Final = re.compile(
-    rb"-----BEGIN (?P<label>[A-Z0-9 ]{0,20}CERTIFICATE)-----(?P<data>[A-Za-z0-9+/=\s]*)"
+    rb"-----BEGIN (?P<label>(?:X509 |TRUSTED )?CERTIFICATE)-----(?P<data>[A-Za-z0-9+/=\s]*)"
     rb"-----END (?P=label)-----"
 )
 _LINE: Final = re.compile(".{1,64}")

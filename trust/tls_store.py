@@ -69,14 +69,15 @@ def load_key(context: ssl.SSLContext, source: KeySource) -> bytes | None:
         return None
     key = f"{KEY_STORE}.location" if source.location else f"{KEY_STORE}.key"
     text = _key_text(source)
-    with _in_memory(text) as path:
-        try:
+    try:
+        with _in_memory(text) as path:
             # Without a password, OpenSSL would ask for one at the terminal.
             context.load_cert_chain(path, password=lambda: source.key_password)
-        except ssl.SSLError as error:
-            hint = "check the key, its chain and ssl.key.password"
-            rule = f"cannot be used ({_reason(error)}): {hint}"
-            raise StoreError(key, rule, source.location or None) from None
+    except (OSError, ValueError) as error:
+        # A ValueError is a password that OpenSSL cannot take; it does not show it.
+        hint = "check the key, its chain and ssl.key.password"
+        rule = f"cannot be used ({_reason(error)}): {hint}"
+        raise StoreError(key, rule, source.location or None) from None
     return first_certificate(text)
 
 
@@ -90,12 +91,16 @@ def load_trust(context: ssl.SSLContext, source: TrustSource) -> None:
         context.load_default_certs()
         return
     key = f"{TRUST_STORE}.location" if source.location else f"{TRUST_STORE}.certificates"
-    with _in_memory(_trust_text(source)) as path:
-        try:
+    text = _trust_text(source)
+    try:
+        with _in_memory(text) as path:
             context.load_verify_locations(cafile=path)
-        except ssl.SSLError as error:
-            rule = f"holds no certificates ({_reason(error)})"
-            raise StoreError(key, rule, source.location or None) from None
+    except ssl.SSLError as error:
+        rule = f"holds no certificates ({_reason(error)})"
+        raise StoreError(key, rule, source.location or None) from None
+    except OSError as error:
+        rule = f"cannot be used ({_reason(error)})"
+        raise StoreError(key, rule, source.location or None) from None
 
 
 def limit_ciphers(context: ssl.SSLContext, names: Sequence[str]) -> None:
@@ -212,5 +217,10 @@ def _in_memory(text: bytes) -> Iterator[str]:
         os.close(descriptor)
 
 
-def _reason(error: ssl.SSLError) -> str:
-    return (error.reason or "malformed").lower().replace("_", " ")
+def _reason(error: OSError | ValueError) -> str:
+    if isinstance(error, ssl.SSLError):
+        return (error.reason or "malformed").lower().replace("_", " ")
+    if isinstance(error, UnicodeEncodeError):
+        # Its text shows a character of the password.
+        return "the password is not UTF-8"
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)

@@ -37,6 +37,9 @@ def test_names_in_a_real_certificate() -> None:
 def test_the_first_certificate_of_a_text_is_found() -> None:
     text = f"Bag Attributes\n{ssl.DER_cert_to_PEM_cert(OWN)}".encode()
     assert first_certificate(text + text) == OWN
+    # OpenSSL takes no notice of blocks of other kinds.
+    other = b"-----BEGIN ATTRIBUTE CERTIFICATE-----\nMAA=\n-----END ATTRIBUTE CERTIFICATE-----\n"
+    assert first_certificate(other + text) == OWN
 
 
 def test_every_kind_of_name_has_a_text() -> None:

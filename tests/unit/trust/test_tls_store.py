@@ -1,5 +1,6 @@
 """Keys and trust in TLS contexts: `trust.tls_store`."""
 
+import errno
 import os
 import ssl
 from pathlib import Path
@@ -121,6 +122,47 @@ def test_unusable_keys_are_refused(
         load_key(context, KeySource(**{"type": "JKS", **source}))
     assert caught.value.key == f"ssl.keystore.{key}"
     assert "PRIVATE" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("password", "rule"),
+    [("s3cret" * 1000, "longer than 1024 bytes"), ("s3cret\udcff", "the password is not UTF-8")],
+)
+def test_a_password_that_openssl_cannot_take_is_refused(
+    tmp_path: Path, password: str, rule: str
+) -> None:
+    pytest.importorskip("cryptography")
+    from cryptography.hazmat.primitives import serialization
+
+    key = serialization.load_pem_private_key(
+        KEY_PEM.partition(END)[0].encode() + END.encode(), None
+    )
+    encrypted = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.BestAvailableEncryption(b"s3cret"),
+    )
+    store = tmp_path / "key.pem"
+    store.write_bytes(encrypted + KEY_PEM.partition(END)[2].encode())
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    source = KeySource(type="PEM", location=str(store), key_password=password)
+    with pytest.raises(StoreError, match=rule) as caught:
+        load_key(context, source)
+    assert "s3cret" not in str(caught.value)
+
+
+def test_a_lack_of_descriptors_is_an_error_of_the_store(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def exhausted(_name: str) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(os, "memfd_create", exhausted)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    with pytest.raises(StoreError, match=r"keystore\.location.*Too many open files"):
+        load_key(context, KeySource(type="PEM", location=f"{folder}/key.pem"))
+    with pytest.raises(StoreError, match=r"truststore\.location.*Too many open files"):
+        load_trust(context, TrustSource(type="PEM", location=f"{folder}/trust.pem"))
 
 
 @pytest.mark.parametrize(

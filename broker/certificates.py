@@ -6,11 +6,12 @@ from collections.abc import Callable
 
 import structlog
 
-from broker.cluster.peer_security import PeerSecurities
+from broker.cluster.peer_security import Contexts, PeerSecurities
 from broker.config.broker_config import BrokerConfig
 from broker.errors import ConfigError
 from broker.secured_listeners import SecuredListeners, certificates_of
 from broker.security.certificate_change import TlsSides, check_identity, check_peers
+from broker.security.tls_context import ServerTls
 
 log = structlog.get_logger(__name__)
 
@@ -32,6 +33,10 @@ class Certificates:
         Raises:
             ConfigError: a file or key cannot be used, or clients or peers would refuse it.
         """
+        self._loaded(config)
+
+    def _loaded(self, config: BrokerConfig) -> tuple[dict[str, ServerTls], Contexts]:
+        """Return the TLS of listeners and of connections to peers, as `check` allows it."""
         old, new, for_peers = self._listeners.tls, certificates_of(config), self._peers.load(config)
         for name, tls in new.items():
             listener = config.listener_security[name]
@@ -46,15 +51,16 @@ class Certificates:
                     hosts[name],
                     config.listener_security[name],
                 )
+        return new, for_peers
 
     def reload(self, config: BrokerConfig) -> None:
-        """Read the keys and certificates again; new connections get them."""
+        """Read the keys and certificates again; new connections get them if `check` allows that."""
         if not self._listeners.tls:
             return
         try:
-            for_peers, tls = self._peers.load(config), certificates_of(config)
+            tls, for_peers = self._loaded(config)
         except ConfigError as error:
-            # The files were good when the change was requested.
+            # A change of another key has no check before, and files may change after it.
             log.error("certificates.kept", error=str(error))
         else:
             self._listeners.tls = tls

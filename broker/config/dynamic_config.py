@@ -55,7 +55,8 @@ class DynamicConfig:
         own, shared = (self.own, configs) if is_shared else (configs, self.shared)
         try:
             merged = self._merged(own, shared)
-            if any(map(is_reloadable, configs)):
+            # Without its override, a listener returns to the file of the broker's properties.
+            if not is_shared and any(map(is_reloadable, (*configs, *self.own))):
                 self.check_files(merged)
         except ConfigError as error:
             raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from None

@@ -104,6 +104,20 @@ async def test_a_certificate_for_another_broker_is_refused(
     assert peer.shown_certificate() == before
 
 
+async def test_a_change_of_another_config_lets_no_foreign_certificate_in(
+    peer: Peer, tmp_path: Path
+) -> None:
+    before = peer.shown_certificate()
+    stranger = Authority.make(tmp_path, "stranger")
+    (tmp_path / "key.pem").write_text(stranger.issue("broker").store.read_text())
+    async with ottla.Admin(peer.address) as admin:
+        wanted = {"log.cleaner.threads": "2"}
+        await admin.alter_configs(ResourceType.BROKER, BROKER_ID, wanted)
+    kept = peer.broker.wait_for_event("certificates.kept")
+    assert "is not accepted by brokers" in str(kept["error"])
+    assert peer.shown_certificate() == before
+
+
 async def test_a_certificate_that_peers_do_not_trust_is_refused(peer: Peer, tmp_path: Path) -> None:
     before = peer.shown_certificate()
     stranger = Authority.make(tmp_path, "stranger")

@@ -103,6 +103,8 @@ def test_files_of_certificates_change_for_one_broker_and_are_checked_first() -> 
     assert config.current == merged
     assert config.adopt_shared({RELOADED: "/other.pem"}) == [OF_ONE_BROKER]
     assert config.current == merged
+    config.check({}, is_shared=False)
+    assert checked[1:] == [config.static], "the file of the properties counts again"
 
 
 def test_advertised_listeners_change_for_one_broker() -> None:

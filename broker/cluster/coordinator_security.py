@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+import structlog
 
 from broker.config.coordinator_keys import CoordinatorKeys, store_type
 from broker.errors import ConfigError, StartupError
 from broker.security.tls_context import as_config_error, set_versions
 from coordination.client import Login
+from trust.changing_files import ChangingFiles
 from trust.jaas import DIGEST_MODULE, JaasError, parse_login_file
 from trust.tls_store import KeySource, TrustSource, load_key, load_trust
 
@@ -19,12 +23,15 @@ CLIENT_SECTION: Final = "Client"
 LOGIN_KEY: Final = "java.security.auth.login.config"
 PREFIX: Final = "zookeeper."
 
+log = structlog.get_logger(__name__)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorSecurity:
     """Security of the connection to the coordinator."""
 
-    tls: ssl.SSLContext | None = None
+    tls: Callable[[], ssl.SSLContext] | None = None
+    """Returns the context for the next connection."""
     login: Login | None = None
     has_acl: bool = False
     """Whether new znodes belong to this broker's identity."""
@@ -37,11 +44,12 @@ def coordinator_security(keys: CoordinatorKeys) -> CoordinatorSecurity:
         StartupError: a file cannot be used, or there is no identity for access control lists.
     """
     try:
-        tls, has_certificate = _tls(keys)
+        tls = CoordinatorTls(keys) if keys.zookeeper_ssl_client_enable else None
     except ConfigError as error:
         raise StartupError(str(error)) from None
     path = keys.java_security_auth_login_config
     login = _login(Path(path)) if path else None
+    has_certificate = tls is not None and tls.has_certificate
     if keys.zookeeper_set_acl and login is None and not has_certificate:
         raise StartupError(
             f"zookeeper.set.acl needs an identity: set {LOGIN_KEY}, or "
@@ -50,10 +58,39 @@ def coordinator_security(keys: CoordinatorKeys) -> CoordinatorSecurity:
     return CoordinatorSecurity(tls=tls, login=login, has_acl=keys.zookeeper_set_acl)
 
 
-def _tls(keys: CoordinatorKeys) -> tuple[ssl.SSLContext | None, bool]:
+class CoordinatorTls:
+    """The TLS context for connections to the coordinator, which follows its files.
+
+    ZooKeeper's client reads them for each connection, so that a renewed certificate needs no
+    restart. Files that cannot be used leave the last context in place.
+    """
+
+    def __init__(self, keys: CoordinatorKeys) -> None:
+        """Read the files.
+
+        Raises:
+            ConfigError: a file cannot be used.
+        """
+        self._keys = keys
+        stores = keys.zookeeper_ssl_keystore_location, keys.zookeeper_ssl_truststore_location
+        self._files = ChangingFiles(Path(each) for each in stores if each)
+        self._context, self.has_certificate = _context(keys)
+
+    def __call__(self) -> ssl.SSLContext:
+        """Return the context for a new connection."""
+        if self._files.have_changed():
+            try:
+                self._context, self.has_certificate = _context(self._keys)
+                log.info("coordinator_certificates.loaded")
+            except ConfigError as error:
+                log.warning("coordinator_certificates.kept", error=str(error))
+                # The next connection is another attempt: there are few.
+                self._files.forget()
+        return self._context
+
+
+def _context(keys: CoordinatorKeys) -> tuple[ssl.SSLContext, bool]:
     """Return the context, and whether it has a certificate of this broker."""
-    if not keys.zookeeper_ssl_client_enable:
-        return None, False
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     set_versions(context, keys.zookeeper_ssl_enabled_protocols, PREFIX)
     context.check_hostname = bool(keys.zookeeper_ssl_endpoint_identification_algorithm)

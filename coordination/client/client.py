@@ -8,7 +8,6 @@ hidden by a retry. A watch survives a reconnect.
 import asyncio
 import math
 import secrets
-import ssl
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any, Final, TypeVar
 
 from coordination.client import ops as operations
 from coordination.client.client_session import ClientSession
-from coordination.client.connector import Connector
+from coordination.client.connector import Connector, Tls
 from coordination.client.hosts import Rotation, parse_connect_string
 from coordination.client.login import Login, LoginExchange
 from coordination.client.session_expiry import SessionState
@@ -64,7 +63,7 @@ class Client:
         has_linger: bool = False,
         has_heartbeat_thread: bool = True,
         random: Random | None = None,
-        tls: ssl.SSLContext | None = None,
+        tls: Tls | None = None,
         login: Login | None = None,
     ) -> None:
         """Create a client that is not connected.

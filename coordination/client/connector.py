@@ -19,11 +19,14 @@ MIN_ATTEMPT_S: Final = 0.1
 Adopt = Callable[[ClientConnection, ConnectResponse], Awaitable[bool]]
 """Takes over a connection after its handshake; returns False to reject it."""
 
+Tls = ssl.SSLContext | Callable[[], ssl.SSLContext]
+"""A context, or a function that returns the one for the next connection."""
+
 
 class Connector:
     """Tries the servers of `rotation`, over TLS if a context is given."""
 
-    def __init__(self, rotation: Rotation, tls: ssl.SSLContext | None) -> None:
+    def __init__(self, rotation: Rotation, tls: Tls | None) -> None:
         self.failure: str | None = None
         """Reason of the last failed attempt since there was a connection."""
         self._rotation = rotation
@@ -76,8 +79,9 @@ class Connector:
         self, host: Host, new_connection: Callable[[], ClientConnection]
     ) -> ClientConnection:
         check_address(host.name, host.port)
+        tls = self._tls() if callable(self._tls) else self._tls
         _, connection = await asyncio.get_running_loop().create_connection(
-            new_connection, host.name, host.port, ssl=self._tls
+            new_connection, host.name, host.port, ssl=tls
         )
         return connection
 

@@ -5,13 +5,13 @@ and compared.
 """
 
 import asyncio
-import ssl
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
 
 from coordination.client import session_file
 from coordination.client.client import Client
+from coordination.client.connector import Tls
 from coordination.client.login import Login
 from coordination.errors import BadVersionError, ConnectionLossError, ErrorCode, NodeExistsError
 from coordination.protocol.messages import Stat
@@ -78,7 +78,7 @@ async def end_dead_session(
     timeout_s: float = 5.0,
     *,
     connect_string: str | None = None,
-    tls: ssl.SSLContext | None = None,
+    tls: Tls | None = None,
     login: Login | None = None,
 ) -> bool:
     """Close the session saved in a file, with its ephemeral nodes; return whether it is closed.

@@ -5,7 +5,6 @@ connections keep theirs. Files that cannot be used leave the last context in pla
 """
 
 import errno
-import os
 import ssl
 from pathlib import Path
 from typing import Final
@@ -13,6 +12,7 @@ from typing import Final
 import structlog
 
 from coordination.server.coordinator_config import ClientAuth, TlsConfig
+from trust.changing_files import ChangingFiles
 from trust.tls_alert import ServerContext
 from trust.tls_store import SERVER_CIPHERS
 
@@ -22,8 +22,6 @@ _VERIFY_MODES: Final = {
     ClientAuth.NEED: ssl.CERT_REQUIRED,
 }
 _OUT_OF_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
-_FileState = tuple[int, int, int]
-_NEVER_READ: Final[tuple[_FileState, ...]] = ()
 
 log = structlog.get_logger(__name__)
 
@@ -38,15 +36,19 @@ class ServerTls:
             OSError: a file cannot be used.
         """
         self._config = config
-        self._state = self._files_state()
+        files = (
+            config.certificate_file,
+            config.key_file,
+            config.key_password_file,
+            config.ca_file,
+        )
+        self._files = ChangingFiles(each for each in files if each is not None)
         self._context = make_context(config)
 
     def context(self) -> ssl.SSLContext:
         """Return the context for a new connection."""
-        state = self._files_state()
-        if state != self._state:
-            # Also if they cannot be used: the next change is the next attempt.
-            self._state = state
+        # Also if they cannot be used, the next change is the next attempt.
+        if self._files.have_changed():
             try:
                 self._context = make_context(self._config)
                 log.info("certificate.reloaded", file=str(self._config.certificate_file))
@@ -54,27 +56,8 @@ class ServerTls:
                 log.warning("certificate.not_reloaded", error=str(error))
                 if error.errno in _OUT_OF_DESCRIPTORS:
                     # No fault of the files.
-                    self._state = _NEVER_READ
+                    self._files.forget()
         return self._context
-
-    def _files_state(self) -> tuple[_FileState, ...]:
-        config = self._config
-        files = (
-            config.certificate_file,
-            config.key_file,
-            config.key_password_file,
-            config.ca_file,
-        )
-        return tuple(_state_of(each) for each in files if each is not None)
-
-
-def _state_of(path: Path) -> _FileState:
-    try:
-        found = os.stat(path)  # noqa: PTH116 - once per connection
-    except OSError:
-        return (0, 0, 0)
-    # The time of the last change of owner and mode, too: a file may become readable.
-    return found.st_ctime_ns, found.st_ino, found.st_size
 
 
 def make_context(config: TlsConfig) -> ssl.SSLContext:

@@ -4,6 +4,7 @@ import ssl
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from broker.cluster.coordinator_security import coordinator_security
 from broker.config.broker_config import BrokerConfig
@@ -90,12 +91,32 @@ def test_a_certificate_is_an_identity(tmp_path: Path) -> None:
     }
     security = coordinator_security(keys_of({**TLS, **stores, "zookeeper.set.acl": "true"}))
     assert security.tls is not None
-    assert security.tls.verify_mode is ssl.CERT_REQUIRED
-    assert security.tls.check_hostname
+    assert security.tls().verify_mode is ssl.CERT_REQUIRED
+    assert security.tls().check_hostname
     unchecked = {"zookeeper.ssl.endpoint.identification.algorithm": ""}
     security = coordinator_security(keys_of({**TLS, **stores, **unchecked}))
     assert security.tls is not None
-    assert not security.tls.check_hostname
+    assert not security.tls().check_hostname
+
+
+@needs_openssl
+def test_the_next_connection_gets_a_renewed_certificate(tmp_path: Path) -> None:
+    authority = Authority.make(tmp_path)
+    store = authority.issue("broker").store
+    stores = {
+        "zookeeper.ssl.keystore.location": str(store),
+        "zookeeper.ssl.truststore.location": str(authority.own.store),
+    }
+    tls = coordinator_security(keys_of({**TLS, **stores})).tls
+    assert tls is not None
+    before = tls()
+    assert tls() is before
+    store.write_text("half a certificate")
+    with capture_logs() as logs:
+        assert tls() is before
+    assert [each["event"] for each in logs] == ["coordinator_certificates.kept"]
+    authority.issue("broker")
+    assert tls() is not before
 
 
 def test_an_error_names_the_whole_key() -> None:

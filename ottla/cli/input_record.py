@@ -23,6 +23,7 @@ _IGNORED: Final = {"topic", "offset", "leader_epoch", "timestamp_type"}
 _KNOWN: Final = {
     "key", "value", "key_base64", "value_base64", "headers", "partition", "timestamp",
 }  # fmt: skip
+_TOO_DEEP: Final = "its arrays and objects are nested too deeply"
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -106,7 +107,7 @@ def _parse_json(line: bytes) -> InputRecord:
     except ValueError as error:
         raise InputError(f"not valid JSON ({error})") from None
     except RecursionError:
-        raise InputError("its arrays and objects are nested too deeply") from None
+        raise InputError(_TOO_DEEP) from None
     if not isinstance(document, dict):
         raise InputError("not a JSON object")
     if unknown := document.keys() - _KNOWN - _IGNORED:
@@ -136,7 +137,11 @@ def _to_bytes(value: object) -> bytes | None:
     if value is None:
         return None
     if not isinstance(value, str):
-        value = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        try:
+            value = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        except RecursionError:
+            # Writing takes a little more of the stack than reading.
+            raise InputError(_TOO_DEEP) from None
     return _encodable(value).encode()
 
 

@@ -1,4 +1,5 @@
 import json
+import sys
 
 import pytest
 
@@ -125,6 +126,17 @@ def test_fields_that_consume_adds_are_accepted_and_ignored() -> None:
 def test_invalid_json_line_is_rejected_with_the_reason(line: str, reason: str) -> None:
     with pytest.raises(InputError, match=reason.replace(".", r"\.")):
         JSON(line.encode())
+
+
+def test_no_depth_of_nesting_ends_the_command() -> None:
+    parse = line_parser(key_separator=None, is_json=True)
+    ends = set()
+    for depth in range(1, sys.getrecursionlimit()):
+        try:
+            ends.add(parse(f'{{"value": {"[" * depth}{"]" * depth}}}'.encode()).key)
+        except InputError as error:
+            ends.add(str(error).encode())
+    assert ends == {None, b"its arrays and objects are nested too deeply"}
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from ottla.cli.failure import EXIT_USAGE, CommandError
 from ottla.cli.partition_argument import (
     expand,
     parse_brokers,
-    parse_move,
+    parse_moves,
     parse_partition,
     parse_plan,
     spread,
@@ -135,7 +135,7 @@ async def _moves(
         if request.is_cancelling:
             return dict.fromkeys(await _partitions(admin, request.moves) or ())
         if request.brokers is None:
-            return dict(map(parse_move, request.moves))
+            return parse_moves(request.moves)
         wanted = await _partitions(admin, request.moves) or ()
         return spread(await _replica_counts(admin, wanted), parse_brokers(request.brokers))
     except ValueError as error:

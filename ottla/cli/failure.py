@@ -9,7 +9,7 @@
 import functools
 import os
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Final, NoReturn, ParamSpec, TypeVar
 
 import typer
@@ -27,11 +27,17 @@ T = TypeVar("T")
 
 
 class CommandError(Exception):
-    """The command cannot continue; the message is one sentence that names the remedy."""
+    """The command cannot continue; the message is one sentence that names the remedy.
 
-    def __init__(self, message: str, exit_code: int = EXIT_FAILED) -> None:
+    A note is the sentence for another part of the command, such as another topic.
+    """
+
+    def __init__(
+        self, message: str, exit_code: int = EXIT_FAILED, notes: Iterable[str] = ()
+    ) -> None:
         super().__init__(message)
         self.exit_code = exit_code
+        self.notes = tuple(notes)
 
 
 def guarded(command: Callable[P, None]) -> Callable[P, None]:
@@ -43,7 +49,8 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
             command(*args, **options)
             sys.stdout.flush()
         except CommandError as error:
-            complain(str(error))
+            for sentence in (str(error), *error.notes):
+                complain(sentence)
             raise typer.Exit(error.exit_code) from None
         except KeyboardInterrupt:
             raise typer.Exit(EXIT_INTERRUPTED) from None
@@ -75,7 +82,7 @@ def run_client(work: Coroutine[object, object, T]) -> T:
     except ConfigurationError as error:
         raise CommandError(str(error), EXIT_USAGE) from error
     except OttlaError as error:
-        raise CommandError(str(error)) from error
+        raise CommandError(str(error), notes=getattr(error, "__notes__", ())) from error
 
 
 def usage_error(message: str) -> NoReturn:

@@ -60,25 +60,59 @@ def parse_move(text: str) -> tuple[TopicPartition, tuple[int, ...]]:
     return TopicPartition(topic, partition), parse_brokers(brokers)
 
 
+def parse_moves(texts: Iterable[str]) -> dict[TopicPartition, tuple[int, ...]]:
+    """Return the partitions and brokers in texts of the form `TOPIC:PARTITION=BROKER,...`.
+
+    Raises:
+        ValueError: a text is not of that form, or names the partition of another one.
+    """
+    return _one_each(map(parse_move, texts))
+
+
 def parse_plan(text: str) -> dict[TopicPartition, tuple[int, ...]]:
     """Return the moves in a plan of the format of kafka-reassign-partitions.sh.
 
     Raises:
-        ValueError: the text is not such a plan.
+        ValueError: the text is not such a plan, names a partition twice, or has no moves.
     """
+    moves = _one_each(_moves_of_plan(text))
+    if not moves:
+        raise ValueError("the plan names no partition: there is nothing to move")
+    return moves
+
+
+def _moves_of_plan(text: str) -> list[tuple[TopicPartition, tuple[int, ...]]]:
     try:
-        entries = json.loads(text)["partitions"]
-        return {
-            TopicPartition(str(entry["topic"]), int(entry["partition"])): tuple(
-                map(int, entry["replicas"])
+        return [
+            (
+                TopicPartition(str(entry["topic"]), _whole(entry["partition"])),
+                tuple(map(_whole, entry["replicas"])),
             )
-            for entry in entries
-        }
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+            for entry in json.loads(text)["partitions"]
+        ]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(
             'the file is not a reassignment plan such as {"version":1,"partitions":'
             '[{"topic":"orders","partition":0,"replicas":[1,2,3]}]}'
         ) from error
+
+
+def _whole(value: object) -> int:
+    # No number is rounded: it would be the number of another partition or broker.
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_NUMBER:
+        raise ValueError(f"{value!r} is not the number of a partition or broker")
+    return value
+
+
+def _one_each(
+    moves: Iterable[tuple[TopicPartition, tuple[int, ...]]],
+) -> dict[TopicPartition, tuple[int, ...]]:
+    found: dict[TopicPartition, tuple[int, ...]] = {}
+    for where, brokers in moves:
+        if where in found:
+            raise ValueError(f"{where} is named twice: give its brokers once")
+        found[where] = brokers
+    return found
 
 
 def spread(

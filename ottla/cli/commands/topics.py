@@ -88,15 +88,16 @@ def create(
 
 
 def _assignment(topic: str, replicas: list[str]) -> dict[int, tuple[int, ...]]:
-    from ottla.cli.partition_argument import parse_move
+    from ottla.cli.partition_argument import parse_moves
 
     try:
-        moves = [parse_move(f"{topic}:{each}") for each in replicas]
+        moves = parse_moves(f"{topic}:{each}" for each in replicas)
     except ValueError:
         usage_error(
-            f"--replicas must be PARTITION=BROKER,... such as 0=1,2,3, got {' '.join(replicas)}."
+            "--replicas must be PARTITION=BROKER,... such as 0=1,2,3, once per partition, got "
+            f"{' '.join(replicas)}."
         )
-    return {where.partition: brokers for where, brokers in moves}
+    return {where.partition: brokers for where, brokers in moves.items()}
 
 
 @app.command("list")
@@ -190,8 +191,11 @@ def alter(
       ottla topics alter orders --partitions 12 --config retention.ms=3600000
     """
     from ottla.client.admin_model import ResourceType
+    from ottla.client.errors import OttlaError
 
     changes: dict[str, str | None] = {**parse_settings(config)}
+    if both := changes.keys() & set(delete_config or ()):
+        usage_error(f"--config and --delete-config both name {min(both)}: choose one.")
     changes.update(dict.fromkeys(delete_config or ()))
     if partitions is None and not changes:
         usage_error("nothing to change: give --partitions, --config or --delete-config.")
@@ -200,7 +204,12 @@ def alter(
         if changes:
             await admin.alter_configs(ResourceType.TOPIC, topic, changes)
         if partitions is not None:
-            await admin.create_partitions({topic: partitions})
+            try:
+                await admin.create_partitions({topic: partitions})
+            except OttlaError as error:
+                if changes:
+                    error.add_note(f"The configs of {topic} were changed.")
+                raise
 
     run_admin(bootstrap, command_config, work)
     print_done("changed", [topic], as_json=json)

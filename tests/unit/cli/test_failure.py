@@ -57,6 +57,18 @@ def test_client_error_becomes_a_command_error() -> None:
         run_client(work())
 
 
+def test_each_part_that_failed_has_its_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    async def work() -> None:
+        error = NoBrokerAvailableError("topic a: no.")
+        error.add_note("topic b: neither.")
+        raise error
+
+    with pytest.raises(CommandError) as caught:
+        run_client(work())
+    assert end_of(caught.value) == 1
+    assert capsys.readouterr().err == "ottla: topic a: no.\nottla: topic b: neither.\n"
+
+
 def test_run_client_returns_the_result() -> None:
     async def work() -> int:
         return 7

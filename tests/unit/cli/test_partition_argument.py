@@ -10,11 +10,13 @@ from ottla.cli.partition_argument import (
     expand,
     parse_brokers,
     parse_move,
+    parse_moves,
     parse_partition,
     parse_plan,
     spread,
 )
 
+MOVE = '{"topic": "a", "partition": 0, "replicas": [1]}'
 ORDERS = [TopicPartition("orders", number) for number in range(12)]
 
 
@@ -45,11 +47,24 @@ def test_partitions_and_broker_lists_are_parsed() -> None:
         (parse_plan, "not json"),
         (parse_plan, '{"partitions": ' + "[" * 100_000),
         (parse_plan, '{"partitions": [{"topic": "a", "partition": Infinity, "replicas": []}]}'),
+        # No number is rounded to that of another partition or broker.
+        (parse_plan, '{"partitions": [{"topic": "a", "partition": 0.7, "replicas": [1]}]}'),
+        (parse_plan, '{"partitions": [{"topic": "a", "partition": 0, "replicas": [1.9]}]}'),
+        (parse_plan, '{"partitions": [{"topic": "a", "partition": 2147483648, "replicas": [1]}]}'),
+        (parse_plan, '{"partitions": [{"topic": "a", "partition": true, "replicas": [1]}]}'),
+        (parse_plan, f'{{"partitions": [{MOVE}, {MOVE}]}}'),
+        (parse_plan, '{"partitions": []}'),
     ],
 )
 def test_malformed_argument_is_rejected(parse: Callable[[str], object], text: str) -> None:
-    with pytest.raises(ValueError, match=r"is not |twice"):
+    with pytest.raises(ValueError, match=r"is not |twice|names no"):
         parse(text)
+
+
+def test_each_partition_moves_once() -> None:
+    assert parse_moves(["orders:1=1", "orders:2=2"]) == {ORDERS[1]: (1,), ORDERS[2]: (2,)}
+    with pytest.raises(ValueError, match="orders-1 is named twice"):
+        parse_moves(["orders:1=1", "orders:1=2"])
 
 
 def test_plan_in_kafkas_format_is_parsed() -> None:

@@ -105,6 +105,7 @@ class Coordinator:
     def _make_server(self, data_dir: DataDir) -> Server:
         config = self._config
         recovered, writer = open_state(data_dir)
+        state = recovered.state
         wal = FileLog(
             writer,
             asyncio.get_running_loop(),
@@ -116,7 +117,9 @@ class Coordinator:
                 "wal.fsync_is_off", effect="acknowledged changes can be lost: for tests only"
             )
         return Server(
-            Service(recovered.state, first_session_id(config.server_id, wall_clock_ms())),
+            Service(
+                state, first_session_id(config.server_id, wall_clock_ms(), state.last_session_id)
+            ),
             wal,
             config,
             Passwords(

@@ -3,7 +3,8 @@
     magic 8, header [store id, zxid, wal crc, session count, acl count, node count],
     sessions [id, timeout_ms], acls [[perms, scheme, id], ...],
     nodes in path order [path, data, acl number, czxid, mzxid, pzxid, azxid, ctime, mtime,
-    version, cversion, aversion, owner], trailer u32 crc32 of all bytes before.
+    version, cversion, aversion, owner],
+    the largest id of all sessions so far (not in old files), trailer u32 crc32 of all bytes before.
 
 A snapshot is written under a temporary name, synced, then renamed, so an existing one is complete.
 `wal crc` is the link of the log's chain at that transaction.
@@ -80,6 +81,7 @@ def _chunks(state: State, store_id: bytes, wal_crc: int) -> Iterator[bytes]:
         if len(out) >= _CHUNK_BYTES:
             yield bytes(out)
             out.clear()
+    out += pack(state.last_session_id)
     yield bytes(out)
 
 
@@ -131,10 +133,11 @@ def _build(values: Iterator[Any]) -> Snapshot:
     state = State()
     for _ in range(session_count):
         session_id, timeout_ms = next(values)
-        state.timeouts_ms[session_id] = timeout_ms
+        state.add_session(session_id, timeout_ms)
     acls = [unpack_acl(next(values)) for _ in range(acl_count)]
     for _ in range(node_count):
         _restore(state, next(values), acls)
+    state.last_session_id = max(state.last_session_id, next(values, 0))
     state.zxid = zxid
     return Snapshot(state, store_id, wal_crc)
 

@@ -108,7 +108,7 @@ class Service:
         session_id = self._next_session_id
         self._next_session_id += 1
         self._log(session_id, 0, wall_ms, SessionTxn(timeout_ms))
-        self.state.timeouts_ms[session_id] = timeout_ms
+        self.state.add_session(session_id, timeout_ms)
         return self.sessions.add(session_id, timeout_ms, now_ms)
 
     def reattach(self, session: Session, timeout_ms: int, *, now_ms: int, wall_ms: int) -> None:

@@ -107,9 +107,14 @@ class SessionTable:
         heapq.heappush(self._heap, (session.queued_ms, session.session_id))
 
 
-def first_session_id(server_id: int, wall_ms: int) -> int:
-    """Return the first session id: bits of the server id, then of the time, then zeros."""
-    return (server_id << _SERVER_ID_SHIFT) | (((wall_ms << 24) & (1 << 64) - 1) >> 8)
+def first_session_id(server_id: int, wall_ms: int, last_session_id: int) -> int:
+    """Return the first session id: bits of the server id, then of the time, then zeros.
+
+    If the clock was set back, it is the one after the last id that this server has issued.
+    """
+    first = (server_id << _SERVER_ID_SHIFT) | (((wall_ms << 24) & (1 << 64) - 1) >> 8)
+    is_own = last_session_id >> _SERVER_ID_SHIFT == server_id
+    return max(first, last_session_id + 1) if is_own else first
 
 
 class Passwords:

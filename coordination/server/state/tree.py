@@ -287,7 +287,14 @@ class State:
     def __init__(self) -> None:
         self.tree = Tree()
         self.timeouts_ms: dict[int, int] = {}
+        self.last_session_id = 0
+        """The largest id of all sessions so far."""
         self.zxid = 0
+
+    def add_session(self, session_id: int, timeout_ms: int) -> None:
+        """Add a session, or change its timeout."""
+        self.timeouts_ms[session_id] = timeout_ms
+        self.last_session_id = max(self.last_session_id, session_id)
 
     def apply(self, entry: Entry) -> None:
         """Apply the next entry; its zxid must be the next one."""
@@ -297,7 +304,7 @@ class State:
             for each in txn.txns:
                 self.tree.apply(each, entry.zxid, entry.time_ms)
         elif isinstance(txn, SessionTxn):
-            self.timeouts_ms[entry.session_id] = txn.timeout_ms
+            self.add_session(entry.session_id, txn.timeout_ms)
         elif isinstance(txn, CloseTxn):
             for path in txn.paths:
                 self.tree.delete(path, entry.zxid)

@@ -86,7 +86,7 @@ class World:
         wall_ms = int(self.loop.time() * 1000)
         self.log = CrashableLog(self.loop, self.durable)
         self.server = Server(
-            Service(state, first_session_id(1, wall_ms)),
+            Service(state, first_session_id(1, wall_ms, state.last_session_id)),
             self.log,
             CoordinatorConfig(listen=Address("server", 1)),
             Passwords(b"s" * 32, zookeeper_compatible=False),

@@ -96,10 +96,17 @@ def test_another_timeout_counts_from_now() -> None:
 
 @pytest.mark.parametrize("server_id", [1, 127])
 def test_session_ids_begin_with_the_server_and_the_time(server_id: int) -> None:
-    first = first_session_id(server_id, 1_795_217_680_000)
+    first = first_session_id(server_id, 1_795_217_680_000, last_session_id=0)
     assert first >> 56 == server_id
     assert first & 0xFFFF == 0
-    assert first_session_id(server_id, 1_795_217_680_001) - first == 1 << 16
+    assert first_session_id(server_id, 1_795_217_680_001, first) - first == 1 << 16
+
+
+def test_session_ids_grow_although_the_clock_was_set_back() -> None:
+    last = first_session_id(1, 1_795_217_680_000, 0) + 7
+    assert first_session_id(1, 1_795_217_000_000, last) == last + 1
+    # The ids of another server id are others at any time.
+    assert first_session_id(2, 1_795_217_000_000, last) >> 56 == 2
 
 
 def test_the_next_check_follows_extended_deadlines() -> None:

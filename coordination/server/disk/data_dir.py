@@ -1,7 +1,8 @@
 """Data directory of a coordinator (edge): its lock, its identity, and the names of its files.
 
 lock                    held (flock) while a coordinator or a repair runs
-store                   msgpack [store id, secret], 0600; the secret keys session passwords
+store                   msgpack [store id, secret], 0600; the secret keys session passwords;
+                        locked (flock) while a snapshot is made, and while a repair truncates
 wal-<first zxid>.log    see `wal`
 snap-<zxid>.msgpack     see `snapshot`
 """
@@ -9,6 +10,8 @@ snap-<zxid>.msgpack     see `snapshot`
 import fcntl
 import itertools
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -82,6 +85,44 @@ def read_identity(directory: Path) -> Identity:
     except (ValueError, TypeError) as error:
         raise DataError(f"{path} is damaged: restore it from a backup") from error
     return Identity(store_id, secret)
+
+
+@contextmanager
+def making_snapshot(directory: Path) -> Iterator[None]:
+    """Keep the log from being truncated while a process makes a snapshot of it.
+
+    The lock of the directory does not: the process may go on after the death of its coordinator.
+
+    Raises:
+        DirectoryLockedError: the log is being truncated.
+    """
+    with _store_locked(directory, fcntl.LOCK_SH, f"the log in {directory} is being truncated"):
+        yield
+
+
+@contextmanager
+def no_snapshot(directory: Path) -> Iterator[None]:
+    """Keep snapshots from being made.
+
+    Raises:
+        DirectoryLockedError: one is being made.
+    """
+    reason = f"a snapshot of an earlier coordinator is being made in {directory}: try again later"
+    with _store_locked(directory, fcntl.LOCK_EX, reason):
+        yield
+
+
+@contextmanager
+def _store_locked(directory: Path, kind: int, reason: str) -> Iterator[None]:
+    descriptor = os.open(directory / "store", os.O_RDWR | os.O_CLOEXEC)
+    try:
+        try:
+            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise DirectoryLockedError(reason) from None
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _write_private(path: Path, data: bytes) -> None:

@@ -18,6 +18,7 @@ from coordination.errors import DataError
 from coordination.server.coordinator_log import set_up_logging
 from coordination.server.disk import state_snapshot
 from coordination.server.disk.data_dir import (
+    making_snapshot,
     read_identity,
     snapshot_path,
     snapshots_of,
@@ -108,6 +109,11 @@ async def delete_spent_files(directory: Path) -> None:
 
 def take_snapshot(directory: Path) -> int | None:
     """Write a snapshot of the closed segments; return its zxid, None if it is not newer."""
+    with making_snapshot(directory):
+        return _take_snapshot(directory)
+
+
+def _take_snapshot(directory: Path) -> int | None:
     identity = read_identity(directory)
     recovered = recover(directory, identity, closed_only=True)
     zxid = recovered.state.zxid

@@ -11,7 +11,13 @@ from typing import NamedTuple
 
 from coordination.errors import CorruptDataError, DataError, JuteError
 from coordination.server.disk import state_snapshot, wal
-from coordination.server.disk.data_dir import DataDir, Identity, segments_of, snapshots_of
+from coordination.server.disk.data_dir import (
+    DataDir,
+    Identity,
+    no_snapshot,
+    segments_of,
+    snapshots_of,
+)
 from coordination.server.disk.wal import ALLOCATION_STEP_BYTES, Ending, Scan
 from coordination.server.state.tree import State
 from coordination.server.state.txns import unpack_entry
@@ -171,8 +177,13 @@ def truncate_at(data_dir: DataDir, place: str) -> list[Path]:
     Copies of the discarded data stay beside the log, as `*.discarded`.
 
     Raises:
-        DataError: `place` is not a position in the log.
+        DataError: `place` is not a position in the log, or a snapshot is being made of it.
     """
+    with no_snapshot(data_dir.path):
+        return _truncate_at(data_dir, place)
+
+
+def _truncate_at(data_dir: DataDir, place: str) -> list[Path]:
     name, _, number = place.rpartition(":")
     path = data_dir.path / name
     if not number.isdigit() or path not in [found for _, found in segments_of(data_dir.path)]:

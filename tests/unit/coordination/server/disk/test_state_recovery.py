@@ -11,10 +11,18 @@ from coordination.errors import CorruptDataError, DataError, DirectoryLockedErro
 from coordination.protocol.messages import OPEN_ACL
 from coordination.server.coordinator import open_state
 from coordination.server.disk import data_dir, snapshotter, state_snapshot, wal, wal_writer
-from coordination.server.disk.data_dir import DataDir, segments_of, snapshots_of
+from coordination.server.disk.data_dir import DataDir, no_snapshot, segments_of, snapshots_of
 from coordination.server.disk.state_recovery import Recovered, recover, truncate_at
 from coordination.server.disk.wal_writer import WalWriter
-from coordination.server.state.txns import CreateTxn, Entry, MultiTxn, SessionTxn, SetDataTxn
+from coordination.server.state.tree import State
+from coordination.server.state.txns import (
+    CloseTxn,
+    CreateTxn,
+    Entry,
+    MultiTxn,
+    SessionTxn,
+    SetDataTxn,
+)
 
 STEP_BYTES = 4096
 
@@ -231,6 +239,32 @@ def test_a_damaged_snapshot_falls_back_to_the_one_before(tmp_path: Path) -> None
     store.stop()
 
 
+def test_the_id_of_the_last_session_survives_its_end_and_a_snapshot(tmp_path: Path) -> None:
+    store = Store(tmp_path / "d")
+    store.writer.append([Entry(1, 5, 9, 0, SessionTxn(500)), Entry(2, 5, 8, 0, SessionTxn(500))])
+    store.writer.append([Entry(3, 5, 9, 0, CloseTxn(()))])
+    store.stop()
+    assert store.start().state.last_session_id == 9
+    store.stop()
+    assert snapshotter.take_snapshot(store.path) == 3
+    for _, segment in segments_of(store.path):
+        segment.unlink()
+    assert store.start().state.last_session_id == 9
+    store.stop()
+
+
+def test_a_snapshot_without_the_id_of_the_last_session_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Earlier versions wrote none."""
+    state = State()
+    state.zxid, state.timeouts_ms[7] = 1, 500
+    chunks = state_snapshot._chunks
+    monkeypatch.setattr(state_snapshot, "_chunks", lambda *given: [b"".join(chunks(*given))[:-1]])
+    state_snapshot.write(tmp_path / "s.msgpack", state, b"id", 9)
+    assert state_snapshot.load(tmp_path / "s.msgpack").state.last_session_id == 7
+
+
 def test_a_snapshot_ignores_the_open_segment(tmp_path: Path) -> None:
     store = Store(tmp_path / "d")
     store.append()
@@ -277,6 +311,31 @@ def test_a_repair_keeps_the_discarded_data_aside(tmp_path: Path) -> None:
     assert names(kept) < expected(3)
     assert [each.read_bytes() for each in aside] == [bytes(whole)]
     store.stop()
+
+
+def test_a_log_is_not_truncated_while_the_snapshot_of_a_dead_coordinator_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the next start would find the discarded transactions in the snapshot."""
+    store = Store(tmp_path / "d")
+    store.append()
+    store.writer.roll()
+    store.crash()
+    place = f"{segments_of(store.path)[0][1].name}:{wal.HEADER_BYTES}"
+    directory, real = DataDir(store.path), state_snapshot.write
+
+    def write(path: Path, state: State, store_id: bytes, wal_crc: int) -> None:
+        with pytest.raises(DirectoryLockedError, match="snapshot"):
+            truncate_at(directory, place)
+        real(path, state, store_id, wal_crc)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(state_snapshot, "write", write)
+        assert snapshotter.take_snapshot(store.path) == 1
+    with no_snapshot(store.path), pytest.raises(DirectoryLockedError, match="truncated"):
+        snapshotter.take_snapshot(store.path)
+    assert truncate_at(directory, place)
+    directory.close()
 
 
 @pytest.mark.parametrize("place", ["nonsense", "wal-0000000000000009.log:40", "wal:x"])

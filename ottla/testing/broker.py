@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, Self
 
+from ottla.testing.entering import enter_in_thread
 from ottla.testing.errors import StateError
 from ottla.testing.member import Member
 from ottla.testing.network.control import NetworkControl
@@ -54,6 +55,7 @@ class Broker:
         self._topics = TopicService(lambda: self.bootstrap)
 
     def __enter__(self) -> Self:
+        self._workplace.require_closed()
         try:
             path = self._workplace.open()
             if self._has_network:
@@ -69,7 +71,7 @@ class Broker:
         self.close()
 
     async def __aenter__(self) -> Self:
-        return await asyncio.to_thread(self.__enter__)
+        return await enter_in_thread(self)
 
     async def __aexit__(self, *_: object) -> None:
         await asyncio.to_thread(self.close)
@@ -143,6 +145,9 @@ class Broker:
 
     def close(self) -> None:
         """Kill the broker and delete its temporary directory. `with` calls this."""
+        if self._workplace.is_inherited:
+            # A forked child leaves the `with` block, too, and its parent still uses them.
+            return
         # Later callbacks run first, and all of them run, even if one fails.
         with ExitStack() as closing:
             closing.callback(self._workplace.close)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
 from ottla.testing.coordinator import CoordinatorServer
+from ottla.testing.entering import enter_in_thread
 from ottla.testing.errors import ServerError, StateError
 from ottla.testing.launching import shared_launcher
 from ottla.testing.member import Member
@@ -70,6 +71,7 @@ class Cluster:
         self._topics = TopicService(lambda: self.bootstrap)
 
     def __enter__(self) -> Self:
+        self._workplace.require_closed()
         try:
             self._open(self._workplace.open())
         except BaseException:
@@ -81,7 +83,7 @@ class Cluster:
         self.close()
 
     async def __aenter__(self) -> Self:
-        return await asyncio.to_thread(self.__enter__)
+        return await enter_in_thread(self)
 
     async def __aexit__(self, *_: object) -> None:
         await asyncio.to_thread(self.close)
@@ -251,6 +253,9 @@ class Cluster:
 
     def close(self) -> None:
         """Kill all processes and delete the temporary directory. `with` calls this."""
+        if self._workplace.is_inherited:
+            # A forked child leaves the `with` block, too, and its parent still uses them.
+            return
         # Later callbacks run first, and all of them run, even if one fails.
         with ExitStack() as closing:
             closing.callback(self._workplace.close)

@@ -175,7 +175,7 @@ class Launcher:
 
 _launchers: Final[list[Launcher]] = []
 """The launcher of this process, if there is one."""
-_lock: Final = threading.Lock()
+_lock = threading.Lock()
 
 
 def shared_launcher() -> Launcher:
@@ -202,6 +202,9 @@ def close_launcher() -> None:
 
 def _abandon_inherited() -> None:
     """In a process that was forked from a user of a launcher: it needs its own."""
+    global _lock
+    # Another thread of the parent may have held it, and does not run here.
+    _lock = threading.Lock()
     while _launchers:
         _launchers.pop().abandon()
 

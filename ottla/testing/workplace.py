@@ -1,8 +1,11 @@
 """The directory of the servers of a test (edge)."""
 
+import os
 import shutil
 import tempfile
 from pathlib import Path
+
+from ottla.testing.errors import StateError
 
 
 class Workplace:
@@ -11,6 +14,21 @@ class Workplace:
     def __init__(self, chosen: Path | str | None) -> None:
         self._chosen = None if chosen is None else Path(chosen)
         self._temporary: Path | None = None
+        self._owner: int | None = None
+
+    @property
+    def is_inherited(self) -> bool:
+        """Whether the parent of this forked process has opened it, and uses it."""
+        return self._owner not in (None, os.getpid())
+
+    def require_closed(self) -> None:
+        """Refuse to be opened a second time.
+
+        Raises:
+            StateError: servers use the directory.
+        """
+        if self._owner is not None:
+            raise StateError("the servers were started already: leave their `with` block first")
 
     @property
     def is_kept(self) -> bool:
@@ -23,6 +41,7 @@ class Workplace:
         Raises:
             OSError: it cannot be created.
         """
+        self._owner = os.getpid()
         if self._chosen is None:
             self._temporary = Path(tempfile.mkdtemp(prefix="ottla-"))
             return self._temporary
@@ -31,6 +50,7 @@ class Workplace:
 
     def close(self) -> None:
         """Delete a temporary directory."""
+        self._owner = None
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)
             self._temporary = None

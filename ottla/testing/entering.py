@@ -23,7 +23,7 @@ async def enter_in_thread(servers: S) -> S:
     try:
         await asyncio.shield(entering)
     except asyncio.CancelledError:
-        # A thread goes on, and the end of an `async with` that has not begun closes nothing.
+        # The thread continues, and nothing else closes the servers: `async with` has not begun.
         await asyncio.wait([entering])
         if not entering.cancelled() and entering.exception() is None:
             await asyncio.to_thread(servers.close)

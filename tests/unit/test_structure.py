@@ -122,6 +122,7 @@ SEAMS = {
         "ottla.testing.broker",
         "ottla.testing.client_thread",
         "ottla.testing.cluster",
+        "ottla.testing.entering",
     },
     "socket": {
         "broker.network.acceptor",

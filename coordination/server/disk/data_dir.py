@@ -91,7 +91,7 @@ def read_identity(directory: Path) -> Identity:
 def making_snapshot(directory: Path) -> Iterator[None]:
     """Keep the log from being truncated while a process makes a snapshot of it.
 
-    The lock of the directory does not: the process may go on after the death of its coordinator.
+    The lock of the directory cannot do this, because the process may outlive its coordinator.
 
     Raises:
         DirectoryLockedError: the log is being truncated.

@@ -4,7 +4,7 @@
     sessions [id, timeout_ms], acls [[perms, scheme, id], ...],
     nodes in path order [path, data, acl number, czxid, mzxid, pzxid, azxid, ctime, mtime,
     version, cversion, aversion, owner],
-    the largest id of all sessions so far (not in old files), trailer u32 crc32 of all bytes before.
+    largest session id ever issued (missing in old files), trailer u32 crc32 of all bytes before.
 
 A snapshot is written under a temporary name, synced, then renamed, so an existing one is complete.
 `wal crc` is the link of the log's chain at that transaction.

@@ -73,10 +73,10 @@ def test_a_directory_has_one_user_at_a_time() -> None:
 def test_a_forked_child_inherits_the_directory_and_no_lock(tmp_path: Path) -> None:
     workplace = Workplace(tmp_path)
     workplace.open()
-    assert not workplace.is_inherited
     with launching._lock:
         child = os.fork()
         if child == 0:
             is_free = launching._lock.acquire(blocking=False)
             os._exit(0 if workplace.is_inherited and is_free else 1)
+    assert not workplace.is_inherited
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

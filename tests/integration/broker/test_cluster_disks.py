@@ -40,13 +40,14 @@ def test_partitions_of_a_failed_disk_go_to_other_brokers(
             # The first batch of an epoch also writes to the file of leader epochs.
             assert wire.produce("t", batch(VALUE), partition=lost).error_code == 0
             disks[1].rename(tmp_path / "away")
-            count = produce_until_refused(wire, lost)
+            # A periodic check may find the failure before the next batch does.
+            count = 1 + produce_until_refused(wire, lost)
             expected = [1, 1]
             expected[lost] = 2
             with_one.until_all_say(lambda asked: with_one.leaders(asked, "t") == expected)
             assert wire.produce("t", batch(VALUE), partition=1 - lost).error_code == 0
         with with_one.wire(2) as wire:
             found = wire.fetch("t", 0, partition=lost)
-            assert found.high_watermark >= count > 0
+            assert found.high_watermark >= count
             answer = wire.produce("t", batch(VALUE), partition=lost)
             assert answer.error_code == ErrorCode.NONE

@@ -80,8 +80,7 @@ class KeySetReader:
         """Read no more."""
         if self._task is not None:
             self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+            await asyncio.gather(self._task, return_exceptions=True)
 
     def expedite(self) -> None:
         """Read the key set soon, because it lacks a key."""

@@ -111,6 +111,16 @@ async def test_keys_of_a_host_verify_tokens(issuer: Issuer, host: Host) -> None:
     await source.stop()
 
 
+async def test_a_stop_that_is_cancelled_says_so(host: Host) -> None:
+    source = KeySetReader(address(host.url), asyncio.get_running_loop())
+    await source.start()
+    stopping = asyncio.create_task(source.stop())
+    await asyncio.sleep(0)
+    stopping.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await stopping
+
+
 async def test_an_unknown_key_is_looked_for_but_not_too_often(issuer: Issuer, host: Host) -> None:
     old = Issuer({"rsa": issuer.keys["rsa"]})
     host.body = old.key_set()

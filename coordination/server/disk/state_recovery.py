@@ -5,6 +5,7 @@ Any other damage stops the start, with the file, the offset and the remedy. One 
 deliberate truncation, `--truncate-at FILE:OFFSET`, which runs only on an operator's request.
 """
 
+import os
 import shutil
 from pathlib import Path
 from typing import NamedTuple
@@ -17,6 +18,7 @@ from coordination.server.disk.data_dir import (
     no_snapshot,
     segments_of,
     snapshots_of,
+    sync_directory,
 )
 from coordination.server.disk.wal import ALLOCATION_STEP_BYTES, Ending, Scan
 from coordination.server.state.tree import State
@@ -191,7 +193,10 @@ def _truncate_at(data_dir: DataDir, place: str) -> list[Path]:
     offset = max(int(number), wal.HEADER_BYTES)
     later = [found for _, found in segments_of(data_dir.path) if found > path]
     aside = [_set_aside(found) for found in later]
-    shutil.copy2(path, path.with_suffix(".log.discarded"))
+    copy = path.with_suffix(".log.discarded")
+    shutil.copy2(path, copy)
+    with copy.open("r+b") as file:
+        os.fsync(file.fileno())
     with path.open("r+b") as file:
         header = wal.decode_header(file.read(wal.HEADER_BYTES))
         if header is None:
@@ -200,7 +205,10 @@ def _truncate_at(data_dir: DataDir, place: str) -> list[Path]:
             # Filled with zeros up to an allocation step, like an open segment.
             file.truncate(offset)
             file.truncate(-(-offset // ALLOCATION_STEP_BYTES) * ALLOCATION_STEP_BYTES)
-    return [path.with_suffix(".log.discarded"), *aside]
+            os.fsync(file.fileno())
+    # Otherwise the damage would be back after a loss of power.
+    sync_directory(data_dir.path)
+    return [copy, *aside]
 
 
 def _set_aside(path: Path) -> Path:

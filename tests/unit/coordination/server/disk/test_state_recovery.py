@@ -338,6 +338,24 @@ def test_a_log_is_not_truncated_while_the_snapshot_of_a_dead_coordinator_is_made
     directory.close()
 
 
+def test_a_repair_is_on_disk_on_return(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(tmp_path / "d")
+    store.append()
+    store.crash()
+    synced: list[str] = []
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        real(descriptor)
+        synced.append(Path(f"/proc/self/fd/{descriptor}").readlink().name)
+
+    directory = DataDir(store.path)
+    monkeypatch.setattr(os, "fsync", fsync)
+    [aside] = truncate_at(directory, f"{store.segment.name}:{wal.HEADER_BYTES}")
+    directory.close()
+    assert synced == [aside.name, store.segment.name, store.path.name]
+
+
 @pytest.mark.parametrize("place", ["nonsense", "wal-0000000000000009.log:40", "wal:x"])
 def test_a_repair_at_an_invalid_position_is_refused(tmp_path: Path, place: str) -> None:
     directory = DataDir(tmp_path / "d")

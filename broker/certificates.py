@@ -33,10 +33,10 @@ class Certificates:
         Raises:
             ConfigError: a file or key cannot be used, or clients or peers would refuse it.
         """
-        self._loaded(config)
+        self._load_checked(config)
 
-    def _loaded(self, config: BrokerConfig) -> tuple[dict[str, ServerTls], Contexts]:
-        """Return the TLS of listeners and of connections to peers, as `check` allows it."""
+    def _load_checked(self, config: BrokerConfig) -> tuple[dict[str, ServerTls], Contexts]:
+        """Return the TLS of listeners and of connections to peers."""
         old, new, for_peers = self._listeners.tls, certificates_of(config), self._peers.load(config)
         for name, tls in new.items():
             listener = config.listener_security[name]
@@ -58,9 +58,10 @@ class Certificates:
         if not self._listeners.tls:
             return
         try:
-            tls, for_peers = self._loaded(config)
+            tls, for_peers = self._load_checked(config)
         except ConfigError as error:
-            # A change of another key has no check before, and files may change after it.
+            # Only a change of a key with a file is checked when it is requested, and the file may
+            # change after that.
             log.error("certificates.kept", error=str(error))
         else:
             self._listeners.tls = tls

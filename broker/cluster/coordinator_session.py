@@ -14,6 +14,7 @@ lock is free, which proves that this process is dead.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
@@ -37,7 +38,7 @@ SESSION_FILE: Final = "coordinator-session"
 """In the first log dir that can be used."""
 RECONNECT_BACKOFF_S: Final = 1.0
 LONGEST_SILENCE_S: Final = 3.0
-"""Time without an answer after which a stop counts on the coordinator no more.
+"""Time without an answer after which a stop no longer waits for the coordinator.
 
 An answer takes milliseconds, and the connection to a coordinator that is gone may seem open for two
 thirds of the session timeout.
@@ -177,11 +178,11 @@ class CoordinatorSession:
         Raises:
             StartupError: another broker has the id, or the registration cannot be read.
         """
-        give_up_s: float | None = None
+        give_up_s = math.inf
         while (taken := await self._try_to_register(broker_id, encode())) is not None:
-            # From the first answer on, however long the coordinator takes for it.
             now_s = asyncio.get_running_loop().time()
-            give_up_s = now_s + REGISTRATION_WAIT_S if give_up_s is None else give_up_s
+            # The wait begins with the first answer, however long the coordinator took for it.
+            give_up_s = min(give_up_s, now_s + REGISTRATION_WAIT_S)
             if now_s >= give_up_s:
                 raise StartupError(not_registered(broker_id, taken))
             await asyncio.sleep(REGISTRATION_RETRY_S)

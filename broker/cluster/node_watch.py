@@ -59,7 +59,6 @@ class NodeWatch:
     async def _follow(self) -> None:
         delay_s, refusal = REREAD_S, ""
         while True:
-            # Not `wait_for`: in Python 3.11 it drops a cancellation that meets a change.
             with suppress(TimeoutError):
                 async with asyncio.timeout(delay_s):
                     await self._changed.wait()

@@ -61,29 +61,23 @@ def test_a_new_password_counts_that_is_written_after_the_new_key(
     assert tls.context() is not before
 
 
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EMFILE])
 def test_a_file_counts_once_it_can_be_read(
-    own: Certificate, monkeypatch: pytest.MonkeyPatch
+    own: Certificate, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
     tls = ServerTls(config(own))
     before = tls.context()
     os.utime(own.certificate, ns=(1, 1))
     with monkeypatch.context() as patch:
-        patch.setattr(ssl.SSLContext, "load_cert_chain", forbidden(errno.EACCES))
+        patch.setattr(ssl.SSLContext, "load_cert_chain", refuse)
         assert tls.context() is before
         assert tls.context() is before
-    own.certificate.chmod(0o640)
-    assert tls.context() is not before
-
-
-def test_a_lack_of_descriptors_is_no_fault_of_the_files(
-    own: Certificate, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tls = ServerTls(config(own))
-    before = tls.context()
-    os.utime(own.certificate, ns=(1, 1))
-    with monkeypatch.context() as patch:
-        patch.setattr(ssl.SSLContext, "load_cert_chain", forbidden(errno.EMFILE))
-        assert tls.context() is before
+    if number == errno.EACCES:
+        own.certificate.chmod(0o640)
+    # A lack of descriptors is no fault of the files: they need no change.
     assert tls.context() is not before
 
 
@@ -104,10 +98,3 @@ def test_a_password_that_cannot_be_one_keeps_the_last_context(
     with pytest.raises(OSError, match=rule) as caught:
         make_context(config(own, password_file))
     assert "s3cret" not in str(caught.value)
-
-
-def forbidden(number: int) -> object:
-    def load_cert_chain(*_: object) -> None:
-        raise OSError(number, os.strerror(number))
-
-    return load_cert_chain

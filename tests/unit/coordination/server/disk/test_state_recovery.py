@@ -294,22 +294,28 @@ def test_a_snapshot_keeps_sessions_acls_and_every_counter(tmp_path: Path) -> Non
     store.stop()
 
 
+def damage_and_repair(store: Store, segment: Path, place: int) -> tuple[bytes, list[Path]]:
+    """Flip a bit, and truncate where the start says; return the damaged data and its copies."""
+    data = bytearray(segment.read_bytes())
+    data[place] ^= 1
+    segment.write_bytes(data)
+    with pytest.raises(CorruptDataError) as caught:
+        store.start()
+    directory = DataDir(store.path)
+    aside = truncate_at(directory, f"{segment.name}:{caught.value.offset}")
+    directory.close()
+    return bytes(data), aside
+
+
 def test_a_repair_keeps_the_discarded_data_aside(tmp_path: Path) -> None:
     store = Store(tmp_path / "d")
     for _ in range(3):
         store.append()
     store.crash()
-    path, whole = store.segment, bytearray(store.segment.read_bytes())
-    whole[wal.HEADER_BYTES + 100] ^= 1
-    path.write_bytes(whole)
-    with pytest.raises(CorruptDataError) as caught:
-        store.start()
-    directory = DataDir(tmp_path / "d")
-    aside = truncate_at(directory, f"{path.name}:{caught.value.offset}")
-    directory.close()
+    whole, aside = damage_and_repair(store, store.segment, wal.HEADER_BYTES + 100)
     kept = store.start()
     assert names(kept) < expected(3)
-    assert [each.read_bytes() for each in aside] == [bytes(whole)]
+    assert [each.read_bytes() for each in aside] == [whole]
     store.stop()
 
 
@@ -443,14 +449,7 @@ def test_a_log_that_was_truncated_behind_its_snapshot_goes_on_from_the_snapshot(
     path = store.segment
     store.stop()
     assert snapshotter.take_snapshot(tmp_path / "d") == 4
-    damaged = bytearray(path.read_bytes())
-    damaged[wal.HEADER_BYTES + wal.BATCH_HEADER_BYTES + 1] ^= 1
-    path.write_bytes(damaged)
-    with pytest.raises(CorruptDataError) as caught:
-        store.start()
-    directory = DataDir(tmp_path / "d")
-    truncate_at(directory, f"{path.name}:{caught.value.offset}")
-    directory.close()
+    damage_and_repair(store, path, wal.HEADER_BYTES + wal.BATCH_HEADER_BYTES + 1)
     for last in range(5, 8):
         store.start()
         store.append()

@@ -93,6 +93,7 @@ class ReplicaRoles:
         )
         self._retry_timer: asyncio.TimerHandle | None = None
         self.strays = StrayLogs(broker_id, table=table, logs=logs, metadata=metadata)
+        metadata.on_change(self._on_metadata)
 
     async def stop(self) -> None:
         """Cancel the controllers' requests that are not done; keep all roles."""
@@ -135,7 +136,8 @@ class ReplicaRoles:
             log.warning("leader_and_isr.refused", error=refusal.name)
             return LeaderAndIsrResponse(error_code=refusal)
         is_incremental = request.type == UpdateType.INCREMENTAL
-        for partition in self.strays.find(changes, is_incremental=is_incremental):
+        epoch = request.controller_epoch
+        for partition in self.strays.find(changes, epoch, is_incremental=is_incremental):
             self._set_aside(partition)
         codes = {key: self._refuse(change) or ErrorCode.NONE for key, change in changes.items()}
         wanted = [change for key, change in changes.items() if codes[key] is ErrorCode.NONE]
@@ -204,6 +206,14 @@ class ReplicaRoles:
             self._assume(await self._opening.open_waiting())
         finally:
             self._retry_later()
+
+    def _on_metadata(self) -> None:
+        if self.strays.has_unclaimed:
+            self.queue.run(self._set_aside_contradicted)
+
+    async def _set_aside_contradicted(self) -> None:
+        for partition in self.strays.find_contradicted():
+            self._set_aside(partition)
 
     def _refuse(self, change: RoleChange) -> ErrorCode | None:
         replica = self._table.by_key.get(change.topic_partition)

@@ -1,9 +1,10 @@
-"""Finds logs that do not belong on this broker: moved away or deleted while it was down (decision).
+"""Finds logs that do not belong on this broker (decision).
 
-Only a log that the metadata contradicts is a stray; see ADR 0054. A partition that is missing in
-the metadata is kept: its nodes may be unreadable for a while, or its deletion may have waited for
-this broker and be requested next. If a topic of that name is created again, its new id makes the
-old log a stray.
+Their partitions were moved away or deleted while this broker was down, or the controller died
+before its request to delete them arrived. Only a log that the metadata contradicts is a stray; see
+ADR 0054. A partition that is missing in the metadata is kept: its nodes may be unreadable for a
+while, or its deletion may have waited for this broker and be requested next. If a topic of that
+name is created again, its new id makes the old log a stray.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from broker.cluster.metadata_cache import MetadataCache
 from broker.replication.control_orders import RoleChange
 from broker.replication.replica_table import ReplicaTable
 from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, TopicPartition
+from kafkawire.sentinels import NO_EPOCH
 from storage.directory.logs import Logs
 
 
@@ -27,32 +29,46 @@ class StrayLogs:
         self._table = table
         self._logs = logs
         self._metadata = metadata
-        # Whether the next LeaderAndIsr is the first since a registration, so that it names every
-        # partition.
-        self._expects_all = False
-        # Partitions on disk that the first LeaderAndIsr after the registration did not name.
+        # Epoch of the controller that has named all partitions of this registration. The first
+        # LeaderAndIsr of a controller does so, unless it is incremental.
+        self._listed_by: int = NO_EPOCH
+        # Partitions on disk that this LeaderAndIsr did not name.
         self._unclaimed: set[TopicPartition] = set()
 
     def on_registered(self) -> None:
         """Compare the logs with the next LeaderAndIsr that is not incremental."""
-        self._expects_all = True
+        self._listed_by = NO_EPOCH
+
+    @property
+    def has_unclaimed(self) -> bool:
+        """Whether `find_contradicted` may find a partition once the metadata change."""
+        return bool(self._unclaimed)
 
     def is_unclaimed(self, topic_partition: TopicPartition) -> bool:
-        """Whether a partition on disk was missing in the LeaderAndIsr after the registration."""
+        """Whether a partition on disk was missing in the last complete LeaderAndIsr."""
         return topic_partition in self._unclaimed
 
     def find(
-        self, changes: Mapping[TopicPartition, RoleChange], *, is_incremental: bool
+        self,
+        changes: Mapping[TopicPartition, RoleChange],
+        controller_epoch: int,
+        *,
+        is_incremental: bool,
     ) -> list[TopicPartition]:
         """Return the partitions to set aside before a LeaderAndIsr with `changes` is applied."""
-        if self._expects_all and not is_incremental:
-            self._expects_all = False
+        if controller_epoch > self._listed_by and not is_incremental:
+            self._listed_by = controller_epoch
             self._unclaimed = {each.topic_partition for each in self._logs}
         self._unclaimed.difference_update(changes)
+        replaced = [key for key, change in changes.items() if self._is_replaced(change)]
+        return self.find_contradicted() + replaced
+
+    def find_contradicted(self) -> list[TopicPartition]:
+        """Return the unclaimed partitions that are elsewhere according to the metadata."""
         self._unclaimed = {each for each in self._unclaimed if self._logs.get(each) is not None}
         strays = sorted(each for each in self._unclaimed if self._is_elsewhere(each))
         self._unclaimed.difference_update(strays)
-        return strays + [key for key, change in changes.items() if self._is_replaced(change)]
+        return strays
 
     def _is_elsewhere(self, partition: TopicPartition) -> bool:
         """Whether the metadata name another topic id, or assign the partition to other brokers."""

@@ -162,6 +162,19 @@ async def test_a_partition_reassigned_in_the_metadata_is_a_stray_after_registrat
     assert held(rig) == {0, 1}, "later requests name only changed partitions"
 
 
+async def test_a_partition_that_a_new_controller_does_not_name_is_a_stray_once_it_is_elsewhere(
+    rig: Rig,
+) -> None:
+    await rig.set_leader(1, isr=[1], to=[1], partitions=[0, 1, 2])
+    await rig.set_leader(1, isr=[1], to=[1], partitions=[0], controller_epoch=2)
+    assert held(rig) == {0, 1, 2}, "the metadata are still those of the former controller"
+    known = {1: assigned(1), 2: assigned(2, 3)}
+    put_topics(
+        rig.brokers[1].metadata, [TopicState(name=TOPIC, topic_id=TOPIC_ID, partitions=known)]
+    )
+    await until(lambda: (held(rig), strays(rig)) == ({0, 1}, {"orders-2"}))
+
+
 async def test_a_partition_of_a_topic_missing_in_the_metadata_is_kept(
     rig: Rig,
 ) -> None:

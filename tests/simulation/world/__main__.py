@@ -30,7 +30,7 @@ def main() -> int:
             options.faults,
             has_operators=options.operators,
             has_transactions=options.transactions,
-            may_be_large=True,
+            has_any_size=True,
         )
         replay(script)
         return 0

@@ -19,6 +19,7 @@ from coordination.server.coordinator_config import Address, CoordinatorConfig
 from kafkawire.ids import TopicPartition
 from tests.simulation.world.loop import WorldLoop
 from tests.simulation.world.process import Process
+from tests.simulation.world.script import BROKERS
 
 COORDINATOR_HOST: Final = "zk"
 COORDINATOR_PORT: Final = 2181
@@ -30,9 +31,6 @@ SETTINGS: Final = {
     "log.flush.offset.checkpoint.interval.ms": "1000",
     "log.segment.delete.delay.ms": "2000",
     "offsets.topic.num.partitions": "2",
-    "offsets.topic.replication.factor": "3",
-    "default.replication.factor": "3",
-    "min.insync.replicas": "2",
     "num.partitions": "2",
     "replica.high.watermark.checkpoint.interval.ms": "1000",
     "replica.lag.time.max.ms": "3000",
@@ -40,6 +38,18 @@ SETTINGS: Final = {
     "zookeeper.connect": f"{COORDINATOR_HOST}:{COORDINATOR_PORT}",
     "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
 }
+
+
+def replication_settings(replica_count: int) -> dict[str, str]:
+    """Return the settings with which an acknowledged record is on two brokers, if there are two."""
+    in_sync_count = min(replica_count, 2)
+    return {
+        "default.replication.factor": str(replica_count),
+        "min.insync.replicas": str(in_sync_count),
+        "offsets.topic.replication.factor": str(replica_count),
+        "transaction.state.log.min.isr": str(in_sync_count),
+        "transaction.state.log.replication.factor": str(replica_count),
+    }
 
 
 class Host(ABC):
@@ -184,10 +194,15 @@ class Cluster:
 
     def __init__(self, loop: WorldLoop, root: Path, count: int) -> None:
         self.loop = loop
+        self.replica_count = min(count, BROKERS)
+        """Replicas of each topic with promises."""
         self.keeps_all_replicas = True
         """Whether each partition with promises always has as many replicas as at first."""
         self.coordinator = CoordinatorHost(loop, root)
-        self.brokers = [BrokerHost(loop, number, root) for number in range(1, count + 1)]
+        settings = replication_settings(self.replica_count)
+        self.brokers = [
+            BrokerHost(loop, number, root, **settings) for number in range(1, count + 1)
+        ]
         for host in self.hosts:
             loop.network.address_of(host.name)
         for broker in self.brokers:

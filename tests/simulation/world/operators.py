@@ -120,7 +120,7 @@ class TopicOperator(Client):
         return False
 
     async def _create(self, admin: ottla.Admin) -> None:
-        replicas = self.loop.chance.choice((2, 3))
+        replicas = min(self.loop.chance.choice((2, 3)), self.cluster.replica_count)
         unclean = {"unclean.leader.election.enable": self.loop.chance.choice(("true", "false"))}
         await admin.create_topics([ottla.NewTopic(SCRATCH, 1, replicas, unclean)])
         self.counts["created"] += 1
@@ -243,7 +243,9 @@ class ReplicaOperator(Client):
 
     async def _move(self, admin: ottla.Admin) -> None:
         numbers = [host.number for host in self.cluster.brokers]
-        count = 3 if self.cluster.keeps_all_replicas else self.loop.chance.choice((2, 3, 3))
+        count = most = self.cluster.replica_count
+        if not self.cluster.keeps_all_replicas:
+            count = min(self.loop.chance.choice((2, 3, 3)), most)
         replicas = self.loop.chance.sample(numbers, count)
         await admin.alter_reassignments({self._partition(): replicas})
 

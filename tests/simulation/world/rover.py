@@ -29,7 +29,7 @@ class Creator(Client):
                 if number == MAX_NEW:
                     continue
                 number += 1
-                replicas = self.loop.chance.choice((2, 3))
+                replicas = min(self.loop.chance.choice((2, 3)), self.cluster.replica_count)
                 try:
                     await admin.create_topics([ottla.NewTopic(f"{NEW}{number}", 1, replicas)])
                 except OttlaError:
@@ -82,7 +82,8 @@ class Rover(Client):
         numbers = [host.number for host in self.cluster.brokers]
         while not self.is_over:
             await asyncio.sleep(self.loop.chance.uniform(*MOVE_S))
-            replicas = self.loop.chance.sample(numbers, self.loop.chance.choice((1, 2)))
+            count = min(self.loop.chance.choice((1, 2)), self.cluster.replica_count)
+            replicas = self.loop.chance.sample(numbers, count)
             wanted = self.loop.chance.choice((replicas, replicas, None))
             try:
                 await admin.alter_reassignments({partition: wanted})

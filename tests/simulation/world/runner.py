@@ -94,7 +94,7 @@ def run_fresh_seeds(duration_s: float, faults_s: float, *, has_operators: bool) 
             faults_s,
             has_operators=has_operators,
             has_transactions=is_transactional,
-            may_be_large=True,
+            has_any_size=True,
         )
         totals.world_count += 1
         result = attempt(script)

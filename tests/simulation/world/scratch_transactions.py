@@ -64,7 +64,7 @@ class ScratchTransactions(Client):
 
     async def _create(self, admin: ottla.Admin) -> None:
         with suppress(TopicExistsError):
-            await admin.create_topics([ottla.NewTopic(SCRATCH, 1, 3)])
+            await admin.create_topics([ottla.NewTopic(SCRATCH, 1, self.cluster.replica_count)])
 
     async def _exists(self, admin: ottla.Admin) -> bool:
         """Try to create the topic; there are not enough brokers if the last one is just back."""

@@ -20,8 +20,8 @@ KINDS: Final = (
 )
 """Methods of `Trouble`, without their underscores; the seed draws one of these places."""
 BROKERS: Final = 3
-"""Brokers of a world, unless its seed may draw more, and replicas of each topic with promises."""
-BROKER_COUNTS: Final = (BROKERS, BROKERS, 4, 5)
+"""Brokers of a world, unless its seed may draw another number, and replicas of most topics."""
+BROKER_COUNTS: Final = (1, 2, BROKERS, BROKERS, 4, 5)
 RATES: Final = (0.3, 0.5, 1.0)
 """Faults per second of virtual time; the seed draws one."""
 SWARM_SHARE: Final = 0.7
@@ -75,16 +75,16 @@ def draw_script(
     *,
     has_operators: bool,
     has_transactions: bool = False,
-    may_be_large: bool = False,
+    has_any_size: bool = False,
 ) -> Script:
-    """Return the script of a seed; if it `may_be_large`, the seed draws the number of brokers."""
+    """Return the script of a seed; if it `has_any_size`, the seed draws the number of brokers."""
     return Script(
         seed=seed,
         faults_s=faults_s,
         has_operators=has_operators,
         faults=tuple(_draw_faults(Random(f"faults {seed}"), faults_s)),
         has_transactions=has_transactions,
-        broker_count=Random(f"brokers {seed}").choice(BROKER_COUNTS) if may_be_large else BROKERS,
+        broker_count=Random(f"brokers {seed}").choice(BROKER_COUNTS) if has_any_size else BROKERS,
     )
 
 
@@ -112,7 +112,7 @@ class Shrinking:
         """Return the smallest failing script that was found."""
         script = self._without_faults(script)
         script = self._try(replace(script, has_operators=False)) or script
-        if script.broker_count > BROKERS:
+        if script.broker_count != BROKERS:
             script = self._try(replace(script, broker_count=BROKERS)) or script
         last_s = script.faults[-1].at_s if script.faults else 0.0
         script = self._try(replace(script, faults_s=last_s + REST_S)) or script

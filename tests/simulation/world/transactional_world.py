@@ -29,7 +29,7 @@ from tests.simulation.world.judges import Judges
 from tests.simulation.world.loop import WorldLoop
 from tests.simulation.world.operators import ReplicaOperator
 from tests.simulation.world.scratch_transactions import ScratchTransactions
-from tests.simulation.world.script import BROKERS, Script, draw_script
+from tests.simulation.world.script import Script, draw_script
 from tests.simulation.world.trouble import Trouble
 from tests.simulation.world.workload import PARTITIONS, TOPIC, Client, Promises, read_topic
 from tests.simulation.world.world import (
@@ -102,7 +102,9 @@ async def _live(loop: WorldLoop, root: Path, script: Script) -> Outcome:
     cluster = Cluster(loop, root, script.broker_count)
     await cluster.boot()
     async with ottla.Admin(cluster.bootstrap) as admin:
-        topics = [ottla.NewTopic(name, PARTITIONS, BROKERS) for name in (TOPIC, COPIED)]
+        topics = [
+            ottla.NewTopic(name, PARTITIONS, cluster.replica_count) for name in (TOPIC, COPIED)
+        ]
         await admin.create_topics(topics)
     workload = Workload(cluster.bootstrap, partitions_of(TOPIC), seed=script.seed, pause_s=PAUSE_S)
     promises = Promises()

@@ -35,7 +35,7 @@ from tests.simulation.world.operators import (
 )
 from tests.simulation.world.outside import replaced
 from tests.simulation.world.rover import SINGLE, Creator, Rover
-from tests.simulation.world.script import BROKERS, Script, draw_script
+from tests.simulation.world.script import Script, draw_script
 from tests.simulation.world.trouble import Trouble
 from tests.simulation.world.workload import (
     PARTITIONS,
@@ -142,7 +142,7 @@ async def _live(loop: WorldLoop, root: Path, script: Script) -> Outcome:
     cluster = Cluster(loop, root, script.broker_count)
     await cluster.boot()
     async with ottla.Admin(cluster.bootstrap) as admin:
-        await admin.create_topics([ottla.NewTopic(TOPIC, PARTITIONS, BROKERS)])
+        await admin.create_topics([ottla.NewTopic(TOPIC, PARTITIONS, cluster.replica_count)])
     promises, members = Promises(), Members(loop.chance)
     clients: list[Client] = [
         *(Writer(cluster, f"w{number}", promises) for number in (1, 2)),

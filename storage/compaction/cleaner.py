@@ -6,7 +6,8 @@ The decisions are in other modules. Source: kafka.log.Cleaner of Kafka 3.9.
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -26,7 +27,7 @@ from storage.compaction.job import (
     GroupCleaned,
     SourceSegment,
 )
-from storage.compaction.transactions import CleanedTransactions
+from storage.compaction.transactions import CleanedTransactions, UnindexedAbortError
 from storage.config.log_config import LogConfig
 from storage.disk.layout import (
     OFFSET_INDEX_SUFFIX,
@@ -41,6 +42,10 @@ from storage.segment.transaction_index import AbortedTransaction, overlapping, r
 
 WINDOW_SECONDS: Final = 0.3
 """Window of the rate limit."""
+
+_REBUILD_INDEX: Final = (
+    "stop the broker and delete the .index of this segment, then the next start rebuilds both"
+)
 
 
 class Cleaner:
@@ -117,12 +122,19 @@ class Cleaner:
         """Read the dirty part until the map is full, or to its end."""
         job = self._job
         transactions = CleanedTransactions()
-        transactions.add_aborted(
-            overlapping(self._transactions, job.first_dirty_offset, job.first_uncleanable_offset)
-        )
-        for segment in job.segments:
-            if segment.end_offset <= job.first_dirty_offset:
-                continue
+        dirty = [each for each in job.segments if each.end_offset > job.first_dirty_offset]
+        if dirty:
+            transactions.add_aborted(
+                overlapping(self._transactions, dirty[0].base_offset, job.first_uncleanable_offset)
+            )
+        self._add_segments(dirty, transactions)
+        self._check_undecided(transactions)
+
+    def _add_segments(
+        self, dirty: Sequence[SourceSegment], transactions: CleanedTransactions
+    ) -> None:
+        job = self._job
+        for segment in dirty:
             if not self._add_to_map(segment, transactions):
                 return
             # No records lie between the last batch and the end of the range: it counts as clean.
@@ -132,7 +144,7 @@ class Cleaner:
     def _add_to_map(self, segment: SourceSegment, transactions: CleanedTransactions) -> bool:
         """Add the keys of a segment; return False once the map is full."""
         file = open_source(self._job.path, segment)
-        try:
+        with _damage_of(file.path):
             for header, batch in read_batches(file, self._job.io_buffer_bytes, self._on_map_read):
                 self.stats.map_records_read += header.record_count
                 if header.is_control:
@@ -141,9 +153,31 @@ class Cleaner:
                     return False
                 if header.last_offset >= self._job.first_dirty_offset:
                     self._offsets.latest_offset = header.last_offset
-        except CorruptBatchError as error:
-            raise CorruptLogError(file.path, 0, str(error)) from error
         return True
+
+    def _check_undecided(self, transactions: CleanedTransactions) -> None:
+        """Read on to the markers of the transactions that are open at the end of the map.
+
+        Their records have superseded others of the same keys in the map, which is wrong if a marker
+        aborts them.
+        """
+        undecided = transactions.undecided
+        end_offset = self._offsets.latest_offset + 1
+        for segment in (*self._job.segments, *self._job.tail):
+            if not undecided:
+                return
+            if segment.end_offset <= end_offset:
+                continue
+            file = open_source(self._job.path, segment)
+            with _damage_of(file.path):
+                for header, batch in read_batches(
+                    file, self._job.io_buffer_bytes, self._on_map_read
+                ):
+                    if header.base_offset < end_offset or header.producer_id not in undecided:
+                        continue
+                    if header.is_control:
+                        transactions.on_control_batch(header, batch)
+                        undecided.discard(header.producer_id)
 
     def _add_keys(self, header: BatchHeader, batch: memoryview) -> bool:
         first_dirty = self._job.first_dirty_offset
@@ -190,7 +224,7 @@ class Cleaner:
 
     def _copy(self, file: LogFile, cleaned: CleanedSegment, context: FilterContext) -> None:
         stats = self.stats
-        try:
+        with _damage_of(file.path):
             for header, batch in read_batches(file, self._job.io_buffer_bytes, self._on_read):
                 filtered = filter_batch(batch, header, context)
                 stats.records_read += header.record_count
@@ -199,8 +233,6 @@ class Cleaner:
                 if filtered.batch is not None:
                     stats.bytes_written += len(filtered.batch)
                     self._wait(cleaned.append(filtered.batch))
-        except CorruptBatchError as error:
-            raise CorruptLogError(file.path, 0, str(error)) from error
 
     def _on_map_read(self, size_bytes: int) -> None:
         self.stats.map_bytes_read += size_bytes
@@ -220,6 +252,18 @@ class Cleaner:
         for segment in segments:
             found += _transactions_of(self._job.path, segment.base_offset)
         return found
+
+
+@contextmanager
+def _damage_of(log_path: Path) -> Iterator[None]:
+    """Raise CorruptLogError for damage of the segment at `log_path` that the body meets."""
+    try:
+        yield
+    except CorruptBatchError as error:
+        raise CorruptLogError(log_path, 0, str(error)) from error
+    except UnindexedAbortError as error:
+        index = log_path.with_suffix(TRANSACTION_INDEX_SUFFIX)
+        raise CorruptLogError(index, 0, f"{error}: {_REBUILD_INDEX}") from error
 
 
 def _size_bytes(path: Path) -> int:

@@ -13,8 +13,16 @@ from kafkawire.records import BatchHeader, ControlType, read_control_batch
 from storage.segment.transaction_index import AbortedTransaction
 
 
+class UnindexedAbortError(Exception):
+    """A marker aborts records that no transaction index lists: an entry or the index is lost."""
+
+
 class CleanedTransactions:
-    """The open transactions at the current batch."""
+    """The open transactions at the current batch.
+
+    Records of a transaction without an index entry count as committed until their marker is
+    reached. If that aborts them, the methods raise `UnindexedAbortError`.
+    """
 
     def __init__(self) -> None:
         self.kept_aborted: list[AbortedTransaction] = []
@@ -23,6 +31,12 @@ class CleanedTransactions:
         self._aborted: dict[int, AbortedTransaction] = {}
         self._aborted_with_data: set[int] = set()
         self._committed: set[int] = set()
+        self._committed_with_records: set[int] = set()
+
+    @property
+    def undecided(self) -> set[int]:
+        """Producers with records that count as committed, and whose marker is still to come."""
+        return self._committed_with_records.copy()
 
     def add_aborted(self, transactions: Iterable[AbortedTransaction]) -> None:
         """Add the index entries of the segment that is read next."""
@@ -38,6 +52,8 @@ class CleanedTransactions:
             self._aborted_with_data.add(header.producer_id)
             return True
         self._committed.add(header.producer_id)
+        if header.record_count:
+            self._committed_with_records.add(header.producer_id)
         return False
 
     def on_control_batch(self, header: BatchHeader, batch: memoryview) -> bool:
@@ -45,6 +61,7 @@ class CleanedTransactions:
 
         Raises:
             CorruptBatchError: the batch cannot be read.
+            UnindexedAbortError: records that counted as committed are aborted.
         """
         self._open_up_to(header.last_offset)
         if not header.record_count:
@@ -55,13 +72,19 @@ class CleanedTransactions:
             return False
         producer_id = header.producer_id
         if marker.control_type is ControlType.ABORT:
-            return self._close_aborted(producer_id)
+            return self._close_aborted(producer_id, header.base_offset)
         had_data = producer_id in self._committed
         self._committed.discard(producer_id)
+        self._committed_with_records.discard(producer_id)
         return not had_data
 
-    def _close_aborted(self, producer_id: int) -> bool:
+    def _close_aborted(self, producer_id: int, marker_offset: int) -> bool:
         aborted = self._aborted.pop(producer_id, None)
+        if aborted is None and producer_id in self._committed_with_records:
+            raise UnindexedAbortError(
+                f"no entry for the records of producer {producer_id} that the marker at "
+                f"{marker_offset} aborts"
+            )
         had_data = producer_id in self._aborted_with_data
         self._aborted_with_data.discard(producer_id)
         if aborted is not None and had_data:

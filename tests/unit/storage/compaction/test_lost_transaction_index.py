@@ -1,0 +1,135 @@
+"""Cleaning of a log that has lost the transaction index of a segment."""
+
+from pathlib import Path
+
+import pytest
+
+from kafkawire.ids import Offset
+from kafkawire.records import ControlType
+from storage.errors import CorruptLogError
+from storage.log.log import Log
+from tests.unit.storage.compacting import (
+    COMPACTED,
+    append_batch,
+    clean,
+    job_of,
+    keyed_batch,
+    put,
+    records_of,
+    run,
+    settings,
+)
+from tests.unit.storage.logs import NOW_MS, open_log
+from tests.unit.storage.produced_batches import marker, write
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Log:
+    return open_log(tmp_path / "orders-0", COMPACTED)
+
+
+def put_in_transaction(log: Log, key: bytes, value: bytes, sequence: int = 0) -> None:
+    producer = (7, 0, sequence)
+    append_batch(log, keyed_batch([(key, value)], producer=producer, is_transactional=True))
+
+
+def end_transaction(log: Log, control_type: ControlType) -> None:
+    write(log, marker(7, 0, control_type))
+
+
+def reopened_without(log: Log, name: str) -> Log:
+    """Return the log after a clean stop, the loss of a file, and a start."""
+    log.upkeep.close()
+    (log.directory / name).unlink()
+    return open_log(log.directory, COMPACTED)
+
+
+def values_of(log: Log) -> list[tuple[int, bytes | None]]:
+    return [(each.offset, each.value) for each in records_of(log)]
+
+
+def with_abort_in_one_segment(log: Log) -> Log:
+    put(log, (b"a", b"committed"))
+    put_in_transaction(log, b"a", b"aborted")
+    end_transaction(log, ControlType.ABORT)
+    log.upkeep.roll(NOW_MS)
+    return reopened_without(log, "00000000000000000000.txnindex")
+
+
+def test_records_of_unknown_outcome_stop_the_cleaning_before_it_changes_a_file(log: Log) -> None:
+    log = with_abort_in_one_segment(log)
+    before = {path.name: path.read_bytes() for path in log.directory.iterdir()}
+    expected = (
+        r"00\.txnindex .*: no entry for the records of producer 7 that the marker at 2 aborts"
+    )
+    with pytest.raises(CorruptLogError, match=expected):
+        run(job_of(log))
+    assert {path.name: path.read_bytes() for path in log.directory.iterdir()} == before
+
+
+def test_a_start_without_the_offset_index_rebuilds_the_transaction_index(log: Log) -> None:
+    log = reopened_without(with_abort_in_one_segment(log), "00000000000000000000.index")
+    assert clean(log) == 3
+    assert values_of(log) == [(0, b"committed")]
+
+
+@pytest.mark.parametrize("slot_count", [1_000, 1], ids=["map to the bound", "map full before"])
+def test_a_transaction_that_is_open_at_the_end_of_the_map_is_followed_to_its_marker(
+    log: Log, slot_count: int
+) -> None:
+    put(log, (b"a", b"committed"))
+    put_in_transaction(log, b"a", b"aborted")
+    if slot_count > 1:
+        log.upkeep.roll(NOW_MS)
+    put(log, (b"b", b"1"))
+    log.upkeep.roll(NOW_MS)
+    put(log, (b"c", b"1"))
+    end_transaction(log, ControlType.ABORT)
+    # Another transaction of the same producer, in the same segment.
+    put_in_transaction(log, b"c", b"2", sequence=1)
+    end_transaction(log, ControlType.COMMIT)
+    last = log.segments[-1].base_offset
+    log = reopened_without(log, f"{last:020}.txnindex")
+    with pytest.raises(CorruptLogError, match=rf"{last}\.txnindex .* aborts"):
+        run(job_of(log, chosen=settings(slot_count=slot_count)))
+
+
+def test_a_committed_transaction_that_is_open_at_the_end_of_the_map_is_cleaned(log: Log) -> None:
+    put(log, (b"a", b"1"))
+    put_in_transaction(log, b"a", b"2")
+    log.upkeep.roll(NOW_MS)
+    end_transaction(log, ControlType.COMMIT)
+    put_in_transaction(log, b"b", b"aborted", sequence=1)
+    end_transaction(log, ControlType.ABORT)
+    log = reopened_without(log, "00000000000000000002.txnindex")
+    assert clean(log) == 2
+    assert values_of(log)[0] == (1, b"2")
+
+
+def test_a_lost_index_of_clean_segments_is_found_while_they_are_copied(log: Log) -> None:
+    log = with_abort_in_one_segment(log)
+    put(log, (b"b", b"1"))
+    log.upkeep.roll(NOW_MS)
+    with pytest.raises(CorruptLogError, match="aborts"):
+        run(job_of(log, dirty_from=3))
+
+
+def test_aborted_records_below_the_dirty_part_of_their_segment_are_known(log: Log) -> None:
+    put_in_transaction(log, b"a", b"aborted")
+    end_transaction(log, ControlType.ABORT)
+    put(log, (b"a", b"committed"))
+    log.upkeep.roll(NOW_MS)
+    assert clean(log, dirty_from=2) == 3
+    assert values_of(log) == [(2, b"committed")]
+
+
+def test_a_marker_needs_no_entry_once_the_records_are_gone(log: Log) -> None:
+    put_in_transaction(log, b"a", b"aborted")
+    log.upkeep.roll(NOW_MS)
+    end_transaction(log, ControlType.ABORT)
+    log.upkeep.roll(NOW_MS)
+    assert clean(log) == 2
+    assert clean(log) == 2
+    assert values_of(log) == []
+    log.upkeep.close()
+    assert open_log(log.directory, COMPACTED).log_end_offset == Offset(2)

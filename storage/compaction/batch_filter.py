@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 from kafkawire.compaction_loops import Choice
 from kafkawire.compression import MAX_DECOMPRESSED_BYTES, Codec, compress
+from kafkawire.errors import CorruptBatchError
 from kafkawire.native import OffsetMap, choose_records, rewrite_records
 from kafkawire.records import (
     BATCH_HEADER_BYTES,
@@ -128,10 +129,21 @@ def _is_last_of_producer(header: BatchHeader, last: LastRecord | None) -> bool:
 def _rewrite(
     section: bytes, header: BatchHeader, choice: Choice, horizon_ms: int | None
 ) -> bytearray:
-    """Return the batch with the chosen records only, at unchanged timestamps."""
+    """Return the batch with the chosen records only, at unchanged timestamps.
+
+    It has the horizon, unless a timestamp is too far from that: then the tombstones stay.
+    """
     append_ms = _append_timestamp_ms(header)
     base_ms = choice.first_timestamp_ms if horizon_ms is None else horizon_ms
-    records = rewrite_records(section, choice.kept, header.base_timestamp_ms, append_ms, base_ms)
+    try:
+        records = rewrite_records(
+            section, choice.kept, header.base_timestamp_ms, append_ms, base_ms
+        )
+    except CorruptBatchError:
+        # The records are valid, as they have just been read. A producer has chosen timestamps that
+        # are hundreds of millions of years apart: only the base that it has chosen is near enough.
+        base_ms, horizon_ms = header.base_timestamp_ms, header.delete_horizon_ms
+        records = rewrite_records(section, choice.kept, base_ms, append_ms, base_ms)
     if header.codec is not Codec.NONE:
         records = compress(header.codec, records)
     horizon_bit = 0 if horizon_ms is None else DELETE_HORIZON_BIT

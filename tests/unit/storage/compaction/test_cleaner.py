@@ -10,6 +10,7 @@ import pytest
 from kafkawire.compression import Codec
 from kafkawire.ids import Offset
 from kafkawire.records import TimestampType, read_header
+from kafkawire.records_loops import encode_varint
 from storage.compaction import worker
 from storage.compaction.cleaner import Cleaner
 from storage.compaction.job import CleaningDone, CleaningFailed, GroupCleaned, read_report
@@ -39,6 +40,15 @@ from tests.unit.storage.logs import NOW_MS, check_files, open_log
 @pytest.fixture
 def log(tmp_path: Path) -> Log:
     return open_log(tmp_path / "orders-0", COMPACTED)
+
+
+def record_with_delta(delta_ms: int, number: int, key: bytes, value: bytes | None) -> bytes:
+    """Return a record at any distance from the base timestamp."""
+    body = b"\0" + encode_varint(delta_ms) + encode_varint(number)
+    body += encode_varint(len(key)) + key
+    body += encode_varint(-1) if value is None else encode_varint(len(value)) + value
+    body += encode_varint(0)
+    return encode_varint(len(body)) + body
 
 
 def test_the_last_record_of_each_key_stays_where_it_was(log: Log) -> None:
@@ -293,6 +303,31 @@ def test_records_that_cannot_be_read_stop_the_cleaning(log: Log) -> None:
         job = replace(job_of(log), first_dirty_offset=dirty_from)
         with pytest.raises(CorruptLogError, match="record"):
             run(job)
+
+
+@pytest.mark.parametrize("value", [b"1", None], ids=["value", "tombstone"])
+def test_timestamps_that_are_too_far_apart_do_not_stop_the_cleaning(
+    log: Log, value: bytes | None
+) -> None:
+    # A producer may send them, relative to a base between them.
+    far_ms = 2**63 - 1 - NOW_MS
+    batch = keyed_batch([(b"a", b"1"), (b"b", b"1"), (b"c", value)], times_ms=[0, 1, 2])
+    records = b"".join(
+        record_with_delta(delta_ms, number, key, each)
+        for number, (delta_ms, key, each) in enumerate(
+            [(0, b"a", b"1"), (far_ms, b"b", b"1"), (-far_ms, b"c", value)]
+        )
+    )
+    append_batch(log, with_section(batch, records, 3))
+    put(log, (b"a", b"2"))
+    log.upkeep.roll(NOW_MS)
+    for now_ms in (NOW_MS, NOW_MS + 10 * COMPACTED.delete_retention_ms):
+        assert clean(log, now_ms=now_ms) == 4
+        assert [(each.offset, each.timestamp_ms, each.value) for each in records_of(log)] == [
+            (1, far_ms, b"1"),
+            (2, -far_ms, value),
+            (3, NOW_MS, b"2"),
+        ]
 
 
 def test_a_damaged_transaction_index_stops_the_cleaning(log: Log) -> None:

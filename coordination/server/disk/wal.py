@@ -24,6 +24,7 @@ from typing import Any, Final, NamedTuple
 
 import msgpack  # type: ignore[import-untyped,unused-ignore]
 
+from coordination.server.disk.range_crc import RangeCrc
 from coordination.server.state.txns import Entry, pack_entry
 
 MAGIC: Final = b"OTLWAL\x00\x01"
@@ -138,8 +139,12 @@ class Chain:
 
 
 def _crc_of(seed: int, length: int, previous_crc: int, payload: bytes) -> int:
+    return zlib.crc32(payload, _crc_before_payload(seed, length, previous_crc))
+
+
+def _crc_before_payload(seed: int, length: int, previous_crc: int) -> int:
     head = ((length << 32) | previous_crc).to_bytes(8, "big")
-    return zlib.crc32(payload, zlib.crc32(head, seed))
+    return zlib.crc32(head, seed)
 
 
 def scan(data: bytes, header: SegmentHeader) -> Scan:
@@ -164,16 +169,26 @@ def _valid_batches(data: bytes, header: SegmentHeader) -> Iterator[Batch]:
 
 
 def _batch_at(data: bytes, position: int, seed: int) -> Batch | None:
-    if position + BATCH_HEADER_BYTES >= len(data):
+    fields = _plausible_fields_at(data, position)
+    if fields is None:
         return None
-    length, previous_crc, crc = _BATCH.unpack_from(data, position)
+    length, previous_crc, crc = fields
     start = position + BATCH_HEADER_BYTES
-    if not 0 < length <= len(data) - start or data[start] not in _ARRAY_MARKS:
-        return None
     payload = data[start : start + length]
     if _crc_of(seed, length, previous_crc, payload) != crc:
         return None
     return Batch(position, crc, payload)
+
+
+def _plausible_fields_at(data: bytes, position: int) -> tuple[int, int, int] | None:
+    """Return length, previous crc and crc at `position`; None if no batch can begin there."""
+    start = position + BATCH_HEADER_BYTES
+    if start >= len(data):
+        return None
+    length, previous_crc, crc = _BATCH.unpack_from(data, position)
+    if not 0 < length <= len(data) - start or data[start] not in _ARRAY_MARKS:
+        return None
+    return length, previous_crc, crc
 
 
 def _ending(data: bytes, header: SegmentHeader, batches: list[Batch]) -> Ending:
@@ -197,7 +212,20 @@ def _ending(data: bytes, header: SegmentHeader, batches: list[Batch]) -> Ending:
 def _has_batch(data: bytes, start: int, end: int, seed: int) -> bool:
     # A seal ends with 0x90 and a closing seal with 0xc0, so `rstrip` removes neither. A payload
     # may end with zeros, so a batch may extend beyond `end`, but it cannot begin there.
-    return any(_batch_at(data, position, seed) is not None for position in range(start, end))
+    if start == end:
+        return False
+    # A client may have stored bytes that look like the beginnings of many large batches, so the
+    # work must not grow with their lengths.
+    crcs = RangeCrc(data)
+    for position in range(start, end):
+        if (fields := _plausible_fields_at(data, position)) is None:
+            continue
+        length, previous_crc, crc = fields
+        payload_start = position + BATCH_HEADER_BYTES
+        before = _crc_before_payload(seed, length, previous_crc)
+        if crcs.of(payload_start, payload_start + length, before) == crc:
+            return True
+    return False
 
 
 # Typed wrappers of msgpack, which has no type hints; snapshots use them too.

@@ -1,5 +1,6 @@
 """Format of the log: torn, damaged and complete segments."""
 
+import zlib
 from collections.abc import Sequence
 
 import pytest
@@ -148,6 +149,33 @@ def test_every_truncation_of_the_file_that_may_have_lost_a_batch_is_detected() -
         assert scan(unsealed[:size]).ending is (Ending.CUT if is_cut else Ending.OPEN)
     for size in range(HEADER_BYTES, len(closed)):
         assert scan(closed[:size]).ending is not Ending.CLOSED
+
+
+def test_a_search_for_batches_reads_each_byte_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    real, read_bytes = zlib.crc32, 0
+
+    def crc32(data: bytes, value: int = 0) -> int:
+        nonlocal read_bytes
+        read_bytes += len(data)
+        return real(data, value)
+
+    # A torn batch with a value that looks like many batches of half its size.
+    value = (b"\x00\x00\x80\x00" + bytes(8) + b"\x90" * 12) * (64 * 1024 // 24)
+    whole = segment([*batches(1), wal.encode_entries([entry(2, value)])], None)
+    torn = bytearray(whole.ljust(32 * STEP_BYTES, b"\0"))
+    torn[scan(whole).end_offset - 1] ^= 1
+    monkeypatch.setattr(zlib, "crc32", crc32)
+    assert scan(bytes(torn)).ending is Ending.TORN
+    assert read_bytes < 20 * len(torn)
+
+
+def test_a_batch_behind_bytes_that_look_like_batches_is_found() -> None:
+    value = (b"\x00\x00\x10\x00" + bytes(8) + b"\x90" * 12) * 100
+    first = wal.encode_entries([entry(1, value)])
+    data = bytearray(segment([first, *batches(1)], None).ljust(2 * STEP_BYTES, b"\0"))
+    assert scan(bytes(data)).ending is Ending.OPEN
+    data[HEADER_BYTES + wal.BATCH_HEADER_BYTES + len(first) - 1] ^= 1
+    assert scan(bytes(data)).ending is Ending.DAMAGED
 
 
 def test_a_damaged_or_truncated_header_is_rejected() -> None:

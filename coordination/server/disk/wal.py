@@ -199,14 +199,25 @@ def _ending(data: bytes, header: SegmentHeader, batches: list[Batch]) -> Ending:
     rest = data[position:].rstrip(b"\0")
     if _has_batch(data, position, position + len(rest), zlib.crc32(header.store_id)):
         return Ending.DAMAGED
-    if len(data) % ALLOCATION_STEP_BYTES:
-        # Either the file was truncated, or the process died while it allocated more space. A batch
-        # would have overwritten a seal, or the zeros where its length belongs.
-        is_last = batches[-1].is_seal if batches else False
-        has_zeros = position + LENGTH_BYTES <= len(data)
-        if rest or not (is_last or has_zeros):
-            return Ending.CUT
+    if len(data) % ALLOCATION_STEP_BYTES and _may_have_lost_batch(data, position, batches):
+        return Ending.CUT
     return Ending.TORN if rest else Ending.OPEN
+
+
+def _may_have_lost_batch(data: bytes, position: int, batches: list[Batch]) -> bool:
+    """Whether a whole batch may have followed at `position` before the file was truncated.
+
+    A file of such a size was truncated, or its growth was interrupted. The writer syncs the new
+    size before it writes more batches, so in the second case a seal or zeros are at `position`; the
+    crash may have torn the seal. A batch would have overwritten their first bytes with its length.
+    """
+    if batches and batches[-1].is_seal:
+        return False
+    if position + LENGTH_BYTES > len(data):
+        return True
+    length = int.from_bytes(data[position : position + LENGTH_BYTES], "big")
+    is_seal = length <= len(CLOSING_PAYLOAD)
+    return not is_seal and position + BATCH_HEADER_BYTES + length > len(data)
 
 
 def _has_batch(data: bytes, start: int, end: int, seed: int) -> bool:

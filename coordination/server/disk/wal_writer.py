@@ -80,6 +80,9 @@ class WalWriter:
                 # a size is that of a truncated file, with which no coordinator starts.
                 os.ftruncate(self._file, self._allocated_bytes)
                 raise
+            # Otherwise a loss of power could leave another size with a torn batch, as a truncation
+            # of the file does.
+            os.fsync(self._file)
             self._allocated_bytes += growth
 
     def sync(self) -> None:

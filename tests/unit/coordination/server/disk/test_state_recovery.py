@@ -3,7 +3,9 @@
 import errno
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -417,6 +419,25 @@ def test_a_segment_grows_in_steps_and_rolls(tmp_path: Path) -> None:
     store.crash()
     assert store.start().state.tree.nodes["/big"].data == bytes(10_000)
     assert isinstance(store.writer, WalWriter)
+    store.stop()
+
+
+def test_no_batch_is_written_before_the_growth_of_its_segment_is_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(tmp_path / "d")
+    store.append()
+    calls = []
+    for name in ("posix_fallocate", "fsync", "pwrite"):
+        real = getattr(os, name)
+
+        def call(*given: Any, name: str = name, real: Callable[..., Any] = real) -> Any:
+            calls.append(name)
+            return real(*given)
+
+        monkeypatch.setattr(os, name, call)
+    store.append(STEP_BYTES)
+    assert calls[:3] == ["posix_fallocate", "fsync", "pwrite"]
     store.stop()
 
 

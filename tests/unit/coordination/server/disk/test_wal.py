@@ -138,8 +138,11 @@ def test_every_truncation_of_the_file_that_may_have_lost_a_batch_is_detected() -
     closed = segment(batches(4), CLOSING_PAYLOAD)
     end = scan(data).end_offset
     sealed_end = end + wal.BATCH_HEADER_BYTES + len(wal.SEAL_PAYLOAD)
-    for size in range(HEADER_BYTES, sealed_end):
+    for size in range(HEADER_BYTES, end + wal.LENGTH_BYTES):
         assert scan(data[:size]).ending is Ending.CUT
+    # The length of the seal is where that of a lost batch would be.
+    for size in range(end + wal.LENGTH_BYTES, sealed_end):
+        assert scan(data[:size]).ending is Ending.TORN
     # Neither a seal nor zeros are at the beginning of a batch. A process may die while it allocates
     # more space, which leaves a file of such a size.
     for size in range(sealed_end, len(data)):
@@ -149,6 +152,34 @@ def test_every_truncation_of_the_file_that_may_have_lost_a_batch_is_detected() -
         assert scan(unsealed[:size]).ending is (Ending.CUT if is_cut else Ending.OPEN)
     for size in range(HEADER_BYTES, len(closed)):
         assert scan(closed[:size]).ending is not Ending.CLOSED
+
+
+@pytest.mark.parametrize("seal", [wal.SEAL_PAYLOAD, CLOSING_PAYLOAD])
+def test_a_seal_that_is_torn_while_the_file_grows_loses_no_batch(seal: bytes) -> None:
+    unsealed = segment(batches(4), seal=None)
+    sealed = segment(batches(4), seal).ljust(STEP_BYTES, b"\0")
+    end = scan(sealed).end_offset
+    # A sector of the disk ends anywhere in the seal, and the file has grown in part.
+    for torn_at in range(end, end + wal.BATCH_HEADER_BYTES + len(seal)):
+        for data in (
+            sealed[:torn_at] + unsealed[torn_at:],
+            unsealed[:torn_at] + sealed[torn_at:],
+        ):
+            found = scan(data + bytes(512))
+            assert len(found.batches) == 4
+            assert found.ending in (Ending.OPEN, Ending.TORN, Ending.CLOSED)
+
+
+def test_a_batch_that_is_torn_over_a_seal_loses_no_batch_in_a_file_of_any_size() -> None:
+    payloads = batches(4)
+    sealed, whole = segment(payloads[:3]), segment(payloads, None)
+    end = scan(sealed).end_offset
+    seal_end = end + wal.BATCH_HEADER_BYTES + len(wal.SEAL_PAYLOAD)
+    torn = sealed[:seal_end] + whole[seal_end:]
+    for size in range(seal_end, len(torn)):
+        found = scan(torn[:size])
+        assert len(found.batches) == 3
+        assert found.ending in (Ending.OPEN, Ending.TORN)
 
 
 def test_a_search_for_batches_reads_each_byte_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:

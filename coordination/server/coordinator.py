@@ -106,9 +106,10 @@ class Coordinator:
         config = self._config
         recovered, writer = open_state(data_dir)
         state = recovered.state
+        loop = asyncio.get_running_loop()
         wal = FileLog(
             writer,
-            asyncio.get_running_loop(),
+            loop,
             on_rolled=self._snapshotter.start,
             does_sync=config.does_sync,
         )
@@ -129,7 +130,7 @@ class Coordinator:
             wall_clock_ms=wall_clock_ms,
             on_fatal=_exit_at_once,
             new_nonce=lambda: secrets.token_urlsafe(NONCE_BYTES),
-            tls=None if config.tls is None else ServerTls(config.tls),
+            tls=None if config.tls is None else ServerTls(config.tls, loop.time),
         )
 
 

@@ -5,7 +5,9 @@ connections keep theirs. Files that cannot be used leave the last context in pla
 """
 
 import errno
+import math
 import ssl
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -23,19 +25,25 @@ _VERIFY_MODES: Final = {
 }
 _OUT_OF_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
 
+RETRY_DELAY_S: Final = 10.0
+"""Back-off after a lack of descriptors: opening an encrypted key may take a second of processor
+time, in the loop, and a lack of descriptors is when many clients connect."""
+
 log = structlog.get_logger(__name__)
 
 
 class ServerTls:
     """Certificate, key and trusted authorities of the TLS listener."""
 
-    def __init__(self, config: TlsConfig) -> None:
-        """Read the files.
+    def __init__(self, config: TlsConfig, clock: Callable[[], float]) -> None:
+        """Read the files; `clock` returns seconds of a monotonic clock.
 
         Raises:
             OSError: a file cannot be used.
         """
         self._config = config
+        self._clock = clock
+        self._retry_at_s = -math.inf
         files = (
             config.certificate_file,
             config.key_file,
@@ -48,7 +56,7 @@ class ServerTls:
     def context(self) -> ssl.SSLContext:
         """Return the context for a new connection."""
         # Also if they cannot be used, the next change is the next attempt.
-        if self._files.have_changed():
+        if self._clock() >= self._retry_at_s and self._files.have_changed():
             try:
                 self._context = make_context(self._config)
                 log.info("certificate.reloaded", file=str(self._config.certificate_file))
@@ -57,6 +65,7 @@ class ServerTls:
                 if error.errno in _OUT_OF_DESCRIPTORS:
                     # No fault of the files.
                     self._files.forget()
+                    self._retry_at_s = self._clock() + RETRY_DELAY_S
         return self._context
 
 

@@ -137,7 +137,7 @@ def _build(values: Iterator[Any]) -> Snapshot:
     acls = [unpack_acl(next(values)) for _ in range(acl_count)]
     for _ in range(node_count):
         _restore(state, next(values), acls)
-    state.last_session_id = max(state.last_session_id, next(values, 0))
+    state.note_session_id(next(values, 0))
     state.zxid = zxid
     return Snapshot(state, store_id, wal_crc)
 

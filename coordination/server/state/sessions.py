@@ -16,6 +16,7 @@ ZOOKEEPER_PASSWORD_SALT: Final = 0xB3415C00
 _MULTIPLIER: Final = 0x5DEECE66D
 _MASK48: Final = (1 << 48) - 1
 _SERVER_ID_SHIFT: Final = 56
+_NUMBER_MASK: Final = (1 << _SERVER_ID_SHIFT) - 1
 
 
 class Session:
@@ -110,11 +111,16 @@ class SessionTable:
 def first_session_id(server_id: int, wall_ms: int, last_session_id: int) -> int:
     """Return the first session id: bits of the server id, then of the time, then zeros.
 
-    If the clock was set back, it is the one after the last id that this server has issued.
+    After the clock was set back, the number of the last session is continued instead of the time.
+    That session may have another server id, because that may change, and change back.
     """
-    first = (server_id << _SERVER_ID_SHIFT) | (((wall_ms << 24) & (1 << 64) - 1) >> 8)
-    is_own = last_session_id >> _SERVER_ID_SHIFT == server_id
-    return max(first, last_session_id + 1) if is_own else first
+    by_time = ((wall_ms << 24) & (1 << 64) - 1) >> 8
+    return (server_id << _SERVER_ID_SHIFT) | max(by_time, session_number(last_session_id) + 1)
+
+
+def session_number(session_id: int) -> int:
+    """Return the part of an id that grows from session to session, without the server id."""
+    return session_id & _NUMBER_MASK
 
 
 class Passwords:

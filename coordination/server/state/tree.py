@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 
 from coordination.protocol import node_path
 from coordination.protocol.messages import OPEN_ACL, READ_ONLY_ACL, Acl, Stat
+from coordination.server.state.sessions import session_number
 from coordination.server.state.txns import (
     CONTAINER_OWNER,
     CloseTxn,
@@ -288,13 +289,17 @@ class State:
         self.tree = Tree()
         self.timeouts_ms: dict[int, int] = {}
         self.last_session_id = 0
-        """The largest id of all sessions so far."""
+        """The session id with the largest `session_number`; 0 before the first session."""
         self.zxid = 0
 
     def add_session(self, session_id: int, timeout_ms: int) -> None:
         """Add a session, or change its timeout."""
         self.timeouts_ms[session_id] = timeout_ms
-        self.last_session_id = max(self.last_session_id, session_id)
+        self.note_session_id(session_id)
+
+    def note_session_id(self, session_id: int) -> None:
+        """Never issue `session_id` again."""
+        self.last_session_id = max(self.last_session_id, session_id, key=session_number)
 
     def apply(self, entry: Entry) -> None:
         """Apply the next entry; its zxid must be the next one."""

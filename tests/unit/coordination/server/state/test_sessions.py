@@ -11,6 +11,7 @@ from coordination.server.state.sessions import (
     first_session_id,
     zookeeper_password,
 )
+from coordination.server.state.tree import State
 
 GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "zookeeper_frames.json").read_text())
 SECRET = b"s" * 32
@@ -105,8 +106,20 @@ def test_session_ids_begin_with_the_server_and_the_time(server_id: int) -> None:
 def test_session_ids_grow_although_the_clock_was_set_back() -> None:
     last = first_session_id(1, 1_795_217_680_000, 0) + 7
     assert first_session_id(1, 1_795_217_000_000, last) == last + 1
-    # The ids of another server id are others at any time.
-    assert first_session_id(2, 1_795_217_000_000, last) >> 56 == 2
+
+
+def test_session_ids_grow_although_the_server_id_was_changed_meanwhile() -> None:
+    state = State()
+    by_first = first_session_id(2, 1_795_217_680_000, state.last_session_id) + 7
+    state.add_session(by_first, 4000)
+    by_second = first_session_id(1, 1_795_217_690_000, state.last_session_id) + 7
+    state.add_session(by_second, 4000)
+    # The clock was set back.
+    by_third = first_session_id(1, 1_795_217_690_000, state.last_session_id)
+    assert by_third == by_second + 1
+    by_fourth = first_session_id(2, 1_795_217_680_000, state.last_session_id)
+    assert by_fourth >> 56 == 2
+    assert by_fourth > by_first + (1 << 16)
 
 
 def test_the_next_check_follows_extended_deadlines() -> None:

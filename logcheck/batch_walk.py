@@ -27,6 +27,10 @@ from logcheck.finding import Check, Damage, Finder, Report, Severity
 
 # Search range after damage. Kafka's own readers would not find a sound batch beyond it either.
 RESYNC_BYTES: Final = 4 * 1024 * 1024
+RESYNC_CHECKED_BYTES: Final = 256 * 1024 * 1024
+"""Largest amount of data in the checksums of one search, except for its first batch.
+
+A client can store a value that looks like the headers of thousands of batches of a gigabyte."""
 _PREFIX: Final = Struct(">qiib")
 _MAGIC_POSITION: Final = 16
 # The checksum covers all bytes from here to the end of the batch.
@@ -183,12 +187,15 @@ class Walk:
 
     def _resync(self, window: _Window, position: int, limit: int) -> int:
         """Return the position of the next sound batch; `limit` if there is none in range."""
+        unchecked_bytes = RESYNC_CHECKED_BYTES
         data = bytes(window.at(position, min(RESYNC_BYTES, limit - position)))
         at = data.find(MAGIC, _MAGIC_POSITION + 1)
-        while at >= 0:
+        while at >= 0 and unchecked_bytes > 0:
             batch = self._batch_at(window, position + at - _MAGIC_POSITION, limit)
-            if batch is not None and _is_sound(batch):
-                return batch.position
+            if batch is not None:
+                if _is_sound(batch):
+                    return batch.position
+                unchecked_bytes -= len(batch.data)
             at = data.find(MAGIC, at + 1)
         return limit
 

@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 
 import pytest
+from crc32c import crc32c
 
 from kafkawire.columns_loops import SoundBatch
 from kafkawire.compression import Codec
 from kafkawire.records import BatchBuilder
+from logcheck import batch_walk
 from logcheck.batch_walk import MAX_RUN, Batch, Walk
 from logcheck.finding import Damage, Finding, Severity
 from logcheck.log_scan import MAX_OPENED_BYTES, LogScan
@@ -254,6 +256,30 @@ def test_bad_checksum_does_not_hide_later_damage() -> None:
         (Damage.BAD_CRC, BASE_OFFSET),
         (Damage.BAD_CRC, SECOND + RECORDS_PER_BATCH),
     ]
+
+
+def test_a_value_that_looks_like_many_large_batches_ends_the_search(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    budget_bytes, large_bytes, checked_bytes = 200_000, 30_000, 0
+
+    def crc(data: memoryview) -> int:
+        nonlocal checked_bytes
+        checked_bytes += len(data)
+        return crc32c(data)
+
+    monkeypatch.setattr(batch_walk, "RESYNC_CHECKED_BYTES", budget_bytes)
+    monkeypatch.setattr(batch_walk, "crc32c", crc)
+    header = struct.pack(">qiibIhiqqqhii", 0, large_bytes, 0, 2, *[0] * 9)
+    damaged = bytearray(header * 1_000)
+    damaged[16] = 9
+    last = build_batch(BASE_OFFSET + 1_000)
+    assert damages_of(damaged + last)[0] is Damage.BAD_MAGIC
+    assert checked_bytes <= budget_bytes + large_bytes
+    # A batch behind a few of them is found.
+    few = bytearray(header * 4) + bytes(large_bytes)
+    few[16] = 9
+    assert scan(few + last)[0].batch_count == 1
 
 
 def test_segment_named_after_a_later_offset_is_reported() -> None:

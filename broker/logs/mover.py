@@ -70,7 +70,7 @@ class LogMover:
         Raises:
             StorageError: the move cannot begin.
         """
-        if self._logs.placement.begin_move(partition, directory, self._now_ms()):
+        if self._logs.begin_move(partition, directory, self._now_ms()):
             self._begin(partition)
 
     def limit_rate(self, max_bytes_per_second: float) -> None:

@@ -1,9 +1,9 @@
 """Start, abort and completion of cleanings (edge).
 
 The manager belongs to the thread that owns the logs. Invariants: a partition has at most one
-cleaning at a time; the results of an aborted cleaning are discarded; a log in which a cleaning met
-damage is not cleaned again until it is recreated, while all other logs are. Source:
-LogCleanerManager of Kafka 3.9.
+cleaning at a time; the results of an aborted cleaning are discarded; a log that moves to another
+log dir is not cleaned; a log in which a cleaning met damage is not cleaned again until it is
+recreated, while all other logs are. Source: LogCleanerManager of Kafka 3.9.
 """
 
 from collections.abc import Callable
@@ -84,6 +84,7 @@ class CleanerManager:
             # The log dir is offline; or it is full, and cleaning must not use the little space.
             or local.health.refusal is not None
             or undecided is None
+            or self._is_moving(partition)
             or self._states[partition] != IDLE
             or partition in self.uncleanable
         ):
@@ -96,7 +97,12 @@ class CleanerManager:
         """Start a cleaning; return None if the log has gone or become busy since the choice."""
         partition = candidate.partition
         local = self._logs.get(partition)
-        if local is None or local.is_closed or self._states[partition] != IDLE:
+        if (
+            local is None
+            or local.is_closed
+            or self._is_moving(partition)
+            or self._states[partition] != IDLE
+        ):
             return None
         try:
             local.upkeep.prepare_cleaning()
@@ -114,6 +120,11 @@ class CleanerManager:
             dirty_ratio=round(candidate.dirty_ratio, 3),
         )
         return cleaning
+
+    def _is_moving(self, partition: TopicPartition) -> bool:
+        # The copy may have a record, and not yet the tombstone or the marker that ends it. It would
+        # never get one that a cleaning drops from the original.
+        return self._logs.futures.get(partition) is not None
 
     def finish(self, cleaning: Cleaning, end: CleaningDone | CleaningFailed) -> bool:
         """Record the end of a cleaning; return whether the caller must write the checkpoints."""

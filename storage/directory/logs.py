@@ -372,6 +372,16 @@ class Logs:
         finally:
             self._lower_checkpoints(self.table.homes[partition], [local])
 
+    def begin_move(self, partition: TopicPartition, directory: LogDirectory, now_ms: int) -> bool:
+        """Start a copy of a log in `directory`; see `LogPlacement.begin_move`.
+
+        A cleaning of the log is aborted, and none starts until the move ends.
+        """
+        has_begun = self.placement.begin_move(partition, directory, now_ms)
+        if has_begun:
+            self._abort_cleaning(partition)
+        return has_begun
+
     def end_move(self, partition: TopicPartition, now_ms: int) -> Log:
         """Replace a log by its copy, which has caught up; return the copy.
 

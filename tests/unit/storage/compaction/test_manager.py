@@ -6,7 +6,7 @@ import pytest
 
 from kafkawire.ids import Offset
 from kafkawire.records import ControlType
-from storage.compaction.job import GroupCleaned
+from storage.compaction.job import CleaningFailed, GroupCleaned
 from storage.compaction.manager import CleanerManager, Cleaning
 from storage.directory.logs import Logs
 from storage.errors import OutOfFilesError
@@ -21,7 +21,7 @@ from tests.unit.storage.compacting import (
     run,
     settings,
 )
-from tests.unit.storage.logs import NOW_MS, create, open_logs
+from tests.unit.storage.logs import NOW_MS, PARTITION, create, open_logs
 from tests.unit.storage.produced_batches import marker, write
 
 
@@ -71,3 +71,24 @@ def test_no_cleaning_starts_while_an_entry_cannot_be_written(logs: Logs) -> None
     with injected(Fault.NO_DESCRIPTOR, 0, log.directory):
         assert start(logs, log) is None
     assert start(logs, log) is not None
+
+
+def test_a_log_that_moves_is_not_cleaned(tmp_path: Path) -> None:
+    logs = open_logs(tmp_path / "one", tmp_path / "two", config=COMPACTED)
+    log = create(logs, config=COMPACTED)
+    put(log, (b"a", b"1"), (b"a", None))
+    log.upkeep.roll(NOW_MS)
+    manager = CleanerManager(logs, settings(), lambda _partition: log.log_end_offset)
+    logs.cleaning = manager
+    candidate = manager.candidate(log, NOW_MS)
+    assert candidate is not None
+    cleaning = manager.start(candidate, NOW_MS)
+    assert cleaning is not None
+    assert logs.begin_move(PARTITION, logs.table.directories[1], NOW_MS)
+    assert cleaning.is_aborted
+    manager.finish(cleaning, CleaningFailed(error="killed", is_damage=False))
+    assert manager.candidate(log, NOW_MS) is None
+    assert manager.start(candidate, NOW_MS) is None
+    assert not logs.begin_move(PARTITION, logs.table.directories[0], NOW_MS), "it is cancelled"
+    assert manager.candidate(log, NOW_MS) is not None
+    logs.close()

@@ -2,12 +2,14 @@
 
 A `ClusterMetadata` never changes; `merge` builds the next one from a broker's response.
 Invariant: the leader epoch of a partition never decreases while its topic keeps its id. A broker
-that lags may report an older leader, which must not replace a newer one (KIP-320), or the topic of
-the same name that was deleted.
+that lags may report an older leader, which must not replace a newer one (KIP-320), or a topic of
+the same name that was deleted. Topic ids have no order, so the newer of two may be the unknown one
+that a lagging broker reports. Repeated responses correct this.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Final
 
 from kafkawire.errors import ErrorCode
@@ -22,6 +24,10 @@ from ottla.client.client_config import Address
 from ottla.client.errors import BrokerError, OttlaError, known_code
 
 NO_BROKERS: Final[Mapping[BrokerId, Address]] = {}
+MAX_FORMER_IDS: Final = 8
+"""Number of ids of deleted topics that are remembered per name."""
+BELIEVED_RESPONSES: Final = 3
+"""Number of responses in a row after which a topic that seemed deleted is the current one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +48,10 @@ class TopicMetadata:
 
     name: str
     topic_id: TopicId = ZERO_TOPIC_ID
-    former_id: TopicId = ZERO_TOPIC_ID
-    """The id of the topic of this name that was there before, if it was deleted meanwhile."""
+    former_ids: tuple[TopicId, ...] = ()
+    """The ids of earlier topics of this name, the last one first."""
+    doubt_count: int = field(default=0, compare=False)
+    """Number of responses in a row that have described an earlier topic."""
     error: ErrorCode = ErrorCode.NONE
     is_internal: bool = False
     partitions: Mapping[int, PartitionMetadata] = field(default_factory=dict)
@@ -138,15 +146,15 @@ def _merge_topic(old: TopicMetadata | None, described: MetadataResponseTopic) ->
     error = known_code(described.error_code)
     if error.retriable and not described.partitions and old is not None and old.partitions:
         return replace(old, error=error)
-    former_id = ZERO_TOPIC_ID
+    former_ids: tuple[TopicId, ...] = ()
     known: Mapping[int, PartitionMetadata] = {}
     if old is not None and described.topic_id == old.topic_id:
-        former_id, known = old.former_id, old.partitions
+        former_ids, known = old.former_ids, old.partitions
     elif old is not None and described.topic_id != ZERO_TOPIC_ID:
-        if described.topic_id == old.former_id:
-            return old
+        if described.topic_id in old.former_ids and old.doubt_count + 1 < BELIEVED_RESPONSES:
+            return replace(old, doubt_count=old.doubt_count + 1)
         # The epochs of a recreated topic restart at 0: nothing of the old one is compared.
-        former_id = old.topic_id
+        former_ids = _with_former(old, described.topic_id)
     partitions = {}
     for held in described.partitions:
         before = known.get(held.partition_index)
@@ -166,11 +174,17 @@ def _merge_topic(old: TopicMetadata | None, described: MetadataResponseTopic) ->
     return TopicMetadata(
         name=described.name or "",
         topic_id=described.topic_id,
-        former_id=former_id,
+        former_ids=former_ids,
         error=error,
         is_internal=described.is_internal,
         partitions=partitions,
     )
+
+
+def _with_former(old: TopicMetadata, current_id: TopicId) -> tuple[TopicId, ...]:
+    """Return the ids of the topics before the one with `current_id`."""
+    earlier = (each for each in (old.topic_id, *old.former_ids) if each != current_id)
+    return tuple(islice(earlier, MAX_FORMER_IDS))
 
 
 def _is_unchanged(known: PartitionMetadata, held: MetadataResponsePartition) -> bool:

@@ -6,17 +6,17 @@ Invariant: buffered plus requested bytes stay within `prefetch_max_bytes`, excep
 partition: a broker sends at least one batch, however large.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from math import inf
 from typing import Final
 
-from kafkawire.ids import BrokerId, TopicPartition, by_topic
+from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, TopicId, TopicPartition
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from kafkawire.sentinels import NO_EPOCH, NO_LEADER, READ_COMMITTED, READ_UNCOMMITTED
 from ottla.client.client_config import ConsumerConfig
 from ottla.client.cluster_metadata import ClusterMetadata
-from ottla.client.consumer.fetch_session import SessionPart
+from ottla.client.consumer.fetch_session import FetchKey, SessionPart
 from ottla.client.consumer.partition_state import PartitionState
 
 LANE_COUNT: Final = 2
@@ -119,15 +119,31 @@ def fetch_max_bytes(config: ConsumerConfig, leader_count: int, held_bytes: int) 
 
 
 def wanted_partitions(
-    states: Iterable[PartitionState], metadata: ClusterMetadata, config: ConsumerConfig
-) -> dict[TopicPartition, FetchPartition]:
-    """Return the position and the limit of each partition."""
+    states: Collection[PartitionState],
+    metadata: ClusterMetadata,
+    config: ConsumerConfig,
+    *,
+    may_use_topic_ids: bool,
+) -> dict[FetchKey, FetchPartition]:
+    """Return the position and the limit of each partition, in the order of `states`.
+
+    The keys name topics by id if the broker takes ids and all ids are known, so that no record of
+    a topic that was created again is read at a position in the old one.
+    """
+    ids = [_topic_id(state, metadata) for state in states]
+    uses_ids = may_use_topic_ids and ZERO_TOPIC_ID not in ids
     wanted = {}
-    for state in states:
+    for state, topic_id in zip(states, ids, strict=True):
+        topic, partition = state.topic_partition
         held = metadata.partition(state.topic_partition)
         assert held is not None
         assert state.fetch_offset is not None
-        wanted[state.topic_partition] = FetchPartition(
+        key = (
+            FetchKey(topic_id, "", partition)
+            if uses_ids
+            else FetchKey(ZERO_TOPIC_ID, topic, partition)
+        )
+        wanted[key] = FetchPartition(
             partition=state.topic_partition.partition,
             current_leader_epoch=held.leader_epoch,
             fetch_offset=state.fetch_offset,
@@ -136,13 +152,23 @@ def wanted_partitions(
     return wanted
 
 
+def _topic_id(state: PartitionState, metadata: ClusterMetadata) -> TopicId:
+    """Return the id of the position's topic, or if uncertain of the topic in the metadata."""
+    if state.topic_id != ZERO_TOPIC_ID:
+        return state.topic_id
+    return metadata.topics[state.topic_partition.topic].topic_id
+
+
 def fetch_request(
     part: SessionPart, config: ConsumerConfig, max_bytes: int, max_wait_ms: int
 ) -> FetchRequest:
     """Return the Fetch request for `part`, limited to `max_bytes` and a wait of `max_wait_ms`."""
-    by_name: dict[str, list[FetchPartition]] = {}
-    for each, wanted in part.changed.items():
-        by_name.setdefault(each.topic, []).append(wanted)
+    by_topic: dict[tuple[TopicId, str], list[FetchPartition]] = {}
+    for key, wanted in part.changed.items():
+        by_topic.setdefault((key.topic_id, key.topic), []).append(wanted)
+    forgotten: dict[tuple[TopicId, str], list[int]] = {}
+    for key in part.forgotten:
+        forgotten.setdefault((key.topic_id, key.topic), []).append(key.partition)
     is_committed = config.isolation_level == "read_committed"
     return FetchRequest(
         max_wait_ms=max_wait_ms,
@@ -152,11 +178,12 @@ def fetch_request(
         session_id=part.session_id,
         session_epoch=part.session_epoch,
         topics=[
-            FetchTopic(topic=topic, partitions=partitions) for topic, partitions in by_name.items()
+            FetchTopic(topic=topic, topic_id=topic_id, partitions=partitions)
+            for (topic_id, topic), partitions in by_topic.items()
         ],
         forgotten_topics_data=[
-            ForgottenTopic(topic=topic, partitions=indexes)
-            for topic, indexes in by_topic(part.forgotten).items()
+            ForgottenTopic(topic=topic, topic_id=topic_id, partitions=indexes)
+            for (topic_id, topic), indexes in forgotten.items()
         ],
         rack_id=config.client_rack,
     )

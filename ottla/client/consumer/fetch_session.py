@@ -2,15 +2,15 @@
 
 Within a session, a request names only the partitions that have changed since the last one, and the
 ones that are no longer wanted; a response leaves out partitions without news.
-Invariant: after an error or a lost response, the next request begins a new session with all
-partitions.
+Invariants: after an error or a lost response, the next request begins a new session with all
+partitions. All requests of a session name topics in the same way, by id or by name.
 """
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from kafkawire.errors import ErrorCode
-from kafkawire.ids import TopicPartition
+from kafkawire.ids import ZERO_TOPIC_ID, TopicId
 from kafkawire.messages.fetch import FetchPartition, FetchResponse
 
 NO_SESSION: Final = 0
@@ -27,16 +27,35 @@ SESSION_ERRORS: Final = frozenset(
 """The broker has ended the session: the next request begins another one."""
 
 
+class FetchKey(NamedTuple):
+    """A partition as requests and responses name it: by the id of its topic, or by its name.
+
+    The other of the two is zero or empty.
+    """
+
+    topic_id: TopicId
+    topic: str
+    partition: int
+
+
+Wanted = Mapping[FetchKey, FetchPartition]
+
+
 class SessionPart(NamedTuple):
     """The part of a Fetch request that depends on the session."""
 
     session_id: int
     session_epoch: int
-    changed: Mapping[TopicPartition, FetchPartition]
-    forgotten: list[TopicPartition]
+    changed: Wanted
+    forgotten: list[FetchKey]
 
 
-def sessionless(wanted: Mapping[TopicPartition, FetchPartition]) -> SessionPart:
+def uses_topic_ids(wanted: Wanted) -> bool:
+    """Whether `wanted` names topics by their ids. All partitions of a request do, or none."""
+    return any(each.topic_id != ZERO_TOPIC_ID for each in wanted)
+
+
+def sessionless(wanted: Wanted) -> SessionPart:
     """Return the part of a request without a session."""
     return SessionPart(NO_SESSION, SESSIONLESS_EPOCH, wanted, [])
 
@@ -47,11 +66,13 @@ class FetchSession:
     def __init__(self) -> None:
         self._session_id = NO_SESSION
         self._epoch = INITIAL_EPOCH
-        self._sent: Mapping[TopicPartition, FetchPartition] = {}
+        self._sent: Wanted = {}
 
-    def request(self, wanted: Mapping[TopicPartition, FetchPartition]) -> SessionPart:
+    def request(self, wanted: Wanted) -> SessionPart:
         """Return the part of the next request, which fetches exactly `wanted`."""
         sent, self._sent = self._sent, wanted
+        if uses_topic_ids(sent) != uses_topic_ids(wanted):
+            self._epoch = INITIAL_EPOCH
         if self._epoch == INITIAL_EPOCH:
             return SessionPart(self._session_id, INITIAL_EPOCH, wanted, [])
         changed = {each: part for each, part in wanted.items() if sent.get(each) != part}

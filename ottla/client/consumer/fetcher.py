@@ -18,9 +18,22 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
-from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
-from kafkawire.messages.fetch import FetchRequest, FetchResponse, PartitionData
+from kafkawire.ids import (
+    ZERO_TOPIC_ID,
+    BrokerId,
+    LeaderEpoch,
+    Offset,
+    TopicId,
+    TopicPartition,
+)
+from kafkawire.messages.fetch import (
+    TOPIC_IDS_SINCE,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
 from kafkawire.sentinels import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -45,8 +58,10 @@ from ottla.client.consumer.fetch_plan import (
 from ottla.client.consumer.fetch_session import (
     INITIAL_EPOCH,
     SESSION_ERRORS,
+    FetchKey,
     FetchSession,
     sessionless,
+    uses_topic_ids,
 )
 from ottla.client.consumer.partition_state import PartitionState
 from ottla.client.consumer.position_check import ask_epoch_ends, truncation
@@ -72,6 +87,9 @@ RESET_TIMESTAMPS: Final[Mapping[str, int | None]] = {
     "none": None,
 }
 
+_CONFIRMING_CODES: Final = frozenset({ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE})
+"""Results by which a broker shows that it has looked into the log of the topic that was named."""
+
 BESIDE_WAIT_MS: Final = 20
 """Limit of the wait of a fetch on the second lane."""
 
@@ -81,14 +99,16 @@ Committed = Callable[
 
 Lane = tuple[BrokerId, Purpose]
 Requested = dict[TopicPartition, tuple[PartitionState, int]]
-"""The partitions of a request, each with its jump count at the time of the request."""
+"""The partitions of a lookup, each with its jump count at the time of the request."""
+Fetched = dict[FetchKey, tuple[PartitionState, int]]
+"""Likewise the partitions of a fetch."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Fetch:
     """A fetch in flight."""
 
-    requested: Requested
+    requested: Fetched
     max_bytes: int
     is_full: bool
     """Whether the request named all partitions, and so cannot contradict a session."""
@@ -185,13 +205,18 @@ class Fetcher:
         wait_ms = self._config.fetch_max_wait_ms
         if lane[1] is Purpose.FETCH_BESIDE:
             wait_ms = min(wait_ms, BESIDE_WAIT_MS)
-        wanted = wanted_partitions(states, self._cluster.metadata, self._config)
+        wanted = wanted_partitions(
+            states,
+            self._cluster.metadata,
+            self._config,
+            may_use_topic_ids=connection.may_use(ApiKey.FETCH, TOPIC_IDS_SINCE),
+        )
         # The partitions of the second lane change with every request.
         is_main = lane[1] is Purpose.FETCH
         part = self._session(lane, connection).request(wanted) if is_main else sessionless(wanted)
         request = fetch_request(part, self._config, max_bytes, wait_ms)
-        requested: Requested = {
-            state.topic_partition: (state, state.jump_count) for state in states
+        requested: Fetched = {
+            key: (state, state.jump_count) for key, state in zip(wanted, states, strict=True)
         }
         for state in states:
             state.has_request = True
@@ -199,7 +224,8 @@ class Fetcher:
         is_full = part.session_epoch <= INITIAL_EPOCH
         self._in_flight[lane] = _Fetch(requested, max_bytes, is_full)
         self.counts.request_count += 1
-        self._send(connection, lane, request)
+        newest = None if uses_topic_ids(wanted) else TOPIC_IDS_SINCE - 1
+        self._send(connection, lane, request, newest)
 
     def _session(self, lane: Lane, connection: Connection) -> FetchSession:
         """Return the session of a connection; brokers end it with the connection."""
@@ -208,7 +234,10 @@ class Fetcher:
             known = self._sessions[lane] = (connection, FetchSession())
         return known[1]
 
-    def _send(self, connection: Connection, lane: Lane, request: FetchRequest) -> None:
+    def _send(
+        self, connection: Connection, lane: Lane, request: FetchRequest, newest: int | None
+    ) -> None:
+        """Send `request` in the highest common version up to `newest`."""
         timeout_s = (request.max_wait_ms + self._cluster.config.request_timeout_ms) / 1000
         try:
             connection.send(
@@ -217,6 +246,7 @@ class Fetcher:
                 lambda response: self._on_response(lane, response),
                 lambda error: self._on_refusal(lane, error),
                 timeout_s=timeout_s,
+                version=connection.choose_version(ApiKey.FETCH, newest),
             )
         except OttlaError as error:
             # Not from within the current pass.
@@ -255,26 +285,32 @@ class Fetcher:
         # Not from within the current pass.
         self.wake()
 
-    def _on_partitions(self, requested: Requested, response: FetchResponse) -> None:
+    def _on_partitions(self, requested: Fetched, response: FetchResponse) -> None:
         for topic in response.responses:
             for data in topic.partitions:
-                key = TopicPartition(topic.topic, data.partition_index)
+                key = FetchKey(topic.topic_id, topic.topic, data.partition_index)
                 state, jump_count = requested.pop(key, (None, 0))
                 if state is not None and state.jump_count == jump_count:
                     state.has_request = False
                     try:
-                        self._on_partition(state, data)
+                        self._on_partition(state, data, topic.topic_id)
                     except Exception as error:
                         self._on_internal_error(state, error)
-        # A response in a session leaves out partitions without news.
+        # A response in a session leaves out partitions without news; errors are news.
+        for key, (state, jump_count) in requested.items():
+            if state.jump_count == jump_count:
+                state.confirm_topic(key.topic_id)
         self._release(requested)
 
-    def _release(self, requested: Requested) -> None:
+    def _release(self, requested: Fetched) -> None:
         for state, jump_count in requested.values():
             if state.jump_count == jump_count:
                 state.has_request = False
 
-    def _on_partition(self, state: PartitionState, data: PartitionData) -> None:
+    def _on_partition(self, state: PartitionState, data: PartitionData, topic_id: TopicId) -> None:
+        """Handle the result for one partition; `topic_id` is the id that the request named."""
+        if data.error_code in _CONFIRMING_CODES:
+            state.confirm_topic(topic_id)
         if data.high_watermark >= 0:
             state.end_offset = Offset(self._end_of(data))
         if data.error_code != ErrorCode.NONE and state.preferred_replica != NO_LEADER:
@@ -288,7 +324,7 @@ class Fetcher:
         elif data.preferred_read_replica != NO_LEADER:
             self._on_preferred(state, BrokerId(data.preferred_read_replica))
         elif data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            self._on_out_of_range(state)
+            self._on_out_of_range(state, topic_id)
         elif data.error_code != ErrorCode.NONE:
             self._on_partition_error(state, data)
         elif isinstance(data.records, memoryview) and data.records:
@@ -345,7 +381,7 @@ class Fetcher:
             self._buffer.fail(state, error, retry_at_s)
             self._on_arrival()
 
-    def _on_out_of_range(self, state: PartitionState) -> None:
+    def _on_out_of_range(self, state: PartitionState, topic_id: TopicId) -> None:
         reset_to = RESET_TIMESTAMPS[self._config.auto_offset_reset]
         if self._buffer.position(state) != state.fetch_offset:
             # The buffered records are good: hand them over first, and retry after them.
@@ -354,10 +390,11 @@ class Fetcher:
         log.warning(
             "offset.out_of_range partition=%s offset=%s", state.topic_partition, state.fetch_offset
         )
-        # Perhaps the topic was created again. Then this resets the position in the new one, and the
-        # metadata that shows its id must not do so once more.
-        state.forget_topic(since=self._cluster.refresh_count + 1)
-        self._cluster.request_refresh()
+        if topic_id == ZERO_TOPIC_ID:
+            # Perhaps the topic was created again. Then this resets the position in the new one, and
+            # the metadata that shows its id must not do so once more.
+            state.await_topic(since=self._cluster.refresh_count + 1)
+            self._cluster.request_refresh()
         if reset_to is None:
             error = OffsetOutOfRangeError(state.topic_partition, state.fetch_offset)
             self._on_error(state, error)
@@ -393,7 +430,7 @@ class Fetcher:
             elif isinstance(place, OttlaError):
                 self._on_error(state, place)
             else:
-                state.jump(place.offset)
+                state.settle(place.offset)
         self.run()
 
     async def _resolve_committed(self, requested: Requested) -> Requested:
@@ -411,7 +448,7 @@ class Fetcher:
         for topic_partition, state in self._current(known):
             committed = found[topic_partition]
             assert committed is not None
-            state.jump(committed.offset, committed.leader_epoch)
+            state.settle(committed.offset, committed.leader_epoch)
         return {each: held for each, held in requested.items() if each not in known}
 
     def _check(self, by_leader: Mapping[BrokerId, Iterable[PartitionState]]) -> None:

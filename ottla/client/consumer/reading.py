@@ -7,11 +7,11 @@ before the consumer is started, while there is no fetcher yet.
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from kafkawire.ids import Offset, TopicPartition
+from kafkawire.ids import ZERO_TOPIC_ID, Offset, TopicPartition
 from ottla.client.argument import require_partition
 from ottla.client.consumer.fetch_buffer import FetchBuffer
 from ottla.client.consumer.fetcher import Fetcher
-from ottla.client.consumer.partition_state import PartitionState
+from ottla.client.consumer.partition_state import PartitionState, TopicChange
 from ottla.client.errors import NotAssignedError, OffsetOutOfRangeError
 from ottla.client.network.cluster import Cluster
 from ottla.client.offset import CommittedOffset
@@ -80,8 +80,10 @@ class Reading:
 
         A position in the log of the old topic means nothing in that of the new one.
         """
-        recreated = self._adopt_topics()
-        for state in recreated:
+        changes = self._adopt_topics(self._states.values())
+        for state, change in changes.items():
+            if change is not TopicChange.WHILE_READING:
+                continue
             offset = self._buffer.position(state)
             log.warning("topic.recreated partition=%s offset=%s", state.topic_partition, offset)
             self._buffer.drop(state)
@@ -92,7 +94,7 @@ class Reading:
                 self._on_arrival()
         self._request_topics()
         self._wake()
-        return [state.topic_partition for state in recreated]
+        return [state.topic_partition for state in changes]
 
     # Positions
 
@@ -123,13 +125,13 @@ class Reading:
     def seek(self, state: PartitionState, offset: int) -> None:
         """Continue at `offset`, which is one of the topic that exists now.
 
-        The metadata may be older: its topic may have been deleted and created again.
+        The metadata may be older: its topic may have been deleted and created again. The first
+        fetch shows it, or with brokers that know no topic ids in fetches the next metadata.
         """
         self._buffer.drop(state)
         state.jump(Offset(offset))
         if self._cluster is not None:
             state.forget_topic(since=self._cluster.refresh_count + 1)
-            self._cluster.request_refresh()
         self._wake()
 
     def seek_to_committed(self, states: Iterable[PartitionState]) -> None:
@@ -186,16 +188,16 @@ class Reading:
                 state.wants_committed = wants_committed
                 self._states[state.topic_partition] = state
 
-    def _adopt_topics(self) -> list[PartitionState]:
+    def _adopt_topics(self, states: Iterable[PartitionState]) -> dict[PartitionState, TopicChange]:
         """Note the ids of the topics; return the partitions of topics that were created again."""
         assert self._cluster is not None
-        topics = self._cluster.metadata.topics
-        return [
-            state
-            for state in self._states.values()
-            if (held := topics.get(state.topic_partition.topic)) is not None
-            and state.adopt_topic(held.topic_id, self._cluster.metadata_refresh)
-        ]
+        refresh = self._cluster.metadata_refresh
+        changes = {
+            state: state.adopt_topic(held.topic_id, refresh)
+            for state in states
+            if (held := self._cluster.metadata.topics.get(state.topic_partition.topic)) is not None
+        }
+        return {state: each for state, each in changes.items() if each is not TopicChange.NONE}
 
     def _request_topics(self) -> None:
         """Refresh the metadata soon if it does not show yet which topics the positions are about.
@@ -203,13 +205,15 @@ class Reading:
         A topic that is created again after that resets them.
         """
         assert self._cluster is not None
-        known = self._cluster.metadata_refresh
-        if any(state.topic_since > known for state in self._states.values()):
+        if any(state.awaits_topic for state in self._states.values()):
             self._cluster.request_refresh()
 
     def _update(self) -> None:
         if self._cluster is not None and self._fetcher is not None:
-            self._adopt_topics()
+            # A change of the others is for `on_metadata`.
+            self._adopt_topics(
+                state for state in self._states.values() if state.topic_id == ZERO_TOPIC_ID
+            )
             topics = {each.topic for each in self._states}
             self._cluster.keep_topics(topics | self._other_topics)
             self._fetcher.assign(self._states.values())

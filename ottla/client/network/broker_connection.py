@@ -31,8 +31,6 @@ CLOSE_TIMEOUT_S: Final = 1.0
 CEILINGS: Final = {
     # Produce 12 promises transactions of KIP-890 part 2, 13 names topics by id.
     ApiKey.PRODUCE: 11,
-    # Fetch 13 names topics by id.
-    ApiKey.FETCH: 12,
     # Later versions are for brokers.
     ApiKey.ADD_PARTITIONS_TO_TXN: 3,
 }
@@ -145,16 +143,23 @@ class Connection(asyncio.BufferedProtocol):
         if on_response is not None:
             self._alarm.ring_by(deadline_s)
 
-    def choose_version(self, api_key: ApiKey) -> int:
-        """Return the version of requests that leave it open.
+    def choose_version(self, api_key: ApiKey, newest: int | None = None) -> int:
+        """Return the version of requests that leave it open, or the highest up to `newest`.
 
         Raises:
             UnsupportedVersionError: client and broker share no version of this request.
         """
         try:
-            return self.exchange.choose_version(api_key)
+            return self.exchange.choose_version(api_key, newest)
         except VersionError as error:
             raise UnsupportedVersionError(f"{self.address}: {error}") from error
+
+    def may_use(self, api_key: ApiKey, version: int) -> bool:
+        """Whether client and broker share this version of a request, or a later one."""
+        try:
+            return self.exchange.choose_version(api_key) >= version
+        except VersionError:
+            return False
 
     def expire_after(self, lifetime_s: float) -> None:
         """Have the connection replaced after this time."""

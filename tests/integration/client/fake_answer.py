@@ -164,12 +164,20 @@ class Responder(AdminResponder):
         room = message.max_bytes
         responses = []
         for topic in message.topics:
+            name = topic.topic or self.logs.name_of(topic.topic_id)
             partitions = []
             for requested in topic.partitions:
-                data = self._read(topic.topic, requested, room, message.isolation_level)
+                if name is None:
+                    data = _no_data(requested, ErrorCode.UNKNOWN_TOPIC_ID)
+                else:
+                    data = self._read(name, requested, room, message.isolation_level)
                 room -= len(data.records) if isinstance(data.records, bytes) else 0
                 partitions.append(data)
-            responses.append(FetchableTopicResponse(topic=topic.topic, partitions=partitions))
+            responses.append(
+                FetchableTopicResponse(
+                    topic=topic.topic, topic_id=topic.topic_id, partitions=partitions
+                )
+            )
         return FetchResponse(responses=responses)
 
     def _read(

@@ -167,6 +167,10 @@ class FakeLogs:
         self.topics[name] = FakeTopic([FakePartition(leader) for leader in leaders])
         return self.topics[name].partitions
 
+    def name_of(self, topic_id: UUID) -> str | None:
+        """Return the name of the topic with this id, None if there is none."""
+        return next((name for name, it in self.topics.items() if it.topic_id == topic_id), None)
+
     def find(self, topic_partition: TopicPartition, broker_id: int) -> FakePartition | ErrorCode:
         """Return the partition if this broker leads it, else the error code."""
         topic = self.topics.get(topic_partition.topic)

@@ -10,7 +10,8 @@ import pytest
 
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
-from kafkawire.messages.fetch import AbortedTransaction
+from kafkawire.ids import ZERO_TOPIC_ID
+from kafkawire.messages.fetch import TOPIC_IDS_SINCE, AbortedTransaction
 from kafkawire.records import (
     BatchBuilder,
     Codec,
@@ -307,6 +308,8 @@ async def test_without_policy_a_topic_that_is_created_again_is_reported(
 
 
 async def test_a_topic_that_is_created_again_resets_a_position_once(cluster: FakeCluster) -> None:
+    """Also if the broker takes no topic ids in fetches."""
+    cluster.versions[ApiKey.FETCH] = (4, TOPIC_IDS_SINCE - 1)
     (log,) = cluster.create("t")
     log.append_values(b"old", b"old")
     async with reading(cluster, auto_offset_reset="none") as consumer:
@@ -360,6 +363,84 @@ async def test_a_seek_in_a_topic_that_was_created_again_stands(cluster: FakeClus
         assert consumer.position(T0) is None
 
 
+async def test_a_topic_that_is_created_again_during_a_reset_is_read_once(
+    cluster: FakeCluster,
+) -> None:
+    cluster.create("t")[0].append_values(b"old", b"old")
+    async with reading(cluster) as consumer:
+        client = consumer._started()
+        assert await values(consumer, 2) == [b"old", b"old"]
+        cluster.create("t")[0].append_values(b"lost")
+        release = cluster.hold(ApiKey.LIST_OFFSETS)
+        await client.refresh()
+        (log,) = cluster.create("t")
+        log.append_values(b"0", b"1")
+        # The position is looked up for the second topic, and found in the third one.
+        release.set()
+        assert await values(consumer, 2) == [b"0", b"1"]
+        await client.refresh()
+        log.append_values(b"2")
+        cluster.announce()
+        assert await values(consumer, 1) == [b"2"]
+
+
+async def test_a_topic_that_is_created_twice_is_not_read_at_a_former_position(
+    cluster: FakeCluster,
+) -> None:
+    cluster.create("t")[0].append_values(*[b"old"] * 5)
+    async with reading(cluster, metadata_max_age_ms=50) as consumer:
+        assert await values(consumer, 5) == [b"old"] * 5
+        cluster.create("t")[0].append_values(b"lost", b"lost")
+        release = cluster.hold(ApiKey.METADATA)
+        cluster.announce()
+        for attempt in range(2, 4):
+            await cluster.wait_for(ApiKey.FETCH, len(cluster.seen(ApiKey.FETCH)) + attempt)
+        cluster.create("t")[0].append_values(b"0", b"1", b"2", b"3")
+        release.set()
+        assert await values(consumer, 4) == [b"0", b"1", b"2", b"3"]
+
+
+@pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID])
+async def test_an_error_about_topic_ids_refreshes_the_metadata(
+    cluster: FakeCluster, code: ErrorCode
+) -> None:
+    (log,) = cluster.create("t")
+    log.append_values(b"0")
+    async with reading(cluster) as consumer:
+        assert await values(consumer, 1) == [b"0"]
+        refresh_count = len(cluster.seen(ApiKey.METADATA))
+        cluster.script(ApiKey.FETCH, Refuse(code))
+        log.append_values(b"1")
+        cluster.announce()
+        assert await values(consumer, 1) == [b"1"]
+        await cluster.wait_for(ApiKey.METADATA, refresh_count + 1)
+
+
+async def test_a_fetch_names_topics_if_the_id_of_one_is_unknown(cluster: FakeCluster) -> None:
+    cluster.create("t")[0].append_values(b"t")
+    cluster.create("u")[0].append_values(b"u")
+    cluster.logs.topics["u"].topic_id = ZERO_TOPIC_ID
+    async with reading(cluster, T0, TopicPartition("u", 0)) as consumer:
+        assert {each.value for each in await take(consumer, 2)} == {b"t", b"u"}
+        consumer.assign([T0])
+        await consumer.seek_to_beginning(T0)
+        assert await values(consumer, 1) == [b"t"]
+    versions = [each.version for each in cluster.requests if each.api_key is ApiKey.FETCH]
+    assert (versions[0], versions[-1]) == (TOPIC_IDS_SINCE - 1, cluster.versions[ApiKey.FETCH][1])
+
+
+async def test_seeks_refresh_no_metadata(cluster: FakeCluster) -> None:
+    (log,) = cluster.create("t")
+    log.append_values(b"0", b"1", b"2")
+    async with reading(cluster, retry_backoff_ms=1) as consumer:
+        assert await values(consumer, 1) == [b"0"]
+        refresh_count = len(cluster.seen(ApiKey.METADATA))
+        for number in range(30):
+            consumer.seek(T0, number % 3)
+            assert await values(consumer, 1) == [b"%d" % (number % 3)]
+        assert len(cluster.seen(ApiKey.METADATA)) == refresh_count
+
+
 async def known_topic(cluster: FakeCluster, consumer: Consumer) -> None:
     """Wait until the consumer knows which topic its position is about."""
     state = consumer._reading.state(T0)
@@ -368,17 +449,12 @@ async def known_topic(cluster: FakeCluster, consumer: Consumer) -> None:
 
 
 async def recreate(cluster: FakeCluster, consumer: Consumer) -> None:
-    """Replace topic t by one with four records, and wait until the consumer knows it.
-
-    Until then the consumer hands over no record: it could read the new log at the old position.
-    """
-    consumer.pause(T0)
+    """Replace topic t by one with four records, and wait until the consumer knows it."""
     await known_topic(cluster, consumer)
     (log,) = cluster.create("t")
     log.append_values(b"0", b"1", b"2", b"3")
     cluster.announce()
     await cluster.wait_for(ApiKey.METADATA, len(cluster.seen(ApiKey.METADATA)) + 2)
-    consumer.resume(T0)
 
 
 async def test_records_before_a_lost_range_are_handed_over_first(cluster: FakeCluster) -> None:
@@ -731,9 +807,9 @@ async def test_a_broker_that_lacks_a_needed_version_is_reported(cluster: FakeClu
     async with reading(cluster, isolation_level="read_committed") as consumer:
         with pytest.raises(UnsupportedVersionError, match="in version 1, which"):
             await consumer.fetch_batch()
-    cluster.versions |= {ApiKey.LIST_OFFSETS: (4, 7), ApiKey.FETCH: (13, 17)}
+    cluster.versions |= {ApiKey.LIST_OFFSETS: (4, 7), ApiKey.FETCH: (18, 19)}
     async with reading(cluster) as consumer:
-        with pytest.raises(UnsupportedVersionError, match="FETCH in versions 13"):
+        with pytest.raises(UnsupportedVersionError, match="FETCH in versions 18"):
             await consumer.fetch_batch()
 
 

@@ -98,6 +98,43 @@ async def test_a_producer_continues_in_a_topic_that_is_created_again(
             await admin.delete_topics(["t"])
 
 
+async def test_a_consumer_reads_no_record_at_a_position_in_a_former_topic(
+    broker_process: BrokerProcess,
+) -> None:
+    address = broker_process.bootstrap
+    read: list[tuple[bytes | None, int]] = []
+    async with (
+        Admin(address) as admin,
+        Producer(address, **FAST) as producer,
+        Consumer(address, auto_offset_reset="earliest", **FAST) as consumer,
+    ):
+
+        async def write(generation: int) -> None:
+            await admin.create_topics([NewTopic("t", 1, 1), NewTopic(f"u{generation}", 1, 1)])
+            for _ in range(3 + 2 * generation):
+                await producer.send_and_wait("t", b"%d" % generation, partition=0)
+
+        async def read_up_to(generation: int) -> None:
+            last = (b"%d" % generation, 2 + 2 * generation)
+            while last not in read:
+                read.extend((each.value, each.offset) for each in await consumer.fetch_batch(2))
+
+        await write(0)
+        # The other topics keep the fetch session while that of `t` changes.
+        await consumer.assign_topics("t", "u0")
+        await read_up_to(0)
+        for generation in range(1, 9):
+            await admin.delete_topics(["t"])
+            await write(generation)
+            if generation % 3 == 0:
+                await read_up_to(generation)
+        await read_up_to(8)
+    for generation in range(9):
+        offsets = [offset for value, offset in read if value == b"%d" % generation]
+        # The consumer may miss a topic or the end of it, but it starts at the beginning.
+        assert offsets == list(range(len(offsets)))
+
+
 async def test_clients_survive_a_broker_that_is_killed_and_restarted(
     start_broker: StartBroker,
 ) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from kafkawire.errors import ErrorCode
-from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
+from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from kafkawire.records import BatchBuilder
 from ottla.client.client_config import Address
 from ottla.client.cluster_metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
@@ -13,10 +13,13 @@ T0 = TopicPartition("t", 0)
 T1 = TopicPartition("t", 1)
 
 
-def topic(*leaders: int, name: str = "t", epoch: int = 0) -> TopicMetadata:
+def topic(
+    *leaders: int, name: str = "t", epoch: int = 0, topic_id: TopicId = ZERO_TOPIC_ID
+) -> TopicMetadata:
     """A topic with one partition per given leader."""
     return TopicMetadata(
         name=name,
+        topic_id=topic_id,
         error=ErrorCode.NONE,
         partitions={
             index: PartitionMetadata(

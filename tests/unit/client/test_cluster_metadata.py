@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from kafkawire.errors import ErrorCode
-from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, LeaderEpoch, TopicPartition
+from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, LeaderEpoch, TopicId, TopicPartition
 from kafkawire.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -12,7 +12,14 @@ from kafkawire.messages.metadata import (
     MetadataResponseTopic,
 )
 from ottla.client.client_config import Address
-from ottla.client.cluster_metadata import NO_BROKERS, ClusterMetadata, merge, with_leader
+from ottla.client.cluster_metadata import (
+    BELIEVED_RESPONSES,
+    MAX_FORMER_IDS,
+    NO_BROKERS,
+    ClusterMetadata,
+    merge,
+    with_leader,
+)
 
 T0 = TopicPartition("t", 0)
 OLD_ID, NEW_ID = UUID(int=1), UUID(int=2)
@@ -86,6 +93,41 @@ def test_a_lagging_broker_does_not_restore_a_deleted_topic() -> None:
     assert merge(moved, response(topic(0, 6)), None).topics == moved.topics
     # A broker too old for ids says nothing about them.
     assert merge(moved, response(topic(0, 6, topic_id=ZERO_TOPIC_ID)), None).leader(T0) == 0
+
+
+def test_a_lagging_broker_does_not_restore_one_of_many_deleted_topics() -> None:
+    ids = [TopicId(int=number) for number in range(1, 4)]
+    metadata = ClusterMetadata()
+    for each in ids:
+        metadata = merge(metadata, response(topic(0, 0, topic_id=each)), None)
+    for each in ids[:2]:
+        lagging = merge(metadata, response(topic(1, 6, topic_id=each)), None)
+        assert lagging.topics == metadata.topics
+    assert metadata.topics["t"].former_ids == (ids[1], ids[0])
+
+
+def test_an_unknown_deleted_topic_is_corrected_by_repeated_responses() -> None:
+    """As from a broker that lags, with a topic that came and went between two refreshes."""
+    metadata = merge(ClusterMetadata(), response(topic(1, 5, topic_id=NEW_ID)), None)
+    metadata = merge(metadata, response(topic(0, 0)), None)
+    old_id = metadata.topics["t"].topic_id
+    for _ in range(BELIEVED_RESPONSES - 1):
+        metadata = merge(metadata, response(topic(1, 5, topic_id=NEW_ID)), None)
+        assert metadata.topics["t"].topic_id == old_id
+    # The two are believed only in a row.
+    metadata = merge(metadata, response(topic(0, 0)), None)
+    for _ in range(BELIEVED_RESPONSES):
+        assert metadata.topics["t"].topic_id == old_id
+        metadata = merge(metadata, response(topic(1, 5, topic_id=NEW_ID)), None)
+    assert (metadata.topics["t"].topic_id, metadata.leader(T0)) == (NEW_ID, 1)
+    assert metadata.topics["t"].former_ids == (old_id,)
+
+
+def test_the_number_of_remembered_topics_is_limited() -> None:
+    metadata = ClusterMetadata()
+    for number in range(1, 3 * MAX_FORMER_IDS):
+        metadata = merge(metadata, response(topic(0, 0, topic_id=TopicId(int=number))), None)
+    assert len(metadata.topics["t"].former_ids) == MAX_FORMER_IDS
 
 
 def test_only_a_retriable_error_keeps_the_partitions() -> None:

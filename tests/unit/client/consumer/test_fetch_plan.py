@@ -2,10 +2,11 @@
 
 from dataclasses import replace
 from math import inf
+from uuid import uuid4
 
 import pytest
 
-from kafkawire.ids import BrokerId, TopicPartition
+from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, TopicPartition
 from kafkawire.sentinels import NO_LEADER
 from ottla.client.client_config import ConsumerConfig
 from ottla.client.cluster_metadata import ClusterMetadata
@@ -17,7 +18,7 @@ from ottla.client.consumer.fetch_plan import (
     make_plan,
     wanted_partitions,
 )
-from ottla.client.consumer.fetch_session import SessionPart, sessionless
+from ottla.client.consumer.fetch_session import FetchKey, SessionPart, sessionless
 from ottla.client.consumer.partition_state import PartitionState
 from ottla.client.errors import ConsumeError
 from tests.unit.client.client_fakes import T0, T1, metadata, state_at, topic
@@ -79,7 +80,9 @@ def test_a_missing_leader_is_reported() -> None:
 
 def test_the_request_names_positions_epochs_and_limits() -> None:
     cluster = metadata(topic(0, 0, epoch=4))
-    wanted = wanted_partitions([state_at(5), state_at(7, T1)], cluster, CONFIG)
+    wanted = wanted_partitions(
+        [state_at(5), state_at(7, T1)], cluster, CONFIG, may_use_topic_ids=True
+    )
     request = fetch_request(sessionless(wanted), CONFIG, 500, 30)
     (requested,) = request.topics
     assert [
@@ -94,12 +97,44 @@ def test_the_request_names_positions_epochs_and_limits() -> None:
 
 
 def test_a_request_in_a_session_names_changed_and_forgotten_partitions() -> None:
-    wanted = wanted_partitions([state_at(5)], CLUSTER, CONFIG)
-    request = fetch_request(SessionPart(9, 4, wanted, [T1]), CONFIG, 500, 30)
+    wanted = wanted_partitions([state_at(5)], CLUSTER, CONFIG, may_use_topic_ids=False)
+    gone = FetchKey(ZERO_TOPIC_ID, "t", 1)
+    request = fetch_request(SessionPart(9, 4, wanted, [gone]), CONFIG, 500, 30)
     assert (request.session_id, request.session_epoch) == (9, 4)
     assert [each.topic for each in request.topics] == ["t"]
     (forgotten,) = request.forgotten_topics_data
     assert (forgotten.topic, list(forgotten.partitions)) == ("t", [1])
+
+
+def test_a_request_names_topics_by_id_if_all_ids_are_known() -> None:
+    known, position_id = uuid4(), uuid4()
+    cluster = metadata(topic(0, 0, topic_id=known), topic(0, name="u"))
+    first, second = state_at(5), state_at(7, T1)
+    # The position is about the topic that the metadata showed before.
+    second.adopt_topic(position_id, 1)
+    nameless = state_at(0, TopicPartition("u", 0))
+
+    def keys(*states: PartitionState, may_use_topic_ids: bool = True) -> list[FetchKey]:
+        return [*wanted_partitions(states, cluster, CONFIG, may_use_topic_ids=may_use_topic_ids)]
+
+    assert keys(first, second) == [FetchKey(known, "", 0), FetchKey(position_id, "", 1)]
+    by_name = [FetchKey(ZERO_TOPIC_ID, "t", 0), FetchKey(ZERO_TOPIC_ID, "u", 0)]
+    assert keys(first, nameless) == by_name
+    assert keys(first, may_use_topic_ids=False) == by_name[:1]
+
+
+def test_a_request_by_ids_groups_partitions_by_topic() -> None:
+    known, gone = uuid4(), uuid4()
+    cluster = metadata(topic(0, 0, topic_id=known))
+    wanted = wanted_partitions(
+        [state_at(5), state_at(7, T1)], cluster, CONFIG, may_use_topic_ids=True
+    )
+    part = SessionPart(9, 4, wanted, [FetchKey(gone, "", 0), FetchKey(gone, "", 3)])
+    request = fetch_request(part, CONFIG, 500, 30)
+    (topic_,) = request.topics
+    assert (topic_.topic_id, topic_.topic, len(topic_.partitions)) == (known, "", 2)
+    (forgotten,) = request.forgotten_topics_data
+    assert (forgotten.topic_id, forgotten.topic, forgotten.partitions) == (gone, "", [0, 3])
 
 
 def in_sync(*brokers: int) -> ClusterMetadata:

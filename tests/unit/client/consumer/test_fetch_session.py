@@ -1,11 +1,23 @@
 """A fetch session names only changes, and starts over after an error."""
 
+from uuid import uuid4
+
 import pytest
 
 from kafkawire.errors import ErrorCode
+from kafkawire.ids import ZERO_TOPIC_ID
 from kafkawire.messages.fetch import FetchPartition, FetchResponse
-from ottla.client.consumer.fetch_session import MAX_EPOCH, SESSION_ERRORS, FetchSession, sessionless
-from tests.unit.client.client_fakes import T0, T1
+from ottla.client.consumer.fetch_session import (
+    MAX_EPOCH,
+    SESSION_ERRORS,
+    FetchKey,
+    FetchSession,
+    sessionless,
+    uses_topic_ids,
+)
+
+P0 = FetchKey(ZERO_TOPIC_ID, "t", 0)
+P1 = FetchKey(ZERO_TOPIC_ID, "t", 1)
 
 
 def at(offset: int) -> FetchPartition:
@@ -13,41 +25,41 @@ def at(offset: int) -> FetchPartition:
 
 
 def begun() -> FetchSession:
-    """A session 9 in which T0 and T1 were requested at offset 0."""
+    """A session 9 in which P0 and P1 were requested at offset 0."""
     session = FetchSession()
-    part = session.request({T0: at(0), T1: at(0)})
+    part = session.request({P0: at(0), P1: at(0)})
     assert (part.session_id, part.session_epoch, part.forgotten) == (0, 0, [])
-    assert set(part.changed) == {T0, T1}
+    assert set(part.changed) == {P0, P1}
     session.on_response(FetchResponse(session_id=9))
     return session
 
 
 def test_later_requests_name_only_changes() -> None:
     session = begun()
-    assert session.request({T0: at(5), T1: at(0)}) == (9, 1, {T0: at(5)}, [])
+    assert session.request({P0: at(5), P1: at(0)}) == (9, 1, {P0: at(5)}, [])
     session.on_response(FetchResponse(session_id=9))
-    assert session.request({T0: at(5)}) == (9, 2, {}, [T1])
+    assert session.request({P0: at(5)}) == (9, 2, {}, [P1])
     session.on_response(FetchResponse(session_id=9))
-    assert session.request({T0: at(5), T1: at(0)}) == (9, 3, {T1: at(0)}, [])
+    assert session.request({P0: at(5), P1: at(0)}) == (9, 3, {P1: at(0)}, [])
 
 
 @pytest.mark.parametrize("code", sorted(SESSION_ERRORS))
 def test_after_an_error_all_partitions_are_named_again(code: ErrorCode) -> None:
     session = begun()
     session.on_response(FetchResponse(error_code=code))
-    assert session.request({T0: at(0)}) == (0, 0, {T0: at(0)}, [])
+    assert session.request({P0: at(0)}) == (0, 0, {P0: at(0)}, [])
 
 
 def test_a_broker_without_sessions_gets_all_partitions_each_time() -> None:
     session = begun()
     session.on_response(FetchResponse(session_id=0))
-    assert session.request({T0: at(0), T1: at(0)}).session_epoch == 0
+    assert session.request({P0: at(0), P1: at(0)}).session_epoch == 0
 
 
 def test_after_a_lost_response_the_next_request_ends_the_session_and_begins_another() -> None:
     session = begun()
     session.on_lost()
-    assert session.request({T0: at(0)}) == (9, 0, {T0: at(0)}, [])
+    assert session.request({P0: at(0)}) == (9, 0, {P0: at(0)}, [])
 
 
 def test_the_epoch_starts_over_at_1() -> None:
@@ -59,4 +71,23 @@ def test_the_epoch_starts_over_at_1() -> None:
 
 
 def test_without_a_session_everything_is_named() -> None:
-    assert sessionless({T0: at(0)}) == (0, -1, {T0: at(0)}, [])
+    assert sessionless({P0: at(0)}) == (0, -1, {P0: at(0)}, [])
+
+
+def test_a_session_names_topics_in_one_way() -> None:
+    by_id = {FetchKey(uuid4(), "", 0): at(0)}
+    assert uses_topic_ids(by_id)
+    session = begun()
+    assert session.request(by_id) == (9, 0, by_id, [])
+    session.on_response(FetchResponse(session_id=10))
+    assert session.request(by_id) == (10, 1, {}, [])
+    session.on_response(FetchResponse(session_id=10))
+    assert session.request({P0: at(0)}) == (10, 0, {P0: at(0)}, [])
+
+
+def test_a_partition_of_a_topic_that_was_created_again_is_another_one() -> None:
+    old, new = FetchKey(uuid4(), "", 0), FetchKey(uuid4(), "", 0)
+    session = FetchSession()
+    session.request({old: at(5)})
+    session.on_response(FetchResponse(session_id=9))
+    assert session.request({new: at(5)}) == (9, 1, {new: at(5)}, [old])

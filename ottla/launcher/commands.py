@@ -23,6 +23,8 @@ class Commands:
 
     def __init__(self, children: Children) -> None:
         self._children = children
+        self._started: dict[int, int] = {}
+        """The id of the last command that has started a child, and the child's process id."""
         self._woken, wake = os.pipe()
         os.set_blocking(self._woken, False)
         os.set_blocking(wake, False)
@@ -67,7 +69,12 @@ class Commands:
                 case "start":
                     output = Path(command["output"])
                     pid = self._children.start(command["program"], command["arguments"], output)
+                    self._started = {command["id"]: pid}
                     return {"pid": pid}
+                case "undo":
+                    if command["command"] in self._started:
+                        self._children.send(self._started[command["command"]], signal.SIGKILL)
+                    return {}
                 case "signal":
                     self._children.send(command["pid"], command["number"])
                     return {}

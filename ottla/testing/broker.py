@@ -1,12 +1,11 @@
 """One broker for tests (composition): `ottla.testing.Broker`."""
 
-import asyncio
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, Self
 
-from ottla.testing.entering import enter_in_thread
+from ottla.testing.entering import enter_in_thread, leave_in_thread
 from ottla.testing.errors import StateError
 from ottla.testing.member import Member
 from ottla.testing.network.control import NetworkControl
@@ -74,7 +73,7 @@ class Broker:
         return await enter_in_thread(self)
 
     async def __aexit__(self, *_: object) -> None:
-        await asyncio.to_thread(self.close)
+        await leave_in_thread(self)
 
     @property
     def bootstrap(self) -> str:

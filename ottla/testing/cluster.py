@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
 from ottla.testing.coordinator import CoordinatorServer
-from ottla.testing.entering import enter_in_thread
+from ottla.testing.entering import enter_in_thread, leave_in_thread
 from ottla.testing.errors import ServerError, StateError
 from ottla.testing.launching import shared_launcher
 from ottla.testing.member import Member
@@ -86,7 +86,7 @@ class Cluster:
         return await enter_in_thread(self)
 
     async def __aexit__(self, *_: object) -> None:
-        await asyncio.to_thread(self.close)
+        await leave_in_thread(self)
 
     def _open(self, path: Path) -> None:
         if self._has_network:

@@ -9,7 +9,6 @@ import contextlib
 import json
 import os
 import selectors
-import signal
 import subprocess
 import sys
 import threading
@@ -121,21 +120,28 @@ class Launcher:
             line = json.dumps({**command, "id": self._asked}).encode() + b"\n"
             try:
                 self._process.stdin.write(line)
+                # Earlier replies are to commands whose wait Ctrl-C or a timeout has ended.
+                while (reply := self._next_reply(REPLY_TIMEOUT_S))["id"] != self._asked:
+                    pass
             except (BrokenPipeError, ValueError):
                 raise StartError("the process that starts servers has ended") from None
-            while (reply := self._next_reply(REPLY_TIMEOUT_S))["id"] != self._asked:
-                self._take_late(reply)
+            except BaseException:
+                self._undo(self._asked)
+                raise
         if "error" in reply:
             raise ServerError(reply["error"])
         return reply
 
-    def _take_late(self, reply: dict[str, Any]) -> None:
-        """Take the reply to an earlier command, whose wait Ctrl-C or a timeout has ended."""
-        if "pid" in reply:
-            # Nothing else knows this server.
-            assert self._process.stdin is not None
-            kill = {"do": "signal", "pid": reply["pid"], "number": signal.SIGKILL, "id": NO_ID}
-            self._process.stdin.write(json.dumps(kill).encode() + b"\n")
+    def _undo(self, command_id: int) -> None:
+        """Have the server killed that a command has started, or will start when it is read.
+
+        Nobody waits for the reply of the command any more, so nothing else knows this server.
+        """
+        assert self._process.stdin is not None
+        undo = {"do": "undo", "command": command_id, "id": NO_ID}
+        # Without a launcher there is no server, either.
+        with contextlib.suppress(BrokenPipeError, ValueError):
+            self._process.stdin.write(json.dumps(undo).encode() + b"\n")
 
     def _wait_until_ready(self) -> None:
         if not self._is_ready:

@@ -119,10 +119,7 @@ SEAMS = {
         "ottla.console.web.detail_routes",
         "storage.directory.log_directory",
         "storage.directory.opening",
-        "ottla.testing.broker",
         "ottla.testing.client_thread",
-        "ottla.testing.cluster",
-        "ottla.testing.entering",
     },
     "socket": {
         "broker.network.acceptor",

@@ -407,7 +407,10 @@ def test_a_session_that_cannot_be_ended_has_a_reason(
     assert capsys.readouterr().err == f"the coordinator at {address} did not answer within 0.1 s\n"
 
 
-def test_a_start_that_was_interrupted_confuses_no_later_one(tmp_path: Path) -> None:
+@pytest.fixture
+def interrupted(tmp_path: Path) -> Iterator[Launcher]:
+    """A launcher during whose start of a server the program was interrupted."""
+
     def on_alarm(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -420,15 +423,25 @@ def test_a_start_that_was_interrupted_confuses_no_later_one(tmp_path: Path) -> N
         with pytest.raises(KeyboardInterrupt):
             launcher.start("network", [str(tmp_path / "lost")], tmp_path / "lost.log")
         launcher._process.send_signal(signal.SIGCONT)
-        pid = launcher.start("network", [str(tmp_path / "kept")], tmp_path / "kept.log")
-        until_sync((tmp_path / "kept").exists, "the second server's start")
-        # The end of the first one, which its program could not end.
-        until_sync(lambda: launcher.exit_code(pid) is None and bool(launcher._exits), "an end")
-        assert list(launcher._exits.values()) == [-signal.SIGKILL]
+        yield launcher
     finally:
         signal.signal(signal.SIGALRM, before)
         launcher._process.send_signal(signal.SIGCONT)
         launcher.close()
+
+
+def test_a_start_that_was_interrupted_leaves_no_server(interrupted: Launcher) -> None:
+    until_sync(lambda: interrupted.exit_code(0) is None and bool(interrupted._exits), "an end")
+    assert list(interrupted._exits.values()) == [-signal.SIGKILL]
+
+
+def test_a_start_that_was_interrupted_confuses_no_later_one(
+    interrupted: Launcher, tmp_path: Path
+) -> None:
+    pid = interrupted.start("network", [str(tmp_path / "kept")], tmp_path / "kept.log")
+    until_sync((tmp_path / "kept").exists, "the second server's start")
+    until_sync(lambda: interrupted.exit_code(pid) is None and bool(interrupted._exits), "an end")
+    assert list(interrupted._exits.values()) == [-signal.SIGKILL]
 
 
 def test_a_child_process_does_not_use_its_parents_servers(broker: Broker) -> None:

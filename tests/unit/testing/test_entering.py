@@ -5,22 +5,28 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ottla.testing import launching
-from ottla.testing.entering import enter_in_thread
+from ottla.testing.entering import enter_in_thread, leave_in_thread
 from ottla.testing.errors import StartError, StateError
 from ottla.testing.workplace import Workplace
+from tests.waiting import until
 
 
 class Slow:
-    """Servers whose start lasts until `may_start`."""
+    """Servers whose start lasts until `may_start`, and whose end until `may_end`."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.has_begun = threading.Event()
         self.may_start = threading.Event()
+        self.begins_to_end = threading.Event()
+        self.may_end = threading.Event()
+        self.may_end.set()
         self.is_closed = False
         self._error = error
 
@@ -32,7 +38,17 @@ class Slow:
         return self
 
     def close(self) -> None:
+        self.begins_to_end.set()
+        assert self.may_end.wait(60)
         self.is_closed = True
+
+
+async def cancel(task: asyncio.Task[Any]) -> None:
+    """Cancel a task, and let it handle that."""
+    task.cancel()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not task.done()
 
 
 @pytest.mark.parametrize("error", [None, StartError("no")])
@@ -46,6 +62,50 @@ async def test_a_cancelled_start_leaves_no_servers(error: StartError | None) -> 
         await start
     # A start that fails closes its servers itself.
     assert servers.is_closed == (error is None)
+
+
+async def test_a_start_that_is_cancelled_again_and_again_leaves_no_servers() -> None:
+    servers = Slow()
+    servers.may_end.clear()
+    start = asyncio.create_task(enter_in_thread(servers))
+    await asyncio.to_thread(servers.has_begun.wait)
+    await cancel(start)
+    await cancel(start)
+    servers.may_start.set()
+    await asyncio.to_thread(servers.begins_to_end.wait)
+    await cancel(start)
+    servers.may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await start
+    assert servers.is_closed
+
+
+async def test_a_start_that_is_cancelled_at_its_end_leaves_no_servers() -> None:
+    servers = Slow()
+    pool = ThreadPoolExecutor(1)
+    asyncio.get_running_loop().set_default_executor(pool)
+    start = asyncio.create_task(enter_in_thread(servers))
+    await until(servers.has_begun.is_set, "the thread")
+    servers.may_start.set()
+    # The thread has started the servers, and the event loop does not know it yet.
+    pool.submit(int).result()
+    start.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await start
+    assert servers.is_closed
+
+
+async def test_a_cancelled_end_is_waited_for() -> None:
+    servers = Slow()
+    servers.may_end.clear()
+    end = asyncio.create_task(leave_in_thread(servers))
+    await asyncio.to_thread(servers.begins_to_end.wait)
+    await cancel(end)
+    await cancel(end)
+    servers.may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await end
+    assert servers.is_closed
 
 
 async def test_a_start_returns_the_servers_or_its_error() -> None:

@@ -47,6 +47,10 @@ def main() -> None:
         if end.code == EXIT_INTERRUPTED:
             _leave()
         raise
+    finally:
+        # Nor must Ctrl-C print a stack trace while the interpreter ends.
+        if handler is signal.default_int_handler:
+            signal.signal(signal.SIGINT, _leave)
 
 
 def _occupy_standard_descriptors() -> None:

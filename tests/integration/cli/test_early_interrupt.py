@@ -1,4 +1,4 @@
-"""Ctrl-C while a command is still loading ends it with exit code 130 and no stack trace."""
+"""Ctrl-C while a command is still loading, or ending, has exit code 130 and no stack trace."""
 
 import subprocess
 import sys
@@ -40,3 +40,25 @@ def test_early_interrupt_prints_no_stack_trace(module: str, message: str) -> Non
         timeout=60,
     )
     assert (done.returncode, done.stdout, done.stderr) == (130, "", message)
+
+
+LATE = """
+import atexit, os, signal
+from ottla.cli.__main__ import main
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+atexit.register(os.kill, os.getpid(), signal.SIGINT)
+main()
+"""
+
+
+def test_late_interrupt_prints_no_stack_trace() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LATE, "version"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (130, "")
+    assert done.stdout.startswith("ottla ")

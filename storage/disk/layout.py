@@ -95,9 +95,9 @@ def segment_file(directory: Path, base_offset: int, suffix: str) -> Path:
 def parse_segment_file(name: str) -> SegmentFileName | None:
     """Parse the name of a segment file; return None for any other file."""
     match = _SEGMENT_FILE.fullmatch(name)
-    if match is None or int(match[1]) > MAX_OFFSET:
+    if match is None or (base_offset := int(match[1])) > MAX_OFFSET:
         return None
-    return SegmentFileName(Offset(int(match[1])), match[2], match[3] or "")
+    return SegmentFileName(Offset(base_offset), match[2], match[3] or "")
 
 
 def partition_directory(partition: TopicPartition) -> str:

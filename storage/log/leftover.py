@@ -74,8 +74,10 @@ def tidy(directory: Path) -> Found:
         FoundSegment(
             name.base_offset,
             size,
-            has_indexes=all(name._replace(suffix=each) in sizes for each in INDEX_SUFFIXES),
-            has_aborted=name._replace(suffix=TRANSACTION_INDEX_SUFFIX) in sizes,
+            has_indexes=all(
+                SegmentFileName(name.base_offset, each, "") in sizes for each in INDEX_SUFFIXES
+            ),
+            has_aborted=SegmentFileName(name.base_offset, TRANSACTION_INDEX_SUFFIX, "") in sizes,
         )
         for name, size in sizes.items()
         if name.suffix == LOG_SUFFIX

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from math import nan
 from typing import Final
@@ -22,26 +23,21 @@ QUANTILES: Final[Sequence[tuple[str, float]]] = (
 class Samples:
     """The last `KEPT` durations; their unit is that of their owner."""
 
-    __slots__ = ("_next", "_values", "count", "largest")
+    __slots__ = ("_values", "count", "largest")
 
     def __init__(self) -> None:
         self.count = 0
         """Number of all durations so far."""
         self.largest = 0.0
         """The longest duration so far."""
-        self._values: list[float] = []
-        self._next = 0
+        self._values: deque[float] = deque(maxlen=KEPT)
 
     def add(self, value: float) -> None:
         """Add a duration, in place of the oldest one."""
         self.count += 1
         if value > self.largest:
             self.largest = value
-        if len(self._values) < KEPT:
-            self._values.append(value)
-        else:
-            self._values[self._next] = value
-            self._next = (self._next + 1) % KEPT
+        self._values.append(value)
 
     def quantiles(self) -> list[tuple[str, float]]:
         """Return the text and the value of each quantile, NaN if there is no duration yet."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from kafkawire.ids import TopicPartition
 from ottla.cli.command_config import ClusterAccess
 from ottla.cli.failure import CommandError
 from ottla.cli.input_record import InputError, InputRecord, LineSplitter, ParseLine
@@ -44,7 +45,8 @@ async def produce_lines(
     """Send every line of `path` (standard input if None); return once all are acknowledged.
 
     Raises:
-        CommandError: a line cannot be parsed; the preceding lines were sent.
+        CommandError: a line cannot be parsed, and the preceding lines were sent; or there is no
+            line, and the chosen partition does not exist.
         OttlaError: a record was rejected.
     """
     async with Producer(
@@ -67,6 +69,18 @@ async def produce_lines(
             )
 
         await send_lines(path, parse, send, producer.flush, transfer)
+        if options.partition is not None and transfer.record_count == 0:
+            # No record was refused because of it.
+            await _require_partition(producer, TopicPartition(options.topic, options.partition))
+
+
+async def _require_partition(producer: Producer, place: TopicPartition) -> None:
+    existing = await producer.partitions(place.topic)
+    if place.partition not in existing:
+        raise CommandError(
+            f"{place} does not exist: {place.topic} has {len(existing)} partitions, numbered "
+            "from 0."
+        )
 
 
 async def send_lines(

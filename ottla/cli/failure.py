@@ -4,6 +4,7 @@
 2  wrong usage              3  a check found an inconsistency
 130                         interrupted by Ctrl-C
 141                         broken pipe: the reader of standard output has exited
+143                         terminated by SIGTERM
 """
 
 import functools
@@ -14,6 +15,7 @@ from typing import Final, NoReturn, ParamSpec, TypeVar
 
 import typer
 
+from ottla.cli.termination import Terminated, run_until_signal
 from ottla.cli.text import shown
 
 EXIT_FAILED: Final = 1
@@ -21,6 +23,7 @@ EXIT_USAGE: Final = 2
 EXIT_FOUND: Final = 3
 EXIT_INTERRUPTED: Final = 130
 EXIT_BROKEN_PIPE: Final = 141
+EXIT_TERMINATED: Final = 143
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -52,6 +55,8 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
             for sentence in (str(error), *error.notes):
                 complain(sentence)
             raise typer.Exit(error.exit_code) from None
+        except Terminated:
+            raise typer.Exit(EXIT_TERMINATED) from None
         except KeyboardInterrupt:
             raise typer.Exit(EXIT_INTERRUPTED) from None
         except BrokenPipeError:
@@ -69,8 +74,8 @@ def run_client(work: Coroutine[object, object, T]) -> T:
 
     Raises:
         CommandError: the client failed; the message is the client's.
+        KeyboardInterrupt: Ctrl-C has cancelled the work, or SIGTERM.
     """
-    import asyncio
     import logging
 
     from ottla.client.errors import ConfigurationError, OttlaError
@@ -78,7 +83,7 @@ def run_client(work: Coroutine[object, object, T]) -> T:
     # Silences the client's log messages: the final error reports the failure to the user.
     logging.getLogger("ottla").addHandler(logging.NullHandler())
     try:
-        return asyncio.run(work)
+        return run_until_signal(work)
     except ConfigurationError as error:
         raise CommandError(str(error), EXIT_USAGE) from error
     except OttlaError as error:

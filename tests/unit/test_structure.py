@@ -167,6 +167,7 @@ SEAMS = {
         "ottla.cli.__main__",
         "ottla.cli.commands.coordinator",
         "ottla.cli.console_run",
+        "ottla.cli.termination",
         "ottla.cli.up.console_child",
         "ottla.cli.up.events",
         "ottla.cli.up.process",

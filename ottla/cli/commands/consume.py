@@ -77,10 +77,10 @@ def consume(
 
     With --group, reading continues at the committed offsets; --from (beginning or end) applies to
     partitions without one, and --regex also reads topics that are created later. Times are ISO
-    8601, in UTC unless they name a zone. Ctrl-C stops the command. If a topic is deleted, the
-    command says so and waits until it is created again; with --no-follow it fails. At the end it
-    prints the number and rate of records to standard error. Keys and values are printed byte for
-    byte to a pipe or a file; on a terminal, their control characters are escaped.
+    8601, in UTC unless they name a zone. Ctrl-C or SIGTERM stops the command. If a topic is
+    deleted, the command says so and waits until it is created again; with --no-follow it fails. At
+    the end it prints the number and rate of records to standard error. Keys and values are printed
+    byte for byte to a pipe or a file; on a terminal, their control characters are escaped.
 
     \b
     Examples:
@@ -133,7 +133,7 @@ def consume(
             reset="largest" if isinstance(start_point, End) else "smallest",
             max_records=max_records,
         )
-        # Ctrl-C is the normal end of a consumer that follows.
+        # Ctrl-C and SIGTERM are the normal ends of a consumer that follows.
         with Transfer("received") as received, suppress(KeyboardInterrupt):
             run_client(consume_old(old, write, received))
         typer.echo(received.to_line(), err=True)
@@ -152,7 +152,7 @@ def consume(
         try:
             run_client(consume_records(options, write, transfer))
         except KeyboardInterrupt:
-            # Ctrl-C is the normal end of a consumer that follows; otherwise it is an interrupt.
+            # Ctrl-C and SIGTERM are the normal ends of a consumer that follows.
             if not follow:
                 raise
     typer.echo(transfer.to_line(), err=True)

@@ -206,8 +206,9 @@ def test_consumer_starts_at_the_given_start_point(run_ottla: RunOttla, at: At, t
     assert f"{topic}-0 ends at 5" in beyond.stderr
 
 
-def test_following_consumer_prints_new_records_until_ctrl_c(
-    run_ottla: RunOttla, at: At, topic: str
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_following_consumer_prints_new_records_until_a_signal(
+    run_ottla: RunOttla, at: At, topic: str, number: signal.Signals
 ) -> None:
     run_ottla("produce", topic, *at, stdin="first\n")
     with subprocess.Popen(
@@ -221,15 +222,16 @@ def test_following_consumer_prints_new_records_until_ctrl_c(
         assert consumer.stdout.readline() == "first\n"
         run_ottla("produce", topic, *at, stdin="second\n")
         assert consumer.stdout.readline() == "second\n"
-        consumer.send_signal(signal.SIGINT)
+        consumer.send_signal(number)
         assert consumer.wait(TIMEOUT_S) == 0
         assert consumer.stderr.read().startswith("received 2 records, ")
 
 
-def test_ctrl_c_stops_a_producer_that_waits_for_input(
-    run_ottla: RunOttla, at: At, topic: str
+@pytest.mark.parametrize(("number", "exit_code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_stops_a_producer_that_waits_for_input(
+    run_ottla: RunOttla, at: At, topic: str, number: signal.Signals, exit_code: int
 ) -> None:
-    """Ctrl-C alone suffices, without another line of input or the end of the pipe."""
+    """The signal alone suffices, without another line of input or the end of the pipe."""
     run_ottla("topics", "create", topic, *at)
     with subprocess.Popen(
         [sys.executable, "-m", "ottla.cli", "produce", topic, *at],
@@ -242,8 +244,8 @@ def test_ctrl_c_stops_a_producer_that_waits_for_input(
         producer.stdin.flush()
         read = run_ottla("consume", topic, "--max-records", "1", *at)
         assert read.stdout == "first\n"
-        producer.send_signal(signal.SIGINT)
-        assert producer.wait(TIMEOUT_S) == 130
+        producer.send_signal(number)
+        assert producer.wait(TIMEOUT_S) == exit_code
         assert producer.stderr.read() == b""
 
 

@@ -5,6 +5,7 @@ import typer
 
 from ottla.cli.failure import CommandError, guarded, run_client, usage_error
 from ottla.cli.options import parse_settings
+from ottla.cli.termination import Terminated
 from ottla.client.errors import NoBrokerAvailableError
 
 
@@ -24,6 +25,7 @@ def end_of(error: BaseException) -> int:
         pytest.param(CommandError("do this"), 1, "ottla: do this\n", id="failed"),
         pytest.param(CommandError("not so", 2), 2, "ottla: not so\n", id="usage"),
         pytest.param(KeyboardInterrupt(), 130, "", id="Ctrl-C is quiet"),
+        pytest.param(Terminated(), 143, "", id="SIGTERM is quiet"),
         pytest.param(
             FileNotFoundError(2, "No such file or directory", "x.log"),
             1,

@@ -1,0 +1,62 @@
+"""SIGTERM ends the work of a client as Ctrl-C does: `ottla.cli.termination`."""
+
+import asyncio
+import signal
+import threading
+
+import pytest
+
+from ottla.cli.termination import Terminated, run_until_signal
+
+
+@pytest.mark.parametrize(
+    ("numbers", "error"),
+    [
+        ((signal.SIGTERM,), Terminated),
+        ((signal.SIGINT,), KeyboardInterrupt),
+        ((signal.SIGTERM, signal.SIGINT), Terminated),
+    ],
+)
+def test_a_signal_cancels_the_work(
+    numbers: tuple[signal.Signals, ...], error: type[BaseException]
+) -> None:
+    has_ended_in_order = False
+
+    async def work() -> None:
+        nonlocal has_ended_in_order
+        for number in numbers:
+            signal.raise_signal(number)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            has_ended_in_order = True
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        run_until_signal(work())
+    assert (caught.type, has_ended_in_order) == (error, True)
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_an_ignored_signal_stays_ignored() -> None:
+    async def work() -> int:
+        signal.raise_signal(signal.SIGTERM)
+        await asyncio.sleep(0)
+        return 7
+
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        assert run_until_signal(work()) == 7
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_work_may_run_in_another_thread() -> None:
+    found: list[int] = []
+
+    async def work() -> int:
+        return 7
+
+    thread = threading.Thread(target=lambda: found.append(run_until_signal(work())))
+    thread.start()
+    thread.join(60)
+    assert found == [7]

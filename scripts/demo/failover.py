@@ -18,8 +18,9 @@ TOPIC: Final = "survivors"
 PARTITIONS: Final = 6
 BEFORE_S: Final = 1.0
 AFTER_S: Final = 2.0
-READ_TIMEOUT_S: Final = 30.0
-RETURN_TIMEOUT_S: Final = 30.0
+# Far more than the brokers need, because other processes share the machine.
+READ_TIMEOUT_S: Final = 120.0
+RETURN_TIMEOUT_S: Final = 120.0
 POLL_INTERVAL_S: Final = 0.1
 
 

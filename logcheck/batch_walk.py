@@ -187,15 +187,15 @@ class Walk:
 
     def _resync(self, window: _Window, position: int, limit: int) -> int:
         """Return the position of the next sound batch; `limit` if there is none in range."""
-        unchecked_bytes = RESYNC_CHECKED_BYTES
+        budget_bytes = RESYNC_CHECKED_BYTES
         data = bytes(window.at(position, min(RESYNC_BYTES, limit - position)))
         at = data.find(MAGIC, _MAGIC_POSITION + 1)
-        while at >= 0 and unchecked_bytes > 0:
+        while at >= 0 and budget_bytes > 0:
             batch = self._batch_at(window, position + at - _MAGIC_POSITION, limit)
             if batch is not None:
                 if _is_sound(batch):
                     return batch.position
-                unchecked_bytes -= len(batch.data)
+                budget_bytes -= len(batch.data)
             at = data.find(MAGIC, at + 1)
         return limit
 

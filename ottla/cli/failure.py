@@ -15,7 +15,7 @@ from typing import Final, NoReturn, ParamSpec, TypeVar
 
 import typer
 
-from ottla.cli.termination import Terminated, run_until_signal
+from ottla.cli.termination import EXIT_TERMINATED, Terminated, run_until_signal
 from ottla.cli.text import shown
 
 EXIT_FAILED: Final = 1
@@ -23,7 +23,6 @@ EXIT_USAGE: Final = 2
 EXIT_FOUND: Final = 3
 EXIT_INTERRUPTED: Final = 130
 EXIT_BROKEN_PIPE: Final = 141
-EXIT_TERMINATED: Final = 143
 
 P = ParamSpec("P")
 T = TypeVar("T")

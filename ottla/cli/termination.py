@@ -3,16 +3,19 @@
 Every command imports this module, so it loads asyncio only when there is work.
 """
 
+import os
 import signal
 import threading
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 if TYPE_CHECKING:
     import asyncio
 
 T = TypeVar("T")
+EXIT_TERMINATED: Final = 143
+"""128 and the number of SIGTERM, as shells report it."""
 
 
 class Terminated(KeyboardInterrupt):
@@ -79,6 +82,8 @@ class _Termination:
         if self._is_requested:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             signal.raise_signal(signal.SIGTERM)
+            # The kernel does not let a signal kill process 1 of a container.
+            os._exit(EXIT_TERMINATED)
         self._is_requested = True
         if self._running is not None:
             loop, task = self._running

@@ -7,7 +7,7 @@ from typing import Final
 
 from analytics.errors import AuditError, SparkMissingError
 from scripts.demo.cluster import Cluster
-from scripts.demo.console import DemoError, note, title
+from scripts.demo.console import WAIT_LIMIT_S, DemoError, note, title
 from scripts.demo.planted_fault import demonstrate_audits
 
 TOPIC: Final = "stock"
@@ -21,8 +21,6 @@ SETTINGS: Final = (
     f"segment.bytes={SEGMENT_BYTES}",
     "min.cleanable.dirty.ratio=0.01",
 )
-# Far more than the cleaners need, because other processes share the machine.
-CLEAN_TIMEOUT_S: Final = 120.0
 POLL_INTERVAL_S: Final = 0.1
 
 
@@ -77,8 +75,8 @@ def _write(cluster: Cluster, lines: Path) -> None:
 def _wait_until_cleaned(cluster: Cluster) -> None:
     started_s = time.monotonic()
     while not all(_is_ready(directory) for directory in cluster.log_directories):
-        if time.monotonic() - started_s > CLEAN_TIMEOUT_S:
-            raise DemoError(f"not every replica was compacted within {CLEAN_TIMEOUT_S:g} s")
+        if time.monotonic() - started_s > WAIT_LIMIT_S:
+            raise DemoError(f"not every replica was compacted within {WAIT_LIMIT_S:g} s")
         time.sleep(POLL_INTERVAL_S)
     note(f"  every replica was compacted after {time.monotonic() - started_s:.1f} s")
 

@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Final
 
 from ottla.cli.up.process import die_with_parent
-from scripts.demo.console import Commands, DemoError, note
+from scripts.demo.console import WAIT_LIMIT_S, Commands, DemoError, note
 from scripts.demo.material import ROOT
 
 BROKERS: Final = 3
-STOP_TIMEOUT_S: Final = 120.0
 DIRECTORY: Final = "cluster"
 # The default of 15 s would delay the demo.
 CLEANER_BACKOFF_MS: Final = 200
@@ -65,7 +64,7 @@ class Cluster:
         """Stop the cluster as Ctrl-C would, and return the exit code."""
         self._process.send_signal(signal.SIGINT)
         try:
-            self._process.communicate(timeout=STOP_TIMEOUT_S)
+            self._process.communicate(timeout=WAIT_LIMIT_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.communicate()

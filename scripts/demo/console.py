@@ -6,10 +6,14 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from rich.console import Console
 
 from scripts.demo.material import ROOT
+
+WAIT_LIMIT_S: Final = 120.0
+"""Limit of each wait, far more than needed, because other processes share the machine."""
 
 console = Console(highlight=False, markup=False, soft_wrap=True)
 

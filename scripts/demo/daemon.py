@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import Final
 
 from ottla.cli.up.process import die_with_parent
+from scripts.demo.console import WAIT_LIMIT_S
 
 READY_EVENT: Final = "broker.started"
-# Far more than a broker needs, because other processes share the machine.
-READY_TIMEOUT_S: Final = 120.0
-STOP_TIMEOUT_S: Final = 120.0
 
 
 class BrokerFailedError(Exception):
@@ -37,7 +35,7 @@ class Daemon:
         """Start the broker; return `HOST:PORT` and the seconds until it was ready.
 
         Raises:
-            BrokerFailedError: the broker exited, or was not ready within `READY_TIMEOUT_S`.
+            BrokerFailedError: the broker exited, or was not ready within `WAIT_LIMIT_S`.
         """
         started_s = time.perf_counter()
         with self._log.open("wb") as log:
@@ -50,7 +48,7 @@ class Daemon:
             )
         while (address := self._address()) is None:
             ready_s = time.perf_counter() - started_s
-            if self._process.poll() is not None or ready_s > READY_TIMEOUT_S:
+            if self._process.poll() is not None or ready_s > WAIT_LIMIT_S:
                 self.stop()
                 raise BrokerFailedError(self._log.read_text(errors="replace")[-2_000:])
             time.sleep(0.005)
@@ -76,7 +74,7 @@ class Daemon:
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
         try:
-            return self._process.wait(STOP_TIMEOUT_S)
+            return self._process.wait(WAIT_LIMIT_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             return self._process.wait()

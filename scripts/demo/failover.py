@@ -11,16 +11,13 @@ import ottla
 from kafkawire.ids import BrokerId, TopicPartition
 from scripts.demo.account import Account
 from scripts.demo.cluster import BROKERS, Cluster
-from scripts.demo.console import DemoError, note, title
+from scripts.demo.console import WAIT_LIMIT_S, DemoError, note, title
 from scripts.demo.traffic import Traffic
 
 TOPIC: Final = "survivors"
 PARTITIONS: Final = 6
 BEFORE_S: Final = 1.0
 AFTER_S: Final = 2.0
-# Far more than the brokers need, because other processes share the machine.
-READ_TIMEOUT_S: Final = 120.0
-RETURN_TIMEOUT_S: Final = 120.0
 POLL_INTERVAL_S: Final = 0.1
 
 
@@ -53,7 +50,7 @@ async def _run_traffic(bootstrap: str, directory: Path) -> Account:
         note(f"$ kill -9 {pid}", style="bold")
         note(f"  broker {victim}, the controller, led {len(led)} of {PARTITIONS} partitions")
         await asyncio.sleep(AFTER_S)
-        await traffic.finish(READ_TIMEOUT_S)
+        await traffic.finish(WAIT_LIMIT_S)
         successor = (await admin.describe_cluster()).controller_id
     note(f"  broker {successor} is the controller now")
     pause_ms = 1000 * traffic.account.pause_s(led, killed_s)
@@ -86,11 +83,11 @@ def _settle(account: Account) -> None:
 
 
 async def _wait_until_whole(bootstrap: str) -> None:
-    deadline_s = time.monotonic() + RETURN_TIMEOUT_S
+    deadline_s = time.monotonic() + WAIT_LIMIT_S
     async with ottla.Admin(bootstrap) as admin:
         while time.monotonic() < deadline_s:
             topic = (await admin.describe_topics([TOPIC]))[TOPIC]
             if all(len(part.isr) == BROKERS for part in topic.partitions):
                 return
             await asyncio.sleep(POLL_INTERVAL_S)
-    raise DemoError(f"not all replicas are in sync again after {RETURN_TIMEOUT_S:g} s")
+    raise DemoError(f"not all replicas are in sync again after {WAIT_LIMIT_S:g} s")

@@ -227,6 +227,25 @@ def test_following_consumer_prints_new_records_until_a_signal(
         assert consumer.stderr.read().startswith("received 2 records, ")
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_lets_a_member_commit_and_leave_its_group(
+    run_ottla: RunOttla, at: At, topic: str, number: signal.Signals
+) -> None:
+    run_ottla("produce", topic, *at, stdin="first\nsecond\n")
+    group = f"of-{topic}"
+    command = ("consume", topic, "--group", group, "--from", "beginning", *at)
+    with subprocess.Popen(
+        [sys.executable, "-m", "ottla.cli", *command], stdout=subprocess.PIPE, text=True
+    ) as consumer:
+        assert consumer.stdout is not None
+        assert [consumer.stdout.readline() for _ in range(2)] == ["first\n", "second\n"]
+        consumer.send_signal(number)
+        assert consumer.wait(TIMEOUT_S) == 0
+    described = json.loads(run_ottla("groups", "describe", group, "--json", *at).stdout)
+    assert (described["state"], described["members"]) == ("Empty", [])
+    assert [each["lag"] for each in described["partitions"]] == [0]
+
+
 @pytest.mark.parametrize(("number", "exit_code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_stops_a_producer_that_waits_for_input(
     run_ottla: RunOttla, at: At, topic: str, number: signal.Signals, exit_code: int

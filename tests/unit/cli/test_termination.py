@@ -2,6 +2,8 @@
 
 import asyncio
 import signal
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -35,6 +37,25 @@ def test_a_signal_cancels_the_work(
         run_until_signal(work())
     assert (caught.type, has_ended_in_order) == (error, True)
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+STUBBORN = """
+import signal
+from ottla.cli.termination import run_until_signal
+
+async def work():
+    signal.raise_signal(signal.SIGTERM)
+    print("first", flush=True)
+    signal.raise_signal(signal.SIGTERM)
+    print("second", flush=True)
+
+run_until_signal(work())
+"""
+
+
+def test_a_second_signal_kills_work_that_does_not_end() -> None:
+    done = subprocess.run([sys.executable, "-c", STUBBORN], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGTERM, "first\n", "")
 
 
 def test_an_ignored_signal_stays_ignored() -> None:

@@ -3,7 +3,6 @@
 import io
 import os
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -35,11 +34,6 @@ from tests.unit.storage.compacting import (
     settings,
 )
 from tests.unit.storage.logs import NOW_MS, check_files, open_log
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> Log:
-    return open_log(tmp_path / "orders-0", COMPACTED)
 
 
 def record_with_delta(delta_ms: int, number: int, key: bytes, value: bytes | None) -> bytes:

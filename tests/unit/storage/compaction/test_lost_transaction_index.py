@@ -1,7 +1,5 @@
 """Cleaning of a log that has lost the transaction index of a segment."""
 
-from pathlib import Path
-
 import pytest
 
 from kafkawire.ids import Offset
@@ -21,11 +19,6 @@ from tests.unit.storage.compacting import (
 )
 from tests.unit.storage.logs import NOW_MS, open_log
 from tests.unit.storage.produced_batches import marker, write
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> Log:
-    return open_log(tmp_path / "orders-0", COMPACTED)
 
 
 def put_in_transaction(log: Log, key: bytes, value: bytes, sequence: int = 0) -> None:

@@ -191,7 +191,12 @@ def pytest_runtest_makereport(
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Close the files that tests have left to the garbage collector, once there are many."""
+    """Close the files that tests have left to the garbage collector, once there are many.
+
+    A handler of SIGINT that a test has left would change the tests after it: it fails that test.
+    """
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    assert handler is signal.default_int_handler, f"the test has left {handler} for SIGINT"
     is_last_of_file = nextitem is None or nextitem.path != item.path
     if is_last_of_file and sum(1 for _ in Path("/proc/self/fd").iterdir()) > MANY_OPEN_FILES:
         gc.collect()

@@ -1,6 +1,7 @@
 """One Spark session for all tests that need one: its start takes longer than the tests."""
 
 import shutil
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,6 +23,9 @@ def spark() -> Iterator[Any]:
     with pytest.MonkeyPatch.context() as patch:
         # Java writes the archive when the session ends, which takes longer than it saves here.
         patch.setattr(spark_session, "_archive", lambda *_: "")
+        on_interrupt = signal.getsignal(signal.SIGINT)
         session = spark_session.start_session("local[1]", SETTINGS)
+        # Later tests run in the same process. With Spark's handler, asyncio installs none.
+        signal.signal(signal.SIGINT, on_interrupt)
         yield session
         session.stop()

@@ -29,7 +29,7 @@ from broker.network.metrics import NetworkMetrics
 from broker.network.receive_memory import ReceiveMemoryExhaustedError
 from broker.network.reply import Reply
 from broker.network.request import NOT_HANDLED, Connection, ConnectionQueue, Request
-from broker.network.request_timing import UNTIMED_COUNT, RequestTiming
+from broker.network.request_timing import FREQUENT_APIS, UNTIMED_COUNT, RequestTiming
 from kafkawire.apis import ApiKey
 from kafkawire.units import KIB, MIB
 
@@ -42,8 +42,6 @@ SEND_BYTES: Final = 32 * MIB
 # A larger request is long. Short requests take precedence over long ones, so that a short request
 # waits for at most one long request, and a long one for at most one of each other connection.
 LONG_REQUEST_BYTES: Final = 4 * KIB
-# The highest key of the common APIs. A number, because a member of an enum is slow to compare.
-COMMON_API_KEY: Final = int(ApiKey.FETCH)
 # A turn starts no further long request after this time.
 LONG_REQUESTS_S: Final = 0.01
 
@@ -89,7 +87,8 @@ class RequestChannel:
         self._current: ConnectionQueue | None = None
         self._batch_bytes_left = 0
         self._had_long = False
-        self._untimed_left = 0
+        # Number of requests of each frequent API before the next one that is timed in its parts.
+        self._untimed_left = dict.fromkeys(map(int, FREQUENT_APIS), 0)
 
     def open(self) -> None:
         """Accept all requests, first from the connections that called `wait_for_opening`."""
@@ -321,13 +320,14 @@ class RequestChannel:
     def _handle_one(self, request: Request) -> None:
         self._batch_bytes_left -= len(request.body)
         self._current = queue = request.queue
-        is_common = request.header.api_key <= COMMON_API_KEY
-        if is_common and self._untimed_left:
-            self._untimed_left -= 1
+        api_key = request.header.api_key
+        untimed_left = self._untimed_left.get(api_key)
+        if untimed_left:
+            self._untimed_left[api_key] = untimed_left - 1
         else:
             request.timing = RequestTiming(self.clock())
-            if is_common:
-                self._untimed_left = UNTIMED_COUNT
+            if untimed_left is not None:
+                self._untimed_left[api_key] = UNTIMED_COUNT
         try:
             request.reply = reply = self._handle(request)
         finally:

@@ -1,15 +1,24 @@
 """The moments in the time of a request that is timed in its parts (decision).
 
-One of `UNTIMED_COUNT` + 1 Produce and Fetch requests is timed, and every request of another API, so
-that the measurement costs the common requests next to nothing.
+One of `UNTIMED_COUNT` + 1 requests of each frequent API is timed, and every request of another API,
+so that the measurement costs the frequent requests next to nothing.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from kafkawire.apis import ApiKey
+
+FREQUENT_APIS: Final = (
+    ApiKey.PRODUCE,
+    ApiKey.FETCH,
+    ApiKey.OFFSET_COMMIT,
+    ApiKey.OFFSET_FETCH,
+    ApiKey.HEARTBEAT,
+)
 UNTIMED_COUNT: Final = 15
-"""Number of Produce and Fetch requests between two that are timed."""
+"""Number of requests of a frequent API between two that are timed."""
 
 
 class RequestTiming:

@@ -32,6 +32,7 @@ from coordination.server.tls import ServerTls
 from monitoring.samples import Samples
 
 _OP_NAMES: Final = {int(op): op.name for op in OpCode}
+_LOGIN_OPS: Final = frozenset(map(int, (OpCode.AUTH, OpCode.SASL)))
 
 log = structlog.get_logger(__name__)
 
@@ -304,7 +305,7 @@ class Server:
         self, connection: Connection, xid: int, op: int, payload: bytes, wall_ms: int
     ) -> None:
         """Run one request, at time `wall_ms`, and queue its reply."""
-        if op in (OpCode.AUTH, OpCode.SASL):
+        if op in _LOGIN_OPS:
             self._log_in(connection, xid, op, payload)
             return
         if not connection.is_authenticated:

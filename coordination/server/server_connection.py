@@ -237,7 +237,7 @@ class Connection(asyncio.Protocol):
             if self._outputs.ready_bytes >= TURN_OUTPUT_BYTES:
                 self.flush()
                 left = 0
-            elif time() >= ends_s:
+            elif inbox and time() >= ends_s:
                 left = 0
         if inbox and not left and not self._is_turn_scheduled:
             self._schedule_turn()

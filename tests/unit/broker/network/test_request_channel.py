@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 import pytest
@@ -99,14 +100,24 @@ def test_a_batch_is_handled_in_one_turn_and_each_connection_sends_once(world: Wo
     assert world.channel.is_empty
 
 
-def test_some_of_the_common_requests_and_all_others_are_timed(world: World) -> None:
-    connection = FakeConnection(world.channel)
-    common = [make_request(connection.queue, number) for number in range(2 * UNTIMED_COUNT + 2)]
-    other = [make_request(connection.queue, 99, ApiKey.HEARTBEAT) for _ in range(3)]
-    world.channel.submit([*common, *other])
+@pytest.mark.parametrize("api_key", [ApiKey.PRODUCE, ApiKey.HEARTBEAT])
+def test_some_of_the_requests_of_a_frequent_api_are_timed(world: World, api_key: ApiKey) -> None:
+    queue = FakeConnection(world.channel).queue
+    frequent = [make_request(queue, number, api_key) for number in range(2 * UNTIMED_COUNT + 2)]
+    others = [make_request(queue, number, ApiKey.FETCH) for number in range(UNTIMED_COUNT)]
+    for request in itertools.chain.from_iterable(itertools.zip_longest(frequent, others)):
+        world.channel.submit([request] if request else [])
     world.loop.run_turn()
-    assert [each.header.correlation_id for each in common if each.timing] == [0, UNTIMED_COUNT + 1]
-    assert all(each.timing for each in other)
+    timed = [each.header.correlation_id for each in frequent if each.timing]
+    assert timed == [0, UNTIMED_COUNT + 1], "requests of another API do not count"
+
+
+def test_all_requests_of_a_rare_api_are_timed(world: World) -> None:
+    queue = FakeConnection(world.channel).queue
+    requests = [make_request(queue, number, ApiKey.JOIN_GROUP) for number in range(3)]
+    world.channel.submit(requests)
+    world.loop.run_turn()
+    assert all(each.timing for each in requests)
 
 
 def test_a_timed_request_notes_when_its_reply_is_complete(world: World) -> None:

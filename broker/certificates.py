@@ -10,7 +10,7 @@ from broker.cluster.peer_security import Contexts, PeerSecurities
 from broker.config.broker_config import BrokerConfig
 from broker.errors import ConfigError
 from broker.secured_listeners import SecuredListeners, certificates_of
-from broker.security.certificate_change import TlsSides, check_identity, check_peers
+from broker.security.certificate_check import TlsSides, check_identity, check_peers
 from broker.security.tls_context import ServerTls
 
 log = structlog.get_logger(__name__)

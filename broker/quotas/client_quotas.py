@@ -72,7 +72,7 @@ class ClientQuotas:
         else:
             self._rates.move_to_end(counted_as)
         rate.add(amount, now_ms)
-        rate.throttle_ms = rate.excess_ms(limit, now_ms)
+        rate.throttle_ms = rate.pause_ms(limit, now_ms)
         return rate.throttle_ms
 
     def uses(self, most: int) -> list[QuotaUse]:

@@ -41,7 +41,7 @@ class Rate:
         total = sum(amount for _, amount in self._windows)
         return total * 1000 / self._span_ms(now_ms)
 
-    def excess_ms(self, limit: float, now_ms: int) -> int:
+    def pause_ms(self, limit: float, now_ms: int) -> int:
         """Return the pause in milliseconds after which the rate is back at `limit` per second.
 
         It is at most `MAX_PAUSE_MS`, which a small limit and one large request can exceed.

@@ -81,7 +81,7 @@ class Leadership:
         }
         self.state: IsrState
         self._move_to(Committed(isr))
-        self._advance(now_ms)
+        self._advance_high_watermark(now_ms)
 
     @property
     def effective_min_isr(self) -> int:
@@ -113,7 +113,7 @@ class Leadership:
         assert next_offset > self.log_end_offset, "an append adds records"
         self.log_end_offset = next_offset
         if self._followers:
-            self._advance(now_ms)
+            self._advance_high_watermark(now_ms)
         elif self.has_min_isr:
             self.high_watermark = next_offset
 
@@ -142,7 +142,7 @@ class Leadership:
             assert isinstance(self.state, Committed)
             self._move_to(self.state.expand(follower))
         if progress.log_end_offset != previous_end or opened:
-            self._advance(now_ms)
+            self._advance_high_watermark(now_ms)
         return opened
 
     def on_idle_fetch(self, follower: BrokerId, now_ms: int, broker_epoch: int) -> bool:
@@ -173,7 +173,7 @@ class Leadership:
         """
         before = self.high_watermark
         if before < self.log_end_offset:
-            self._advance(now_ms)
+            self._advance_high_watermark(now_ms)
         return self.high_watermark != before
 
     def on_tick(self, now_ms: int) -> bool:
@@ -200,7 +200,7 @@ class Leadership:
             return
         self._move_to(Committed(frozenset(recorded.isr)))
         self.partition_epoch = recorded.partition_epoch
-        self._advance(now_ms)
+        self._advance_high_watermark(now_ms)
 
     def on_refused(self, sent: Proposal, code: ErrorCode, now_ms: int) -> None:
         """Handle a refusal. `proposal_to_send` then returns the proposal if it is to be retried."""
@@ -215,7 +215,7 @@ class Leadership:
         """Adopt changed settings."""
         self.limits = limits
         self._move_to(self.state)
-        self._advance(now_ms)
+        self._advance_high_watermark(now_ms)
 
     def is_follower(self, broker_id: BrokerId) -> bool:
         """Whether `broker_id` copies this partition from this broker."""
@@ -277,7 +277,7 @@ class Leadership:
             return UNKNOWN_BROKER_EPOCH
         return self._followers[broker].broker_epoch
 
-    def _advance(self, now_ms: int) -> None:
+    def _advance_high_watermark(self, now_ms: int) -> None:
         # Below min ISR nothing is committed: a consumer could read records that one crash can undo.
         if not self.has_min_isr:
             return

@@ -66,7 +66,7 @@ class ReplicationThrottle:
 
     def pause_ms(self, now_ms: int) -> int:
         """Return the delay before a lagging replica may be copied; 0 for no delay."""
-        return min(self._rate.excess_ms(self._bytes_per_second, now_ms), LONGEST_PAUSE_MS)
+        return min(self._rate.pause_ms(self._bytes_per_second, now_ms), LONGEST_PAUSE_MS)
 
 
 def leader_throttle(broker_id: BrokerId) -> ReplicationThrottle:

@@ -108,7 +108,7 @@ class Connection(asyncio.Protocol):
         self._held_since_s = 0.0
         self._response: Iterator[bytes] | None = None
         """Parts of the response to a four-letter word that are left."""
-        self._end_of_linger: asyncio.TimerHandle | None = None
+        self._abort_timer: asyncio.TimerHandle | None = None
         """Aborts a closed connection whose peer does not read the rest of the outputs."""
         self._last_zxid = 0
         self._state = ConnectionState.NEW
@@ -158,8 +158,8 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, _exc: Exception | None) -> None:
         """Drop pending requests and outputs, and notify the server (asyncio calls this)."""
         by_peer = self._move_to(_CLOSED)
-        if self._end_of_linger is not None:
-            self._end_of_linger.cancel()
+        if self._abort_timer is not None:
+            self._abort_timer.cancel()
         self._inbox.clear()
         self._outputs = Outputs()
         self._server.on_disconnected(self, by_peer=by_peer)
@@ -380,7 +380,7 @@ class Connection(asyncio.Protocol):
         if self._transport.get_write_buffer_size():
             server = self._server
             timeout_s = server.config.handshake_timeout_ms / 1000
-            self._end_of_linger = server.loop.call_later(timeout_s, self._transport.abort)
+            self._abort_timer = server.loop.call_later(timeout_s, self._transport.abort)
 
     def abort(self) -> None:
         """Close at once."""

@@ -25,7 +25,7 @@ from ottla.client.consumer.fetcher import RESET_TIMESTAMPS, Fetcher
 from ottla.client.consumer.group.read_gate import ReadGate
 from ottla.client.consumer.group.rebalance_listener import OnPartitions, RebalanceListener
 from ottla.client.consumer.reading import Reading
-from ottla.client.consumer.record_reader import RecordReader
+from ottla.client.consumer.record_handover import RecordHandover
 from ottla.client.errors import (
     ClientClosedError,
     ConfigurationError,
@@ -169,7 +169,7 @@ class ZooKeeperConsumer:
         )
         self._config = ConsumerConfig(auto_offset_reset=settings.reset)
         self._buffer = FetchBuffer(self._config)
-        self._reader = RecordReader(self._buffer)
+        self._reader = RecordHandover(self._buffer)
         self._reading = Reading(self._buffer, RESET_TIMESTAMPS[settings.reset], self._reader.wake)
         try:
             self._client = Client(coordinator, session_timeout_ms=session_timeout_ms)

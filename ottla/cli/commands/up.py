@@ -105,7 +105,7 @@ def up(
       ottla up --secure --join first.example:2181
       ottla up --brokers 5 --dir /var/lib/ottla --port 19092 --override num.partitions=6
     """
-    from ottla.cli.up.ground import claimed
+    from ottla.cli.up.cluster_resources import claimed
     from ottla.cli.up.preparing import Wanted, check_options, prepare
     from ottla.cli.up.running import run_until_signal
 

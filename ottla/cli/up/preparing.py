@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Final
 
 from ottla.cli.failure import usage_error
+from ottla.cli.up.cluster_resources import free_ports, require_free
 from ottla.cli.up.coordinator_login import FILE as LOGIN_FILE
 from ottla.cli.up.coordinator_login import kept_password, write_login
-from ottla.cli.up.ground import free_ports, require_free
 from ottla.cli.up.joining import coordinator_address, join, own_address, resolve
 from ottla.cli.up.machine import DEFAULT_RESERVED, MAX_BROKERS, RESERVED_KEY, Machine
 from ottla.cli.up.plan import (

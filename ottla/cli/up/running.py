@@ -15,7 +15,7 @@ from ottla.cli.up.report import report_json, report_line
 from ottla.cli.up.supervisor import Supervisor
 
 if TYPE_CHECKING:
-    from ottla.cli.up.show import LiveTable
+    from ottla.cli.up.live_table import LiveTable
 
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
@@ -82,7 +82,7 @@ async def _run(
 
 
 def _table() -> "LiveTable":
-    from ottla.cli.up.show import LiveTable
+    from ottla.cli.up.live_table import LiveTable
 
     return LiveTable()
 

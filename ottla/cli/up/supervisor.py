@@ -18,7 +18,7 @@ from broker.config.coordinator_keys import coordinator_keys_of
 from broker.errors import StartupError
 from coordination.client.patterns import end_dead_session
 from ottla.cli.failure import EXIT_FAILED, EXIT_USAGE, CommandError
-from ottla.cli.up.census import Census, wait_for_complete_metadata
+from ottla.cli.up.broker_registrations import Census, wait_for_complete_metadata
 from ottla.cli.up.client_rights import grant_once
 from ottla.cli.up.coordinator_login import FILE as LOGIN_FILE
 from ottla.cli.up.events import (

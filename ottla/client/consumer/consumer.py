@@ -42,8 +42,8 @@ from ottla.client.consumer.group.topic_pattern import parse_pattern
 from ottla.client.consumer.log_offsets import LogOffsets
 from ottla.client.consumer.partition_streams import PartitionStreams
 from ottla.client.consumer.reading import Reading
+from ottla.client.consumer.record_handover import RecordHandover
 from ottla.client.consumer.record_hooks import make_hooks
-from ottla.client.consumer.record_reader import RecordReader
 from ottla.client.errors import ClientClosedError, ConfigurationError, NotInGroupError
 from ottla.client.interceptor import ConsumerInterceptor
 from ottla.client.network.cluster import Cluster
@@ -210,7 +210,7 @@ class Consumer:
         )
         self._buffer = FetchBuffer(self._config)
         self._hooks = make_hooks(key_deserializer, value_deserializer, interceptors)
-        self._reader = RecordReader(self._buffer, self._hooks)
+        self._reader = RecordHandover(self._buffer, self._hooks)
         reset_to = RESET_TIMESTAMPS[auto_offset_reset]
         self._reading = Reading(self._buffer, reset_to, self._reader.wake)
         self._cluster: Cluster | None = None

@@ -24,7 +24,7 @@ from kafkawire.records import (
 )
 from kafkawire.units import KIB, MIB
 from ottla.client.client_config import ConsumerConfig
-from ottla.client.consumer.block import Block
+from ottla.client.consumer.fetched_block import FetchedBlock
 from ottla.client.consumer.partition_state import PartitionState
 from ottla.client.errors import CorruptRecordsError, OttlaError
 from ottla.client.record import ConsumerRecord
@@ -42,7 +42,9 @@ class Cursor:
     # record (benchmarks/client_throughput.py).
     __slots__ = ("_fetched", "_records", "block", "end_offset", "is_shown", "iterator")
 
-    def __init__(self, block: Block, records: list[ConsumerRecord], end_offset: Offset) -> None:
+    def __init__(
+        self, block: FetchedBlock, records: list[ConsumerRecord], end_offset: Offset
+    ) -> None:
         self.block = block
         self.iterator: Iterator[ConsumerRecord] = iter(records)
         self.end_offset = end_offset
@@ -109,9 +111,9 @@ class FetchBuffer:
         self._reads_committed = config.isolation_level == "read_committed"
         self._partition_limit_bytes = config.max_partition_fetch_bytes
         self._full_bytes = config.prefetch_max_bytes - config.max_partition_fetch_bytes
-        self._blocks: deque[Block] = deque()
+        self._blocks: deque[FetchedBlock] = deque()
         self._cursor: Cursor | None = None
-        self._parked: dict[PartitionState, deque[Block]] = {}
+        self._parked: dict[PartitionState, deque[FetchedBlock]] = {}
         """Blocks of paused partitions that reached the head of the queue."""
         self._failed: deque[PartitionState] = deque()
         self._is_in_hand = False
@@ -119,7 +121,7 @@ class FetchBuffer:
 
     # Filling
 
-    def add(self, block: Block) -> None:
+    def add(self, block: FetchedBlock) -> None:
         """Append a block of a fetch response."""
         self._blocks.append(block)
         block.state.buffered_bytes += block.size_bytes
@@ -234,7 +236,7 @@ class FetchBuffer:
 
     # Inside
 
-    def _read(self, block: Block) -> Cursor | None:
+    def _read(self, block: FetchedBlock) -> Cursor | None:
         """Decode batches of `block` into a cursor; None if they contain no records to read."""
         # Several small batches share a cursor, since a cursor costs as much as a few records.
         if block.rest:
@@ -254,7 +256,7 @@ class FetchBuffer:
         ):
             header, batch = block.batches[0]
             try:
-                if self._has_records(block, header, batch, state.next_offset):
+                if self._is_visible(block, header, batch, state.next_offset):
                     section = record_section(batch, header, MAX_DECOMPRESSED_BYTES)
                     expanded_bytes += len(section)
                     records += _records_of(block, header, batch, section, state.next_offset)
@@ -277,8 +279,8 @@ class FetchBuffer:
             self.fail(state, damage, retry_at_s=0.0)
         return None
 
-    def _has_records(
-        self, block: Block, header: BatchHeader, batch: memoryview, from_offset: Offset
+    def _is_visible(
+        self, block: FetchedBlock, header: BatchHeader, batch: memoryview, from_offset: Offset
     ) -> bool:
         """Whether a batch contains records for the reader.
 
@@ -332,7 +334,11 @@ class FetchBuffer:
 
 
 def _records_of(
-    block: Block, header: BatchHeader, batch: memoryview, section: BytesLike, from_offset: Offset
+    block: FetchedBlock,
+    header: BatchHeader,
+    batch: memoryview,
+    section: BytesLike,
+    from_offset: Offset,
 ) -> list[ConsumerRecord]:
     topic, partition = block.state.topic_partition
     records = read_records_as(

@@ -46,7 +46,6 @@ from ottla.client.background import Alarm, TaskSet
 from ottla.client.client_config import ConsumerConfig
 from ottla.client.client_metrics import FetchCounts
 from ottla.client.cluster_metadata import needs_metadata
-from ottla.client.consumer.block import Block
 from ottla.client.consumer.fetch_buffer import FetchBuffer
 from ottla.client.consumer.fetch_plan import (
     fetch_max_bytes,
@@ -63,6 +62,7 @@ from ottla.client.consumer.fetch_session import (
     sessionless,
     uses_topic_ids,
 )
+from ottla.client.consumer.fetched_block import FetchedBlock
 from ottla.client.consumer.partition_state import PartitionState
 from ottla.client.consumer.position_check import ask_epoch_ends, truncation
 from ottla.client.errors import (
@@ -328,7 +328,7 @@ class Fetcher:
         elif data.error_code != ErrorCode.NONE:
             self._on_partition_error(state, data)
         elif isinstance(data.records, memoryview) and data.records:
-            block = Block(state, data.records, data.aborted_transactions or ())
+            block = FetchedBlock(state, data.records, data.aborted_transactions or ())
             state.on_fetched(block.next_offset, block.last_epoch)
             self._buffer.add(block)
             if block.error is not None:

@@ -774,7 +774,7 @@ async def test_the_consumer_recovers_from_a_transient_fault(
     assert not cluster.next_fault(api_key), "not every fault occurred"
 
 
-@pytest.mark.parametrize("name", ["Block", "ask_leaders", "ask_epoch_ends"])
+@pytest.mark.parametrize("name", ["FetchedBlock", "ask_leaders", "ask_epoch_ends"])
 async def test_an_error_inside_the_consumer_is_raised_once(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

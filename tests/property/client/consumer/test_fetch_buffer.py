@@ -18,8 +18,8 @@ from kafkawire.records import (
     write_header,
 )
 from ottla.client.client_config import ConsumerConfig, IsolationLevel
-from ottla.client.consumer.block import Block
 from ottla.client.consumer.fetch_buffer import FetchBuffer
+from ottla.client.consumer.fetched_block import FetchedBlock
 from ottla.client.consumer.partition_state import PartitionState
 
 T0 = TopicPartition("t", 0)
@@ -154,6 +154,6 @@ def fetch(buffer: FetchBuffer, state: PartitionState, log: Log) -> None:
     )
     if wanted:
         aborted = [each for end, each in log.aborted.items() if end >= state.fetch_offset]
-        block = Block(state, memoryview(wanted), aborted)
+        block = FetchedBlock(state, memoryview(wanted), aborted)
         state.on_fetched(block.next_offset, block.last_epoch)
         buffer.add(block)

@@ -5,8 +5,8 @@ import pytest
 from kafkawire.ids import Offset
 from kafkawire.records import BatchBuilder, Codec
 from ottla.client.client_config import ConsumerConfig
-from ottla.client.consumer.block import Block
 from ottla.client.consumer.fetch_buffer import Cursor, FetchBuffer
+from ottla.client.consumer.fetched_block import FetchedBlock
 from ottla.client.consumer.partition_state import PartitionState
 from ottla.client.errors import ConsumeError, CorruptRecordsError
 from tests.unit.client.client_fakes import T1, batch_of, state_at
@@ -21,9 +21,9 @@ def buffer_of(*blocks: tuple[PartitionState, bytes]) -> FetchBuffer:
     return buffer
 
 
-def fill(buffer: FetchBuffer, state: PartitionState, data: bytes) -> Block:
+def fill(buffer: FetchBuffer, state: PartitionState, data: bytes) -> FetchedBlock:
     """Add a block to the buffer, as the fetcher does."""
-    block = Block(state, memoryview(data))
+    block = FetchedBlock(state, memoryview(data))
     state.on_fetched(block.next_offset, block.last_epoch)
     buffer.add(block)
     return block

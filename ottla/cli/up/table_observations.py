@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from kafkawire.ids import TopicPartition
-from ottla.cli.up.picture import Observation, Usage
+from ottla.cli.up.cluster_table import Observation, Usage
 from ottla.client.admin.admin_topics import describe_all
 from ottla.client.admin_model import OffsetSpec
 from ottla.client.client_config import NO_SECURITY, ClientConfig, Security, parse_bootstrap

@@ -10,11 +10,11 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from ottla.cli.up.cluster_table import COLUMNS, Member, Observation, broker_rows, summary
 from ottla.cli.up.events import ConsoleStarted, Event, Joinable, NoConsole, Ready, Secured
-from ottla.cli.up.picture import COLUMNS, Member, Observation, broker_rows, summary
 from ottla.cli.up.report import report_line
 from ottla.cli.up.supervisor import Supervisor
-from ottla.cli.up.survey import Survey
+from ottla.cli.up.table_observations import Survey
 
 REFRESH_INTERVAL_S: Final = 2.0
 EVENTS_SHOWN: Final = 5

@@ -1,7 +1,7 @@
 """The table of a running cluster."""
 
 from kafkawire.ids import BrokerId, TopicPartition
-from ottla.cli.up.picture import COLUMNS, Member, Observation, Usage, broker_rows, summary
+from ottla.cli.up.cluster_table import COLUMNS, Member, Observation, Usage, broker_rows, summary
 from ottla.client.client_config import Address
 from ottla.client.cluster_metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
 

@@ -1,4 +1,4 @@
-"""The table of a running cluster on a small terminal: `ottla.cli.up.show`."""
+"""The table of a running cluster on a small terminal: `ottla.cli.up.live_table`."""
 
 import io
 from pathlib import Path
@@ -7,9 +7,9 @@ from typing import cast
 
 from rich.console import Console
 
-from ottla.cli.up.picture import COLUMNS, Observation, Usage
+from ottla.cli.up.cluster_table import COLUMNS, Observation, Usage
+from ottla.cli.up.live_table import LiveTable
 from ottla.cli.up.plan import make_plan
-from ottla.cli.up.show import LiveTable
 from ottla.cli.up.supervisor import Supervisor
 
 

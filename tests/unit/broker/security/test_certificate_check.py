@@ -1,4 +1,4 @@
-"""New certificates of running listeners: `broker.security.certificate_change`."""
+"""New certificates of running listeners: `broker.security.certificate_check`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from broker.config.listener_security import ListenerSecurityConfig
 from broker.config.listener_security_keys import ListenerSecurityKeys
 from broker.errors import ConfigError
-from broker.security.certificate_change import check_identity
+from broker.security.certificate_check import check_identity
 from tests.certificates import Authority, Certificate, needs_openssl
 from trust.pem import first_certificate
 

@@ -16,7 +16,7 @@ from ottla.client.errors import CorruptRecordsError
 from ottla.client.record import ConsumerRecord
 
 
-class Block:
+class FetchedBlock:
     """Fetched batches that wait to be read."""
 
     __slots__ = (

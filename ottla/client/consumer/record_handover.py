@@ -31,7 +31,7 @@ class Membership(Protocol):
         """The reason why this consumer cannot be in the group, if there is one."""
 
 
-class RecordReader:
+class RecordHandover:
     """The source of records for a consumer's reading tasks. Call `begin` and `close` once each.
 
     Invariant: no task waits once it is closed.

@@ -245,11 +245,16 @@ class Transactions:
         state = self.state
         if is_commit:
             state.begin_commit()
-        if state.must_be_ended:
-            await self._ask(Step.END, lambda: self._end_once(is_commit=is_commit))
+        await self._ask(Step.END, lambda: self._end_once(is_commit=is_commit))
+        # A request that was in flight may have failed for good meanwhile.
+        state.require_not_fatal()
         state.on_ended()
 
     async def _end_once(self, *, is_commit: bool) -> None:
+        # Known only in the turn of this request: partitions or offsets that were being added may
+        # have begun the transaction.
+        if not self.state.must_be_ended:
+            return
         try:
             await self._requests.end(self._identity, is_commit=is_commit)
         except BrokerError as error:

@@ -541,6 +541,50 @@ async def test_an_abort_of_a_transaction_that_never_began(cluster: FakeCluster) 
     assert states(cluster)[-1] == COMMITTED
 
 
+async def test_an_abort_ends_a_transaction_whose_first_partition_is_being_added(
+    cluster: FakeCluster,
+) -> None:
+    """Otherwise the coordinator keeps it open, until its timeout fences the producer."""
+    cluster.create("t")
+    async with started(cluster) as producer:
+        released, delivery = await begin_while_adding(cluster, producer)
+        aborting = asyncio.ensure_future(producer.abort_transaction())
+        with pytest.raises(RecordAbortedError):
+            await delivery
+        released.set()
+        await aborting
+        assert states(cluster) == [ABORTED]
+        async with producer.transaction():
+            await producer.send("t", b"b")
+    assert states(cluster) == [ABORTED, COMMITTED]
+
+
+async def test_an_abort_fails_if_the_producer_is_fenced_meanwhile(cluster: FakeCluster) -> None:
+    cluster.create("t")
+    async with started(cluster) as producer:
+        released, delivery = await begin_while_adding(cluster, producer)
+        aborting = asyncio.ensure_future(producer.abort_transaction())
+        with pytest.raises(RecordAbortedError):
+            await delivery
+        held(cluster).epoch += 1
+        released.set()
+        with pytest.raises(ProducerFencedError):
+            await aborting
+        with pytest.raises(ProducerFencedError):
+            await producer.begin_transaction()
+
+
+async def begin_while_adding(
+    cluster: FakeCluster, producer: Producer
+) -> tuple[asyncio.Event, "asyncio.Future[RecordMetadata]"]:
+    """Begin a transaction with a record; its partition is added once the event is set."""
+    await producer.begin_transaction()
+    released = cluster.hold(ApiKey.ADD_PARTITIONS_TO_TXN)
+    delivery = await producer.send("t", b"a")
+    await cluster.wait_for(ApiKey.ADD_PARTITIONS_TO_TXN)
+    return released, delivery
+
+
 @pytest.mark.parametrize("key", STEPS[1:])
 async def test_offsets_with_an_unknown_fate_are_not_committed(
     cluster: FakeCluster, key: ApiKey

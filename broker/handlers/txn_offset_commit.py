@@ -32,9 +32,10 @@ from kafkawire.sentinels import NO_SEQUENCE
 
 LOADING_SINCE: Final = 2
 """First version whose producers know that a coordinator may be loading (KAFKA-7296)."""
+ABORTABLE_SINCE: Final = 4
+"""First version with TRANSACTION_ABORTABLE."""
 VERIFICATION_ERRORS: Final = {
     ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    ErrorCode.TRANSACTION_ABORTABLE: ErrorCode.INVALID_TXN_STATE,
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
 }
 
@@ -172,6 +173,8 @@ def _committed(each: TxnOffsetCommitRequestPartition, now_ms: int) -> CommittedO
 def _for_version(code: ErrorCode, version: int) -> ErrorCode:
     if version < LOADING_SINCE and code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if version < ABORTABLE_SINCE and code is ErrorCode.TRANSACTION_ABORTABLE:
+        return ErrorCode.INVALID_TXN_STATE
     return code
 
 

@@ -407,6 +407,18 @@ async def test_unverified_offsets_are_refused(
         assert broker.coordinator.asked == [(Asked("id", PRODUCER, 0), [OFFSETS])] * 2
 
 
+@pytest.mark.parametrize(
+    ("version", "code"),
+    [(3, ErrorCode.INVALID_TXN_STATE), (4, ErrorCode.TRANSACTION_ABORTABLE)],
+)
+async def test_offsets_outside_of_a_transaction_are_abortable_where_producers_know_it(
+    broker: Coordinator, version: int, code: ErrorCode
+) -> None:
+    """INVALID_TXN_STATE is fatal to them (KIP-890)."""
+    broker.coordinator.code = ErrorCode.TRANSACTION_ABORTABLE
+    assert await broker.commit(5, version=version) == code
+
+
 async def test_without_verification_offsets_are_accepted(broker: Coordinator) -> None:
     broker.is_verifying, broker.coordinator.code = False, ErrorCode.PRODUCER_FENCED
     assert await broker.commit(5) == NONE

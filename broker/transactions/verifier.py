@@ -26,6 +26,8 @@ from kafkawire.messages.transactions import (
 MAX_WAITING_TRANSACTIONS: Final = 10_000
 """Limit for all coordinators together; more questions are answered with NETWORK_EXCEPTION."""
 MAX_TRANSACTIONS_PER_REQUEST: Final = 1_000
+MAX_PARTITIONS_PER_REQUEST: Final = 4_000
+"""With as many topics, and the transactions, still fewer elements than a broker accepts."""
 
 log = structlog.get_logger(__name__)
 
@@ -129,8 +131,14 @@ class TransactionVerifier:
     def _take(self, waiting: dict[Asked, _Question]) -> dict[Asked, _Question]:
         """Take questions for one request, at most one for each transactional id."""
         taken: dict[str, Asked] = {}
-        for asked in waiting:
-            taken.setdefault(asked.transactional_id, asked)
+        partition_count = 0
+        for asked, question in waiting.items():
+            if asked.transactional_id in taken:
+                continue
+            partition_count += len(question.partitions)
+            if taken and partition_count > MAX_PARTITIONS_PER_REQUEST:
+                break
+            taken[asked.transactional_id] = asked
             if len(taken) == MAX_TRANSACTIONS_PER_REQUEST:
                 break
         self._waiting_count -= len(taken)

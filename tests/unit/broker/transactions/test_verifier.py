@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 import pytest
 
+from broker.network.router import MAX_ITEMS
 from broker.transactions import verifier as module
 from broker.transactions.verification import Asked, Codes
 from broker.transactions.verifier import TransactionVerifier
@@ -150,6 +151,28 @@ async def test_questions_that_arrive_meanwhile_make_the_next_request(
     assert coordinators.asked[1:] == [
         [("a", 7, 1, [1, 2]), ("b", 8, 0, [0])],
         [("a", 7, 0, [2])],
+    ]
+
+
+async def test_a_request_has_no_more_elements_than_a_coordinator_accepts(
+    verifier: TransactionVerifier, coordinators: FakeCoordinators, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would close the connection, and all producers that wait would have to retry."""
+    most = module.MAX_TRANSACTIONS_PER_REQUEST + 2 * module.MAX_PARTITIONS_PER_REQUEST
+    assert most <= MAX_ITEMS, "each partition may have a topic of its own"
+    monkeypatch.setattr(module, "MAX_PARTITIONS_PER_REQUEST", 1)
+    tasks = [ask(verifier, A, P0)]
+    await turns()
+    tasks += [ask(verifier, A, P1, P2), ask(verifier, B, P0)]
+    await turns()
+    for _ in tasks:
+        # It is too old to verify anything.
+        coordinators.answers.put_nowait(None)
+    await asyncio.gather(*tasks)
+    assert coordinators.asked == [
+        [("a", 7, 1, [0])],
+        [("a", 7, 1, [1, 2])],
+        [("b", 8, 0, [0])],
     ]
 
 

@@ -77,6 +77,8 @@ class Transactions:
         self._calls = asyncio.Lock()
         self._request_turn = asyncio.Lock()
         self._is_adding = False
+        # Whether an abort is complete except for the new epoch, so that it may be called again.
+        self._is_epoch_due = False
 
     async def initialize(self) -> None:
         """Get producer id and epoch; older producers of the same transactional id are fenced.
@@ -126,11 +128,14 @@ class Transactions:
             TransactionError: see its classes.
         """
         async with self._calls:
-            self.state.begin_abort()
-            # The sender drops waiting batches. Batches in flight are settled before the end.
-            await self._flush()
-            await self._end(is_commit=False)
-            if self.state.needs_epoch:
+            if not self._is_epoch_due:
+                self.state.begin_abort()
+                # The sender drops waiting batches. Batches in flight are settled before the end.
+                await self._flush()
+                await self._end(is_commit=False)
+                self._is_epoch_due = self.state.needs_epoch
+            if self._is_epoch_due:
+                self.state.require_not_fatal()
                 await self._initialize()
 
     async def send_offsets(
@@ -240,6 +245,7 @@ class Transactions:
         )
         self._adopt(identity)
         state.on_initialized(identity)
+        self._is_epoch_due = False
 
     async def _end(self, *, is_commit: bool) -> None:
         state = self.state

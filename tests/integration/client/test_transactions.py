@@ -529,6 +529,28 @@ async def test_an_unanswered_abort_is_repeated(cluster: FakeCluster) -> None:
     assert states(cluster) == [ABORTED]
 
 
+async def test_an_abort_that_only_lacks_its_new_epoch_is_repeated(cluster: FakeCluster) -> None:
+    (log,) = cluster.create("t")
+    async with started(cluster, max_block_ms=300) as producer:
+        await producer.begin_transaction()
+        cluster.script(ApiKey.PRODUCE, Refuse(ErrorCode.INVALID_RECORD))
+        with pytest.raises(BrokerError):
+            await producer.send_and_wait("t", b"a")
+        # The markers of the transaction are not written yet.
+        busy = Refuse(ErrorCode.CONCURRENT_TRANSACTIONS)
+        cluster.script(ApiKey.INIT_PRODUCER_ID, *[busy] * 999)
+        with pytest.raises(TransactionTimedOutError, match="InitProducerId"):
+            await producer.abort_transaction()
+        cluster.heal(ApiKey.INIT_PRODUCER_ID)
+        await producer.abort_transaction()
+        with pytest.raises(TransactionStateError, match="no transaction is open"):
+            await producer.abort_transaction()
+        async with producer.transaction():
+            await producer.send("t", b"b")
+    assert states(cluster) == [ABORTED, COMMITTED]
+    assert epochs(log) == [1]
+
+
 async def test_an_abort_of_a_transaction_that_never_began(cluster: FakeCluster) -> None:
     """The only request that would have begun it was lost before it arrived."""
     cluster.create("t")

@@ -206,7 +206,10 @@ class TransactionError(OttlaError):
     """A step of a transaction failed; the class says what to do next."""
 
     may_be_committed: bool = False
-    """Whether the transaction may be committed nevertheless: an answer to the commit was lost."""
+    """Whether the transaction may be committed nevertheless.
+
+    An answer to the commit was lost, or the coordinator was replaced before it could confirm it.
+    """
 
 
 class TransactionAbortableError(TransactionError):

@@ -74,7 +74,7 @@ class TransactionState:
         """Callback of the owner for each change of the phase."""
         self._added: set[TopicPartition] = set()
         self._wanted: dict[TopicPartition, None] = {}
-        self._may_be_committed = False
+        self._may_be_registered = self._may_be_committed = False
         self._is_forgotten = False
 
     @property
@@ -95,7 +95,7 @@ class TransactionState:
     @property
     def must_be_ended(self) -> bool:
         """Whether the coordinator has, or may have, the current transaction."""
-        return not self._is_forgotten and (self.is_registered or self.has_unanswered)
+        return not self._is_forgotten and (self.is_registered or self._may_be_registered)
 
     @property
     def needs_epoch(self) -> bool:
@@ -125,7 +125,8 @@ class TransactionState:
         assert not self.needs_epoch
         self.number += 1
         self.error = None
-        self.is_registered = self._may_be_committed = self._is_forgotten = False
+        self.is_registered = self._may_be_registered = False
+        self._may_be_committed = self._is_forgotten = False
         self._added.clear()
         self._wanted.clear()
         self._enter(Phase.IN_TRANSACTION)
@@ -209,6 +210,11 @@ class TransactionState:
     def on_unanswered(self) -> None:
         """Record that a request was sent, or may have been, and has no answer."""
         self.has_unanswered = True
+        self.on_doubtful()
+
+    def on_doubtful(self) -> None:
+        """Record that the coordinator may have carried a request out, whatever it answered."""
+        self._may_be_registered = True
         if self.phase is Phase.COMMITTING:
             self._may_be_committed = True
 
@@ -277,7 +283,7 @@ class TransactionState:
         )
 
     def _error(self, kind: type[E], cause: OttlaError, advice: str) -> E:
-        doubt = " It may be committed: an answer was lost." if self._may_be_committed else ""
+        doubt = " It may be committed: no answer is certain." if self._may_be_committed else ""
         error = kind(
             f"the transaction of {self.transactional_id} failed: {cause} Remedy: {advice}.{doubt}"
         )

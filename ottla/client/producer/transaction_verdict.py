@@ -105,6 +105,9 @@ _OTHERWISE: Final = {
     Step.PRODUCE: Verdict.ABORT,
 }
 
+_DOUBTFUL: Final = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR})
+"""See `is_doubtful`."""
+
 
 def judge(step: Step, error: OttlaError) -> Verdict:
     """Return the next step after `error`.
@@ -142,3 +145,12 @@ def is_unanswered(error: OttlaError) -> bool:
     if isinstance(error, BrokerUnreachableError | NoBrokerAvailableError):
         return False
     return isinstance(error, ConnectionLostError | RequestTimedOutError | ProtocolError)
+
+
+def is_doubtful(error: OttlaError) -> bool:
+    """Whether the coordinator may have carried the request out, although it refused it.
+
+    It sends these codes, too, if it is replaced, or does not hear from its followers in time, after
+    it has written the record. The record may be replicated nevertheless, and counts then.
+    """
+    return isinstance(error, BrokerError) and error.code in _DOUBTFUL

@@ -33,7 +33,13 @@ from ottla.client.producer.producer_batch import ProducerBatch
 from ottla.client.producer.producer_sequences import ProducerIdentity
 from ottla.client.producer.transaction_requests import TransactionRequests
 from ottla.client.producer.transaction_state import Phase, TransactionState
-from ottla.client.producer.transaction_verdict import Step, Verdict, is_unanswered, judge
+from ottla.client.producer.transaction_verdict import (
+    Step,
+    Verdict,
+    is_doubtful,
+    is_unanswered,
+    judge,
+)
 
 T = TypeVar("T")
 
@@ -343,6 +349,8 @@ class Transactions:
             except OttlaError as error:
                 if is_unanswered(error):
                     self.state.on_unanswered()
+                elif is_doubtful(error):
+                    self.state.on_doubtful()
                 if isinstance(error, ProtocolError):
                     self._requests.forget()
                 raise

@@ -37,7 +37,7 @@ from tests.integration.client.fake_fault import (
     Refuse,
 )
 from tests.integration.client.fake_log import FakePartition
-from tests.integration.client.fake_transactions import ABORTED, COMMITTED, FakeTransaction
+from tests.integration.client.fake_transactions import ABORTED, COMMITTED, ONGOING, FakeTransaction
 
 TID = "orders"
 T0 = TopicPartition("t", 0)
@@ -513,6 +513,19 @@ async def test_fencing_after_an_unanswered_commit_says_that_it_may_be_committed(
     assert states(cluster) == [COMMITTED]
 
 
+async def test_fencing_after_a_commit_at_a_replaced_coordinator_says_that_it_may_be_committed(
+    cluster: FakeCluster,
+) -> None:
+    """Its record of the decision may be replicated, so that the next coordinator commits."""
+    cluster.create("t")
+    async with started(cluster) as producer:
+        replaced, fenced = Refuse(ErrorCode.NOT_COORDINATOR), Refuse(ErrorCode.PRODUCER_FENCED)
+        cluster.script(ApiKey.END_TXN, replaced, fenced)
+        with pytest.raises(ProducerFencedError, match="may be committed") as raised:
+            await write_all(producer)
+        assert raised.value.may_be_committed
+
+
 async def test_an_unanswered_abort_is_repeated(cluster: FakeCluster) -> None:
     cluster.create("t")
     async with started(cluster, max_block_ms=2_000, request_timeout_ms=500) as producer:
@@ -579,6 +592,29 @@ async def test_an_abort_ends_a_transaction_whose_first_partition_is_being_added(
         async with producer.transaction():
             await producer.send("t", b"b")
     assert states(cluster) == [ABORTED, COMMITTED]
+
+
+@pytest.mark.parametrize("is_begun", [False, True])
+@pytest.mark.parametrize("code", [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE])
+async def test_an_abort_ends_a_transaction_that_a_replaced_coordinator_may_have_begun(
+    cluster: FakeCluster, code: ErrorCode, is_begun: bool
+) -> None:
+    """Its record may be replicated, so that the next coordinator finds an open transaction."""
+    (log,) = cluster.create("t")
+    async with started(cluster) as producer:
+        await producer.begin_transaction()
+        is_loading = Refuse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        cluster.script(ApiKey.ADD_PARTITIONS_TO_TXN, Refuse(code), *[is_loading] * 999)
+        await producer.send("t", b"a")
+        await cluster.wait_for(ApiKey.ADD_PARTITIONS_TO_TXN, 2)
+        if is_begun:
+            held(cluster).state = ONGOING
+        await producer.abort_transaction()
+        cluster.heal(ApiKey.ADD_PARTITIONS_TO_TXN)
+        async with producer.transaction():
+            await producer.send("t", b"b")
+    assert states(cluster) == [ABORTED] * is_begun + [COMMITTED]
+    assert epochs(log) == [0]
 
 
 async def test_an_abort_fails_if_the_producer_is_fenced_meanwhile(cluster: FakeCluster) -> None:

@@ -212,15 +212,28 @@ def test_a_failure_during_an_abort_does_not_change_its_outcome() -> None:
     assert state.needs_epoch
 
 
-def test_an_unanswered_commit_may_have_happened() -> None:
+@pytest.mark.parametrize("note", [TransactionState.on_unanswered, TransactionState.on_doubtful])
+def test_an_uncertain_commit_may_have_happened(note: Callable[[TransactionState], None]) -> None:
     state = committing()
     assert not state.on_failure(Verdict.FENCED, LOST).may_be_committed
     state = committing()
-    state.on_unanswered()
+    note(state)
     error = state.on_failure(Verdict.FENCED, LOST)
     assert error.may_be_committed
     assert "It may be committed" in str(error)
     assert state.refusal("begin_transaction").may_be_committed
+
+
+def test_a_doubtful_request_needs_an_end_but_no_epoch() -> None:
+    state = ready()
+    state.begin()
+    state.on_doubtful()
+    assert state.must_be_ended
+    state.begin_abort()
+    state.on_ended()
+    assert not state.needs_epoch
+    state.begin()
+    assert not state.must_be_ended
 
 
 def test_an_unanswered_request_needs_an_epoch_and_an_end() -> None:

@@ -16,7 +16,14 @@ from ottla.client.errors import (
     UnsupportedVersionError,
     broker_error,
 )
-from ottla.client.producer.transaction_verdict import Step, Verdict, is_unanswered, judge, worst
+from ottla.client.producer.transaction_verdict import (
+    Step,
+    Verdict,
+    is_doubtful,
+    is_unanswered,
+    judge,
+    worst,
+)
 
 RETRY, ABORT, FORGOTTEN = Verdict.RETRY, Verdict.ABORT, Verdict.FORGOTTEN
 FENCED, FATAL = Verdict.FENCED, Verdict.FATAL
@@ -105,6 +112,13 @@ def test_the_most_severe_error_of_a_request_decides() -> None:
 )
 def test_a_request_that_was_sent_may_still_arrive(error: OttlaError, may_arrive: bool) -> None:
     assert is_unanswered(error) is may_arrive
+
+
+def test_a_refusal_of_a_replaced_coordinator_is_doubtful() -> None:
+    """It may have written the record, and the next coordinator reads it."""
+    doubtful = {code for code in TABLE if is_doubtful(broker_error(code, "t"))}
+    assert doubtful == {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
+    assert not is_doubtful(BrokerUnreachableError("no connection"))
 
 
 def test_only_missing_numbers_need_a_new_epoch() -> None:

@@ -9,18 +9,21 @@ import asyncio
 import queue
 import threading
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from coordination.server.disk.wal_writer import WalWriter
 from coordination.server.state.txns import Entry
 from monitoring.samples import Samples
+
+SYNC_THREAD: Final = "wal-sync"
+"""Name of the thread that waits for the disk."""
 
 
 class Log(Protocol):
     """Destination of batches."""
 
     def append(self, entries: Sequence[Entry]) -> None:
-        """Write one batch."""
+        """Write one batch, at the latest during the next `sync`."""
 
     def sync(self, done: Callable[[OSError | None], None]) -> None:
         """Make the batch durable, then call `done` in the loop."""
@@ -104,7 +107,11 @@ class GroupCommit:
 
 
 class FileLog:
-    """Log on disk, synced in a thread so that a slow disk never stalls the loop."""
+    """Log on disk, synced in a thread so that a slow disk never stalls the loop.
+
+    The thread also writes the batches for which the segment must grow or roll first, because that
+    waits for the disk, too.
+    """
 
     def __init__(
         self,
@@ -114,21 +121,35 @@ class FileLog:
         on_rolled: Callable[[], None],
         does_sync: bool = True,
     ) -> None:
+        """Write with `writer`; `on_rolled` is called in the loop after each roll."""
         self.writer = writer
         self._loop = loop
         self._on_rolled = on_rolled
         self._does_sync = does_sync
+        self._unwritten: Sequence[Entry] = ()
+        """The batch that the thread writes before its next sync, if any."""
         self._wanted: queue.SimpleQueue[Callable[[OSError | None], None] | None]
         self._wanted = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="wal-sync", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=SYNC_THREAD, daemon=True)
         if does_sync:
             self._thread.start()
 
     def append(self, entries: Sequence[Entry]) -> None:
-        """Write one batch, to a new segment if the current one is full."""
+        """Write one batch, or leave it to the next sync if the segment must grow or roll first."""
+        if self.writer.append_if_room(entries):
+            return
+        self._unwritten = entries
+        if not self._does_sync:
+            self._write_rest()
+
+    def _write_rest(self) -> None:
+        """Write the batch that `append` has left, if any."""
+        entries, self._unwritten = self._unwritten, ()
+        if not entries:
+            return
         if self.writer.is_full:
             self.writer.roll()
-            self._on_rolled()
+            self._loop.call_soon_threadsafe(self._on_rolled)
         self.writer.append(entries)
 
     def sync(self, done: Callable[[OSError | None], None]) -> None:
@@ -154,6 +175,7 @@ class FileLog:
         while (done := self._wanted.get()) is not None:
             error: OSError | None = None
             try:
+                self._write_rest()
                 self.writer.sync()
             except OSError as caught:
                 error = caught

@@ -1,7 +1,7 @@
 """Writer of the log (edge): one segment at a time, one batch per sync.
 
-`append` writes to the page cache; `sync` makes all written batches durable. `sync` may be called
-from another thread, but not while `append`, `seal` or `roll` run.
+`append` writes to the page cache; `sync` makes all written batches durable. The methods may be
+called from any thread, but only one of them at a time.
 """
 
 import os
@@ -60,18 +60,40 @@ class WalWriter:
 
     def append(self, entries: Sequence[Entry]) -> None:
         """Write one batch; it is durable after the next `sync`."""
-        batch = self._chain.frame(wal.encode_entries(entries))
-        self._make_room(len(batch))
+        payload = wal.encode_entries(entries)
+        self._make_room(payload)
+        self._write(payload, entries)
+
+    def append_if_room(self, entries: Sequence[Entry]) -> bool:
+        """Write one batch unless the segment must grow or roll first; return whether it is written.
+
+        To grow or roll, a segment waits for the disk.
+        """
+        if self.is_full:
+            return False
+        payload = wal.encode_entries(entries)
+        if self._needed_bytes(payload) > self._allocated_bytes:
+            return False
+        self._write(payload, entries)
+        return True
+
+    def _write(self, payload: bytes, entries: Sequence[Entry]) -> None:
+        batch = self._chain.frame(payload)
         _write_all(self._file, batch, self._position)
         self._position += len(batch)
         self._entry_count += len(entries)
         self._last_zxid = entries[-1].zxid
 
-    def _make_room(self, size_bytes: int) -> None:
+    def _needed_bytes(self, payload: bytes) -> int:
+        """Return the size of the file that a batch with `payload` needs."""
         # Leaves space after the batch, so that a seal fits too.
-        needed = self._position + size_bytes + wal.BATCH_HEADER_BYTES + len(wal.CLOSING_PAYLOAD)
-        if needed > self._allocated_bytes:
-            steps = -(-(needed - self._allocated_bytes) // ALLOCATION_STEP_BYTES)
+        seal_bytes = wal.BATCH_HEADER_BYTES + len(wal.CLOSING_PAYLOAD)
+        return self._position + wal.BATCH_HEADER_BYTES + len(payload) + seal_bytes
+
+    def _make_room(self, payload: bytes) -> None:
+        missing_bytes = self._needed_bytes(payload) - self._allocated_bytes
+        if missing_bytes > 0:
+            steps = -(-missing_bytes // ALLOCATION_STEP_BYTES)
             growth = steps * ALLOCATION_STEP_BYTES
             try:
                 os.posix_fallocate(self._file, self._allocated_bytes, growth)

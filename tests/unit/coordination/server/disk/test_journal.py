@@ -1,9 +1,26 @@
 """Group commit: the next batch fills during a sync, and a failure stops the log."""
 
-from collections.abc import Callable, Sequence
+import asyncio
+import errno
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
-from coordination.server.disk.journal import GroupCommit
-from coordination.server.state.txns import DeleteTxn, Entry
+import pytest
+
+from coordination.protocol.messages import OPEN_ACL
+from coordination.server.coordinator import open_state
+from coordination.server.disk import wal, wal_writer
+from coordination.server.disk.data_dir import DataDir, segments_of
+from coordination.server.disk.journal import SYNC_THREAD, FileLog, GroupCommit
+from coordination.server.disk.state_recovery import recover
+from coordination.server.state.txns import CreateTxn, DeleteTxn, Entry
+
+STEP_BYTES = 4096
+SEGMENT_ENTRIES = 3
+DISK_WAITS = ("posix_fallocate", "fsync", "fdatasync")
 
 
 class FakeLog:
@@ -85,3 +102,95 @@ def test_a_failed_write_is_reported_as_failure() -> None:
     harness.log.append_error = OSError("disk full")
     harness.write(1)
     assert (harness.synced, len(harness.failures)) == ([], 1)
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DataDir]:
+    """A data directory with segments that grow and roll after a few batches."""
+    for module in (wal, wal_writer):
+        monkeypatch.setattr(module, "ALLOCATION_STEP_BYTES", STEP_BYTES)
+    monkeypatch.setattr(wal_writer, "SEGMENT_MAX_ENTRIES", SEGMENT_ENTRIES)
+    found = DataDir(tmp_path)
+    yield found
+    found.close()
+
+
+async def commit(log: FileLog, zxid: int) -> OSError | None:
+    """Commit a batch that takes half of a step; return the error of the sync."""
+    synced: asyncio.Future[OSError | None] = asyncio.get_running_loop().create_future()
+    txn = CreateTxn(f"/{zxid}", bytes(STEP_BYTES // 2), OPEN_ACL, 0, zxid)
+    log.append([Entry(zxid, 0, 0, 0, txn)])
+    log.sync(synced.set_result)
+    return await synced
+
+
+def noted(name: str, found: set[tuple[str, str]]) -> Callable[..., None]:
+    """Return the system call with this name, which notes the thread of each call."""
+    real = getattr(os, name)
+
+    def call(*given: Any) -> None:
+        found.add((name, threading.current_thread().name))
+        real(*given)
+
+    return call
+
+
+async def test_the_loop_never_waits_for_the_disk_although_segments_grow_and_roll(
+    data_dir: DataDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, writer = open_state(data_dir)
+    rolled_in: list[threading.Thread] = []
+    log = FileLog(
+        writer,
+        asyncio.get_running_loop(),
+        on_rolled=lambda: rolled_in.append(threading.current_thread()),
+    )
+    waits: set[tuple[str, str]] = set()
+    with monkeypatch.context() as patch:
+        for name in DISK_WAITS:
+            patch.setattr(os, name, noted(name, waits))
+        for zxid in range(1, 2 * SEGMENT_ENTRIES + 2):
+            assert await commit(log, zxid) is None
+            log.idle()
+    assert waits == {(name, SYNC_THREAD) for name in DISK_WAITS}
+    assert rolled_in == [threading.current_thread()] * 2
+    log.close()
+    assert len(segments_of(data_dir.path)) == 3
+    state = recover(data_dir.path, data_dir.identity).state
+    assert state.zxid == 2 * SEGMENT_ENTRIES + 1
+    assert f"/{state.zxid}" in state.tree.nodes
+
+
+async def test_a_segment_that_cannot_grow_fails_the_sync(
+    data_dir: DataDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, writer = open_state(data_dir)
+    log = FileLog(writer, asyncio.get_running_loop(), on_rolled=lambda: None)
+    assert await commit(log, 1) is None
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as full:
+        full.setattr(os, "posix_fallocate", refuse)
+        error = await commit(log, 2)
+    assert error is not None
+    assert error.errno == errno.ENOSPC
+    log.close()
+    assert recover(data_dir.path, data_dir.identity).state.zxid == 1
+
+
+async def test_a_log_without_syncs_grows_and_rolls_at_once(data_dir: DataDir) -> None:
+    _, writer = open_state(data_dir)
+    rolls: list[None] = []
+    log = FileLog(
+        writer,
+        asyncio.get_running_loop(),
+        on_rolled=lambda: rolls.append(None),
+        does_sync=False,
+    )
+    for zxid in range(1, SEGMENT_ENTRIES + 2):
+        assert await commit(log, zxid) is None
+    log.close()
+    assert len(rolls) == 1
+    assert recover(data_dir.path, data_dir.identity).state.zxid == SEGMENT_ENTRIES + 1

@@ -338,6 +338,9 @@ class Connection(asyncio.Protocol):
         self.flush()
         if self._inbox:
             self._take_turn()
+        else:
+            # Reading stops while too many outputs are held, also if the last request caused that.
+            self._update_reading()
 
     def flush(self) -> None:
         """Write all sendable outputs to the transport at once."""

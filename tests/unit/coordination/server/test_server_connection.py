@@ -52,6 +52,19 @@ class InstantLog:
         return None
 
 
+class SlowLog(InstantLog):
+    """Log whose batches are durable once the test says so."""
+
+    def __init__(self) -> None:
+        self._waiting: list[Callable[[OSError | None], None]] = []
+
+    def sync(self, done: Callable[[OSError | None], None]) -> None:
+        self._waiting.append(done)
+
+    def finish(self) -> None:
+        self._waiting.pop()(None)
+
+
 class MemoryTransport(asyncio.Transport):
     """Transport that records all writes; `unread_bytes` are not read by the peer yet."""
 
@@ -61,6 +74,7 @@ class MemoryTransport(asyncio.Transport):
         self.unread_bytes = 0
         self.is_closed = False
         self.is_aborted = False
+        self.is_paused = False
 
     def get_extra_info(self, name: str, default: object = None) -> object:
         return ("10.0.0.1", 4711) if name == "peername" else default
@@ -82,10 +96,10 @@ class MemoryTransport(asyncio.Transport):
         return self.is_closed
 
     def pause_reading(self) -> None:
-        return None
+        self.is_paused = True
 
     def resume_reading(self) -> None:
-        return None
+        self.is_paused = False
 
     def close(self) -> None:
         self.is_closed = True
@@ -94,10 +108,12 @@ class MemoryTransport(asyncio.Transport):
         self.is_closed = self.is_aborted = True
 
 
-async def connected(**settings: Any) -> tuple[Connection, MemoryTransport]:
+async def connected(
+    wal: InstantLog | None = None, **settings: Any
+) -> tuple[Connection, MemoryTransport]:
     server = Server(
         service(),
-        InstantLog(),
+        wal or InstantLog(),
         CoordinatorConfig(max_unsent_bytes=LIMIT_BYTES, **settings),
         Passwords(b"s" * 32, zookeeper_compatible=False),
         wall_clock_ms=lambda: WALL_MS,
@@ -140,6 +156,20 @@ async def test_the_turn_of_a_connection_is_limited_in_time(monkeypatch: pytest.M
     for _ in range(3):
         await asyncio.sleep(0)
     assert len(transport.written) - before == 3 * one
+
+
+async def test_reading_goes_on_after_a_sync_that_held_as_many_replies_as_may_be_held() -> None:
+    wal = SlowLog()
+    connection, transport = await connected(wal, max_held_replies=2)
+    wal.finish()
+    ask(connection, OpCode.CREATE, CreateRequest("/a", b"", OPEN_ACL, 0))
+    assert not transport.is_paused
+    ask(connection, OpCode.CREATE, CreateRequest("/b", b"", OPEN_ACL, 0))
+    assert transport.is_paused
+    wal.finish()
+    assert not transport.is_paused
+    wal.finish()
+    assert [err for _, err in replies(transport)] == [0, 0]
 
 
 def close_session(connection: Connection) -> None:

@@ -290,13 +290,14 @@ class Server:
         self, connection: Connection, handshake: Handshake, session: Session | None
     ) -> None:
         if session is None:
-            response = ConnectResponse(0, 0, 0, NO_PASSWORD)
+            response, tag = ConnectResponse(0, 0, 0, NO_PASSWORD), self.service.state.zxid
         else:
             protocol = LINGER_PROTOCOL if session.has_linger else 0
             password = self._passwords.issue(session.session_id)
             response = ConnectResponse(protocol, session.timeout_ms, session.session_id, password)
+            # Changes of others may wait for a slow disk, during which no session must be lost.
+            tag = session.changed_zxid
         read_only = None if handshake.read_only is None else False
-        tag = self.service.state.zxid
         connection.deliver(frames.encode_handshake(Handshake(response, read_only)), tag)
         if session is None:
             connection.close_after_outputs(tag)

@@ -107,14 +107,17 @@ class Service:
             self._next_session_id += 1
         session_id = self._next_session_id
         self._next_session_id += 1
-        self._log(session_id, 0, wall_ms, SessionTxn(timeout_ms))
+        zxid = self._log(session_id, 0, wall_ms, SessionTxn(timeout_ms))
         self.state.add_session(session_id, timeout_ms)
-        return self.sessions.add(session_id, timeout_ms, now_ms)
+        session = self.sessions.add(session_id, timeout_ms, now_ms)
+        session.changed_zxid = zxid
+        return session
 
     def reattach(self, session: Session, timeout_ms: int, *, now_ms: int, wall_ms: int) -> None:
         """Resume a session on a new connection, perhaps with another timeout."""
         if session.timeout_ms != timeout_ms:
-            self._log(session.session_id, 0, wall_ms, SessionTxn(timeout_ms))
+            txn = SessionTxn(timeout_ms)
+            session.changed_zxid = self._log(session.session_id, 0, wall_ms, txn)
             self.state.timeouts_ms[session.session_id] = timeout_ms
         self.sessions.change_timeout(session, timeout_ms, now_ms)
 

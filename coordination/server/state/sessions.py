@@ -20,9 +20,20 @@ _NUMBER_MASK: Final = (1 << _SERVER_ID_SHIFT) - 1
 
 
 class Session:
-    """One live session; `connection` is its current connection, if any."""
+    """One live session; `connection` is its current connection, if any.
 
-    __slots__ = ("connection", "deadline_ms", "has_linger", "queued_ms", "session_id", "timeout_ms")
+    `changed_zxid` is the last transaction about the session itself; 0 if it was recovered.
+    """
+
+    __slots__ = (
+        "changed_zxid",
+        "connection",
+        "deadline_ms",
+        "has_linger",
+        "queued_ms",
+        "session_id",
+        "timeout_ms",
+    )
 
     def __init__(self, session_id: int, timeout_ms: int, now_ms: int) -> None:
         self.session_id = session_id
@@ -30,6 +41,7 @@ class Session:
         self.deadline_ms = now_ms + timeout_ms
         self.queued_ms = self.deadline_ms
         self.has_linger = False
+        self.changed_zxid = 0
         self.connection: object | None = None
 
 

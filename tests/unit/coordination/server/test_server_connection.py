@@ -15,6 +15,7 @@ from coordination.protocol.messages import (
     OPEN_ACL,
     AuthRequest,
     ConnectRequest,
+    ConnectResponse,
     CreateRequest,
     OpCode,
     ReadRequest,
@@ -33,6 +34,8 @@ from tests.unit.coordination.fakes import WALL_MS, service
 from tests.waiting import until
 
 LIMIT_BYTES = 1_000
+TIMEOUT_MS = 10_000
+SECRET = b"s" * 32
 NEW, FRESH, OPEN, ENDING, CLOSED = ConnectionState
 
 
@@ -115,14 +118,14 @@ async def connected(
         service(),
         wal or InstantLog(),
         CoordinatorConfig(max_unsent_bytes=LIMIT_BYTES, **settings),
-        Passwords(b"s" * 32, zookeeper_compatible=False),
+        Passwords(SECRET, zookeeper_compatible=False),
         wall_clock_ms=lambda: WALL_MS,
         on_fatal=lambda error: pytest.fail(str(error)),
         new_nonce=lambda: "nonce",
     )
     connection, transport = Connection(server), MemoryTransport()
     connection.connection_made(transport)
-    hello = ConnectRequest(0, 0, 10_000, 0, NO_PASSWORD)
+    hello = ConnectRequest(0, 0, TIMEOUT_MS, 0, NO_PASSWORD)
     connection.data_received(frames.encode_handshake(Handshake(hello, False)))
     transport.unread_bytes = 0
     return connection, transport
@@ -170,6 +173,33 @@ async def test_reading_goes_on_after_a_sync_that_held_as_many_replies_as_may_be_
     assert not transport.is_paused
     wal.finish()
     assert [err for _, err in replies(transport)] == [0, 0]
+
+
+def resumed(connection: Connection, timeout_ms: int) -> MemoryTransport:
+    """Resume the session of `connection` on another one; return the transport of that one."""
+    other, transport = Connection(connection._server), MemoryTransport()
+    other.connection_made(transport)
+    password = Passwords(SECRET, zookeeper_compatible=False).issue(connection.session_id)
+    request = ConnectRequest(0, 0, timeout_ms, connection.session_id, password)
+    other.data_received(frames.encode_handshake(Handshake(request, False)))
+    return transport
+
+
+async def test_a_session_is_resumed_while_the_disk_is_slow() -> None:
+    wal = SlowLog()
+    connection, _ = await connected(wal)
+    wal.finish()
+    ask(connection, OpCode.CREATE, CreateRequest("/a", b"", OPEN_ACL, 0))
+    transport = resumed(connection, TIMEOUT_MS)
+    responses = FrameSplitter(10**6).feed(bytes(transport.written))
+    found = [frames.decode_handshake(ConnectResponse, each).record for each in responses]
+    assert [each.session_id for each in found] == [connection.session_id]
+    # Another timeout has to be on disk before it is granted.
+    changed = resumed(connection, 2 * TIMEOUT_MS)
+    wal.finish()
+    assert not changed.written
+    wal.finish()
+    assert changed.written
 
 
 def close_session(connection: Connection) -> None:

@@ -37,8 +37,12 @@ class SessionTimer:
         return self._loop.time() * 1000
 
     def _on_time(self) -> None:
-        self._handle = None
         if self._now_ms() - self._expected_ms > LATE_MS:
-            self.set(READ_FIRST_MS)
+            # Only once: in a loop whose every turn is slow, nothing would be due any more.
+            self._handle = self._loop.call_later(READ_FIRST_MS / 1000, self._act)
         else:
-            self._on_due()
+            self._act()
+
+    def _act(self) -> None:
+        self._handle = None
+        self._on_due()

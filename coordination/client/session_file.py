@@ -9,6 +9,7 @@ The file only saves time: without one, or with the one of an earlier session, a 
 session ends at its timeout. So a disk that fails is logged, and costs nobody the session.
 """
 
+import asyncio
 import json
 import os
 from pathlib import Path
@@ -38,7 +39,8 @@ async def save(path: Path, session: SavedSession) -> None:
         async with aiofiles.open(temporary, "w", opener=_private) as file:
             await file.write(json.dumps(fields))
             await file.flush()
-            os.fsync(file.fileno())
+            # Not in the loop: on a slow disk the new session would expire meanwhile.
+            await asyncio.get_running_loop().run_in_executor(None, os.fsync, file.fileno())
         temporary.replace(path)
     except OSError as error:
         log.warning("session_file.not_written", path=str(path), error=str(error))

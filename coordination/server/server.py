@@ -144,8 +144,9 @@ class Server:
             self._expire(session)
         self._close_without_handshake()
         if self.loop.time() >= self._housekeeping_at_s:
-            self._housekeeping_at_s += self.config.container_check_interval_ms / 1000
             self.service.delete_spent_nodes(self.wall_clock_ms())
+            if not self.service.is_examining:
+                self._housekeeping_at_s += self.config.container_check_interval_ms / 1000
         self.after_input()
         self._schedule_tick()
 

@@ -7,7 +7,8 @@ Invariants: entries are in zxid order. The events of a change are delivered befo
 reflects it. A failed multi changes nothing.
 """
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from itertools import islice
 from typing import Any, Final, NamedTuple, Protocol
 
 from coordination.errors import ErrorCode, JuteError, OperationError
@@ -38,8 +39,10 @@ from coordination.server.state.txns import (
     Entry,
     MultiTxn,
     NodeTxn,
+    OwnerKind,
     SessionTxn,
     Txn,
+    kind_of_owner,
     ttl_of_owner,
 )
 from coordination.server.state.watches import Mode, Watches
@@ -57,6 +60,9 @@ _WRITES: Final = frozenset(
         OpCode.SET_ACL,
     }
 )
+
+MAX_EXAMINED: Final = 2_000
+"""Containers and TTL nodes that are examined at once: if all are deleted, some milliseconds."""
 
 
 class Peer(Caller, Hashable, Protocol):
@@ -93,6 +99,8 @@ class Service:
         self.entries: list[Entry] = []
         self._reads = Reads(state, self.watches)
         self._next_session_id = next_session_id
+        self._unexamined: Iterator[str] | None = None
+        """Containers and TTL nodes that `delete_spent_nodes` has listed and not examined yet."""
 
     # -- sessions
 
@@ -309,29 +317,37 @@ class Service:
     # -- housekeeping
 
     def delete_spent_nodes(self, wall_ms: int) -> int:
-        """Delete empty containers and expired TTL nodes; return their number."""
-        spent = [*self._spent_containers(), *self._spent_ttls(wall_ms)]
-        for path in spent:
-            self._commit(0, 0, wall_ms, DeleteTxn(path))
-        return len(spent)
+        """Delete empty containers and expired TTL nodes; return their number.
 
-    def _spent_containers(self) -> Iterable[str]:
-        nodes = self.state.tree.nodes
+        One call examines up to `MAX_EXAMINED` nodes; while `is_examining`, call again, soon.
+        """
+        tree = self.state.tree
+        if self._unexamined is None:
+            self._unexamined = iter([*tree.containers, *tree.ttls])
+        part = list(islice(self._unexamined, MAX_EXAMINED))
+        if len(part) < MAX_EXAMINED:
+            self._unexamined = None
+        count = 0
+        for path in part:
+            if self._is_spent(path, wall_ms):
+                self._commit(0, 0, wall_ms, DeleteTxn(path))
+                count += 1
+        return count
+
+    @property
+    def is_examining(self) -> bool:
+        """Whether `delete_spent_nodes` has examined only a part of the nodes."""
+        return self._unexamined is not None
+
+    def _is_spent(self, path: str, wall_ms: int) -> bool:
+        # It may have been deleted, and created again as another kind, since its path was listed.
+        node = self._node(path)
+        if node is None or node.children:
+            return False
+        if kind_of_owner(node.owner) is OwnerKind.TTL:
+            return wall_ms - node.mtime > ttl_of_owner(node.owner)
         # A container that never had a child has `cversion` 0 and is kept.
-        return [
-            path
-            for path in self.state.tree.containers
-            if not nodes[path].children and nodes[path].cversion > 0
-        ]
-
-    def _spent_ttls(self, wall_ms: int) -> Iterable[str]:
-        nodes = self.state.tree.nodes
-        return [
-            path
-            for path in self.state.tree.ttls
-            if not nodes[path].children
-            and wall_ms - nodes[path].mtime > ttl_of_owner(nodes[path].owner)
-        ]
+        return kind_of_owner(node.owner) is OwnerKind.CONTAINER and node.cversion > 0
 
 
 def _body(op: int, payload: bytes, start: int) -> Any:

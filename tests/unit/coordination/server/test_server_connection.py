@@ -17,6 +17,7 @@ from coordination.protocol.messages import (
     ConnectRequest,
     ConnectResponse,
     CreateRequest,
+    DeleteRequest,
     OpCode,
     ReadRequest,
     ReplyHeader,
@@ -415,3 +416,21 @@ async def test_the_watches_of_a_lost_connection_do_not_hold_the_loop() -> None:
         counts.append(watches.watch_count)
         await asyncio.sleep(0)
     assert counts == [MAX_REMOVALS, 0, 0]
+
+
+async def test_empty_containers_are_deleted_over_several_ticks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("coordination.server.state.service.MAX_EXAMINED", 1)
+    connection, _ = await connected()
+    for path in ("/a", "/b"):
+        ask(connection, OpCode.CREATE_CONTAINER, CreateRequest(path, b"", OPEN_ACL, 4))
+        ask(connection, OpCode.CREATE, CreateRequest(f"{path}/c", b"", OPEN_ACL, 0))
+        ask(connection, OpCode.DELETE, DeleteRequest(f"{path}/c", -1))
+    server = cast(Server, connection._server)
+    server._housekeeping_at_s = server._expected_tick_s = server.loop.time()
+    counts = []
+    for _ in range(3):
+        server._tick()
+        counts.append(len(server.service.state.tree.containers))
+    assert counts == [1, 0, 0]

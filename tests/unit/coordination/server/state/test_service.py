@@ -265,6 +265,23 @@ def test_an_expired_ttl_node_without_children_is_deleted() -> None:
     assert "/t" not in client.service.state.tree.nodes
 
 
+def test_expired_nodes_are_deleted_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("coordination.server.state.service.MAX_EXAMINED", 2)
+    client = peer(service())
+    for path in ("/a", "/b", "/c", "/d"):
+        client.ask(OpCode.CREATE_TTL, CreateTtlRequest(path, b"", OPEN_ACL, 5, 1000))
+    assert client.service.delete_spent_nodes(WALL_MS + 1001) == 2
+    assert client.service.is_examining
+    # The others change before they are examined.
+    for path in ("/c", "/d"):
+        client.ask(OpCode.DELETE, DeleteRequest(path, -1))
+    client.create("/d")
+    for _ in range(2):
+        assert client.service.delete_spent_nodes(WALL_MS + 1001) == 0
+    assert not client.service.is_examining
+    assert "/d" in client.service.state.tree.nodes
+
+
 def test_replaying_the_entries_gives_the_same_state() -> None:
     client = peer(service())
     client.create("/a", b"1")

@@ -182,8 +182,12 @@ class Server:
     # -- connections
 
     def admit(self, connection: Connection, peer: object) -> bool:
-        """Admit a client with socket address `peer`, unless a limit is reached."""
-        host, port = (peer[0], peer[1]) if isinstance(peer, tuple) else ("127.0.0.1", 0)
+        """Admit a client with socket address `peer`, unless it has left or a limit is reached."""
+        if not isinstance(peer, tuple):
+            # It has reset the connection, so that uvloop has no address, by which rights and limits
+            # go. Its requests may have arrived.
+            return False
+        host, port = peer[0], peer[1]
         connection.peer_name = f"{host}:{port}"
         admission = self.listeners.admission
         refused = "the server is stopping" if self.is_stopping else admission.admit(host)

@@ -64,7 +64,7 @@ class Owner(Protocol):
     """Connections with outputs that wait for a sync."""
 
     def admit(self, connection: "Connection", peer: object) -> bool:
-        """Admit a client with socket address `peer`, unless a limit is reached."""
+        """Admit a client with socket address `peer`, unless it has left or a limit is reached."""
 
     def on_connected(self, connection: "Connection", certificate: bytes | None) -> None:
         """Record the connection of an admitted client, which may have shown a certificate."""

@@ -112,6 +112,13 @@ class MemoryTransport(asyncio.Transport):
         self.is_closed = self.is_aborted = True
 
 
+class ResetTransport(MemoryTransport):
+    """Transport whose peer has reset the connection before it was accepted."""
+
+    def get_extra_info(self, name: str, default: object = None) -> object:
+        return default
+
+
 async def connected(
     wal: InstantLog | None = None, **settings: Any
 ) -> tuple[Connection, MemoryTransport]:
@@ -403,6 +410,18 @@ async def test_a_malformed_certificate_closes_the_connection() -> None:
     server = cast(Server, connection._server)
     server.on_connected(connection, b"no certificate")
     assert transport.is_closing()
+
+
+async def test_a_client_that_has_reset_its_connection_has_no_identity_and_no_session() -> None:
+    opened, _ = await connected()
+    connection, transport = Connection(opened._server), ResetTransport()
+    connection.connection_made(transport)
+    assert transport.is_aborted
+    assert connection.identities == ()
+    hello = ConnectRequest(0, 0, TIMEOUT_MS, 0, NO_PASSWORD)
+    connection.data_received(frames.encode_handshake(Handshake(hello, False)))
+    connection.connection_lost(None)
+    assert len(cast(Server, opened._server).service.sessions) == 1
 
 
 async def test_the_watches_of_a_lost_connection_do_not_hold_the_loop() -> None:

@@ -50,9 +50,9 @@ class RequestQueue:
         self._held.append(pending)
 
     def take_held(self) -> list[Pending]:
-        """Remove and return the held requests, to be sent now."""
+        """Remove and return the held requests, to be sent now, without the cancelled ones."""
         held, self._held = self._held, deque()
-        return [*held]
+        return [pending for pending in held if not pending.future.cancelled()]
 
     def on_sent(self, pending: Pending) -> None:
         """Record that a request was sent."""

@@ -278,6 +278,8 @@ class CoordinatorSession:
             try:
                 await self.client.connect(self._connect_timeout_s)
             except ConnectionLossError:
+                reason = self.client.failure or "no server answers"
+                log.warning("coordinator.not_reached", error=reason)
                 await asyncio.sleep(RECONNECT_BACKOFF_S)
             else:
                 return

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from broker.cluster import coordinator_session
 from broker.cluster.coordinator_session import CoordinatorSession
@@ -22,6 +23,8 @@ from coordination.errors import SessionExpiredError
 from coordination.protocol.messages import OpCode
 from kafkawire.ids import BrokerId
 from tests.integration.coordination.process import DEADLINE_S, Coordinator, RawClient, kill_all
+from tests.ports import free_port
+from tests.waiting import until
 
 TIMEOUT_MS = 8_000
 ID = BrokerId(1)
@@ -226,4 +229,21 @@ async def test_a_coordinator_that_lost_its_data_is_named(
     coordinator.start()
     async with asyncio.timeout(DEADLINE_S):
         assert (await failure).startswith("the coordinator has lost /brokers/ids: restore")
+    await session.close()
+
+
+async def test_a_broker_logs_the_reason_why_it_reaches_no_coordinator(tmp_path: Path) -> None:
+    session = CoordinatorSession(
+        f"127.0.0.1:{free_port()}",
+        tmp_path / "session",
+        timeout_ms=TIMEOUT_MS,
+        connect_timeout_ms=100,
+    )
+    with capture_logs() as captured:
+        renewal = asyncio.create_task(session.renew())
+        await until(lambda: any(each["event"] == "coordinator.not_reached" for each in captured))
+        renewal.cancel()
+        await asyncio.gather(renewal, return_exceptions=True)
+    reasons = [each["error"] for each in captured if each["event"] == "coordinator.not_reached"]
+    assert reasons[0].endswith("connection refused")
     await session.close()

@@ -26,7 +26,11 @@ OFFSET_CHECKPOINTS: Final = (LOG_START, RECOVERY_POINT, HIGH_WATERMARK, CLEANER_
 # Other files that a broker keeps beside its segments. They are neither audited nor foreign.
 MOVED_HERE: Final = "moved-here"
 """The mark of a copy that has just replaced the log in another log directory of the broker."""
-_KNOWN_OTHERS: Final = frozenset({EPOCH_CHECKPOINT, PARTITION_METADATA, MOVED_HERE, ".lock"})
+COPIED_TO: Final = "copied-to"
+"""The name of the copy of a log that moves to another log directory of the broker."""
+_KNOWN_OTHERS: Final = frozenset(
+    {EPOCH_CHECKPOINT, PARTITION_METADATA, MOVED_HERE, COPIED_TO, ".lock"}
+)
 CLEANED: Final = ".cleaned"
 SWAP: Final = ".swap"
 _PASSING_SUFFIXES: Final = (".deleted", CLEANED, SWAP, ".tmp", ".checkpoint")

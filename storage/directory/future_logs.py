@@ -16,6 +16,7 @@ from storage.directory.log_directory import LogDirectory
 from storage.disk.layout import DirectoryState
 from storage.errors import StorageError
 from storage.log.log import Log
+from storage.log.log_copying import name_copy
 
 log = structlog.get_logger(__name__)
 
@@ -61,6 +62,7 @@ class FutureLogs:
             with suppress(StorageError):
                 self.drop(partition)
             raise
+        name_copy(copy, original)
         log.info("move.began", partition=str(partition), path=str(directory.path))
         return copy
 

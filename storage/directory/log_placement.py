@@ -16,7 +16,7 @@ from storage.directory.log_table import LogTable
 from storage.disk.layout import DirectoryState
 from storage.errors import LogDirOfflineError, StorageError
 from storage.log.log import Log
-from storage.log.log_copying import align
+from storage.log.log_copying import align, may_continue
 
 MAX_WANTED_HOMES: Final = 10_000
 
@@ -32,21 +32,44 @@ class LogPlacement:
         self._checkpoints = checkpoints
         self._wanted_home: dict[TopicPartition, LogDirectory] = {}
 
-    def resume_moves(self) -> None:
-        """Adopt the incomplete copies of an earlier process, and drop the useless ones."""
+    def resume_moves(self, now_ms: int) -> None:
+        """Adopt the incomplete copies of an earlier process, and drop the useless ones.
+
+        A move whose log was cleaned while its copy was offline begins again.
+        """
         for directory in self._table.online_directories:
             for copy in directory.loaded_futures:
-                home = self._table.homes.get(copy.topic_partition)
-                self._futures.drop(copy.topic_partition)
-                self._futures.add(copy, directory)
-                if home is directory or (home is None and not self._table.offline_paths):
-                    self._futures.drop(copy.topic_partition)
+                try:
+                    self._resume_move(copy, directory, now_ms)
+                except StorageError as error:
+                    partition = str(copy.topic_partition)
+                    log.error("move.not_resumed", partition=partition, error=str(error))
         if self._table.offline_paths:
             # They may hold stale logs, which the next start knows by the marks of the newer ones.
             return
         for partition, directory in self._table.homes.items():
             if directory.partitions.has_moved_here(partition):
                 directory.partitions.forget_move(partition)
+
+    def _resume_move(self, copy: Log, directory: LogDirectory, now_ms: int) -> None:
+        partition = copy.topic_partition
+        original, home = self._table.logs.get(partition), self._table.homes.get(partition)
+        if original is None:
+            # A log dir that is offline may hold the original.
+            is_useful = bool(self._table.offline_paths)
+        else:
+            is_useful = home is not directory and may_continue(copy, original)
+        if is_useful:
+            self._futures.drop(partition)
+            self._futures.add(copy, directory)
+            return
+        # Never a future log: if this fails, it must not replace the original.
+        directory.partitions.remove_later(copy.upkeep.set_aside(DirectoryState.DELETED))
+        log.info("move.dropped", partition=str(partition), path=str(directory.path))
+        has_other = self._futures.get(partition) is not None
+        # The copy of another topic of this name is of a log that was deleted meanwhile.
+        if original is not None and original.topic_id == copy.topic_id and not has_other:
+            self.begin_move(partition, directory, now_ms)
 
     def want_home(self, partition: TopicPartition, directory: LogDirectory) -> None:
         """Request that a future log of `partition` be created in `directory`.

@@ -103,7 +103,7 @@ class Logs:
             ):
                 for each in found:
                     logs.table.add(each, directory)
-            logs.placement.resume_moves()
+            logs.placement.resume_moves(now_ms)
             logs.table.check_any_online()
         except BaseException:
             for directory in directories:

@@ -39,6 +39,8 @@ PARTITION_METADATA: Final = "partition.metadata"
 
 MOVED_HERE: Final = "moved-here"
 """Marker in a partition's directory that has just replaced the one in another log dir."""
+COPIED_TO: Final = "copied-to"
+"""File in a log's directory that names its copy in another log dir until a cleaning begins."""
 
 META_PROPERTIES: Final = "meta.properties"
 FOREIGN_DIRECTORIES: Final = frozenset({"coordinator"})

@@ -2,15 +2,41 @@
 
 The copy acts as a follower of the original. It truncates diverged batches by leader epoch, and
 appends the batches that it lacks unchanged. Source: KIP-113, KIP-101.
+
+An original that was cleaned while the log dir of its copy was offline no longer has the tombstones
+and markers that end records of the copy. The file `copied-to` in the original's directory names the
+copy until a cleaning begins; it is an addition of Ottla.
 """
 
+import os
+from contextlib import suppress
 from typing import Final
 
 from kafkawire.ids import Offset
+from storage.disk.layout import COPIED_TO
 from storage.log.log import Log
 from storage.segment.segment import FileRegion
 
 CHUNK_BYTES: Final = 1024 * 1024
+
+
+def name_copy(copy: Log, original: Log) -> None:
+    """Name `copy`, which is empty, in the directory of its original; see `may_continue`."""
+    # If there is no space, the move begins again at the next start: no reason to refuse it.
+    with suppress(OSError):
+        (original.directory / COPIED_TO).write_bytes(_name_of(copy))
+
+
+def may_continue(copy: Log, original: Log) -> bool:
+    """Whether `copy` was made from `original`, and no cleaning of it has begun since."""
+    try:
+        return (original.directory / COPIED_TO).read_bytes() == _name_of(copy)
+    except OSError:
+        return False
+
+
+def _name_of(copy: Log) -> bytes:
+    return os.fsencode(copy.directory.name)
 
 
 def align(copy: Log, original: Log) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from kafkawire.ids import TopicPartition
 from storage.disk.checkpoint import sync_directory
 from storage.disk.directory_health import DirectoryHealth, offline_on_failure
-from storage.disk.layout import DirectoryState, set_aside_directory
+from storage.disk.layout import COPIED_TO, DirectoryState, set_aside_directory
 from storage.errors import CorruptLogError
 from storage.log.epoch_checkpoint import StoredEpochs
 from storage.log.local_log import LocalLog
@@ -105,6 +105,8 @@ class LogUpkeep:
     def prepare_cleaning(self) -> None:
         """Bring the files to the state that a cleaner, which reads nothing else, relies on.
 
+        A copy of this log in a log dir that is offline is of no use from then on.
+
         Raises:
             StorageError: aborted records could count as the last ones of their keys.
         """
@@ -113,6 +115,8 @@ class LogUpkeep:
             self._local.cancel_swap()
             # Only the active segment can have entries for which there was no space or descriptor.
             self._local.segments.last.transactions.write_pending()
+            # Durable before the first swap, which `sync_names` precedes.
+            (self._local.directory / COPIED_TO).unlink(missing_ok=True)
 
     def begin_swap(self, base_offsets: Sequence[int], size_bytes: int) -> bool:
         """Prepare the replacement of the segments at `base_offsets` by a cleaned one.

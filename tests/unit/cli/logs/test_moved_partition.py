@@ -11,7 +11,7 @@ from logcheck.replica_files import Checkpoints, Entry, ReadBytes, read_checkpoin
 from ottla.cli.logs import verify
 from ottla.cli.logs.partition_verification import VerifyOptions
 from ottla.cli.logs.verify import verify_directories
-from storage.disk.layout import MOVED_HERE
+from storage.disk.layout import COPIED_TO, MOVED_HERE
 from tests.unit.storage.logs import create, fill, open_logs
 
 
@@ -56,11 +56,14 @@ def test_a_partition_that_moves_here_after_the_listing_is_not_missing(
     assert [result.findings for result in verify_directories([two])] == []
 
 
-def test_the_mark_of_a_copy_whose_broker_was_killed_is_no_foreign_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mark", [MOVED_HERE, COPIED_TO])
+def test_the_mark_of_a_move_whose_broker_was_killed_is_no_foreign_file(
+    tmp_path: Path, mark: str
+) -> None:
     logs = open_logs(tmp_path / "one")
     log = create(logs)
     fill(log, 20)
     logs.close()
-    (log.directory / MOVED_HERE).touch()
+    (log.directory / mark).touch()
     [result] = verify_directories([tmp_path / "one"])
     assert result.findings == []

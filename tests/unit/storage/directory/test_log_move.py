@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from kafkawire.ids import LeaderEpoch, Offset, TopicPartition
+from kafkawire.ids import LeaderEpoch, Offset, TopicId, TopicPartition
 from storage.directory import log_directory, log_placement
 from storage.directory.logs import Logs
 from storage.errors import (
@@ -21,6 +21,7 @@ from storage.errors import (
 )
 from storage.log.log import Log
 from storage.log.log_copying import CHUNK_BYTES, align, append_chunk, missing_chunk
+from tests.unit.storage.compacting import COMPACTED, clean, put, records_of
 from tests.unit.storage.faults import dies_within, failing
 from tests.unit.storage.logs import (
     NOW_MS,
@@ -252,6 +253,90 @@ def test_copy_without_its_original_is_not_served(
     assert logs.futures.get(PARTITION) is not None
     logs.close()
     assert [home for home in homes(tmp_path) if home.startswith("two")] == ["two/future"]
+
+
+def go_away(log_dir: Path) -> None:
+    """Put a file where a log dir was, as the mount of a broken disk would be."""
+    log_dir.rename(log_dir.with_name("away"))
+    log_dir.write_text("a file where a directory should be")
+
+
+def come_back(log_dir: Path) -> None:
+    log_dir.unlink()
+    log_dir.with_name("away").rename(log_dir)
+
+
+def test_copy_that_missed_a_cleaning_begins_again(one: Path, two: Path, tmp_path: Path) -> None:
+    logs = open_logs(one, two, config=COMPACTED)
+    original = create(logs, config=COMPACTED)
+    put(original, (b"a", b"1"), (b"b", b"1"))
+    assert logs.placement.begin_move(PARTITION, logs.table.directories[1], NOW_MS)
+    copy = logs.futures.get(PARTITION)
+    assert copy is not None
+    catch_up(copy, original)
+    logs.close()
+    go_away(two)
+    logs = open_logs(one, two, config=COMPACTED)
+    original = log_of(logs)
+    put(original, (b"a", None), (b"c", b"1"))
+    original.upkeep.roll(NOW_MS)
+    for now_ms in (NOW_MS, NOW_MS + 10 * COMPACTED.delete_retention_ms):
+        original.upkeep.prepare_cleaning()
+        clean(original, now_ms=now_ms)
+    assert [each.key for each in records_of(original)] == [b"b", b"c"]
+    logs.close()
+    come_back(two)
+    logs = open_logs(one, two, config=COMPACTED)
+    again = logs.futures.get(PARTITION)
+    assert again is not None
+    assert again.log_end_offset == 0
+    assert homes(tmp_path) == ["one/0", "two/delete", "two/future"]
+    catch_up(again, log_of(logs))
+    moved = logs.end_move(PARTITION, NOW_MS)
+    assert moved.directory.parent == two
+    assert [each.key for each in records_of(moved)] == [b"b", b"c"], "the tombstone of a is gone"
+    logs.close()
+
+
+def test_move_that_cannot_begin_again_leaves_the_log_in_its_place(one: Path, two: Path) -> None:
+    logs = open_logs(one, two)
+    copy, original = begin(logs), log_of(logs)
+    catch_up(copy, original)
+    original.upkeep.prepare_cleaning()
+    logs.close()
+
+    def lack(_path: Path) -> None:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    with pytest.MonkeyPatch.context() as patch, capture_logs() as captured:
+        patch.setattr(log_directory, "sync_directory", lack)
+        logs = open_logs(one, two)
+    assert "move.not_resumed" in {each["event"] for each in captured}
+    assert logs.futures.get(PARTITION) is None
+    assert log_of(logs).directory.parent == one
+    logs.close()
+
+
+def test_copy_of_a_deleted_topic_does_not_replace_the_next_one(
+    one: Path, two: Path, tmp_path: Path
+) -> None:
+    logs = open_logs(one, two)
+    copy, original = begin(logs), log_of(logs)
+    catch_up(copy, original)
+    logs.close()
+    go_away(two)
+    logs = open_logs(one, two)
+    logs.delete(PARTITION)
+    fill(create(logs, topic_id=TopicId(int=6)), 70, value_bytes=30)
+    stored = read_all(log_of(logs))
+    logs.close()
+    come_back(two)
+    logs = open_logs(one, two)
+    assert logs.futures.get(PARTITION) is None
+    assert read_all(log_of(logs)) == stored
+    logs.remove_deleted(NOW_MS, delay_ms=0)
+    assert homes(tmp_path) == ["one/0"]
+    logs.close()
 
 
 def test_duplicate_logs_without_a_move_are_refused(one: Path, two: Path, tmp_path: Path) -> None:

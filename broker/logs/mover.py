@@ -128,6 +128,10 @@ class LogMover:
             if chunk.size_bytes > LITTLE_BYTES:
                 await self._in_thread(append_chunk, copy, chunk, self._now_ms())
                 return False
+            if not chunk.size_bytes and copy.log_end_offset < original.log_end_offset:
+                # The write of the batch behind the hole has failed; the follower repeats it.
+                await self._pause(RETRY_DELAY_S)
+                return False
             # First, so that little is left to be synced in the event loop.
             await self._in_thread(copy.upkeep.flush)
             return self._has_ended(partition, copy)

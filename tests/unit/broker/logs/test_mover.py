@@ -23,6 +23,7 @@ from tests.unit.storage.logs import (
     offsets_in,
     open_logs,
     read_all,
+    replicated,
 )
 
 CONFIG = LogConfig(segment_bytes=2 * CHUNK_BYTES)
@@ -194,6 +195,29 @@ async def test_move_waits_while_the_disk_is_full(
     assert not place.moved
     target.note_space()
     await place.wait(place.ended.is_set)
+
+
+async def test_move_waits_while_the_log_ends_with_a_hole(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.logs.mover.RETRY_DELAY_S", 0.001)
+    paused = asyncio.Event()
+    pause = place.mover._pause
+
+    async def note_and_pause(seconds: float) -> None:
+        paused.set()
+        await pause(seconds)
+
+    monkeypatch.setattr(place.mover, "_pause", note_and_pause)
+    log = place.create(chunk_count=1)
+    # As after a failed write of a batch that follows offsets which compaction has dropped.
+    log._local.roll(Offset(5), NOW_MS)
+    place.move()
+    await place.wait(paused.is_set)
+    assert not place.moved
+    log.append_as_follower(memoryview(replicated(5)), NOW_MS)
+    await place.wait(place.ended.is_set)
+    assert offsets_in(read_all(place.log)) == [0, 5]
 
 
 async def test_moves_respect_the_rate(place: Place) -> None:

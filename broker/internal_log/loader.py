@@ -144,7 +144,8 @@ class Loader(Generic[R]):
         each = self._log(partition)
         offset, end_offset = each.log_start_offset, each.log_end_offset
         while offset < end_offset and self._is_wanted(partition, leader_epoch):
-            region = each.read(
+            # Looked up again: its copy in another log dir may have replaced the log meanwhile.
+            region = self._log(partition).read(
                 offset, self._buffer_bytes, end_offset=end_offset, min_one_batch=True
             )
             data = memoryview(await self._loop.run_in_executor(self._executor, region.read))

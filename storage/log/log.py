@@ -361,12 +361,15 @@ class Log:
             OffsetOutOfRangeError: `offset` is below the log start or above the log end.
             CorruptLogError: the log is damaged there.
             LogDirOfflineError: the disk failed, now or before.
+            StorageError: the log was set aside, and its files have other names.
         """
         self.health.check()
         self._check_range(offset, self.log_start_offset)
         try:
             return self._local.read(offset, max_bytes, end_offset, min_one_batch=min_one_batch)
         except OSError as error:
+            if self.is_closed and isinstance(error, FileNotFoundError):
+                raise StorageError(f"{self.topic_partition} is no longer served here") from error
             raise self.health.fail(error) from error
         except CorruptLogError as error:
             self.health.note_damage(error)

@@ -1,6 +1,7 @@
 """Loading a partition of an internal topic while leaderships change."""
 
 import asyncio
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -16,9 +17,12 @@ from kafkawire.group_records import CommittedOffset, offset_key, offset_value
 from kafkawire.ids import LeaderEpoch, TopicPartition
 from kafkawire.internal_topic import OFFSETS_TOPIC
 from kafkawire.records import BatchBuilder
+from storage.config.log_config import LogConfig
+from storage.disk.layout import DirectoryState
 from storage.segment.log_file import FileRegion
 from tests.unit.broker import replicas
 from tests.unit.broker.replicas import NOW_MS, World
+from tests.unit.storage.logs import open_log
 from tests.waiting import until
 
 KEY = TopicPartition(OFFSETS_TOPIC, 0)
@@ -87,6 +91,36 @@ async def test_partition_is_loaded_to_its_end(world: World, buffer_bytes: int) -
         [(partition, [group])] = loading.loaded
         held = group.offsets.get(T0)
         assert (partition, group.group_id, held and held.offset) == (0, "g", COMMITS - 1)
+        await loading.loader.stop()
+
+
+async def test_load_continues_in_the_copy_that_replaces_the_log(
+    world: World, tmp_path: Path
+) -> None:
+    world.log.update_config(LogConfig(segment_bytes=1_000))
+    for offset in range(COMMITS):
+        commit(world, offset)
+    directory = tmp_path / "two" / world.log.directory.name
+    shutil.copytree(world.log.directory, directory)
+    moved = open_log(directory, was_clean=False)
+
+    def end_move_and_want(_partition: int, _epoch: LeaderEpoch) -> bool:
+        if world.replica.log is world.log:
+            world.log.upkeep.release_closed()
+            world.log.upkeep.set_aside(DirectoryState.DELETED)
+            world.replica.log = moved
+        return True
+
+    with ThreadPoolExecutor(1) as executor:
+        loading = Loading(world, executor, 1)
+        loading.loader._is_wanted = end_move_and_want
+        loading.loader.put(0, E0)
+        await asyncio.wait_for(loading.done.wait(), 20)
+        [(_, [group])] = loading.loaded
+        held = group.offsets.get(T0)
+        assert held is not None
+        assert held.offset == COMMITS - 1
+        assert world.log.health.failure is None
         await loading.loader.stop()
 
 

@@ -16,6 +16,7 @@ from storage.errors import (
     BatchTooLargeError,
     InconsistentTopicIdError,
     OffsetOutOfRangeError,
+    StorageError,
     TruncatedRegionError,
     UnexpectedOffsetError,
 )
@@ -621,6 +622,15 @@ def test_set_aside_log_has_a_unique_name(log: Log) -> None:
     assert path.name.endswith("-delete")
     assert path.is_dir()
     assert offsets_in(region.read()) == [0, 1, 2]
+
+
+def test_late_reader_of_a_log_that_was_set_aside_leaves_the_log_dir_online(log: Log) -> None:
+    fill(log, 60)
+    log.upkeep.release_closed()
+    log.upkeep.set_aside(DirectoryState.DELETED)
+    with pytest.raises(StorageError, match="no longer served here"):
+        log.read(Offset(0), 10_000, end_offset=Offset(60), min_one_batch=True)
+    assert log.health.failure is None
 
 
 def test_a_stray_log_names_its_epochs(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import Executor
-from functools import partial
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -174,7 +174,8 @@ class LogCleaner:
                 self._manager.mark_uncleanable(local, str(error))
                 continue
             except StorageError as error:
-                log.warning("cleaning.failed", partition=str(local), error=str(error))
+                partition = str(local.topic_partition)
+                log.warning("cleaning.failed", partition=partition, error=str(error))
                 continue
             if candidate is not None:
                 candidates.append(candidate)
@@ -204,11 +205,10 @@ class LogCleaner:
 
     async def _attempt(self, cleaning: Cleaning) -> CleaningDone | CleaningFailed:
         """Run a cleaning in a child process, which has ended when this returns or raises."""
-        # Files of an interrupted cleaning.
-        await self._in_thread(partial(remove_all_cleaned, Path(cleaning.job.directory)))
         try:
+            await self._remove_unfinished(cleaning)
             process = await self._start_process(cleaning.job)
-        except OSError as error:
+        except (StorageError, OSError) as error:
             return CleaningFailed(error=str(error), is_damage=False)
         cleaning.on_abort = process.kill
         try:
@@ -220,8 +220,19 @@ class LogCleaner:
             process.kill()
             await process.wait()
         if isinstance(end, CleaningFailed):
-            await self._in_thread(partial(remove_all_cleaned, Path(cleaning.job.directory)))
+            # If this fails, the next cleaning or start repeats it.
+            with suppress(StorageError):
+                await self._remove_unfinished(cleaning)
         return end
+
+    async def _remove_unfinished(self, cleaning: Cleaning) -> None:
+        """Remove the files of an interrupted cleaning; a disk that fails takes its dir offline."""
+
+        def remove() -> None:
+            with cleaning.log.upkeep.io():
+                remove_all_cleaned(Path(cleaning.job.directory))
+
+        await self._in_thread(remove)
 
     async def _follow(self, process: Process, cleaning: Cleaning) -> CleaningDone | CleaningFailed:
         """Swap in the cleaned segments of a process, and return its result."""

@@ -53,7 +53,8 @@ def log_facts(local: Log, undecided: Offset) -> LogFacts:
     """Return the facts about a log that the choice of a candidate needs.
 
     Raises:
-        CorruptLogError: the times of a segment cannot be read.
+        CorruptLogError: the times of a segment are damaged.
+        OSError: a file cannot be opened or read.
     """
     config = local.config
     has_min_lag = config.min_compaction_lag_ms > 0

@@ -16,6 +16,7 @@ from storage.compaction.cleaning_state import IDLE, CleaningStates, Event, Phase
 from storage.compaction.job import CleaningDone, CleaningFailed, CleaningJob
 from storage.compaction.job_maker import CleanerSettings, cleaning_job, log_facts
 from storage.directory.logs import Logs
+from storage.disk.directory_health import offline_on_failure
 from storage.errors import StorageError
 from storage.log.log import Log
 
@@ -89,9 +90,9 @@ class CleanerManager:
             or partition in self.uncleanable
         ):
             return None
-        return weigh(
-            log_facts(local, undecided), self._logs.checkpoints.cleaner_offset(partition), now_ms
-        )
+        with offline_on_failure(local.health):
+            facts = log_facts(local, undecided)
+        return weigh(facts, self._logs.checkpoints.cleaner_offset(partition), now_ms)
 
     def start(self, candidate: Candidate, now_ms: int) -> Cleaning | None:
         """Start a cleaning; return None if the log has gone or become busy since the choice."""

@@ -1,6 +1,7 @@
 """Cleaners and their child processes, with fake processes: `broker.logs.log_cleaner`."""
 
 import asyncio
+import errno
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -18,6 +19,7 @@ from storage.compaction.job import CleaningFailed, CleaningJob, Report
 from storage.compaction.manager import CleanerManager
 from storage.disk.checkpoint import read_offsets
 from tests.unit.storage.compacting import COMPACTED, SEED, put, records_of
+from tests.unit.storage.faults import failing
 from tests.unit.storage.logs import NOW_MS, PARTITION, open_logs
 
 OTHER = TopicPartition("other", 0)
@@ -266,6 +268,38 @@ async def test_log_with_unreadable_timestamps_is_uncleanable(rig: Rig) -> None:
     first._first_timestamp_ms = None
     await rig.run_until(lambda: rig.manager.uncleanable == [PARTITION])
     assert rig.processes == []
+
+
+async def test_log_whose_files_cannot_be_opened_does_not_stop_the_cleaner(rig: Rig) -> None:
+    rig.make_dirty(PARTITION)
+    rig.make_dirty(OTHER)
+    log = rig.logs.get(PARTITION)
+    assert log is not None
+    log.update_config(replace(COMPACTED, max_compaction_lag_ms=1))
+    for segment in log.segments[:-1]:
+        segment.release()
+        segment._first_timestamp_ms = None
+    with failing("open", errno.EMFILE, at=lambda path: path.parent == log.directory):
+        await rig.run_until(lambda: rig.cleaner.metrics.round_count == 1 and rig.retention_runs > 2)
+    assert rig.offsets(OTHER) == [19]
+    assert rig.cleaner.metrics.dead_thread_count == 0
+
+
+async def test_disk_that_keeps_the_files_of_a_failed_cleaning_does_not_stop_the_cleaner(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig.make_dirty(PARTITION)
+    rig.gate = lambda _: None
+
+    def refuse(_directory: Path) -> None:
+        if rig.processes:
+            raise OSError(errno.EROFS, "read-only file system")
+
+    monkeypatch.setattr("broker.logs.log_cleaner.remove_all_cleaned", refuse)
+    await rig.run_until(lambda: rig.retention_runs > 2)
+    assert rig.cleaner.metrics.dead_thread_count == 0
+    assert rig.cleaner.metrics.failure_count == 1
+    assert rig.logs.table.offline_paths == (rig.directory,)
 
 
 async def settle() -> None:

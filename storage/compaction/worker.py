@@ -16,10 +16,11 @@ import structlog
 from monitoring.log_lines import log_lines
 from storage.compaction.cleaner import Cleaner
 from storage.compaction.job import CleaningFailed, CleaningJob, Report, write_report
+from storage.disk.directory_health import PASSING_ERRORS
 from storage.errors import CorruptLogError, OffsetOverflowError, StorageError
 
-PASSING_ERRORS: Final = frozenset({errno.ENOENT, errno.ENOSPC, errno.EDQUOT})
-"""A segment was deleted concurrently, or the disk is full now: a retry may succeed."""
+RETRIED_ERRORS: Final = PASSING_ERRORS | {errno.ENOENT}
+"""Space or descriptors are lacking now, or a segment was deleted concurrently."""
 
 
 class OrphanError(Exception):
@@ -44,7 +45,7 @@ def _reports(job: CleaningJob, parent: int) -> Iterator[Report]:
     try:
         yield from Cleaner(job, seed=os.urandom(16), clock=clock).clean()
     except OSError as error:
-        yield CleaningFailed(error=str(error), is_damage=error.errno not in PASSING_ERRORS)
+        yield CleaningFailed(error=str(error), is_damage=error.errno not in RETRIED_ERRORS)
     except StorageError as error:
         # All other errors come from the broker's configuration.
         is_damage = isinstance(error, CorruptLogError | OffsetOverflowError)

@@ -1,5 +1,6 @@
 """The result of a cleaning in the files of a log."""
 
+import errno
 import io
 import os
 from dataclasses import replace
@@ -33,6 +34,7 @@ from tests.unit.storage.compacting import (
     run,
     settings,
 )
+from tests.unit.storage.faults import failing
 from tests.unit.storage.logs import NOW_MS, check_files, open_log
 
 
@@ -405,6 +407,18 @@ def test_worker_distinguishes_damage_from_temporary_errors(log: Log, is_damage: 
     (report,) = [read_report(each) for each in sink.getvalue().splitlines()]
     assert isinstance(report, CleaningFailed)
     assert report.is_damage is is_damage
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE])
+def test_worker_without_descriptors_reports_no_damage(log: Log, code: int) -> None:
+    put(log, (b"a", b"1"), (b"a", b"2"))
+    log.upkeep.roll(NOW_MS)
+    sink = io.StringIO()
+    with failing("open", code, at=lambda path: path.suffix == ".cleaned"):
+        worker.main(io.StringIO(job_of(log).to_line()), sink)
+    report = read_report(sink.getvalue())
+    assert isinstance(report, CleaningFailed)
+    assert not report.is_damage
 
 
 def test_worker_without_memory_reports_no_damage(log: Log) -> None:

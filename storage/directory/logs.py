@@ -224,6 +224,8 @@ class Logs:
         if not is_new and self.table.offline_paths:
             raise LogDirOfflineError(self.table.offline_paths[0], f"it may hold {partition}")
         self.table.check_any_online()
+        # A copy is of a log in a log dir that is offline. No log with a copy is cleaned.
+        self.futures.drop(partition)
         directory = self.placement.choose_directory(partition, topic_id)
         self.checkpoints.forget_gone(directory, partition)
         self.table.reserve(partition, directory)

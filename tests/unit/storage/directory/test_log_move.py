@@ -339,6 +339,19 @@ def test_copy_of_a_deleted_topic_does_not_replace_the_next_one(
     logs.close()
 
 
+def test_new_log_does_not_get_the_copy_of_one_in_an_offline_log_dir(one: Path, two: Path) -> None:
+    logs = open_logs(one, two)
+    begin(logs)
+    logs.close()
+    go_away(one)
+    logs = open_logs(one, two)
+    assert logs.futures.get(PARTITION) is not None
+    # The partition has left this broker meanwhile, and returns.
+    create(logs)
+    assert logs.futures.get(PARTITION) is None
+    logs.close()
+
+
 def test_duplicate_logs_without_a_move_are_refused(one: Path, two: Path, tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name / "orders-0").mkdir(parents=True)

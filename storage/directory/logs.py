@@ -418,10 +418,10 @@ class Logs:
 
     def flush_due(self, clock_ms: int) -> None:
         """Flush the logs whose `flush.ms` has passed, by a monotonic clock; any thread may."""
-        for_each(self._working(), lambda each: each.upkeep.flush_if_due(clock_ms))
+        for_each(_working(self), lambda each: each.upkeep.flush_if_due(clock_ms))
 
     def remove_deleted(self, clock_ms: int, delay_ms: int) -> None:
-        """Remove files that became obsolete `delay_ms` ago.
+        """Remove files that became obsolete `delay_ms` ago, also of copies.
 
         On a full disk they are removed at once. `clock_ms` comes from a monotonic clock. Any thread
         may call this, but only one at a time.
@@ -433,10 +433,10 @@ class Logs:
         try:
             self.table.for_each_directory(remove)
         finally:
-            for_each(self._working(), lambda each: each.upkeep.remove_deleted_files(clock_ms))
-
-    def _working(self) -> Iterator[Log]:
-        return (each for each in self if each.health.failure is None and not each.is_closed)
+            for_each(
+                _working([*self, *self.futures]),
+                lambda each: each.upkeep.remove_deleted_files(clock_ms),
+            )
 
     def check_space(self) -> None:
         """Update the full state of all log dirs; any thread may call this, one at a time."""
@@ -449,6 +449,10 @@ class Logs:
                 directory.close(self.checkpoints.logs_in(directory), broker_epoch)
             except StorageError as error:
                 log.error("log_dir.not_closed", path=str(directory.path), error=str(error))
+
+
+def _working(logs: Iterable[Log]) -> Iterator[Log]:
+    return (each for each in logs if each.health.failure is None and not each.is_closed)
 
 
 @contextmanager

@@ -166,6 +166,19 @@ def test_oldest_requested_log_dirs_are_dropped_beyond_the_limit(
     logs.close()
 
 
+def test_deleted_segments_of_a_copy_are_removed_during_the_move(one: Path, two: Path) -> None:
+    logs = open_logs(one, two)
+    copy, original = begin(logs), log_of(logs)
+    catch_up(copy, original)
+    original.advance_log_start(Offset(50))
+    align(copy, original)
+    assert list(copy.directory.glob("*.log.deleted"))
+    for clock_ms in (NOW_MS, NOW_MS + SMALL.file_delete_delay_ms):
+        logs.remove_deleted(clock_ms, delay_ms=0)
+    assert not list(copy.directory.glob("*.deleted"))
+    logs.close()
+
+
 def test_deleting_a_partition_deletes_its_copy(one: Path, two: Path, tmp_path: Path) -> None:
     logs = open_logs(one, two)
     begin(logs)

@@ -31,7 +31,9 @@ class FutureLogs:
         self._copies: dict[TopicPartition, tuple[Log, LogDirectory]] = {}
 
     def __iter__(self) -> Iterator[Log]:
-        return iter([copy for copy, _ in self._copies.values()])
+        """Iterate over the copies; any thread may do this."""
+        # The list is made at once: meanwhile the owner of the logs may begin or end a move.
+        return iter([copy for copy, _ in list(self._copies.values())])
 
     def get(self, partition: TopicPartition) -> Log | None:
         """Return the copy of a partition's log."""

@@ -3,9 +3,11 @@
 import errno
 import itertools
 import os
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -163,6 +165,26 @@ def test_oldest_requested_log_dirs_are_dropped_beyond_the_limit(
     for index in range(3):
         logs.placement.want_home(TopicPartition("orders", index), logs.table.directories[1])
     assert [each.partition for each in logs.placement._wanted_home] == [1, 2]
+    logs.close()
+
+
+def test_copies_can_be_listed_in_a_thread_while_a_move_begins(one: Path, two: Path) -> None:
+    class Entry(tuple[Any, ...]):
+        """An entry at which the listing thread is interrupted."""
+
+        __slots__ = ()
+
+        def __iter__(self) -> Iterator[Any]:
+            logs.futures._copies[other] = (copy, directory)
+            return super().__iter__()
+
+    logs, other = open_logs(one, two), TopicPartition("orders", 1)
+    copy, directory = begin(logs), logs.table.directories[1]
+    entry: Any = Entry((copy, directory))
+    logs.futures._copies[PARTITION] = entry
+    assert list(logs.futures) == [copy]
+    assert logs.futures._copies.pop(other) == (copy, directory)
+    logs.futures._copies[PARTITION] = (copy, directory)
     logs.close()
 
 

@@ -21,14 +21,19 @@ from broker.logs.move_rate import MoveRate
 from kafkawire.errors import CorruptBatchError
 from kafkawire.ids import TopicPartition
 from storage.directory.logs import LogDirectory, Logs
-from storage.errors import LogDirFullError, StorageError, TruncatedRegionError
+from storage.errors import (
+    LogDirFullError,
+    OutOfFilesError,
+    StorageError,
+    TruncatedRegionError,
+)
 from storage.log.log import Log
 from storage.log.log_copying import CHUNK_BYTES, append_chunk, missing_chunk
 
 LITTLE_BYTES: Final = CHUNK_BYTES // 4
 """Limit for a copy in the event loop, which takes less than a millisecond."""
 RETRY_DELAY_S: Final = 1.0
-"""Pause when the disk is full, or the log ends with a hole."""
+"""Pause when space or descriptors are lacking, or the log ends with a hole."""
 LONGEST_WAIT_S: Final = 1.0
 """Interval at which a paused move checks whether it is still wanted, and the rate."""
 
@@ -137,7 +142,10 @@ class LogMover:
             return self._has_ended(partition, copy)
         except TruncatedRegionError:
             return False
-        except LogDirFullError:
+        except (LogDirFullError, OutOfFilesError):
+            if copy.is_closed:
+                # It could not take over, and was dropped.
+                raise
             await self._pause(RETRY_DELAY_S)
             return False
 

@@ -1,6 +1,7 @@
 """Moves of logs in use: `broker.logs.mover`."""
 
 import asyncio
+import errno
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,9 +12,11 @@ from structlog.testing import capture_logs
 from broker.logs.mover import LITTLE_BYTES, LogMover
 from kafkawire.ids import Offset, TopicPartition
 from storage.config.log_config import LogConfig
-from storage.log.log import Log
-from storage.log.log_copying import CHUNK_BYTES
+from storage.errors import OutOfFilesError
+from storage.log.log import FileRegion, Log
+from storage.log.log_copying import CHUNK_BYTES, append_chunk
 from tests.unit.broker.replicas import turn
+from tests.unit.storage.faults import failing
 from tests.unit.storage.logs import (
     NOW_MS,
     PARTITION,
@@ -195,6 +198,38 @@ async def test_move_waits_while_the_disk_is_full(
     assert not place.moved
     target.note_space()
     await place.wait(place.ended.is_set)
+
+
+async def test_move_waits_while_there_are_no_descriptors(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.logs.mover.RETRY_DELAY_S", 0.001)
+    place.create()
+    failures = iter([OutOfFilesError(Path("two"), "too many open files")])
+
+    def append_later(copy: Log, chunk: FileRegion, now_ms: int) -> None:
+        for error in failures:
+            raise error
+        append_chunk(copy, chunk, now_ms)
+
+    monkeypatch.setattr("broker.logs.mover.append_chunk", append_later)
+    place.move()
+    await place.wait(place.ended.is_set)
+    assert offsets_in(read_all(place.log)) == list(range(CHUNKS))
+
+
+async def test_move_whose_copy_cannot_take_over_is_reported(place: Place) -> None:
+    place.create()
+    failures = iter([True])
+
+    def is_promoted(path: Path) -> bool:
+        return path.name.endswith("-future") and next(failures, False)
+
+    with failing("rename", errno.ENOSPC, at=is_promoted), capture_logs() as captured:
+        place.move()
+        await place.wait(place.is_idle)
+    assert "move.failed" in {each["event"] for each in captured}
+    assert not place.moved
 
 
 async def test_move_waits_while_the_log_ends_with_a_hole(

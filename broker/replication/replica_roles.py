@@ -164,7 +164,7 @@ class ReplicaRoles:
             for stop in stops
             if stop.deletes and codes[stop.topic_partition] is ErrorCode.NONE
         ]
-        codes.update(dict.fromkeys(gone, self._delete(gone)))
+        codes.update(self._delete(gone))
         return stop_response(codes)
 
     @property
@@ -292,15 +292,20 @@ class ReplicaRoles:
             self._events.resigned(partition)
         return ErrorCode.NONE
 
-    def _delete(self, partitions: list[TopicPartition]) -> ErrorCode:
+    def _delete(self, partitions: list[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
+        """Delete logs; return the error code of each that may not be deleted."""
         for partition in partitions:
             self._table.remove(partition)
+        opened = {partition for partition in partitions if self._logs.get(partition) is not None}
         try:
             self._logs.delete(*partitions)
         except (StorageError, OSError) as error:
-            log.error("log.not_deleted", partitions=len(partitions), error=str(error))
-            return as_api_error(error).code
-        return ErrorCode.NONE
+            kept = {each.topic_partition for each in self._logs}
+            left = [one for one in partitions if one in kept or one not in opened]
+            log.error("log.not_deleted", partitions=len(left), error=str(error))
+            # Only these: the controller repeats a failed deletion when this broker has restarted.
+            return dict.fromkeys(left, as_api_error(error).code)
+        return {}
 
     def _set_aside(self, partition: TopicPartition) -> None:
         self.remove(partition)

@@ -279,7 +279,9 @@ class Logs:
         A log leaves the tables only after its directory has been renamed. Otherwise a directory
         that could not be renamed might be mistaken for the log of the next topic of that name.
         """
-        for_each(partitions, self.futures.drop)
+        # A copy without its original is useless: if it cannot be dropped, the next start does so.
+        with suppress(StorageError):
+            for_each(partitions, self.futures.drop)
         found = [partition for partition in partitions if partition in self.table.logs]
         for partition in found:
             self._abort_cleaning(partition)

@@ -13,12 +13,19 @@ from broker.replication import replica_roles
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import LeaderEpoch, TopicId, TopicPartition
 from kafkawire.messages.leader_and_isr import LeaderAndIsrResponse
+from kafkawire.messages.stop_replica import (
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    StopReplicaTopicState,
+)
 from kafkawire.update_type import UpdateType
 from storage.errors import OutOfFilesError
 from storage.log.log import Log
 from storage.segment.log_file import LogFile
 from tests.integration.broker.replica_rig import PARTITION, TOPIC, TOPIC_ID, Rig
 from tests.unit.broker.metadata import partition_state, put_topics
+from tests.unit.storage.faults import failing
 from tests.waiting import until
 
 KEYS = ReplicationKeys(replica_lag_time_max_ms=500, replica_fetch_wait_max_ms=100)
@@ -245,6 +252,22 @@ async def test_a_deleted_replica_is_gone(rig: Rig) -> None:
     assert list(rig.brokers[1].logs) == []
     assert (await rig.brokers[1].produce(b"a"))[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert await rig.stop_replica(1, deletes=True) is ErrorCode.NONE, "a repeated deletion succeeds"
+
+
+async def test_a_failed_deletion_of_one_replica_fails_no_other_one(rig: Rig) -> None:
+    await rig.set_leader(1, isr=[1], to=[1], partitions=(0, 1))
+    states = [
+        StopReplicaPartitionState(partition_index=index, leader_epoch=-2, delete_partition=True)
+        for index in (1, 0)
+    ]
+    topic = StopReplicaTopicState(topic_name=TOPIC, partition_states=states)
+    request = StopReplicaRequest(controller_id=9, controller_epoch=1, topic_states=[topic])
+    with failing("rename", errno.ENOSPC, at=lambda path: path.name == str(PARTITION)):
+        response = await rig.brokers[1].ask(request)
+    assert isinstance(response, StopReplicaResponse)
+    found = {each.partition_index: each.error_code for each in response.partition_errors}
+    assert found == {0: ErrorCode.KAFKA_STORAGE_ERROR, 1: ErrorCode.NONE}
+    assert await rig.stop_replica(1, deletes=True, leader_epoch=-2) is ErrorCode.NONE
 
 
 async def test_a_deleted_log_that_refused_a_batch_leaves_no_file_open(

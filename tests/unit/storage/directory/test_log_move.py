@@ -211,6 +211,24 @@ def test_deleting_a_partition_deletes_its_copy(one: Path, two: Path, tmp_path: P
     logs.close()
 
 
+def test_a_partition_is_deleted_although_its_copy_cannot_be_dropped(
+    one: Path, two: Path, tmp_path: Path
+) -> None:
+    logs = open_logs(one, two)
+    begin(logs)
+    with failing("rename", at=lambda path: path.name.endswith("-future")):
+        logs.delete(PARTITION)
+    assert logs.get(PARTITION) is None
+    new = create(logs, topic_id=TopicId(int=6))
+    append(new)
+    logs.close()
+    assert homes(tmp_path) == ["one/0", "one/delete", "two/future"]
+    logs = open_logs(one, two)
+    assert logs.futures.get(PARTITION) is None
+    assert offsets_in(read_all(log_of(logs))) == [0]
+    logs.close()
+
+
 def test_resumed_copy_ends_at_a_hole_that_a_loss_of_power_has_left(one: Path, two: Path) -> None:
     compacted = replace(SMALL, cleanup_policy=frozenset({"compact"}))
     logs = open_logs(one, two, config=compacted)

@@ -6,14 +6,33 @@ at the end.
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
+
+import structlog
 
 from kafkawire.ids import Offset, TopicPartition
 from storage.directory.future_logs import FutureLogs
 from storage.directory.log_directory import LogDirectory
 from storage.directory.log_table import LogTable
 from storage.disk.directory_health import for_each
+from storage.errors import LogDirFullError, OutOfFilesError
 from storage.log.log import Log
+
+log = structlog.get_logger(__name__)
+
+
+@contextmanager
+def or_later(home: LogDirectory) -> Iterator[None]:
+    """Continue without the body's writes if there is no space or no descriptor for them.
+
+    The deletion of a log must not wait for the space that it frees. Later checkpoints, which sync
+    the log dir too, replace these writes.
+    """
+    try:
+        yield
+    except (LogDirFullError, OutOfFilesError) as error:
+        log.warning("checkpoint.delayed", path=str(home.path), error=str(error))
 
 
 class LogCheckpoints:

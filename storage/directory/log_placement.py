@@ -10,7 +10,7 @@ import structlog
 
 from kafkawire.ids import TopicId, TopicPartition
 from storage.directory.future_logs import FutureLogs
-from storage.directory.log_checkpoints import LogCheckpoints
+from storage.directory.log_checkpoints import LogCheckpoints, or_later
 from storage.directory.log_directory import LogDirectory
 from storage.directory.log_table import LogTable
 from storage.disk.layout import DirectoryState
@@ -149,14 +149,18 @@ class LogPlacement:
         log.info("move.ended", partition=str(partition), path=str(home.path))
         # From here on appends go to the copy, even if a later step fails.
         try:
-            self._checkpoints.write_bounds_in(home)
-            self._checkpoints.write_bounds_in(old_home)
+            with or_later(home):
+                self._checkpoints.write_bounds_in(home)
             # The copy counts as never cleaned: it may hold records that a cleaning has dropped.
-            if old_home.checkpoints.cleaner_offsets.pop(partition, None) is not None:
-                self._checkpoints.write_cleaner_offsets_in(old_home)
+            was_cleaned = old_home.checkpoints.cleaner_offsets.pop(partition, None) is not None
+            with or_later(old_home):
+                self._checkpoints.write_bounds_in(old_home)
+                if was_cleaned:
+                    self._checkpoints.write_cleaner_offsets_in(old_home)
             old_home.partitions.remove_later(original.upkeep.set_aside(DirectoryState.DELETED))
-            old_home.partitions.sync()
-            home.partitions.forget_move(partition)
+            with or_later(old_home):
+                old_home.partitions.sync()
+                home.partitions.forget_move(partition)
         except StorageError as error:
             # `moved-here` lets the next start detect the stale directory.
             log.error("log.not_deleted", path=str(original.directory), error=str(error))

@@ -16,7 +16,7 @@ import structlog
 from kafkawire.ids import Offset, TopicId, TopicPartition
 from storage.config.log_config import LogConfig
 from storage.directory.future_logs import FutureLogs
-from storage.directory.log_checkpoints import LogCheckpoints
+from storage.directory.log_checkpoints import LogCheckpoints, or_later
 from storage.directory.log_directory import LogDirectory
 from storage.directory.log_placement import LogPlacement
 from storage.directory.log_table import LogTable
@@ -261,7 +261,7 @@ class Logs:
 
     def _delete_unopened(self, home: LogDirectory, partitions: Sequence[TopicPartition]) -> None:
         home.partitions.delete_unopened(partitions)
-        with _or_later(home):
+        with or_later(home):
             home.partitions.sync()
 
     def set_aside_as_stray(self, partition: TopicPartition) -> Path | None:
@@ -299,7 +299,7 @@ class Logs:
         self.checkpoints.leaving.update(partitions)
         renamed: list[Path] = []
         try:
-            with _or_later(home):
+            with or_later(home):
                 # First, because the checkpoints must not name a log that is gone.
                 self.checkpoints.write_bounds_in(home)
                 if not home.checkpoints.high_watermarks.keys().isdisjoint(partitions):
@@ -315,7 +315,7 @@ class Logs:
                 else:
                     home.partitions.note_stray(partition, renamed[-1])
                     log.warning("log.set_aside", partition=str(partition), path=str(renamed[-1]))
-            with _or_later(home):
+            with or_later(home):
                 home.partitions.sync()
         except StorageError:
             self.checkpoints.leaving.difference_update(partitions)
@@ -455,16 +455,3 @@ class Logs:
 
 def _working(logs: Iterable[Log]) -> Iterator[Log]:
     return (each for each in logs if each.health.failure is None and not each.is_closed)
-
-
-@contextmanager
-def _or_later(home: LogDirectory) -> Iterator[None]:
-    """Continue without the body's writes if there is no space or no descriptor for them.
-
-    The deletion of a log must not wait for the space that it frees. Later checkpoints, which sync
-    the log dir too, replace these writes.
-    """
-    try:
-        yield
-    except (LogDirFullError, OutOfFilesError) as error:
-        log.warning("checkpoint.delayed", path=str(home.path), error=str(error))

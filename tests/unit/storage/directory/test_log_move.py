@@ -126,6 +126,24 @@ def test_no_move_begins_to_a_full_disk(one: Path, two: Path) -> None:
     logs.close()
 
 
+@pytest.mark.parametrize("call", ["replace", "fsync"])
+def test_a_move_frees_the_space_of_a_full_disk(
+    one: Path, two: Path, tmp_path: Path, call: str
+) -> None:
+    logs = open_logs(one, two)
+    copy, original = begin(logs), log_of(logs)
+    catch_up(copy, original)
+    with failing(call, errno.ENOSPC, at=lambda path: one in (path, *path.parents)):
+        moved = logs.end_move(PARTITION, NOW_MS)
+    logs.remove_deleted(NOW_MS, delay_ms=0)
+    assert homes(tmp_path) == ["two/0"]
+    append(moved)
+    crash(logs)
+    logs = open_logs(one, two)
+    assert log_of(logs).log_end_offset == 61
+    logs.close()
+
+
 def test_a_refused_move_is_not_resumed_by_the_next_start(
     one: Path, two: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -519,8 +519,10 @@ class Log:
     def take_over_from(self, source: "Log") -> None:
         """Take over the state of `source`, the original of this copy, that no file contains.
 
-        This is: leaderships without a batch, and transactions whose end may not be committed.
+        This is: leaderships without a batch, transactions whose end may not be committed, and the
+        older batches of producers that a retry may repeat.
         """
+        self.producers.recall_from(source.producers)
         self.producers.add_ended(source.producers.ended_below(self.log_end_offset))
         for entry in source.leader_epochs.entries:
             self.leader_epochs.assign(*entry)

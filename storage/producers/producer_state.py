@@ -233,6 +233,18 @@ class ProducerState:
             if entry.batches == chain[-1:]:
                 entry.batches = chain[-RETAINED_BATCHES:]
 
+    def recall_from(self, source: "ProducerState") -> None:
+        """Add the batches of each producer before the last one that `source` knows.
+
+        Both are states of the same batches, up to the same offset.
+        """
+        for known in source:
+            entry = self._entries.get(known.producer_id)
+            if entry is None or entry.epoch != known.epoch:
+                continue
+            if entry.batches[-1:] == known.batches[-1:]:
+                entry.batches = known.batches.copy()
+
     def _end_transaction(
         self, header: BatchHeader, marker: EndTransactionMarker
     ) -> AbortedTransaction | None:

@@ -23,6 +23,8 @@ from storage.errors import (
 )
 from storage.log.log import Log
 from storage.log.log_copying import CHUNK_BYTES, align, append_chunk, missing_chunk
+from storage.producers import producer_replay
+from storage.producers.producer_entry import RETAINED_BATCHES
 from tests.unit.storage.compacting import COMPACTED, clean, put, records_of
 from tests.unit.storage.faults import dies_within, failing
 from tests.unit.storage.logs import (
@@ -42,6 +44,7 @@ from tests.unit.storage.logs import (
     read_all,
     replicated,
 )
+from tests.unit.storage.produced_batches import produced, write
 
 
 def begin(logs: Logs, batch_count: int = 60) -> Log:
@@ -89,6 +92,25 @@ def test_copy_replaces_its_original(one: Path, two: Path, tmp_path: Path) -> Non
     check_files(two / "orders-0")
     logs = open_logs(one, two)
     assert log_of(logs).log_end_offset == 62
+    logs.close()
+
+
+def test_a_copy_knows_each_batch_that_a_producer_may_repeat(
+    one: Path, two: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(producer_replay, "RECALL_BYTES", 0)
+    logs = open_logs(one, two)
+    original = create(logs)
+    for number in range(RETAINED_BATCHES):
+        write(original, produced(7, number))
+    assert logs.placement.begin_move(PARTITION, logs.table.directories[1], NOW_MS)
+    copy = logs.futures.get(PARTITION)
+    assert copy is not None
+    catch_up(copy, original)
+    moved = logs.end_move(PARTITION, NOW_MS)
+    repeated = [write(moved, produced(7, number)) for number in range(RETAINED_BATCHES)]
+    assert [each.base_offset for each in repeated] == list(range(RETAINED_BATCHES))
+    assert moved.log_end_offset == RETAINED_BATCHES
     logs.close()
 
 

@@ -150,6 +150,20 @@ def test_truncation_drops_the_newest_batches() -> None:
     assert state.find_duplicate(header_of(PRODUCER, 2, 2)) is None
 
 
+def test_another_state_of_the_same_batches_restores_the_older_ones() -> None:
+    known, entry = state_after(*FIVE), ProducerEntry(PRODUCER)
+    entry.add(0, entry_of(known).batches[-1])
+    loaded = ProducerState()
+    loaded.load([entry])
+    loaded.recall_from(known)
+    assert entry_of(loaded).batches == entry_of(known).batches
+    # Other epochs, batches and producers are from another history.
+    for batches in ([(1, 0, 2)], FIVE[:2], []):
+        other = state_after(*batches)
+        other.recall_from(known)
+        assert [each.batches for each in other] == [each.batches for each in state_after(*batches)]
+
+
 def test_truncation_of_all_batches_of_a_producer_needs_the_log() -> None:
     """An older epoch may apply then, or none."""
     state = state_after((0, 0, 2), (1, 0, 2))

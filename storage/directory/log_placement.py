@@ -42,8 +42,8 @@ class LogPlacement:
                 try:
                     self._resume_move(copy, directory, now_ms)
                 except StorageError as error:
-                    partition = str(copy.topic_partition)
-                    log.error("move.not_resumed", partition=partition, error=str(error))
+                    name = str(copy.topic_partition)
+                    log.error("move.not_resumed", partition=name, error=str(error))
         if self._table.offline_paths:
             # They may hold stale logs, which the next start knows by the marks of the newer ones.
             return

@@ -213,7 +213,7 @@ class TransactionState:
         self.on_doubtful()
 
     def on_doubtful(self) -> None:
-        """Record that the coordinator may have carried a request out, whatever it answered."""
+        """Record that the coordinator may have carried out a request that it refused."""
         self._may_be_registered = True
         if self.phase is Phase.COMMITTING:
             self._may_be_committed = True

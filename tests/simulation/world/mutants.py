@@ -201,7 +201,7 @@ def removed_members_do_not_count(real: Bug, self: Leadership, *rest: Any, **opti
     real(self, *rest, **options)
     for one in self._followers.keys() - self.replicas:
         del self._followers[one]
-    self._advance(options["now_ms"])
+    self._advance_high_watermark(options["now_ms"])
 
 
 # The controller.

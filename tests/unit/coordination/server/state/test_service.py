@@ -270,15 +270,15 @@ def test_expired_nodes_are_deleted_in_parts(monkeypatch: pytest.MonkeyPatch) -> 
     client = peer(service())
     for path in ("/a", "/b", "/c", "/d"):
         client.ask(OpCode.CREATE_TTL, CreateTtlRequest(path, b"", OPEN_ACL, 5, 1000))
-    assert client.service.delete_spent_nodes(WALL_MS + 1001) == 2
-    assert client.service.is_examining
+    counts = [client.service.delete_spent_nodes(WALL_MS + 1001)]
+    was_examining = client.service.is_examining
     # The others change before they are examined.
     for path in ("/c", "/d"):
         client.ask(OpCode.DELETE, DeleteRequest(path, -1))
     client.create("/d")
-    for _ in range(2):
-        assert client.service.delete_spent_nodes(WALL_MS + 1001) == 0
-    assert not client.service.is_examining
+    counts += [client.service.delete_spent_nodes(WALL_MS + 1001) for _ in range(2)]
+    assert counts == [2, 0, 0]
+    assert (was_examining, client.service.is_examining) == (True, False)
     assert "/d" in client.service.state.tree.nodes
 
 

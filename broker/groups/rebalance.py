@@ -160,10 +160,15 @@ class Rebalance:
         self.complete_if_all_joined(now_ms)
 
     def remove_unsynced(self, now_ms: int) -> None:
-        """Remove the members that have joined but not requested their assignment."""
-        for member_id in list(self._members.unsynced):
+        """Remove the members that have joined but not requested their assignment, if any are left.
+
+        An earlier deadline may have begun another rebalance, if both were handled late.
+        """
+        unsynced = list(self._members.unsynced)
+        for member_id in unsynced:
             self._members.remove(member_id)
-        self.prepare(now_ms)
+        if unsynced:
+            self.prepare(now_ms)
 
     # Beginning a generation
 

@@ -375,6 +375,29 @@ def test_group_without_any_sync_becomes_empty() -> None:
     assert world.stored[-1].reason is StoreReason.EMPTIED
 
 
+def test_late_call_rebalances_once_though_sessions_and_syncs_have_expired() -> None:
+    world = World()
+    _leader, _silent, waiting = world.begin_generation(None, None, None)
+    results = world.sync(waiting)
+    # As after a pause of the process: the sessions of the other two expired first.
+    world.now_ms += REBALANCE_MS
+    world.group.on_time(world.now_ms)
+    world.settle()
+    assert results[0].error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert world.group.state is PREPARING
+    assert [member.member_id for member in world.group.members] == [waiting]
+
+
+def test_late_call_leaves_a_group_empty_whose_sessions_have_expired() -> None:
+    world = World()
+    world.begin_generation(None)
+    world.now_ms += REBALANCE_MS
+    world.group.on_time(world.now_ms)
+    world.settle()
+    assert (world.group.state, world.group.generation_id) == (EMPTY, 2)
+    assert world.group.deadlines.next_ms is None
+
+
 def test_member_with_a_waiting_sync_needs_no_heartbeat() -> None:
     world = World()
     leader, follower = world.begin_generation(None, None)

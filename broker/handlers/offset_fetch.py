@@ -59,7 +59,7 @@ class OffsetFetchHandler:
         if version >= GROUPS_SINCE:
             groups = [
                 self._group(each.group_id, _named(each.topics), must_be_stable)
-                for each in _distinct(message.groups)
+                for each in distinct_groups(message.groups)
             ]
             return Reply(OffsetFetchResponse(groups=groups))
         wanted = _named(message.topics)
@@ -92,7 +92,7 @@ class OffsetFetchHandler:
         }
 
 
-def _distinct(groups: Iterable[OffsetFetchRequestGroup]) -> list[OffsetFetchRequestGroup]:
+def distinct_groups(groups: Iterable[OffsetFetchRequestGroup]) -> list[OffsetFetchRequestGroup]:
     """Leave out repeated requests for all offsets of a group."""
     seen: set[str] = set()
     distinct = []

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from broker.handlers.guards.guard import Guard, Maker, Sieve
 from broker.handlers.handler_table import Parts
+from broker.handlers.offset_fetch import distinct_groups
 from broker.network.reply import Reply, after
 from broker.network.request import Request
 from broker.network.router import Handler
@@ -284,7 +285,8 @@ def _fetch_of_groups(
 ) -> Reply:
     ids = [group.group_id for group in message.groups]
     allowed_ids = guard.sift(request, Operation.DESCRIBE, GROUP, ids)
-    groups = [group for group in message.groups if group.group_id in allowed_ids]
+    # The handler leaves out repeated groups, and has one result for each of the others.
+    groups = distinct_groups(each for each in message.groups if each.group_id in allowed_ids)
     named = [topic.name for group in groups for topic in group.topics or ()]
     allowed = guard.sift(request, Operation.DESCRIBE, TOPIC, named)
     left = []

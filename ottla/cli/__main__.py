@@ -9,6 +9,7 @@ import io
 import os
 import signal
 import sys
+from collections.abc import Callable
 from typing import NoReturn
 
 # The exit code that shells report for a process killed by SIGINT.
@@ -36,13 +37,10 @@ def main() -> None:
     app = make_app()
     signal.signal(signal.SIGINT, handler)
     try:
-        app(prog_name="ottla")
+        _run(app)
     except KeyboardInterrupt:
         # The interrupt preceded the command, which would have handled it.
         _leave()
-    except OSError as error:
-        # Commands handle their own; this one prevented the output of a help page.
-        sys.exit(f"ottla: {error.strerror or error}")
     except SystemExit as end:
         if end.code == EXIT_INTERRUPTED:
             _leave()
@@ -51,6 +49,21 @@ def main() -> None:
         # Nor must Ctrl-C print a stack trace while the interpreter ends.
         if handler is signal.default_int_handler:
             signal.signal(signal.SIGINT, _leave)
+
+
+def _run(app: Callable[..., object]) -> None:
+    """Run the application; its commands handle errors of output, but a help page does not."""
+    from ottla.cli.failure import EXIT_BROKEN_PIPE
+
+    try:
+        app(prog_name="ottla")
+    except SystemExit as end:
+        # typer has silenced the output, but has chosen the exit code of a failure.
+        if isinstance(end.__context__, BrokenPipeError):
+            sys.exit(EXIT_BROKEN_PIPE)
+        raise
+    except OSError as error:
+        sys.exit(f"ottla: {error.strerror or error}")
 
 
 def _occupy_standard_descriptors() -> None:

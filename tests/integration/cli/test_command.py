@@ -184,6 +184,22 @@ def test_help_on_a_full_disk_fails_in_one_sentence() -> None:
     assert (ended.returncode, ended.stderr) == (1, "ottla: No space left on device\n")
 
 
+@pytest.mark.parametrize("group", [(), ("topics",)], ids=str)
+def test_help_into_a_closed_pipe_ends_silently(group: tuple[str, ...]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as pipe:
+        ended = subprocess.run(
+            [sys.executable, "-m", "ottla.cli", *group, "--help"],
+            stdout=pipe,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+    assert (ended.returncode, ended.stderr) == (141, "")
+
+
 def test_broker_with_an_invalid_value_names_the_key(
     run_ottla_process: RunOttla, tmp_path: Path
 ) -> None:

@@ -171,17 +171,34 @@ def test_wrong_usage_without_standard_error_prints_nothing() -> None:
     assert (ended.returncode, ended.stdout) == (2, b"")
 
 
-def test_help_on_a_full_disk_fails_in_one_sentence() -> None:
+FULL = "ottla: No space left on device\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exit_code", "message"),
+    [
+        pytest.param(("--help",), 1, FULL, id="help"),
+        pytest.param(("version",), 1, FULL, id="result"),
+        # The verdict stands: a script must not take the damage for a full disk.
+        pytest.param(("logs", "dump", "--summary"), 3, "", id="result of a failed command"),
+    ],
+)
+def test_output_on_a_full_disk_prints_at_most_one_sentence(
+    tmp_path: Path, arguments: tuple[str, ...], exit_code: int, message: str
+) -> None:
+    damaged = tmp_path / "00000000000000000012.snapshot"
+    damaged.write_bytes(bytes.fromhex("000148674bc800000000"))
+    files = [str(damaged)] if "dump" in arguments else []
     with Path("/dev/full").open("wb") as full:
         ended = subprocess.run(
-            [sys.executable, "-m", "ottla.cli", "--help"],
+            [sys.executable, "-m", "ottla.cli", *arguments, *files],
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
             timeout=TIMEOUT_S,
             check=False,
         )
-    assert (ended.returncode, ended.stderr) == (1, "ottla: No space left on device\n")
+    assert (ended.returncode, ended.stderr) == (exit_code, message)
 
 
 @pytest.mark.parametrize("group", [(), ("topics",)], ids=str)

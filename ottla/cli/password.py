@@ -26,7 +26,7 @@ def read_password(file: Path | None, user: str) -> str:
         password = _first_line(file)
     elif VARIABLE in os.environ:
         password = os.environ[VARIABLE]
-    elif sys.stdin.isatty():
+    elif sys.stdin is not None and sys.stdin.isatty():
         password = _typed(user)
     else:
         usage_error(f"the password is missing: use --password-file FILE, or set {VARIABLE}.")
@@ -40,6 +40,8 @@ def read_password(file: Path | None, user: str) -> str:
 def _first_line(file: Path) -> str:
     try:
         if file == STANDARD_INPUT:
+            if sys.stdin is None:
+                usage_error("standard input is closed: name a file.")
             line = sys.stdin.readline(MAX_CHARACTERS + 2)
         else:
             with file.open(encoding="utf-8") as opened:

@@ -1,5 +1,6 @@
 """`ottla transactions`: lists, describes and ends transactions (composition)."""
 
+import math
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -54,10 +55,12 @@ def list_transactions(
       ottla transactions list --state Ongoing
     """
 
+    longer_than_ms = None if longer_than_s is None else _ms("--longer-than", longer_than_s)
+
     async def work(admin: "Admin") -> "list[TransactionListing]":
         return await admin.list_transactions(
             states=state or (),
-            min_duration_ms=None if longer_than_s is None else int(longer_than_s * 1000),
+            min_duration_ms=longer_than_ms,
         )
 
     found = run_admin(bootstrap, command_config, work)
@@ -162,11 +165,13 @@ def find_hanging(
     except ValueError as error:
         usage_error(f"--topic: {error}.")
 
+    max_timeout_ms = _ms("--max-transaction-timeout", max_timeout_s)
+
     async def work(admin: "Admin") -> "list[HangingTransaction]":
         return await admin.find_hanging_transactions(
             await _existing(admin, places, broker),
             broker_id=broker,
-            max_timeout_ms=int(max_timeout_s * 1000),
+            max_timeout_ms=max_timeout_ms,
         )
 
     found = run_admin(bootstrap, command_config, work)
@@ -278,6 +283,13 @@ async def _existing(
         for held in topics[name].partitions
         if number in (None, held.partition) and (broker is None or broker in held.replicas)
     ]
+
+
+def _ms(option: str, seconds: float) -> int:
+    milliseconds = seconds * 1000
+    if not math.isfinite(milliseconds):
+        usage_error(f"{option} must be a number of seconds, got {seconds}.")
+    return int(milliseconds)
 
 
 def _partition(place: str) -> "TopicPartition":

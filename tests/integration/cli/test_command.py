@@ -103,6 +103,19 @@ def test_wrong_usage_ends_with_exit_code_2(run_ottla: RunOttla, arguments: tuple
     assert "--help" in ended.stderr
 
 
+@pytest.mark.parametrize("seconds", ["nan", "inf", "1e306"])
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [("list", "--longer-than"), ("find-hanging", "--max-transaction-timeout")],
+)
+def test_durations_that_are_no_numbers_are_refused(
+    run_ottla: RunOttla, command: str, option: str, seconds: str
+) -> None:
+    ended = run_ottla("transactions", command, option, seconds)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr.startswith(f"ottla: {option} must be a number of seconds, got ")
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_broker_command_runs_until_a_stop_signal(tmp_path: Path, number: signal.Signals) -> None:
     with subprocess.Popen(

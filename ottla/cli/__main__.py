@@ -35,8 +35,9 @@ def main() -> None:
     from ottla.cli.app import make_app
 
     app = make_app()
-    signal.signal(signal.SIGINT, handler)
     try:
+        # Within this block: an interrupt that came during the call takes effect at its end.
+        signal.signal(signal.SIGINT, handler)
         _run(app)
     except KeyboardInterrupt:
         # The interrupt preceded the command, which would have handled it.

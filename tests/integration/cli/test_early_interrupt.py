@@ -42,6 +42,35 @@ def test_early_interrupt_prints_no_stack_trace(module: str, message: str) -> Non
     assert (done.returncode, done.stdout, done.stderr) == (130, "", message)
 
 
+RESTORED = """
+import os, signal
+from ottla.cli.__main__ import main
+
+set_handler = signal.signal
+
+def interrupted(number, handler):
+    before = set_handler(number, handler)
+    if handler is signal.default_int_handler:
+        os.kill(os.getpid(), signal.SIGINT)
+    return before
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal = interrupted
+main()
+"""
+
+
+def test_interrupt_between_loading_and_the_command_prints_no_stack_trace() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", RESTORED, "version"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 LATE = """
 import atexit, os, signal
 from ottla.cli.__main__ import main

@@ -76,6 +76,9 @@ class _Termination:
             if self._is_requested:
                 return None
             raise
+        finally:
+            # A later signal finds no work to cancel, and soon no loop.
+            self._running = None
 
     def _on_signal(self, *_: object) -> None:
         # No handler of the event loop, which could be busy with a write to a pipe that is full.

@@ -5,6 +5,8 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Coroutine
+from typing import Any
 
 import pytest
 
@@ -56,6 +58,22 @@ run_until_signal(work())
 def test_a_second_signal_kills_work_that_does_not_end() -> None:
     done = subprocess.run([sys.executable, "-c", STUBBORN], capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGTERM, "first\n", "")
+
+
+def test_a_signal_after_the_end_of_the_loop_does_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = asyncio.run
+
+    def run_until_late_signal(outcome: Coroutine[Any, Any, object]) -> object:
+        result = run(outcome)
+        signal.raise_signal(signal.SIGTERM)
+        return result
+
+    async def work() -> int:
+        return 7
+
+    monkeypatch.setattr(asyncio, "run", run_until_late_signal)
+    assert run_until_signal(work()) == 7
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
 def test_an_ignored_signal_stays_ignored() -> None:

@@ -51,7 +51,9 @@ QUICK_RETRIES: Final = 10
 """Number of these short delays before the usual back-off."""
 _FIRST_STEPS: Final = (Step.ADD, Step.ADD_OFFSETS)
 CANCELLED_ABORT_S: Final = 1.0
-"""Time for the abort of a transaction whose block was cancelled."""
+"""Time for the abort of a transaction whose block was cancelled or interrupted."""
+_ENDS_OF_BLOCK: Final = (Exception, asyncio.CancelledError, KeyboardInterrupt, SystemExit)
+"""Not GeneratorExit: a coroutine that is closed cannot wait for the abort."""
 
 
 class Transactions:
@@ -180,7 +182,7 @@ class Transactions:
         number = self.state.number
         try:
             yield
-        except (Exception, asyncio.CancelledError) as error:
+        except _ENDS_OF_BLOCK as error:
             await self._abort_block(number, error)
             raise
         try:
@@ -278,7 +280,7 @@ class Transactions:
         state = self.state
         if state.number != number or not state.is_open:
             return
-        is_cancelled = isinstance(error, asyncio.CancelledError)
+        is_cancelled = not isinstance(error, Exception)
         try:
             async with asyncio.timeout(CANCELLED_ABORT_S if is_cancelled else None):
                 await self.abort()

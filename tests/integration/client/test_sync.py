@@ -66,6 +66,29 @@ def test_transactions_are_blocks(shared_broker: BrokerProcess) -> None:
         assert consumer.fetch_batch(timeout_ms=200) == []
 
 
+@pytest.mark.parametrize("end", [KeyboardInterrupt, SystemExit])
+def test_an_interrupted_transaction_is_aborted(
+    shared_broker: BrokerProcess, end: type[BaseException]
+) -> None:
+    topic = f"ended-by-{end.__name__}"
+    with Producer(shared_broker.bootstrap, transactional_id=topic) as producer:
+
+        def write_until_interrupted() -> None:
+            with producer.transaction():
+                producer.send(topic, b"dropped").result()
+                raise end
+
+        with pytest.raises(end):
+            write_until_interrupted()
+        with producer.transaction():
+            producer.send(topic, b"kept")
+    with Consumer(
+        shared_broker.bootstrap, isolation_level="read_committed", auto_offset_reset="earliest"
+    ) as consumer:
+        consumer.assign_topics(topic)
+        assert [record.value for record in consumer.fetch_batch()] == [b"kept"]
+
+
 def test_errors_arrive_in_the_thread_of_the_script(shared_broker: BrokerProcess) -> None:
     threads_before = threading.active_count()
     with (

@@ -139,24 +139,31 @@ class _Sharing:
             # One partition from each member per round: otherwise the first would give too many.
             for giver in sorted(self.held, key=lambda each: -len(self.held[each])):
                 if (move := self._best_move(giver)) is not None:
-                    partition, taker = move
-                    self.held[giver].remove(partition)
-                    self.held[taker].append(partition)
+                    index, taker = move
+                    self.held[taker].append(self.held[giver].pop(index))
                     is_even = False
 
-    def _best_move(self, giver: MemberId) -> tuple[TopicPartition, MemberId] | None:
-        """Return the move from `giver` to the least loaded member that can take a partition."""
+    def _best_move(self, giver: MemberId) -> tuple[int, MemberId] | None:
+        """Return the index of the partition to move, and the least loaded member that can take one.
+
+        None if no move from `giver` helps.
+        """
+        mine = self.held[giver]
         takers: dict[str, MemberId] = {}
-        best: tuple[TopicPartition, MemberId] | None = None
-        best_load = len(self.held[giver]) - 1
+        best: tuple[int, MemberId] | None = None
+        best_load, least_load = len(mine) - 1, min(map(len, self.held.values()))
         # The last partition in the list is the one held for the shortest time.
-        for partition in reversed(self.held[giver]):
-            topic = partition.topic
+        for index in range(len(mine) - 1, -1, -1):
+            if best_load <= least_load:
+                # No member has fewer. With thousands of partitions, a look at each of them for each
+                # move would keep the leader from its heartbeats.
+                break
+            topic = mine[index].topic
             if topic not in takers:
                 takers[topic] = self.least_loaded(self._readers[topic])
             taker = takers[topic]
             if len(self.held[taker]) < best_load:
-                best, best_load = (partition, taker), len(self.held[taker])
+                best, best_load = (index, taker), len(self.held[taker])
         return best
 
 

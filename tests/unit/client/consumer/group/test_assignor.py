@@ -1,5 +1,7 @@
 """Assignors on small groups return the same assignments as Kafka's."""
 
+import time
+
 import pytest
 
 from kafkawire.ids import TopicPartition
@@ -11,6 +13,7 @@ from ottla.client.consumer.group.sticky_assignor import CooperativeStickyAssigno
 
 BOTH = Subscription(topics=["t", "u"])
 ONLY_T = Subscription(topics=["t"])
+LEVELING_LIMIT_S = 2.0
 
 
 def parts(text: str) -> list[TopicPartition]:
@@ -158,3 +161,13 @@ def test_a_chain_of_moves_balances_where_one_move_cannot() -> None:
     held = StickyAssignor().assign({"t": 4, "u": 3}, members)
     loads = {member: len(each) for member, each in held.items()}
     assert max(loads.values()) - min(loads.values()) <= 1
+
+
+def test_thousands_of_partitions_move_within_the_time_of_a_few_heartbeats() -> None:
+    """Measures CPU time, because wall-clock time depends on the load of the machine."""
+    owned = [TopicPartition("t", index) for index in range(10_000)]
+    members = {"a": Subscription(topics=["t"], owned=owned, generation=1), "b": ONLY_T}
+    began_s = time.process_time()
+    held = CooperativeStickyAssignor().assign({"t": len(owned)}, members)
+    assert time.process_time() - began_s < LEVELING_LIMIT_S
+    assert held == {"a": owned[:5_000], "b": []}

@@ -201,6 +201,10 @@ class ZooKeeperConsumer:
         except OperationError as error:
             await self._client.abandon()
             raise NoBrokerAvailableError(f"the coordinator cannot be read: {error}") from error
+        except BaseException:
+            # Nothing else would end the session of a cancelled start.
+            await self._client.abandon()
+            raise
         if not has_brokers:
             await self._client.close()
             raise NoBrokerAvailableError(

@@ -98,6 +98,10 @@ class ZooKeeperProducer:
         except OperationError as error:
             await self._client.abandon()
             raise NoBrokerAvailableError(f"the coordinator cannot be read: {error}") from error
+        except BaseException:
+            # Nothing else would end the session of a cancelled start.
+            await self._client.abandon()
+            raise
         try:
             if not has_brokers:
                 raise NoBrokerAvailableError("the coordinator lists no suitable broker")

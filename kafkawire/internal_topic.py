@@ -6,7 +6,8 @@ or transactional ids whose hash selects that partition. A record's key and value
 """
 
 from functools import lru_cache
-from struct import Struct
+from operator import mul
+from struct import Struct, unpack
 from struct import error as struct_error
 from typing import Final, TypeVar
 
@@ -19,22 +20,38 @@ INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
 
 _VERSION: Final = Struct(">h")
 _CACHED_HASHES: Final = 16_384
+_CACHED_CHARACTERS: Final = 256
+"""Longest key whose hash is kept. Clients choose the keys, of up to 32 kB: all of those would take
+half a gigabyte."""
 _INT32: Final = 0xFFFF_FFFF
 _INT32_MIN_BITS: Final = 0x8000_0000
+_PART_UNITS: Final = 256
+_WEIGHTS: Final = tuple(pow(31, exponent, 2**32) for exponent in reversed(range(_PART_UNITS)))
+"""Weights of the units of a part, of which the last has weight 1."""
 
 M = TypeVar("M")
 
 
-# A loop over characters, called twice per request of a group. Without the cache it is half the cost
-# of a commit (benchmarks/loads/group_load.py).
-@lru_cache(maxsize=_CACHED_HASHES)
 def java_string_hash(text: str) -> int:
     """Return the result of Java's `String.hashCode`: over UTF-16 units, a signed 32-bit number."""
-    units = memoryview(text.encode("utf-16-be", "surrogatepass"))
+    return _cached_hash(text) if len(text) <= _CACHED_CHARACTERS else _hash(text)
+
+
+def _hash(text: str) -> int:
+    data = text.encode("utf-16-be", "surrogatepass")
+    units = unpack(f">{len(data) // 2}H", data)
     value = 0
-    for position in range(0, len(units), 2):
-        value = (31 * value + (units[position] << 8 | units[position + 1])) & _INT32
+    # In parts, because a loop over the characters of a long name would take milliseconds.
+    for begin in range(0, len(units), _PART_UNITS):
+        part = units[begin : begin + _PART_UNITS]
+        weights = _WEIGHTS[-len(part) :]
+        value = (value * weights[0] * 31 + sum(map(mul, part, weights))) & _INT32
     return value - (_INT32 + 1) if value & _INT32_MIN_BITS else value
+
+
+# Called twice per request of a group: without the cache it is half the cost of a commit
+# (benchmarks/loads/group_load.py).
+_cached_hash = lru_cache(maxsize=_CACHED_HASHES)(_hash)
 
 
 def partition_for(key: str, partition_count: int) -> int:

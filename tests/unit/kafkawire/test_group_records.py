@@ -1,5 +1,7 @@
 """The records of `__consumer_offsets`; Kafka's own records are in test_group_records_golden."""
 
+import sys
+
 import pytest
 
 from kafkawire.errors import DecodeError
@@ -38,6 +40,22 @@ PARTITION = TopicPartition("t", 3)
 )
 def test_strings_hash_as_in_java(text: str, value: int) -> None:
     assert java_string_hash(text) == value
+
+
+@pytest.mark.parametrize("length", [255, 256, 257, 512, 32_767])
+def test_long_strings_hash_as_in_java(length: int) -> None:
+    text = "gr\N{LATIN SMALL LETTER U WITH DIAERESIS}n-7" * (length // 6 + 1)
+    expected = 0
+    for character in text[:length]:
+        expected = (31 * expected + ord(character)) % 2**32
+    assert java_string_hash(text[:length]) % 2**32 == expected
+
+
+def test_long_strings_are_not_kept() -> None:
+    text = "g" * 10_000
+    count_before = sys.getrefcount(text)
+    java_string_hash(text)
+    assert sys.getrefcount(text) == count_before
 
 
 def test_groups_belong_to_the_partition_of_their_hash() -> None:

@@ -208,9 +208,9 @@ class GroupCommits:
         records: Iterable[KeyValue],
         on_stored: Callable[[ErrorCode, int], None],
     ) -> None:
-        leaderships = self._registry.leaderships
-        partition = leaderships.partition_of(group.group_id)
-        self._store.append(partition, leaderships.epoch(partition), records, on_stored)
+        partition = self._registry.partition_of(group)
+        epoch = self._registry.leaderships.epoch(partition)
+        self._store.append(partition, epoch, records, on_stored)
 
 
 def _note_removal(group_id: str, record_count: int, error: ErrorCode, offset: int) -> None:

@@ -254,7 +254,7 @@ class GroupCoordinator:
                 self._store_group(group, effect)
 
     def _store_group(self, group: Group, store: Store) -> None:
-        partition = self._leaderships.partition_of(group.group_id)
+        partition = self.registry.partition_of(group)
         group.state_timestamp_ms = self._now_ms()
         log.info(
             "group.stored",

@@ -1,7 +1,8 @@
 """The groups that this broker coordinates, by partition of `__consumer_offsets` (decision).
 
 These are the groups of partitions that it leads and has loaded. Invariant: a group is held only
-while its partition is active here.
+while its partition is active here. It stays in that partition although the topic may get more
+partitions, as its records do.
 """
 
 from __future__ import annotations
@@ -21,44 +22,49 @@ class GroupRegistry:
         """Map groups to `partition_count()` partitions, the actual or planned number."""
         self.limits = limits
         self.leaderships = Leaderships(partition_count)
-        self._groups: dict[str, Group] = {}
+        self._held: dict[int, dict[str, Group]] = {}
+        self._partitions: dict[Group, int] = {}
 
     def __iter__(self) -> Iterator[Group]:
-        return iter(list(self._groups.values()))
+        return iter(list(self._partitions))
 
     def __len__(self) -> int:
-        return len(self._groups)
+        return len(self._partitions)
 
     def in_partition(self, partition: int) -> list[Group]:
         """Return the groups of one partition."""
-        return [
-            group for group in self if self.leaderships.partition_of(group.group_id) == partition
-        ]
+        return list(self._held.get(partition, {}).values())
+
+    def partition_of(self, group: Group) -> int:
+        """Return the partition of a group that is held here."""
+        return self._partitions[group]
 
     def activate(self, partition: int, groups: Iterable[Group]) -> None:
         """Coordinate the groups of a partition that was loaded."""
         self.leaderships.activate(partition)
-        self._groups.update((group.group_id, group) for group in groups)
+        for group in groups:
+            self._hold(partition, group)
 
     def resign(self, partition: int) -> list[Group]:
         """Give a partition up; return its groups."""
         self.leaderships.resign(partition)
-        lost = self.in_partition(partition)
+        lost = list(self._held.pop(partition, {}).values())
         for group in lost:
-            del self._groups[group.group_id]
+            del self._partitions[group]
         return lost
 
     def close(self) -> list[Group]:
         """Give all partitions up when the broker stops; return the groups."""
         self.leaderships.close()
-        lost = list(self._groups.values())
-        self._groups.clear()
+        lost = list(self)
+        self._held.clear()
+        self._partitions.clear()
         return lost
 
     # Groups
 
-    def check(self, group_id: str, *, may_be_unnamed: bool = False) -> None:
-        """Check that this broker coordinates a group now.
+    def check(self, group_id: str, *, may_be_unnamed: bool = False) -> int:
+        """Return the partition of a group that this broker coordinates now.
 
         Before consumer groups had members, offsets could be committed without a group id. Such an
         unnamed group can still be used for that.
@@ -69,11 +75,11 @@ class GroupRegistry:
         """
         if not group_id and not may_be_unnamed:
             raise ApiError(ErrorCode.INVALID_GROUP_ID)
-        self.leaderships.check(group_id)
+        return self.leaderships.check(group_id)
 
-    def get(self, group_id: str) -> Group | None:
+    def get(self, partition: int, group_id: str) -> Group | None:
         """Return a group that is held here."""
-        return self._groups.get(group_id)
+        return self._held.get(partition, {}).get(group_id)
 
     def find(self, group_id: str, *, may_be_unnamed: bool = False) -> Group | None:
         """Return a group, None if there is none with this id.
@@ -81,8 +87,7 @@ class GroupRegistry:
         Raises:
             ApiError: as `check`.
         """
-        self.check(group_id, may_be_unnamed=may_be_unnamed)
-        return self._groups.get(group_id)
+        return self.get(self.check(group_id, may_be_unnamed=may_be_unnamed), group_id)
 
     def find_or_add(self, group_id: str, *, may_be_unnamed: bool = False) -> Group:
         """Return a group, a new one if there is none with this id.
@@ -90,12 +95,21 @@ class GroupRegistry:
         Raises:
             ApiError: as `check`.
         """
-        group = self.find(group_id, may_be_unnamed=may_be_unnamed)
+        partition = self.check(group_id, may_be_unnamed=may_be_unnamed)
+        group = self.get(partition, group_id)
         if group is None:
-            group = self._groups[group_id] = Group(group_id, self.limits)
+            group = Group(group_id, self.limits)
+            self._hold(partition, group)
         return group
 
     def remove(self, group: Group) -> None:
         """Remove a dead group."""
-        if self._groups.get(group.group_id) is group:
-            del self._groups[group.group_id]
+        partition = self._partitions.pop(group, None)
+        if partition is not None:
+            del self._held[partition][group.group_id]
+
+    # Inside
+
+    def _hold(self, partition: int, group: Group) -> None:
+        self._held.setdefault(partition, {})[group.group_id] = group
+        self._partitions[group] = partition

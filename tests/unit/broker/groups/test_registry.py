@@ -71,6 +71,20 @@ def test_group_is_added_once_and_removed_once() -> None:
     assert registry.find("g") is None
 
 
+def test_group_stays_in_its_partition_although_the_topic_grows() -> None:
+    counts = [50]
+    registry = GroupRegistry(LIMITS, lambda: counts[-1])
+    partition = registry.leaderships.partition_of("my-group")
+    registry.leaderships.lead(partition, E1)
+    registry.activate(partition, [])
+    group = registry.find_or_add("my-group")
+    counts.append(100)
+    assert registry.leaderships.partition_of("my-group") != partition
+    assert registry.partition_of(group) == partition
+    assert registry.resign(partition) == [group]
+    assert len(registry) == 0
+
+
 def test_closed_registry_refuses_every_group() -> None:
     registry, partition = make()
     registry.leaderships.lead(partition, E1)

@@ -1,6 +1,7 @@
 """Kafka's default partitioner: murmur2 for keys, a sticky adaptive choice for other records."""
 
 import random
+import sys
 from collections import Counter
 from collections.abc import Callable
 
@@ -45,6 +46,13 @@ def test_murmur2_matches_kafkas_test_values(key: bytes, expected: int) -> None:
 @pytest.mark.parametrize("as_type", [bytes, bytearray, memoryview])
 def test_a_key_of_any_bytes_like_type_has_its_partition(as_type: type) -> None:
     assert partitioner(7).for_key(as_type(b"abc")) == (479470107 & 0x7FFFFFFF) % 7
+
+
+def test_a_long_key_is_not_kept() -> None:
+    some, key = partitioner(7), bytes(range(256)) * 8
+    count_before = sys.getrefcount(key)
+    assert some.for_key(key) == (murmur2(key) & 0x7FFFFFFF) % 7
+    assert sys.getrefcount(key) == count_before
 
 
 def test_a_key_keeps_its_partition_even_without_a_leader() -> None:

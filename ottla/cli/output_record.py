@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from ottla.client.record import ConsumerRecord
 
 DEFAULT_SEPARATOR: Final = "\t"
+MAX_NUMBER: Final = 2**63 - 1
+"""Largest number in a field of a record, which a template must be able to show."""
 MAX_WIDTH: Final = 10_000
 """Largest field width, in characters, that a template may request."""
 
@@ -110,7 +112,7 @@ class _TemplateWriter:
         try:
             _check_widths(template)
             template.format_map(_EXAMPLE_FIELDS)
-        except (KeyError, IndexError, ValueError, AttributeError) as error:
+        except (KeyError, IndexError, ValueError, AttributeError, OverflowError) as error:
             known = ", ".join(_EXAMPLE_FIELDS)
             raise ValueError(f"the template is invalid at {error}; fields are {known}") from None
 
@@ -150,10 +152,10 @@ def _fields(record: ConsumerRecord) -> dict[str, str | int]:
 
 _EXAMPLE_FIELDS: Final[dict[str, str | int]] = {
     "topic": "",
-    "partition": 0,
-    "offset": 0,
+    "partition": MAX_NUMBER,
+    "offset": MAX_NUMBER,
     "timestamp": "",
-    "timestamp_ms": 0,
+    "timestamp_ms": MAX_NUMBER,
     "key": "",
     "value": "",
     "headers": "",

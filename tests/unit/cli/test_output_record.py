@@ -93,7 +93,7 @@ def test_template_fields_are_readable_text() -> None:
     assert write(BINARY).endswith(b"\\xff=\\x00\\xfe [h=\\xff,h=null]\n")
 
 
-@pytest.mark.parametrize("template", ["{colour}", "{0}", "{offset", "{key.x}"])
+@pytest.mark.parametrize("template", ["{colour}", "{0}", "{offset", "{key.x}", "{offset:c}"])
 def test_invalid_template_is_rejected_before_any_record_is_read(template: str) -> None:
     with pytest.raises(ValueError, match="fields are topic, partition"):
         record_writer(OutputFormat.TEMPLATE, template=template)

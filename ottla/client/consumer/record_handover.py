@@ -71,12 +71,11 @@ class RecordHandover:
         Raises:
             OttlaError: the position cannot be read, or a broker or the group refuses.
         """
-        self._buffer.take_back()
-        self._gate.enter()
         try:
-            return await self._next_cursor()
-        finally:
-            self._gate.leave(with_records=False)
+            return await self._cursor()
+        except OttlaError:
+            await self._yield_after_error()
+            raise
 
     async def batch(
         self, max_records: int, timeout_ms: float | None
@@ -88,9 +87,13 @@ class RecordHandover:
             await self._take_turn()
         try:
             async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
-                cursor = await self.cursor()
+                cursor = await self._cursor()
         except TimeoutError:
             return records
+        except OttlaError:
+            # Outside of the time limit, which would hide the error.
+            await self._yield_after_error()
+            raise
         if cursor is None:
             return None
         self.hand_over()
@@ -124,12 +127,26 @@ class RecordHandover:
         self._next_turn = self._buffer.cursor_count + CURSORS_PER_TURN
         await asyncio.sleep(0)
 
+    @staticmethod
+    async def _yield_after_error() -> None:
+        """Let other tasks run: an error may last, and a caller may do nothing but read again."""
+        await asyncio.sleep(0)
+
+    async def _cursor(self) -> Cursor | None:
+        self._buffer.take_back()
+        self._gate.enter()
+        try:
+            return await self._next_cursor()
+        finally:
+            self._gate.leave(with_records=False)
+
     async def _next_cursor(self) -> Cursor | None:
         if self._is_turn_due:
             await self._take_turn()
         while not self._is_closed:
             if self._group is not None and self._group.error is not None:
-                raise self._group.error
+                # The same object each time: its traceback would grow with each read.
+                raise self._group.error.with_traceback(None)
             cursor = None if self._gate.is_held else self._buffer.cursor()
             if self._buffer.has_room:
                 self._buffer.has_room = False

@@ -428,8 +428,9 @@ class Consumer:
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
         """Yield records one by one, and wait for new ones until the consumer is closed.
 
-        Leaving the loop loses no record: the next read continues after the last one. An error
-        concerns one partition or the group, and the next read retries after it.
+        Leaving the loop loses no record: the next read continues after the last one. After an error
+        of one partition the next read tries it again. An error of the group stays until the next
+        `subscribe` or `unsubscribe`.
 
         Raises:
             OffsetOutOfRangeError: a position is not in the log; seek, or set a reset policy.

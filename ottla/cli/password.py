@@ -58,4 +58,6 @@ def _typed(user: str) -> str:
             raise CommandError("the passwords differ: nothing was changed.", EXIT_FAILED)
     except EOFError:
         usage_error("no password was typed.")
+    except UnicodeDecodeError:
+        usage_error("the typed password is not text in the encoding of this locale.")
     return password

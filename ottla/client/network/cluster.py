@@ -55,6 +55,9 @@ R = TypeVar("R")
 UNKNOWN_PATIENCE_S: Final = 1.0
 """Time for which an unknown topic is awaited: brokers learn of a new topic a moment later."""
 
+MAX_TOPICS_PER_REQUEST: Final = 5_000
+"""Number of topics that one request for metadata names: brokers limit the elements of a request."""
+
 MAX_IMPATIENT_FAILURES: Final = 5
 """Number of failed attempts in a row to reach a broker that speed up metadata refreshes."""
 FIRST_BOOTSTRAP_ID: Final = -2
@@ -381,12 +384,11 @@ class Cluster:
         failure: OttlaError | None = ClientClosedError("the client was closed while it waited")
         try:
             is_complete = self._wants_all_topics
-            response = await self.request_any(
-                self._metadata_request(), MetadataResponse, may_repeat=True
-            )
-            self.metadata = merge(
-                self.metadata, response, self._wanted_topics, is_complete=is_complete
-            )
+            for request in self._metadata_requests():
+                response = await self.request_any(request, MetadataResponse, may_repeat=True)
+                self.metadata = merge(
+                    self.metadata, response, self._wanted_topics, is_complete=is_complete
+                )
             # Only one refresh runs at a time.
             self.metadata_refresh = self.refresh_count
             failure = None
@@ -416,13 +418,21 @@ class Cluster:
         if self._refresh_waiters:
             self._begin_refresh()
 
-    def _metadata_request(self) -> MetadataRequest:
+    def _metadata_requests(self) -> list[MetadataRequest]:
         if self._wants_all_topics:
-            return MetadataRequest(topics=None, allow_auto_topic_creation=False)
-        return MetadataRequest(
-            topics=[MetadataRequestTopic(name=name) for name in sorted(self._wanted_topics)],
-            allow_auto_topic_creation=self._allow_auto_topic_creation,
-        )
+            return [MetadataRequest(topics=None, allow_auto_topic_creation=False)]
+        names = sorted(self._wanted_topics)
+        # Without topics one request remains, for the brokers.
+        return [
+            MetadataRequest(
+                topics=[
+                    MetadataRequestTopic(name=name)
+                    for name in names[begin : begin + MAX_TOPICS_PER_REQUEST]
+                ],
+                allow_auto_topic_creation=self._allow_auto_topic_creation,
+            )
+            for begin in range(0, max(len(names), 1), MAX_TOPICS_PER_REQUEST)
+        ]
 
 
 def _settle(waiters: list[asyncio.Future[None]], failure: OttlaError | None) -> None:

@@ -312,6 +312,23 @@ async def test_metadata_is_refreshed_by_age(cluster: FakeCluster) -> None:
     await opened.close()
 
 
+async def test_many_topics_are_asked_for_in_several_requests(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ottla.client.network.cluster.MAX_TOPICS_PER_REQUEST", 2)
+    for topic in "abcde":
+        cluster.create(topic)
+    known = Cluster(config(cluster))
+    known.keep_topics("abcde")
+    await known.start()
+    try:
+        assert known.metadata.topics.keys() == set("abcde")
+        asked = [[topic.name for topic in each.topics] for each in cluster.seen(ApiKey.METADATA)]
+        assert asked == [["a", "b"], ["c", "d"], ["e"]]
+    finally:
+        await known.close()
+
+
 async def test_a_caller_that_waits_for_a_topic_finds_it_although_other_topics_are_kept(
     cluster: FakeCluster,
 ) -> None:

@@ -1,4 +1,4 @@
-"""Errors that reads raise: `ottla.client.consumer.record_reader`."""
+"""Errors that reads raise: `ottla.client.consumer.record_handover`."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -8,7 +8,7 @@ import pytest
 from ottla.client.client_config import ConsumerConfig
 from ottla.client.consumer.fetch_buffer import FetchBuffer
 from ottla.client.consumer.group.read_gate import ReadGate
-from ottla.client.consumer.record_reader import RecordReader
+from ottla.client.consumer.record_handover import RecordHandover
 from ottla.client.errors import OttlaError
 
 
@@ -19,9 +19,9 @@ class Refused:
         self.error: OttlaError | None = OttlaError("refused")
 
 
-def refused_reader() -> RecordReader:
+def refused_reader() -> RecordHandover:
     buffer = FetchBuffer(ConsumerConfig())
-    reader = RecordReader(buffer)
+    reader = RecordHandover(buffer)
     gate = ReadGate(asyncio.get_running_loop(), buffer.interrupt)
     reader.begin(gate, lambda: None, Refused())
     return reader
@@ -31,7 +31,7 @@ READS = [
     pytest.param(lambda reader: reader.cursor(), id="iteration"),
     pytest.param(lambda reader: reader.batch(1, 0), id="batch"),
 ]
-Read = Callable[[RecordReader], Awaitable[object]]
+Read = Callable[[RecordHandover], Awaitable[object]]
 
 
 @pytest.mark.parametrize("read", READS)

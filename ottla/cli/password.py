@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from ottla.cli.failure import EXIT_FAILED, CommandError, usage_error
+from ottla.cli.failure import EXIT_FAILED, EXIT_USAGE, CommandError, usage_error
 
 VARIABLE: Final = "OTTLA_USER_PASSWORD"
 STANDARD_INPUT: Final = Path("-")
@@ -47,7 +47,8 @@ def _first_line(file: Path) -> str:
             with file.open(encoding="utf-8") as opened:
                 line = opened.readline(MAX_CHARACTERS + 2)
     except UnicodeDecodeError:
-        usage_error(f"{file} is not text in UTF-8.")
+        # That error contains the password.
+        raise CommandError(f"{file} is not text in UTF-8.", EXIT_USAGE) from None
     return line.rstrip("\r\n")
 
 
@@ -59,5 +60,7 @@ def _typed(user: str) -> str:
     except EOFError:
         usage_error("no password was typed.")
     except UnicodeDecodeError:
-        usage_error("the typed password is not text in the encoding of this locale.")
+        raise CommandError(
+            "the typed password is not text in the encoding of this locale.", EXIT_USAGE
+        ) from None
     return password

@@ -184,34 +184,18 @@ def test_wrong_usage_without_standard_error_prints_nothing() -> None:
     assert (ended.returncode, ended.stdout) == (2, b"")
 
 
-FULL = "ottla: No space left on device\n"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "exit_code", "message"),
-    [
-        pytest.param(("--help",), 1, FULL, id="help"),
-        pytest.param(("version",), 1, FULL, id="result"),
-        # The verdict stands: a script must not take the damage for a full disk.
-        pytest.param(("logs", "dump", "--summary"), 3, "", id="result of a failed command"),
-    ],
-)
-def test_output_on_a_full_disk_prints_at_most_one_sentence(
-    tmp_path: Path, arguments: tuple[str, ...], exit_code: int, message: str
-) -> None:
-    damaged = tmp_path / "00000000000000000012.snapshot"
-    damaged.write_bytes(bytes.fromhex("000148674bc800000000"))
-    files = [str(damaged)] if "dump" in arguments else []
+@pytest.mark.parametrize("argument", ["--help", "version"])
+def test_output_on_a_full_disk_is_reported_by_one_sentence(argument: str) -> None:
     with Path("/dev/full").open("wb") as full:
         ended = subprocess.run(
-            [sys.executable, "-m", "ottla.cli", *arguments, *files],
+            [sys.executable, "-m", "ottla.cli", argument],
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
             timeout=TIMEOUT_S,
             check=False,
         )
-    assert (ended.returncode, ended.stderr) == (exit_code, message)
+    assert (ended.returncode, ended.stderr) == (1, "ottla: No space left on device\n")
 
 
 @pytest.mark.parametrize("group", [(), ("topics",)], ids=str)

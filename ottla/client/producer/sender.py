@@ -27,7 +27,7 @@ from kafkawire.messages.produce import (
 )
 from kafkawire.sentinels import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP
 from ottla.client.background import Alarm
-from ottla.client.client_config import Address, ProducerConfig
+from ottla.client.client_config import MAX_PARTITIONS_PER_REQUEST, Address, ProducerConfig
 from ottla.client.client_metrics import ProducerCounts
 from ottla.client.cluster_metadata import needs_metadata
 from ottla.client.errors import (
@@ -128,7 +128,8 @@ class Sender:
             size_bytes = REQUEST_OVERHEAD_BYTES
             while position < len(queues):
                 size_bytes += queues[position].batches[0].filled_bytes
-                if batches and size_bytes > self._config.max_request_bytes:
+                is_full = len(batches) >= MAX_PARTITIONS_PER_REQUEST
+                if batches and (is_full or size_bytes > self._config.max_request_bytes):
                     break
                 batches.append(self._take(queues[position]))
                 position += 1

@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import TopicPartition
-from ottla.client.client_config import ProducerConfig
+from ottla.client.client_config import MAX_PARTITIONS_PER_REQUEST, ProducerConfig
 from ottla.client.errors import (
     BrokerError,
     OttlaError,
@@ -302,7 +302,7 @@ class Transactions:
     async def _add_wanted(self) -> None:
         number = self.state.number
         # Nothing, if the transaction was aborted during the delay before this attempt.
-        if wanted := self.state.wanted():
+        if wanted := self.state.wanted()[:MAX_PARTITIONS_PER_REQUEST]:
             await self._requests.add_partitions(self._identity, wanted)
             if self.state.number == number:
                 self.state.on_added(wanted)

@@ -255,6 +255,21 @@ async def test_requests_stay_within_max_request_bytes(cluster: FakeCluster) -> N
         assert sum(map(len, batches)) <= 2_000
 
 
+async def test_requests_name_no_more_partitions_than_a_broker_takes(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ottla.client.producer.sender.MAX_PARTITIONS_PER_REQUEST", 4)
+    logs = cluster.create("t", [0] * 10)
+    async with Producer(cluster.bootstrap, linger_ms=20) as producer:
+        for partition in range(10):
+            await producer.send("t", b"v", partition=partition)
+    assert [log.values() for log in logs] == [[b"v"]] * 10
+    requests = cluster.seen(ApiKey.PRODUCE)
+    assert len(requests) >= 3
+    for request in requests:
+        assert sum(len(topic.partition_data) for topic in request.topic_data) <= 4
+
+
 async def test_a_broker_that_reads_nothing_holds_up_even_unacknowledged_records(
     cluster: FakeCluster,
 ) -> None:

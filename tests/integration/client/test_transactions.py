@@ -107,6 +107,20 @@ async def test_a_transaction_uses_each_request_once(cluster: FakeCluster) -> Non
     assert held(cluster).members == [("g", "member", 3, "static")]
 
 
+async def test_partitions_are_added_in_several_requests_where_one_would_be_too_large(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ottla.client.producer.transactions.MAX_PARTITIONS_PER_REQUEST", 2)
+    logs = cluster.create("t", [0] * 5)
+    async with started(cluster) as producer, producer.transaction():
+        for partition in range(5):
+            await producer.send("t", b"v", partition=partition)
+    assert [log.values() for log in logs] == [[b"v"]] * 5
+    for request in cluster.seen(ApiKey.ADD_PARTITIONS_TO_TXN):
+        assert sum(len(topic.partitions) for topic in request.v3_and_below_topics) <= 2
+    assert held(cluster).ended == [(COMMITTED, tuple(TopicPartition("t", n) for n in range(5)))]
+
+
 async def test_sequences_continue_over_transactions(cluster: FakeCluster) -> None:
     (log,) = cluster.create("t")
     async with started(cluster) as producer:

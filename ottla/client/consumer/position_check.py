@@ -23,6 +23,7 @@ from kafkawire.sentinels import CONSUMER_REPLICA_ID
 from ottla.client.consumer.partition_state import PartitionState
 from ottla.client.errors import LogTruncatedError, OttlaError, broker_error
 from ottla.client.network.cluster import Cluster
+from ottla.client.network.partition_lookup import parts
 
 UNKNOWN_OFFSET: Final = -1
 
@@ -33,9 +34,9 @@ EpochEnds = dict[TopicPartition, Offset | OttlaError]
 async def ask_epoch_ends(
     cluster: Cluster, by_leader: Mapping[BrokerId, Iterable[PartitionState]]
 ) -> EpochEnds:
-    """Send one request to each leader; return an end offset or an error for every partition."""
+    """Ask each leader, all at once; return an end offset or an error for every partition."""
     ends: EpochEnds = {}
-    requests = [(leader, list(states)) for leader, states in by_leader.items()]
+    requests = [(leader, part) for leader, states in by_leader.items() for part in parts(states)]
     for part in await asyncio.gather(*(_ask(cluster, leader, part) for leader, part in requests)):
         ends.update(part)
     return ends

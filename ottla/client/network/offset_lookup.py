@@ -1,7 +1,7 @@
 """Looks up offsets by time, and the ends of logs (edge).
 
-Each leader gets one request. If a broker is not the leader, its partitions are looked up again
-with fresh metadata.
+Each leader gets one request, or several for very many partitions. If a broker is not the leader,
+its partitions are looked up again with fresh metadata.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from kafkawire.sentinels import CONSUMER_REPLICA_ID, MAX_OFFSET, NO_EPOCH, READ_
 from ottla.client.argument import require_by_partition, require_whole
 from ottla.client.errors import OttlaError, broker_error
 from ottla.client.network.cluster import Cluster
-from ottla.client.network.partition_lookup import missing_partitions, with_patience
+from ottla.client.network.partition_lookup import missing_partitions, parts, with_patience
 from ottla.client.offset import OffsetAndTimestamp
 from ottla.client.retry import is_retriable, retry
 
@@ -81,7 +81,7 @@ def _is_any_gone(cluster: Cluster, wanted: Iterable[TopicPartition]) -> bool:
 async def ask_leaders(
     cluster: Cluster, wanted: Mapping[TopicPartition, int], isolation_level: int
 ) -> Results:
-    """Send one request to each leader; return an offset or an error for every partition."""
+    """Ask each leader, all at once; return an offset or an error for every partition."""
     by_leader: dict[BrokerId, dict[TopicPartition, int]] = {}
     results: Results = {}
     for topic_partition, timestamp in wanted.items():
@@ -92,8 +92,11 @@ async def ask_leaders(
             )
         else:
             by_leader.setdefault(leader, {})[topic_partition] = timestamp
+    requests = [
+        (leader, dict(part)) for leader, asked in by_leader.items() for part in parts(asked.items())
+    ]
     for part in await asyncio.gather(
-        *(_ask(cluster, leader, part, isolation_level) for leader, part in by_leader.items())
+        *(_ask(cluster, leader, part, isolation_level) for leader, part in requests)
     ):
         results.update(part)
     return results

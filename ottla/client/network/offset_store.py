@@ -1,6 +1,7 @@
 """Commits and fetches the offsets of a group (edge)."""
 
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import TypeAlias
 
 from kafkawire.errors import ErrorCode
@@ -24,7 +25,7 @@ from ottla.client.errors import CommitFailedError, OttlaError, no_result
 from ottla.client.network.commit_order import CommitCall, CommitOrder
 from ottla.client.network.coordinator import Coordinator
 from ottla.client.network.group_coordinator import Verdict, judge
-from ottla.client.network.partition_lookup import is_unknown_topic, with_patience
+from ottla.client.network.partition_lookup import is_unknown_topic, parts, with_patience
 from ottla.client.offset import CommittedOffset, Identity
 from ottla.client.retry import Backoff, retry
 
@@ -93,7 +94,7 @@ class OffsetStore:
     async def commit_once(
         self, offsets: Mapping[TopicPartition, CommittedOffset], author: Author
     ) -> None:
-        """Commit `offsets` with one request.
+        """Commit `offsets` without a retry.
 
         Raises:
             OttlaError: as `commit`, including errors that `commit` would retry.
@@ -104,11 +105,33 @@ class OffsetStore:
     async def _send(
         self, call: CommitCall, author: Author
     ) -> Mapping[TopicPartition, CommittedOffset]:
-        """Send the offsets that are left of a call in one request, and return them."""
-        offsets = dict(call.left)
-        if not offsets:
-            return offsets
+        """Send the offsets that are left of a call, and return them.
 
+        Very many partitions take several requests: some may be committed before an error.
+        """
+        sent: dict[TopicPartition, CommittedOffset] = {}
+        unknown: OttlaError | None = None
+        # A later call may replace offsets while a request is underway.
+        while part := next(parts(each for each in call.left.items() if each[0] not in sent), None):
+            offsets = dict(part)
+            sent |= offsets
+            try:
+                await self._send_part(call, offsets, author)
+            except OttlaError as error:
+                if not is_unknown_topic(error):
+                    raise
+                # The offsets of the other topics are committed nevertheless.
+                unknown = error
+        if unknown is not None:
+            raise unknown
+        return sent
+
+    async def _send_part(
+        self,
+        call: CommitCall,
+        offsets: Mapping[TopicPartition, CommittedOffset],
+        author: Author,
+    ) -> None:
         def request(version: int) -> OffsetCommitRequest:
             # Built once there is a connection: the membership may end during the lookup of the
             # coordinator.
@@ -131,7 +154,6 @@ class OffsetStore:
         for each in offsets:
             if each not in results:
                 raise no_result(f"{self._coordinator.subject}, {each}")
-        return offsets
 
     async def committed(
         self, partitions: Collection[TopicPartition]
@@ -150,10 +172,10 @@ class OffsetStore:
     async def committed_once(
         self, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, CommittedOffset | None]:
-        """Return the committed offsets with one request; see `committed`."""
-        found = await fetch_offsets(
-            self._coordinator, lambda version: self._fetch_request(partitions, version)
-        )
+        """Return the committed offsets, each asked for once; see `committed`."""
+        found: dict[TopicPartition, CommittedOffset | None] = {}
+        for part in parts(sorted(partitions)):
+            found |= await fetch_offsets(self._coordinator, partial(self._fetch_request, part))
         for each in partitions:
             # Not the same as a partition without an offset, where the reset policy decides.
             if each not in found:
@@ -191,7 +213,7 @@ class OffsetStore:
         # At both isolation levels: no record below an offset that a transaction is about to commit
         # may be read again. Before version 7 the request cannot wait for that commit.
         stable = version >= STABLE_SINCE
-        group_id, topics = self._coordinator.key, by_topic(sorted(partitions))
+        group_id, topics = self._coordinator.key, by_topic(partitions)
         if version < GROUPS_SINCE:
             rows = [
                 OffsetFetchRequestTopic(name=topic, partition_indexes=indexes)

@@ -1,9 +1,12 @@
 """Looks up the partitions that a caller names, and reports the ones that do not exist (edge)."""
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Iterator
+from itertools import islice
+from typing import TypeVar
 
 from kafkawire.ids import TopicPartition
+from ottla.client.client_config import MAX_PARTITIONS_PER_REQUEST
 from ottla.client.errors import (
     BrokerError,
     OttlaError,
@@ -12,6 +15,8 @@ from ottla.client.errors import (
 )
 from ottla.client.network.cluster import UNKNOWN_PATIENCE_S, Cluster
 from ottla.client.retry import retry
+
+T = TypeVar("T")
 
 
 async def missing_partitions(
@@ -56,6 +61,13 @@ async def missing_partitions(
     except UnknownPartitionError:
         missing |= {each: _no_partition(each) for each in unknown()}
     return missing
+
+
+def parts(partitions: Iterable[T]) -> Iterator[list[T]]:
+    """Yield the partitions of one request after the other, as many as a broker takes."""
+    left = iter(partitions)
+    while part := list(islice(left, MAX_PARTITIONS_PER_REQUEST)):
+        yield part
 
 
 def is_unknown_topic(error: OttlaError) -> bool:

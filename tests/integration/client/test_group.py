@@ -414,6 +414,26 @@ async def test_a_commit_to_a_topic_that_does_not_exist_fails_soon(
             await asyncio.wait_for(admin.alter_group_offsets("g", {gone: 1}), 10)
 
 
+async def test_the_offsets_of_many_partitions_take_several_requests(
+    broker_process: BrokerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As with thousands of partitions, of which a broker takes 10,000 in one request.
+    monkeypatch.setattr("ottla.client.network.partition_lookup.MAX_PARTITIONS_PER_REQUEST", 2)
+    await fill(broker_process, 1)
+    wanted = {each: at(each.partition) for each in ALL}
+    async with member(broker_process, enable_auto_commit=False) as consumer:
+        consumer.assign(ALL)
+        await consumer.commit(wanted)
+        assert await consumer.committed(ALL) == wanted
+        later = {each: at(each.partition + 1) for each in ALL}
+        # In the first of the requests.
+        gone = {TopicPartition("gone", 0): at(1)}
+        with pytest.raises(UnknownTopicError, match="gone-0"):
+            await asyncio.wait_for(consumer.commit(gone | later), 10)
+        assert await consumer.committed(ALL) == later
+        assert await consumer.end_offsets(ALL) == dict.fromkeys(ALL, 1)
+
+
 async def test_an_unknown_topic_does_not_hide_that_nothing_was_committed(
     broker_process: BrokerProcess,
 ) -> None:

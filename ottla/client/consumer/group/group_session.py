@@ -160,11 +160,12 @@ class GroupSession:
         await self._prepare()
         owned = self._holding.owned()
         held = owned if self._config.is_cooperative else self._held_before
+        topics = self._topics
         # This rebalance satisfies all requests for one up to now.
         self._join_needed.clear()
         self._is_joining = True
         try:
-            mine = await self._joining.join(self._topics, held)
+            mine = await self._joining.join(topics, held)
         finally:
             self._is_joining = False
         # The metadata may have changed since this member, as leader, used it.
@@ -180,7 +181,7 @@ class GroupSession:
             await self._give_up(given_away)
             # The leader may assign them to other members only after this one has joined again.
             self._join_needed.set()
-        await self._take([each for each in mine if each not in set(owned)])
+        await self._take([each for each in mine if each not in set(owned)], topics)
 
     async def _prepare(self) -> None:
         """Give up the partitions that must not be held during a rebalance."""
@@ -211,12 +212,16 @@ class GroupSession:
             self._is_lost = self._waits_for_reader = False
             self._gate.release()
 
-    async def _take(self, partitions: list[TopicPartition]) -> None:
+    async def _take(self, partitions: list[TopicPartition], subscribed: frozenset[str]) -> None:
+        """Read partitions that were assigned to a member with the topics `subscribed`."""
         async with self._gate.held():
             if not self._member.is_confirmed:
                 # The group has removed this member in the meantime, and it joins again.
                 return
             self._member.on_assigned()
+            # The next rebalance, which is due already, gives their partitions to other members.
+            dropped = subscribed - self._topics
+            partitions = [each for each in partitions if each.topic not in dropped]
             self._holding.add(partitions)
             self._held_before = self._holding.owned()
             await self._listener.assigned(partitions)

@@ -80,6 +80,7 @@ class FakeCoordinator:
         self.may_answer = {each: asyncio.Event() for each in (JoinGroupResponse, HeartbeatResponse)}
         for event in self.may_answer.values():
             event.set()
+        self.join_begins = asyncio.Event()
         self.may_be_found = asyncio.Event()
         self.may_be_found.set()
 
@@ -111,6 +112,8 @@ class FakeCoordinator:
         if response_type is OffsetFetchResponse:
             return OffsetFetchResponse(groups=self.offsets)
         self.heartbeat_count += response_type is HeartbeatResponse
+        if response_type is JoinGroupResponse:
+            self.join_begins.set()
         if response_type in self.may_answer:
             await self.may_answer[response_type].wait()
         if response_type is JoinGroupResponse:
@@ -459,6 +462,18 @@ async def test_a_member_removed_while_it_gives_up_a_partition_gives_up_all() -> 
     rig.coordinator.may_answer[JoinGroupResponse].set()
     await until(lambda: rig.reading.partitions() == [T1, T2], "the assignment after the loss")
     await rig.stop()
+
+
+async def test_a_topic_that_is_unsubscribed_during_a_join_is_not_read(rig: Rig) -> None:
+    assigned: list[object] = []
+    listener = RebalanceListener(on_assigned=assigned.append)
+    rig.coordinator.may_answer[JoinGroupResponse].clear()
+    rig.group.subscribe([T0.topic], listener)
+    await rig.coordinator.join_begins.wait()
+    rig.group.subscribe(["another"], listener)
+    rig.coordinator.may_answer[JoinGroupResponse].set()
+    await until(lambda: bool(assigned), "the end of the first join")
+    assert assigned[0] == []
 
 
 async def test_a_late_answer_to_a_heartbeat_does_not_end_the_next_membership() -> None:

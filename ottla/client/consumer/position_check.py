@@ -19,7 +19,7 @@ from kafkawire.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from kafkawire.sentinels import CONSUMER_REPLICA_ID
+from kafkawire.sentinels import CONSUMER_REPLICA_ID, NO_EPOCH
 from ottla.client.consumer.partition_state import PartitionState
 from ottla.client.errors import LogTruncatedError, OttlaError, broker_error
 from ottla.client.network.cluster import Cluster
@@ -80,10 +80,10 @@ def _request(cluster: Cluster, states: Iterable[PartitionState]) -> OffsetForLea
     by_topic: dict[str, list[OffsetForLeaderPartition]] = {}
     for state in states:
         held = cluster.metadata.partition(state.topic_partition)
-        assert held is not None
         partition = OffsetForLeaderPartition(
             partition=state.topic_partition.partition,
-            current_leader_epoch=held.leader_epoch,
+            # The metadata may have lost the topic since the check was planned.
+            current_leader_epoch=NO_EPOCH if held is None else held.leader_epoch,
             leader_epoch=state.fetch_epoch,
         )
         by_topic.setdefault(state.topic_partition.topic, []).append(partition)

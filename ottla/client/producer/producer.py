@@ -56,7 +56,7 @@ from ottla.client.serialization import Serializer
 
 NANOSECONDS_PER_MS: Final = 1_000_000
 CANCELLED_CLOSE_MS: Final = 1_000
-"""Time to send the accepted records when the `async with` block is cancelled."""
+"""Time to send the accepted records when the block is cancelled, or ended by Ctrl-C."""
 TURN_BYTES: Final = 64 * KIB
 """Number of bytes sent without waiting after which other tasks get a turn."""
 
@@ -250,8 +250,10 @@ class Producer:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        # A cancelled task should end soon, not after the delivery timeout of a dead broker.
-        is_cancelled = kind is not None and issubclass(kind, asyncio.CancelledError)
+        # A cancelled task, or a script after Ctrl-C, should end soon, not after the delivery
+        # timeout of a dead broker. After sys.exit the records still have to be sent.
+        interrupts = asyncio.CancelledError, KeyboardInterrupt
+        is_cancelled = kind is not None and issubclass(kind, interrupts)
         await self.close(timeout_ms=CANCELLED_CLOSE_MS if is_cancelled else None)
 
     async def send(

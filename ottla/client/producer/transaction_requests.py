@@ -31,6 +31,7 @@ from ottla.client.errors import OttlaError, ProtocolError, UnsupportedVersionErr
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.connection_pool import Purpose
 from ottla.client.network.coordinator import Coordinator, KeyType
+from ottla.client.network.partition_lookup import parts
 from ottla.client.offset import CommittedOffset, GroupMetadata
 from ottla.client.producer.producer_id_request import require_identity
 from ottla.client.producer.producer_sequences import ProducerIdentity
@@ -114,7 +115,15 @@ class TransactionRequests:
         offsets: Mapping[TopicPartition, CommittedOffset],
     ) -> None:
         """Commit offsets of a group as part of the transaction."""
+        for part in parts(sorted(offsets)):
+            await self._commit_part(identity, group, {each: offsets[each] for each in part})
 
+    async def _commit_part(
+        self,
+        identity: ProducerIdentity,
+        group: GroupMetadata,
+        offsets: Mapping[TopicPartition, CommittedOffset],
+    ) -> None:
         def request(version: int) -> TxnOffsetCommitRequest:
             if version < MEMBER_SINCE and group.member_id:
                 raise UnsupportedVersionError(

@@ -121,6 +121,17 @@ async def test_partitions_are_added_in_several_requests_where_one_would_be_too_l
     assert held(cluster).ended == [(COMMITTED, tuple(TopicPartition("t", n) for n in range(5)))]
 
 
+async def test_offsets_are_committed_in_several_requests_where_one_would_be_too_large(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ottla.client.network.partition_lookup.MAX_PARTITIONS_PER_REQUEST", 2)
+    offsets = {TopicPartition("in", number): number for number in range(5)}
+    async with started(cluster) as producer, producer.transaction():
+        await producer.send_offsets_to_transaction(offsets, GROUP)
+    assert held(cluster).committed_offsets == offsets
+    assert len(cluster.seen(ApiKey.TXN_OFFSET_COMMIT)) == 3
+
+
 async def test_sequences_continue_over_transactions(cluster: FakeCluster) -> None:
     (log,) = cluster.create("t")
     async with started(cluster) as producer:

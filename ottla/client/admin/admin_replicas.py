@@ -1,6 +1,7 @@
 """Elects leaders and moves replicas (edge)."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, TopicPartition, by_topic
@@ -31,8 +32,12 @@ from ottla.client.argument import (
     require_partitions,
     require_whole,
 )
-from ottla.client.errors import LeaderElectionError, broker_error
+from ottla.client.errors import BrokerError, LeaderElectionError, broker_error
 from ottla.client.network.cluster import Cluster
+from ottla.client.network.partition_lookup import parts
+
+MAX_MOVES_PER_REQUEST: Final = 500
+"""Brokers limit the elements of a request, and each replica of a move is one."""
 
 
 async def elect_leaders(
@@ -100,6 +105,19 @@ async def alter_reassignments(
     for replicas in moves.values():
         for each in () if replicas is None else require_list("replicas", "ids", replicas):
             require_whole("a replica", each, MIN_INT32)
+    failures: list[BrokerError] = []
+    for part in list(parts(moves, MAX_MOVES_PER_REQUEST)) or [[]]:
+        try:
+            await _alter_some(cluster, {each: moves[each] for each in part}, timeout_ms)
+        except BrokerError as error:
+            # The moves in the other requests are independent of these.
+            failures.append(error)
+    raise_first(failures)
+
+
+async def _alter_some(
+    cluster: Cluster, moves: Mapping[TopicPartition, Sequence[int] | None], timeout_ms: int
+) -> None:
     request = AlterPartitionReassignmentsRequest(
         timeout_ms=timeout_ms,
         topics=[
@@ -141,12 +159,21 @@ async def list_reassignments(
     Raises:
         BrokerError: the controller refuses the request.
     """
-    wanted = None
-    if partitions is not None:
+    if partitions is None:
+        return await _list_some(cluster, None, timeout_ms)
+    found: dict[TopicPartition, Reassignment] = {}
+    for part in list(parts(require_partitions("partitions", partitions))) or [[]]:
         wanted = [
             ListPartitionReassignmentsTopics(name=topic, partition_indexes=numbers)
-            for topic, numbers in by_topic(require_partitions("partitions", partitions)).items()
+            for topic, numbers in by_topic(part).items()
         ]
+        found |= await _list_some(cluster, wanted, timeout_ms)
+    return found
+
+
+async def _list_some(
+    cluster: Cluster, wanted: list[ListPartitionReassignmentsTopics] | None, timeout_ms: int
+) -> dict[TopicPartition, Reassignment]:
     request = ListPartitionReassignmentsRequest(timeout_ms=timeout_ms, topics=wanted)
 
     async def attempt() -> dict[TopicPartition, Reassignment]:

@@ -63,10 +63,10 @@ async def missing_partitions(
     return missing
 
 
-def parts(partitions: Iterable[T]) -> Iterator[list[T]]:
-    """Yield the partitions of one request after the other, as many as a broker takes."""
+def parts(partitions: Iterable[T], size: int | None = None) -> Iterator[list[T]]:
+    """Yield the partitions of one request after the other: `size`, or as many as a broker takes."""
     left = iter(partitions)
-    while part := list(islice(left, MAX_PARTITIONS_PER_REQUEST)):
+    while part := list(islice(left, size or MAX_PARTITIONS_PER_REQUEST)):
         yield part
 
 

@@ -78,6 +78,24 @@ async def test_a_move_is_started_listed_and_cancelled(pair: FakeCluster) -> None
     assert caught.value.code == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
 
 
+async def test_many_moves_take_several_requests(
+    pair: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ottla.client.admin.admin_replicas.MAX_MOVES_PER_REQUEST", 1)
+    monkeypatch.setattr("ottla.client.network.partition_lookup.MAX_PARTITIONS_PER_REQUEST", 1)
+    pair.create("a", leaders=[0, 0])
+    async with Admin(pair.bootstrap) as admin:
+        # The refusal of the first move does not keep the second one from being started.
+        with pytest.raises(BrokerError) as caught:
+            await admin.alter_reassignments({A0: None, A1: [1]})
+        assert set(await admin.list_reassignments([A0, A1])) == {A1}
+        await admin.alter_reassignments({A0: [1]})
+        assert set(await admin.list_reassignments([A0, A1])) == {A0, A1}
+    assert caught.value.code == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+    assert len(pair.seen(ApiKey.ALTER_PARTITION_REASSIGNMENTS)) == 3
+    assert len(pair.seen(ApiKey.LIST_PARTITION_REASSIGNMENTS)) == 4
+
+
 async def test_elections_and_moves_find_the_controller(pair: FakeCluster) -> None:
     pair.create("a", leaders=[0, 0])
     async with Admin(pair.bootstrap, **FAST) as admin:

@@ -94,11 +94,15 @@ async def test_a_block_that_ctrl_c_ends_is_not_held_up_by_a_silent_broker(
     monkeypatch.setattr(producer_module, "CANCELLED_CLOSE_MS", 20)
     cluster.create("t")
     cluster.script(ApiKey.PRODUCE, Never())
-    with pytest.raises(KeyboardInterrupt):
+
+    async def produce() -> None:
         async with asyncio.timeout(20), Producer(cluster.bootstrap) as producer:
             await producer.send("t", b"v")
             await cluster.wait_for(ApiKey.PRODUCE)
             raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        await produce()
 
 
 async def test_a_cancelled_send_withdraws_its_claim_to_memory(cluster: FakeCluster) -> None:

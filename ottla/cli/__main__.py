@@ -54,7 +54,7 @@ def main() -> None:
 
 def _run(app: Callable[..., object]) -> None:
     """Run the application; its commands handle errors of output, but a help page does not."""
-    from ottla.cli.failure import EXIT_BROKEN_PIPE, drop_unwritable_output
+    from ottla.cli.failure import EXIT_BROKEN_PIPE
 
     try:
         app(prog_name="ottla")
@@ -62,11 +62,8 @@ def _run(app: Callable[..., object]) -> None:
         # typer has silenced the output, but has chosen the exit code of a failure.
         if isinstance(end.__context__, BrokenPipeError):
             sys.exit(EXIT_BROKEN_PIPE)
-        if end.code != EXIT_INTERRUPTED:
-            drop_unwritable_output()
         raise
     except OSError as error:
-        drop_unwritable_output()
         sys.exit(f"ottla: {error.strerror or error}")
 
 

@@ -101,17 +101,6 @@ def complain(message: str) -> None:
     sys.stderr.flush()
 
 
-def drop_unwritable_output() -> None:
-    """Write the buffered output, or discard it if that fails.
-
-    Call it at the end: the interpreter would report the failure by exit code 120 and its own text.
-    """
-    try:
-        sys.stdout.flush()
-    except OSError:
-        _forget_standard_output()
-
-
 def _os_error_text(error: OSError) -> str:
     reason = error.strerror or str(error)
     return f"{error.filename}: {reason}" if error.filename else reason

@@ -174,9 +174,13 @@ def proceed(
     yield from batch.send()
     final = ReplicaAssignment(replicas=assignment.target)
     cluster.assign(partition, final)
-    yield from _move_leader(cluster, partition, final)
-    yield from _remove(cluster, partition, assignment.removing)
-    yield from _write_assignment(cluster, partition)
+    try:
+        yield from _move_leader(cluster, partition, final)
+        yield from _remove(cluster, partition, assignment.removing)
+        yield from _write_assignment(cluster, partition)
+    except StateChangeFailedError:
+        _keep_moving(cluster, partition, assignment)
+        raise
     yield from forget_requests(cluster, (partition,), final.replicas)
     cluster.moving.discard(partition)
     fields = {"partition": str(partition), "replicas": final.replicas}
@@ -184,6 +188,17 @@ def proceed(
     batch.add_update_metadata(cluster.brokers, (partition,))
     yield from batch.send()
     yield from deletion.resume(cluster, (partition.topic,))
+
+
+def _keep_moving(
+    cluster: Cluster, partition: TopicPartition, assignment: ReplicaAssignment
+) -> None:
+    """Restore the assignment of the znode, so that the next attempt knows the removing replicas.
+
+    It stops and deletes them again: a broker may have got a LeaderAndIsr for one meanwhile.
+    """
+    cluster.assign(partition, assignment)
+    mark(cluster, _replicas(partition, assignment.removing), ReplicaState.NEW)
 
 
 def _record(

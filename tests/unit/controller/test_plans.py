@@ -1090,6 +1090,49 @@ def test_a_reassignment_without_a_state_is_retried_later() -> None:
     assert "reassignment.failed" in {one.event for one in harness.driver.take(Note)}
 
 
+def is_in_sync(harness: Harness, number: int) -> None:
+    """Let the target of the reassignment get in sync, and notify the controller."""
+    state = harness.state()._replace(isr=(B1, B2, B3))
+    harness.coordinator.put(paths.partition_state(T0), encode_partition_state(state, 1))
+    path = f"{paths.ISR_CHANGE_PREFIX}{number}"
+    harness.coordinator.put(path, encode_partitions([T0]))
+    harness.do(e.IsrChange())
+
+
+def deleted_replicas(harness: Harness) -> list[BrokerId]:
+    """Return the brokers that got a request to delete a replica."""
+    return [
+        broker
+        for broker, message in harness.sent(StopReplicaRequest)
+        if isinstance(message, StopReplicaRequest)
+        for topic in message.topic_states
+        for state in topic.partition_states
+        if state.delete_partition
+    ]
+
+
+@pytest.mark.parametrize("written", [paths.partition_state(T0), paths.topic("orders")])
+def test_a_reassignment_whose_end_fails_still_removes_replicas(written: str) -> None:
+    harness = Harness((1, 2))
+    harness.do(e.ReassignmentRequested({T0: (B3, B1)}))
+    harness.driver.effects.clear()
+
+    def change() -> None:
+        harness.coordinator.put(written, harness.coordinator.nodes[written].data)
+
+    harness.driver.before_write = change
+    is_in_sync(harness, 1)
+    harness.driver.before_write = lambda: None
+    assert "reassignment.failed" in {one.event for one in harness.driver.take(Note)}
+    assert assignment(harness).is_moving
+    assert harness.cluster.assignment(T0) == assignment(harness)
+    is_in_sync(harness, 2)
+    assert deleted_replicas(harness) == [B2]
+    assert assignment(harness) == ReplicaAssignment(replicas=(B3, B1))
+    assert (harness.state().leader, set(harness.state().isr)) == (1, {1, 3})
+    assert harness.cluster.moving == set()
+
+
 def grow(harness: Harness) -> None:
     put_topic(harness.coordinator, (1, 2), (2, 3))
 

@@ -34,12 +34,17 @@ MAX_SURPLUS_BYTES: Final = 8
 MAX_ITEMS: Final = 10_000
 MAX_FETCH_ITEMS: Final = 20_000
 MAX_BROKER_ITEMS: Final = 1_000_000
+# Markers of transactions from the addresses of brokers: a Kafka coordinator sends all markers that
+# wait for a broker in one request, and repeats the same request if its connection is closed.
+MAX_MARKER_ITEMS: Final = 100_000
 
 # Each handler takes its own message type; the table's key pairs the two. Only that of ApiVersions
 # gets None, for a request in a version that is not served.
 Handler = Callable[[Request, Any], Reply]
 # Calls its second argument with the body of a request between brokers, now or later, or not at all.
 Admit = Callable[[Request, Callable[[memoryview], Reply]], Reply]
+# Whether a request comes from the address of a broker.
+IsPeer = Callable[[Request], bool]
 Served = Mapping[ApiKey, tuple[int, int]]
 
 
@@ -50,6 +55,7 @@ class Route:
     min_version: int
     max_version: int
     max_items: int
+    max_peer_items: int
     request: type[object]
     handle: Handler
     is_between_brokers: bool
@@ -59,15 +65,19 @@ class Router:
     """Decodes requests and hands them to the handlers of their APIs."""
 
     def __init__(
-        self, makers: Mapping[ApiKey, Callable[[], Handler]], admit: Admit | None = None
+        self,
+        makers: Mapping[ApiKey, Callable[[], Handler]],
+        admit: Admit | None = None,
+        is_peer: IsPeer = lambda _: False,
     ) -> None:
         """Serve the APIs in `makers`, in the versions that `kafkawire.apis` advertises.
 
         A handler is made at the first request of its API. Requests between brokers that may have
         more than `MAX_ITEMS` elements are decoded when `admit` has accepted their senders, or
-        refused without it.
+        refused without it. `is_peer` decides about the larger limit of markers.
         """
         self._admit = admit
+        self._is_peer = is_peer
         self._makers = {int(key): make for key, make in makers.items()}
         self._routes: dict[int, Route] = {}
         self.served: Served = advertised(makers)
@@ -87,13 +97,16 @@ class Router:
         # An element takes at least one byte.
         if route.is_between_brokers and len(body) > MAX_ITEMS and self._admit is not None:
             return self._admit(request, partial(self._handle_large, request, route))
+        limit = route.max_items
+        if limit < route.max_peer_items and len(body) > limit and self._is_peer(request):
+            limit = route.max_peer_items
         try:
-            message = decode(route.request, body, version, route.max_items)
+            message = decode(route.request, body, version, limit)
         except TrailingBytesError as error:
             surplus = error.left_bytes
             if header.api_key not in APIS_WITH_SURPLUS or surplus > MAX_SURPLUS_BYTES:
                 return Reply.close(str(error))
-            message = decode(route.request, body[:-surplus], version, route.max_items)
+            message = decode(route.request, body[:-surplus], version, limit)
         except DecodeError as error:
             return Reply.close(str(error))
         return route.handle(request, message)
@@ -115,6 +128,7 @@ class Router:
             min_version,
             max_version,
             max_items(key),
+            MAX_MARKER_ITEMS if key == ApiKey.WRITE_TXN_MARKERS else 0,
             APIS[key].request,
             make(),
             is_between_brokers=key in BROKER_APIS,

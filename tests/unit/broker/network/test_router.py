@@ -12,6 +12,7 @@ from broker.network.request import Request
 from broker.network.router import (
     MAX_FETCH_ITEMS,
     MAX_ITEMS,
+    MAX_MARKER_ITEMS,
     MAX_SURPLUS_BYTES,
     Handler,
     Router,
@@ -27,6 +28,12 @@ from kafkawire.messages.scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
     ScramCredentialDeletion,
+)
+from kafkawire.messages.transactions import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
 )
 from kafkawire.schema import decode, encode
 from tests.unit.broker.requests import request
@@ -177,6 +184,27 @@ def test_requests_with_all_partitions_of_a_broker_may_have_more_elements() -> No
     reply = unguarded.handle(request(ApiKey.ALTER_PARTITION, 0, body))
     assert "more elements than one request may have" in reply.close_reason
     assert asked == [2 * MAX_ITEMS]
+
+
+@pytest.mark.parametrize("is_peer", [True, False])
+def test_markers_of_other_brokers_may_have_more_elements(is_peer: bool) -> None:
+    asked: list[int] = []
+
+    def handle(_request: Request, message: WriteTxnMarkersRequest) -> Reply:
+        asked.append(len(message.markers[0].topics[0].partition_indexes))
+        return Reply(WriteTxnMarkersResponse(markers=[]))
+
+    tested = Router({ApiKey.WRITE_TXN_MARKERS: lambda: handle}, is_peer=lambda _: is_peer)
+    # The marker and its topic are elements, too.
+    counts = [limit - 2 for limit in (MAX_ITEMS, MAX_MARKER_ITEMS, MAX_MARKER_ITEMS + 1)]
+    for count in counts:
+        topic = WritableTxnMarkerTopic(name="t", partition_indexes=list(range(count)))
+        marker = WritableTxnMarker(topics=[topic])
+        reply = tested.handle(
+            request(ApiKey.WRITE_TXN_MARKERS, 1, WriteTxnMarkersRequest(markers=[marker]))
+        )
+    assert asked == (counts[:2] if is_peer else counts[:1])
+    assert "more elements than one request may have" in reply.close_reason
 
 
 def test_fetches_may_have_more_elements_than_other_requests() -> None:

@@ -75,7 +75,7 @@ class Replica:
         """Leader epoch in the controllers' newest request; NO_EPOCH before the first one."""
         self.leader = NO_LEADER
         self.leadership: Leadership | None = None
-        # Of this leadership; None until a producer needs one.
+        # Of leaderships in consecutive epochs; None until a producer needs one.
         self._guards: TransactionGuards | None = None
         # Valid while the replica does not lead.
         self._high_watermark = min(high_watermark, log.log_end_offset)
@@ -116,9 +116,11 @@ class Replica:
         # In memory: the checkpoint is written with the first batch. Batches carry their epochs, and
         # after a crash an epoch without batches is not needed.
         self.log.leader_epochs.assign(leadership.leader_epoch, self.log.log_end_offset)
+        if self.leadership is None or leadership.leader_epoch > self.leader_epoch + 1:
+            # Another leader may have ended transactions meanwhile.
+            self._guards = None
         self.leader, self.leader_epoch = leadership.broker_id, leadership.leader_epoch
         self.leadership = leadership
-        self._guards = None
 
     def follow(self, leader: BrokerId, leader_epoch: LeaderEpoch) -> None:
         """Stop accepting writes; `leader` is NO_LEADER while there is none."""

@@ -47,7 +47,7 @@ class Guard:
 
 
 class TransactionGuards:
-    """The guards of one leadership of a partition, by producer."""
+    """The guards of a partition while no other broker leads it, by producer."""
 
     def __init__(self) -> None:
         # Oldest first.

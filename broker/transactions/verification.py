@@ -34,7 +34,7 @@ class Leaders(Protocol):
 
 
 class Unverified(NamedTuple):
-    """The first batch of a transaction in one partition, and the guards of the leadership."""
+    """The first batch of a transaction in one partition, and the guards of the partition."""
 
     partition: TopicPartition
     guards: TransactionGuards
@@ -79,7 +79,7 @@ def admit(
 
 
 def _is_current(leaders: Leaders, partition: TopicPartition, guards: TransactionGuards) -> bool:
-    """Whether `guards` are of the present leadership: no other leader has written since."""
+    """Whether `guards` are still those of the partition: no other leader has written since."""
     try:
         return leaders.leader(partition).guards is guards
     except ApiError:

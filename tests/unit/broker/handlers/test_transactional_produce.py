@@ -211,12 +211,34 @@ async def test_answer_for_an_earlier_leadership_does_not_count(leader: Leader) -
     leader.coordinator.may_answer.clear()
     _, reply = leader.send(first())
     await turns()
-    leader.world.lead_in(
-        LeaderAndIsr(leader=B1, isr=(B1,), controller_epoch=1, leader_epoch=LeaderEpoch(9))
-    )
+    leader.world.lead_in(state_in(9))
     leader.coordinator.may_answer.set()
     assert await codes(reply) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
     assert leader.end_offset == 0
+
+
+def state_in(leader_epoch: int) -> LeaderAndIsr:
+    epoch = LeaderEpoch(leader_epoch)
+    return LeaderAndIsr(leader=B1, isr=(B1,), controller_epoch=1, leader_epoch=epoch)
+
+
+async def test_answer_counts_in_the_next_epoch_of_the_same_leader(leader: Leader) -> None:
+    """As in Kafka: a reassignment raises the epoch, and the producer need not abort."""
+    leader.coordinator.may_answer.clear()
+    _, reply = leader.send(first())
+    await turns()
+    leader.world.lead_in(state_in(1))
+    leader.coordinator.may_answer.set()
+    assert await codes(reply) == [NONE]
+
+
+async def test_verified_guard_is_dropped_once_another_leader_may_have_led(leader: Leader) -> None:
+    guards = leader.world.replica.guards
+    guards.verify(7, guards.begin(7, 0, 0, NOW_MS))
+    leader.world.lead_in(state_in(1))
+    assert leader.world.replica.guards is guards
+    leader.world.lead_in(state_in(3))
+    assert leader.world.replica.guards is not guards
 
 
 async def test_leader_that_resigns_during_verification_is_reported(leader: Leader) -> None:

@@ -121,5 +121,9 @@ class Scheduler:
         except (StorageError, OSError) as error:
             task.failure_count += 1
             log.error("task.failed", task=task.name, error=str(error))
+        except Exception:
+            # A bug in one run must not end checkpoints, retention or expiry until a restart.
+            task.failure_count += 1
+            log.exception("task.failed", task=task.name)
         task.run_count += 1
         self._set_timer(task, task.period_ms)

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from structlog.testing import capture_logs
 
 from broker.scheduler import LONGEST_DELAY_MS, PeriodicTask, Scheduler
 from storage.errors import StorageError
@@ -53,7 +54,7 @@ async def test_a_task_may_run_in_the_loop(scheduler: Scheduler) -> None:
     assert set(runs.threads) == {threading.get_ident()}
 
 
-@pytest.mark.parametrize("error", [OSError("disk"), StorageError("disk")])
+@pytest.mark.parametrize("error", [OSError("disk"), StorageError("disk"), KeyError("a bug")])
 async def test_a_task_that_fails_runs_again(scheduler: Scheduler, error: Exception) -> None:
     runs = Runs(awaited=2)
 
@@ -66,6 +67,25 @@ async def test_a_task_that_fails_runs_again(scheduler: Scheduler, error: Excepti
     await runs.wait()
     await scheduler.stop()
     assert task.failure_count == task.run_count >= 2
+
+
+async def test_a_bug_in_a_task_is_logged_and_the_task_runs_again(scheduler: Scheduler) -> None:
+    runs = Runs(awaited=2)
+
+    async def fail() -> None:
+        await asyncio.sleep(0)
+        runs()
+        raise KeyError("a bug")
+
+    task = PeriodicTask("t", fail, period_ms=1, runs_in_loop=True)
+    with capture_logs() as lines:
+        scheduler.add(task)
+        await runs.wait()
+        await scheduler.stop()
+    assert {(each["event"], each["task"], each["exc_info"]) for each in lines} == {
+        ("task.failed", "t", True)
+    }
+    assert len(lines) == task.failure_count >= 2
 
 
 async def test_a_task_with_kafkas_never_does_not_run(scheduler: Scheduler) -> None:

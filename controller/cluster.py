@@ -95,6 +95,12 @@ class Cluster:
             ]
         )
 
+    def stopping(self, partition: TopicPartition) -> frozenset[BrokerId]:
+        """Return the replicas of a partition that still serve, but are shutting down."""
+        if not self.shutting_down:
+            return frozenset()
+        return self.online(partition, include_shutting_down=True) & self.shutting_down
+
     # Topics and assignments
 
     @property

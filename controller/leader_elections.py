@@ -128,20 +128,33 @@ def repair(
     state: LeaderAndIsr,
     online: Collection[BrokerId],
     *,
+    stopping: Collection[BrokerId] = (),
     allow_unclean: bool = False,
 ) -> LeaderAndIsr | None:
     """Return the state after brokers have died; None if it stays the same.
 
     A dead leader is replaced and dead members leave the in-sync set, in one change. If all members
     are dead the set stays unchanged: the first that returns holds every committed record.
+
+    The brokers in `stopping` are shutting down, but still serve: such a leader stays if no other
+    replica is in sync.
     """
     if state.leader in online:
-        isr = tuple(replica for replica in state.isr if replica in online)
-        return None if isr == state.isr else state.led_by(state.leader, isr)
+        return _without_dead(state, online)
+    is_stopping = state.leader in stopping
+    allow_unclean = allow_unclean and not is_stopping
     try:
         return elect_offline(replicas, state, online, allow_unclean=allow_unclean)
     except StateChangeFailedError:
+        if is_stopping:
+            return _without_dead(state, {*online, *stopping})
         return None if state.leader == NO_LEADER else state.led_by(NO_LEADER)
+
+
+def _without_dead(state: LeaderAndIsr, alive: Collection[BrokerId]) -> LeaderAndIsr | None:
+    """Return the state without dead members of the in-sync set; None if it stays the same."""
+    isr = tuple(replica for replica in state.isr if replica in alive)
+    return None if isr == state.isr else state.led_by(state.leader, isr)
 
 
 def _first(replicas: Replicas, eligible: Collection[BrokerId]) -> Replicas:

@@ -140,7 +140,7 @@ def _change(
     reason: str,
 ) -> Plan[Changes]:
     """Change the states of partitions; `decide_with` gets the topics allowing unclean elections."""
-    hopeless = _without_online_isr(cluster, partitions)
+    hopeless = _without_online_isr(cluster, partitions, strategy)
     unclean = yield from topics_allowing_unclean(cluster, hopeless, strategy)
     before = _leaders(cluster, partitions)
     changes = yield from change_states(cluster, partitions, decide_with(unclean))
@@ -187,6 +187,7 @@ def repair_partitions(
             cluster.assignment(partition).replicas,
             state,
             cluster.online(partition),
+            stopping=cluster.stopping(partition),
             allow_unclean=partition.topic in unclean,
         )
 
@@ -317,14 +318,21 @@ def _count_unclean(cluster: Cluster, hopeless: Iterable[TopicPartition], changes
 
 
 def _without_online_isr(
-    cluster: Cluster, partitions: Iterable[TopicPartition]
+    cluster: Cluster, partitions: Iterable[TopicPartition], strategy: Strategy
 ) -> dict[TopicPartition, None]:
-    """Return the partitions without an online in-sync replica, in their order."""
+    """Return the partitions without an online in-sync replica, in their order.
+
+    A leader that is shutting down counts as online, unless an operator requests the election.
+    """
+    keeps_leader = strategy is Strategy.OFFLINE
     return {
         partition: None
         for partition in partitions
         if (state := cluster.leaderships.get(partition)) is None
-        or cluster.online(partition).isdisjoint(state.isr)
+        or (
+            cluster.online(partition).isdisjoint(state.isr)
+            and not (keeps_leader and state.leader in cluster.stopping(partition))
+        )
     }
 
 

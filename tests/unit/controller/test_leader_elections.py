@@ -113,3 +113,19 @@ def test_repair_is_one_change(
     after = leader_elections.repair(ALL, before, online)
     assert (after and (after.leader, after.isr)) == expected
     assert after is None or after.leader_epoch == 8
+
+
+@pytest.mark.parametrize(
+    ("before", "online", "expected"),
+    [
+        pytest.param(state(1, 1, 2), ids(3), (1, ids(1)), id="the others died"),
+        pytest.param(state(1, 1), ids(3), None, id="it was alone"),
+        pytest.param(state(1, 1, 2), ids(2, 3), (2, ids(2)), id="another is in sync"),
+        pytest.param(state(2, 1, 2), ids(3), (3, ids(3)), id="a follower shuts down"),
+    ],
+)
+def test_a_leader_that_shuts_down_serves_until_another_is_in_sync(
+    before: LeaderAndIsr, online: Replicas, expected: tuple[int, Replicas] | None
+) -> None:
+    after = leader_elections.repair(ALL, before, online, stopping=ids(1), allow_unclean=True)
+    assert (after and (after.leader, after.isr)) == expected

@@ -400,6 +400,26 @@ def test_a_controlled_shutdown_returns_partitions_without_another_replica() -> N
     assert [one.topic_name for one in response.remaining_partitions] == ["orders"]
 
 
+@pytest.mark.parametrize("allows_unclean", [False, True])
+def test_a_leader_in_controlled_shutdown_serves_until_it_has_left(allows_unclean: bool) -> None:
+    harness = Harness((2, 3, 1))
+    config = encode_config({"unclean.leader.election.enable": str(allows_unclean).lower()})
+    harness.coordinator.put(paths.config("topics/orders"), config)
+    alone = harness.state()._replace(isr=(B2,))
+    harness.coordinator.put(paths.partition_state(T0), encode_partition_state(alone, 1))
+    harness.coordinator.put(f"{paths.ISR_CHANGE_PREFIX}1", encode_partitions([T0]))
+    harness.do(e.IsrChange())
+    harness.do(e.ControlledShutdownRequested(B2, harness.epoch(B2)))
+    harness.end(B3)
+    harness.do(e.BrokerChange())
+    assert (harness.state().leader, harness.state().isr) == (2, (2,))
+    assert harness.cluster.unclean_election_count == 0
+    harness.end(B2)
+    harness.do(e.BrokerChange())
+    assert (harness.state().leader == B1) is allows_unclean
+    assert harness.cluster.unclean_election_count == int(allows_unclean)
+
+
 @pytest.mark.parametrize(
     ("broker", "epoch", "code"),
     [(9, 1, ErrorCode.BROKER_NOT_AVAILABLE), (2, 0, STALE), (2, -1, STALE)],

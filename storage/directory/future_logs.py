@@ -2,7 +2,9 @@
 
 A copy lies in `<topic>-<partition>.<32 hex digits>-future`. When it has caught up with the
 original, it gets the original's name, and the original waits for deletion. A crash between these
-two renames leaves the partition in two log dirs; the file `moved-here` marks the newer log.
+two renames leaves the partition in two log dirs; the file `moved-here` marks the newer log. It
+holds the time of the move in ms, because an earlier mark stays if the name of the log before it may
+not be gone from disk.
 Source: KIP-113; the file is an addition of Ottla.
 """
 
@@ -94,7 +96,7 @@ class FutureLogs:
         try:
             copy.update_config(original.config)
             copy.upkeep.close()
-            moved = directory.adopt(copy, now_ms)
+            moved = directory.adopt(copy, now_ms, original.directory)
         except StorageError:
             # The copy may be closed already; the next move creates another one.
             with suppress(StorageError):

@@ -23,7 +23,7 @@ from storage.directory.meta_properties import (
     read_meta_properties,
     write_meta_properties,
 )
-from storage.directory.partition_directories import PartitionDirectories
+from storage.directory.partition_directories import PartitionDirectories, mark_moved, moved_ms
 from storage.disk.checkpoint import sync_directory
 from storage.disk.directory_health import (
     PASSING_ERRORS,
@@ -35,7 +35,6 @@ from storage.disk.layout import (
     BOOT_ID,
     CLEAN_SHUTDOWN,
     META_PROPERTIES,
-    MOVED_HERE,
     PARTITION_METADATA,
     DirectoryState,
     partition_directory,
@@ -235,8 +234,9 @@ class LogDirectory:
         if state is not DirectoryState.LIVE:
             name = set_aside_directory(partition, state)
         directory = self.path / name
+        marked_ms = now_ms if replaces_offline else None
         try:
-            is_taken_back = self._prepare(partition, directory, topic_id, replaces_offline)
+            is_taken_back = self._prepare(partition, directory, topic_id, marked_ms)
             return self._open_log(
                 partition,
                 name,
@@ -256,9 +256,12 @@ class LogDirectory:
         partition: TopicPartition,
         directory: Path,
         topic_id: TopicId | None,
-        replaces_offline: bool,
+        marked_ms: int | None,
     ) -> bool:
-        """Create the directory of a log; return whether a stray was taken back instead."""
+        """Create the directory of a log; return whether a stray was taken back instead.
+
+        With `marked_ms`, mark it as newer than those in log dirs that are offline.
+        """
         is_taken_back = False
         with offline_on_failure(self.health):
             if directory.name == partition_directory(partition):
@@ -266,18 +269,18 @@ class LogDirectory:
                 if not directory.exists():
                     is_taken_back = self.partitions.take_back(partition, topic_id)
             directory.mkdir(exist_ok=True)
-            if replaces_offline:
-                (directory / MOVED_HERE).touch()
-                sync_directory(directory)
+            if marked_ms is not None:
+                mark_moved(directory, marked_ms)
             sync_directory(self.path)
             if topic_id is not None:
                 write_topic_id(directory / PARTITION_METADATA, topic_id)
         return is_taken_back
 
-    def adopt(self, closed: Log, now_ms: int) -> Log:
+    def adopt(self, closed: Log, now_ms: int, replaced: Path) -> Log:
         """Rename the directory of `closed`, a log in this log dir, to its partition, and open it.
 
-        A directory of the same name in another log dir is stale from then on.
+        The directory `replaced` of the same name in another log dir is stale from then on, even if
+        it has the mark of an earlier move.
 
         Raises:
             StorageError: the directory waits for its deletion, and no other one is stale.
@@ -285,8 +288,7 @@ class LogDirectory:
         partition = closed.topic_partition
         name = partition_directory(partition)
         with offline_on_failure(self.health):
-            (closed.directory / MOVED_HERE).touch()
-            sync_directory(closed.directory)
+            mark_moved(closed.directory, max(now_ms, moved_ms(replaced) + 1))
             closed.directory.rename(self.path / name)
         try:
             self.partitions.sync()

@@ -77,22 +77,23 @@ class LogTable:
         return tuple(each.path for each in self.directories if each.health.is_full)
 
     def add(self, new: Log, directory: LogDirectory) -> None:
-        """Add a log that was found in `directory`; of two copies, keep the one that moved there.
+        """Add a log that was found in `directory`; of two copies, keep the one that moved last.
 
         Raises:
-            StorageError: another directory holds the partition, and neither is a moved copy.
+            StorageError: another directory holds the partition, and neither has moved later.
         """
         partition = new.topic_partition
         other = self._homes.get(partition)
         if other is not None:
             older = self._logs[partition]
-            is_other_newer = other.partitions.has_moved_here(partition)
-            if directory.partitions.has_moved_here(partition) == is_other_newer:
+            moved_ms = directory.partitions.moved_ms(partition)
+            other_moved_ms = other.partitions.moved_ms(partition)
+            if moved_ms == other_moved_ms:
                 raise StorageError(
                     f"{partition} lies in {older.directory} and in {new.directory}: "
                     "remove the outdated copy"
                 )
-            if is_other_newer:
+            if other_moved_ms > moved_ms:
                 directory.partitions.remove_later(new.upkeep.set_aside(DirectoryState.DELETED))
                 return
             other.partitions.remove_later(older.upkeep.set_aside(DirectoryState.DELETED))

@@ -12,7 +12,7 @@ from pathlib import Path
 import structlog
 
 from kafkawire.ids import TopicId, TopicPartition
-from storage.disk.checkpoint import sync_directory
+from storage.disk.checkpoint import sync_directory, write_atomically
 from storage.disk.deleted_files import DeletedFiles
 from storage.disk.directory_health import DirectoryHealth, offline_on_failure
 from storage.disk.layout import (
@@ -158,10 +158,30 @@ class PartitionDirectories:
         """Whether the partition's directory here has replaced one in another log dir."""
         return (self._path / partition_directory(partition) / MOVED_HERE).exists()
 
+    def moved_ms(self, partition: TopicPartition) -> int:
+        """Return the time of the move that has replaced a directory elsewhere; 0 without one."""
+        return moved_ms(self._path / partition_directory(partition))
+
     def forget_move(self, partition: TopicPartition) -> None:
         """Remove the marker of a move, as the stale directory is gone."""
         with offline_on_failure(self._health):
             (self._path / partition_directory(partition) / MOVED_HERE).unlink(missing_ok=True)
+
+
+def mark_moved(directory: Path, at_ms: int) -> None:
+    """Mark a directory that will replace one in another log dir; the mark is durable on return."""
+    write_atomically(directory / MOVED_HERE, str(at_ms))
+
+
+def moved_ms(directory: Path) -> int:
+    """Return the time in the mark of a move; 0 without a mark."""
+    try:
+        return int((directory / MOVED_HERE).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return 0
+    except (OSError, ValueError):
+        # Unreadable, or of an earlier release, whose marks were empty.
+        return 1
 
 
 def _is_of(directory: Path, topic_id: TopicId) -> bool:

@@ -38,7 +38,7 @@ LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
 
 MOVED_HERE: Final = "moved-here"
-"""Marker in a partition's directory that has just replaced the one in another log dir."""
+"""Marker in a partition's directory that has just replaced the one in another log dir: the time."""
 COPIED_TO: Final = "copied-to"
 """File in a log's directory that names its copy in another log dir until a cleaning begins."""
 

@@ -308,13 +308,17 @@ def test_start_resumes_an_interrupted_move(one: Path, two: Path, is_orderly: boo
     logs.close()
 
 
-def test_a_crash_at_any_step_of_the_swap_loses_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mark", [None, "", str(NOW_MS), str(NOW_MS + 9)])
+def test_a_crash_at_any_step_of_the_swap_loses_nothing(tmp_path: Path, mark: str | None) -> None:
+    """The original may have the `mark` of an earlier move, whose last sync has failed."""
     for number in itertools.count():
         root = tmp_path / str(number)
         logs = open_logs(root / "one", root / "two")
         copy, original = begin(logs), log_of(logs)
         stored = read_all(original)
         catch_up(copy, original)
+        if mark is not None:
+            (original.directory / "moved-here").write_text(mark)
         was_killed = dies_within(number, partial(logs.end_move, PARTITION, NOW_MS))
         crash(logs)
         logs = open_logs(root / "one", root / "two")
@@ -471,6 +475,17 @@ def test_moved_copy_replaces_the_outdated_log(tmp_path: Path, first: str) -> Non
     both = open_logs(tmp_path / "one", tmp_path / "two")
     assert log_of(both).log_end_offset == 5
     assert homes(tmp_path) == sorted([f"{first}/0", f"{other}/delete"])
+    both.close()
+
+
+@pytest.mark.parametrize("first", ["one", "two"])
+def test_later_move_wins(tmp_path: Path, first: str) -> None:
+    other = "two" if first == "one" else "one"
+    for name, count, moved_ms in ((first, 5, 2), (other, 3, 1)):
+        fill(open_log(tmp_path / name / "orders-0"), count)
+        (tmp_path / name / "orders-0" / "moved-here").write_text(str(moved_ms))
+    both = open_logs(tmp_path / "one", tmp_path / "two")
+    assert log_of(both).log_end_offset == 5
     both.close()
 
 

@@ -142,6 +142,8 @@ class Log:
         self._epochs = StoredEpochs(loaded.epochs, loaded.stored_epochs)
         self.upkeep = LogUpkeep(local, self._epochs, topic_partition, health)
         """Flushing, rolling, swapping, closing."""
+        self.lowest_end_offset = local.log_end_offset
+        """The lowest end since a copy of this log was aligned with it; see `log_copying.align`."""
 
     @property
     def is_closed(self) -> bool:
@@ -431,6 +433,7 @@ class Log:
         try:
             if has_effect:
                 with self.upkeep.io():
+                    self.upkeep.disown_copy()
                     self._local.truncate_to(offset)
                 log.info("log.truncated", partition=str(self.topic_partition), offset=offset)
                 if self.gap_offset is not None and offset <= self.gap_offset:
@@ -462,17 +465,20 @@ class Log:
         first_offset = self._local.segments.first.base_offset
         self.log_start_offset = min(max(self.log_start_offset, first_offset), self.log_end_offset)
         self._epochs.forget_beyond(self.log_end_offset)
+        self.lowest_end_offset = min(self.lowest_end_offset, self.log_end_offset)
 
     def truncate_fully_and_start_at(self, offset: Offset) -> None:
         """Drop everything; the next batch begins at `offset` or above."""
         try:
             with self.upkeep.io():
+                self.upkeep.disown_copy()
                 self._local.restart_at(offset)
         except StorageError:
             self._fit_to_segments()
             raise
         self.log_start_offset = offset
         self.gap_offset = None
+        self.lowest_end_offset = min(self.lowest_end_offset, offset)
         self.leader_epochs.clear()
         self._drop_stored_epochs()
         log.info("log.restarted", partition=str(self.topic_partition), offset=offset)

@@ -4,8 +4,9 @@ The copy acts as a follower of the original. It truncates diverged batches by le
 appends the batches that it lacks unchanged. Source: KIP-113, KIP-101.
 
 An original that was cleaned while the log dir of its copy was offline no longer has the tombstones
-and markers that end records of the copy. The file `copied-to` in the original's directory names the
-copy until a cleaning begins; it is an addition of Ottla.
+and markers that end records of the copy. Nor may it after a truncation, even within one epoch, if
+its leader has been cleaned since. The file `copied-to` in the original's directory names the copy
+until a cleaning or a truncation begins; it is an addition of Ottla.
 """
 
 import os
@@ -28,7 +29,7 @@ def name_copy(copy: Log, original: Log) -> None:
 
 
 def may_continue(copy: Log, original: Log) -> bool:
-    """Whether `copy` was made from `original`, and no cleaning of it has begun since."""
+    """Whether `copy` was made from `original`, and no cleaning or truncation has begun since."""
     try:
         return (original.directory / COPIED_TO).read_bytes() == _name_of(copy)
     except OSError:
@@ -42,19 +43,22 @@ def _name_of(copy: Log) -> bytes:
 def align(copy: Log, original: Log) -> None:
     """Truncate batches of the copy that the original lacks; the owner of both calls this.
 
-    The copy also ends at a gap, because the original may have the records that it lacks there.
+    The copy also ends at a gap, because the original may have the records that it lacks there, and
+    at the lowest end of the original since the last call: it may have got fewer records again.
     """
-    start, end = original.log_start_offset, _agreed_end(copy, original)
+    start = original.log_start_offset
+    end = min(_agreed_end(copy, original), original.lowest_end_offset)
     if copy.gap_offset is not None:
         end = min(end, copy.gap_offset)
     if end < start or copy.log_end_offset < start:
         copy.truncate_fully_and_start_at(start)
-        return
-    copy.truncate_to(end)
-    if copy.log_start_offset > start:
-        # The original was emptied, and restarted at a lower offset.
-        copy.truncate_fully_and_start_at(start)
-    copy.advance_log_start(start)
+    else:
+        copy.truncate_to(end)
+        if copy.log_start_offset > start:
+            # The original was emptied, and restarted at a lower offset.
+            copy.truncate_fully_and_start_at(start)
+        copy.advance_log_start(start)
+    original.lowest_end_offset = original.log_end_offset
 
 
 def _agreed_end(copy: Log, original: Log) -> Offset:

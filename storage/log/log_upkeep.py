@@ -116,7 +116,11 @@ class LogUpkeep:
             # Only the active segment can have entries for which there was no space or descriptor.
             self._local.segments.last.transactions.write_pending()
             # Durable before the first swap, which `sync_names` precedes.
-            (self._local.directory / COPIED_TO).unlink(missing_ok=True)
+            self.disown_copy()
+
+    def disown_copy(self) -> None:
+        """Have no later start continue a copy of this log: its records may be gone here."""
+        (self._local.directory / COPIED_TO).unlink(missing_ok=True)
 
     def begin_swap(self, base_offsets: Sequence[int], size_bytes: int) -> bool:
         """Prepare the replacement of the segments at `base_offsets` by a cleaned one.

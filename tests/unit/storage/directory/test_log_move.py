@@ -528,6 +528,38 @@ def test_copy_truncates_records_that_the_original_lost(tmp_path: Path) -> None:
     check_follows(copy, original)
 
 
+def lose_and_get_less(original: Log, epoch: int) -> None:
+    """Truncate to offset 50; get the records from 55 on again, from a leader that was cleaned."""
+    original.truncate_to(Offset(50))
+    for offset in (55, 60):
+        original.append_as_follower(memoryview(replicated(offset, 5, epoch=epoch)), NOW_MS)
+
+
+def test_copy_drops_what_the_original_got_anew_in_the_same_epoch(tmp_path: Path) -> None:
+    """As in a move at rate 0: nothing is copied between the truncation and the fetch."""
+    copy, original = two_logs(tmp_path)
+    lose_and_get_less(original, epoch=4)
+    check_follows(copy, original)
+    fill(original, 5, epoch=4)
+    before = copy.log_end_offset
+    align(copy, original)
+    assert copy.log_end_offset == before, "one truncation has one effect"
+    check_follows(copy, original)
+
+
+def test_start_does_not_resume_a_copy_whose_original_was_truncated(one: Path, two: Path) -> None:
+    logs = open_logs(one, two)
+    copy, original = begin(logs), log_of(logs)
+    catch_up(copy, original)
+    lose_and_get_less(original, epoch=0)
+    crash(logs)
+    logs = open_logs(one, two)
+    again, original = logs.futures.get(PARTITION), log_of(logs)
+    assert again is not None
+    check_follows(again, original)
+    logs.close()
+
+
 def test_copy_follows_an_original_without_the_newest_epochs(tmp_path: Path) -> None:
     copy, original = two_logs(tmp_path)
     original.truncate_to(Offset(10))

@@ -50,8 +50,8 @@ class ServerKeys:
     )
     request_timeout_ms: int = integer(
         30_000,
-        "Time that transaction markers wait for the in-sync replicas, and "
-        "that a leader waits for the coordinator of a transaction.",
+        "Time that transaction markers wait for another broker, and half of it for the in-sync "
+        "replicas there; and that a leader waits for the coordinator of a transaction.",
         at_least(1),
     )
     fetch_max_bytes: int = integer(

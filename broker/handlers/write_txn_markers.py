@@ -42,6 +42,12 @@ MARKERS_PER_WRITE: Final = 200
 """Limit for one write to a partition: a few milliseconds of work."""
 COST_PER_WRITE: Final = 5
 """Cost of a write to a partition, measured in markers."""
+SHARE_OF_TIMEOUT: Final = 0.5
+"""Share of a sender's time limit after which a request is answered without its late partitions.
+
+Senders have the same limit, which begins earlier. Beyond it they repeat the whole request, although
+most partitions may have their markers.
+"""
 IS_DONE: Final = object()
 SENT_AGAIN: Final = "the sender of the markers has a later connection"
 _REPLACED: Final = frozenset({ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH})
@@ -102,7 +108,7 @@ class WriteTxnMarkersHandler:
         timeout_ms: int,
         now_ms: Callable[[], int],
     ) -> None:
-        """Wait for replication at most for `timeout_ms`.
+        """Wait for replication for a part of `timeout_ms`, which is the time limit of senders.
 
         `on_group_markers` gets the markers in partitions of `__consumer_offsets`, before the
         requests that wait for them, so that it completes before these.
@@ -111,7 +117,7 @@ class WriteTxnMarkersHandler:
         self._replicas = replicas
         self._purgatory = purgatory
         self._tasks = tasks
-        self._timeout_ms = timeout_ms
+        self._wait_ms = int(timeout_ms * SHARE_OF_TIMEOUT)
         self._now_ms = now_ms
         self._senders = MarkerSenders()
 
@@ -143,7 +149,7 @@ class WriteTxnMarkersHandler:
         def wait() -> Reply:
             awaited = {key: (each.last_offset, each) for key, each in written.items()}
             delayed = DelayedPartitions(response, awaited, self._is_committed)
-            self._purgatory.hold(delayed, delayed.partitions, self._timeout_ms)
+            self._purgatory.hold(delayed, delayed.partitions, self._wait_ms)
             return delayed.reply
 
         if next(turns, IS_DONE) is IS_DONE:

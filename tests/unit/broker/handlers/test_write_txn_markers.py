@@ -11,6 +11,7 @@ from broker.handlers import write_txn_markers
 from broker.handlers.write_txn_markers import WriteTxnMarkersHandler
 from broker.network.reply import Reply, ReplyState
 from broker.network.request_tasks import RequestTasks
+from broker.purgatory import Purgatory
 from broker.transactions.marker_senders import MAX_SENDERS, MarkerSenders
 from clusterstate.leader_and_isr import LeaderAndIsr
 from kafkawire.apis import ApiKey
@@ -185,6 +186,21 @@ async def test_silent_followers_time_out_and_the_markers_stay(world: World) -> N
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ]
     assert world.log.log_end_offset == 1
+
+
+async def test_silent_followers_are_reported_before_the_sender_gives_up(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the markers of all other partitions in the request would be sent again."""
+    waits_ms: list[int] = []
+
+    def hold(_self: object, _operation: object, _keys: object, timeout_ms: int) -> None:
+        waits_ms.append(timeout_ms)
+
+    monkeypatch.setattr(Purgatory, "hold", hold)
+    world.replicate_to(B2)
+    send(world, Sent(), timeout_ms=30_000)
+    assert waits_ms == [15_000]
 
 
 @pytest.mark.parametrize("is_leader_again", [False, True])

@@ -140,6 +140,7 @@ class Server:
             self.metrics.stall_count += 1
             self.service.sessions.extend_all(late_ms)
             log.warning("coordinator.stalled", duration_ms=late_ms)
+        self._touch_held_up()
         for session in self.service.sessions.expired(self._now_ms()):
             self._expire(session)
         self._close_without_handshake()
@@ -149,6 +150,12 @@ class Server:
                 self._housekeeping_at_s += self.config.container_check_interval_ms / 1000
         self.after_input()
         self._schedule_tick()
+
+    def _touch_held_up(self) -> None:
+        """Keep the sessions whose packets this server leaves unread during a long sync."""
+        for connection in self.holding:
+            if connection.session is not None and connection.is_held_up:
+                self.touch(connection.session)
 
     def _expire(self, session: Session) -> None:
         self.metrics.expired_count += 1

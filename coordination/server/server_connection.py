@@ -299,6 +299,11 @@ class Connection(asyncio.Protocol):
         """Number of outputs that wait for a sync."""
         return len(self._outputs.held)
 
+    @property
+    def is_held_up(self) -> bool:
+        """Whether packets stay unread because many replies wait for a sync, not for the peer."""
+        return not self._is_reading and self._is_writable and self.held_count > 0
+
     def deliver(self, packet: bytes | None, tag: int) -> None:
         """Send a packet once transaction `tag` is on disk; with None, end the outputs."""
         if self._state is _CLOSED:

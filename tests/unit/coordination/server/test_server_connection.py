@@ -183,6 +183,26 @@ async def test_reading_goes_on_after_a_sync_that_held_as_many_replies_as_may_be_
     assert [err for _, err in replies(transport)] == [0, 0]
 
 
+@pytest.mark.parametrize(("max_held_replies", "lives"), [(1, True), (2, False)])
+async def test_session_outlives_a_long_sync_that_stops_the_reading_of_its_pings(
+    monkeypatch: pytest.MonkeyPatch, max_held_replies: int, lives: bool
+) -> None:
+    wal = SlowLog()
+    connection, transport = await connected(wal, max_held_replies=max_held_replies)
+    wal.finish()
+    ask(connection, OpCode.CREATE, CreateRequest("/a", b"", OPEN_ACL, 0))
+    assert transport.is_paused is lives
+    server = cast(Server, connection._server)
+    now_ms = server._now_ms() + TIMEOUT_MS + 1
+    monkeypatch.setattr(server, "_now_ms", lambda: now_ms)
+    # No stall of the process.
+    server._expected_tick_s = server.loop.time() + 1
+    server._tick()
+    assert (server.service.sessions.find(connection.session_id) is not None) is lives
+    assert server._timer is not None
+    server._timer.cancel()
+
+
 def resumed(connection: Connection, timeout_ms: int) -> MemoryTransport:
     """Resume the session of `connection` on another one; return the transport of that one."""
     other, transport = Connection(connection._server), MemoryTransport()

@@ -251,8 +251,8 @@ def offset_fetch(_parts: Parts, guard: Guard, handle: Handler) -> Handler:
 def _fetch_of_one(
     guard: Guard, handle: Handler, request: Request, message: OffsetFetchRequest
 ) -> Reply:
+    has_code = request.header.api_version >= ERROR_CODE_SINCE
     if not guard.allows(request, Operation.DESCRIBE, GROUP, message.group_id):
-        has_code = request.header.api_version >= ERROR_CODE_SINCE
         named = () if has_code else message.topics or ()
         refused = [_refuse_topic(each, GROUP_DENIED) for each in named]
         return Reply(OffsetFetchResponse(error_code=GROUP_DENIED, topics=refused))
@@ -273,7 +273,8 @@ def _fetch_of_one(
     ]
 
     def add(response: OffsetFetchResponse) -> OffsetFetchResponse:
-        if response.error_code == ErrorCode.NONE:
+        # Without a code of the group, its error is in each partition of the request.
+        if response.error_code == ErrorCode.NONE or not has_code:
             response.topics = [*response.topics, *refused]
         return response
 

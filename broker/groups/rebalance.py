@@ -36,8 +36,12 @@ from broker.groups.state import (
 from kafkawire.consumer_protocol import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from kafkawire.errors import DecodeError, ErrorCode
 
-MIN_REBALANCE_WAIT_MS: Final = 1
-"""Shortest rebalance timeout: a member may request 0, which must not cause a busy loop."""
+MIN_REBALANCE_WAIT_MS: Final = 1_000
+"""Shortest wait for absent static members, of which none has joined.
+
+A member may request a rebalance timeout of 0, which must not cause a busy loop until their sessions
+expire.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

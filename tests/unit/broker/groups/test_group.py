@@ -5,6 +5,7 @@ import pytest
 from broker.groups import joins
 from broker.groups.group_effects import JoinedMember, StoreReason
 from broker.groups.members import Member
+from broker.groups.rebalance import MIN_REBALANCE_WAIT_MS
 from broker.groups.state import COMPLETING, DEAD, EMPTY, PREPARING, STABLE
 from kafkawire.errors import ErrorCode
 from tests.unit.broker.groups.group_driver import (
@@ -163,6 +164,21 @@ def test_rebalance_without_joins_lasts_until_static_sessions_expire() -> None:
     assert world.group.state is PREPARING
     world.pass_time(SESSION_MS)
     assert world.group.state is EMPTY
+
+
+def test_group_of_absent_static_members_waits_without_a_busy_loop() -> None:
+    world = World()
+    world.join("", "static", rebalance_ms=1)
+    world.pass_time(DELAY_MS)
+    [member] = world.group.members
+    world.sync(member.member_id, {}, instance_id="static")
+    world.join(rebalance_ms=1)
+    world.leave(next(iter(world.group.members.joining)))
+    world.pass_time(1)
+    assert world.group.state is PREPARING
+    assert world.group.deadlines.next_ms == world.now_ms + MIN_REBALANCE_WAIT_MS
+    returned = world.join(member.member_id, "static", rebalance_ms=1)
+    assert [each.generation_id for each in returned] == [2], "a member that returns does not wait"
 
 
 def test_late_call_handles_expired_deadlines_in_order() -> None:

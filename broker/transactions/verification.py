@@ -79,7 +79,7 @@ def admit(
 
 
 def _is_current(leaders: Leaders, partition: TopicPartition, guards: TransactionGuards) -> bool:
-    """Whether `guards` are still those of the partition: no other leader has written since."""
+    """Whether the partition still has these guards: no other leader has written since."""
     try:
         return leaders.leader(partition).guards is guards
     except ApiError:

@@ -260,7 +260,7 @@ class LogDirectory:
     ) -> bool:
         """Create the directory of a log; return whether a stray was taken back instead.
 
-        With `marked_ms`, mark it as newer than those in log dirs that are offline.
+        With `marked_ms`, mark it as newer than any in a log dir that is offline.
         """
         is_taken_back = False
         with offline_on_failure(self.health):

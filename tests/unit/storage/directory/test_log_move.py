@@ -535,7 +535,7 @@ def lose_and_get_less(original: Log, epoch: int) -> None:
         original.append_as_follower(memoryview(replicated(offset, 5, epoch=epoch)), NOW_MS)
 
 
-def test_copy_drops_what_the_original_got_anew_in_the_same_epoch(tmp_path: Path) -> None:
+def test_copy_drops_records_that_its_original_fetches_again(tmp_path: Path) -> None:
     """As in a move at rate 0: nothing is copied between the truncation and the fetch."""
     copy, original = two_logs(tmp_path)
     lose_and_get_less(original, epoch=4)

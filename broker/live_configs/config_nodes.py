@@ -10,7 +10,7 @@ notifications expire.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
 
 from broker.cluster.coordinator_session import CoordinatorSession
 from broker.cluster.node_watch import NodeWatch
@@ -40,6 +40,7 @@ class ConfigNodes:
         self._last_number = NO_CHANGE
         self._reads = NotifiedReads(session)
         self._on_change: dict[str, list[OnChange]] = {}
+        self._cached: list[Set[str]] = []
         self._watch = NodeWatch(session, paths.CONFIG_CHANGES, self._handle_notifications)
 
     async def catch_up(self) -> None:
@@ -48,9 +49,14 @@ class ConfigNodes:
             taken = await self.session.run(take_config_changes(self._last_number, self._now_ms()))
             self._last_number = taken.last_number
 
-    def on_change(self, kind: str, callback: OnChange) -> None:
-        """Call `callback` with the changed entities of a kind, such as `topics`."""
+    def on_change(self, kind: str, callback: OnChange, cached: Set[str] = frozenset()) -> None:
+        """Call `callback` with the changed entities of a kind, such as `topics`.
+
+        `cached` holds the paths of the entities whose configs the component has, at any time. After
+        a lost session they count as changed even without a node, which may have been deleted.
+        """
         self._on_change.setdefault(kind, []).append(callback)
+        self._cached.append(cached)
 
     def listen(self) -> None:
         """Follow all changes from now on."""
@@ -104,7 +110,9 @@ class ConfigNodes:
             changed: Iterable[str] = taken.announced
             if reads_all:
                 every = await self.session.run(read_entity_paths(self._on_change))
-                changed = dict.fromkeys((*every, *taken.announced))
+                # Kafka deletes the node of a user or quota when its last config is removed.
+                gone = sorted({path for each in self._cached for path in each}.difference(every))
+                changed = dict.fromkeys((*every, *gone, *taken.announced))
             announced: dict[str, list[str]] = {}
             for path in changed:
                 kind, _, name = path.partition("/")

@@ -26,8 +26,10 @@ class QuotaConfigs:
     def __init__(self, nodes: ConfigNodes, quotas: ClientQuotas) -> None:
         self._nodes = nodes
         self._quotas = quotas
+        # Of the nodes that hold any.
+        self._paths: set[str] = set()
         for kind in KINDS:
-            nodes.on_change(kind, partial(self._on_changed, kind))
+            nodes.on_change(kind, partial(self._on_changed, kind), self._paths)
 
     async def load(self) -> None:
         """Read all quotas."""
@@ -62,6 +64,9 @@ class QuotaConfigs:
             log.error("config.ignored", entity=path, error=str(error))
             return
         quotas = quotas_of(configs)
+        self._paths.discard(path)
+        if quotas:
+            self._paths.add(path)
         if not self._quotas.set(entity, quotas):
             return
         if ignored := sorted(quotas.keys() - ENFORCED):

@@ -25,7 +25,9 @@ class ScramUsers:
     def __init__(self, nodes: ConfigNodes) -> None:
         self._nodes = nodes
         self._by_user: dict[str, dict[str, Credential]] = {}
-        nodes.on_change(KIND, self._on_changed)
+        # Of the nodes that hold them.
+        self._paths: set[str] = set()
+        nodes.on_change(KIND, self._on_changed, self._paths)
 
     def credential(self, mechanism: str, user: str) -> Credential | None:
         """Return a user's credential; None without one."""
@@ -64,7 +66,9 @@ class ScramUsers:
             log.error("user.credentials_ignored", entity=path, error=str(error))
             credentials = {}
         before = self._by_user.pop(user, {})
+        self._paths.discard(path)
         if credentials:
+            self._paths.add(path)
             self._by_user[user] = credentials
         if credentials != before:
             log.info("user.credentials_changed", entity=path, mechanisms=sorted(credentials))

@@ -131,6 +131,36 @@ async def test_everything_is_read_again_after_a_lost_session(
         await there.stop()
 
 
+async def test_configs_whose_nodes_are_deleted_meanwhile_end_with_the_next_session(
+    coordinator: Coordinator, tmp_path: Path
+) -> None:
+    """As a broker of Kafka deletes them, once they are empty."""
+    here, there = (Follower(coordinator, tmp_path / name) for name in ("first", "second"))
+    await here.start()
+    await there.start()
+    try:
+        retention_ms = there.known()[3]
+        nodes = {"users/a": {MECHANISM: CREDENTIAL, RATE: "1"}, "users/x/clients/c": {RATE: "7"}}
+        for path, configs in nodes.items():
+            await here.nodes.change(path, partial(replaced, configs))
+        await there.knows((True, 1, 7, retention_ms))
+        lost = there.session.client
+        with RawClient(coordinator.port) as other:
+            assert other.shake_hands(lost.session_id, lost.session.password)
+            other.ask(1, OpCode.CLOSE_SESSION)
+        for path in nodes:
+            await here.session.client.delete(paths.config(path))
+        # The notifications of the deletions have expired, too.
+        for name in await here.session.client.get_children(paths.CONFIG_CHANGES):
+            await here.session.client.delete(f"{paths.CONFIG_CHANGES}/{name}")
+        assert there.known() == (True, 1, 7, retention_ms)
+        await there.session.renew()
+        await there.knows((False, None, None, retention_ms))
+    finally:
+        await here.stop()
+        await there.stop()
+
+
 @pytest.mark.parametrize("is_refused_first", [False, True])
 async def test_changes_without_permission_to_read_them_are_known_once_it_is_restored(
     coordinator: Coordinator,

@@ -165,7 +165,7 @@ class AclsHandler:
                     asked.add(place, each)
             if asked:
                 await self._delete_from(pattern, asked, matching)
-        count = sum(map(len, matching))
+        count = sum(each.error_code == ErrorCode.NONE for found in matching for each in found)
         if count:
             log.info("acls.removed", by=principal, count=count)
         results = [
@@ -195,6 +195,9 @@ class AclsHandler:
             await self._access.nodes.change(pattern, remove)
         except ApiError as error:
             code, text = error.code, error.message or error.code.text
+            if not taken:
+                # The znode could not be read; the entries known before stay in force.
+                remove(self._access.authorizer.acls.get(pattern))
         for entry, place in taken.items():
             matching[place].append(
                 DeleteAclsMatchingAcl(

@@ -141,6 +141,7 @@ class SaslExchange:
         names = list(self._offered)
         offered = self._offered.get(mechanism)
         if offered is None:
+            self._server, self.state = None, ExchangeState.CLOSED
             code = ErrorCode.UNSUPPORTED_SASL_MECHANISM
             return Answer(
                 message=SaslHandshakeResponse(error_code=code, mechanisms=names),
@@ -154,9 +155,12 @@ class SaslExchange:
         return Answer(message=SaslHandshakeResponse(mechanisms=names))
 
     def may_renew(self, now_s: float) -> bool:
-        """Whether the client may begin to authenticate again: not without a lifetime."""
+        """Whether the client may begin to authenticate again.
+
+        It may not without a lifetime, nor after a failure: each guess takes a new connection.
+        """
         is_new = now_s - self.authenticated_at_s < MIN_RENEWAL_INTERVAL_S
-        return self.lifetime_ms > 0 and not is_new
+        return self.state is _S.READY and self.lifetime_ms > 0 and not is_new
 
     def refuse_choice(self) -> SaslHandshakeResponse:
         """Return the answer to a SaslHandshake in a state that does not allow it."""
@@ -169,7 +173,7 @@ class SaslExchange:
         try:
             answer = self._check(token)
         except SaslError as error:
-            self._server = None
+            self._server, self.state = None, ExchangeState.CLOSED
             response = SaslAuthenticateResponse(
                 error_code=ErrorCode.SASL_AUTHENTICATION_FAILED,
                 error_message=self._text_of(error),

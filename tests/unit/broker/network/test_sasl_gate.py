@@ -26,6 +26,7 @@ from kafkawire.messages.sasl import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
     SaslHandshakeRequest,
+    SaslHandshakeResponse,
 )
 from kafkawire.sasl_servers import PlainServer
 from kafkawire.schema import decode
@@ -306,6 +307,23 @@ def test_a_failed_renewal_is_answered_after_the_delay(text: bytes) -> None:
     assert response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
     assert client.transport.is_closing
     assert client.processor.principal == ALICE
+
+
+def test_a_failed_renewal_ends_the_attempts_of_its_connection() -> None:
+    """Otherwise a client could try a hundred passwords of other users within one delay."""
+    world = Secured(lifetime_ms=5000)
+    client = world.log_in()
+    world.loop.pass_time(2.0)
+    first = handshake(10) + token(11, b"\0bob\0wrong")
+    second = handshake(12) + token(13, b"\0bob\0other")
+    client.send(first + second + request_frame(14))
+    world.loop.run()
+    world.loop.pass_time(DELAY_S)
+    assert [number for number, _ in client.responses] == [10, 11, 12, 13, 14]
+    refused = decode(SaslHandshakeResponse, client.responses[2][1], 1)
+    not_tried = decode(SaslAuthenticateResponse, client.responses[3][1], 1)
+    assert [refused.error_code, not_tried.error_code] == [ErrorCode.ILLEGAL_SASL_STATE] * 2
+    assert client.transport.is_closing
 
 
 @pytest.mark.parametrize("lifetime_ms", [0, 5000])

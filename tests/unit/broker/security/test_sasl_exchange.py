@@ -305,6 +305,19 @@ def test_a_renewal_needs_a_lifetime_and_some_time() -> None:
     assert not client.exchange.may_renew(99.0)
 
 
+@pytest.mark.parametrize("mechanism", ["PLAIN", "unknown"])
+def test_a_failed_renewal_is_the_last_one(mechanism: str) -> None:
+    client = Client(lifetime_ms=LIFETIME_MS)
+    client.choose()
+    client.token()
+    answer = client.exchange.choose(mechanism, 1)
+    if not answer.failure:
+        answer = client.exchange.authenticate(b"\0alice\0wrong")
+    assert answer.failure
+    assert not client.exchange.is_pending
+    assert not client.exchange.may_renew(99.0)
+
+
 # Hostile clients.
 
 

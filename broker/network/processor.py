@@ -301,7 +301,11 @@ class Processor(asyncio.BufferedProtocol):
 
     def hold(self) -> None:
         """Read no more, until the connection is closed."""
-        if self._move_to(ConnectionState.MUTED):
+        if self._unmuting is not None:
+            # The connection is muted already, but not for good.
+            self._unmuting.cancel()
+            self._unmuting = None
+        elif self._move_to(ConnectionState.MUTED):
             self._set_reading()
 
     def admit(

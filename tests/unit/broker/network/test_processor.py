@@ -1025,3 +1025,15 @@ def test_a_muted_client_that_has_gone_is_idle(monkeypatch: pytest.MonkeyPatch) -
     assert not is_closed(client)
     client.processor.drop_if_idle(0.5)
     assert is_closed(client)
+
+
+def test_the_end_of_a_mute_does_not_end_a_hold() -> None:
+    world = Muting()
+    client = world.connect()
+    client.send(request_frame(1))
+    world.loop.run()
+    client.processor.hold()
+    client.processor.mute(1.0)
+    assert not world.loop.pending_timers
+    world.loop.pass_time(3.0)
+    assert not is_read(client)

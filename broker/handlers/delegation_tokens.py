@@ -61,7 +61,8 @@ class DelegationTokensHandler:
         ]
         if not may_request(request):
             return Reply(refused(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, owner, sender))
-        if any(each.kind != USER for each in renewers):
+        if any(each.kind != USER for each in (owner, *renewers)):
+            # As in Kafka for renewers. Every login of a token is that of a user.
             return Reply(refused(ErrorCode.INVALID_PRINCIPAL_TYPE, owner, sender))
         if self._nodes is None:
             return Reply(refused(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, owner, sender))

@@ -75,8 +75,9 @@ def decode_token(data: bytes | None) -> DelegationToken:
         expiry_ms=fields.integer("expiryTimestamp"),
     )
     for principal in (token.owner, token.requester, *token.renewers):
-        if ":" not in principal:
-            raise MalformedZnodeError("a principal of the token has no colon")
+        kind, colon, _ = principal.partition(":")
+        if not kind or not colon:
+            raise MalformedZnodeError("a principal of the token has no kind or no colon")
     return token
 
 

@@ -272,6 +272,22 @@ def test_malformed_requests_have_their_own_errors(served: Served) -> None:
         assert described(alice).tokens == []
 
 
+@pytest.mark.parametrize("kind", [None, "", "Group"])
+def test_only_a_user_owns_a_token(served: Served, kind: str | None) -> None:
+    with served.log_in("root") as root:
+        message = CreateDelegationTokenRequest(
+            owner_principal_type=kind,
+            owner_principal_name="alice",
+            renewers=[],
+            max_lifetime_ms=-1,
+        )
+        refused = root.ask(
+            ApiKey.CREATE_DELEGATION_TOKEN, 3, message, CreateDelegationTokenResponse
+        )
+        assert refused.error_code == ErrorCode.INVALID_PRINCIPAL_TYPE
+        assert described(root, all_owners=True).error_code == ErrorCode.NONE
+
+
 def test_a_session_of_a_token_ends_with_it(served: Served) -> None:
     with served.log_in("alice") as alice:
         token = create(alice, max_lifetime_ms=1_500)

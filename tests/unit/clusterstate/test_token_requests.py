@@ -74,6 +74,7 @@ def test_an_old_token_was_requested_by_its_owner() -> None:
         DATA.replace(b'"version":3', b'"version":4'),
         DATA.replace(b'"version":3', b'"version":0'),
         DATA.replace(b"User%3Ar", b"User"),
+        DATA.replace(b"User%3Ar", b"%3Ar"),
         DATA.replace(b'"tokenId":"t1"', b'"tokenId":1'),
         DATA.replace(b'"maxTimestamp":3', b'"maxTimestamp":null'),
     ],

@@ -173,11 +173,11 @@ class SocketServer:
     # Called by connections.
 
     def admit(self, client_host: str, listener_name: str) -> str | None:
-        """Count a connection, or return the reason to refuse it."""
-        if not self._is_accepting:
-            # The system accepted it just before the stop; `drain` would not wait for it.
-            return "the broker is stopping"
-        return self._quota.try_add(client_host, is_exempt=listener_name in self._exempt_listeners)
+        """Count a connection before its handshake, or return the reason to refuse it."""
+        refusal = self._try_add(client_host, listener_name)
+        if refusal is not None:
+            self.metrics.connections_refused += 1
+        return refusal
 
     def leave(self, client_host: str) -> None:
         """Stop counting a connection that was never opened."""
@@ -188,7 +188,7 @@ class SocketServer:
         if connection.is_counted:
             refusal = None if self._is_accepting else "the broker is stopping"
         else:
-            refusal = self.admit(connection.client_host, connection.listener_name)
+            refusal = self._try_add(connection.client_host, connection.listener_name)
         if refusal is None:
             self._connections[connection] = None
             self._all_closed.clear()
@@ -200,6 +200,12 @@ class SocketServer:
         self._quota.remove(connection.client_host)
         if not self._connections:
             self._all_closed.set()
+
+    def _try_add(self, client_host: str, listener_name: str) -> str | None:
+        if not self._is_accepting:
+            # The system accepted it just before the stop; `drain` would not wait for it.
+            return "the broker is stopping"
+        return self._quota.try_add(client_host, is_exempt=listener_name in self._exempt_listeners)
 
     def _make_network(self) -> Network:
         pool = BufferPool()

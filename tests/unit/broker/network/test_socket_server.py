@@ -111,6 +111,12 @@ def test_a_refused_connection_is_not_counted() -> None:
     assert world.server.connection_count == 1
 
 
+def test_a_connection_refused_before_its_handshake_is_in_the_metrics() -> None:
+    world = World(max_connections=1)
+    assert world.server.admit("10.0.0.1", "A") is not None
+    assert world.server.metrics.connections_refused == 1
+
+
 @pytest.mark.parametrize(
     ("names", "open_count"), [(["BROKERS"], 1), (["BROKERS", "A"], 4)], ids=["shared", "own"]
 )

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from ipaddress import ip_address
 
 from broker.config.declared_key import KeyRule, boolean, integer, long, optional_string, string
 from broker.config.listener import Listener, parse_listeners, parse_map
@@ -80,7 +81,9 @@ class NetworkKeys:
         INT_MAX, "Maximum number of connections from one address.", at_least(0)
     )
     max_connections_per_ip_overrides: str = string(
-        "", "Exceptions to max.connections.per.ip, ADDRESS:LIMIT,..."
+        "",
+        "Exceptions to max.connections.per.ip, ADDRESS:LIMIT,...; names of hosts are not "
+        "looked up.",
     )
     max_connection_creation_rate: int = integer(
         INT_MAX,
@@ -130,13 +133,13 @@ class NetworkKeys:
 
     @property
     def connection_limits_by_ip(self) -> dict[str, int]:
-        """The exceptions to `max.connections.per.ip`, by address."""
+        """The exceptions to `max.connections.per.ip`, by address as the system writes it."""
         key = "max.connections.per.ip.overrides"
         pairs = parse_map(key, self.max_connections_per_ip_overrides)
         if not all(limit.isdecimal() for limit in pairs.values()):
             rule = "must have the form ADDRESS:LIMIT,..."
             raise ConfigError(key, self.max_connections_per_ip_overrides, rule)
-        return {address: int(limit) for address, limit in pairs.items()}
+        return {_canonical(address): int(limit) for address, limit in pairs.items()}
 
     def rules(self) -> Iterator[KeyRule]:
         """Yield the rules between the keys."""
@@ -158,3 +161,12 @@ class NetworkKeys:
             or self.connection_failed_authentication_delay_ms < self.connections_max_idle_ms,
             "must be below connections.max.idle.ms",
         )  # fmt: skip
+
+
+def _canonical(address: str) -> str:
+    """Return an address in one spelling: Java writes ::1 as 0:0:0:0:0:0:0:1."""
+    try:
+        return str(ip_address(address))
+    except ValueError:
+        # The name of a host, which is legal in Kafka.
+        return address

@@ -125,6 +125,11 @@ def test_overrides_per_address_make_the_common_limit_optional() -> None:
     assert config.network.connection_limits_by_ip == {"10.0.0.1": 5}
 
 
+def test_an_override_applies_to_every_spelling_of_its_address() -> None:
+    config = read(max_connections_per_ip_overrides="2001:DB8:0:0:0:0:0:1:5,10.0.0.1:6,a:7")
+    assert config.network.connection_limits_by_ip == {"2001:db8::1": 5, "10.0.0.1": 6, "a": 7}
+
+
 def test_named_listeners_need_protocols_and_one_for_brokers() -> None:
     config = read(
         listeners="CLIENT://:1,REPLICATION://:2,CONTROL://:3",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import socket
 import ssl
@@ -110,10 +111,17 @@ class Acceptor:
         found = await self._loop.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
+        families = {each[0] for each in found}
         with contextlib.ExitStack() as opened:
             sockets = []
             for family, _, _, _, address in dict.fromkeys(found):
-                listening = opened.enter_context(socket.socket(family, socket.SOCK_STREAM))
+                try:
+                    listening = opened.enter_context(socket.socket(family, socket.SOCK_STREAM))
+                except OSError as error:
+                    # A system without IPv6 finds an address of it for every interface.
+                    if error.errno == errno.EAFNOSUPPORT and len(families) > 1:
+                        continue
+                    raise
                 listening.setblocking(False)
                 listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 if family == socket.AF_INET6:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import socket
 import ssl
@@ -14,12 +15,16 @@ from typing import Final
 
 import pytest
 
-from broker.network import tls_acceptor
+from broker.config.listener import Listener
+from broker.network import acceptor, tls_acceptor
 from broker.network.connection_gate import ListenerSecurity
+from broker.network.limits import NetworkLimits
 from broker.network.reply import EncodedMessage, Reply
+from broker.network.request_channel import RequestChannel
+from broker.network.socket_server import SocketServer
 from broker.network.tls_acceptor import ACCEPTS_PER_TURN
 from kafkawire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
-from tests.integration.broker.network_support import Served, on_every_loop, serving
+from tests.integration.broker.network_support import Served, echo, on_every_loop, serving
 from tests.waiting import until
 from trust.tls_alert import ServerContext
 
@@ -212,6 +217,39 @@ async def test_a_listener_that_stops_refuses_connections_at_once() -> None:
         served.server.stop_accepting()
         await until(lambda: not is_listening(port), "a refused connection")
         assert await client.ask(2, b"still here") == b"still here"
+
+
+class WithoutIpv6:
+    """The module `socket` on a system without IPv6, which finds addresses of it all the same."""
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(socket, name)
+
+    def socket(self, family: int, kind: int) -> object:
+        if family == socket.AF_INET6:
+            raise OSError(errno.EAFNOSUPPORT, os.strerror(errno.EAFNOSUPPORT))
+        return socket.socket(family, kind)
+
+
+def server_at(host: str) -> SocketServer:
+    limits = NetworkLimits()
+    channel = RequestChannel(asyncio.get_running_loop(), echo, limits)
+    return SocketServer([Listener("SSL", host, 0)], limits, channel, security=SECURED)
+
+
+@on_every_loop
+async def test_every_interface_of_a_system_without_ipv6_is_served(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(acceptor, "socket", WithoutIpv6())
+    server = server_at("")
+    await server.start()
+    try:
+        assert is_listening(server.bound_addresses["SSL"][1])
+    finally:
+        await server.close()
+    with pytest.raises(OSError, match="cannot listen on ::1:0: address family not supported"):
+        await server_at("::1").start()
 
 
 def is_listening(port: int) -> bool:

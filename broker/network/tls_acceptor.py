@@ -87,8 +87,10 @@ class TlsAcceptor:
 
     def stop(self) -> None:
         """Stop accepting, and end the pending handshakes."""
-        for task in (*self._accepting, *self._pending()):
+        for task in self._accepting:
             task.cancel()
+        for task in self._pending():
+            self._cancel(task)
 
     async def wait_closed(self) -> None:
         """Wait until nothing is pending any more."""
@@ -133,7 +135,15 @@ class TlsAcceptor:
         # A task ends in a later turn of the loop, so it must not be chosen again in this one.
         self._forget(host, oldest)
         self._ending.add(oldest)
-        oldest.cancel()
+        self._cancel(oldest)
+
+    def _cancel(self, task: asyncio.Task[None]) -> None:
+        """Cancel a handshake after its first step.
+
+        A task that is cancelled before it would run nothing of its own: its connection would count
+        for ever, and its socket stay open.
+        """
+        self._loop.call_soon(task.cancel)
 
     def _on_negotiated(self, client_host: str, task: asyncio.Task[None]) -> None:
         if task in self._ending:

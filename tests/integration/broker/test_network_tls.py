@@ -209,6 +209,20 @@ async def test_a_flood_from_one_host_ends_no_handshake_of_another(
 
 
 @on_every_loop
+async def test_a_handshake_that_is_ended_before_its_first_step_counts_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tls_acceptor, "MAX_HANDSHAKES", 1)
+    async with serving(names=("SSL",), security=SECURED) as served:
+        address = ("127.0.0.1", served.port("SSL"))
+        # Both are accepted in one turn of the loop.
+        with socket.create_connection(address) as first, socket.create_connection(address):
+            first.setblocking(False)
+            received = await asyncio.get_running_loop().sock_recv(first, 1)
+            assert (received, served.server._quota.total) == (b"", 1)
+
+
+@on_every_loop
 async def test_a_listener_that_stops_refuses_connections_at_once() -> None:
     async with serving(names=("SSL",), security=SECURED) as served:
         client = await served.connect("SSL", ssl=client_context())

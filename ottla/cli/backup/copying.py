@@ -13,18 +13,14 @@ import hashlib
 import os
 import resource
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from logcheck.file_name import MOVED_HERE
 from ottla.cli.backup.manifest import BackedUpDirectory, BackedUpFile
-from ottla.cli.backup.selection import (
-    COORDINATOR,
-    chosen_files,
-    is_coordinator,
-    is_part,
-    is_top_file,
-)
+from ottla.cli.backup.moves import META_PROPERTIES, Moves
+from ottla.cli.backup.selection import COORDINATOR, chosen_files, is_coordinator, is_top_file
 from ottla.cli.backup.writing import new_file, sync_directory
 from ottla.cli.failure import CommandError
 
@@ -37,7 +33,7 @@ Progress = Callable[[int], None]
 
 
 def copy_directory(
-    source: Path, target: Path, folder: str, on_progress: Progress
+    source: Path, target: Path, folder: str, on_progress: Progress, moves: Moves
 ) -> BackedUpDirectory:
     """Copy a log directory, or a coordinator's, to the new directory `target / folder`.
 
@@ -52,9 +48,9 @@ def copy_directory(
     with _claimed(source) as is_in_use:
         entries = list(os.scandir(source))
         if is_coordinator(entry.name for entry in entries):
-            files += _copy_part(source, place, "", on_progress, is_in_use=is_in_use)
+            files += _copy_part([source], place, "", on_progress, is_in_use=is_in_use)
         else:
-            if not any(entry.name == "meta.properties" for entry in entries):
+            if not any(entry.name == META_PROPERTIES for entry in entries):
                 raise CommandError(
                     f"{source} is neither a log directory nor a coordinator's: it has neither "
                     "meta.properties nor store"
@@ -64,13 +60,7 @@ def copy_directory(
                 if is_top_file(name, has_coordinator=COORDINATOR in names):
                     with contextlib.suppress(FileNotFoundError), opened(source / name) as file:
                         files.append(_copy(file, place / name, name, on_progress))
-            parts = filter(is_part, (e.name for e in entries if e.is_dir(follow_symlinks=False)))
-            # The coordinator last: its leader epochs must not be behind a log's.
-            for name in sorted(parts, key=lambda part: (part == COORDINATOR, part)):
-                (place / name).mkdir()
-                files += _copy_part(
-                    source / name, place / name, f"{name}/", on_progress, is_in_use=is_in_use
-                )
+            files += _copy_parts(source, place, on_progress, moves, is_in_use=is_in_use)
     sync_directory(place)
     return BackedUpDirectory(
         source=str(source.absolute()),
@@ -97,14 +87,36 @@ def in_order(sources: Iterable[Path]) -> list[Path]:
     )
 
 
+def _copy_parts(
+    source: Path, target: Path, on_progress: Progress, moves: Moves, *, is_in_use: bool
+) -> list[BackedUpFile]:
+    """Copy the partitions in a log directory, and the data of a coordinator in it."""
+    files: list[BackedUpFile] = []
+    for name in moves.list_parts(source):
+        (target / name).mkdir()
+        places, prefix = moves.places_of(source, name), f"{name}/"
+        copied = _copy_part(places, target / name, prefix, on_progress, is_in_use=is_in_use)
+        has_mark = any(file.path == prefix + MOVED_HERE for file in copied)
+        if copied and moves.needs_mark(source, name, has_mark=has_mark):
+            copied.append(_write_mark(target, prefix + MOVED_HERE))
+        files += copied
+    return files
+
+
+def _write_mark(target: Path, name: str) -> BackedUpFile:
+    with new_file(target / name):
+        pass
+    sync_directory((target / name).parent)
+    return BackedUpFile(path=name, size_bytes=0, sha256=hashlib.sha256().hexdigest())
+
+
 def _copy_part(
-    source: Path, target: Path, prefix: str, on_progress: Progress, *, is_in_use: bool
+    sources: Sequence[Path], target: Path, prefix: str, on_progress: Progress, *, is_in_use: bool
 ) -> list[BackedUpFile]:
     """Copy a partition or a coordinator's data; nothing if it is deleted meanwhile."""
     with contextlib.ExitStack() as open_files:
-        try:
-            files = _open_together(source, open_files, is_in_use=is_in_use)
-        except FileNotFoundError:
+        files = _open_first(sources, open_files, is_in_use=is_in_use)
+        if files is None:
             target.rmdir()
             return []
         copied = [
@@ -112,6 +124,16 @@ def _copy_part(
         ]
         sync_directory(target)
         return copied
+
+
+def _open_first(
+    sources: Iterable[Path], open_files: contextlib.ExitStack, *, is_in_use: bool
+) -> dict[str, BinaryIO] | None:
+    """Open the files of the first directory that is there; None if none is."""
+    for source in sources:
+        with contextlib.suppress(FileNotFoundError):
+            return _open_together(source, open_files, is_in_use=is_in_use)
+    return None
 
 
 def _open_together(

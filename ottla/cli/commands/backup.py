@@ -48,6 +48,7 @@ def backup(
 
     from ottla.cli.backup.copying import copy_directory, in_order, size_of
     from ottla.cli.backup.manifest import FILE_NAME, MAX_DIRECTORIES, Manifest, write_manifest
+    from ottla.cli.backup.moves import Moves
     from ottla.cli.backup.writing import new_file, sync_directory
     from ottla.cli.progress import progress_bar
 
@@ -58,11 +59,12 @@ def backup(
     if target.exists() and any(target.iterdir()):
         raise CommandError(f"{target} is not empty: choose a new directory")
     target.mkdir(parents=True, exist_ok=True, mode=0o700)
-    began = datetime.now(UTC)
+    began, ordered = datetime.now(UTC), in_order(sources)
+    moves = Moves(ordered)
     with progress_bar("copying", sum(map(size_of, sources))) as on_progress:
         copied = tuple(
-            copy_directory(source, target, str(number), on_progress)
-            for number, source in enumerate(in_order(sources), start=1)
+            copy_directory(source, target, str(number), on_progress, moves)
+            for number, source in enumerate(ordered, start=1)
         )
     ended = datetime.now(UTC)
     manifest = Manifest(began=began.isoformat(), ended=ended.isoformat(), directories=copied)

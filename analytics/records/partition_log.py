@@ -15,7 +15,7 @@ from typing import Final
 
 from analytics.discovery import find_replicas, group_by_partition
 from analytics.errors import DataLossError, RecordsUsageError
-from analytics.file_store import OpenFile, read_bytes
+from analytics.file_store import OpenFile, read_bytes, states_in
 from analytics.records.log_reader import MAX_LISTINGS, LogReader, list_log, seek
 from analytics.records.offset_choice import Isolation
 from kafkawire.errors import CorruptBatchError
@@ -30,6 +30,7 @@ from logcheck.topic_id import read_topic_id
 from logcheck.transaction_ranges import TransactionRanges
 
 _MAX_OFFSET: Final = 2**63 - 1
+_INDEX_SUFFIX: Final = ".txnindex"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,9 +218,18 @@ def read_aborted_ranges(directory: str) -> TransactionRanges:
     """
     for _ in range(MAX_LISTINGS):
         findings: list[Finding] = []
+        before = _index_states(directory)
         aborted = read_aborted(list_log(directory), read_bytes, findings.append)
         if not findings:
             return TransactionRanges(aborted)
-        if any(each.damage is not Damage.FILE_VANISHED for each in findings):
+        # An entry does not fit the listing if a cleaner has joined segments meanwhile.
+        is_unchanged = _index_states(directory) == before
+        if is_unchanged and any(each.damage is not Damage.FILE_VANISHED for each in findings):
             raise DataLossError(f"damaged: {findings[0]}")
     raise DataLossError(f"the files in {directory} change too often to be read")
+
+
+def _index_states(directory: str) -> dict[str, tuple[int, int]]:
+    """Return the inodes and times of the transaction indexes, which a broker changes."""
+    states = states_in(directory)
+    return {name: state for name, state in states.items() if _INDEX_SUFFIX in name}

@@ -11,7 +11,7 @@ import pytest
 from crc32c import crc32c
 
 from analytics.errors import DataLossError, RecordsUsageError
-from analytics.file_store import list_directory
+from analytics.file_store import list_directory, read_bytes
 from analytics.records import COLUMNS
 from analytics.records.log_reader import LogReader
 from analytics.records.offset_choice import Isolation
@@ -225,6 +225,31 @@ def test_a_damaged_transaction_index_is_an_error(tmp_path: Path) -> None:
     (directory / f"{0:020d}.txnindex").write_bytes(abort_entry(5, 10, 0))
     with pytest.raises(DataLossError, match="txnindex_entry"):
         offsets_of(tmp_path, isolation=COMMITTED)
+
+
+def test_transaction_indexes_that_a_cleaner_joins_meanwhile_are_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = [data(0, 5, 0), marker(5, 5, ABORT)]
+    second = [data(6, 6, 0), marker(11, 6, ABORT)]
+    directory = Log(segments=[(0, first), (6, second), (12, [data(12, 7, 0)])]).write(tmp_path)
+    (directory / f"{0:020d}.txnindex").write_bytes(abort_entry(5, 0, 5))
+    (directory / f"{6:020d}.txnindex").write_bytes(abort_entry(6, 6, 11))
+    reader = reader_of(tmp_path, isolation=COMMITTED)
+
+    def join_and_read(place: str) -> bytes:
+        for suffix in (".log", ".txnindex", ".index", ".timeindex"):
+            one, two = (directory / f"{base:020d}{suffix}" for base in (0, 6))
+            if two.exists():
+                joined = directory / "joined.tmp"
+                joined.write_bytes(one.read_bytes() + two.read_bytes())
+                joined.replace(one)
+                two.unlink()
+        return read_bytes(place)
+
+    monkeypatch.setattr("analytics.records.partition_log.read_bytes", join_and_read)
+    found = [row["offset"] for batch in reader.batches() for row in batch.to_pylist()]
+    assert found == [*range(12, 17)]
 
 
 def test_emptied_batches_open_no_transaction_and_end_one(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from analytics.collisions import find_collisions
@@ -57,15 +58,18 @@ def run_audit(request: Request) -> Result:
         KeyboardInterrupt: the audit was interrupted; its child processes have ended.
     """
     started = time.monotonic()
-    tasks, found = plan(request)
-    findings, summaries = _run_on_spark(request, tasks)
+    with TemporaryDirectory(prefix="ottla-ledger-") as folder:
+        tasks, found = plan(request, Path(folder))
+        findings, summaries = _run_on_spark(request, tasks)
     findings = by_severity([*map(finding_row, found), *findings])
     verdict = judge(request.audit, findings, summaries, time.monotonic() - started)
     return Result(verdict=verdict, findings=findings, summaries=summaries)
 
 
-def plan(request: Request) -> tuple[list[AuditTask], list[Finding]]:
+def plan(request: Request, folder: Path | None = None) -> tuple[list[AuditTask], list[Finding]]:
     """Return the tasks of an audit, and the findings from listing the directories.
+
+    A ledger is converted to a snapshot in `folder`, or in a temporary directory that stays.
 
     Raises:
         AuditError: there is nothing to audit, or nothing to compare it with.
@@ -81,7 +85,7 @@ def plan(request: Request) -> tuple[list[AuditTask], list[Finding]]:
         found += _missing_replicas(groups, request.directories)
     against, snapshot = request.against, None
     if against is not None and is_file(against):
-        snapshot = open_snapshot(against, request.rules.key_limit)
+        snapshot = open_snapshot(against, request.rules.key_limit, folder)
         against = None
     references = group_by_partition(_replicas([against] if against else [], found))
     if request.against is not None:

@@ -86,14 +86,17 @@ def take_snapshot(replicas: Sequence[ReplicaFiles], file: Path, key_limit: int) 
     return count
 
 
-def open_snapshot(file: str, key_limit: int) -> str:
+def open_snapshot(file: str, key_limit: int, folder: Path | None = None) -> str:
     """Return the snapshot file to compare with; a ledger (`.jsonl`, `.ndjson`) is converted to one.
+
+    The conversion is written to `folder`, or to a temporary directory that the caller removes.
 
     Raises:
         AuditError: the file is not a snapshot, or a line of the ledger is malformed.
     """
     if file.endswith((".jsonl", ".ndjson")):
-        target = Path(tempfile.mkdtemp(prefix="ottla-ledger-")) / "ledger.parquet"
+        place = folder or Path(tempfile.mkdtemp(prefix="ottla-ledger-"))
+        target = place / "ledger.parquet"
         convert_ledger(file, target, key_limit)
         return str(target)
     try:

@@ -2,16 +2,21 @@
 
 import base64
 import json
+import tempfile
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow
 import pytest
 from pyarrow import parquet
 
 from analytics.errors import AuditError
-from analytics.run import snapshot_logs
+from analytics.plan import Audit
+from analytics.run import Request, run_audit, snapshot_logs
 from analytics.snapshot import convert_ledger, open_snapshot, read_snapshot
+from analytics.task import AuditTask
 from logcheck.finding import Severity
 from logcheck.rule import DAY_MS, Rules
 from tests.analytics.audited import NOW_MS, RULES, findings_of
@@ -101,6 +106,25 @@ def test_audit_reports_acknowledged_records_missing_from_the_log(tmp_path: Path)
         convert_ledger(str(ledger), file, LIMIT)
         found = findings_of("compaction", log, snapshot=str(file))
         assert {(each.damage, each.offset) for each in found} == expected
+
+
+def test_an_audit_removes_the_snapshot_that_it_has_made_of_a_ledger(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = log_of(tmp_path / "log", make_log())
+    ledger, temporary = tmp_path / "acks.jsonl", tmp_path / "temporary"
+    ledger.write_text(line(0, b"k", b"v") + "\n")
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    rows: list[int] = []
+
+    def run(_request: Request, tasks: Sequence[AuditTask]) -> tuple[list[Any], list[Any]]:
+        rows.extend(parquet.read_table(task.snapshot).num_rows for task in tasks)
+        return [], []
+
+    monkeypatch.setattr("analytics.run._run_on_spark", run)
+    run_audit(Request(audit=Audit.COMPACTION, directories=[str(log)], against=str(ledger)))
+    assert (rows, list(temporary.iterdir())) == ([1], [])
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from logcheck.finding import Check, Damage, Finding, Severity, audit_failed
 from logcheck.local_file import FileSource, list_directory, read_bytes
 from logcheck.replica import KeyComparison
 from logcheck.replica_comparison import common_end, compare_pair, most_complete
-from logcheck.replica_files import Checkpoints, missing_partitions, read_checkpoints
+from logcheck.replica_files import Checkpoints, Entry, missing_partitions, read_checkpoints
 from ottla.cli.logs.partition_result import PartitionResult
 from ottla.cli.logs.partition_verification import VerifyOptions, verify_partition
 
@@ -101,9 +101,17 @@ def segment_bytes(directories: Iterable[Path]) -> int:
         entry.size_bytes
         for directory in directories
         for path in partition_directories(directory)
-        for entry in list_directory(path)
+        for entry in _entries_in(path)
         if entry.name.endswith(".log")
     )
+
+
+def _entries_in(directory: Path) -> list[Entry]:
+    """Return the entries of a partition; none if a live broker has moved or deleted it."""
+    try:
+        return list_directory(directory)
+    except FileNotFoundError:
+        return []
 
 
 def compare_replicas(results: Sequence[PartitionResult], options: VerifyOptions) -> None:

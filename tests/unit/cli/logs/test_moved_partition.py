@@ -10,7 +10,7 @@ from logcheck.local_file import list_directory
 from logcheck.replica_files import Checkpoints, Entry, ReadBytes, read_checkpoints
 from ottla.cli.logs import verify
 from ottla.cli.logs.partition_verification import VerifyOptions
-from ottla.cli.logs.verify import verify_directories
+from ottla.cli.logs.verify import partition_directories, segment_bytes, verify_directories
 from storage.disk.layout import COPIED_TO, MOVED_HERE
 from tests.unit.storage.logs import create, fill, open_logs
 
@@ -54,6 +54,24 @@ def test_a_partition_that_moves_here_after_the_listing_is_not_missing(
 
     monkeypatch.setattr(verify, "read_checkpoints", move_and_read)
     assert [result.findings for result in verify_directories([two])] == []
+
+
+def test_a_partition_that_vanishes_after_the_listing_has_no_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = open_logs(tmp_path)
+    log = create(logs)
+    fill(log, 20)
+    logs.close()
+    assert segment_bytes([tmp_path]) > 0
+
+    def list_and_delete(directory: Path) -> list[Path]:
+        found = partition_directories(directory)
+        log.directory.rename(tmp_path / f"{log.directory.name}.{'0' * 32}-delete")
+        return found
+
+    monkeypatch.setattr(verify, "partition_directories", list_and_delete)
+    assert segment_bytes([tmp_path]) == 0
 
 
 @pytest.mark.parametrize("mark", [MOVED_HERE, COPIED_TO])

@@ -63,11 +63,13 @@ class RecordReaders:
 
         Raises:
             BusyError: too many are open.
+            ConfigurationError: a file of the TLS options cannot be read.
         """
         if self._running >= MAX_READERS:
             raise BusyError(f"{MAX_READERS} searches and tails are running: close one of them")
-        self._running += 1
+        # Before it counts: the files of a certificate may be missing, or change at this moment.
         consumer = self._connect()
+        self._running += 1
         try:
             await consumer.start()
             yield consumer

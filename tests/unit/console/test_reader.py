@@ -10,11 +10,12 @@ from kafkawire.ids import LeaderEpoch, Offset, TopicPartition
 from kafkawire.records_header import TimestampType
 from ottla import Admin, Consumer
 from ottla.client.admin_model import OffsetSpec
+from ottla.client.errors import ConfigurationError
 from ottla.client.offset import OffsetAndTimestamp
 from ottla.client.record import ConsumerRecord
 from ottla.console.records import reader
 from ottla.console.records.query import RecordQuery
-from ottla.console.records.reader import RecordReaders, SearchResult
+from ottla.console.records.reader import MAX_READERS, RecordReaders, SearchResult
 
 ORDERS = TopicPartition("orders", 0)
 
@@ -122,3 +123,20 @@ async def test_a_search_of_the_newest_records_ends_at_its_limit_and_says_so(
     for end, is_complete in ((501, False), (500, True)):
         result = await newest(range(end), end, query)
         assert (result.scanned, result.is_complete) == (500, is_complete)
+
+
+async def test_consumers_that_cannot_be_made_do_not_count_as_running() -> None:
+    """A certificate file may be missing while it is replaced."""
+    failures = [ConfigurationError("ssl_certfile cannot be read")] * (MAX_READERS + 1)
+
+    def connect() -> Consumer:
+        if failures:
+            raise failures.pop()
+        return cast(Consumer, LogConsumer([0], 1))
+
+    readers = RecordReaders(connect)
+    query, log = RecordQuery(topic="orders"), cast(Admin, Offsets(1))
+    for _ in range(MAX_READERS + 1):
+        with pytest.raises(ConfigurationError, match="cannot be read"):
+            await readers.search(log, query)
+    assert [each.offset for each in (await readers.search(log, query)).records] == [0]

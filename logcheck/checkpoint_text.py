@@ -8,9 +8,12 @@ leader-epoch-checkpoint:  `epoch start-offset`
 from typing import Final
 
 from kafkawire.ids import TopicPartition
+from kafkawire.sentinels import MAX_OFFSET
 from logcheck.finding import Check, Damage, Finder, Report
 
 VERSION: Final = "0"
+_MAX_INT32: Final = 2**31 - 1
+_MAX_DIGITS: Final = len(str(MAX_OFFSET))
 
 
 def read_offset_checkpoint(data: bytes, file: str, report: Report) -> dict[TopicPartition, int]:
@@ -71,11 +74,22 @@ def _rows(data: bytes, file: str, width: int, report: Report) -> list[tuple[int,
         _find(report, file, 2, f"{len(rows)} lines", stated[:40])
     good = []
     for number, fields in rows:
-        if len(fields) == width and all(field.isdecimal() for field in fields[-2:]):
+        if len(fields) == width and _are_numbers(*fields[-2:]):
             good.append((number, fields))
         else:
             _find(report, file, number, f"{width} fields", repr(" ".join(fields)[:80]))
     return good
+
+
+def _are_numbers(number: str, offset: str) -> bool:
+    """Whether a line ends with a partition or epoch and an offset, as Kafka can read them."""
+    return _is_number(number, _MAX_INT32) and _is_number(offset, MAX_OFFSET)
+
+
+def _is_number(field: str, most: int) -> bool:
+    # Python refuses to read a number of thousands of digits.
+    is_decimal = field.isascii() and field.isdecimal() and len(field) <= _MAX_DIGITS
+    return is_decimal and int(field) <= most
 
 
 def _lines(data: bytes) -> list[str]:

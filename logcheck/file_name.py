@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from kafkawire.ids import TopicPartition
+from kafkawire.sentinels import MAX_OFFSET
 
 _OFFSET_FILE: Final = re.compile(r"([0-9]{20})\.(log|index|timeindex|txnindex|snapshot)")
 _LEAVING_SEGMENT: Final = re.compile(r"([0-9]{20})\.log\.deleted")
@@ -46,7 +47,9 @@ class OffsetFile(NamedTuple):
 def parse_offset_file(name: str) -> OffsetFile | None:
     """Parse the name of a segment's file or producer snapshot; return None for other names."""
     match = _OFFSET_FILE.fullmatch(name)
-    return OffsetFile(int(match[1]), match[2]) if match else None
+    if match is None or int(match[1]) > MAX_OFFSET:
+        return None
+    return OffsetFile(int(match[1]), match[2])
 
 
 def parse_leaving_segment(name: str) -> int | None:

@@ -51,9 +51,17 @@ def test_healthy_file_is_read_without_findings(
         pytest.param(read_offset_checkpoint, b"0\n1\na 0\n", 3, id="two fields"),
         pytest.param(read_offset_checkpoint, b"0\n1\na 0 -1\n", 3, id="a negative offset"),
         pytest.param(read_offset_checkpoint, b"0\n2\na 0 1\na x 1\n", 4, id="no partition"),
+        pytest.param(read_offset_checkpoint, b"0\n1\na 2147483648 1\n", 3, id="a long partition"),
+        pytest.param(
+            read_offset_checkpoint, b"0\n1\na 0 9223372036854775808\n", 3, id="a long offset"
+        ),
+        pytest.param(
+            read_offset_checkpoint, b"0\n1\na 0 " + b"1" * 5000 + b"\n", 3, id="an endless offset"
+        ),
         pytest.param(read_offset_checkpoint, b"0\n2\na 0 1\na 0 2\n", 4, id="twice"),
         pytest.param(read_epoch_checkpoint, b"0\n1\n0 0 0\n", 3, id="three fields"),
         pytest.param(read_epoch_checkpoint, b"0\n1\nx 0\n", 3, id="no number"),
+        pytest.param(read_epoch_checkpoint, b"0\n1\n2147483648 0\n", 3, id="a long epoch"),
         pytest.param(read_epoch_checkpoint, b"0\n2\n3 5\n3 9\n", 4, id="same epoch twice"),
         pytest.param(read_epoch_checkpoint, b"0\n2\n3 5\n4 2\n", 4, id="offset goes back"),
         pytest.param(read_properties, b"version 0\n", 1, id="no separator"),

@@ -16,7 +16,7 @@ def test_segment_with_a_suffix_is_still_a_segment(suffix: str) -> None:
     assert parsed == FileName(FileKind.SEGMENT, 42)
 
 
-@pytest.mark.parametrize("stem", ["1000", "0000000000000000100x", "copy"])
+@pytest.mark.parametrize("stem", ["1000", "0000000000000000100x", "copy", "09223372036854775808"])
 def test_segment_whose_name_is_no_offset_is_not_well_formed(stem: str) -> None:
     assert parse_file_name(f"{stem}.log") == FileName(FileKind.SEGMENT, is_well_formed=False)
 

@@ -163,7 +163,8 @@ class Scan:
             if until > log.end:
                 self._lose(f"{partition} ends at offset {log.end}, expected {until}")
             first, until = max(first, log.start), min(until, log.end)
-            cuts = first_offsets(log.replica, self._range_bytes or RANGE_BYTES)
+            range_bytes = self._range_bytes or RANGE_BYTES
+            cuts = first_offsets(log.replica, first, until, range_bytes)
             bounds = [first, *(cut for cut in cuts if first < cut < until), until]
             tasks += [
                 InputPartition((log.directory, *partition, one, two, str(self._isolation)))

@@ -6,7 +6,7 @@ of the entry. The decoder of a range reports a range that does not end where the
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
@@ -54,9 +54,21 @@ def cut_replicas(
     ]
 
 
-def first_offsets(replica: ReplicaFiles, range_bytes: int = RANGE_BYTES) -> list[int]:
-    """Return the first offset of each range of the replica, in order."""
-    return [each.first_offset for each in cut_replicas([replica], range_bytes)]
+def first_offsets(
+    replica: ReplicaFiles, start: int, end: int, range_bytes: int = RANGE_BYTES
+) -> list[int]:
+    """Return the first offset of each range of the segments with `start..end` (exclusive).
+
+    The indexes of other segments are not read: a stream asks for the newest offsets of a long log.
+    """
+    segments = tuple(
+        segment
+        for segment, following in pairwise([*replica.segments, None])
+        if segment is not None and segment.base_offset < end
+        if following is None or following.base_offset > start
+    )
+    ranges = cut_replicas([replace(replica, segments=segments)], range_bytes)
+    return [each.first_offset for each in ranges]
 
 
 def _cuts(segment: SegmentFiles, range_bytes: int) -> Iterator[tuple[int, int, int]]:

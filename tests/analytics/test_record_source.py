@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from analytics.errors import DataLossError, RecordsUsageError
+from analytics.file_store import read_bytes
 from analytics.record_source import KafkaRecords
 from analytics.records.offset_choice import (
     EARLIEST,
@@ -170,6 +171,22 @@ def test_ranges_of_any_size_yield_every_record_once(tmp_path: Path) -> None:
     reader = batch(tmp_path, **{"range.bytes": "700"})
     assert len(reader.partitions()) > 8
     assert sorted(offsets_of(reader)) == [(part, n) for part in range(2) for n in range(400)]
+
+
+def test_only_the_indexes_of_the_wanted_segments_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_log().write(tmp_path)
+    reader, names = stream(tmp_path, **{"range.bytes": "700"}), list[str]()
+
+    def read(place: str) -> bytes:
+        names.append(Path(place).name)
+        return read_bytes(place)
+
+    monkeypatch.setattr("analytics.segment_range.read_bytes", read)
+    found = offsets_of(reader, {"orders": {"0": 150}}, {"orders": {"0": 210}})
+    assert found == [(0, n) for n in range(150, 210)]
+    assert names == ["00000000000000000100.index", "00000000000000000200.index"]
 
 
 def test_offsets_bound_a_batch(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ def read_verdicts(folder: Path) -> tuple[list[VerdictReport], list[str]]:
     """
     reports, problems = [], []
     for path, size_bytes in _files(folder):
-        name = str(path.parent.relative_to(folder))
+        name = _in_utf_8(path.parent.relative_to(folder))
         try:
             if size_bytes > MAX_VERDICT_BYTES:
                 raise ValueError(f"{name} has a verdict of {size_bytes} bytes, too many to show")
@@ -55,3 +55,8 @@ def _files(folder: Path) -> Iterator[tuple[Path, int]]:
             elif entry.name == VERDICT_FILE and not entry.is_directory:
                 found += 1
                 yield Path(entry.path), entry.size_bytes
+
+
+def _in_utf_8(path: Path) -> str:
+    """Return the text of a path with other bytes as escapes, such as `\\xff`, for addresses."""
+    return str(path).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

@@ -180,7 +180,10 @@ class DetailRoutes:
         """Show one verdict."""
         wanted = request.query_params.get("name", "")
         if (folder := self._console.reports) is not None:
-            reports, _ = await asyncio.to_thread(read_verdicts, folder)
+            try:
+                reports, _ = await asyncio.to_thread(read_verdicts, folder)
+            except OSError as error:
+                raise MissingError(f"{folder} cannot be read: {error.strerror}.") from error
             for each in reports:
                 if each.name == wanted:
                     page = Page(

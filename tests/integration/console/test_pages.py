@@ -188,6 +188,15 @@ async def test_audits_are_listed_and_shown(console: ConsoleServer) -> None:
     assert (await console.get("/report?name=../nightly")).status == 404
 
 
+async def test_a_folder_of_audits_that_is_gone_is_one_sentence(
+    console: ConsoleServer, tmp_path: Path
+) -> None:
+    (tmp_path / "reports").rename(tmp_path / "gone")
+    assert "reports cannot be read: No such file" in (await console.get("/reports")).text
+    report = await console.get("/report?name=nightly")
+    assert (report.status, "reports cannot be read: No such file" in report.text) == (404, True)
+
+
 async def test_changes_need_the_origin_and_the_secret_of_the_form(console: ConsoleServer) -> None:
     csrf = await csrf_of(console)
     fields = {"csrf": csrf, "action": "create", "topic": "forged", "confirmed": "yes"}

@@ -1,11 +1,15 @@
 """Segments on a line of time, and verdicts of audits."""
 
 import json
+import os
+from pathlib import Path
 
 import pytest
 
 from ottla.console.files.segment import MIN_BAR_SHARE, MIN_HEIGHT_SHARE, Segment, timeline
 from ottla.console.files.verdict import parse_verdict
+from ottla.console.files.verdict_files import read_verdicts
+from ottla.console.view.rendering import link
 
 
 def segment(base: int, following: int | None, size: int, first_ms: int | None) -> Segment:
@@ -84,3 +88,12 @@ def test_other_text_is_no_verdict(text: str) -> None:
 def test_verdict_needs_the_name_of_an_audit(text: str) -> None:
     with pytest.raises(ValueError, match="without the name of an audit"):
         parse_verdict("nightly", text, 7)
+
+
+def test_a_report_in_a_folder_whose_name_is_not_utf_8_has_an_address(tmp_path: Path) -> None:
+    folder = tmp_path / os.fsdecode(b"night-\xff")
+    folder.mkdir()
+    (folder / "verdict.json").write_text('{"audit": "integrity"}')
+    [report], problems = read_verdicts(tmp_path)
+    assert link("/report", name=report.name) == "/report?name=night-%5Cxff"
+    assert problems == []

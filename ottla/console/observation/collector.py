@@ -76,13 +76,10 @@ class Collector:
     async def run(self) -> None:
         """Connect, and take samples until cancelled."""
         while self.admin is None:
-            admin = self._connect(SAMPLE_TIMEOUT_MS)
             try:
-                await admin.start()
-                self.admin = admin
+                self.admin = await self._connected()
             except OttlaError as error:
                 self._fail(Probe.METADATA, error)
-                await admin.close()
                 await asyncio.sleep(RECONNECT_PAUSE_S)
         samples: dict[Probe, Callable[[Admin], Awaitable[None]]] = {
             Probe.METADATA: self._metadata,
@@ -98,6 +95,20 @@ class Collector:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(CLOSE_TIMEOUT_S):
                     await self.admin.close()
+
+    async def _connected(self) -> Admin:
+        """Return an admin client that has reached a broker.
+
+        Raises:
+            OttlaError: there is none, or a certificate file is missing while it is replaced.
+        """
+        admin = self._connect(SAMPLE_TIMEOUT_MS)
+        try:
+            await admin.start()
+        except OttlaError:
+            await admin.close()
+            raise
+        return admin
 
     async def _repeat(
         self, probe: Probe, take: Callable[[Admin], Awaitable[None]], admin: Admin

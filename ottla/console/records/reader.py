@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kafkawire.ids import TopicPartition
+from kafkawire.sentinels import NO_OFFSET
 from kafkawire.units import MIB
 from ottla.client.admin.admin import Admin
 from ottla.client.admin_model import OffsetSpec
@@ -92,10 +93,14 @@ class RecordReaders:
             firsts: dict[TopicPartition, int] = {each: starts[each].offset for each in partitions}
             left: dict[TopicPartition, int] = {each: ends[each].offset for each in partitions}
             consumer.assign(partitions)
-            for each in partitions:
-                if query.start is Start.TIME:
-                    await consumer.seek_to_timestamp(each, query.at)
-                elif query.start is not Start.NEWEST:
+            if query.start is Start.TIME:
+                # At once: a topic may have thousands of partitions.
+                found = await admin.list_offsets(dict.fromkeys(partitions, query.at))
+                for each in partitions:
+                    offset = found[each].offset
+                    consumer.seek(each, left[each] if offset == NO_OFFSET else offset)
+            elif query.start is not Start.NEWEST:
+                for each in partitions:
                     # Without an offset, `at` is 0.
                     consumer.seek(each, max(firsts[each], query.at))
             try:

@@ -8,13 +8,14 @@ import pytest
 
 from kafkawire.ids import LeaderEpoch, Offset, TopicPartition
 from kafkawire.records_header import TimestampType
+from kafkawire.sentinels import NO_OFFSET
 from ottla import Admin, Consumer
 from ottla.client.admin_model import OffsetSpec
 from ottla.client.errors import ConfigurationError
 from ottla.client.offset import OffsetAndTimestamp
 from ottla.client.record import ConsumerRecord
 from ottla.console.records import reader
-from ottla.console.records.query import RecordQuery
+from ottla.console.records.query import RecordQuery, Start
 from ottla.console.records.reader import MAX_READERS, RecordReaders, SearchResult
 
 ORDERS = TopicPartition("orders", 0)
@@ -72,12 +73,20 @@ class Offsets:
         self._end = end
 
     async def list_offsets(
-        self, specs: Mapping[TopicPartition, OffsetSpec]
+        self, wanted: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        ends = {OffsetSpec.EARLIEST: Offset(0), OffsetSpec.LATEST: Offset(self._end)}
         return {
-            each: OffsetAndTimestamp(ends[spec], -1, LeaderEpoch(0)) for each, spec in specs.items()
+            each: OffsetAndTimestamp(Offset(self._offset_at(time)), -1, LeaderEpoch(0))
+            for each, time in wanted.items()
         }
+
+    def _offset_at(self, timestamp_ms: int) -> int:
+        """Return the offset of a record at this time: the timestamps are the offsets."""
+        if timestamp_ms == OffsetSpec.EARLIEST:
+            return 0
+        if timestamp_ms == OffsetSpec.LATEST:
+            return self._end
+        return timestamp_ms if timestamp_ms < self._end else NO_OFFSET
 
 
 async def test_a_search_waits_for_a_slow_broker() -> None:
@@ -140,3 +149,14 @@ async def test_consumers_that_cannot_be_made_do_not_count_as_running() -> None:
         with pytest.raises(ConfigurationError, match="cannot be read"):
             await readers.search(log, query)
     assert [each.offset for each in (await readers.search(log, query)).records] == [0]
+
+
+@pytest.mark.parametrize(("at", "offsets"), [(7, [7, 8, 9]), (10, [])])
+async def test_a_search_from_a_time_begins_at_the_first_record_of_that_time(
+    at: int, offsets: list[int]
+) -> None:
+    readers = RecordReaders(lambda: cast(Consumer, LogConsumer(range(10), 10)))
+    query = RecordQuery(topic="orders", start=Start.TIME, at=at)
+    result = await readers.search(cast(Admin, Offsets(10)), query)
+    assert [each.offset for each in result.records] == offsets
+    assert result.is_complete

@@ -220,25 +220,31 @@ def _partition_answer(
 ) -> MetadataResponsePartition:
     listener_name, version = request.listener_name, request.header.api_version
     code, leader = ErrorCode.NONE, state.leader_and_isr.leader
+    replicas, isr = state.replicas, state.leader_and_isr.isr
+    if version == 0:
+        # Old clients look each id up among the brokers of the response, and fail without it.
+        replicas, isr = (_reachable(image, each, listener_name) for each in (replicas, isr))
     if image.endpoint(leader, listener_name) is None:
         is_dead = leader not in image.brokers or version < LISTENER_NOT_FOUND_SINCE
         code = ErrorCode.LEADER_NOT_AVAILABLE if is_dead else ErrorCode.LISTENER_NOT_FOUND
         leader = NO_LEADER
-    elif version == 0 and not _are_alive(image, state.replicas, listener_name):
+    elif len(replicas) < len(state.replicas):
         code = ErrorCode.REPLICA_NOT_AVAILABLE
     return MetadataResponsePartition(
         error_code=code,
         partition_index=state.index,
         leader_id=leader,
         leader_epoch=state.leader_and_isr.leader_epoch,
-        replica_nodes=state.replicas,
-        isr_nodes=state.leader_and_isr.isr,
+        replica_nodes=replicas,
+        isr_nodes=isr,
         offline_replicas=state.offline_replicas,
     )
 
 
-def _are_alive(image: ClusterImage, replicas: tuple[BrokerId, ...], listener_name: str) -> bool:
-    return all(image.endpoint(replica, listener_name) is not None for replica in replicas)
+def _reachable(
+    image: ClusterImage, replicas: tuple[BrokerId, ...], listener_name: str
+) -> tuple[BrokerId, ...]:
+    return tuple(each for each in replicas if image.endpoint(each, listener_name) is not None)
 
 
 def _distinct(wanted: Iterable[MetadataRequestTopic]) -> list[MetadataRequestTopic]:

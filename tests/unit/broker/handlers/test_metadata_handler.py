@@ -1,4 +1,4 @@
-"""Metadata before the controller has sent any to this broker: `broker.handlers.metadata`."""
+"""Metadata from the image of the cluster, also an empty one: `broker.handlers.metadata`."""
 
 import asyncio
 from typing import cast
@@ -7,13 +7,17 @@ from uuid import uuid4
 import pytest
 
 from broker.cluster.cluster_topics import ClusterTopics
-from broker.cluster.metadata_cache import MetadataCache
+from broker.cluster.metadata_cache import Endpoint, LiveBroker, MetadataCache, TopicState
 from broker.handlers.metadata import MetadataHandler
 from broker.network.request_tasks import RequestTasks
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
+from kafkawire.ids import BrokerId
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from tests.unit.broker.metadata import partition_state, put_topics, set_brokers
 from tests.unit.broker.requests import request
+
+B1 = BrokerId(1)
 
 
 async def test_a_topic_cannot_be_created_yet_and_the_client_must_retry() -> None:
@@ -40,3 +44,27 @@ async def test_a_name_beside_an_id_creates_no_topic(version: int) -> None:
     assert isinstance(reply.message, MetadataResponse)
     code = ErrorCode.UNKNOWN_TOPIC_ID if version == 12 else ErrorCode.INVALID_REQUEST
     assert [topic.error_code for topic in reply.message.topics] == [code]
+
+
+@pytest.mark.parametrize(
+    ("version", "code", "replicas"),
+    [(0, ErrorCode.REPLICA_NOT_AVAILABLE, [1]), (1, ErrorCode.NONE, [1, 2])],
+)
+async def test_version_0_names_only_brokers_that_the_response_describes(
+    version: int, code: ErrorCode, replicas: list[int]
+) -> None:
+    """Kafka's old clients fail at the id of any other broker, such as one that is down."""
+    cache = MetadataCache()
+    set_brokers(cache, [LiveBroker(broker_id=B1, endpoints={"PLAINTEXT": Endpoint("h", 1)})], B1)
+    partitions = {0: partition_state(0, 1, 1, 2)}
+    put_topics(cache, [TopicState(name="t", topic_id=uuid4(), partitions=partitions)])
+    unused = cast(ClusterTopics, object())
+    tasks = RequestTasks(asyncio.get_running_loop())
+    handler = MetadataHandler(tasks, cache, unused, "c", may_create=True)
+    message = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
+    reply = handler.handle(request(ApiKey.METADATA, version, message), message)
+    assert isinstance(reply.message, MetadataResponse)
+    assert [broker.node_id for broker in reply.message.brokers] == [1]
+    [found] = reply.message.topics[0].partitions
+    assert (found.error_code, found.leader_id) == (code, 1)
+    assert [list(found.replica_nodes), list(found.isr_nodes)] == [replicas, replicas]

@@ -50,6 +50,7 @@ _LZ4_END_MARK: Final = bytes(4)
 _LZ4_MAGIC: Final = _LZ4_FRAME_HEADER[:4]
 _LZ4_BLOCK_BYTES: Final = 64 * KIB
 _LZ4_STORED_BIT: Final = 1 << 31
+_LZ4_INDEPENDENT_BIT: Final = 0x20
 _LZ4_BLOCK_CHECKSUM_BIT: Final = 0x10
 _LZ4_CONTENT_SIZE_BIT: Final = 0x08
 _LZ4_DICTIONARY_BIT: Final = 0x01
@@ -279,6 +280,16 @@ def _only_lz4_block(data: memoryview) -> memoryview | None:
     header = _LZ4_FRAME_HEADER + _LITTLE_UINT32.pack(end - start)
     is_usual = bytes(data[:start]) == header and bytes(data[end:]) == _LZ4_END_MARK
     return data[start:end] if is_usual else None
+
+
+def is_linked_lz4(data: memoryview) -> bool:
+    """Whether the blocks of an lz4 frame need each other, or a dictionary, to be decompressed.
+
+    Kafka and its Java clients refuse such a frame.
+    """
+    if data[: len(_LZ4_MAGIC)] != _LZ4_MAGIC or len(data) == len(_LZ4_MAGIC):
+        return False
+    return data[4] & (_LZ4_INDEPENDENT_BIT | _LZ4_DICTIONARY_BIT) != _LZ4_INDEPENDENT_BIT
 
 
 def _bound_lz4(data: memoryview) -> int:

@@ -6,8 +6,8 @@ other form, and any error, takes the way through this module.
 Every refusal has the same code as in Kafka (`records_refusal`). If Kafka has no proper code, or
 accepts damage, Ottla differs:
 
-- an unknown codec is UNSUPPORTED_COMPRESSION_TYPE and undecodable compressed data INVALID_RECORD;
-  Kafka reports both as UNKNOWN_SERVER_ERROR,
+- an unknown codec is UNSUPPORTED_COMPRESSION_TYPE and undecodable compressed data INVALID_RECORD,
+  also lz4 of a form that Java cannot read; Kafka reports both as UNKNOWN_SERVER_ERROR,
 - bytes behind the batch are refused; Kafka drops them if they are less than a batch,
 - a record with parts that do not fill its length is refused; Kafka checks only uncompressed
   batches,
@@ -19,7 +19,7 @@ accepts damage, Ottla differs:
 from functools import partial
 from typing import Final, Protocol
 
-from kafkawire.compression import MAX_DECOMPRESSED_BYTES, Codec
+from kafkawire.compression import MAX_DECOMPRESSED_BYTES, Codec, is_linked_lz4
 from kafkawire.errors import ApiError, CorruptBatchError, ErrorCode, TooLargeError
 from kafkawire.native import IS_COMPILED, read_plain_batch, read_rows, survey_records
 from kafkawire.records_header import (
@@ -166,6 +166,9 @@ def validate_produced(
         or header.base_sequence < 0 <= header.producer_id
     ):
         refuse_header(header)
+    if header.codec is Codec.LZ4 and is_linked_lz4(batch[BATCH_HEADER_BYTES:]):
+        text = "lz4 blocks depend on each other, which Java's clients cannot read"
+        raise ApiError(ErrorCode.INVALID_RECORD, text)
     times_ms = (oldest_ms, newest_ms) if checks_times else None
     rules = RecordRules(compacted, times_ms)
     return _check_records(batch, header, rules, budget)

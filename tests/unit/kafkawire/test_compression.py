@@ -12,7 +12,7 @@ import lz4.frame  # type: ignore[import-untyped]
 import pytest
 import zstandard
 
-from kafkawire.compression import Codec, Decompressor, compress, decompress
+from kafkawire.compression import Codec, Decompressor, compress, decompress, is_linked_lz4
 from kafkawire.errors import CorruptBatchError, TooLargeError
 from kafkawire.units import MIB
 
@@ -75,6 +75,21 @@ def test_lz4_blocks_are_independent_at_every_level(level: int) -> None:
     frame = compress(Codec.LZ4, TEXT, level)
     assert frame[4] & 0x20
     assert lz4.frame.decompress(frame) == TEXT
+
+
+@pytest.mark.parametrize(
+    ("head", "is_linked"),
+    [
+        pytest.param("04224d1860", False, id="independent blocks"),
+        pytest.param("04224d187c", False, id="with checksums and a size"),
+        pytest.param("04224d1840", True, id="dependent blocks"),
+        pytest.param("04224d1861", True, id="a dictionary"),
+        pytest.param("04224d18", False, id="cut before the flags"),
+        pytest.param("ff" * 5, False, id="no frame"),
+    ],
+)
+def test_lz4_frames_that_java_refuses_are_known(head: str, is_linked: bool) -> None:
+    assert is_linked_lz4(memoryview(bytes.fromhex(head))) is is_linked
 
 
 @pytest.mark.parametrize("bit", range(8))

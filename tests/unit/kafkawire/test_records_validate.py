@@ -214,6 +214,16 @@ def test_data_that_does_not_decompress_is_refused(codec: Codec) -> None:
     assert refusal(batch) is ErrorCode.INVALID_RECORD
 
 
+def test_lz4_that_java_cannot_read_is_refused() -> None:
+    batch = zeros(200_000, Codec.LZ4)
+    assert validate(batch)
+    linked = bytes(cramjam.lz4.compress(bytes(zeros(200_000, Codec.NONE)[BATCH_HEADER_BYTES:])))
+    assert not linked[4] & 0x20, "the bit of independent blocks"
+    with pytest.raises(ApiError, match="blocks depend on each other") as refused:
+        validate(with_section(batch, linked, 1))
+    assert refused.value.code is ErrorCode.INVALID_RECORD
+
+
 def test_decompression_bomb_is_refused_early(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(records_validate, "MAX_DECOMPRESSED_BYTES", 1_000_000)
     bomb = bytes(cramjam.zstd.compress(bytes(4_000_000)))

@@ -79,6 +79,7 @@ class LogConfig:
     message_timestamp_type: TimestampType = TimestampType.CREATE_TIME
     message_timestamp_before_max_ms: int = LONG_MAX
     message_timestamp_after_max_ms: int = LONG_MAX
+    message_timestamp_difference_max_ms: int = LONG_MAX
     compression_type: str = PRODUCER_CODEC
     compression_gzip_level: int = -1
     compression_lz4_level: int = 9
@@ -135,7 +136,8 @@ class LogConfig:
         if unknown := unknown_topic_configs(overrides):
             raise ValueError(f"{unknown[0]}: unknown topic config")
         parsed = {name: TOPIC_CONFIG_KEYS[name].parse(text) for name, text in overrides.items()}
-        return replace(defaults or cls(), **_fields(parsed))
+        defaults = defaults or cls()
+        return replace(defaults, **_fields(parsed, defaults))
 
     @classmethod
     def from_stored(
@@ -167,8 +169,8 @@ class LogConfig:
         return cls.from_properties(topic_defaults(properties))
 
 
-def _fields(parsed: Mapping[str, ConfigValue]) -> dict[str, Any]:
-    """Turn parsed topic configs into fields of `LogConfig`."""
+def _fields(parsed: Mapping[str, ConfigValue], defaults: LogConfig) -> dict[str, Any]:
+    """Turn parsed topic configs into the fields that differ from `defaults`."""
     fields: dict[str, Any] = {}
     for name, value in parsed.items():
         field = name.replace(".", "_")
@@ -182,19 +184,20 @@ def _fields(parsed: Mapping[str, ConfigValue]) -> dict[str, Any]:
             case "message.timestamp.type":
                 is_append_time = value == "LogAppendTime"
                 fields[field] = TimestampType(is_append_time)
-            case "message.timestamp.difference.max.ms":
-                pass
             case _ if field in LogConfig.__dataclass_fields__:
                 fields[field] = value
-    _apply_timestamp_difference(parsed, fields)
+    _apply_timestamp_difference(fields, defaults)
     return fields
 
 
-def _apply_timestamp_difference(parsed: Mapping[str, ConfigValue], fields: dict[str, Any]) -> None:
-    """Use the deprecated two-sided limit for each one-sided limit that is not set."""
-    difference = parsed.get("message.timestamp.difference.max.ms")
-    if difference is None:
-        return
+def _apply_timestamp_difference(fields: dict[str, Any], defaults: LogConfig) -> None:
+    """Use the deprecated two-sided limit for each one-sided limit that is not set.
+
+    As in Kafka, a one-sided limit of the brokers counts as set, even if it is their two-sided one.
+    """
+    difference = fields.get(
+        "message_timestamp_difference_max_ms", defaults.message_timestamp_difference_max_ms
+    )
     for name in ("message_timestamp_before_max_ms", "message_timestamp_after_max_ms"):
-        if fields.get(name, LONG_MAX) == LONG_MAX:
+        if fields.get(name, getattr(defaults, name)) == LONG_MAX:
             fields[name] = difference

@@ -192,6 +192,36 @@ def test_deprecated_two_sided_limit_applies_to_unset_one_sided_limits() -> None:
     assert LogConfig.from_properties({name: str(LONG_MAX)}) == LogConfig()
 
 
+BEFORE, DIFFERENCE = "message.timestamp.before.max.ms", "message.timestamp.difference.max.ms"
+
+
+@pytest.mark.parametrize(
+    ("of_brokers", "of_topic", "before_ms"),
+    [
+        pytest.param({}, {DIFFERENCE: "7"}, 7, id="no other limit"),
+        pytest.param({BEFORE: "5"}, {DIFFERENCE: "7"}, 5, id="limit of the brokers"),
+        pytest.param({DIFFERENCE: "5"}, {DIFFERENCE: "7"}, 5, id="two-sided limit of the brokers"),
+        pytest.param({DIFFERENCE: "5"}, {BEFORE: str(LONG_MAX)}, 5, id="default of the topic"),
+        pytest.param({DIFFERENCE: "5"}, {BEFORE: "7"}, 7, id="limit of the topic"),
+    ],
+)
+def test_deprecated_limit_replaces_only_a_default_as_in_kafka(
+    of_brokers: dict[str, str], of_topic: dict[str, str], before_ms: int
+) -> None:
+    properties = {f"log.{name}": text for name, text in of_brokers.items()}
+    defaults = LogConfig.from_server_properties(properties)
+    config = LogConfig.from_properties(of_topic, defaults)
+    assert config.message_timestamp_before_max_ms == before_ms
+
+
+def test_deprecated_limit_replaces_no_stored_one_beside_an_illegal_override() -> None:
+    stored = {"segment.bytes": "much", BEFORE: "5", DIFFERENCE: "7"}
+    config, errors = LogConfig.from_stored(stored, LogConfig())
+    assert len(errors) == 1
+    assert config.message_timestamp_before_max_ms == 5
+    assert config.message_timestamp_after_max_ms == 7
+
+
 @pytest.mark.parametrize(
     "fields",
     [

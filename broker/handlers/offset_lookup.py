@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum, auto
-from typing import Final, NamedTuple, assert_never
+from functools import partial
+from itertools import islice
+from typing import Final, NamedTuple, TypeAlias, assert_never
 
 from broker.errors import as_api_error
 from broker.handlers.handler_table import Apis
 from broker.handlers.old_offset_lookup import old_offsets
 from broker.network.reply import Reply
 from broker.network.request import Request
+from broker.network.request_tasks import ITEMS_PER_TURN, RequestTasks, in_turns
 from broker.replication.replica import Replica
 from broker.replication.replica_manager import ReplicaManager
 from kafkawire.apis import ApiKey
@@ -49,11 +52,22 @@ from storage.errors import StorageError
 from storage.segment.segment_lookup import largest_timestamp
 
 APIS: Final[Apis] = {
-    ApiKey.LIST_OFFSETS: lambda parts: ListOffsetsHandler(parts.replicas, parts.now_ms).handle,
+    ApiKey.LIST_OFFSETS: lambda parts: (
+        ListOffsetsHandler(parts.tasks, parts.replicas, parts.now_ms).handle
+    ),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: lambda parts: (
         OffsetForLeaderEpochHandler(parts.replicas).handle
     ),
 }
+
+
+SEARCHES_PER_TURN: Final = 4
+"""Searches by time in one turn of the loop: each reads an index, and decompresses a batch."""
+_WITHOUT_SEARCH: Final = frozenset(
+    {LATEST_TIMESTAMP, EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP, LATEST_TIERED_TIMESTAMP}
+)
+
+_Row: TypeAlias = tuple[str, ListOffsetsPartition]
 
 
 class Bound(Enum):
@@ -75,47 +89,69 @@ class Found(NamedTuple):
     leader_epoch: int = -1
 
 
+class Asked(NamedTuple):
+    """The rules for all partitions of one request."""
+
+    version: int
+    isolation_level: int
+    bound: Bound
+    times: Mapping[tuple[str, int], int]
+    """Number of times that the request names each partition."""
+
+
 class ListOffsetsHandler:
     """Looks offsets up; one bad partition does not fail the others."""
 
-    def __init__(self, replicas: ReplicaManager, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, tasks: RequestTasks, replicas: ReplicaManager, now_ms: Callable[[], int]
+    ) -> None:
+        self._tasks = tasks
         self._replicas = replicas
         self._now_ms = now_ms
 
     def handle(self, request: Request, message: ListOffsetsRequest) -> Reply:
-        """Respond with a result for every partition of the request."""
+        """Respond with a result for every partition; at once unless many need a search by time."""
         version = request.header.api_version
-        times = Counter(
-            (topic.name, wanted.partition_index)
-            for topic in message.topics
-            for wanted in topic.partitions
-        )
+        rows = [(topic.name, wanted) for topic in message.topics for wanted in topic.partitions]
+        times = Counter((name, wanted.partition_index) for name, wanted in rows)
         level, bound = message.isolation_level, Bound.LOG_END
         if message.replica_id == CONSUMER_REPLICA_ID:
             bound = Bound.LAST_STABLE_OFFSET if level == READ_COMMITTED else Bound.HIGH_WATERMARK
-        answers = []
-        for topic in message.topics:
-            partitions = []
-            for wanted in topic.partitions:
-                partition = TopicPartition(topic.name, wanted.partition_index)
-                try:
-                    if version == 0:
-                        partitions.append(self._find_old(partition, wanted, bound))
-                        continue
-                    if times[partition] > 1:
-                        raise ApiError(ErrorCode.INVALID_REQUEST, "the partition is named twice")
-                    _check_timestamp(wanted.timestamp, version)
-                    if bound is not Bound.LOG_END and level not in ISOLATION_LEVELS:
-                        # Kafka's code.
-                        text = f"isolation level {level} is unknown"
-                        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, text)
-                    found = self._find(partition, wanted, bound)
-                except ApiError as error:
-                    partitions.append(_failed(wanted, error, version))
-                else:
-                    partitions.append(_answer(wanted, found, version))
-            answers.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
-        return Reply(ListOffsetsResponse(topics=answers))
+        asked = Asked(version, level, bound, times)
+        search_count = sum(
+            version == 0 or wanted.timestamp not in _WITHOUT_SEARCH for _, wanted in rows
+        )
+        if search_count > SEARCHES_PER_TURN:
+            return self._tasks.run(partial(self._look_up_in_turns, message, rows, asked))
+        return Reply(_response(message, [self._look_up(*row, asked) for row in rows]))
+
+    async def _look_up_in_turns(
+        self, message: ListOffsetsRequest, rows: Sequence[_Row], asked: Asked
+    ) -> ListOffsetsResponse:
+        weight = ITEMS_PER_TURN // SEARCHES_PER_TURN
+        return _response(
+            message, [self._look_up(*row, asked) async for row in in_turns(rows, weight)]
+        )
+
+    def _look_up(
+        self, topic: str, wanted: ListOffsetsPartition, asked: Asked
+    ) -> ListOffsetsPartitionResponse:
+        partition = TopicPartition(topic, wanted.partition_index)
+        version, level = asked.version, asked.isolation_level
+        try:
+            if version == 0:
+                return self._find_old(partition, wanted, asked.bound)
+            if asked.times[partition] > 1:
+                raise ApiError(ErrorCode.INVALID_REQUEST, "the partition is named twice")
+            _check_timestamp(wanted.timestamp, version)
+            if asked.bound is not Bound.LOG_END and level not in ISOLATION_LEVELS:
+                # Kafka's code.
+                text = f"isolation level {level} is unknown"
+                raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, text)
+            found = self._find(partition, wanted, asked.bound)
+        except ApiError as error:
+            return _failed(wanted, error, version)
+        return _answer(wanted, found, version)
 
     def _find_old(
         self, partition: TopicPartition, wanted: ListOffsetsPartition, bound: Bound
@@ -205,6 +241,21 @@ def _lagging(replica: Replica) -> ApiError:
         ErrorCode.OFFSET_NOT_AVAILABLE,
         f"the high watermark {replica.high_watermark} has not reached the start of leader epoch "
         f"{replica.leader_epoch}, {replica.epoch_start_offset}",
+    )
+
+
+def _response(
+    message: ListOffsetsRequest, answers: Iterable[ListOffsetsPartitionResponse]
+) -> ListOffsetsResponse:
+    """Return the response with `answers`, which are in the order of the request."""
+    rest = iter(answers)
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name, partitions=list(islice(rest, len(topic.partitions)))
+            )
+            for topic in message.topics
+        ]
     )
 
 

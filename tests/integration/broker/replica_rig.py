@@ -167,7 +167,9 @@ class RigBroker:
                 ApiKey.DELETE_RECORDS: lambda: (
                     DeleteRecordsHandler(self.replicas, self.purgatory).handle
                 ),
-                ApiKey.LIST_OFFSETS: lambda: ListOffsetsHandler(self.replicas, now_ms).handle,
+                ApiKey.LIST_OFFSETS: lambda: (
+                    ListOffsetsHandler(RequestTasks(loop), self.replicas, now_ms).handle
+                ),
                 ApiKey.OFFSET_FOR_LEADER_EPOCH: lambda: (
                     OffsetForLeaderEpochHandler(self.replicas).handle
                 ),

@@ -10,6 +10,7 @@ from broker.handlers.fetch import FetchHandler
 from broker.handlers.follower_fetch import FollowerFetchHandler
 from broker.handlers.offset_lookup import ListOffsetsHandler
 from broker.network.reply import Reply
+from broker.network.request_tasks import RequestTasks
 from broker.replication.replica import Replica
 from broker.replication.replica_manager import ReplicaManager
 from kafkawire.apis import ApiKey
@@ -97,7 +98,8 @@ def latest(
 ) -> int:
     wanted = ListOffsetsTopic(name="t", partitions=[ListOffsetsPartition(timestamp=timestamp)])
     message = ListOffsetsRequest(replica_id=replica_id, isolation_level=isolation, topics=[wanted])
-    handler = ListOffsetsHandler(world.replicas, lambda: 0)
+    tasks = RequestTasks(asyncio.get_running_loop())
+    handler = ListOffsetsHandler(tasks, world.replicas, lambda: 0)
     reply = handler.handle(request(ApiKey.LIST_OFFSETS, 7, message), message)
     assert isinstance(reply.message, ListOffsetsResponse)
     return reply.message.topics[0].partitions[0].offset

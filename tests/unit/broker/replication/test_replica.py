@@ -1,5 +1,6 @@
 """One partition and its readers: `replica`, `replica_manager`, ListOffsets."""
 
+import asyncio
 import errno
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from broker.cluster.metadata_cache import PartitionState, TopicState
 from broker.errors import as_api_error
 from broker.handlers.offset_lookup import Bound, ListOffsetsHandler, find_offset
+from broker.network.request_tasks import RequestTasks
 from broker.replication.transaction_guards import TransactionalAppend
 from kafkawire.apis import ApiKey
 from kafkawire.compression import Codec
@@ -132,7 +134,8 @@ async def test_old_client_gets_an_error_code_of_its_version(
         name="t", partitions=[ListOffsetsPartition(timestamp=LATEST_TIMESTAMP)]
     )
     message = ListOffsetsRequest(replica_id=-1, topics=[wanted])
-    reply = ListOffsetsHandler(world.replicas, lambda: 0).handle(
+    tasks = RequestTasks(asyncio.get_running_loop())
+    reply = ListOffsetsHandler(tasks, world.replicas, lambda: 0).handle(
         request(ApiKey.LIST_OFFSETS, version, message), message
     )
     assert isinstance(reply.message, ListOffsetsResponse)

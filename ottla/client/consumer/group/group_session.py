@@ -57,8 +57,6 @@ class GroupSession:
         gate: ReadGate,
         backoff: Backoff,
     ) -> None:
-        self.error: OttlaError | None = None
-        """The error that keeps this consumer out of the group; the next read raises it."""
         self._config = config
         self._coordinator = coordinator
         self._member = member
@@ -76,6 +74,14 @@ class GroupSession:
         self._is_joining = False
         self._is_lost = False
         self._waits_for_reader = False
+        self._lasting_error: OttlaError | None = None
+        self._heartbeat_error: OttlaError | None = None
+        """The error of a heartbeat, until one succeeds."""
+
+    @property
+    def error(self) -> OttlaError | None:
+        """The error that keeps this consumer out of the group; the next read raises it."""
+        return self._lasting_error or self._heartbeat_error
 
     @property
     def topics(self) -> frozenset[str]:
@@ -84,7 +90,7 @@ class GroupSession:
 
     def subscribe(self, topics: Iterable[str], listener: RebalanceListener) -> None:
         """Read `topics` as a member of the group; join in the background."""
-        self.error = None
+        self._lasting_error = self._heartbeat_error = None
         self.is_subscribed = True
         self._topics = frozenset(topics)
         self._listener = listener
@@ -127,7 +133,7 @@ class GroupSession:
             self._topics = frozenset()
             self.is_subscribed = False
             self._held_before = []
-            self.error = None
+            self._lasting_error = self._heartbeat_error = None
             self._end_loss()
 
     # Rebalances
@@ -166,6 +172,7 @@ class GroupSession:
         self._is_joining = True
         try:
             mine = await self._joining.join(topics, held)
+            self._heartbeat_error = None
         finally:
             self._is_joining = False
         # The metadata may have changed since this member, as leader, used it.
@@ -243,7 +250,9 @@ class GroupSession:
                 # A join that began in the meantime handles the error itself. After one that has
                 # ended, too, the error is about an earlier membership.
                 if generation == self._member.generation and not self._is_joining:
-                    self._on_refused(error)
+                    self._on_refused(error, is_heartbeat=True)
+            else:
+                self._heartbeat_error = None
 
     async def _heartbeat(self) -> None:
         request = HeartbeatRequest(
@@ -255,13 +264,13 @@ class GroupSession:
         timeout_s = self._config.session_timeout_ms / 1000
         await self._coordinator.ask(request, HeartbeatResponse, timeout_s=timeout_s)
 
-    def _on_refused(self, error: OttlaError) -> Verdict:
+    def _on_refused(self, error: OttlaError, *, is_heartbeat: bool = False) -> Verdict:
         """React to an error, except for waiting; return the verdict."""
         verdict = judge(error)
         log.info("group.refused group=%s error=%s", self._config.group_id, error)
         match verdict:
             case Verdict.FATAL:
-                self._fail(error)
+                self._fail(error, is_heartbeat=is_heartbeat)
             case Verdict.LOST:
                 code = error.code if isinstance(error, BrokerError) else ErrorCode.NONE
                 self._lose(code)
@@ -312,6 +321,9 @@ class GroupSession:
         except OttlaError as error:
             log.info("leave.failed group=%s error=%s", config.group_id, error)
 
-    def _fail(self, error: OttlaError) -> None:
-        self.error = error
+    def _fail(self, error: OttlaError, *, is_heartbeat: bool = False) -> None:
+        if is_heartbeat:
+            self._heartbeat_error = error
+        else:
+            self._lasting_error = error
         self._gate.on_open()

@@ -43,7 +43,13 @@ from ottla.client.consumer.group.group_config import GroupConfig, parse_assignor
 from ottla.client.consumer.group.read_gate import ReadGate
 from ottla.client.consumer.group.rebalance_listener import RebalanceListener
 from ottla.client.consumer.reading import Reading
-from ottla.client.errors import BrokerError, CommitFailedError, ConfigurationError, ProtocolError
+from ottla.client.errors import (
+    BrokerError,
+    CommitFailedError,
+    ConfigurationError,
+    ProtocolError,
+    RebalanceFailedError,
+)
 from ottla.client.network.cluster import Cluster
 from ottla.client.offset import CommittedOffset, GroupMetadata
 from ottla.client.record import ConsumerRecord
@@ -200,6 +206,13 @@ class Rig:
         self.gate.leave(with_records=True)
         self.coordinator.membership_error = ErrorCode.UNKNOWN_MEMBER_ID
         await until(lambda: self.gate.is_held, "the end of the membership")
+
+    async def heartbeats(self) -> None:
+        """Wait until a heartbeat that begins from now on has ended."""
+        sent_before = self.coordinator.heartbeat_count
+        await until(
+            lambda: self.coordinator.heartbeat_count > sent_before + 1, "two more heartbeats"
+        )
 
     async def stop(self, timeout_s: float = 60.0) -> None:
         self.gate.give_back()
@@ -502,6 +515,26 @@ async def test_unsubscribing_ends_the_error_of_the_group(rig: Rig) -> None:
     await until(lambda: rig.group.error is not None, "the refusal")
     await rig.group.unsubscribe(asyncio.get_running_loop().time() + 60)
     assert rig.group.error is None
+
+
+async def test_the_error_of_a_heartbeat_ends_with_the_next_one_that_succeeds(rig: Rig) -> None:
+    await rig.join()
+    rig.coordinator.membership_error = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    await until(lambda: rig.group.error is not None, "the refusal")
+    rig.coordinator.membership_error = ErrorCode.NONE
+    await rig.heartbeats()
+    assert rig.group.error is None
+    assert rig.coordinator.join_count == 1
+
+
+async def test_the_error_of_a_listener_lasts_although_heartbeats_succeed(rig: Rig) -> None:
+    def on_assigned(_partitions: object) -> None:
+        raise ValueError("disk full")
+
+    rig.group.subscribe([T0.topic], RebalanceListener(on_assigned=on_assigned))
+    await until(lambda: rig.group.error is not None, "the error of the listener")
+    await rig.heartbeats()
+    assert isinstance(rig.group.error, RebalanceFailedError)
 
 
 async def test_unsubscribing_opens_the_gate_although_the_listener_fails(rig: Rig) -> None:

@@ -3,7 +3,8 @@
 Within a session, a request names only the partitions that have changed since the last one, and the
 ones that are no longer wanted; a response leaves out partitions without news.
 Invariants: after an error or a lost response, the next request begins a new session with all
-partitions. All requests of a session name topics in the same way, by id or by name.
+partitions, and so does a request that would name too many. All requests of a session name topics in
+the same way, by id or by name.
 """
 
 from collections.abc import Mapping
@@ -17,6 +18,8 @@ NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
 SESSIONLESS_EPOCH: Final = -1
 MAX_EPOCH: Final = 2**31 - 1
+MAX_PARTITIONS_PER_FETCH: Final = 10_000
+"""A broker accepts 20,000 elements, and each partition may need one for its topic, too."""
 SESSION_ERRORS: Final = frozenset(
     {
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -77,6 +80,10 @@ class FetchSession:
             return SessionPart(self._session_id, INITIAL_EPOCH, wanted, [])
         changed = {each: part for each, part in wanted.items() if sent.get(each) != part}
         forgotten = [each for each in sent if each not in wanted]
+        if len(changed) + len(forgotten) > MAX_PARTITIONS_PER_FETCH:
+            # Too much for one request, unlike another session.
+            self._epoch = INITIAL_EPOCH
+            return SessionPart(self._session_id, INITIAL_EPOCH, wanted, [])
         return SessionPart(self._session_id, self._epoch, changed, forgotten)
 
     def on_response(self, response: FetchResponse) -> None:

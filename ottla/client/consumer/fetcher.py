@@ -8,7 +8,8 @@ handed over.
 A broker may hold a fetch until records are written. A partition that becomes ready for a fetch
 only then (after a full buffer, a pause or a jump) must not wait behind it, but responses arrive in
 order. So each broker has a second lane, a connection on which a fetch waits only briefly. Once
-both fetches are done, all partitions share one fetch again.
+both fetches are done, all partitions share one fetch again. If one request cannot name them all,
+both lanes wait for records, and the partitions take turns.
 Invariant: a response moves a partition only if the partition has not jumped since the request.
 """
 
@@ -56,6 +57,7 @@ from ottla.client.consumer.fetch_plan import (
 )
 from ottla.client.consumer.fetch_session import (
     INITIAL_EPOCH,
+    MAX_PARTITIONS_PER_FETCH,
     SESSION_ERRORS,
     FetchKey,
     FetchSession,
@@ -112,6 +114,8 @@ class _Fetch:
     max_bytes: int
     is_full: bool
     """Whether the request named all partitions, and so cannot contradict a session."""
+    is_brief: bool
+    """Whether the broker responds soon, also without records."""
 
 
 class Fetcher:
@@ -189,11 +193,14 @@ class Fetcher:
 
     def _free_lane(self, leader: BrokerId) -> Lane | None:
         main, beside = (leader, Purpose.FETCH), (leader, Purpose.FETCH_BESIDE)
-        if beside in self._in_flight:
-            # It responds soon. If a new fetch took the main lane and waited there, a partition
-            # that becomes ready next would find both lanes in use.
+        held = self._in_flight.get(beside)
+        if held is not None and held.is_brief:
+            # If a new fetch took the main lane and waited there, a partition that becomes ready
+            # next would find both lanes in use.
             return None
-        return beside if main in self._in_flight else main
+        if main not in self._in_flight:
+            return main
+        return beside if held is None else None
 
     def _fetch(self, lane: Lane, states: list[PartitionState], leader_count: int) -> None:
         requested_bytes = sum(fetch.max_bytes for fetch in self._in_flight.values())
@@ -202,9 +209,11 @@ class Fetcher:
         connection = self._cluster.ready_connection(*lane)
         if connection is None or max_bytes == 0:
             return
+        is_brief = lane[1] is Purpose.FETCH_BESIDE and not self._is_crowded(lane[0], len(states))
         wait_ms = self._config.fetch_max_wait_ms
-        if lane[1] is Purpose.FETCH_BESIDE:
+        if is_brief:
             wait_ms = min(wait_ms, BESIDE_WAIT_MS)
+        states = self._first_in_turn(states)
         wanted = wanted_partitions(
             states,
             self._cluster.metadata,
@@ -222,10 +231,27 @@ class Fetcher:
             state.has_request = True
             state.checked_epoch = self._leader_epoch(state.topic_partition)
         is_full = part.session_epoch <= INITIAL_EPOCH
-        self._in_flight[lane] = _Fetch(requested, max_bytes, is_full)
+        self._in_flight[lane] = _Fetch(requested, max_bytes, is_full, is_brief)
         self.counts.request_count += 1
         newest = None if uses_topic_ids(wanted) else TOPIC_IDS_SINCE - 1
         self._send(connection, lane, request, newest)
+
+    def _is_crowded(self, broker_id: BrokerId, ready_count: int) -> bool:
+        """Whether the main lane and `ready_count` more partitions are too many for one request."""
+        main = self._in_flight.get((broker_id, Purpose.FETCH))
+        main_count = 0 if main is None else len(main.requested)
+        return main_count + ready_count > MAX_PARTITIONS_PER_FETCH
+
+    def _first_in_turn(self, states: list[PartitionState]) -> list[PartitionState]:
+        """Return the partitions of one request, which come last in the next turn if others wait."""
+        if len(states) <= MAX_PARTITIONS_PER_FETCH:
+            return states
+        first = states[:MAX_PARTITIONS_PER_FETCH]
+        for state in first:
+            self._states[state.topic_partition] = self._states.pop(state.topic_partition)
+        # The other lane may take the next ones.
+        self.wake()
+        return first
 
     def _session(self, lane: Lane, connection: Connection) -> FetchSession:
         """Return the session of a connection; brokers end it with the connection."""

@@ -1012,6 +1012,24 @@ async def test_empty_partitions_do_not_hold_up_others(
         assert await values(consumer, 1) == [b"at last"]
 
 
+async def test_a_fetch_names_no_more_partitions_than_a_broker_takes(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ottla.client.consumer.fetcher.MAX_PARTITIONS_PER_FETCH", 2)
+    logs = cluster.create("t", [0] * 5)
+    partitions = [TopicPartition("t", number) for number in range(5)]
+    async with reading(cluster, *partitions, fetch_max_wait_ms=50) as consumer:
+        for round_number in range(3):
+            for log in logs:
+                log.append_values(b"%d" % round_number)
+            assert await values(consumer, 5) == [b"%d" % round_number] * 5
+    requests = cluster.seen(ApiKey.FETCH)
+    for request in requests:
+        assert sum(len(topic.partitions) for topic in request.topics) <= 2
+    # None of them waits only briefly, although each has partitions that wait for their turn.
+    assert {request.max_wait_ms for request in requests} == {50}
+
+
 async def test_a_slow_partition_does_not_hold_up_another(pair: FakeCluster) -> None:
     logs = pair.create("t", [0, 1])
     logs[1].append_values(b"1")

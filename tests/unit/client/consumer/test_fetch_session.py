@@ -91,3 +91,15 @@ def test_a_partition_of_a_topic_that_was_created_again_is_another_one() -> None:
     session.request({old: at(5)})
     session.on_response(FetchResponse(session_id=9))
     assert session.request({new: at(5)}) == (9, 1, {new: at(5)}, [old])
+
+
+def test_another_session_begins_if_a_request_would_name_too_many_partitions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ottla.client.consumer.fetch_session.MAX_PARTITIONS_PER_FETCH", 3)
+    p2, p3 = P1._replace(partition=2), P1._replace(partition=3)
+    session = begun()
+    wanted = {p2: at(0), p3: at(0)}
+    assert session.request(wanted) == (9, 0, wanted, [])
+    session.on_response(FetchResponse(session_id=10))
+    assert session.request({p2: at(0), P1: at(0)}) == (10, 1, {P1: at(0)}, [p3])

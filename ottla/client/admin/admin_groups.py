@@ -32,6 +32,7 @@ from kafkawire.messages.group_offsets import (
 )
 from ottla.client.admin.admin_request import (
     ask_all,
+    change_parts,
     error_or_none,
     is_certainly_undone,
     raise_first,
@@ -41,9 +42,10 @@ from ottla.client.admin_model import GroupDescription, GroupListing, GroupMember
 from ottla.client.argument import require_instance
 from ottla.client.errors import OttlaError, UnsupportedVersionError, no_result
 from ottla.client.network.cluster import Cluster
+from ottla.client.network.coordinator import Coordinator
 from ottla.client.network.group_coordinator import group_coordinator
 from ottla.client.network.offset_store import OffsetStore, fetch_offsets
-from ottla.client.network.partition_lookup import is_unknown_topic, with_patience
+from ottla.client.network.partition_lookup import is_unknown_topic, parts, with_patience
 from ottla.client.offset import CommittedOffset, Identity, parse_commit
 from ottla.client.retry import retry
 
@@ -170,7 +172,17 @@ async def delete_group_offsets(
         BrokerError: a partition's topic has subscribers, or there is no such group.
     """
     coordinator = group_coordinator(cluster, group_id)
-    places = sorted(partitions)
+
+    async def delete(part: list[TopicPartition]) -> None:
+        await _delete_some_offsets(cluster, coordinator, part, timeout_s)
+
+    await change_parts(parts(sorted(partitions)), delete)
+
+
+async def _delete_some_offsets(
+    cluster: Cluster, coordinator: Coordinator, places: list[TopicPartition], timeout_s: float
+) -> None:
+    group_id = coordinator.key
     request = OffsetDeleteRequest(
         group_id=group_id,
         topics=[

@@ -28,6 +28,7 @@ from kafkawire.sentinels import MAX_OFFSET
 from ottla.client.admin.admin_request import (
     all_answers,
     change,
+    change_parts,
     error_or_none,
     raise_first,
     raise_refused,
@@ -44,7 +45,7 @@ from ottla.client.argument import (
 )
 from ottla.client.errors import OttlaError, broker_error, no_result
 from ottla.client.network.cluster import Cluster
-from ottla.client.network.partition_lookup import missing_partitions
+from ottla.client.network.partition_lookup import missing_partitions, parts
 from ottla.client.retry import retry
 
 HIGH_WATERMARK: Final = -1
@@ -105,9 +106,24 @@ async def move_replicas(
     Raises:
         BrokerError: the broker has no such directory or partition.
     """
-    by_path: dict[str, list[TopicPartition]] = {}
-    for each, path in sorted(require_by_partition("paths", paths).items()):
+    wanted = sorted(require_by_partition("paths", paths).items())
+    for _, path in wanted:
         require_text("the path of a log directory", path)
+
+    async def move(part: list[tuple[TopicPartition, str]]) -> None:
+        await _move_some(cluster, broker_id, part, timeout_s)
+
+    await change_parts(parts(wanted), move)
+
+
+async def _move_some(
+    cluster: Cluster,
+    broker_id: BrokerId,
+    moves: Iterable[tuple[TopicPartition, str]],
+    timeout_s: float,
+) -> None:
+    by_path: dict[str, list[TopicPartition]] = {}
+    for each, path in moves:
         by_path.setdefault(path, []).append(each)
     request = AlterReplicaLogDirsRequest(
         dirs=[
@@ -141,7 +157,8 @@ async def delete_records(
 ) -> dict[TopicPartition, Offset]:
     """Delete the records below the given offsets; return the new log start offsets.
 
-    Each leader gets one request; a retry leaves out the partitions that are done or refused.
+    Each leader gets one request, or several for thousands of partitions; a retry leaves out the
+    partitions that are done or refused.
 
     Raises:
         OttlaError: the first refusal, with the others as notes; the other records were deleted.
@@ -165,7 +182,12 @@ async def delete_records(
                 passing.append(broker_error(ErrorCode.LEADER_NOT_AVAILABLE, str(each)))
             else:
                 by_leader.setdefault(leader, {})[each] = offset
-        results = await asyncio.gather(*(ask(*request) for request in by_leader.items()))
+        requests = [
+            ask(leader, dict(part))
+            for leader, asked in by_leader.items()
+            for part in parts(asked.items())
+        ]
+        results = await asyncio.gather(*requests)
         for each, error in (pair for result in results for pair in result.items()):
             if error.retriable:
                 passing.append(error)

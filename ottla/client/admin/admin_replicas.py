@@ -19,6 +19,7 @@ from kafkawire.messages.reassignment import (
 )
 from ottla.client.admin.admin_request import (
     change,
+    change_parts,
     error_or_none,
     raise_first,
     raise_refused,
@@ -54,6 +55,30 @@ async def elect_leaders(
         LeaderElectionError: partitions could not elect a leader.
     """
     places = None if partitions is None else require_partitions("partitions", partitions)
+    elected: list[TopicPartition] = []
+    refused: dict[TopicPartition, BrokerError] = {}
+    requests: list[list[TopicPartition] | None] = [None]
+    if places is not None:
+        requests = [*parts(places)] or [[]]
+    for part in requests:
+        try:
+            await _elect_some(cluster, part, kind, timeout_ms, elected)
+        except LeaderElectionError as error:
+            # The elections in the other requests are independent of these.
+            refused |= error.refused
+    if refused:
+        raise LeaderElectionError(refused, elected)
+    return elected
+
+
+async def _elect_some(
+    cluster: Cluster,
+    places: list[TopicPartition] | None,
+    kind: ElectionType,
+    timeout_ms: int,
+    elected: list[TopicPartition],
+) -> None:
+    """Elect leaders of `places`, of all partitions if None; add to `elected`."""
     wanted = None
     if places is not None:
         wanted = [
@@ -64,9 +89,7 @@ async def elect_leaders(
         election_type=kind, topic_partitions=wanted, timeout_ms=timeout_ms
     )
 
-    elected: list[TopicPartition] = []
-
-    async def attempt() -> list[TopicPartition]:
+    async def attempt() -> None:
         response = await cluster.request_controller(request, ElectLeadersResponse)
         raise_first([error_or_none(response.error_code, "the election")])
         results = [
@@ -88,9 +111,8 @@ async def elect_leaders(
             )
         if refused:
             raise LeaderElectionError(refused, elected)
-        return elected
 
-    return await change(cluster, attempt, timeout_ms / 1000)
+    await change(cluster, attempt, timeout_ms / 1000)
 
 
 async def alter_reassignments(
@@ -105,14 +127,12 @@ async def alter_reassignments(
     for replicas in moves.values():
         for each in () if replicas is None else require_list("replicas", "ids", replicas):
             require_whole("a replica", each, MIN_INT32)
-    failures: list[BrokerError] = []
-    for part in list(parts(moves, MAX_MOVES_PER_REQUEST)) or [[]]:
-        try:
-            await _alter_some(cluster, {each: moves[each] for each in part}, timeout_ms)
-        except BrokerError as error:
-            # The moves in the other requests are independent of these.
-            failures.append(error)
-    raise_first(failures)
+
+    async def alter(part: list[TopicPartition]) -> None:
+        await _alter_some(cluster, {each: moves[each] for each in part}, timeout_ms)
+
+    # The moves in one request are independent of those in the others.
+    await change_parts(parts(moves, MAX_MOVES_PER_REQUEST), alter)
 
 
 async def _alter_some(

@@ -47,6 +47,29 @@ async def change(cluster: Cluster, attempt: Callable[[], Awaitable[T]], timeout_
     return await _retry(cluster, attempt, timeout_s, is_certainly_undone)
 
 
+async def change_parts(
+    parts: Iterable[list[T]], change_some: Callable[[list[T]], Awaitable[None]]
+) -> None:
+    """Make a change by a request for each of its parts, one after the other.
+
+    Raises:
+        OttlaError: the first refusal, with the others as notes; the rest was changed. Or a request
+            has failed in another way, and the parts after it were not changed.
+    """
+    refusals: list[BrokerError] = []
+    # Without anything to change the broker gets an empty request, and may refuse it.
+    for part in list(parts) or [[]]:
+        try:
+            await change_some(part)
+        except BrokerError as error:
+            refusals.append(error)
+        except OttlaError as error:
+            for refusal in refusals:
+                error.add_note(str(refusal))
+            raise
+    raise_first(refusals)
+
+
 async def ask_all(
     cluster: Cluster, ask: Callable[[BrokerId], Awaitable[Sequence[T]]], timeout_s: float
 ) -> list[T]:
@@ -92,7 +115,8 @@ def raise_first(errors: Iterable[OttlaError | None]) -> None:
     found = list(dict.fromkeys(error for error in errors if error is not None))
     if found:
         for other in found[1:]:
-            found[0].add_note(str(other))
+            for note in (str(other), *getattr(other, "__notes__", ())):
+                found[0].add_note(note)
         raise found[0]
 
 

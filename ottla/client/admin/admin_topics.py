@@ -1,6 +1,6 @@
 """Creates, deletes and describes topics (edge)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from kafkawire.errors import ErrorCode
@@ -25,6 +25,7 @@ from kafkawire.messages.delete_topics import (
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ottla.client.admin.admin_request import (
     change,
+    change_parts,
     error_or_none,
     raise_first,
     raise_refused,
@@ -34,10 +35,13 @@ from ottla.client.admin_model import NewTopic, TopicDescription
 from ottla.client.argument import MIN_INT32, require_mapping, require_topic, require_whole
 from ottla.client.cluster_metadata import ClusterMetadata, TopicMetadata, merge
 from ottla.client.network.cluster import Cluster
+from ottla.client.network.partition_lookup import parts
 
 NUMBERS_FROM_ASSIGNMENT: Final = -1
 MIN_INT16: Final = -(2**15)
 MAX_INT16: Final = 2**15 - 1
+MAX_ELEMENTS: Final = 8_000
+"""Brokers of Ottla refuse a request with more than 10,000 topics, replicas and configs."""
 
 
 async def create_topics(
@@ -48,20 +52,23 @@ async def create_topics(
     Raises:
         BrokerError: the first refusal, with the others as notes; the other topics were created.
     """
-    request = CreateTopicsRequest(
-        topics=[_creatable(topic) for topic in topics],
-        timeout_ms=timeout_ms,
-        validate_only=validate_only,
-    )
+    creatable = [_creatable(topic) for topic in topics]
 
-    async def attempt() -> None:
-        response = await cluster.request_controller(request, CreateTopicsResponse)
-        raise_refused(
-            (f"topic {topic.name}" for topic in topics),
-            ((f"topic {it.name}", it.error_code, it.error_message) for it in response.topics),
+    async def create(part: list[CreatableTopic]) -> None:
+        request = CreateTopicsRequest(
+            topics=part, timeout_ms=timeout_ms, validate_only=validate_only
         )
 
-    await change(cluster, attempt, timeout_ms / 1000)
+        async def attempt() -> None:
+            response = await cluster.request_controller(request, CreateTopicsResponse)
+            raise_refused(
+                (f"topic {topic.name}" for topic in part),
+                ((f"topic {it.name}", it.error_code, it.error_message) for it in response.topics),
+            )
+
+        await change(cluster, attempt, timeout_ms / 1000)
+
+    await change_parts(_requests(creatable), create)
 
 
 async def delete_topics(cluster: Cluster, names: Sequence[str], timeout_ms: int) -> None:
@@ -71,20 +78,26 @@ async def delete_topics(cluster: Cluster, names: Sequence[str], timeout_ms: int)
         BrokerError: the first refusal, with the others as notes; the other topics were deleted.
     """
 
-    def request(version: int) -> DeleteTopicsRequest:
-        if version < TOPICS_SINCE:
-            return DeleteTopicsRequest(topic_names=names, timeout_ms=timeout_ms)
-        states = [DeleteTopicState(name=name) for name in names]
-        return DeleteTopicsRequest(topics=states, timeout_ms=timeout_ms)
+    async def delete(part: list[str]) -> None:
+        def request(version: int) -> DeleteTopicsRequest:
+            if version < TOPICS_SINCE:
+                return DeleteTopicsRequest(topic_names=part, timeout_ms=timeout_ms)
+            states = [DeleteTopicState(name=name) for name in part]
+            return DeleteTopicsRequest(topics=states, timeout_ms=timeout_ms)
 
-    async def attempt() -> None:
-        response = await cluster.request_controller(request, DeleteTopicsResponse)
-        raise_refused(
-            (f"topic {name}" for name in names),
-            ((f"topic {it.name}", it.error_code, it.error_message) for it in response.responses),
-        )
+        async def attempt() -> None:
+            response = await cluster.request_controller(request, DeleteTopicsResponse)
+            raise_refused(
+                (f"topic {name}" for name in part),
+                (
+                    (f"topic {it.name}", it.error_code, it.error_message)
+                    for it in response.responses
+                ),
+            )
 
-    await change(cluster, attempt, timeout_ms / 1000)
+        await change(cluster, attempt, timeout_ms / 1000)
+
+    await change_parts(parts(names), delete)
 
 
 async def create_partitions(cluster: Cluster, counts: Mapping[str, int], timeout_ms: int) -> None:
@@ -97,22 +110,26 @@ async def create_partitions(cluster: Cluster, counts: Mapping[str, int], timeout
     for name, count in counts.items():
         require_topic(name)
         require_whole("a number of partitions", count, MIN_INT32)
-    request = CreatePartitionsRequest(
-        topics=[
-            CreatePartitionsTopic(name=name, count=count, assignments=None)
-            for name, count in counts.items()
-        ],
-        timeout_ms=timeout_ms,
-    )
 
-    async def attempt() -> None:
-        response = await cluster.request_controller(request, CreatePartitionsResponse)
-        raise_refused(
-            (f"topic {name}" for name in counts),
-            ((f"topic {it.name}", it.error_code, it.error_message) for it in response.results),
+    async def create(part: list[str]) -> None:
+        request = CreatePartitionsRequest(
+            topics=[
+                CreatePartitionsTopic(name=name, count=counts[name], assignments=None)
+                for name in part
+            ],
+            timeout_ms=timeout_ms,
         )
 
-    await change(cluster, attempt, timeout_ms / 1000)
+        async def attempt() -> None:
+            response = await cluster.request_controller(request, CreatePartitionsResponse)
+            raise_refused(
+                (f"topic {name}" for name in part),
+                ((f"topic {it.name}", it.error_code, it.error_message) for it in response.results),
+            )
+
+        await change(cluster, attempt, timeout_ms / 1000)
+
+    await change_parts(parts(counts), create)
 
 
 async def describe_all(cluster: Cluster, timeout_s: float) -> ClusterMetadata:
@@ -151,10 +168,17 @@ async def describe_all_topics(cluster: Cluster, timeout_s: float) -> dict[str, T
 
 
 async def _metadata(cluster: Cluster, names: Sequence[str] | None) -> ClusterMetadata:
-    wanted = None if names is None else [MetadataRequestTopic(name=name) for name in names]
-    request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
-    response = await cluster.request_any(request, MetadataResponse, may_repeat=True)
-    return merge(ClusterMetadata(), response, None)
+    requests: list[list[str] | None] = [None]
+    if names is not None:
+        # Without names one request remains, for the brokers.
+        requests = [*parts(names)] or [[]]
+    found = ClusterMetadata()
+    for part in requests:
+        wanted = None if part is None else [MetadataRequestTopic(name=name) for name in part]
+        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+        response = await cluster.request_any(request, MetadataResponse, may_repeat=True)
+        found = merge(found, response, None)
+    return found
 
 
 def _error_of(topic: TopicMetadata | None) -> ErrorCode:
@@ -194,3 +218,19 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
             CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()
         ],
     )
+
+
+def _requests(topics: Sequence[CreatableTopic]) -> Iterator[list[CreatableTopic]]:
+    """Yield the topics of one request after the other, as many as a broker takes."""
+    part: list[CreatableTopic] = []
+    count = 0
+    for topic in topics:
+        replicas = sum(1 + len(each.broker_ids) for each in topic.assignments)
+        own_count = 1 + replicas + len(topic.configs)
+        if part and count + own_count > MAX_ELEMENTS:
+            yield part
+            part, count = [], 0
+        part.append(topic)
+        count += own_count
+    if part:
+        yield part

@@ -575,6 +575,58 @@ async def test_groups_are_listed_without_a_broker_that_has_left(pair: FakeCluste
         assert [group.group_id for group in await listing] == ["at-0"]
 
 
+async def test_very_many_topics_take_several_requests(
+    pair: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As with thousands of topics, since a broker takes 10,000 elements in one request.
+    monkeypatch.setattr("ottla.client.network.partition_lookup.MAX_PARTITIONS_PER_REQUEST", 1)
+    monkeypatch.setattr("ottla.client.admin.admin_topics.MAX_ELEMENTS", 4)
+    pair.create("a")
+    assigned = NewTopic("a", assignment={0: (0, 1)})
+    async with Admin(pair.bootstrap) as admin:
+        # A refusal in one request does not keep the next ones from being sent.
+        with pytest.raises(TopicExistsError, match="topic a"):
+            await admin.create_topics([assigned, NewTopic("b"), NewTopic("c", configs={"x": "1"})])
+        assert set(await admin.describe_topics(["a", "b", "c"])) == {"a", "b", "c"}
+        await admin.create_partitions({"b": 2, "c": 2})
+        with pytest.raises(UnknownTopicError, match="nowhere") as caught:
+            await admin.delete_topics(["nowhere", "b", "gone", "c"])
+    assert "gone" in caught.value.__notes__[0]
+    assert set(pair.logs.topics) == {"a"}
+    created = [[each.name for each in it.topics] for it in pair.seen(ApiKey.CREATE_TOPICS)]
+    assert created == [["a"], ["b", "c"]]
+    assert max(len(it.topics or ()) for it in pair.seen(ApiKey.METADATA)) == 1
+    assert len(pair.seen(ApiKey.CREATE_PARTITIONS)) == 2
+    assert len(pair.seen(ApiKey.DELETE_TOPICS)) == 4
+
+
+async def test_a_request_that_fails_hides_no_refusal_of_those_before_it(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ottla.client.network.partition_lookup.MAX_PARTITIONS_PER_REQUEST", 1)
+    cluster.create("b")
+    async with Admin(cluster.bootstrap) as admin:
+        cluster.script(ApiKey.DELETE_TOPICS, Refuse(ErrorCode.POLICY_VIOLATION), LoseResponse())
+        with pytest.raises(ConnectionLostError) as caught:
+            await admin.delete_topics(["a", "b", "c"])
+    assert "topic a" in caught.value.__notes__[0]
+    assert len(cluster.seen(ApiKey.DELETE_TOPICS)) == 2
+
+
+async def test_records_of_very_many_partitions_are_deleted_by_several_requests(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ottla.client.network.partition_lookup.MAX_PARTITIONS_PER_REQUEST", 2)
+    logs = cluster.create("a", [0] * 5)
+    for log in logs:
+        log.append_values(b"0", b"1")
+    wanted = {TopicPartition("a", number): 1 for number in range(5)}
+    async with Admin(cluster.bootstrap) as admin:
+        assert await admin.delete_records(wanted) == wanted
+    requests = cluster.seen(ApiKey.DELETE_RECORDS)
+    assert [len(topic.partitions) for it in requests for topic in it.topics] == [2, 2, 1]
+
+
 async def test_use_outside_of_async_with_is_refused(cluster: FakeCluster) -> None:
     admin = Admin(cluster.bootstrap)
     with pytest.raises(ClientClosedError):

@@ -52,6 +52,21 @@ async def test_a_partition_without_a_leader_hides_no_changed_leader(pair: FakeCl
     assert ["gone-1" in note for note in caught.value.__notes__] == [True]
 
 
+async def test_many_elections_take_several_requests(
+    pair: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ottla.client.network.partition_lookup.MAX_PARTITIONS_PER_REQUEST", 1)
+    pair.create("a", leaders=[0, 0])
+    missing = [TopicPartition("gone", 0), TopicPartition("gone", 1)]
+    async with Admin(pair.bootstrap) as admin:
+        # The refusal of the first one does not keep the others from being held.
+        with pytest.raises(LeaderElectionError, match="gone-0") as caught:
+            await admin.elect_leaders([missing[0], A0, A1, missing[1]])
+    assert caught.value.elected == [A1]
+    assert list(caught.value.refused) == missing
+    assert len(pair.seen(ApiKey.ELECT_LEADERS)) == 4
+
+
 async def test_a_partition_that_the_response_leaves_out_has_no_new_leader(
     pair: FakeCluster,
 ) -> None:

@@ -432,6 +432,9 @@ async def test_the_offsets_of_many_partitions_take_several_requests(
             await asyncio.wait_for(consumer.commit(gone | later), 10)
         assert await consumer.committed(ALL) == later
         assert await consumer.end_offsets(ALL) == dict.fromkeys(ALL, 1)
+    async with Admin(broker_process.bootstrap) as admin:
+        await admin.delete_group_offsets("g", ALL)
+        assert await admin.list_group_offsets("g") == {}
 
 
 async def test_an_unknown_topic_does_not_hide_that_nothing_was_committed(

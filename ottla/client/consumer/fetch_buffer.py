@@ -33,6 +33,8 @@ CURSOR_RECORDS: Final = 500
 CURSOR_BYTES: Final = 64 * KIB
 CURSOR_EXPANDED_BYTES: Final = 1 * MIB
 """Limits of a cursor: it takes no further batch once it has reached one of them."""
+BLOCK_BYTES: Final = 1 * KIB
+"""Memory of a dropped block beside its batches, as an estimate."""
 
 
 class Cursor:
@@ -110,6 +112,9 @@ class FetchBuffer:
         self._check_crcs = config.check_crcs
         self._reads_committed = config.isolation_level == "read_committed"
         self._partition_limit_bytes = config.max_partition_fetch_bytes
+        self._max_dropped_bytes = config.prefetch_max_bytes
+        self._dropped_bytes = 0
+        """Size of the data that was dropped, but may still be in the queue."""
         self._full_bytes = config.prefetch_max_bytes - config.max_partition_fetch_bytes
         self._blocks: deque[FetchedBlock] = deque()
         self._cursor: Cursor | None = None
@@ -123,6 +128,8 @@ class FetchBuffer:
 
     def add(self, block: FetchedBlock) -> None:
         """Append a block of a fetch response."""
+        if self._dropped_bytes > self._max_dropped_bytes:
+            self._sweep()
         self._blocks.append(block)
         block.state.buffered_bytes += block.size_bytes
         self.size_bytes += block.size_bytes
@@ -146,10 +153,11 @@ class FetchBuffer:
 
         Unlike `drop`, this is no decision of the application: its records in hand stay there.
         """
+        # Its blocks stay in the queue until they are at its head, or are too many.
+        self._dropped_bytes += state.buffered_bytes + BLOCK_BYTES
         self._release(state, state.buffered_bytes)
         self._parked.pop(state, None)
         self._leave(state)
-        # Its blocks stay in the queue: at the head of it they are dropped as not current.
 
     def pause(self, state: PartitionState) -> None:
         """Hand over no records of this partition until `resume`; keep its fetched data."""
@@ -235,6 +243,11 @@ class FetchBuffer:
         return None
 
     # Inside
+
+    def _sweep(self) -> None:
+        """Remove the blocks of earlier positions, which may never reach the head of the queue."""
+        self._blocks = deque(block for block in self._blocks if block.is_current)
+        self._dropped_bytes = 0
 
     def _read(self, block: FetchedBlock) -> Cursor | None:
         """Decode batches of `block` into a cursor; None if they contain no records to read."""

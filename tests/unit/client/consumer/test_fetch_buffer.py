@@ -200,6 +200,18 @@ def test_a_paused_partition_that_jumps_drops_its_records() -> None:
     assert read_all(buffer) == []
 
 
+def test_seeks_without_reads_keep_little_of_the_dropped_data() -> None:
+    kept, state = state_at(0, T1), state_at(0)
+    buffer = buffer_of((kept, batch_of(b"kept")))
+    for _ in range(100):
+        fill(buffer, state, batch_of(b"a", b"b"))
+        buffer.drop(state)
+        state.jump(Offset(0))
+    fill(buffer, state, batch_of(b"last"))
+    assert len(buffer._blocks) < 10
+    assert read_all(buffer) == [(1, 0), (0, 0)]
+
+
 def test_an_error_is_raised_once_and_later_records_are_fetched_again() -> None:
     state = state_at(0)
     buffer = buffer_of((state, batch_of(b"a", b"b")))

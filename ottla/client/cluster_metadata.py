@@ -7,7 +7,7 @@ the same name that was deleted. Topic ids have no order, so the newer of two may
 that a lagging broker reports. Repeated responses correct this.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final
@@ -140,6 +140,12 @@ def with_leader(
     partitions = {**topic.partitions, topic_partition.partition: changed}
     topics = {**old.topics, topic.name: replace(topic, partitions=partitions)}
     return replace(old, brokers=brokers, topics=topics)
+
+
+def without_topics(old: ClusterMetadata, names: Collection[str]) -> ClusterMetadata:
+    """Return the metadata without the topics in `names`."""
+    topics = {name: held for name, held in old.topics.items() if name not in names}
+    return replace(old, topics=topics)
 
 
 def _merge_topic(old: TopicMetadata | None, described: MetadataResponseTopic) -> TopicMetadata:

@@ -9,7 +9,7 @@ Invariant: after `close` no task and no socket is left.
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from functools import partial
 from math import inf
 from typing import Final, TypeVar
@@ -32,6 +32,7 @@ from ottla.client.cluster_metadata import (
     TopicMetadata,
     merge,
     with_leader,
+    without_topics,
 )
 from ottla.client.errors import (
     BrokerUnreachableError,
@@ -142,9 +143,20 @@ class Cluster:
         """Request the metadata of exactly `topics` in every later refresh."""
         self._wanted_topics = set(topics)
 
+    def forget_topics(self, topics: Collection[str]) -> None:
+        """Request the metadata of `topics` no longer, and drop it."""
+        if topics:
+            self._wanted_topics.difference_update(topics)
+            self.metadata = without_topics(self.metadata, topics)
+
     def keep_all_topics(self, *, wanted: bool) -> None:
         """Request the metadata of all topics of the cluster in every later refresh, or stop it."""
         self._wants_all_topics = wanted
+
+    @property
+    def is_refreshing(self) -> bool:
+        """Whether metadata is on its way, which may include topics that were forgotten since."""
+        return self._is_refreshing
 
     async def refresh(self) -> ClusterMetadata:
         """Fetch metadata from a broker and return it; share a refresh that has not started yet.

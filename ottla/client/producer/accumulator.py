@@ -84,8 +84,11 @@ class Accumulator:
 
     # Accepting records
 
-    def on_topic(self, topic: TopicMetadata) -> None:
-        """Adopt the partitions of `topic`; records for a topic can be appended only after this."""
+    def on_topic(self, topic: TopicMetadata, *, is_wanted: bool = True) -> None:
+        """Adopt the partitions of `topic`; records for a topic can be appended only after this.
+
+        With `is_wanted` the application is about to use it, so that `forget_idle` keeps it.
+        """
         queues = self._topics.get(topic.name)
         if queues is None:
             batch_size_bytes = self._config.batch_size_bytes
@@ -93,7 +96,15 @@ class Accumulator:
                 TopicPartitioner(batch_size_bytes, self._random_below),
                 min(GROWTH_LIMIT * batch_size_bytes, self._config.max_request_bytes),
             )
+        queues.is_used = queues.is_used or is_wanted
         queues.adopt(topic)
+
+    def forget_idle(self) -> list[str]:
+        """Forget the topics that were not used since the last call; return their names."""
+        idle = [name for name, queues in self._topics.items() if queues.rests()]
+        for name in idle:
+            del self._topics[name]
+        return idle
 
     def append(
         self,
@@ -183,6 +194,7 @@ class Accumulator:
     def _append_with(self, record: UnsentRecord, reserved_bytes: int, now_s: float) -> Delivery:
         """Append to the open batch, which grows, or to a new one; it takes over the reservation."""
         queues = self._topics[record.topic]
+        queues.is_used = True
         partition = queues.choose(record.key, record.partition)
         queue = queues.queue(TopicPartition(record.topic, partition))
         batch = queues.open_batches.get(partition)

@@ -59,6 +59,11 @@ CANCELLED_CLOSE_MS: Final = 1_000
 """Time to send the accepted records when the block is cancelled, or ended by Ctrl-C."""
 TURN_BYTES: Final = 64 * KIB
 """Number of bytes sent without waiting after which other tasks get a turn."""
+TOPIC_IDLE_S: Final = 300.0
+"""A topic without records for this time, or up to twice as long, is forgotten.
+
+Kafka: metadata.max.idle.ms.
+"""
 
 
 _Append: TypeAlias = Callable[
@@ -212,6 +217,8 @@ class Producer:
         self._accumulator: Accumulator
         self._turn_bytes = 0
         """Number of bytes reserved since the last turn of other tasks."""
+        self._forget_at_s = 0.0
+        """When the topics that were not used since are forgotten."""
         self._gate: MemoryGate
         self._closed: asyncio.Future[None] | None = None
         self._transactions: Transactions | None = None
@@ -237,6 +244,7 @@ class Producer:
         self._gate = MemoryGate(self._accumulator.budget)
         self._sender = Sender(cluster, self._accumulator, self._config)
         await cluster.start()
+        self._forget_at_s = loop.time() + TOPIC_IDLE_S
         cluster.on_change = self._on_cluster_change
         if self._config.transactional_id is not None:
             await self._start_transactions(cluster, self._config.transactional_id)
@@ -342,7 +350,8 @@ class Producer:
     ) -> Delivery:
         """Accept one record without waiting; otherwise as `send`.
 
-        The topic must be known already, through an earlier `send` or `partitions`.
+        The topic must be known already, through an earlier `send` or `partitions`. A topic that
+        gets no record for five minutes is forgotten.
 
         Raises:
             BufferFullError: no memory is free, or the topic is not known; `await send(...)`.
@@ -526,6 +535,7 @@ class Producer:
             UnknownTopicError: the topic does not exist.
         """
         metadata = await self._started().topic(topic, self._config.max_block_ms / 1000)
+        self._accumulator.on_topic(metadata)
         return sorted(metadata.partitions)
 
     def metrics(self) -> dict[str, float]:
@@ -674,7 +684,10 @@ class Producer:
                         self._sender.wake()
                         await self._gate.reserve(wanted_bytes, deadline_s - loop.time())
                     self._turn_bytes += wanted_bytes
-                    return self._take_in(record, wanted_bytes, number)
+                    if self._need(record) is Need.MEMORY:
+                        return self._take_in(record, wanted_bytes, number)
+                    # The topic was forgotten while this waited.
+                    accumulator.budget.release(wanted_bytes)
             # Another task that waited may have opened a batch with room already.
             self._require_open(number)
             if (appended := accumulator.append(*record)) is not None:
@@ -732,9 +745,14 @@ class Producer:
 
     def _on_cluster_change(self) -> None:
         assert self._cluster is not None
+        now_s = asyncio.get_running_loop().time()
+        # A refresh in progress may bring topics back.
+        if now_s >= self._forget_at_s and not self._cluster.is_refreshing:
+            self._forget_at_s = now_s + TOPIC_IDLE_S
+            self._cluster.forget_topics(self._accumulator.forget_idle())
         for topic in self._cluster.metadata.topics.values():
             if topic.partitions:
-                self._accumulator.on_topic(topic)
+                self._accumulator.on_topic(topic, is_wanted=False)
         self._sender.wake()
 
     async def _start_transactions(self, cluster: Cluster, transactional_id: str) -> None:

@@ -30,6 +30,7 @@ class TopicQueues:
     __slots__ = (
         "available",
         "growth_limit_bytes",
+        "is_used",
         "open_batches",
         "partition_count",
         "partitioner",
@@ -40,6 +41,8 @@ class TopicQueues:
         self.partitioner = partitioner
         self.growth_limit_bytes = growth_limit_bytes
         """Limit of the size to which a batch may grow."""
+        self.is_used = True
+        """Whether a batch has begun since the last `rests`."""
         self.partition_count = 0
         self.available: list[int] = []
         """The partitions that have a leader."""
@@ -51,6 +54,13 @@ class TopicQueues:
         self.partition_count = len(topic.partitions)
         self.available = topic.available()
         self.partitioner.on_partitions(self.partition_count, self.available)
+
+    def rests(self) -> bool:
+        """Whether no batch has begun since the last call, and none is left."""
+        was_used, self.is_used = self.is_used, False
+        return not was_used and not any(
+            queue.batches or queue.in_flight is not None for queue in self.queues.values()
+        )
 
     def choose(self, key: BytesLike | None, partition: int | None) -> int:
         """Return the partition of a record."""

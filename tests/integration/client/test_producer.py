@@ -270,6 +270,20 @@ async def test_requests_name_no_more_partitions_than_a_broker_takes(
         assert sum(len(topic.partition_data) for topic in request.topic_data) <= 4
 
 
+async def test_a_topic_without_records_is_forgotten(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ottla.client.producer.producer.TOPIC_IDLE_S", 0.0)
+    (log,) = cluster.create("t")
+    async with Producer(cluster.bootstrap, metadata_max_age_ms=5) as producer:
+        await producer.send_and_wait("t", b"1")
+        async with asyncio.timeout(10):
+            while cluster.seen(ApiKey.METADATA)[-1].topics:
+                await cluster.wait_for(ApiKey.METADATA, len(cluster.seen(ApiKey.METADATA)) + 1)
+        await producer.send_and_wait("t", b"2")
+    assert log.values() == [b"1", b"2"]
+
+
 async def test_a_broker_that_reads_nothing_holds_up_even_unacknowledged_records(
     cluster: FakeCluster,
 ) -> None:

@@ -19,6 +19,7 @@ from ottla.client.cluster_metadata import (
     ClusterMetadata,
     merge,
     with_leader,
+    without_topics,
 )
 
 T0 = TopicPartition("t", 0)
@@ -195,3 +196,9 @@ def test_a_response_may_name_a_leader_that_has_just_joined() -> None:
     named = {BrokerId(0): address}
     again = with_leader(metadata, T0, BrokerId(0), LeaderEpoch(6), named)
     assert again.brokers == metadata.brokers
+
+
+def test_topics_can_be_forgotten() -> None:
+    known = merge(ClusterMetadata(), response(topic(1, 5)), None)
+    left = without_topics(known, ["t", "unknown"])
+    assert (left.topics, left.brokers) == ({}, known.brokers)

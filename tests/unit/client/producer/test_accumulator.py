@@ -444,3 +444,18 @@ def test_halves_expire_with_the_time_of_their_batch(loop: asyncio.AbstractEventL
     halves = accumulator.expire(1.0)
     assert [values(half) for half in halves] == [[VALUE], [VALUE]]
     assert accumulator.next_expiry_s() == 1.9
+
+
+def test_a_topic_without_batches_is_forgotten(gathering: Gathering) -> None:
+    accumulator = gathering.accumulator
+    gathering.send()
+    assert accumulator.forget_idle() == []
+    assert accumulator.forget_idle() == [], "its batch waits"
+    batch = gathering.take()
+    assert accumulator.forget_idle() == [], "its batch is in flight"
+    gathering.finish(batch)
+    accumulator.on_topic(topic(0, 0))
+    assert accumulator.forget_idle() == [], "the application has just asked for it"
+    accumulator.on_topic(topic(0, 0), is_wanted=False)
+    assert accumulator.forget_idle() == ["t"]
+    assert accumulator.need("t", 0) is Need.TOPIC

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,6 +24,8 @@ CLIENT_SECTION: Final = "Client"
 """Section of the login file, as in ZooKeeper's clients."""
 LOGIN_KEY: Final = "java.security.auth.login.config"
 PREFIX: Final = "zookeeper."
+RETRY_DELAY_S: Final = 10.0
+"""Back-off after files that cannot be used: opening an encrypted key takes time, in the loop."""
 
 log = structlog.get_logger(__name__)
 
@@ -62,7 +66,8 @@ class CoordinatorTls:
     """The TLS context for connections to the coordinator, which follows its files.
 
     ZooKeeper's client reads them for each connection, so that a renewed certificate needs no
-    restart. Files that cannot be used leave the last context in place.
+    restart. Files that cannot be used leave the last context in place. They are read again when
+    they have changed, or after a back-off: the cause may be outside of them.
     """
 
     def __init__(self, keys: CoordinatorKeys) -> None:
@@ -75,17 +80,20 @@ class CoordinatorTls:
         stores = keys.zookeeper_ssl_keystore_location, keys.zookeeper_ssl_truststore_location
         self._files = ChangingFiles(Path(each) for each in stores if each)
         self._context, self.has_certificate = _context(keys)
+        self._retry_at_s = math.inf
 
     def __call__(self) -> ssl.SSLContext:
-        """Return the context for a new connection."""
-        if self._files.have_changed():
+        """Return the context for a new connection; call it in the event loop."""
+        now_s = asyncio.get_running_loop().time()
+        if self._files.have_changed() or now_s >= self._retry_at_s:
+            self._retry_at_s = math.inf
             try:
                 self._context, self.has_certificate = _context(self._keys)
                 log.info("coordinator_certificates.loaded")
             except ConfigError as error:
                 log.warning("coordinator_certificates.kept", error=str(error))
-                # The next connection is another attempt: there are few.
-                self._files.forget()
+                # Not at each attempt to connect while the coordinator is down.
+                self._retry_at_s = now_s + RETRY_DELAY_S
         return self._context
 
 

@@ -83,7 +83,7 @@ def test_lists_need_an_identity() -> None:
 
 
 @needs_openssl
-def test_a_certificate_is_an_identity(tmp_path: Path) -> None:
+async def test_a_certificate_is_an_identity(tmp_path: Path) -> None:
     authority = Authority.make(tmp_path)
     stores = {
         "zookeeper.ssl.keystore.location": str(authority.issue("broker").store),
@@ -100,7 +100,7 @@ def test_a_certificate_is_an_identity(tmp_path: Path) -> None:
 
 
 @needs_openssl
-def test_the_next_connection_gets_a_renewed_certificate(tmp_path: Path) -> None:
+async def test_the_next_connection_gets_a_renewed_certificate(tmp_path: Path) -> None:
     authority = Authority.make(tmp_path)
     store = authority.issue("broker").store
     stores = {
@@ -117,6 +117,31 @@ def test_the_next_connection_gets_a_renewed_certificate(tmp_path: Path) -> None:
     assert [each["event"] for each in logs] == ["coordinator_certificates.kept"]
     authority.issue("broker")
     assert tls() is not before
+
+
+@needs_openssl
+async def test_files_that_cannot_be_used_are_read_again_after_a_back_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = Authority.make(tmp_path)
+    store = authority.issue("broker").store
+    stores = {
+        "zookeeper.ssl.keystore.location": str(store),
+        "zookeeper.ssl.truststore.location": str(authority.own.store),
+    }
+    tls = coordinator_security(keys_of({**TLS, **stores})).tls
+    assert tls is not None
+    store.write_text("half a certificate")
+    with capture_logs() as logs:
+        for _attempt in range(3):
+            tls()
+    assert len(logs) == 1
+    monkeypatch.setattr("broker.cluster.coordinator_security.RETRY_DELAY_S", 0.0)
+    store.write_text("another half")
+    with capture_logs() as logs:
+        for _attempt in range(3):
+            tls()
+    assert len(logs) == 3
 
 
 def test_an_error_names_the_whole_key() -> None:

@@ -17,7 +17,7 @@ from coordination.client.heartbeat import PING_PACKET, Heartbeat
 from coordination.client.hosts import ConnectString
 from coordination.client.login import LoginExchange
 from coordination.client.request_queue import Pending, RequestQueue
-from coordination.client.session_expiry import Due, SessionExpiry, SessionState
+from coordination.client.session_expiry import PING_PART, Due, SessionExpiry, SessionState
 from coordination.client.session_file import SavedSession
 from coordination.client.session_timer import SessionTimer
 from coordination.client.watch_registry import WatchEvent, WatchRegistry
@@ -199,12 +199,25 @@ class ClientSession:
         self.session_id, self.password = response.session_id, response.passwd or NO_PASSWORD
         if is_new and self._file_path is not None:
             # Before the session can create an ephemeral node, which may need this file to end.
-            record = SavedSession(self._servers.text, self.session_id, self.password, os.getpid())
-            await session_file.save(self._file_path, record)
+            await self._save(self._file_path, connection, response.time_out)
         if connection.is_lost or self.state in _OVER:
             return False
         self._enter_connected(connection, response.time_out)
         return True
+
+    async def _save(self, path: Path, connection: ClientConnection, granted_ms: int) -> None:
+        """Save the session, and keep it alive on a slow disk."""
+        record = SavedSession(self._servers.text, self.session_id, self.password, os.getpid())
+        saving = asyncio.ensure_future(session_file.save(path, record))
+        try:
+            while not saving.done():
+                await asyncio.wait([saving], timeout=granted_ms * PING_PART / 1000)
+                if not saving.done():
+                    connection.send(PING_PACKET)
+            await saving
+        finally:
+            saving.cancel()
+            await asyncio.gather(saving, return_exceptions=True)
 
     def _enter_connected(self, connection: ClientConnection, granted_ms: int) -> None:
         wanted_ms = self._wanted_timeout_ms

@@ -65,6 +65,7 @@ class Connector:
                 response = await connection.handshake
             is_adopted = await adopt(connection, response)
         except TimeoutError:
+            self.failure = f"{host.name}:{host.port}: no answer within {budget_s:.1f} s"
             return False
         except (OSError, CoordinationError, struct.error) as error:
             self.failure = f"{host.name}:{host.port}: {_reason(error)}"

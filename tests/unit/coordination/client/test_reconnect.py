@@ -11,11 +11,13 @@ import pytest
 from coordination.client import Client, SessionState, ops, patterns, session_file
 from coordination.client.client_connection import ClientConnection
 from coordination.client.client_session import MAX_RAISED_TIMEOUT_MS
+from coordination.client.heartbeat import PING_PACKET
 from coordination.client.session_file import SavedSession
 from coordination.errors import ConnectionLossError, RequestTooLargeError
 from coordination.protocol import frames
 from coordination.protocol.frames import Handshake
 from coordination.protocol.messages import ConnectRequest, ConnectResponse
+from tests.waiting import until
 
 HOST = "127.0.0.1"
 TIMEOUT_MS = 300
@@ -211,6 +213,49 @@ async def test_a_session_that_ends_before_its_adoption_is_replaced(
         writer.close()
         with contextlib.suppress(ConnectionError):
             await writer.wait_closed()
+
+
+async def test_a_new_session_lives_while_its_file_is_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pinged, ended = asyncio.Event(), asyncio.Event()
+
+    async def on_client(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        assert await connect_request(reader) is not None
+        respond(writer, FIRST)
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+            assert await reader.readexactly(len(PING_PACKET)) == PING_PACKET
+            pinged.set()
+            await reader.read()
+        writer.close()
+        ended.set()
+
+    async def save_slowly(_path: Path, _session: SavedSession) -> None:
+        await pinged.wait()
+
+    monkeypatch.setattr(session_file, "save", save_slowly)
+    server = await asyncio.start_server(on_client, HOST)
+    port = server.sockets[0].getsockname()[1]
+    client = Client(
+        f"{HOST}:{port}", session_timeout_ms=UNHURRIED_MS, session_file_path=tmp_path / "session"
+    )
+    async with asyncio.timeout(LIMIT_S):
+        await client.connect(timeout_s=10 * LIMIT_S)
+    assert client.session_id == FIRST
+    await client.abandon()
+    await ended.wait()
+    server.close()
+
+
+async def test_a_silent_server_is_the_reason_of_the_failure() -> None:
+    async with slow_server() as server, asyncio.timeout(LIMIT_S):
+        server.may_respond.clear()
+        client = Client(f"{HOST}:{server.port}", session_timeout_ms=100)
+        with pytest.raises(ConnectionLossError):
+            await client.connect(0.5)
+        assert client.failure == f"{HOST}:{server.port}: no answer within 0.1 s"
+        server.may_respond.set()
+        await until(lambda: len(server.connected) == len(server.requests), "its handlers")
 
 
 async def test_a_session_begins_although_its_file_cannot_be_written(tmp_path: Path) -> None:

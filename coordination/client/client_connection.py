@@ -11,6 +11,8 @@ import struct
 from contextlib import AbstractContextManager, nullcontext
 from typing import Final, Protocol, cast
 
+import structlog
+
 from coordination.client.login import LoginExchange
 from coordination.errors import JuteError, SaslError
 from coordination.protocol import frames
@@ -20,6 +22,8 @@ from coordination.protocol.messages import ConnectRequest, ConnectResponse
 _REPLY = struct.Struct(">iqi")
 # Replies may be larger than requests, for example the names of very many children.
 MAX_REPLY_BYTES: Final = 16 * 1024 * 1024
+
+log = structlog.get_logger(__name__)
 
 
 class Owner(Protocol):
@@ -98,6 +102,9 @@ class ClientConnection(asyncio.Protocol):
                     self._on_packet(payload)
         except (JuteError, SaslError, struct.error) as error:
             # The server does not speak the protocol or refuses the login; the owner tries another.
+            if self.handshake.done():
+                # Or its reply is too large, so that the request is lost again on the next one.
+                log.warning("packet.refused", error=str(error))
             self._fail_handshake(error)
             self.abort()
 

@@ -1,13 +1,24 @@
-"""Requests and responses too large for a coordinator: `clusterstate.coordinator_edge`."""
+"""Requests that are lost, or too large for a coordinator: `clusterstate.coordinator_edge`."""
 
 import asyncio
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import cast
 
 import pytest
 
-from clusterstate.coordinator_edge import READS_PER_REQUEST, CoordinatorEdge
-from clusterstate.plans import Create, Nodes, Outcome, Outcomes, Read, Refusal, Write
+from clusterstate.coordinator_edge import READS_PER_REQUEST, RETRY_BACKOFF_S, CoordinatorEdge
+from clusterstate.plans import (
+    Children,
+    Create,
+    ListChildren,
+    Nodes,
+    Outcome,
+    Outcomes,
+    Read,
+    Refusal,
+    Write,
+)
 from coordination.client import Client, SessionState
 from coordination.errors import ConnectionLossError, ErrorCode, RequestTooLargeError
 from coordination.protocol import frames
@@ -69,3 +80,29 @@ async def test_every_transaction_that_is_too_large_is_refused() -> None:
     # The index is never 0 in a fenced transaction, where 0 is the check of the epoch.
     refused = (Outcome((), Refusal.TOO_LARGE, 1), Outcome((), Refusal.TOO_LARGE, 0))
     assert answer == Outcomes(refused)
+
+
+class LosingClient:
+    """Client that loses requests for children: it does not send the first, and gets no replies."""
+
+    state = SessionState.CONNECTED
+
+    def __init__(self, loss_count: int) -> None:
+        self.loss_count = loss_count
+        self.asked_at_s: list[float] = []
+
+    async def get_children(self, path: str, _watch: object) -> list[str]:
+        self.asked_at_s.append(asyncio.get_running_loop().time())
+        if len(self.asked_at_s) <= self.loss_count:
+            raise ConnectionLossError(path=path, maybe_applied=len(self.asked_at_s) > 1)
+        return ["child"]
+
+
+async def test_a_request_that_is_lost_again_and_again_waits_longer_each_time() -> None:
+    client = LosingClient(4)
+    edge = CoordinatorEdge(cast(Client, client), lambda _event: None)
+    async with asyncio.timeout(10):
+        assert await edge.perform(ListChildren("/", watch=False)) == Children(("child",))
+    waits_s = [later - earlier for earlier, later in pairwise(client.asked_at_s)]
+    # The clock of the loop is rounded.
+    assert waits_s[-1] > 3.9 * RETRY_BACKOFF_S

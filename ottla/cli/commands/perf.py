@@ -1,5 +1,6 @@
 """`ottla perf`: measures the throughput and latency of a cluster (composition)."""
 
+import math
 from enum import StrEnum
 from typing import Annotated, Final
 
@@ -7,7 +8,7 @@ import typer
 
 from ottla.cli.command_config import cluster_access
 from ottla.cli.commands.produce import AckLevel, Compression
-from ottla.cli.failure import guarded, run_client
+from ottla.cli.failure import guarded, run_client, usage_error
 from ottla.cli.options import Bootstrap, CommandConfig, Json, Topic
 from ottla.cli.terminal import print_json, print_line
 from ottla.cli.transfer import Transfer
@@ -72,6 +73,8 @@ def produce(
     from ottla.cli.latency import LatencySummary
     from ottla.cli.perf_run import ProduceLoad, produce_load
 
+    if rate is not None and math.isnan(rate):
+        usage_error("--rate must be a number of records per second, got nan.")
     load = ProduceLoad(
         topic=topic,
         record_count=records,

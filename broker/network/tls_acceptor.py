@@ -141,7 +141,7 @@ class TlsAcceptor:
         """Cancel a handshake after its first step.
 
         A task that is cancelled before it would run nothing of its own: its connection would count
-        for ever, and its socket stay open.
+        without end, and its socket stay open.
         """
         self._loop.call_soon(task.cancel)
 

@@ -18,7 +18,7 @@ Owner: TypeAlias = Path | frozenset[str]
 
 
 class Moves:
-    """The partitions of log directories: those at the beginning, and those that are copied."""
+    """The partitions of log directories at the beginning, and the copied partitions."""
 
     def __init__(self, sources: Sequence[Path]) -> None:
         """List the directories.
@@ -33,7 +33,7 @@ class Moves:
         """By broker and partition, whether a copy has the mark of the newer one."""
 
     def list_parts(self, source: Path) -> list[str]:
-        """Return the parts to copy: those that are there, and those that were at the beginning."""
+        """Return the parts to copy: all that are there now, or were there at the beginning."""
         found = self._at_start[source] | set(_parts_in(source))
         self._listed.append(source)
         # The coordinator last: its leader epochs must not be behind a log's.

@@ -131,7 +131,7 @@ async def alter_reassignments(
     async def alter(part: list[TopicPartition]) -> None:
         await _alter_some(cluster, {each: moves[each] for each in part}, timeout_ms)
 
-    # The moves in one request are independent of those in the others.
+    # The moves in one request are independent of the ones in the others.
     await change_parts(parts(moves, MAX_MOVES_PER_REQUEST), alter)
 
 

@@ -33,10 +33,10 @@ def back_up(
     sources: list[Path], target: Path, meanwhile: Callable[[], None]
 ) -> list[BackedUpDirectory]:
     """Copy the sources; call `meanwhile` once the first partition is copied."""
-    left = [meanwhile]
+    left: list[Callable[[], None]] = [meanwhile]
 
     def on_progress(_: int) -> None:
-        if left and list(target.glob(f"1/*/{SEGMENT}")):
+        if left and any(target.glob(f"1/*/{SEGMENT}")):
             left.pop()()
 
     target.mkdir()

@@ -301,7 +301,7 @@ async def test_offsets_are_visible_before_the_marker_is_answered(broker: Coordin
 
 async def test_marker_takes_effect_though_its_request_has_timed_out(broker: Coordinator) -> None:
     broker.replicate()
-    broker.markers._timeout_ms = 0
+    broker.markers._wait_ms = 0
     commit = broker.send({0: 5})
     assert await marker_code(broker.end(is_commit=True)) == ErrorCode.REQUEST_TIMED_OUT
     assert broker.fetch() == UNSTABLE

@@ -14,6 +14,7 @@ _EXTENSIONS: Final = 0xA3
 _SUBJECT_ALTERNATIVE_NAME: Final = b"\x55\x1d\x11"
 _KINDS: Final = {0x81: "email", 0x82: "DNS", 0x86: "URI"}
 _IP: Final = 0x87
+_IP_BYTES: Final = (4, 16)
 
 
 def alternative_names_of(certificate: bytes) -> frozenset[str]:
@@ -40,7 +41,8 @@ def _names_in(extensions: bytes) -> frozenset[str]:
 
 def _text_of(name: der.Item) -> str:
     tag, content, encoding = name
-    if tag == _IP:
+    # Some tools write an address as text, which matches no host.
+    if tag == _IP and len(content) in _IP_BYTES:
         return f"IP:{ipaddress.ip_address(content)}"
     if tag in _KINDS:
         return f"{_KINDS[tag]}:{content.decode('latin-1')}"

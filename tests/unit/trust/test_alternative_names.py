@@ -50,6 +50,7 @@ def test_every_kind_of_name_has_a_text() -> None:
         tlv(0x86, b"spiffe://x"),
         tlv(0x87, b"\x7f\0\0\x01"),
         tlv(0x87, bytes(15) + b"\x01"),
+        tlv(0x87, b"10.0.0.1"),
         tlv(0x88, b"\x2a"),
     )
     found = alternative_names_of(
@@ -57,6 +58,7 @@ def test_every_kind_of_name_has_a_text() -> None:
     )
     assert found == {
         "email:a@b", "DNS:host", "URI:spiffe://x", "IP:127.0.0.1", "IP:::1", "#88012a",
+        "#870831302e302e302e31",
     }  # fmt: skip
 
 

@@ -158,6 +158,11 @@ class Processor(asyncio.BufferedProtocol):
             self._queue.wake,
         )
         self._sender.start()
+        if not self.client_host:
+            # Reset before it was accepted: uvloop has no address, by which rights and limits go.
+            # Its requests may have arrived.
+            self.drop("the client has reset it", is_expected=True)
+            return
         if self._security.principal_of is not None:
             try:
                 self.principal = self._security.principal_of(transport)

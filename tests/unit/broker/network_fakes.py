@@ -22,6 +22,7 @@ from kafkawire.apis import ApiKey
 from kafkawire.headers import RequestHeader
 
 PRODUCE_VERSION = 7
+PEER = ("10.0.0.1", 4000)
 TURNS_LIMIT = 10_000
 
 
@@ -116,7 +117,7 @@ class FakeLoop:
 class FakeTransport:
     """A socket that takes `room` bytes and holds the remainder until it is drained."""
 
-    def __init__(self, loop: FakeLoop, peer: tuple[str, int] = ("10.0.0.1", 4000)) -> None:
+    def __init__(self, loop: FakeLoop, peer: tuple[str, int] | None = PEER) -> None:
         self.room = 1 << 30
         self.sent = bytearray()
         self.write_count = 0
@@ -263,7 +264,11 @@ class World:
         )
 
     def connect(
-        self, *, is_control_plane: bool = False, security: ListenerSecurity = NO_SECURITY
+        self,
+        *,
+        is_control_plane: bool = False,
+        security: ListenerSecurity = NO_SECURITY,
+        peer: tuple[str, int] | None = PEER,
     ) -> Client:
         processor = Processor(
             self.network,
@@ -272,7 +277,7 @@ class World:
             is_control_plane=is_control_plane,
             security=security,
         )
-        transport = FakeTransport(self.loop)
+        transport = FakeTransport(self.loop, peer)
         transport.protocol = processor
         processor.connection_made(cast(asyncio.BaseTransport, transport))
         return Client(processor, transport)

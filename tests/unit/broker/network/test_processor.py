@@ -356,6 +356,16 @@ def test_a_refused_connection_is_closed_and_never_listed() -> None:
     assert world.channel.metrics.connections_open == 0
 
 
+def test_a_connection_that_its_client_has_reset_already_is_not_served() -> None:
+    world = World()
+    with nothing_left(world), capture_logs() as logs:
+        client = world.connect(peer=None)
+        client.send(request_frame(1))
+        world.loop.run()
+    assert world.handled == []
+    assert dropped(logs) == ["the client has reset it"]
+
+
 # Back-pressure.
 
 

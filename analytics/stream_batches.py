@@ -3,10 +3,11 @@
 The index entries that were appended with them are checked too (`stream_indexes`).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from analytics.discovery import find_replicas
-from analytics.file_store import OpenFile, read_bytes
+from analytics.file_store import OpenFile, list_directory, read_bytes
+from analytics.place import child_of, name_of, without_end
 from analytics.stream_indexes import IndexShare
 from analytics.stream_progress import UNKNOWN, LogEnd
 from kafkawire.records import BatchHeader
@@ -25,9 +26,26 @@ def read_batches(
     path: str, name: str, start: LogEnd, end: LogEnd, *, is_strict: bool = False
 ) -> Iterator[Row]:
     """Yield a row per batch of the log `name` between two ends, and per faulty index entry."""
-    for replica in find_replicas(path, lambda _: None):
+    for replica in _replicas_of(without_end(path), name):
         if f"{replica.topic}-{replica.partition}" == name:
             yield from _Follower(replica, start, end, is_strict=is_strict).rows()
+
+
+def _replicas_of(root: str, name: str) -> Sequence[ReplicaFiles]:
+    """Return the replica in the directory `name`; `root` may be that directory.
+
+    There is a task for each log that has grown: none of them lists the directories of the others.
+    """
+    try:
+        return find_replicas(root if name_of(root) == name else child_of(root, name), _ignore)
+    except (FileNotFoundError, NotADirectoryError):
+        # The topic was deleted meanwhile, unless all of the directory is gone.
+        list_directory(root)
+        return ()
+
+
+def _ignore(_: Finding) -> None:
+    pass
 
 
 class _Follower:

@@ -1,5 +1,6 @@
 """The stream over a growing log, from offset to offset."""
 
+import shutil
 import struct
 import tempfile
 from collections.abc import Callable
@@ -10,8 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from analytics.file_store import list_directory
 from analytics.stream_batches import read_batches
 from analytics.stream_progress import LogEnd, LogEnds
+from logcheck.replica_files import Entry
 from tests.analytics.integrity_violations import INTEGRITY
 from tests.analytics.log_model import Log, compact, make_log, write_segment
 from tests.analytics.planter import Segment, segments
@@ -197,3 +200,29 @@ def test_repeated_offset_is_a_row(tmp_path: Path) -> None:
     segment.patch(7, 0, (133).to_bytes(8, "big"))
     found = [(row[10], row[4]) for row in rows(tmp_path) if row[10]]
     assert found[0] == ("offset_overlap", 133)
+
+
+def test_a_task_lists_the_directory_of_its_own_log_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for partition in range(3):
+        make_log(partition=partition).write(tmp_path)
+    end, listed = LogEnds().find(str(tmp_path))["orders-1"], list[str]()
+
+    def list_one(place: str) -> list[Entry]:
+        listed.append(Path(place).name)
+        return list_directory(place)
+
+    monkeypatch.setattr("analytics.discovery.list_directory", list_one)
+    for place in (tmp_path, tmp_path / "orders-1"):
+        assert len(list(read_batches(str(place), "orders-1", START, end))) == 80
+    assert set(listed) == {"orders-1", tmp_path.name}
+
+
+def test_a_log_that_is_deleted_after_the_plan_has_no_rows(tmp_path: Path) -> None:
+    make_log().write(tmp_path)
+    end = end_of(tmp_path)
+    shutil.rmtree(tmp_path / "orders-0")
+    assert rows(tmp_path, end=end) == []
+    with pytest.raises(FileNotFoundError):
+        rows(tmp_path / "gone", end=end)

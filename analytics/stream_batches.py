@@ -13,7 +13,7 @@ from analytics.stream_progress import UNKNOWN, LogEnd
 from kafkawire.records import BatchHeader
 from logcheck.batch_check import BatchCheck
 from logcheck.batch_walk import Batch, Hole, Walk
-from logcheck.finding import Check, Damage, Finder, Finding, Report
+from logcheck.finding import Check, Damage, Finder, Finding, Report, unreadable
 from logcheck.offset_index_check import ENTRY as INDEX_ENTRY
 from logcheck.replica_files import ReplicaFiles, SegmentFiles
 from logcheck.segment_columns import SegmentColumns
@@ -65,6 +65,9 @@ class _Follower:
 
     def rows(self) -> Iterator[Row]:
         segments = self._replica.segments
+        if self._next_offset < self._replica.first_base_offset:
+            # Retention has deleted batches before they were read.
+            self._next_offset = UNKNOWN
         for number, segment in enumerate(segments):
             following = segments[number + 1].base_offset if number + 1 < len(segments) else None
             is_passed = following is not None and following <= self._next_offset
@@ -74,9 +77,12 @@ class _Follower:
                 continue
             try:
                 yield from self._read(segment, is_active=following is None)
-            except OSError:
-                # The broker has deleted the segment: retention is no violation.
-                continue
+            except FileNotFoundError:
+                # The broker has deleted or cleaned the segment, which is no violation.
+                self._next_offset = UNKNOWN
+            except OSError as error:
+                yield self._damage(unreadable(segment.log, error))
+                self._next_offset = UNKNOWN
 
     def _read(self, segment: SegmentFiles, *, is_active: bool) -> Iterator[Row]:
         share = self._share(segment)

@@ -1,5 +1,6 @@
 """The stream over a growing log, from offset to offset."""
 
+import errno
 import shutil
 import struct
 import tempfile
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analytics.file_store import list_directory
+from analytics.file_store import OpenFile, list_directory
 from analytics.stream_batches import read_batches
 from analytics.stream_progress import LogEnd, LogEnds
 from logcheck.replica_files import Entry
@@ -67,6 +68,40 @@ def test_segments_deleted_by_retention_are_no_finding(tmp_path: Path) -> None:
     for path in (tmp_path / "orders-0").glob("00000000000000000000.*"):
         path.unlink()
     assert {row[10] for row in rows(tmp_path)} == {None}
+
+
+def test_batches_deleted_by_retention_before_they_were_read_are_no_gap(tmp_path: Path) -> None:
+    grown(tmp_path, 10)
+    start = end_of(tmp_path)
+    make_log().write(tmp_path)
+    for path in (tmp_path / "orders-0").glob("00000000000000000000.*"):
+        path.unlink()
+    assert [(row[4], row[10]) for row in rows(tmp_path, start)] == [
+        (offset, None) for offset in range(100, 400, 5)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("error", "kinds"),
+    [(FileNotFoundError(), set()), (OSError(errno.EIO, "broken"), {"unreadable_file"})],
+    ids=["deleted", "broken"],
+)
+def test_a_segment_that_cannot_be_read_is_a_row_unless_it_was_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError, kinds: set[str]
+) -> None:
+    make_log().write(tmp_path)
+    end = end_of(tmp_path)
+
+    def open_file(place: str) -> OpenFile:
+        if place.endswith("100.log"):
+            raise error
+        return OpenFile(place)
+
+    monkeypatch.setattr("analytics.stream_batches.OpenFile", open_file)
+    found = rows(tmp_path, end=end)
+    offsets = [row[4] for row in found if row[10] is None]
+    assert offsets == [*range(0, 100, 5), *range(200, 400, 5)]
+    assert {row[10] for row in found} - {None} == kinds
 
 
 PLANTS: dict[str, tuple[Callable[[Segment], None], tuple[str, int]]] = {

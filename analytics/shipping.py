@@ -5,11 +5,14 @@ files. A worker with the same Python on the same platform adopts them before any
 loops. Any other worker gets the same results from the plain loops, more slowly.
 """
 
+import atexit
 import importlib.machinery
 import importlib.util
+import shutil
 import sys
 import tempfile
 import zipfile
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,13 +26,23 @@ def ship_modules(context: Any) -> None:
     # We came in a zip ourselves: spark-submit has sent it to the workers too.
     if not ROOT.is_dir():
         return
-    folder = Path(tempfile.mkdtemp(prefix="ottla-modules-"))
-    context.addPyFile(str(write_zip(folder / "ottla-modules.zip")))
+    context.addPyFile(str(_own_zip()))
     for name in COMPILED:
         for module in (ROOT / "kafkawire").glob(
             f"{name}.*{importlib.machinery.EXTENSION_SUFFIXES[0]}"
         ):
             context.addFile(str(module))
+
+
+@cache
+def _own_zip() -> Path:
+    """Return the zip of this process, which is removed at its end.
+
+    Spark serves it to workers that start later, and refuses another path for the same name.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="ottla-modules-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return write_zip(folder / "ottla-modules.zip")
 
 
 def write_zip(path: Path) -> Path:

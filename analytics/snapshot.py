@@ -58,11 +58,22 @@ class Snapshot:
 
 
 def take_snapshot(replicas: Sequence[ReplicaFiles], file: Path, key_limit: int) -> int:
-    """Write the keys of each replica's log to `file`; return their number.
+    """Write the keys of each replica's log to `file`, all or nothing; return their number.
 
     Raises:
         AuditError: a log is damaged, so that no later state can be compared with it.
     """
+    unfinished = file.with_name(f"{file.name}.tmp")
+    try:
+        count = _write_keys(replicas, unfinished, key_limit)
+        # Closed after an error, the file would be a snapshot of the other logs.
+        unfinished.replace(file)
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return count
+
+
+def _write_keys(replicas: Sequence[ReplicaFiles], file: Path, key_limit: int) -> int:
     count = 0
     with parquet.ParquetWriter(file, SCHEMA, compression="zstd") as writer:
         for replica in replicas:

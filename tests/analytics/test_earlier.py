@@ -78,11 +78,17 @@ def test_newer_records_excuse_missing_older_ones(tmp_path: Path) -> None:
     assert [each for each in found if each.check == "S9"] == []
 
 
-def test_snapshot_of_a_damaged_log_is_refused(tmp_path: Path) -> None:
-    log_of(tmp_path, make_log())
-    Segment(tmp_path / "orders-0" / "00000000000000000100.log").flip(3, 90)
+def test_snapshot_of_a_damaged_log_is_refused_and_leaves_the_earlier_one(tmp_path: Path) -> None:
+    root, file = tmp_path / "logs", tmp_path / "snapshots" / "keys.parquet"
+    file.parent.mkdir()
+    for partition in range(2):
+        log_of(root, make_log(partition=partition))
+    snapshot_logs([str(root)], file, LIMIT)
+    before = file.read_bytes()
+    Segment(root / "orders-1" / "00000000000000000100.log").flip(3, 90)
     with pytest.raises(AuditError, match="a damaged log gives no snapshot"):
-        snapshot_logs([str(tmp_path)], tmp_path / "keys.parquet", LIMIT)
+        snapshot_logs([str(root)], file, LIMIT)
+    assert (list(file.parent.iterdir()), file.read_bytes()) == ([file], before)
 
 
 def line(offset: int, key: bytes, value: bytes | None) -> str:

@@ -13,7 +13,8 @@ import json
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -24,6 +25,7 @@ from pyarrow import parquet
 from analytics.errors import AuditError
 from analytics.file_store import OpenFile, read_bytes
 from kafkawire.ids import TopicPartition
+from kafkawire.key_table_loops import KeyLimitError
 from kafkawire.native import KeyTable
 from kafkawire.records import BATCH_HEADER_BYTES, BatchBuilder
 from kafkawire.sentinels import MAX_OFFSET
@@ -61,7 +63,8 @@ def take_snapshot(replicas: Sequence[ReplicaFiles], file: Path, key_limit: int) 
     """Write the keys of each replica's log to `file`, all or nothing; return their number.
 
     Raises:
-        AuditError: a log is damaged, so that no later state can be compared with it.
+        AuditError: a log is damaged, so that no later state can be compared with it, or has too
+            many keys.
     """
     unfinished = file.with_name(f"{file.name}.tmp")
     try:
@@ -80,7 +83,8 @@ def _write_keys(replicas: Sequence[ReplicaFiles], file: Path, key_limit: int) ->
             findings: list[Any] = []
             table, scan = KeyTable(key_limit), LogScan(replica, findings.append, OpenFile)
             aborted = read_aborted(replica, read_bytes, findings.append)
-            scan.run([ReferenceTable(table, MAX_OFFSET, aborted)])
+            with _limit_named(TopicPartition(replica.topic, replica.partition)):
+                scan.run([ReferenceTable(table, MAX_OFFSET, aborted)])
             errors = [each for each in findings if each.severity == "error"]
             if errors:
                 raise AuditError(f"a damaged log gives no snapshot; first error: {errors[0]}")
@@ -95,6 +99,17 @@ def _write_keys(replicas: Sequence[ReplicaFiles], file: Path, key_limit: int) ->
             writer.write_table(pa.Table.from_pylist([row], schema=SCHEMA))
             count += table.key_count
     return count
+
+
+@contextmanager
+def _limit_named(partition: TopicPartition) -> Iterator[None]:
+    """Translate the error of a table that is full."""
+    try:
+        yield
+    except KeyLimitError as error:
+        raise AuditError(
+            f"{partition} has {error}: give a higher --rule key.limit, which takes more memory"
+        ) from error
 
 
 def open_snapshot(file: str, key_limit: int, folder: Path | None = None) -> str:
@@ -164,7 +179,7 @@ def convert_ledger(ledger: str, file: Path, key_limit: int) -> None:
     """Convert a producer's ledger to a snapshot, which says nothing about unlisted records.
 
     Raises:
-        AuditError: a line is malformed; the message names the line.
+        AuditError: a line is malformed; the message names the line. Or there are too many keys.
     """
     rows: dict[TopicPartition, list[dict[str, Any]]] = defaultdict(list)
     try:
@@ -202,11 +217,12 @@ def _ledger_snapshot(
 ) -> Snapshot:
     ordered = sorted(rows, key=lambda row: row["offset"])
     table = KeyTable(key_limit)
-    for row in ordered:
-        builder = BatchBuilder()
-        builder.append(row["timestamp_ms"], row["key"], row["value"])
-        section = memoryview(builder.build())[BATCH_HEADER_BYTES:]
-        table.note(section, 1, row["offset"], row["timestamp_ms"], None, MAX_OFFSET)
+    with _limit_named(partition):
+        for row in ordered:
+            builder = BatchBuilder()
+            builder.append(row["timestamp_ms"], row["key"], row["value"])
+            section = memoryview(builder.build())[BATCH_HEADER_BYTES:]
+            table.note(section, 1, row["offset"], row["timestamp_ms"], None, MAX_OFFSET)
     return Snapshot(
         topic=partition.topic,
         partition=partition.partition,

@@ -91,6 +91,18 @@ def test_snapshot_of_a_damaged_log_is_refused_and_leaves_the_earlier_one(tmp_pat
     assert (list(file.parent.iterdir()), file.read_bytes()) == ([file], before)
 
 
+def test_more_keys_than_the_limit_are_one_sentence(tmp_path: Path) -> None:
+    log_of(tmp_path / "logs", make_log())
+    ledger = tmp_path / "acks.jsonl"
+    lines = [line(each, b"key %d" % each, b"v") for each in range(11)]
+    ledger.write_text("\n".join(lines))
+    sentence = "^orders-0 has more than 10 keys: give a higher --rule key.limit"
+    with pytest.raises(AuditError, match=sentence):
+        snapshot_logs([str(tmp_path / "logs")], tmp_path / "keys.parquet", 10)
+    with pytest.raises(AuditError, match=sentence):
+        convert_ledger(str(ledger), tmp_path / "ledger.parquet", 10)
+
+
 def line(offset: int, key: bytes, value: bytes | None) -> str:
     row = {"topic": "orders", "partition": 0, "offset": offset, "timestamp_ms": NOW_MS}
     row["key"] = base64.b64encode(key).decode()

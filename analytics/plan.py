@@ -5,6 +5,7 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Final
 
+from analytics.errors import AuditError
 from analytics.task import AuditTask
 from kafkawire.ids import TopicPartition
 from kafkawire.units import MIB
@@ -108,11 +109,11 @@ def split_task(task: AuditTask) -> list[AuditTask]:
     therefore limited neither by a worker's memory nor by a shuffle.
 
     Raises:
-        ValueError: there are too many shards; the key limit must be raised.
+        AuditError: there are too many shards; the key limit must be raised.
     """
     count = task.shard_count * 2
     if count > _MAX_SHARDS:
-        raise ValueError(
+        raise AuditError(
             f"{count} shards exceed the limit of {_MAX_SHARDS}: "
             f"key.limit {task.rules.key_limit} is too low"
         )

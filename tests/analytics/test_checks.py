@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from analytics.errors import AuditError
 from analytics.file_store import OpenFile
 from analytics.finding_row import distinct_rows, finding_row
 from analytics.plan import Audit, split_task, spread_tasks
@@ -250,7 +251,7 @@ def test_task_survives_a_round_trip_through_json() -> None:
             replicas=(replica,), rules=RULES, checks=("S1",), reference=reference, size_bytes=3
         )
         assert task_from_json(task.to_json()) == task
-    with pytest.raises(ValueError, match="is too low"):
+    with pytest.raises(AuditError, match="is too low"):
         split_task(AuditTask(replicas=(), rules=RULES, checks=(), shard_count=4096))
 
 

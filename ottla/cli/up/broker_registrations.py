@@ -41,6 +41,7 @@ class Census:
         )
         self._on_change = on_change
         self._changed = asyncio.Event()
+        self._client.on_state_change(self._on_state)
 
     @property
     def is_connected(self) -> bool:
@@ -70,6 +71,11 @@ class Census:
             self._changed.clear()
             self._update(await self._children())
             await self._changed.wait()
+
+    def _on_state(self, state: SessionState) -> None:
+        if state is SessionState.EXPIRED:
+            # The watch has ended with the session, and would never report.
+            self._changed.set()
 
     async def _children(self) -> Sequence[str]:
         while True:

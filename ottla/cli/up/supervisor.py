@@ -122,8 +122,10 @@ class Supervisor:
         await asyncio.gather(*self._watchers.values(), return_exceptions=True)
         for child in (*self.plan.brokers, self.plan.coordinator):
             if child is not None and child.name in self.running:
-                process = self.running.pop(child.name)
-                self._report(Stopped(child.name, await process.stop(STOP_TIMEOUT_S)))
+                # It stays there meanwhile, so that `kill` finds it.
+                code = await self.running[child.name].stop(STOP_TIMEOUT_S)
+                del self.running[child.name]
+                self._report(Stopped(child.name, code))
             if child is not None and child is self.plan.brokers[-1]:
                 await self._stop_following()
         await self._stop_following()

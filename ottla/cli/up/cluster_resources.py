@@ -5,7 +5,7 @@ import fcntl
 import os
 import random
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -64,8 +64,10 @@ def require_free(ports: Iterable[int], host: str = HOST) -> None:
             ) from error
 
 
-def free_ports(count: int, host: str = HOST) -> list[int]:
+def free_ports(count: int, host: str = HOST, *, but: Collection[int] = ()) -> list[int]:
     """Return `count` distinct ports that are free now at `host` ("": everywhere).
+
+    They are none of `but`, which other processes of the cluster are about to use.
 
     Raises:
         CommandError: `MAX_ATTEMPTS` attempts did not find enough.
@@ -77,7 +79,7 @@ def free_ports(count: int, host: str = HOST) -> list[int]:
         port = random.randrange(*CHOSEN_PORTS)
         with contextlib.suppress(OSError):
             _listen(host, port)
-            if port not in found:
+            if port not in found and port not in but:
                 found.append(port)
     raise CommandError(f"no {count} ports are free between {CHOSEN_PORTS[0]} and {CHOSEN_PORTS[1]}")
 

@@ -196,17 +196,23 @@ def _plan(
 ) -> ClusterPlan:
     listening = listening_host(host)
     count, first = wanted.brokers, wanted.port
-    ports = free_ports(count, listening) if first == 0 else list(range(first, first + count))
     open_port = wanted.coordinator_port
     if machine is not None and machine.has_coordinator:
         open_port = int(machine.coordinator.rpartition(":")[2])
+    if first == 0:
+        ports = free_ports(count, listening, but=[open_port])
+    else:
+        ports = list(range(first, first + count))
     # A secured coordinator has a second listener, for this machine only.
     has_second = machine is not None and security is not None
+    own_port = open_port
+    if has_second or not open_port:
+        [own_port] = free_ports(1, but=[*ports, open_port])
     try:
         plan = make_plan(
             wanted.directory,
             broker_ports=ports,
-            coordinator_port=free_ports(1)[0] if has_second or not open_port else open_port,
+            coordinator_port=own_port,
             overrides=wanted.overrides,
             login_config=login_config,
             security=security,
@@ -217,5 +223,7 @@ def _plan(
         usage_error(str(error))
     require_free(ports, listening)
     if open_port and plan.coordinator is not None:
+        if open_port in ports:
+            usage_error(f"port {open_port} is for the coordinator and a broker: choose another.")
         require_free([open_port], HOST if machine is None else listening)
     return plan

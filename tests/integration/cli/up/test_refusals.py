@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.cli.conftest import RunOttla
+from tests.ports import free_port
 
 
 def test_port_in_use_is_reported(run_ottla: RunOttla, tmp_path: Path) -> None:
@@ -48,6 +49,16 @@ def test_unusable_settings_are_wrong_usage(run_ottla: RunOttla, tmp_path: Path) 
         assert ended.returncode == 2
     too_high = run_ottla("up", "--dir", tmp_path, "--port", "65535")
     assert (too_high.returncode, "choose a lower --port" in too_high.stderr) == (2, True)
+
+
+def test_coordinator_and_brokers_have_ports_of_their_own(
+    run_ottla: RunOttla, tmp_path: Path
+) -> None:
+    port = str(free_port())
+    ports = ("--brokers", "1", "--port", port, "--coordinator-port", port)
+    ended = run_ottla("up", "--dir", tmp_path, *ports)
+    assert ended.returncode == 2
+    assert f"port {port} is for the coordinator and a broker" in ended.stderr
 
 
 @pytest.mark.parametrize("text", ["x", "²", "1" * 5_000])

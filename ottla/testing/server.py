@@ -50,7 +50,12 @@ class Server:
     @property
     def can_answer(self) -> bool:
         """Whether the process runs and is not paused."""
-        return self.is_running and not self.is_paused
+        return not self._is_lost and self.is_running and not self.is_paused
+
+    @property
+    def _is_lost(self) -> bool:
+        """Whether the launcher has ended, and the process with it."""
+        return self._pid is not None and self._launcher.has_ended
 
     @property
     def pid(self) -> int:
@@ -178,5 +183,5 @@ class Server:
         It cannot start again: its ports are free, and its directory may be gone.
         """
         self._is_discarded = True
-        if self._pid is not None:
+        if self._pid is not None and not self._is_lost:
             self._end(self._pid, signal.SIGKILL)

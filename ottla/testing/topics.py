@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import re
 import secrets
@@ -87,6 +88,7 @@ class TopicOwner:
         self._bootstrap = bootstrap
         self._client = client
         self._admin: Admin | None = None
+        self._connecting = asyncio.Lock()
         self._discarded: list[str] = []
         self._deletion: Future[None] | None = None
 
@@ -141,11 +143,13 @@ class TopicOwner:
     async def _connected(self) -> Admin:
         from ottla.client.admin.admin import Admin
 
-        if self._admin is None:
-            admin = Admin(self._bootstrap, client_id="ottla-testing")
-            await admin.start()
-            self._admin = admin
-        return self._admin
+        # Tests may create topics in several threads.
+        async with self._connecting:
+            if self._admin is None:
+                admin = Admin(self._bootstrap, client_id="ottla-testing")
+                await admin.start()
+                self._admin = admin
+            return self._admin
 
 
 class TopicService:

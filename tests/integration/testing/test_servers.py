@@ -358,6 +358,25 @@ with Broker() as broker:
     assert "the process that starts servers has ended" in later
 
 
+def test_servers_of_a_killed_launcher_can_be_closed(tmp_path: Path) -> None:
+    program = """
+import sys
+from ottla.testing import Broker
+from ottla.testing.launching import shared_launcher
+
+for directory in (None, sys.argv[1]):
+    with Broker(directory=directory) as broker:
+        broker.topics().create()
+        process = shared_launcher()._process
+        process.kill()
+        process.wait()
+    print("closed")
+"""
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout == "closed\nclosed\n", done.stderr
+
+
 def test_a_network_runs_below_a_long_temporary_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

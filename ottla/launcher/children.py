@@ -133,9 +133,12 @@ def _become(run: Program, words: Sequence[str], log: int, full: mmap.mmap, launc
     except BaseException:  # noqa: BLE001,RUF100 - nothing may return into the parent's loop
         traceback.print_exc()
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
+        try:
+            sys.stdout.flush()
+            sys.stderr.flush()
+        finally:
+            # Also without space for the output: nothing may return into the parent's loop.
+            os._exit(code)
 
 
 def _detach(log: int, launcher: int) -> None:

@@ -377,6 +377,30 @@ for directory in (None, sys.argv[1]):
     assert done.stdout == "closed\nclosed\n", done.stderr
 
 
+def test_a_server_without_space_for_its_last_output_still_ends(tmp_path: Path) -> None:
+    program = """
+import os, sys
+from pathlib import Path
+from ottla.launcher import children
+
+class Full:
+    def flush(self):
+        raise OSError("no space left on device")
+
+def run(_arguments):
+    sys.stdout = Full()
+    return 7
+
+children.PROGRAMS["full"] = run
+pid = children.Children().start("full", [], Path(sys.argv[1]))
+_, status = os.waitpid(pid, 0)
+print(os.waitstatus_to_exitcode(status))
+"""
+    command = [sys.executable, "-c", program, str(tmp_path / "log")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout == "7\n", done.stderr
+
+
 def test_a_network_runs_below_a_long_temporary_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,7 @@
 """The live table of a running cluster on a terminal (edge)."""
 
 import asyncio
+import contextlib
 from collections import deque
 from typing import Final
 
@@ -39,7 +40,8 @@ class LiveTable:
         # No refresh thread: the supervisor forks, which is unsafe with other threads.
         live = Live(auto_refresh=False)
         try:
-            with live:
+            # Without its terminal only the table ends, not the cluster.
+            with contextlib.suppress(OSError), live:
                 while True:
                     now = await survey.observe(_pids(supervisor))
                     live.update(self._page(supervisor, now, before), refresh=True)

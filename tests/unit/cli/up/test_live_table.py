@@ -1,16 +1,20 @@
 """The table of a running cluster on a small terminal: `ottla.cli.up.live_table`."""
 
+import asyncio
+import errno
 import io
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
+import pytest
 from rich.console import Console
 
 from ottla.cli.up.cluster_table import COLUMNS, Observation, Usage
 from ottla.cli.up.live_table import LiveTable
 from ottla.cli.up.plan import make_plan
 from ottla.cli.up.supervisor import Supervisor
+from ottla.client.client_config import NO_SECURITY
 
 
 def test_table_fits_eighty_columns() -> None:
@@ -33,3 +37,26 @@ def test_table_fits_eighty_columns() -> None:
     assert shown.split()[: len(COLUMNS) + 1] == " ".join(COLUMNS).split()
     assert "\N{HORIZONTAL ELLIPSIS}" not in shown
     assert "absent" in shown
+
+
+class Closed:
+    """The display on a terminal that has been closed."""
+
+    def __init__(self, **_options: object) -> None:
+        pass
+
+    def __enter__(self) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+async def test_a_closed_terminal_ends_the_table_and_not_the_cluster(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ottla.cli.up.live_table.Live", Closed)
+    plan = make_plan(Path("/data"), broker_ports=[9092], coordinator_port=2181, overrides={})
+    supervisor = SimpleNamespace(plan=plan, login=NO_SECURITY)
+    async with asyncio.timeout(10):
+        await LiveTable().follow(cast(Supervisor, supervisor))

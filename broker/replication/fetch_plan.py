@@ -10,7 +10,7 @@ it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from broker.cluster.control_fence import ControlFence
@@ -30,8 +30,15 @@ from kafkawire.messages.fetch import (
     ForgottenTopic,
     ReplicaState,
 )
+from kafkawire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 
 FIRST_BACKOFF_MS: Final = 10
+MAX_LISTED_PARTITIONS: Final = 4_000
+"""With as many topics, still fewer elements than a broker accepts in one ListOffsets request."""
 SESSION_ENDED: Final = frozenset(
     {
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -303,3 +310,26 @@ class FetchPlan:
             ForgottenTopic(topic=name, topic_id=topic_id, partitions=indexes)
             for (name, topic_id), indexes in gone.items()
         ]
+
+
+def offset_requests(
+    broker_id: BrokerId, partitions: Sequence[FollowedPartition], timestamp: int
+) -> Iterator[ListOffsetsRequest]:
+    """Yield the requests for the offsets of `partitions` that `timestamp` denotes.
+
+    A follower whose disk was replaced needs them for all partitions of a leader at once.
+    """
+    for start in range(0, len(partitions), MAX_LISTED_PARTITIONS):
+        topics: dict[str, list[ListOffsetsPartition]] = {}
+        for followed in partitions[start : start + MAX_LISTED_PARTITIONS]:
+            name, index = followed.replica.topic_partition
+            wanted = ListOffsetsPartition(
+                partition_index=index,
+                current_leader_epoch=followed.leader_epoch,
+                timestamp=timestamp,
+            )
+            topics.setdefault(name, []).append(wanted)
+        yield ListOffsetsRequest(
+            replica_id=broker_id,
+            topics=[ListOffsetsTopic(name=name, partitions=each) for name, each in topics.items()],
+        )

@@ -11,7 +11,7 @@ Source: kafka.server.AbstractFetcherThread of Kafka 3.9; KIP-101, KIP-279, KIP-5
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import structlog
 
@@ -23,6 +23,7 @@ from broker.replication.fetch_plan import (
     SESSION_ENDED,
     FetchPlan,
     FollowedPartition,
+    offset_requests,
 )
 from broker.replication.replica import Replica
 from broker.replication.replica_table import Key
@@ -37,12 +38,7 @@ from kafkawire.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
-from kafkawire.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopic,
-)
+from kafkawire.messages.list_offsets import ListOffsetsResponse
 from kafkawire.sentinels import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from storage.directory.logs import Logs
 from storage.errors import StorageError, UnexpectedOffsetError
@@ -320,7 +316,7 @@ class Fetcher:
         followed.replica.on_truncated()
         self._plan.on_moved(followed.replica.topic_partition)
 
-    async def _locate(self, lost: Collection[FollowedPartition]) -> None:
+    async def _locate(self, lost: Sequence[FollowedPartition]) -> None:
         """Find the offsets where partitions continue that are out of range at the leader."""
         if not lost:
             return
@@ -355,29 +351,18 @@ class Fetcher:
         self._on_truncated(followed)
 
     async def _list(
-        self, partitions: Collection[FollowedPartition], timestamp: int
+        self, partitions: Sequence[FollowedPartition], timestamp: int
     ) -> dict[TopicPartition, Offset]:
         """Request the leader's first or last offsets; leave out partitions with errors."""
-        topics: dict[str, list[ListOffsetsPartition]] = {}
-        for followed in partitions:
-            name, index = followed.replica.topic_partition
-            wanted = ListOffsetsPartition(
-                partition_index=index,
-                current_leader_epoch=followed.leader_epoch,
-                timestamp=timestamp,
-            )
-            topics.setdefault(name, []).append(wanted)
-        request = ListOffsetsRequest(
-            replica_id=self._broker_id,
-            topics=[ListOffsetsTopic(name=name, partitions=each) for name, each in topics.items()],
-        )
-        response = await self.peer.ask(request, ListOffsetsResponse)
-        return {
-            TopicPartition(topic.name, data.partition_index): Offset(data.offset)
-            for topic in response.topics
-            for data in topic.partitions
-            if data.error_code == ErrorCode.NONE and data.offset >= 0
-        }
+        found: dict[TopicPartition, Offset] = {}
+        for request in offset_requests(self._broker_id, partitions, timestamp):
+            response = await self.peer.ask(request, ListOffsetsResponse)
+            for topic in response.topics:
+                for data in topic.partitions:
+                    if data.error_code == ErrorCode.NONE and data.offset >= 0:
+                        partition = TopicPartition(topic.name, data.partition_index)
+                        found[partition] = Offset(data.offset)
+        return found
 
 
 def _append(replica: Replica, data: PartitionData, now_ms: int) -> None:

@@ -4,12 +4,23 @@ from typing import cast
 
 from broker.cluster.control_fence import ControlFence
 from broker.config.replication_keys import ReplicationKeys
-from broker.replication.fetch_plan import FIRST_BACKOFF_MS, FetchPlan, FollowedPartition
+from broker.network.router import max_items
+from broker.replication.fetch_plan import (
+    FIRST_BACKOFF_MS,
+    MAX_LISTED_PARTITIONS,
+    FetchPlan,
+    FollowedPartition,
+    offset_requests,
+)
 from broker.replication.fetch_session import MAX_EPOCH
 from broker.replication.replica import Replica
+from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from kafkawire.messages.fetch import FetchRequest, FetchResponse
+from kafkawire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest
+from kafkawire.schema import decode, encode
+from kafkawire.sentinels import EARLIEST_TIMESTAMP
 from storage.log.leader_epochs import LeaderEpochs
 
 B1 = BrokerId(1)
@@ -298,3 +309,26 @@ def test_partitions_resume_in_the_order_of_their_pauses() -> None:
     for each in partitions:
         plan.on_failure(followed_of(plan, each), 0)
     assert [name for name, _, _ in requested(plan.request(60_000, 17))] == list("hgfedcbaponmlkji")
+
+
+def test_offsets_of_many_partitions_are_requested_in_parts_that_a_leader_accepts() -> None:
+    count = 2 * MAX_LISTED_PARTITIONS + 1
+    partitions = [TopicPartition(f"t{number}", number % 3) for number in range(count)]
+    followed = [FollowedPartition(cast(Replica, FakeReplica(each))) for each in partitions]
+    asked: list[tuple[str, ListOffsetsPartition]] = []
+    for request in offset_requests(B1, followed, EARLIEST_TIMESTAMP):
+        limit = max_items(ApiKey.LIST_OFFSETS)
+        sent = decode(ListOffsetsRequest, encode(request, 7), 7, limit)
+        assert sent.replica_id == B1
+        asked += [(topic.name, each) for topic in sent.topics for each in topic.partitions]
+    assert [(name, each.partition_index) for name, each in asked] == partitions
+    assert {(each.timestamp, each.current_leader_epoch) for _, each in asked} == {
+        (EARLIEST_TIMESTAMP, 4)
+    }
+
+
+def test_offsets_of_one_topic_are_requested_together() -> None:
+    followed = [FollowedPartition(cast(Replica, FakeReplica(each))) for each in (T0, T1)]
+    [request] = offset_requests(B1, followed, EARLIEST_TIMESTAMP)
+    [topic] = request.topics
+    assert (topic.name, [each.partition_index for each in topic.partitions]) == ("t", [0, 1])

@@ -11,7 +11,8 @@ Source: kafka.server.AbstractFetcherThread of Kafka 3.9; KIP-101, KIP-279, KIP-5
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
 
 import structlog
 
@@ -42,6 +43,9 @@ from kafkawire.messages.list_offsets import ListOffsetsResponse
 from kafkawire.sentinels import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from storage.directory.logs import Logs
 from storage.errors import StorageError, UnexpectedOffsetError
+
+LOCATED_PER_TURN: Final = 100
+"""Logs that are emptied or truncated in one turn of the loop, in 0.2 ms each."""
 
 log = structlog.get_logger(__name__)
 
@@ -322,7 +326,21 @@ class Fetcher:
             return
         starts = await self._list(lost, EARLIEST_TIMESTAMP)
         ends = await self._list(lost, LATEST_TIMESTAMP)
+        # A follower whose disk was replaced loses all partitions of a leader at once.
+        for first in range(0, len(lost), LOCATED_PER_TURN):
+            self._relocate(lost[first : first + LOCATED_PER_TURN], starts, ends)
+            await asyncio.sleep(0)
+
+    def _relocate(
+        self,
+        lost: Sequence[FollowedPartition],
+        starts: Mapping[TopicPartition, Offset],
+        ends: Mapping[TopicPartition, Offset],
+    ) -> None:
+        """Empty or truncate logs to the offsets where they continue."""
         now_ms = self._clock_ms()
+        cuts: dict[TopicPartition, Offset] = {}
+        emptied: dict[TopicPartition, Offset] = {}
         for followed in lost:
             partition = followed.replica.topic_partition
             start, end = starts.get(partition), ends.get(partition)
@@ -331,24 +349,37 @@ class Fetcher:
             if start is None or end is None:
                 self._fail([followed], "the leader did not return its offsets", now_ms)
                 continue
-            self._restart(followed, start, end, now_ms)
-
-    def _restart(
-        self, followed: FollowedPartition, leader_start: Offset, leader_end: Offset, now_ms: int
-    ) -> None:
-        replica = followed.replica
-        partition, end_offset = replica.topic_partition, replica.log.log_end_offset
-        offset, is_emptied = out_of_range(end_offset, leader_start, leader_end)
-        try:
+            end_offset = followed.replica.log.log_end_offset
+            offset, is_emptied = out_of_range(end_offset, start, end)
             if is_emptied:
-                self._logs.truncate_fully_and_start_at(partition, offset)
+                emptied[partition] = offset
             elif offset < end_offset:
-                self._logs.truncate_to({partition: offset})
+                cuts[partition] = offset
             else:
                 self._fail([followed], "the leader refused an offset within its log", now_ms)
+                self._on_truncated(followed)
+        if cuts:
+            self._truncate(cuts)
+        if emptied:
+            self._empty(emptied, now_ms)
+
+    def _empty(self, starts: Mapping[TopicPartition, Offset], now_ms: int) -> None:
+        """Empty logs that end below their leader's, and let them begin where that begins."""
+        found = [self._plan.get(partition) for partition in starts]
+        followed = [each for each in found if each is not None]
+        reason = "the log was not emptied"
+        try:
+            self._logs.truncate_fully_and_start_at(starts)
         except (StorageError, OSError) as error:
-            self._fail([followed], str(error), now_ms)
-        self._on_truncated(followed)
+            reason = str(error)
+            log.error("log.not_emptied", error=reason)
+        failed = []
+        for each in followed:
+            self._on_truncated(each)
+            if each.replica.log.log_end_offset != starts[each.replica.topic_partition]:
+                failed.append(each)
+        if failed:
+            self._fail(failed, reason, now_ms)
 
     async def _list(
         self, partitions: Sequence[FollowedPartition], timestamp: int

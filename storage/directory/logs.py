@@ -367,14 +367,25 @@ class Logs:
         with self._uncleaned(local.topic_partition, offset):
             return local.truncate_to(offset)
 
-    def truncate_fully_and_start_at(self, partition: TopicPartition, offset: Offset) -> None:
-        """Empty a log, and lower its checkpoints on disk before the next append."""
-        local = self.table.logs[partition]
-        try:
+    def truncate_fully_and_start_at(self, offsets: Mapping[TopicPartition, Offset]) -> None:
+        """Empty logs, and lower their checkpoints on disk before the next append.
+
+        Raises:
+            StorageError: a log, or a checkpoint, may be unchanged; all others are emptied.
+        """
+        touched: dict[LogDirectory, list[Log]] = {}
+
+        def restart(partition: TopicPartition) -> None:
+            local = self.table.logs[partition]
+            # Also after a failure, which may have left another log.
+            touched.setdefault(self.table.homes[partition], []).append(local)
             with self._uncleaned(partition, Offset(0)):
-                local.truncate_fully_and_start_at(offset)
+                local.truncate_fully_and_start_at(offsets[partition])
+
+        try:
+            for_each([each for each in offsets if each in self.table.logs], restart)
         finally:
-            self._lower_checkpoints(self.table.homes[partition], [local])
+            for_each(touched, lambda home: self._lower_checkpoints(home, touched[home]))
 
     def begin_move(self, partition: TopicPartition, directory: LogDirectory, now_ms: int) -> bool:
         """Start a copy of a log in `directory`; see `LogPlacement.begin_move`.

@@ -140,7 +140,7 @@ class Replica:
             if self.log.log_end_offset < leader.log.log_start_offset:
                 self.is_emptying = True
                 # The first batch may begin below that offset, and then the log begins there.
-                self.logs.truncate_fully_and_start_at(PARTITION, leader.log.log_start_offset)
+                self.logs.truncate_fully_and_start_at({PARTITION: leader.log.log_start_offset})
             region = leader.log.read(
                 self.log.log_end_offset,
                 max_bytes,

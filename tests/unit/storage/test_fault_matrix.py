@@ -280,7 +280,7 @@ OPERATIONS = {
     "truncate the last segment": Operation(cut(68), cut_at(68)),
     "truncate segments": Operation(cut(10), cut_at(10)),
     "truncate fully": Operation(
-        lambda world: world.logs.truncate_fully_and_start_at(A, Offset(0)), emptied
+        lambda world: world.logs.truncate_fully_and_start_at({A: Offset(0)}), emptied
     ),
     "advance the log start": Operation(
         lambda world: world.log.advance_log_start(Offset(40)), begun_by(40)

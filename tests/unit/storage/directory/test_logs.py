@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import threading
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from structlog.testing import capture_logs
 from kafkawire.ids import Offset, TopicId, TopicPartition
 from storage.config.log_config import LogConfig
 from storage.directory import load_progress
+from storage.directory.directory_checkpoints import DirectoryCheckpoints
 from storage.directory.logs import Logs
 from storage.disk.checkpoint import read_offsets, write_offsets
 from storage.disk.layout import MAX_NAME_LENGTH
@@ -312,7 +314,7 @@ def test_truncation_lowers_the_cleaner_offset(one: Path) -> None:
     assert cleaner_offset_on_disk(one) == 12
     logs.truncate_to({PARTITION: Offset(6)})
     assert cleaner_offset_on_disk(one) == logs.checkpoints.cleaner_offset(PARTITION) == 6
-    logs.truncate_fully_and_start_at(PARTITION, Offset(50))
+    logs.truncate_fully_and_start_at({PARTITION: Offset(50)})
     assert cleaner_offset_on_disk(one) == 0
     logs.delete(PARTITION)
     assert cleaner_offset_on_disk(one) is None
@@ -361,6 +363,47 @@ def test_a_log_that_cannot_be_truncated_stops_no_other(
         for partition, offset in read_offsets(path / "recovery-point-offset-checkpoint").items()
     }
     assert [stored[each] for each in partitions] == [20, 60, 20]
+    logs.close()
+
+
+def test_many_logs_are_emptied_with_one_write_of_their_checkpoints(
+    one: Path, two: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a follower with a new disk would sync files for each of its partitions."""
+    logs, partitions = open_logs(one, two), [TopicPartition("orders", n) for n in range(6)]
+    for each in partitions:
+        fill(create(logs, each), 4)
+    write, written = DirectoryCheckpoints.write_recovery_points, list[DirectoryCheckpoints]()
+
+    def count(checkpoints: DirectoryCheckpoints, held: Iterable[Log]) -> None:
+        written.append(checkpoints)
+        write(checkpoints, held)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DirectoryCheckpoints, "write_recovery_points", count)
+        logs.truncate_fully_and_start_at(dict.fromkeys(partitions, Offset(9)))
+    assert len(written) == 2, "one write in each log dir"
+    assert [log_of(logs, each).log_end_offset for each in partitions] == [9] * 6
+    logs.close()
+
+
+def test_a_log_that_cannot_be_emptied_stops_no_other(
+    one: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs, partitions = open_logs(one), [TopicPartition("orders", n) for n in range(3)]
+    for each in partitions:
+        fill(create(logs, each), 4)
+    restart = Log.truncate_fully_and_start_at
+
+    def lack(log: Log, offset: Offset) -> None:
+        if log.topic_partition == partitions[1]:
+            raise OutOfFilesError(one, "too many open files")
+        restart(log, offset)
+
+    monkeypatch.setattr(Log, "truncate_fully_and_start_at", lack)
+    with pytest.raises(OutOfFilesError):
+        logs.truncate_fully_and_start_at(dict.fromkeys(partitions, Offset(9)))
+    assert [log_of(logs, each).log_end_offset for each in partitions] == [9, 4, 9]
     logs.close()
 
 
@@ -421,7 +464,7 @@ def test_truncation_lowers_the_recovery_point_on_disk(one: Path) -> None:
     path = one / "recovery-point-offset-checkpoint"
     assert path.read_text() == "0\n1\norders 0 20\n"
     log.upkeep.flush()
-    logs.truncate_fully_and_start_at(PARTITION, Offset(7))
+    logs.truncate_fully_and_start_at({PARTITION: Offset(7)})
     assert path.read_text() == "0\n1\norders 0 7\n"
     logs.close()
 

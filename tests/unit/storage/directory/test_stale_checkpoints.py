@@ -165,7 +165,7 @@ def cut(logs: Logs) -> None:
 
 
 def restart(logs: Logs) -> None:
-    logs.truncate_fully_and_start_at(PARTITION, Offset(7))
+    logs.truncate_fully_and_start_at({PARTITION: Offset(7)})
 
 
 def append_replicated(log: Log) -> None:

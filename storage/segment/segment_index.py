@@ -129,11 +129,16 @@ class SegmentIndex:
         return all(len(file.keys) + entry_count < file.max_entries for file in files)
 
     def ends_with_maximum(self) -> bool:
-        """Whether the last entry of the time index is the one that `close` would write."""
+        """Whether the time index ends with the maximum, as `close` leaves it.
+
+        Leaders of older releases of Kafka have written the offset of the record instead of the last
+        one of its batch. A wrong offset is detected on use.
+        """
         last = self.times.last_entry()
-        return (last or (NO_TIMESTAMP, self.base_offset)) == (
-            self.max_timestamp_ms,
-            self.max_timestamp_offset,
+        if last is None:
+            return self.max_timestamp_ms == NO_TIMESTAMP
+        return (
+            last.timestamp_ms == self.max_timestamp_ms and last.offset <= self.max_timestamp_offset
         )
 
     def truncate_to(self, offset: Offset) -> None:

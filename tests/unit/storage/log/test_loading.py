@@ -225,6 +225,24 @@ def test_index_of_a_kafka_follower_is_used(directory: Path) -> None:
         assert offsets_in(read(log, offset))[0] == offset
 
 
+def test_time_index_of_an_old_kafka_leader_is_used(directory: Path) -> None:
+    """It ends with the first record of the largest timestamp, not with the last of its batch."""
+    log = open_log(directory, LogConfig())
+    for number in range(20):
+        append(log, [NOW_MS + number] * 2)
+    log.upkeep.roll(NOW_MS)
+    log.upkeep.close()
+    path = directory / f"{0:020d}.timeindex"
+    assert struct.unpack(">qi", path.read_bytes()) == (NOW_MS + 19, 39)
+    path.write_bytes(struct.pack(">qi", NOW_MS + 19, 38))
+    log = open_log(directory, LogConfig())
+    with capture_logs() as captured:
+        found = log.offset_for_timestamp(NOW_MS + 19, Offset(40))
+        newest = log.max_timestamp()
+    assert found == newest == (NOW_MS + 19, 38, 0)
+    assert not events(captured, "index.rebuilt")
+
+
 def test_torn_tail_is_cut_even_after_a_clean_shutdown(directory: Path) -> None:
     expected = closed(directory)
     last = max(directory.glob("*.log"))

@@ -1,8 +1,9 @@
 """Checks a backup, and copies it to empty directories (edge).
 
-A broker that started on an incomplete copy would lack records, and serve. Until the copy of a log
-directory is complete, its `meta.properties` therefore has a version that no broker accepts. The
-`store` of a coordinator is copied last: no coordinator starts on other files without it.
+A broker that started on an incomplete copy would lack records, and serve. Until the copies of all
+directories are complete, `meta.properties` therefore has a version that no broker accepts, also
+while the copies are removed again because a file differs. The `store` of a coordinator is copied
+last: no coordinator starts on other files without it.
 """
 
 import contextlib
@@ -29,6 +30,7 @@ from ottla.cli.failure import EXIT_FOUND, CommandError
 IGNORED: Final = frozenset({"lost+found"})
 """Names that an empty file system may have."""
 META_PROPERTIES: Final = "meta.properties"
+RESTORED: Final = META_PROPERTIES + ".tmp"
 STORE: Final = "store"
 INCOMPLETE: Final = (
     b"version=none, as ottla restore was interrupted: empty the directory and restore again\n"
@@ -82,6 +84,8 @@ def restore_directories(
             target.mkdir(parents=True, exist_ok=True)
             _restore(backup / directory.folder, directory.files, target, undo, on_progress)
         undo.pop_all()
+    for target in targets:
+        _complete(target)
 
 
 def _restore(
@@ -109,10 +113,16 @@ def _restore(
     for folder in {target, *((target / file.path).parent for file in files)}:
         sync_directory(folder)
     for meta in metas:
-        restored = owner.with_name(META_PROPERTIES + ".tmp")
+        restored = target / RESTORED
         undo.callback(restored.unlink, missing_ok=True)
         _transfer(source / META_PROPERTIES, meta, restored, on_progress)
-        restored.replace(owner)
+
+
+def _complete(target: Path) -> None:
+    """Let brokers start on a log directory. Nothing is undone from here on."""
+    restored = target / RESTORED
+    if restored.exists():
+        restored.replace(target / META_PROPERTIES)
         sync_directory(target)
 
 

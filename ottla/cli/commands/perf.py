@@ -1,6 +1,5 @@
 """`ottla perf`: measures the throughput and latency of a cluster (composition)."""
 
-import math
 from enum import StrEnum
 from typing import Annotated, Final
 
@@ -8,7 +7,7 @@ import typer
 
 from ottla.cli.command_config import cluster_access
 from ottla.cli.commands.produce import AckLevel, Compression
-from ottla.cli.failure import guarded, run_client, usage_error
+from ottla.cli.failure import guarded, run_client
 from ottla.cli.options import Bootstrap, CommandConfig, Json, Topic
 from ottla.cli.terminal import print_json, print_line
 from ottla.cli.transfer import Transfer
@@ -73,8 +72,6 @@ def produce(
     from ottla.cli.latency import LatencySummary
     from ottla.cli.perf_run import ProduceLoad, produce_load
 
-    if rate is not None and math.isnan(rate):
-        usage_error("--rate must be a number of records per second, got nan.")
     load = ProduceLoad(
         topic=topic,
         record_count=records,

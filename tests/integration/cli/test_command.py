@@ -116,12 +116,6 @@ def test_durations_that_are_no_numbers_are_refused(
     assert ended.stderr.startswith(f"ottla: {option} must be a number of seconds, got ")
 
 
-def test_a_rate_that_is_no_number_is_refused(run_ottla: RunOttla) -> None:
-    ended = run_ottla("perf", "produce", "t", "--rate", "nan")
-    assert (ended.returncode, ended.stdout) == (2, "")
-    assert ended.stderr.startswith("ottla: --rate must be a number of records per second, got nan")
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_broker_command_runs_until_a_stop_signal(tmp_path: Path, number: signal.Signals) -> None:
     with subprocess.Popen(

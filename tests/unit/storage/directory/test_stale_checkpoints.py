@@ -12,7 +12,7 @@ from storage.directory.logs import Logs
 from storage.disk.layout import LOG_START_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from storage.errors import LogDirFullError, OutOfFilesError
 from storage.log.log import Log
-from storage.log.log_copying import align, append_chunk, missing_chunk
+from storage.log.log_copying import align, append_chunk, missing_chunk, name_copy
 from tests.unit.storage.faults import failing
 from tests.unit.storage.logs import (
     NOW_MS,
@@ -131,6 +131,8 @@ def test_truncated_copy_is_recovered_from_its_new_end_on(one: Path, two: Path) -
     assert copy.log_end_offset == 20
     fill(original, 60, epoch=1)
     catch_up(copy, original)
+    # Otherwise the start begins the move again, because the original was truncated.
+    name_copy(copy, original)
     crash(logs)
     # A loss of power takes the end of a segment that was not on disk.
     lost = next(each for each in copy.segments if each.base_offset > 20)

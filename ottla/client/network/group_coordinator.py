@@ -27,7 +27,7 @@ class Verdict(enum.Enum):
     FIND = "look up the coordinator, then retry"
     REJOIN = "join again: the group is rebalancing"
     LOST = "join as a new member: the group has removed this one"
-    FATAL = "give up, and raise the error in the next read"
+    FATAL = "raise the error in each read until a later attempt succeeds"
 
 
 _VERDICTS: Final = {

@@ -8,6 +8,7 @@ is lost, no record is handed over or committed.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Iterable
 from math import inf
@@ -74,14 +75,16 @@ class GroupSession:
         self._is_joining = False
         self._is_lost = False
         self._waits_for_reader = False
-        self._lasting_error: OttlaError | None = None
+        self._listener_error: OttlaError | None = None
+        self._join_error: OttlaError | None = None
+        """The error of a join, until one succeeds."""
         self._heartbeat_error: OttlaError | None = None
-        """The error of a heartbeat, until one succeeds."""
+        """The error of a heartbeat, until one succeeds, or a join."""
 
     @property
     def error(self) -> OttlaError | None:
         """The error that keeps this consumer out of the group; the next read raises it."""
-        return self._lasting_error or self._heartbeat_error
+        return self._listener_error or self._join_error or self._heartbeat_error
 
     @property
     def topics(self) -> frozenset[str]:
@@ -90,7 +93,7 @@ class GroupSession:
 
     def subscribe(self, topics: Iterable[str], listener: RebalanceListener) -> None:
         """Read `topics` as a member of the group; join in the background."""
-        self._lasting_error = self._heartbeat_error = None
+        self._forget_errors()
         self.is_subscribed = True
         self._topics = frozenset(topics)
         self._listener = listener
@@ -133,7 +136,7 @@ class GroupSession:
             self._topics = frozenset()
             self.is_subscribed = False
             self._held_before = []
-            self._lasting_error = self._heartbeat_error = None
+            self._forget_errors()
             self._end_loss()
 
     # Rebalances
@@ -155,12 +158,22 @@ class GroupSession:
                 if verdict in (Verdict.RETRY, Verdict.FIND):
                     self._join_needed.set()
                     await asyncio.sleep(self._backoff.delay_s(failure_count))
+                elif verdict is Verdict.FATAL:
+                    await self._await_another_attempt()
                 elif failure_count > PROMPT_REJOINS:
                     await asyncio.sleep(self._backoff.delay_s(failure_count - PROMPT_REJOINS))
             except Exception as error:
                 # Raised by the user's listener: the next read reports it.
                 log.exception("rebalance.failed group=%s", self._config.group_id)
-                self._fail(RebalanceFailedError(self._config.group_id, error))
+                self._listener_error = RebalanceFailedError(self._config.group_id, error)
+                self._gate.on_open()
+
+    async def _await_another_attempt(self) -> None:
+        """Wait after a refusal of a join, whose cause may pass; `subscribe` ends the wait."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._config.heartbeat_interval_ms / 1000):
+                await self._join_needed.wait()
+        self._join_needed.set()
 
     async def _rebalance(self) -> None:
         await self._prepare()
@@ -172,7 +185,7 @@ class GroupSession:
         self._is_joining = True
         try:
             mine = await self._joining.join(topics, held)
-            self._heartbeat_error = None
+            self._join_error = self._heartbeat_error = None
         finally:
             self._is_joining = False
         # The metadata may have changed since this member, as leader, used it.
@@ -270,7 +283,11 @@ class GroupSession:
         log.info("group.refused group=%s error=%s", self._config.group_id, error)
         match verdict:
             case Verdict.FATAL:
-                self._fail(error, is_heartbeat=is_heartbeat)
+                if is_heartbeat:
+                    self._heartbeat_error = error
+                else:
+                    self._join_error = error
+                self._gate.on_open()
             case Verdict.LOST:
                 code = error.code if isinstance(error, BrokerError) else ErrorCode.NONE
                 self._lose(code)
@@ -321,9 +338,5 @@ class GroupSession:
         except OttlaError as error:
             log.info("leave.failed group=%s error=%s", config.group_id, error)
 
-    def _fail(self, error: OttlaError, *, is_heartbeat: bool = False) -> None:
-        if is_heartbeat:
-            self._heartbeat_error = error
-        else:
-            self._lasting_error = error
-        self._gate.on_open()
+    def _forget_errors(self) -> None:
+        self._listener_error = self._join_error = self._heartbeat_error = None

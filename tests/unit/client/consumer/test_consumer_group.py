@@ -527,6 +527,16 @@ async def test_the_error_of_a_heartbeat_ends_with_the_next_one_that_succeeds(rig
     assert rig.coordinator.join_count == 1
 
 
+async def test_a_refused_join_is_tried_again(rig: Rig) -> None:
+    rig.coordinator.membership_error = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    rig.group.subscribe([T0.topic], RebalanceListener())
+    await until(lambda: rig.group.error is not None, "the refusal")
+    rig.coordinator.membership_error = ErrorCode.NONE
+    async with asyncio.timeout(10):
+        await until(lambda: rig.reading.partitions() == [T0], "the assignment")
+    assert rig.group.error is None
+
+
 async def test_the_error_of_a_listener_lasts_although_heartbeats_succeed(rig: Rig) -> None:
     def on_assigned(_partitions: object) -> None:
         raise ValueError("disk full")

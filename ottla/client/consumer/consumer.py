@@ -429,8 +429,8 @@ class Consumer:
         """Yield records one by one, and wait for new ones until the consumer is closed.
 
         Leaving the loop loses no record: the next read continues after the last one. After an error
-        of one partition the next read tries it again. An error of the group stays until the next
-        `subscribe` or `unsubscribe`.
+        of one partition the next read tries it again. An error of the group stays until the group
+        accepts the consumer again; the error of a callback, until the next `subscribe`.
 
         Raises:
             OffsetOutOfRangeError: a position is not in the log; seek, or set a reset policy.

@@ -87,7 +87,9 @@ class KafkaBroker(ServerProcess):
             )
 
     def has_started(self) -> bool:
-        return "started (kafka.server.KafkaServer)" in self.log.read_text()
+        log = self.log.read_text()
+        # Before it knows the controller, it refuses to create topics.
+        return "started (kafka.server.KafkaServer)" in log and "new ZK controller" in log
 
 
 @contextmanager

@@ -5,7 +5,6 @@ import pytest
 from broker.groups import joins
 from broker.groups.group_effects import JoinedMember, StoreReason
 from broker.groups.members import Member
-from broker.groups.rebalance import MIN_REBALANCE_WAIT_MS
 from broker.groups.state import COMPLETING, DEAD, EMPTY, PREPARING, STABLE
 from kafkawire.errors import ErrorCode
 from tests.unit.broker.groups.group_driver import (
@@ -176,7 +175,7 @@ def test_group_of_absent_static_members_waits_without_a_busy_loop() -> None:
     world.leave(next(iter(world.group.members.joining)))
     world.pass_time(1)
     assert world.group.state is PREPARING
-    assert world.group.deadlines.next_ms == world.now_ms + MIN_REBALANCE_WAIT_MS
+    assert world.group.deadlines.next_ms == world.now_ms + 1_000
     returned = world.join(member.member_id, "static", rebalance_ms=1)
     assert [each.generation_id for each in returned] == [2], "a member that returns does not wait"
 

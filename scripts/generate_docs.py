@@ -41,6 +41,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def configuration_page() -> str:
     """Return the page of all configuration keys of brokers and topics."""
+    from broker.config.coordinator_keys import CoordinatorKeys
     from broker.config.declared_key import declared_keys
     from broker.config.group_keys import GroupKeys
     from broker.config.listener_security_keys import ListenerSecurityKeys
@@ -66,6 +67,7 @@ def configuration_page() -> str:
     groups = {
         "Server": ServerKeys,
         "Network": NetworkKeys,
+        "Connection to the coordinator": CoordinatorKeys,
         "Security of listeners": ListenerSecurityKeys,
         "Tokens of OAUTHBEARER": OAuthKeys,
         "Delegation tokens": TokenKeys,

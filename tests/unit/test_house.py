@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.config.broker_config import DECLARED_KEYS
 from scripts.decision_modules import PACKAGES, decision_modules
 from tests.unit.sources import forget_trees, nodes_of, tree_of
 
@@ -305,6 +306,12 @@ def test_generated_pages_are_current() -> None:
         check=False,
     )
     assert (checked.returncode, checked.stderr) == (0, "")
+
+
+def test_configuration_page_has_every_key_of_a_broker() -> None:
+    text = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+    listed = set(re.findall(r"^\| `([^`]+)` \|", text, flags=re.MULTILINE))
+    assert {declared.key.name for declared in DECLARED_KEYS} - listed == set()
 
 
 def test_changelog_has_the_agreed_sections() -> None:

@@ -5,8 +5,9 @@
     with Producer("localhost:9092") as producer:
         print(producer.send_and_wait("greetings", b"hello").offset)
 
-Each class has the settings and the methods of its namesake in `ottla`; each call waits for its
-result. The client itself runs in an event loop of its own, in a background thread, and so do
+Each class has the settings and the methods of its namesake in `ottla`, except `partition_streams`,
+which is for tasks. Each call waits for its result; `send` and `send_nowait` return a future of it.
+The client itself runs in an event loop of its own, in a background thread, and so do
 serializers, interceptors and the callbacks of futures. The callbacks of `subscribe` run in yet
 another thread, so that they may call the consumer. An object may be used by several threads.
 Invariant: after `close` the thread has ended.
@@ -199,6 +200,12 @@ class Producer(_Blocking):
         accepted: Any = thread.call(_accept, self._inner, topic, value, record)
         return thread.submit(_identity, accepted)
 
+    def send_nowait(self, topic: str, value: Any = None, **record: Any) -> Future[RecordMetadata]:
+        """Accept one record without waiting for memory; return a future as `send` does."""
+        thread = self._running()
+        accepted: Any = thread.call(_accept_now, self._inner, topic, value, record)
+        return thread.submit(_identity, accepted)
+
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Return a block whose records become visible together, or not at all."""
@@ -272,6 +279,10 @@ def _outside_loop(callback: Callable[..., Any]) -> Callable[..., Any]:
 async def _accept(producer: AsyncProducer, topic: str, value: Any, record: Any) -> list[Any]:
     # In a list, so that the acknowledgement is not awaited here.
     return [await producer.send(topic, value, **record)]
+
+
+def _accept_now(producer: AsyncProducer, topic: str, value: Any, record: Any) -> list[Any]:
+    return [producer.send_nowait(topic, value, **record)]
 
 
 async def _identity(accepted: list[Any]) -> RecordMetadata:

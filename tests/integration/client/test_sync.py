@@ -11,7 +11,7 @@ import pytest
 import ottla
 from ottla import NewTopic, OttlaError, TopicPartition
 from ottla.client.admin_model import ResourceType
-from ottla.client.errors import ClientClosedError, NoBrokerAvailableError
+from ottla.client.errors import BufferFullError, ClientClosedError, NoBrokerAvailableError
 from ottla.client.serialization import json_deserializer, json_serializer
 from ottla.sync import Admin, Consumer, Producer
 from tests.conftest import BrokerProcess, StartBroker
@@ -50,6 +50,15 @@ def test_a_script_needs_no_await(shared_broker: BrokerProcess) -> None:
     assert threading.active_count() == threads_before
     with pytest.raises(ClientClosedError):
         consumer.fetch_batch()
+
+
+def test_a_record_that_may_not_wait_for_memory_has_a_future(shared_broker: BrokerProcess) -> None:
+    with Producer(shared_broker.bootstrap) as producer:
+        with pytest.raises(BufferFullError):
+            producer.send_nowait("sent-at-once", b"unknown topic", partition=0)
+        producer.send_and_wait("sent-at-once", b"first", partition=0)
+        delivery = producer.send_nowait("sent-at-once", b"second", partition=0)
+        assert delivery.result(timeout=DEADLINE_S).offset == 1
 
 
 def test_transactions_are_blocks(shared_broker: BrokerProcess) -> None:

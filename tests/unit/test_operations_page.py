@@ -1,4 +1,4 @@
-"""Every finding at startup in docs/operations.md names a test that exists."""
+"""Findings at startup and metrics in docs/operations.md name tests and metrics that exist."""
 
 import ast
 import re
@@ -40,3 +40,11 @@ def test_each_row_names_a_test_that_exists(row: list[str]) -> None:
 )
 def test_table_lists_every_kind_of_leftover(suffix: str) -> None:
     assert any(suffix in row[0] for row in ROWS)
+
+
+def test_troubleshooting_names_metrics_that_exist() -> None:
+    section = PAGE.split("## Troubleshooting")[1]
+    named = re.findall(r"\bmetric `(\w+)`", section)
+    listed = (ROOT / "docs" / "monitoring.md").read_text(encoding="utf-8")
+    assert len(named) > 5
+    assert [name for name in named if f"| `{name}` |" not in listed] == []

@@ -1,7 +1,9 @@
 """Ottla: a Kafka-compatible log in Python, and its asyncio client (composition).
 
-Users import every public name from here. A name is loaded on first use, so `import ottla` costs
-next to nothing and never loads the servers. The two names of ZooKeeper load its client, too.
+Users import the classes of the client from here. Its errors are in `ottla.client.errors`, arguments
+and results of `Admin` in `ottla.client.admin_model`, serializers in `ottla.client.serialization`,
+and the classes without `await` in `ottla.sync`. A name is loaded on first use, so `import ottla`
+costs next to nothing and never loads the servers. The two names of ZooKeeper load its client, too.
 """
 
 from importlib import import_module

@@ -245,7 +245,8 @@ class Admin:
 
         Args:
             kind: `ResourceType.TOPIC` or `ResourceType.BROKER`.
-            name: Name of the topic, or id of the broker as a string ("1").
+            name: Name of the topic, or id of the broker as a string ("1"). The empty string
+                stands for all brokers: the values that were set for them together.
             keys: Config keys to return, such as "retention.ms".
 
         Raises:
@@ -263,7 +264,8 @@ class Admin:
     ) -> None:
         """Set configs of a topic or broker by key; None resets a key to its default.
 
-        Keys that are not in `changes` keep their values.
+        Keys that are not in `changes` keep their values. With `ResourceType.BROKER`
+        and the empty string as its name, a change is for all brokers.
 
             await admin.alter_configs(ResourceType.TOPIC, "orders", {"retention.ms": "86400000"})
 

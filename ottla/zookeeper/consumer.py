@@ -105,7 +105,7 @@ class ZooKeeperConsumer:
 
         Args:
             coordinator: Addresses of the coordinator or ensemble, and the chroot of the cluster:
-                "host:port,host:port/chroot".
+                "host:port,host:port/chroot". It must not demand a login.
             group_id: Name of the group: letters, digits, '.', '_' and '-'.
             consumer_id: Last part of this member's id; by default host, time and random digits.
             layout: Form of the nodes: "kafka" (0.8 to 1.1) or "jafka" (Jafka, Kafka 0.7). It also

@@ -37,13 +37,18 @@ class LogPlacement:
 
         A move whose log was cleaned while its copy was offline begins again.
         """
-        for directory in self._table.online_directories:
-            for copy in directory.loaded_futures:
-                try:
-                    self._resume_move(copy, directory, now_ms)
-                except StorageError as error:
-                    name = str(copy.topic_partition)
-                    log.error("move.not_resumed", partition=name, error=str(error))
+        found = [
+            (copy, directory)
+            for directory in self._table.online_directories
+            for copy in directory.loaded_futures
+        ]
+        # The useful ones first: a move that another one has replaced must not begin again.
+        for copy, directory in sorted(found, key=lambda each: not self._is_useful(*each)):
+            try:
+                self._resume_move(copy, directory, now_ms)
+            except StorageError as error:
+                name = str(copy.topic_partition)
+                log.error("move.not_resumed", partition=name, error=str(error))
         if self._table.offline_paths:
             # They may hold stale logs, which the next start knows by the marks of the newer ones.
             return
@@ -51,21 +56,25 @@ class LogPlacement:
             if directory.partitions.has_moved_here(partition):
                 directory.partitions.forget_move(partition)
 
-    def _resume_move(self, copy: Log, directory: LogDirectory, now_ms: int) -> None:
+    def _is_useful(self, copy: Log, directory: LogDirectory) -> bool:
+        """Whether the copy of an earlier process may replace its original."""
         partition = copy.topic_partition
-        original, home = self._table.logs.get(partition), self._table.homes.get(partition)
+        original = self._table.logs.get(partition)
         if original is None:
             # A log dir that is offline may hold the original.
-            is_useful = bool(self._table.offline_paths)
-        else:
-            is_useful = home is not directory and may_continue(copy, original)
-        if is_useful:
+            return bool(self._table.offline_paths)
+        return self._table.homes[partition] is not directory and may_continue(copy, original)
+
+    def _resume_move(self, copy: Log, directory: LogDirectory, now_ms: int) -> None:
+        partition = copy.topic_partition
+        if self._is_useful(copy, directory):
             self._futures.drop(partition)
             self._futures.add(copy, directory)
             return
         # Never a future log: if this fails, it must not replace the original.
         directory.partitions.remove_later(copy.upkeep.set_aside(DirectoryState.DELETED))
         log.info("move.dropped", partition=str(partition), path=str(directory.path))
+        original = self._table.logs.get(partition)
         has_other = self._futures.get(partition) is not None
         # The copy of another topic of this name is of a log that was deleted meanwhile.
         if original is not None and original.topic_id == copy.topic_id and not has_other:

@@ -395,6 +395,28 @@ def test_copy_that_missed_a_cleaning_begins_again(one: Path, two: Path, tmp_path
     logs.close()
 
 
+def test_start_resumes_the_move_that_has_replaced_another(
+    one: Path, two: Path, tmp_path: Path
+) -> None:
+    three = tmp_path / "three"
+    logs = open_logs(one, two, three)
+    begin(logs)
+    logs.close()
+    # Without the log dir to which the log was moving, it begins to move to another one.
+    logs = open_logs(one, three)
+    assert logs.placement.begin_move(PARTITION, logs.table.directories[1], NOW_MS)
+    copy = logs.futures.get(PARTITION)
+    assert copy is not None
+    catch_up(copy, log_of(logs))
+    logs.close()
+    logs = open_logs(one, two, three)
+    resumed = logs.futures.get(PARTITION)
+    assert resumed is not None
+    assert (resumed.directory.parent, resumed.log_end_offset) == (three, 60)
+    assert homes(tmp_path) == ["one/0", "three/future", "two/delete"]
+    logs.close()
+
+
 def test_move_that_cannot_begin_again_leaves_the_log_in_its_place(one: Path, two: Path) -> None:
     logs = open_logs(one, two)
     copy, original = begin(logs), log_of(logs)

@@ -1,8 +1,8 @@
 """The groups that this broker coordinates, by partition of `__consumer_offsets` (decision).
 
 These are the groups of partitions that it leads and has loaded. Invariant: a group is held only
-while its partition is active here. It stays in that partition although the topic may get more
-partitions, as its records do.
+while its partition is active here. It stays in that partition, and is found there, although the
+topic may get more partitions: its records stay there, too.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ class GroupRegistry:
         self.leaderships = Leaderships(partition_count)
         self._held: dict[int, dict[str, Group]] = {}
         self._partitions: dict[Group, int] = {}
+        # Of two groups with one id, before and after the topic got more partitions, the last one.
+        self._by_id: dict[str, Group] = {}
 
     def __iter__(self) -> Iterator[Group]:
         return iter(list(self._partitions))
@@ -50,7 +52,7 @@ class GroupRegistry:
         self.leaderships.resign(partition)
         lost = list(self._held.pop(partition, {}).values())
         for group in lost:
-            del self._partitions[group]
+            self._drop(group)
         return lost
 
     def close(self) -> list[Group]:
@@ -59,6 +61,7 @@ class GroupRegistry:
         lost = list(self)
         self._held.clear()
         self._partitions.clear()
+        self._by_id.clear()
         return lost
 
     # Groups
@@ -78,8 +81,10 @@ class GroupRegistry:
         return self.leaderships.check(group_id)
 
     def get(self, partition: int, group_id: str) -> Group | None:
-        """Return a group that is held here."""
-        return self._held.get(partition, {}).get(group_id)
+        """Return a group that is held here: in `partition`, or else in the one of its records."""
+        group = self._held.get(partition, {}).get(group_id)
+        # The topic may have got more partitions since the group was added.
+        return self._by_id.get(group_id) if group is None else group
 
     def find(self, group_id: str, *, may_be_unnamed: bool = False) -> Group | None:
         """Return a group, None if there is none with this id.
@@ -104,12 +109,18 @@ class GroupRegistry:
 
     def remove(self, group: Group) -> None:
         """Remove a dead group."""
-        partition = self._partitions.pop(group, None)
-        if partition is not None:
-            del self._held[partition][group.group_id]
+        if group in self._partitions:
+            del self._held[self._partitions[group]][group.group_id]
+            self._drop(group)
 
     # Inside
 
     def _hold(self, partition: int, group: Group) -> None:
         self._held.setdefault(partition, {})[group.group_id] = group
         self._partitions[group] = partition
+        self._by_id[group.group_id] = group
+
+    def _drop(self, group: Group) -> None:
+        del self._partitions[group]
+        if self._by_id.get(group.group_id) is group:
+            del self._by_id[group.group_id]

@@ -85,6 +85,32 @@ def test_group_stays_in_its_partition_although_the_topic_grows() -> None:
     assert len(registry) == 0
 
 
+def test_group_is_found_although_the_topic_grows() -> None:
+    counts = [50]
+    registry = GroupRegistry(LIMITS, lambda: counts[-1])
+    partition = registry.leaderships.partition_of("my-group")
+    registry.leaderships.lead(partition, E1)
+    registry.activate(partition, [])
+    group = registry.find_or_add("my-group")
+    counts.append(100)
+    later = registry.leaderships.partition_of("my-group")
+    assert code_of(registry, "my-group") is ErrorCode.NOT_COORDINATOR
+    registry.leaderships.lead(later, E1)
+    registry.activate(later, [])
+    assert registry.find_or_add("my-group") is group
+    assert registry.partition_of(group) == partition
+    assert registry.resign(later) == []
+    # Another broker has led the new partition meanwhile, and added a group there.
+    other = Group("my-group", LIMITS)
+    registry.leaderships.lead(later, E2)
+    registry.activate(later, [other])
+    assert registry.find("my-group") is other
+    assert registry.resign(partition) == [group]
+    assert registry.find("my-group") is other
+    registry.remove(other)
+    assert registry.find("my-group") is None
+
+
 def test_closed_registry_refuses_every_group() -> None:
     registry, partition = make()
     registry.leaderships.lead(partition, E1)

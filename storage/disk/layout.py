@@ -40,7 +40,7 @@ PARTITION_METADATA: Final = "partition.metadata"
 MOVED_HERE: Final = "moved-here"
 """Marker in a partition's directory that has just replaced the one in another log dir: the time."""
 COPIED_TO: Final = "copied-to"
-"""File in a log's directory that names its copy in another log dir until a cleaning begins."""
+"""File in a log's directory that names its copy in another log dir, while it can be continued."""
 
 META_PROPERTIES: Final = "meta.properties"
 FOREIGN_DIRECTORIES: Final = frozenset({"coordinator"})

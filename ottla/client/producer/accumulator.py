@@ -99,6 +99,10 @@ class Accumulator:
         queues.is_used = queues.is_used or is_wanted
         queues.adopt(topic)
 
+    def keep(self, topic: str) -> None:
+        """Never forget `topic`, which is known."""
+        self._topics[topic].is_kept = True
+
     def forget_idle(self) -> list[str]:
         """Forget the topics that were not used since the last call; return their names."""
         idle = [name for name, queues in self._topics.items() if queues.rests()]

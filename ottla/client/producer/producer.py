@@ -62,6 +62,7 @@ TURN_BYTES: Final = 64 * KIB
 TOPIC_IDLE_S: Final = 300.0
 """A topic without records for this time, or up to twice as long, is forgotten.
 
+Not one that is used by `send_nowait`, which cannot wait for metadata.
 Kafka: metadata.max.idle.ms.
 """
 
@@ -350,8 +351,8 @@ class Producer:
     ) -> Delivery:
         """Accept one record without waiting; otherwise as `send`.
 
-        The topic must be known already, through an earlier `send` or `partitions`. A topic that
-        gets no record for five minutes is forgotten.
+        The topic must be known already, through an earlier `send` or `partitions`. One that is used
+        by `send` only is forgotten if it gets no record for five minutes.
 
         Raises:
             BufferFullError: no memory is free, or the topic is not known; `await send(...)`.
@@ -378,15 +379,18 @@ class Producer:
 
     def _place_now(self, record: UnsentRecord) -> Delivery:
         need, wanted_bytes = self._need(record), self._wanted_bytes(record)
-        if need is Need.MEMORY and self._accumulator.budget.try_reserve(wanted_bytes):
-            return self._take_in(record, wanted_bytes, self._transaction_number())
+        if need is Need.MEMORY:
+            # Later calls could not wait for its metadata either.
+            self._accumulator.keep(record.topic)
+            if self._accumulator.budget.try_reserve(wanted_bytes):
+                return self._take_in(record, wanted_bytes, self._transaction_number())
         if need is Need.PARTITION:
             raise _unknown_partition(record)
         if need is Need.TOPIC:
             require_topic(record.topic)
-        reason = (
-            "no memory is free" if need is Need.MEMORY else f"{record.topic} was not sent to before"
-        )
+        reason = "no memory is free"
+        if need is not Need.MEMORY:
+            reason = f"{record.topic} was not sent to before, or is forgotten"
         raise BufferFullError(f"send_nowait: {reason}; use `await send(...)`, which waits")
 
     async def send_and_wait(
@@ -529,13 +533,14 @@ class Producer:
         await self._started_transactions().send_offsets(parse_commit(offsets), metadata)
 
     async def partitions(self, topic: str) -> list[int]:
-        """Return the partition numbers of `topic`, in ascending order.
+        """Return the partition numbers of `topic`, in ascending order; `send_nowait` may follow.
 
         Raises:
             UnknownTopicError: the topic does not exist.
         """
         metadata = await self._started().topic(topic, self._config.max_block_ms / 1000)
         self._accumulator.on_topic(metadata)
+        self._accumulator.keep(metadata.name)
         return sorted(metadata.partitions)
 
     def metrics(self) -> dict[str, float]:

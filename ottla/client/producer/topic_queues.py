@@ -30,6 +30,7 @@ class TopicQueues:
     __slots__ = (
         "available",
         "growth_limit_bytes",
+        "is_kept",
         "is_used",
         "open_batches",
         "partition_count",
@@ -41,6 +42,8 @@ class TopicQueues:
         self.partitioner = partitioner
         self.growth_limit_bytes = growth_limit_bytes
         """Limit of the size to which a batch may grow."""
+        self.is_kept = False
+        """Whether the topic never rests."""
         self.is_used = True
         """Whether a batch has begun since the last `rests`."""
         self.partition_count = 0
@@ -58,7 +61,7 @@ class TopicQueues:
     def rests(self) -> bool:
         """Whether no batch has begun since the last call, and none is left."""
         was_used, self.is_used = self.is_used, False
-        return not was_used and not any(
+        return not (was_used or self.is_kept) and not any(
             queue.batches or queue.in_flight is not None for queue in self.queues.values()
         )
 

@@ -284,6 +284,27 @@ async def test_a_topic_without_records_is_forgotten(
     assert log.values() == [b"1", b"2"]
 
 
+@pytest.mark.parametrize("is_sent_to", [False, True])
+async def test_a_topic_of_send_nowait_is_not_forgotten(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, *, is_sent_to: bool
+) -> None:
+    monkeypatch.setattr("ottla.client.producer.producer.TOPIC_IDLE_S", 0.0)
+    (log,) = cluster.create("t")
+    async with Producer(
+        cluster.bootstrap, metadata_max_age_ms=5, batch_size_bytes=100
+    ) as producer:
+        if is_sent_to:
+            await producer.send("t", b"1")
+            # It does not fit into the first batch.
+            await producer.send_nowait("t", b"2" * 100)
+        else:
+            await producer.partitions("t")
+        async with asyncio.timeout(10):
+            await cluster.wait_for(ApiKey.METADATA, len(cluster.seen(ApiKey.METADATA)) + 4)
+        await producer.send_nowait("t", b"3")
+    assert log.values()[-1] == b"3"
+
+
 async def test_a_broker_that_reads_nothing_holds_up_even_unacknowledged_records(
     cluster: FakeCluster,
 ) -> None:

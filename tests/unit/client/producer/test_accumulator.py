@@ -459,3 +459,9 @@ def test_a_topic_without_batches_is_forgotten(gathering: Gathering) -> None:
     accumulator.on_topic(topic(0, 0), is_wanted=False)
     assert accumulator.forget_idle() == ["t"]
     assert accumulator.need("t", 0) is Need.TOPIC
+
+
+def test_a_topic_may_be_kept(gathering: Gathering) -> None:
+    accumulator = gathering.accumulator
+    accumulator.keep("t")
+    assert [accumulator.forget_idle() for _ in range(3)] == [[], [], []]

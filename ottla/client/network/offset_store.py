@@ -1,5 +1,6 @@
 """Commits and fetches the offsets of a group (edge)."""
 
+import asyncio
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import TypeAlias
@@ -54,6 +55,9 @@ class OffsetStore:
         self._backoff = backoff
         self._timeout_s = timeout_s
         self._order = CommitOrder()
+        self._turn = asyncio.Lock()
+        self._turn_count = 0
+        """Number of calls that take their turn, or wait for it."""
 
     async def commit(
         self,
@@ -70,7 +74,8 @@ class OffsetStore:
 
         Raises:
             UnknownTopicError: a topic does not exist; the offsets of the others were committed.
-            CommitFailedError: another member may own the partitions; nothing was committed.
+            CommitFailedError: another member may own the partitions; nothing was committed, or of
+                thousands of offsets only some.
             OttlaError: the coordinator refuses, or cannot be reached within the timeout.
         """
         with self._order.call(offsets) as call:
@@ -107,11 +112,27 @@ class OffsetStore:
     ) -> Mapping[TopicPartition, CommittedOffset]:
         """Send the offsets that are left of a call, and return them.
 
+        While a call takes several requests, later calls wait: its next request would replace their
+        offsets.
+        """
+        if self._turn_count == 0 and len(list(parts(call.left))) <= 1:
+            return await self._send_parts(call, author)
+        self._turn_count += 1
+        try:
+            async with self._turn:
+                return await self._send_parts(call, author)
+        finally:
+            self._turn_count -= 1
+
+    async def _send_parts(
+        self, call: CommitCall, author: Author
+    ) -> Mapping[TopicPartition, CommittedOffset]:
+        """Send the offsets that are left of a call, and return them.
+
         Very many partitions take several requests: some may be committed before an error.
         """
         sent: dict[TopicPartition, CommittedOffset] = {}
         unknown: OttlaError | None = None
-        # A later call may replace offsets while a request is underway.
         while part := next(parts(each for each in call.left.items() if each[0] not in sent), None):
             offsets = dict(part)
             sent |= offsets

@@ -290,9 +290,7 @@ async def test_a_topic_of_send_nowait_is_not_forgotten(
 ) -> None:
     monkeypatch.setattr("ottla.client.producer.producer.TOPIC_IDLE_S", 0.0)
     (log,) = cluster.create("t")
-    async with Producer(
-        cluster.bootstrap, metadata_max_age_ms=5, batch_size_bytes=100
-    ) as producer:
+    async with Producer(cluster.bootstrap, metadata_max_age_ms=5, batch_size_bytes=100) as producer:
         if is_sent_to:
             await producer.send("t", b"1")
             # It does not fit into the first batch.

@@ -152,6 +152,8 @@ class GroupSession:
             try:
                 await self._rebalance()
                 failure_count = 0
+            except RebalanceFailedError as error:
+                self._on_callback_failed(error)
             except OttlaError as error:
                 verdict = self._on_refused(error)
                 failure_count += 1
@@ -164,9 +166,12 @@ class GroupSession:
                     await asyncio.sleep(self._backoff.delay_s(failure_count - PROMPT_REJOINS))
             except Exception as error:
                 # Raised by the user's listener: the next read reports it.
-                log.exception("rebalance.failed group=%s", self._config.group_id)
-                self._listener_error = RebalanceFailedError(self._config.group_id, error)
-                self._gate.on_open()
+                self._on_callback_failed(RebalanceFailedError(self._config.group_id, error))
+
+    def _on_callback_failed(self, error: RebalanceFailedError) -> None:
+        log.error("rebalance.failed group=%s", self._config.group_id, exc_info=error)
+        self._listener_error = error
+        self._gate.on_open()
 
     async def _await_another_attempt(self) -> None:
         """Wait after a refusal of a join, whose cause may pass; `subscribe` ends the wait."""
@@ -196,6 +201,18 @@ class GroupSession:
             self._member.generation,
             len(mine),
         )
+        try:
+            await self._adopt(mine, owned, topics)
+        except OttlaError as error:
+            if judge(error) is not Verdict.FATAL:
+                raise
+            # Of a callback: each further join would repeat it, and rebalance the whole group.
+            raise RebalanceFailedError(self._config.group_id, error) from error
+
+    async def _adopt(
+        self, mine: list[TopicPartition], owned: list[TopicPartition], topics: frozenset[str]
+    ) -> None:
+        """Read the partitions `mine` in place of `owned`, as the new generation assigns them."""
         given_away = [each for each in owned if each not in set(mine)]
         if given_away:
             await self._give_up(given_away)

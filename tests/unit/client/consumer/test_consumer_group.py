@@ -547,6 +547,18 @@ async def test_the_error_of_a_listener_lasts_although_heartbeats_succeed(rig: Ri
     assert isinstance(rig.group.error, RebalanceFailedError)
 
 
+async def test_an_error_of_the_client_in_a_listener_begins_no_further_rebalance(rig: Rig) -> None:
+    def on_assigned(_partitions: object) -> None:
+        raise ConfigurationError("an offset must be a whole number")
+
+    rig.group.subscribe([T0.topic], RebalanceListener(on_assigned=on_assigned))
+    await until(lambda: rig.group.error is not None, "the error of the listener")
+    await rig.heartbeats()
+    assert rig.coordinator.join_count == 1
+    assert isinstance(rig.group.error, RebalanceFailedError)
+    assert isinstance(rig.group.error.__cause__, ConfigurationError)
+
+
 async def test_unsubscribing_opens_the_gate_although_the_listener_fails(rig: Rig) -> None:
     def on_lost(_partitions: object) -> None:
         raise ValueError("the application's database")

@@ -57,6 +57,11 @@ class DirectoryCheckpoints:
         """Whether a file on disk may hold a value of a log of `partition`."""
         return any(partition in named for named in self._named.values())
 
+    @property
+    def has_stale_cleaner_offsets(self) -> bool:
+        """Whether the file may name logs that are gone: their removal could not be written."""
+        return not self._named.get(CLEANER_CHECKPOINT, frozenset()) <= self.cleaner_offsets.keys()
+
     def is_uncleaned(self, partition: TopicPartition) -> bool:
         """Whether a log was never cleaned; false if the previous process's checkpoints are lost."""
         return bool(self.recovery_points) and partition not in self.cleaner_offsets

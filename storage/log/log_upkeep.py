@@ -171,7 +171,10 @@ class LogUpkeep:
         Readers that hold a region can finish. The new name is durable once the log dir is synced.
         """
         with self.io():
-            self._local.cancel_swap()
+            if state is not DirectoryState.DELETED:
+                # No start finishes the swap of a deleted log. Its deletion must not need the
+                # descriptor that cancels it.
+                self._local.cancel_swap()
             if state is DirectoryState.STRAY:
                 # For tools that read the files. The log is recovered when it is taken back.
                 with suppress(OSError):

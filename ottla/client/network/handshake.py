@@ -25,6 +25,8 @@ from ottla.client.network.broker_connection import Connection
 
 SOFTWARE_NAME: Final = "ottla"
 SOFTWARE_VERSION: Final = "0.1.0"
+KEEPALIVE: Final = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
+"""Options of TCP: a lost host is noticed after two minutes of silence, as by our brokers."""
 _NO_REFUSALS: Final = frozenset({"INTERNAL_ERROR", "USER_CANCELLED", "NO_RENEGOTIATION"})
 """Alerts by names of OpenSSL that do not refuse the client: a retry may succeed."""
 
@@ -97,9 +99,23 @@ async def _connect(connection: Connection, config: ClientConfig) -> None:
             f"cannot connect to {str(address)!r}: {error}; check bootstrap_servers, and the "
             "advertised.listeners of the brokers"
         ) from error
-    await asyncio.get_running_loop().create_connection(
+    transport, _ = await asyncio.get_running_loop().create_connection(
         lambda: connection, address.host, address.port, ssl=config.security.tls
     )
+    _keep_alive(transport)
+
+
+def _keep_alive(transport: asyncio.BaseTransport) -> None:
+    """Let the system notice a host that is gone without a word, such as after a loss of power.
+
+    A request may wait for its response for minutes, such as JoinGroup for a rebalance.
+    """
+    held = transport.get_extra_info("socket")
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in KEEPALIVE.items():
+        # Some systems lack some of these options.
+        if (number := getattr(socket, name, None)) is not None:
+            held.setsockopt(socket.IPPROTO_TCP, number, value)
 
 
 def alert_of(error: BaseException | None) -> str | None:

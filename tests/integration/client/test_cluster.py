@@ -1,6 +1,7 @@
 """Bootstrap, version negotiation, metadata and connections against a scripted cluster."""
 
 import asyncio
+import socket
 from dataclasses import replace
 from functools import partial
 
@@ -231,6 +232,15 @@ async def test_a_peer_that_announces_a_huge_frame_is_disconnected(cluster: FakeC
     cluster.script(ApiKey.METADATA, Garbage(bytes(100_001)))
     with pytest.raises(ProtocolError, match="the limit is 100000"):
         await connection.request(MetadataRequest(), MetadataResponse)
+    await connection.close()
+
+
+async def test_the_system_notices_a_host_that_is_gone(cluster: FakeCluster) -> None:
+    connection = await connect(cluster)
+    assert connection._transport is not None
+    held = connection._transport.get_extra_info("socket")
+    assert held.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+    assert held.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 60
     await connection.close()
 
 

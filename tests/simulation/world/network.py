@@ -17,6 +17,7 @@ from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkawire.units import KIB
+from ottla.client.network.broker_connection import Connection as ClientConnection
 from tests.simulation.world.process import PROCESS, Process, current_host
 
 if TYPE_CHECKING:
@@ -207,7 +208,14 @@ class End(asyncio.Transport):
             return (self._network.address_of(self.peer.host), 40_000)
         if name == "sockname":
             return (self._network.address_of(self.host), 40_000)
+        if name == "socket" and isinstance(self.protocol, ClientConnection):
+            # The others use a socket for more than its options.
+            return self
         return default
+
+    def setsockopt(self, level: int, option: int, value: int) -> None:
+        if (level, option) == (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE):
+            self.keepalive_s = value
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         if high is not None:

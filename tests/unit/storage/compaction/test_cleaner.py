@@ -14,6 +14,7 @@ from kafkawire.records_loops import encode_varint
 from storage.compaction import worker
 from storage.compaction.cleaner import Cleaner
 from storage.compaction.job import CleaningDone, CleaningFailed, GroupCleaned, read_report
+from storage.disk.layout import DirectoryState
 from storage.disk.space_reserve import free_bytes
 from storage.errors import CorruptLogError, StorageError
 from storage.log.log import Log
@@ -465,6 +466,18 @@ def test_truncation_cancels_a_pending_swap(log: Log) -> None:
     assert not log.upkeep.finish_swap(NOW_MS)
     assert [each.offset for each in records_of(log)] == [0]
     assert not list(log.directory.glob("*.swap"))
+
+
+def test_a_log_with_a_pending_swap_is_deleted_without_a_descriptor(log: Log) -> None:
+    put(log, (b"a", b"1"))
+    put(log, (b"a", b"2"))
+    log.upkeep.roll(NOW_MS)
+    (group,), _ = run(job_of(log))
+    assert log.upkeep.begin_swap(group.replaced, group.size_bytes)
+    with failing("open", errno.EMFILE):
+        directory = log.upkeep.set_aside(DirectoryState.DELETED)
+    assert directory.name.endswith("-delete")
+    assert directory.exists()
 
 
 def test_reader_of_a_replaced_segment_can_finish(log: Log) -> None:

@@ -226,6 +226,20 @@ def test_a_full_log_dir_does_not_stop_the_upkeep_of_others(
     crash(logs)
 
 
+def test_cleaner_offset_of_a_deleted_log_leaves_its_checkpoint_later(one: Path) -> None:
+    logs = open_logs(one)
+    for partition in (A, B):
+        create(logs, partition)
+        logs.checkpoints.note_cleaner_offset(partition, Offset(1))
+    logs.checkpoints.write_cleaner_offsets()
+    with failing("open", errno.EMFILE):
+        logs.delete(A)
+    assert A in read_offsets(one / "cleaner-offset-checkpoint")
+    logs.checkpoints.write_bounds()
+    assert read_offsets(one / "cleaner-offset-checkpoint") == {B: 1}
+    logs.close()
+
+
 def test_log_that_cannot_be_closed_does_not_keep_others_open(one: Path, two: Path) -> None:
     logs = open_logs(one, two)
     partitions = [TopicPartition("orders", number) for number in range(4)]

@@ -36,7 +36,7 @@ MAX_FETCH_ITEMS: Final = 20_000
 MAX_BROKER_ITEMS: Final = 1_000_000
 # Markers of transactions from the addresses of brokers: a Kafka coordinator sends all markers that
 # wait for a broker in one request, and repeats the same request if its connection is closed.
-MAX_MARKER_ITEMS: Final = 100_000
+MAX_MARKER_ITEMS: Final = 25_000
 
 # Each handler takes its own message type; the table's key pairs the two. Only that of ApiVersions
 # gets None, for a request in a version that is not served.

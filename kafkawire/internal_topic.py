@@ -20,9 +20,10 @@ INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
 
 _VERSION: Final = Struct(">h")
 _CACHED_HASHES: Final = 16_384
-_CACHED_CHARACTERS: Final = 256
-"""Longest key whose hash is kept. Clients choose the keys, of up to 32 kB: all of those would take
-half a gigabyte."""
+_CACHED_LONG_HASHES: Final = 64
+_SHORT_CHARACTERS: Final = 256
+"""Clients choose the keys, of up to 32 kB. Few of the longer ones are kept, because 16,384 of them
+would take half a gigabyte."""
 _INT32: Final = 0xFFFF_FFFF
 _INT32_MIN_BITS: Final = 0x8000_0000
 _PART_UNITS: Final = 256
@@ -34,7 +35,7 @@ M = TypeVar("M")
 
 def java_string_hash(text: str) -> int:
     """Return the result of Java's `String.hashCode`: over UTF-16 units, a signed 32-bit number."""
-    return _cached_hash(text) if len(text) <= _CACHED_CHARACTERS else _hash(text)
+    return _short_hash(text) if len(text) <= _SHORT_CHARACTERS else _long_hash(text)
 
 
 def _hash(text: str) -> int:
@@ -51,7 +52,8 @@ def _hash(text: str) -> int:
 
 # Called twice per request of a group: without the cache it is half the cost of a commit
 # (benchmarks/loads/group_load.py).
-_cached_hash = lru_cache(maxsize=_CACHED_HASHES)(_hash)
+_short_hash = lru_cache(maxsize=_CACHED_HASHES)(_hash)
+_long_hash = lru_cache(maxsize=_CACHED_LONG_HASHES)(_hash)
 
 
 def partition_for(key: str, partition_count: int) -> int:

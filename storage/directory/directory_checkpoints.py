@@ -57,11 +57,6 @@ class DirectoryCheckpoints:
         """Whether a file on disk may hold a value of a log of `partition`."""
         return any(partition in named for named in self._named.values())
 
-    @property
-    def has_stale_cleaner_offsets(self) -> bool:
-        """Whether the file may name logs that are gone: their removal could not be written."""
-        return not self._named.get(CLEANER_CHECKPOINT, frozenset()) <= self.cleaner_offsets.keys()
-
     def is_uncleaned(self, partition: TopicPartition) -> bool:
         """Whether a log was never cleaned; false if the previous process's checkpoints are lost."""
         return bool(self.recovery_points) and partition not in self.cleaner_offsets
@@ -74,14 +69,21 @@ class DirectoryCheckpoints:
             self._write(RECOVERY_POINT_CHECKPOINT, points)
 
     def write_log_starts(self, logs: Iterable[Log]) -> None:
-        """Write the log start offsets that differ from the first segment's base offset."""
+        """Write the log start offsets that differ from the first segment's base offset.
+
+        Cleaner offsets are written with them if their file may name a log that is gone, because its
+        removal could not be written.
+        """
         with offline_on_failure(self._health), self._lock:
+            held = list(logs)
             starts = {
                 each.topic_partition: each.log_start_offset
-                for each in logs
+                for each in held
                 if each.log_start_offset > each.segments[0].base_offset
             }
             self._write(LOG_START_CHECKPOINT, starts)
+        if not self._named.get(CLEANER_CHECKPOINT, frozenset()) <= self.cleaner_offsets.keys():
+            self.write_cleaner_offsets(each.topic_partition for each in held)
 
     def write_high_watermarks(self, offsets: Iterable[tuple[TopicPartition, Offset]]) -> None:
         """Write the high watermarks of the logs in this directory."""

@@ -113,17 +113,10 @@ class LogCheckpoints:
         self._table.for_each_directory(write)
 
     def write_log_starts(self) -> None:
-        """Write the log start offsets; any thread may call this.
-
-        Cleaner offsets are written with them if their file names a log that is gone.
-        """
-
-        def write(directory: LogDirectory) -> None:
-            directory.checkpoints.write_log_starts(self.logs_in(directory))
-            if directory.checkpoints.has_stale_cleaner_offsets:
-                self.write_cleaner_offsets_in(directory)
-
-        self._table.for_each_directory(write)
+        """Write the log start offsets; any thread may call this."""
+        self._table.for_each_directory(
+            lambda directory: directory.checkpoints.write_log_starts(self.logs_in(directory))
+        )
 
     def write_bounds_in(self, directory: LogDirectory) -> None:
         """Write the recovery points and log start offsets of one log dir.

@@ -226,7 +226,12 @@ def test_a_full_log_dir_does_not_stop_the_upkeep_of_others(
     crash(logs)
 
 
-def test_cleaner_offset_of_a_deleted_log_leaves_its_checkpoint_later(one: Path) -> None:
+@pytest.mark.parametrize(
+    "write", [lambda logs: logs.checkpoints.write_bounds(), Logs.close], ids=["periodic", "stop"]
+)
+def test_cleaner_offset_of_a_deleted_log_leaves_its_checkpoint_later(
+    one: Path, write: Callable[[Logs], None]
+) -> None:
     logs = open_logs(one)
     for partition in (A, B):
         create(logs, partition)
@@ -235,7 +240,7 @@ def test_cleaner_offset_of_a_deleted_log_leaves_its_checkpoint_later(one: Path) 
     with failing("open", errno.EMFILE):
         logs.delete(A)
     assert A in read_offsets(one / "cleaner-offset-checkpoint")
-    logs.checkpoints.write_bounds()
+    write(logs)
     assert read_offsets(one / "cleaner-offset-checkpoint") == {B: 1}
     logs.close()
 

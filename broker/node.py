@@ -417,7 +417,7 @@ class Node:
             clock_ms=self._clock_ms,
         )
         admit = LargeRequests(proof, member.controller, self._serving.tasks).admit
-        return Router(makers(parts), admit, peers.may_be_any)
+        return Router(makers(parts), admit)
 
     async def _listen(self, router: Router) -> Mapping[str, Endpoint]:
         """Bind all listeners; return the advertised endpoint of each."""

@@ -64,12 +64,6 @@ class PeerAddresses:
             return True
         return self._is_at(sender, [each.host for each in broker.endpoints.values()])
 
-    def may_be_any(self, sender: Sender) -> bool:
-        """Whether a sender may be one of the live brokers."""
-        brokers = self._metadata.image.brokers.values()
-        hosts = {each.host for broker in brokers for each in broker.endpoints.values()}
-        return self._is_at(sender, sorted(hosts))
-
     async def is_from(self, sender: Sender, hosts: Iterable[str]) -> bool:
         """Whether a sender may be at one of `hosts`, which are resolved first if necessary."""
         listed = list(hosts)

@@ -178,7 +178,7 @@ class GroupTransactions:
     def _decide(self, partition: int, marker: NewMarker, offset: Offset) -> None:
         is_commit = marker.control_type is ControlType.COMMIT
         for group_id in self._open.pop((partition, marker.producer_id), ()):
-            group = self._registry.get(partition, group_id)
+            group = self._registry.get(group_id)
             if group is None:
                 continue
             group.offsets.end_transaction(marker.producer_id, offset, is_commit=is_commit)

@@ -22,10 +22,9 @@ class GroupRegistry:
         """Map groups to `partition_count()` partitions, the actual or planned number."""
         self.limits = limits
         self.leaderships = Leaderships(partition_count)
-        self._held: dict[int, dict[str, Group]] = {}
         self._partitions: dict[Group, int] = {}
         # Of two groups with one id, before and after the topic got more partitions, the last one.
-        self._by_id: dict[str, Group] = {}
+        self._groups: dict[str, Group] = {}
 
     def __iter__(self) -> Iterator[Group]:
         return iter(list(self._partitions))
@@ -35,7 +34,7 @@ class GroupRegistry:
 
     def in_partition(self, partition: int) -> list[Group]:
         """Return the groups of one partition."""
-        return list(self._held.get(partition, {}).values())
+        return [group for group, each in self._partitions.items() if each == partition]
 
     def partition_of(self, group: Group) -> int:
         """Return the partition of a group that is held here."""
@@ -50,24 +49,23 @@ class GroupRegistry:
     def resign(self, partition: int) -> list[Group]:
         """Give a partition up; return its groups."""
         self.leaderships.resign(partition)
-        lost = list(self._held.pop(partition, {}).values())
+        lost = self.in_partition(partition)
         for group in lost:
-            self._drop(group)
+            self.remove(group)
         return lost
 
     def close(self) -> list[Group]:
         """Give all partitions up when the broker stops; return the groups."""
         self.leaderships.close()
         lost = list(self)
-        self._held.clear()
         self._partitions.clear()
-        self._by_id.clear()
+        self._groups.clear()
         return lost
 
     # Groups
 
-    def check(self, group_id: str, *, may_be_unnamed: bool = False) -> int:
-        """Return the partition of a group that this broker coordinates now.
+    def check(self, group_id: str, *, may_be_unnamed: bool = False) -> None:
+        """Check that this broker coordinates a group now.
 
         Before consumer groups had members, offsets could be committed without a group id. Such an
         unnamed group can still be used for that.
@@ -78,13 +76,11 @@ class GroupRegistry:
         """
         if not group_id and not may_be_unnamed:
             raise ApiError(ErrorCode.INVALID_GROUP_ID)
-        return self.leaderships.check(group_id)
+        self.leaderships.check(group_id)
 
-    def get(self, partition: int, group_id: str) -> Group | None:
-        """Return a group that is held here: in `partition`, or else in the one of its records."""
-        group = self._held.get(partition, {}).get(group_id)
-        # The topic may have got more partitions since the group was added.
-        return self._by_id.get(group_id) if group is None else group
+    def get(self, group_id: str) -> Group | None:
+        """Return a group that is held here, although the topic may have got more partitions."""
+        return self._groups.get(group_id)
 
     def find(self, group_id: str, *, may_be_unnamed: bool = False) -> Group | None:
         """Return a group, None if there is none with this id.
@@ -92,7 +88,8 @@ class GroupRegistry:
         Raises:
             ApiError: as `check`.
         """
-        return self.get(self.check(group_id, may_be_unnamed=may_be_unnamed), group_id)
+        self.check(group_id, may_be_unnamed=may_be_unnamed)
+        return self.get(group_id)
 
     def find_or_add(self, group_id: str, *, may_be_unnamed: bool = False) -> Group:
         """Return a group, a new one if there is none with this id.
@@ -100,27 +97,18 @@ class GroupRegistry:
         Raises:
             ApiError: as `check`.
         """
-        partition = self.check(group_id, may_be_unnamed=may_be_unnamed)
-        group = self.get(partition, group_id)
+        group = self.find(group_id, may_be_unnamed=may_be_unnamed)
         if group is None:
             group = Group(group_id, self.limits)
-            self._hold(partition, group)
+            self._hold(self.leaderships.partition_of(group_id), group)
         return group
 
     def remove(self, group: Group) -> None:
-        """Remove a dead group."""
-        if group in self._partitions:
-            del self._held[self._partitions[group]][group.group_id]
-            self._drop(group)
-
-    # Inside
+        """Remove a group, if it is held here."""
+        self._partitions.pop(group, None)
+        if self._groups.get(group.group_id) is group:
+            del self._groups[group.group_id]
 
     def _hold(self, partition: int, group: Group) -> None:
-        self._held.setdefault(partition, {})[group.group_id] = group
         self._partitions[group] = partition
-        self._by_id[group.group_id] = group
-
-    def _drop(self, group: Group) -> None:
-        del self._partitions[group]
-        if self._by_id.get(group.group_id) is group:
-            del self._by_id[group.group_id]
+        self._groups[group.group_id] = group

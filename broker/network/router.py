@@ -33,18 +33,20 @@ MAX_SURPLUS_BYTES: Final = 8
 # second per MiB of the smallest elements.
 MAX_ITEMS: Final = 10_000
 MAX_FETCH_ITEMS: Final = 20_000
+# WriteTxnMarkers names no sender, so that none can be known. A coordinator of Kafka sends all the
+# markers that wait for a broker in one request, and the same again if its connection is closed.
+MAX_MARKER_ITEMS: Final = 20_000
 MAX_BROKER_ITEMS: Final = 1_000_000
-# Markers of transactions from the addresses of brokers: a Kafka coordinator sends all markers that
-# wait for a broker in one request, and repeats the same request if its connection is closed.
-MAX_MARKER_ITEMS: Final = 25_000
+_MANY_ITEMS: Final = {
+    ApiKey.FETCH: MAX_FETCH_ITEMS,
+    ApiKey.WRITE_TXN_MARKERS: MAX_MARKER_ITEMS,
+}
 
 # Each handler takes its own message type; the table's key pairs the two. Only that of ApiVersions
 # gets None, for a request in a version that is not served.
 Handler = Callable[[Request, Any], Reply]
 # Calls its second argument with the body of a request between brokers, now or later, or not at all.
 Admit = Callable[[Request, Callable[[memoryview], Reply]], Reply]
-# Whether a request comes from the address of a broker.
-IsPeer = Callable[[Request], bool]
 Served = Mapping[ApiKey, tuple[int, int]]
 
 
@@ -55,7 +57,6 @@ class Route:
     min_version: int
     max_version: int
     max_items: int
-    max_peer_items: int
     request: type[object]
     handle: Handler
     is_between_brokers: bool
@@ -65,19 +66,15 @@ class Router:
     """Decodes requests and hands them to the handlers of their APIs."""
 
     def __init__(
-        self,
-        makers: Mapping[ApiKey, Callable[[], Handler]],
-        admit: Admit | None = None,
-        is_peer: IsPeer = lambda _: False,
+        self, makers: Mapping[ApiKey, Callable[[], Handler]], admit: Admit | None = None
     ) -> None:
         """Serve the APIs in `makers`, in the versions that `kafkawire.apis` advertises.
 
         A handler is made at the first request of its API. Requests between brokers that may have
         more than `MAX_ITEMS` elements are decoded when `admit` has accepted their senders, or
-        refused without it. `is_peer` decides about the larger limit of markers.
+        refused without it.
         """
         self._admit = admit
-        self._is_peer = is_peer
         self._makers = {int(key): make for key, make in makers.items()}
         self._routes: dict[int, Route] = {}
         self.served: Served = advertised(makers)
@@ -97,16 +94,13 @@ class Router:
         # An element takes at least one byte.
         if route.is_between_brokers and len(body) > MAX_ITEMS and self._admit is not None:
             return self._admit(request, partial(self._handle_large, request, route))
-        limit = route.max_items
-        if limit < route.max_peer_items and len(body) > limit and self._is_peer(request):
-            limit = route.max_peer_items
         try:
-            message = decode(route.request, body, version, limit)
+            message = decode(route.request, body, version, route.max_items)
         except TrailingBytesError as error:
             surplus = error.left_bytes
             if header.api_key not in APIS_WITH_SURPLUS or surplus > MAX_SURPLUS_BYTES:
                 return Reply.close(str(error))
-            message = decode(route.request, body[:-surplus], version, limit)
+            message = decode(route.request, body[:-surplus], version, route.max_items)
         except DecodeError as error:
             return Reply.close(str(error))
         return route.handle(request, message)
@@ -128,7 +122,6 @@ class Router:
             min_version,
             max_version,
             max_items(key),
-            MAX_MARKER_ITEMS if key == ApiKey.WRITE_TXN_MARKERS else 0,
             APIS[key].request,
             make(),
             is_between_brokers=key in BROKER_APIS,
@@ -160,4 +153,4 @@ def advertised(keys: Iterable[ApiKey]) -> Served:
 
 def max_items(key: ApiKey) -> int:
     """Return the maximum number of elements in a request from an unknown sender."""
-    return MAX_FETCH_ITEMS if key == ApiKey.FETCH else MAX_ITEMS
+    return _MANY_ITEMS.get(key, MAX_ITEMS)

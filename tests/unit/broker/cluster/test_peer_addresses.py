@@ -96,15 +96,6 @@ async def test_this_machine_and_listeners_of_brokers_are_trusted(
     assert world.resolver.requested == []
 
 
-async def test_large_requests_may_come_from_the_address_of_any_broker(world: World) -> None:
-    addresses = world.addresses
-    assert await addresses.is_from(From("10.0.0.1"), ["one"])
-    assert await addresses.is_from(From("10.0.0.2"), ["10.0.0.2"])
-    assert [addresses.may_be_any(From(f"10.0.0.{n}")) for n in (1, 2, 9)] == [True, True, False]
-    assert addresses.may_be_any(From("10.0.0.9", "BROKERS"))
-    assert addresses.may_be_any(From("127.0.0.1"))
-
-
 async def test_changed_address_is_resolved_again(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -31,9 +31,7 @@ from kafkawire.messages.scram_credentials import (
 )
 from kafkawire.messages.transactions import (
     WritableTxnMarker,
-    WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
-    WriteTxnMarkersResponse,
 )
 from kafkawire.schema import decode, encode
 from tests.unit.broker.requests import request
@@ -186,40 +184,35 @@ def test_requests_with_all_partitions_of_a_broker_may_have_more_elements() -> No
     assert asked == [2 * MAX_ITEMS]
 
 
-@pytest.mark.parametrize("is_peer", [True, False])
-def test_markers_of_other_brokers_may_have_more_elements(is_peer: bool) -> None:
-    asked: list[int] = []
-
-    def handle(_request: Request, message: WriteTxnMarkersRequest) -> Reply:
-        asked.append(len(message.markers[0].topics[0].partition_indexes))
-        return Reply(WriteTxnMarkersResponse(markers=[]))
-
-    tested = Router({ApiKey.WRITE_TXN_MARKERS: lambda: handle}, is_peer=lambda _: is_peer)
-    # The marker and its topic are elements, too.
-    counts = [limit - 2 for limit in (MAX_ITEMS, MAX_MARKER_ITEMS, MAX_MARKER_ITEMS + 1)]
-    for count in counts:
-        topic = WritableTxnMarkerTopic(name="t", partition_indexes=list(range(count)))
-        marker = WritableTxnMarker(topics=[topic])
-        reply = tested.handle(
-            request(ApiKey.WRITE_TXN_MARKERS, 1, WriteTxnMarkersRequest(markers=[marker]))
-        )
-    assert asked == (counts[:2] if is_peer else counts[:1])
-    assert "more elements than one request may have" in reply.close_reason
+FETCH = FetchRequest(topics=[FetchTopic(topic="t", partitions=[])] * MAX_FETCH_ITEMS)
+MARKERS = WriteTxnMarkersRequest(markers=[WritableTxnMarker(topics=[])] * MAX_MARKER_ITEMS)
 
 
-def test_fetches_may_have_more_elements_than_other_requests() -> None:
-    asked: list[int] = []
+@pytest.mark.parametrize(
+    ("api_key", "version", "most", "elements"),
+    [
+        pytest.param(ApiKey.FETCH, 4, FETCH, FETCH.topics, id="fetch"),
+        pytest.param(ApiKey.WRITE_TXN_MARKERS, 1, MARKERS, MARKERS.markers, id="markers"),
+    ],
+)
+def test_some_requests_may_have_more_elements_than_others(
+    api_key: ApiKey, version: int, most: object, elements: list[object]
+) -> None:
+    asked: list[object] = []
 
-    def handle(_request: Request, message: FetchRequest) -> Reply:
-        asked.append(len(message.topics))
+    def handle(_request: Request, message: object) -> Reply:
+        asked.append(message)
         return Reply(ANSWER)
 
-    tested = Router({ApiKey.FETCH: lambda: handle})
-    for count in (MAX_FETCH_ITEMS, MAX_FETCH_ITEMS + 1):
-        message = FetchRequest(topics=[FetchTopic(topic="t", partitions=[])] * count)
-        reply = tested.handle(request(ApiKey.FETCH, 4, message))
-    assert asked == [MAX_FETCH_ITEMS]
-    assert reply.state is ReplyState.CLOSE
+    tested = Router({api_key: lambda: handle})
+    tested.handle(request(api_key, version, most))
+    assert len(asked) == 1
+    elements.append(elements[0])
+    try:
+        reply = tested.handle(request(api_key, version, most))
+    finally:
+        elements.pop()
+    assert (len(asked), reply.state) == (1, ReplyState.CLOSE)
 
 
 def test_api_versions_lists_apis_with_handlers_and_their_versions() -> None:

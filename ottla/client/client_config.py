@@ -35,8 +35,6 @@ Acks = Literal[0, 1, -1, "all"]
 ACKS_ALL: Final = -1
 MAX_IDEMPOTENT_IN_FLIGHT: Final = 5
 """Kafka's limit: brokers remember this many batches per producer and partition."""
-MAX_PARTITIONS_PER_REQUEST: Final = 4_000
-"""Brokers of Ottla refuse a request with more than 10,000 topics and partitions."""
 
 
 _LEVELS: Final = {Codec.GZIP: (1, 9), Codec.LZ4: (1, 17), Codec.ZSTD: (-131_072, 22)}

@@ -45,8 +45,9 @@ from ottla.client.network.cluster import Cluster
 from ottla.client.network.coordinator import Coordinator
 from ottla.client.network.group_coordinator import group_coordinator
 from ottla.client.network.offset_store import OffsetStore, fetch_offsets
-from ottla.client.network.partition_lookup import is_unknown_topic, parts, with_patience
+from ottla.client.network.partition_lookup import is_unknown_topic, with_patience
 from ottla.client.offset import CommittedOffset, Identity, parse_commit
+from ottla.client.request_parts import parts
 from ottla.client.retry import retry
 
 

@@ -45,7 +45,8 @@ from ottla.client.argument import (
 )
 from ottla.client.errors import OttlaError, broker_error, no_result
 from ottla.client.network.cluster import Cluster
-from ottla.client.network.partition_lookup import missing_partitions, parts
+from ottla.client.network.partition_lookup import missing_partitions
+from ottla.client.request_parts import parts
 from ottla.client.retry import retry
 
 HIGH_WATERMARK: Final = -1

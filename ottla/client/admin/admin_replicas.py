@@ -33,9 +33,9 @@ from ottla.client.argument import (
     require_partitions,
     require_whole,
 )
-from ottla.client.errors import BrokerError, LeaderElectionError, broker_error
+from ottla.client.errors import BrokerError, LeaderElectionError, OttlaError, broker_error
 from ottla.client.network.cluster import Cluster
-from ottla.client.network.partition_lookup import parts
+from ottla.client.request_parts import parts
 
 MAX_MOVES_PER_REQUEST: Final = 500
 """Brokers limit the elements of a request, and each replica of a move is one."""
@@ -57,15 +57,17 @@ async def elect_leaders(
     places = None if partitions is None else require_partitions("partitions", partitions)
     elected: list[TopicPartition] = []
     refused: dict[TopicPartition, BrokerError] = {}
-    requests: list[list[TopicPartition] | None] = [None]
-    if places is not None:
-        requests = [*parts(places)] or [[]]
-    for part in requests:
+    for part in [None] if places is None else list(parts(places)) or [[]]:
         try:
-            await _elect_some(cluster, part, kind, timeout_ms, elected)
+            elected += await _elect_some(cluster, part, kind, timeout_ms)
         except LeaderElectionError as error:
             # The elections in the other requests are independent of these.
+            elected += error.elected
             refused |= error.refused
+        except OttlaError as error:
+            for refusal in refused.values():
+                error.add_note(str(refusal))
+            raise
     if refused:
         raise LeaderElectionError(refused, elected)
     return elected
@@ -76,9 +78,8 @@ async def _elect_some(
     places: list[TopicPartition] | None,
     kind: ElectionType,
     timeout_ms: int,
-    elected: list[TopicPartition],
-) -> None:
-    """Elect leaders of `places`, of all partitions if None; add to `elected`."""
+) -> list[TopicPartition]:
+    """Elect leaders of `places`, of all partitions if None; return the changed ones."""
     wanted = None
     if places is not None:
         wanted = [
@@ -89,7 +90,9 @@ async def _elect_some(
         election_type=kind, topic_partitions=wanted, timeout_ms=timeout_ms
     )
 
-    async def attempt() -> None:
+    elected: list[TopicPartition] = []
+
+    async def attempt() -> list[TopicPartition]:
         response = await cluster.request_controller(request, ElectLeadersResponse)
         raise_first([error_or_none(response.error_code, "the election")])
         results = [
@@ -111,8 +114,9 @@ async def _elect_some(
             )
         if refused:
             raise LeaderElectionError(refused, elected)
+        return elected
 
-    await change(cluster, attempt, timeout_ms / 1000)
+    return await change(cluster, attempt, timeout_ms / 1000)
 
 
 async def alter_reassignments(

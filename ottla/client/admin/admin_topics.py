@@ -35,7 +35,7 @@ from ottla.client.admin_model import NewTopic, TopicDescription
 from ottla.client.argument import MIN_INT32, require_mapping, require_topic, require_whole
 from ottla.client.cluster_metadata import ClusterMetadata, TopicMetadata, merge
 from ottla.client.network.cluster import Cluster
-from ottla.client.network.partition_lookup import parts
+from ottla.client.request_parts import parts
 
 NUMBERS_FROM_ASSIGNMENT: Final = -1
 MIN_INT16: Final = -(2**15)

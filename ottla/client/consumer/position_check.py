@@ -23,7 +23,7 @@ from kafkawire.sentinels import CONSUMER_REPLICA_ID, NO_EPOCH
 from ottla.client.consumer.partition_state import PartitionState
 from ottla.client.errors import LogTruncatedError, OttlaError, broker_error
 from ottla.client.network.cluster import Cluster
-from ottla.client.network.partition_lookup import parts
+from ottla.client.request_parts import parts
 
 UNKNOWN_OFFSET: Final = -1
 

@@ -47,6 +47,7 @@ from ottla.client.errors import (
 from ottla.client.network.broker_connection import Connection
 from ottla.client.network.connection_pool import ConnectionPool, Purpose
 from ottla.client.network.first_answer import first_answer
+from ottla.client.request_parts import parts
 from ottla.client.retry import Backoff
 
 log = logging.getLogger(__name__)
@@ -433,17 +434,14 @@ class Cluster:
     def _metadata_requests(self) -> list[MetadataRequest]:
         if self._wants_all_topics:
             return [MetadataRequest(topics=None, allow_auto_topic_creation=False)]
-        names = sorted(self._wanted_topics)
         # Without topics one request remains, for the brokers.
+        named = list(parts(sorted(self._wanted_topics), MAX_TOPICS_PER_REQUEST)) or [[]]
         return [
             MetadataRequest(
-                topics=[
-                    MetadataRequestTopic(name=name)
-                    for name in names[begin : begin + MAX_TOPICS_PER_REQUEST]
-                ],
+                topics=[MetadataRequestTopic(name=name) for name in part],
                 allow_auto_topic_creation=self._allow_auto_topic_creation,
             )
-            for begin in range(0, max(len(names), 1), MAX_TOPICS_PER_REQUEST)
+            for part in named
         ]
 
 

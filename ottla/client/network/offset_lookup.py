@@ -19,8 +19,9 @@ from kafkawire.sentinels import CONSUMER_REPLICA_ID, MAX_OFFSET, NO_EPOCH, READ_
 from ottla.client.argument import require_by_partition, require_whole
 from ottla.client.errors import OttlaError, broker_error
 from ottla.client.network.cluster import Cluster
-from ottla.client.network.partition_lookup import missing_partitions, parts, with_patience
+from ottla.client.network.partition_lookup import missing_partitions, with_patience
 from ottla.client.offset import OffsetAndTimestamp
+from ottla.client.request_parts import parts
 from ottla.client.retry import is_retriable, retry
 
 Results = dict[TopicPartition, OffsetAndTimestamp | OttlaError]

@@ -26,8 +26,9 @@ from ottla.client.errors import CommitFailedError, OttlaError, no_result
 from ottla.client.network.commit_order import CommitCall, CommitOrder
 from ottla.client.network.coordinator import Coordinator
 from ottla.client.network.group_coordinator import Verdict, judge
-from ottla.client.network.partition_lookup import is_unknown_topic, parts, with_patience
+from ottla.client.network.partition_lookup import is_unknown_topic, with_patience
 from ottla.client.offset import CommittedOffset, Identity
+from ottla.client.request_parts import parts
 from ottla.client.retry import Backoff, retry
 
 Author: TypeAlias = Callable[[], Identity]

@@ -1,12 +1,9 @@
 """Looks up the partitions that a caller names, and reports the ones that do not exist (edge)."""
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Iterator
-from itertools import islice
-from typing import TypeVar
+from collections.abc import Callable, Collection
 
 from kafkawire.ids import TopicPartition
-from ottla.client.client_config import MAX_PARTITIONS_PER_REQUEST
 from ottla.client.errors import (
     BrokerError,
     OttlaError,
@@ -15,8 +12,6 @@ from ottla.client.errors import (
 )
 from ottla.client.network.cluster import UNKNOWN_PATIENCE_S, Cluster
 from ottla.client.retry import retry
-
-T = TypeVar("T")
 
 
 async def missing_partitions(
@@ -61,13 +56,6 @@ async def missing_partitions(
     except UnknownPartitionError:
         missing |= {each: _no_partition(each) for each in unknown()}
     return missing
-
-
-def parts(partitions: Iterable[T], size: int | None = None) -> Iterator[list[T]]:
-    """Yield the partitions of one request after the other: `size`, or as many as a broker takes."""
-    left = iter(partitions)
-    while part := list(islice(left, size or MAX_PARTITIONS_PER_REQUEST)):
-        yield part
 
 
 def is_unknown_topic(error: OttlaError) -> bool:

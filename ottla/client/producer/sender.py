@@ -27,7 +27,7 @@ from kafkawire.messages.produce import (
 )
 from kafkawire.sentinels import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP
 from ottla.client.background import Alarm
-from ottla.client.client_config import MAX_PARTITIONS_PER_REQUEST, Address, ProducerConfig
+from ottla.client.client_config import Address, ProducerConfig
 from ottla.client.client_metrics import ProducerCounts
 from ottla.client.cluster_metadata import needs_metadata
 from ottla.client.errors import (
@@ -49,6 +49,7 @@ from ottla.client.producer.producer_id_request import ProducerIdRequest
 from ottla.client.producer.producer_sequences import ProducerIdentity, ProducerSequences
 from ottla.client.producer.topic_queues import PartitionQueue
 from ottla.client.producer.transactions import Transactions
+from ottla.client.request_parts import MAX_PARTITIONS_PER_REQUEST
 
 log = logging.getLogger(__name__)
 

@@ -31,11 +31,11 @@ from ottla.client.errors import OttlaError, ProtocolError, UnsupportedVersionErr
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.connection_pool import Purpose
 from ottla.client.network.coordinator import Coordinator, KeyType
-from ottla.client.network.partition_lookup import parts
 from ottla.client.offset import CommittedOffset, GroupMetadata
 from ottla.client.producer.producer_id_request import require_identity
 from ottla.client.producer.producer_sequences import ProducerIdentity
 from ottla.client.producer.transaction_verdict import Step, worst
+from ottla.client.request_parts import parts
 
 
 class TransactionRequests:

@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import TopicPartition
-from ottla.client.client_config import MAX_PARTITIONS_PER_REQUEST, ProducerConfig
+from ottla.client.client_config import ProducerConfig
 from ottla.client.errors import (
     BrokerError,
     OttlaError,
@@ -40,6 +40,7 @@ from ottla.client.producer.transaction_verdict import (
     is_unanswered,
     judge,
 )
+from ottla.client.request_parts import MAX_PARTITIONS_PER_REQUEST
 
 T = TypeVar("T")
 

@@ -579,7 +579,7 @@ async def test_very_many_topics_take_several_requests(
     pair: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As with thousands of topics, since a broker takes 10,000 elements in one request.
-    monkeypatch.setattr("ottla.client.network.partition_lookup.MAX_PARTITIONS_PER_REQUEST", 1)
+    monkeypatch.setattr("ottla.client.request_parts.MAX_PARTITIONS_PER_REQUEST", 1)
     monkeypatch.setattr("ottla.client.admin.admin_topics.MAX_ELEMENTS", 4)
     pair.create("a")
     assigned = NewTopic("a", assignment={0: (0, 1)})
@@ -603,7 +603,7 @@ async def test_very_many_topics_take_several_requests(
 async def test_a_request_that_fails_hides_no_refusal_of_those_before_it(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ottla.client.network.partition_lookup.MAX_PARTITIONS_PER_REQUEST", 1)
+    monkeypatch.setattr("ottla.client.request_parts.MAX_PARTITIONS_PER_REQUEST", 1)
     cluster.create("b")
     async with Admin(cluster.bootstrap) as admin:
         cluster.script(ApiKey.DELETE_TOPICS, Refuse(ErrorCode.POLICY_VIOLATION), LoseResponse())
@@ -616,7 +616,7 @@ async def test_a_request_that_fails_hides_no_refusal_of_those_before_it(
 async def test_records_of_very_many_partitions_are_deleted_by_several_requests(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ottla.client.network.partition_lookup.MAX_PARTITIONS_PER_REQUEST", 2)
+    monkeypatch.setattr("ottla.client.request_parts.MAX_PARTITIONS_PER_REQUEST", 2)
     logs = cluster.create("a", [0] * 5)
     for log in logs:
         log.append_values(b"0", b"1")

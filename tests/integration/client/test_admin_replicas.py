@@ -1,5 +1,7 @@
 """Elections and reassignments with the admin client, against a scripted cluster."""
 
+import asyncio
+
 import pytest
 
 from kafkawire.apis import ApiKey
@@ -7,10 +9,10 @@ from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId
 from ottla import Admin, TopicPartition
 from ottla.client.admin_model import ElectionType, Reassignment
-from ottla.client.errors import BrokerError, LeaderElectionError
+from ottla.client.errors import BrokerError, ConnectionLostError, LeaderElectionError
 from tests.integration.client.client_support import FAST
 from tests.integration.client.fake_broker import FakeCluster
-from tests.integration.client.fake_fault import Omit
+from tests.integration.client.fake_fault import Hold, LoseResponse, Omit
 
 B0, B1 = BrokerId(0), BrokerId(1)
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
@@ -55,7 +57,7 @@ async def test_a_partition_without_a_leader_hides_no_changed_leader(pair: FakeCl
 async def test_many_elections_take_several_requests(
     pair: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ottla.client.network.partition_lookup.MAX_PARTITIONS_PER_REQUEST", 1)
+    monkeypatch.setattr("ottla.client.request_parts.MAX_PARTITIONS_PER_REQUEST", 1)
     pair.create("a", leaders=[0, 0])
     missing = [TopicPartition("gone", 0), TopicPartition("gone", 1)]
     async with Admin(pair.bootstrap) as admin:
@@ -65,6 +67,20 @@ async def test_many_elections_take_several_requests(
     assert caught.value.elected == [A1]
     assert list(caught.value.refused) == missing
     assert len(pair.seen(ApiKey.ELECT_LEADERS)) == 4
+
+
+async def test_a_lost_request_hides_no_refusal_of_an_earlier_one(
+    pair: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ottla.client.request_parts.MAX_PARTITIONS_PER_REQUEST", 1)
+    pair.create("a", leaders=[0, 0])
+    is_open = asyncio.Event()
+    is_open.set()
+    pair.script(ApiKey.ELECT_LEADERS, Hold(is_open), LoseResponse())
+    async with Admin(pair.bootstrap) as admin:
+        with pytest.raises(ConnectionLostError) as caught:
+            await admin.elect_leaders([TopicPartition("gone", 0), A1])
+    assert ["gone-0" in note for note in caught.value.__notes__] == [True]
 
 
 async def test_a_partition_that_the_response_leaves_out_has_no_new_leader(
@@ -97,7 +113,7 @@ async def test_many_moves_take_several_requests(
     pair: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ottla.client.admin.admin_replicas.MAX_MOVES_PER_REQUEST", 1)
-    monkeypatch.setattr("ottla.client.network.partition_lookup.MAX_PARTITIONS_PER_REQUEST", 1)
+    monkeypatch.setattr("ottla.client.request_parts.MAX_PARTITIONS_PER_REQUEST", 1)
     pair.create("a", leaders=[0, 0])
     async with Admin(pair.bootstrap) as admin:
         # The refusal of the first move does not keep the second one from being started.

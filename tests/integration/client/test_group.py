@@ -418,7 +418,7 @@ async def test_the_offsets_of_many_partitions_take_several_requests(
     broker_process: BrokerProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As with thousands of partitions, of which a broker takes 10,000 in one request.
-    monkeypatch.setattr("ottla.client.network.partition_lookup.MAX_PARTITIONS_PER_REQUEST", 2)
+    monkeypatch.setattr("ottla.client.request_parts.MAX_PARTITIONS_PER_REQUEST", 2)
     await fill(broker_process, 1)
     wanted = {each: at(each.partition) for each in ALL}
     async with member(broker_process, enable_auto_commit=False) as consumer:

@@ -124,7 +124,7 @@ async def test_partitions_are_added_in_several_requests_where_one_would_be_too_l
 async def test_offsets_are_committed_in_several_requests_where_one_would_be_too_large(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ottla.client.network.partition_lookup.MAX_PARTITIONS_PER_REQUEST", 2)
+    monkeypatch.setattr("ottla.client.request_parts.MAX_PARTITIONS_PER_REQUEST", 2)
     offsets = {TopicPartition("in", number): number for number in range(5)}
     async with started(cluster) as producer, producer.transaction():
         await producer.send_offsets_to_transaction(offsets, GROUP)

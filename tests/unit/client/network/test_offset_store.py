@@ -69,7 +69,7 @@ async def test_a_commit_in_several_requests_does_not_undo_a_later_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # As with thousands of partitions.
-    monkeypatch.setattr("ottla.client.network.partition_lookup.MAX_PARTITIONS_PER_REQUEST", 1)
+    monkeypatch.setattr("ottla.client.request_parts.MAX_PARTITIONS_PER_REQUEST", 1)
     coordinator = FakeCoordinator()
     store = store_at(coordinator)
     earlier = asyncio.ensure_future(store.commit({T0: AT_1, T1: AT_1}, Identity))

@@ -25,7 +25,7 @@ RETRY_S: Final = 0.03
 REQUEST_TIMEOUT_MS: Final = 2_000
 
 
-class Census:
+class BrokerRegistrations:
     """Watches `/brokers/ids`; calls `on_change` after each registration or its end."""
 
     def __init__(

@@ -15,7 +15,7 @@ from ottla.cli.up.cluster_table import COLUMNS, Member, Observation, broker_rows
 from ottla.cli.up.events import ConsoleStarted, Event, Joinable, NoConsole, Ready, Secured
 from ottla.cli.up.report import report_line
 from ottla.cli.up.supervisor import Supervisor
-from ottla.cli.up.table_observations import Survey
+from ottla.cli.up.table_observations import TableObservations
 
 REFRESH_INTERVAL_S: Final = 2.0
 EVENTS_SHOWN: Final = 5
@@ -36,19 +36,19 @@ class LiveTable:
 
     async def follow(self, supervisor: Supervisor) -> None:
         """Refresh the table until cancelled."""
-        survey, before = Survey(supervisor.plan.bootstrap, supervisor.login), None
+        observations, before = TableObservations(supervisor.plan.bootstrap, supervisor.login), None
         # No refresh thread: the supervisor forks, which is unsafe with other threads.
         live = Live(auto_refresh=False)
         try:
             # Without its terminal only the table ends, not the cluster.
             with contextlib.suppress(OSError), live:
                 while True:
-                    now = await survey.observe(_pids(supervisor))
+                    now = await observations.observe(_pids(supervisor))
                     live.update(self._page(supervisor, now, before), refresh=True)
                     before = now
                     await asyncio.sleep(REFRESH_INTERVAL_S)
         finally:
-            await survey.close()
+            await observations.close()
 
     def _page(self, supervisor: Supervisor, now: Observation, before: Observation | None) -> Group:
         table = Table(box=SIMPLE_HEAD, padding=0, pad_edge=False)
@@ -69,7 +69,7 @@ def members(supervisor: Supervisor) -> list[Member]:
             broker.name,
             broker.address,
             pids.get(broker.name),
-            broker.broker_id in supervisor.census.registered,
+            broker.broker_id in supervisor.registrations.registered,
         )
         for broker in supervisor.plan.brokers
     ]

@@ -18,7 +18,7 @@ from broker.config.coordinator_keys import coordinator_keys_of
 from broker.errors import StartupError
 from coordination.client.patterns import end_dead_session
 from ottla.cli.failure import EXIT_FAILED, EXIT_USAGE, CommandError
-from ottla.cli.up.broker_registrations import Census, wait_for_complete_metadata
+from ottla.cli.up.broker_registrations import BrokerRegistrations, wait_for_complete_metadata
 from ottla.cli.up.client_rights import grant_once
 from ottla.cli.up.coordinator_login import FILE as LOGIN_FILE
 from ottla.cli.up.events import (
@@ -59,7 +59,9 @@ class Supervisor:
         self.plan = plan
         self.running: dict[str, ChildProcess] = {}
         self._security = _coordinator_security(plan)
-        self.census = Census(plan.connect, self._security, self._on_census)
+        self.registrations = BrokerRegistrations(
+            plan.connect, self._security, self._on_registrations
+        )
         self.login = (
             NO_SECURITY if plan.security is None else security_of(**plan.security.login(ADMIN))
         )
@@ -83,7 +85,7 @@ class Supervisor:
             self._watchers[child.name] = asyncio.create_task(
                 self._keep_running(child), name=child.name
             )
-        self._following = asyncio.create_task(self.census.follow(), name="census")
+        self._following = asyncio.create_task(self.registrations.follow(), name="registrations")
         becoming_ready = asyncio.create_task(self._become_ready())
         try:
             await asyncio.wait(
@@ -160,7 +162,7 @@ class Supervisor:
                 self._report(Started(child.name, process.pid))
             exit_code = await process.wait()
             del self.running[child.name]
-            is_listed = child.broker_id in self.census.registered
+            is_listed = child.broker_id in self.registrations.registered
             self._absence.on_death(child.name, is_listed=is_listed)
             is_closed = await self._close_session(child)
             if not self._is_ready:
@@ -205,19 +207,19 @@ class Supervisor:
             return
         self._is_ready = True
 
-    def _on_census(self) -> None:
+    def _on_registrations(self) -> None:
         for broker in self.plan.brokers:
-            if broker.broker_id not in self.census.registered:
+            if broker.broker_id not in self.registrations.registered:
                 self._absence.on_unlisted(broker.name)
-        if self.census.registered >= {broker.broker_id for broker in self.plan.brokers}:
+        if self.registrations.registered >= {broker.broker_id for broker in self.plan.brokers}:
             self._registered.set()
 
     def _kill_hung(self) -> None:
         now_s = time.monotonic()
-        if self.census.is_connected:
+        if self.registrations.is_connected:
             self._absence.on_seen(COORDINATOR, now_s)
             for broker in self.plan.brokers:
-                if broker.broker_id in self.census.registered:
+                if broker.broker_id in self.registrations.registered:
                     self._absence.on_seen(broker.name, now_s)
         else:
             # Registrations are unknown without the coordinator.
@@ -233,7 +235,7 @@ class Supervisor:
         missing = [
             broker.name
             for broker in self.plan.brokers
-            if broker.broker_id not in self.census.registered
+            if broker.broker_id not in self.registrations.registered
         ]
         cause = f"{', '.join(missing)} did not register" if missing else "no controller was elected"
         return CommandError(

@@ -23,7 +23,7 @@ MAX_RATED_PARTITIONS: Final = 5_000
 _USER_TIME_FIELD: Final = 11
 
 
-class Survey:
+class TableObservations:
     """A client that observes one cluster repeatedly. Its creator must call `close`."""
 
     def __init__(self, bootstrap: str, login: Security = NO_SECURITY) -> None:

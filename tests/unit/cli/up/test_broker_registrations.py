@@ -9,7 +9,7 @@ from broker.cluster.coordinator_security import CoordinatorSecurity
 from coordination.client import SessionState
 from coordination.errors import ErrorCode, SessionExpiredError
 from ottla.cli.up import broker_registrations
-from ottla.cli.up.broker_registrations import Census
+from ottla.cli.up.broker_registrations import BrokerRegistrations
 from tests.waiting import until
 
 
@@ -48,16 +48,16 @@ async def test_registrations_are_watched_in_another_session_after_an_expiry(
 ) -> None:
     client = FakeClient()
     monkeypatch.setattr(broker_registrations, "Client", lambda *_words, **_options: client)
-    census = Census("127.0.0.1:1", CoordinatorSecurity(), lambda: None)
-    following = asyncio.create_task(census.follow())
+    registrations = BrokerRegistrations("127.0.0.1:1", CoordinatorSecurity(), lambda: None)
+    following = asyncio.create_task(registrations.follow())
     try:
         async with asyncio.timeout(10):
             client.names = ["1"]
-            await until(lambda: census.registered == {1}, "the first registration")
+            await until(lambda: registrations.registered == {1}, "the first registration")
             client.names = ["1", "2"]
             client.expire()
-            await until(lambda: census.registered == {1, 2}, "the second registration")
-            assert census.is_connected
+            await until(lambda: registrations.registered == {1, 2}, "the second registration")
+            assert registrations.is_connected
     finally:
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)

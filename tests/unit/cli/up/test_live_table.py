@@ -24,7 +24,7 @@ def test_table_fits_eighty_columns() -> None:
     supervisor = SimpleNamespace(
         plan=plan,
         running={each.name: SimpleNamespace(pid=4_194_303) for each in plan.brokers},
-        census=SimpleNamespace(registered={1, 2}),
+        registrations=SimpleNamespace(registered={1, 2}),
     )
     now = Observation(
         2.0, None, {}, {each.name: Usage(65.0, 99_999_000_000) for each in plan.brokers}

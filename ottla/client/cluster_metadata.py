@@ -83,6 +83,11 @@ class ClusterMetadata:
         held = self.partition(topic_partition)
         return held.leader if held is not None and held.leader in self.brokers else None
 
+    def leader_epoch(self, topic_partition: TopicPartition) -> LeaderEpoch:
+        """Return the leader epoch of `topic_partition`, NO_EPOCH if it is unknown."""
+        held = self.partition(topic_partition)
+        return NO_EPOCH if held is None else held.leader_epoch
+
 
 def merge(
     old: ClusterMetadata,

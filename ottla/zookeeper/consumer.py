@@ -21,9 +21,10 @@ from ottla.client.argument import (
 from ottla.client.background import TaskSet
 from ottla.client.client_config import Address, ClientConfig, ConsumerConfig
 from ottla.client.consumer.fetch_buffer import FetchBuffer
-from ottla.client.consumer.fetcher import RESET_TIMESTAMPS, Fetcher
+from ottla.client.consumer.fetcher import Fetcher
 from ottla.client.consumer.group.read_gate import ReadGate
 from ottla.client.consumer.group.rebalance_listener import OnPartitions, RebalanceListener
+from ottla.client.consumer.positions import RESET_TIMESTAMPS
 from ottla.client.consumer.reading import Reading
 from ottla.client.consumer.record_handover import RecordHandover
 from ottla.client.errors import (

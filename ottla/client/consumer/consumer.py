@@ -29,7 +29,7 @@ from ottla.client.client_config import (
 from ottla.client.client_metrics import Health, consumer_metrics
 from ottla.client.consumer.consumer_group import ConsumerGroup
 from ottla.client.consumer.fetch_buffer import FetchBuffer
-from ottla.client.consumer.fetcher import RESET_TIMESTAMPS, Fetcher
+from ottla.client.consumer.fetcher import Fetcher
 from ottla.client.consumer.group.group_config import (
     DEFAULT_ASSIGNORS,
     AssignorName,
@@ -41,6 +41,7 @@ from ottla.client.consumer.group.rebalance_listener import OnPartitions, Rebalan
 from ottla.client.consumer.group.topic_pattern import parse_pattern
 from ottla.client.consumer.log_offsets import LogOffsets
 from ottla.client.consumer.partition_streams import PartitionStreams
+from ottla.client.consumer.positions import RESET_TIMESTAMPS
 from ottla.client.consumer.reading import Reading
 from ottla.client.consumer.record_handover import RecordHandover
 from ottla.client.consumer.record_hooks import make_hooks

@@ -15,7 +15,7 @@ Invariant: a response moves a partition only if the partition has not jumped sin
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -35,18 +35,10 @@ from kafkawire.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
-from kafkawire.sentinels import (
-    EARLIEST_TIMESTAMP,
-    LATEST_TIMESTAMP,
-    NO_EPOCH,
-    NO_LEADER,
-    READ_COMMITTED,
-    READ_UNCOMMITTED,
-)
-from ottla.client.background import Alarm, TaskSet
+from kafkawire.sentinels import NO_LEADER
+from ottla.client.background import Alarm
 from ottla.client.client_config import ConsumerConfig
 from ottla.client.client_metrics import FetchCounts
-from ottla.client.cluster_metadata import needs_metadata
 from ottla.client.consumer.fetch_buffer import FetchBuffer
 from ottla.client.consumer.fetch_plan import (
     fetch_max_bytes,
@@ -65,29 +57,15 @@ from ottla.client.consumer.fetch_session import (
     uses_topic_ids,
 )
 from ottla.client.consumer.fetched_block import FetchedBlock
+from ottla.client.consumer.partition_failures import PartitionFailures
 from ottla.client.consumer.partition_state import PartitionState
-from ottla.client.consumer.position_check import ask_epoch_ends, truncation
-from ottla.client.errors import (
-    ConsumeError,
-    LogTruncatedError,
-    OffsetOutOfRangeError,
-    OttlaError,
-    UnsupportedVersionError,
-    broker_error,
-)
+from ottla.client.consumer.positions import RESET_TIMESTAMPS, Committed, Positions
+from ottla.client.errors import OffsetOutOfRangeError, OttlaError, broker_error
 from ottla.client.network.broker_connection import Connection
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.connection_pool import Purpose
-from ottla.client.network.offset_lookup import ask_leaders
-from ottla.client.offset import CommittedOffset
 
 log = logging.getLogger(__name__)
-
-RESET_TIMESTAMPS: Final[Mapping[str, int | None]] = {
-    "earliest": EARLIEST_TIMESTAMP,
-    "latest": LATEST_TIMESTAMP,
-    "none": None,
-}
 
 _CONFIRMING_CODES: Final = frozenset({ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE})
 """Results by which a broker shows that it has looked into the log of the topic that was named."""
@@ -95,15 +73,9 @@ _CONFIRMING_CODES: Final = frozenset({ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RA
 BESIDE_WAIT_MS: Final = 20
 """Limit of the wait of a fetch on the second lane."""
 
-Committed = Callable[
-    [Collection[TopicPartition]], Awaitable[Mapping[TopicPartition, CommittedOffset | None]]
-]
-
 Lane = tuple[BrokerId, Purpose]
-Requested = dict[TopicPartition, tuple[PartitionState, int]]
-"""The partitions of a lookup, each with its jump count at the time of the request."""
 Fetched = dict[FetchKey, tuple[PartitionState, int]]
-"""Likewise the partitions of a fetch."""
+"""The partitions of a fetch, each with its jump count at the time of the request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,13 +105,13 @@ class Fetcher:
 
         `committed` returns the committed offsets of the group, for partitions that start there.
         """
-        self._committed = committed
         self._cluster = cluster
         self._config = config
         self._buffer = buffer
         self._on_arrival = on_arrival
         self._loop = asyncio.get_running_loop()
-        self._lookups = TaskSet(self._loop)
+        self._failures = PartitionFailures(cluster, buffer, on_arrival)
+        self._positions = Positions(cluster, config, buffer, self._failures, self.run, committed)
         self._states: dict[TopicPartition, PartitionState] = {}
         self._in_flight: dict[Lane, _Fetch] = {}
         self.counts = FetchCounts()
@@ -168,7 +140,7 @@ class Fetcher:
         """Send no further requests, and cancel lookups in progress."""
         self._is_stopped = True
         self._alarm.cancel()
-        await self._lookups.cancel_all()
+        await self._positions.stop()
 
     # A pass
 
@@ -184,9 +156,9 @@ class Fetcher:
             if (lane := self._free_lane(leader)) is not None:
                 self._fetch(lane, states, len(plan.leaders))
         if plan.lookups:
-            self._look_up(plan.lookups)
+            self._positions.look_up(plan.lookups)
         if plan.checks:
-            self._check(plan.checks)
+            self._positions.check(plan.checks)
         if plan.is_leaderless:
             self._cluster.request_refresh()
         self._alarm.ring_by(plan.look_again_at_s)
@@ -229,7 +201,7 @@ class Fetcher:
         }
         for state in states:
             state.has_request = True
-            state.checked_epoch = self._leader_epoch(state.topic_partition)
+            state.checked_epoch = self._cluster.metadata.leader_epoch(state.topic_partition)
         is_full = part.session_epoch <= INITIAL_EPOCH
         self._in_flight[lane] = _Fetch(requested, max_bytes, is_full, is_brief)
         self.counts.request_count += 1
@@ -307,7 +279,7 @@ class Fetcher:
         for state, jump_count in requested.values():
             if state.jump_count == jump_count:
                 state.has_request = False
-                self._on_error(state, error)
+                self._failures.note(state, error)
         # Not from within the current pass.
         self.wake()
 
@@ -321,7 +293,7 @@ class Fetcher:
                     try:
                         self._on_partition(state, data, topic.topic_id)
                     except Exception as error:
-                        self._on_internal_error(state, error)
+                        self._failures.note_internal(state, error)
         # A response in a session leaves out partitions without news; errors are news.
         for key, (state, jump_count) in requested.items():
             if state.jump_count == jump_count:
@@ -394,18 +366,7 @@ class Fetcher:
             state.on_failure(self._loop.time())
             self.wake()
         else:
-            self._on_error(state, broker_error(data.error_code, str(state.topic_partition)))
-
-    def _on_error(self, state: PartitionState, error: OttlaError) -> None:
-        retry_at_s = self._loop.time() + self._cluster.backoff.delay_s(state.failure_count + 1)
-        if needs_metadata(error):
-            self._cluster.request_refresh()
-        if error.retriable:
-            log.info("fetch.failed partition=%s error=%s", state.topic_partition, error)
-            state.on_failure(retry_at_s)
-        else:
-            self._buffer.fail(state, error, retry_at_s)
-            self._on_arrival()
+            self._failures.note(state, broker_error(data.error_code, str(state.topic_partition)))
 
     def _on_out_of_range(self, state: PartitionState, topic_id: TopicId) -> None:
         reset_to = RESET_TIMESTAMPS[self._config.auto_offset_reset]
@@ -423,136 +384,6 @@ class Fetcher:
             self._cluster.request_refresh()
         if reset_to is None:
             error = OffsetOutOfRangeError(state.topic_partition, state.fetch_offset)
-            self._on_error(state, error)
+            self._failures.note(state, error)
         else:
-            self._reset(state, reset_to)
-
-    def _reset(self, state: PartitionState, reset_to: int) -> None:
-        """Look up a new position; again and again only with a delay."""
-        self._buffer.drop_fetched(state)
-        state.reset(reset_to)
-        if (repetition_count := state.reset_count - 1) > 0:
-            state.on_failure(self._loop.time() + self._cluster.backoff.delay_s(repetition_count))
-
-    # Positions
-
-    def _look_up(self, states: Iterable[PartitionState]) -> None:
-        requested = self._mark_requested(states)
-        self._lookups.spawn(self._contained(self._resolve(requested), requested), "look up offsets")
-
-    async def _resolve(self, requested: Requested) -> None:
-        """Set positions: the committed offset of the group, or else the reset policy."""
-        left = await self._resolve_committed(requested)
-        wanted = {
-            each: state.reset_to for each, (state, _) in left.items() if state.reset_to is not None
-        }
-        is_committed = self._config.isolation_level == "read_committed"
-        isolation_level = READ_COMMITTED if is_committed else READ_UNCOMMITTED
-        found = await ask_leaders(self._cluster, wanted, isolation_level) if wanted else {}
-        for topic_partition, state in self._current(left):
-            place = found.get(topic_partition)
-            if place is None:
-                self._on_error(state, OffsetOutOfRangeError(topic_partition, None))
-            elif isinstance(place, OttlaError):
-                self._on_error(state, place)
-            else:
-                state.settle(place.offset)
-        self.run()
-
-    async def _resolve_committed(self, requested: Requested) -> Requested:
-        """Set positions to the committed offsets where there are any; return the others."""
-        wanting = {each: held for each, held in requested.items() if held[0].wants_committed}
-        if self._committed is None or not wanting:
-            return requested
-        try:
-            found = await self._committed(wanting)
-        except OttlaError as error:
-            for _, state in self._current(wanting):
-                self._on_error(state, error)
-            return {each: held for each, held in requested.items() if each not in wanting}
-        known = {each: requested[each] for each, held in found.items() if held is not None}
-        for topic_partition, state in self._current(known):
-            committed = found[topic_partition]
-            assert committed is not None
-            state.settle(committed.offset, committed.leader_epoch)
-        return {each: held for each, held in requested.items() if each not in known}
-
-    def _check(self, by_leader: Mapping[BrokerId, Iterable[PartitionState]]) -> None:
-        requested = self._mark_requested(state for states in by_leader.values() for state in states)
-        work = self._compare(by_leader, requested)
-        self._lookups.spawn(self._contained(work, requested), "compare logs")
-
-    async def _compare(
-        self, by_leader: Mapping[BrokerId, Iterable[PartitionState]], requested: Requested
-    ) -> None:
-        """Check that the logs of new leaders contain the records fetched from old leaders."""
-        epochs = {each: self._leader_epoch(each) for each in requested}
-        ends = await ask_epoch_ends(self._cluster, by_leader)
-        for topic_partition, state in self._current(requested):
-            end = ends[topic_partition]
-            if isinstance(end, UnsupportedVersionError):
-                # An old broker, which does not keep epochs.
-                state.checked_epoch = epochs[topic_partition]
-            elif isinstance(end, OttlaError):
-                self._on_error(state, end)
-            elif (cut := truncation(state, end)) is None:
-                state.checked_epoch = epochs[topic_partition]
-            else:
-                self._on_truncated(state, cut)
-        self.run()
-
-    def _on_truncated(self, state: PartitionState, cut: LogTruncatedError) -> None:
-        """Continue at the offset where the logs diverge, or if unknown by the reset policy."""
-        if self._buffer.position(state) != state.fetch_offset:
-            # Perhaps only records are gone that were not handed over: drop all of these, and
-            # compare the logs again from the position on.
-            self._buffer.drop_fetched(state)
-            state.rewind()
-            return
-        log.warning("log.truncated partition=%s error=%s", state.topic_partition, cut)
-        reset_to = RESET_TIMESTAMPS[self._config.auto_offset_reset]
-        if reset_to is None:
-            self._on_error(state, cut)
-            return
-        if cut.diverging_offset is None:
-            self._reset(state, reset_to)
-        else:
-            self._buffer.drop_fetched(state)
-            state.jump(cut.diverging_offset)
-
-    async def _contained(self, work: Coroutine[None, None, None], requested: Requested) -> None:
-        """Run a lookup; if it raises, its partitions are not taken for requested any longer."""
-        try:
-            await work
-        except Exception as error:
-            for _, state in self._current(requested):
-                self._on_internal_error(state, error)
-            self.run()
-
-    def _on_internal_error(self, state: PartitionState, error: Exception) -> None:
-        """Make the next read raise `error`, which no broker can have caused; then try again."""
-        log.error("fetch.not_handled partition=%s", state.topic_partition, exc_info=error)
-        raised = ConsumeError(
-            f"{state.topic_partition}: {type(error).__name__} inside this client: {error}. The "
-            "next read continues at the same position. Please report this error."
-        )
-        raised.__cause__ = error
-        self._on_error(state, raised)
-
-    def _leader_epoch(self, topic_partition: TopicPartition) -> LeaderEpoch:
-        held = self._cluster.metadata.partition(topic_partition)
-        return NO_EPOCH if held is None else held.leader_epoch
-
-    def _mark_requested(self, states: Iterable[PartitionState]) -> Requested:
-        requested: Requested = {}
-        for state in states:
-            state.has_request = True
-            requested[state.topic_partition] = (state, state.jump_count)
-        return requested
-
-    def _current(self, requested: Requested) -> Iterator[tuple[TopicPartition, PartitionState]]:
-        """Clear and yield the partitions that have not jumped since the request."""
-        for topic_partition, (state, jump_count) in requested.items():
-            if state.jump_count == jump_count:
-                state.has_request = False
-                yield topic_partition, state
+            self._positions.reset(state, reset_to)

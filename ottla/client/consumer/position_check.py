@@ -19,7 +19,7 @@ from kafkawire.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from kafkawire.sentinels import CONSUMER_REPLICA_ID, NO_EPOCH
+from kafkawire.sentinels import CONSUMER_REPLICA_ID
 from ottla.client.consumer.partition_state import PartitionState
 from ottla.client.errors import LogTruncatedError, OttlaError, broker_error
 from ottla.client.network.cluster import Cluster
@@ -79,11 +79,10 @@ async def _ask(cluster: Cluster, leader: BrokerId, states: list[PartitionState])
 def _request(cluster: Cluster, states: Iterable[PartitionState]) -> OffsetForLeaderEpochRequest:
     by_topic: dict[str, list[OffsetForLeaderPartition]] = {}
     for state in states:
-        held = cluster.metadata.partition(state.topic_partition)
         partition = OffsetForLeaderPartition(
             partition=state.topic_partition.partition,
             # The metadata may have lost the topic since the check was planned.
-            current_leader_epoch=NO_EPOCH if held is None else held.leader_epoch,
+            current_leader_epoch=cluster.metadata.leader_epoch(state.topic_partition),
             leader_epoch=state.fetch_epoch,
         )
         by_topic.setdefault(state.topic_partition.topic, []).append(partition)

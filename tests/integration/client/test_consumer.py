@@ -23,7 +23,7 @@ from kafkawire.records import (
     write_header,
 )
 from ottla import Consumer, ConsumerRecord, TopicPartition
-from ottla.client.consumer import fetcher
+from ottla.client.consumer import fetcher, positions
 from ottla.client.errors import (
     BrokerError,
     ClientClosedError,
@@ -780,7 +780,8 @@ async def test_an_error_inside_the_consumer_is_raised_once(
 ) -> None:
     (log,) = cluster.create("t")
     log.append_values(b"0", b"1")
-    monkeypatch.setattr(fetcher, name, raising_once(getattr(fetcher, name)))
+    module = fetcher if name == "FetchedBlock" else positions
+    monkeypatch.setattr(module, name, raising_once(getattr(module, name)))
     async with reading(cluster) as consumer:
         if name == "ask_epoch_ends":
             assert await values(consumer, 2) == [b"0", b"1"]

@@ -1,6 +1,7 @@
 """Encryption and login at the coordinator: `broker.cluster.coordinator_security`, and its keys."""
 
 import ssl
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -99,9 +100,9 @@ async def test_a_certificate_is_an_identity(tmp_path: Path) -> None:
     assert not security.tls().check_hostname
 
 
-@needs_openssl
-async def test_the_next_connection_gets_a_renewed_certificate(tmp_path: Path) -> None:
-    authority = Authority.make(tmp_path)
+def make_tls(directory: Path) -> tuple[Authority, Path, Callable[[], ssl.SSLContext]]:
+    """Return an authority, the key store of a broker, and its TLS towards the coordinator."""
+    authority = Authority.make(directory)
     store = authority.issue("broker").store
     stores = {
         "zookeeper.ssl.keystore.location": str(store),
@@ -109,6 +110,12 @@ async def test_the_next_connection_gets_a_renewed_certificate(tmp_path: Path) ->
     }
     tls = coordinator_security(keys_of({**TLS, **stores})).tls
     assert tls is not None
+    return authority, store, tls
+
+
+@needs_openssl
+async def test_the_next_connection_gets_a_renewed_certificate(tmp_path: Path) -> None:
+    authority, store, tls = make_tls(tmp_path)
     before = tls()
     assert tls() is before
     store.write_text("half a certificate")
@@ -123,14 +130,7 @@ async def test_the_next_connection_gets_a_renewed_certificate(tmp_path: Path) ->
 async def test_files_that_cannot_be_used_are_read_again_after_a_back_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    authority = Authority.make(tmp_path)
-    store = authority.issue("broker").store
-    stores = {
-        "zookeeper.ssl.keystore.location": str(store),
-        "zookeeper.ssl.truststore.location": str(authority.own.store),
-    }
-    tls = coordinator_security(keys_of({**TLS, **stores})).tls
-    assert tls is not None
+    _authority, store, tls = make_tls(tmp_path)
     store.write_text("half a certificate")
     with capture_logs() as logs:
         for _attempt in range(3):

@@ -71,7 +71,8 @@ def test_group_is_added_once_and_removed_once() -> None:
     assert registry.find("g") is None
 
 
-def test_group_stays_in_its_partition_although_the_topic_grows() -> None:
+def make_grown() -> tuple[GroupRegistry, int, Group]:
+    """Return a registry, and the partition of a group in it; then the topic has grown."""
     counts = [50]
     registry = GroupRegistry(LIMITS, lambda: counts[-1])
     partition = registry.leaderships.partition_of("my-group")
@@ -79,6 +80,11 @@ def test_group_stays_in_its_partition_although_the_topic_grows() -> None:
     registry.activate(partition, [])
     group = registry.find_or_add("my-group")
     counts.append(100)
+    return registry, partition, group
+
+
+def test_group_stays_in_its_partition_although_the_topic_grows() -> None:
+    registry, partition, group = make_grown()
     assert registry.leaderships.partition_of("my-group") != partition
     assert registry.partition_of(group) == partition
     assert registry.resign(partition) == [group]
@@ -86,13 +92,7 @@ def test_group_stays_in_its_partition_although_the_topic_grows() -> None:
 
 
 def test_group_is_found_although_the_topic_grows() -> None:
-    counts = [50]
-    registry = GroupRegistry(LIMITS, lambda: counts[-1])
-    partition = registry.leaderships.partition_of("my-group")
-    registry.leaderships.lead(partition, E1)
-    registry.activate(partition, [])
-    group = registry.find_or_add("my-group")
-    counts.append(100)
+    registry, partition, group = make_grown()
     later = registry.leaderships.partition_of("my-group")
     assert code_of(registry, "my-group") is ErrorCode.NOT_COORDINATOR
     registry.leaderships.lead(later, E1)

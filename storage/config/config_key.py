@@ -143,7 +143,8 @@ def between(lowest: int, highest: int) -> Rule:
 
 def one_of(*names: str) -> Rule:
     """Accept one of `names`, with the same case of letters."""
-    return Rule(lambda value: value in names, f"one of {', '.join(names)}")
+    shown = ", ".join(name or "(empty)" for name in names)
+    return Rule(lambda value: value in names, f"one of {shown}")
 
 
 def list_of(*names: str) -> Rule:

@@ -186,3 +186,8 @@ def test_a_wrong_value_is_refused(properties: dict[str, str], key: str) -> None:
 )
 def test_the_format_of_a_store(declared: str, location: str, expected: str) -> None:
     assert store_type(declared, location) == expected
+
+
+def test_a_refused_choice_names_the_empty_one() -> None:
+    with pytest.raises(ConfigError, match=r"one of \(empty\), JKS, PKCS12, PEM"):
+        keys_of({"zookeeper.ssl.keystore.type": "ZIP"})

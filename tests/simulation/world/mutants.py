@@ -90,7 +90,7 @@ def acknowledged_at_once(*_: Any) -> bool:
     return True
 
 
-@replaces((Leadership, "_advance"))
+@replaces((Leadership, "_advance_high_watermark"))
 def watermark_without_followers(_real: Bug, self: Leadership, _now_ms: int) -> None:
     """The high watermark is the end of the leader's log."""
     self.high_watermark = self.log_end_offset

@@ -38,7 +38,14 @@ MUTANTS: Final[Mapping[str, Mutant]] = _MUTANTS
 
 
 def replaces(*places: tuple[Any, str]) -> Callable[[Bug], Bug]:
-    """Add a mutant, which replaces attributes of classes or modules."""
+    """Add a mutant, which replaces attributes of classes or modules.
+
+    Raises:
+        AttributeError: one of them has got another name since.
+    """
+    for owner, name in places:
+        if name not in vars(owner):
+            raise AttributeError(f"{owner.__name__} has no {name} to replace")
 
     def add(bug: Bug) -> Bug:
         _MUTANTS[bug.__name__] = Mutant(bug, places)

@@ -32,6 +32,9 @@ def lose_a_controller(cluster: Cluster) -> None:
     ask_broker("cluster", "describe")
     title("The controller is killed while a producer (acks=all) and a consumer run")
     account = asyncio.run(_run_traffic(cluster.bootstrap, cluster.directory))
+    if account.missing():
+        # It shows the ends of the logs and their leaders.
+        ask_broker("topics", "describe", TOPIC)
     _settle(account)
     title("The killed broker has returned")
     asyncio.run(_wait_until_whole(cluster.bootstrap))

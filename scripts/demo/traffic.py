@@ -8,6 +8,7 @@ from typing import Final
 import ottla
 from kafkawire.ids import TopicPartition
 from scripts.demo.account import Account, Acknowledged
+from scripts.demo.console import DemoError
 
 INTERVAL_S: Final = 0.01
 """Time between two records of a partition."""
@@ -48,13 +49,20 @@ class Traffic:
         await self._consumer.close()
 
     async def finish(self, timeout_s: float) -> None:
-        """Stop writing; return once all acknowledged records were read, or after the timeout."""
+        """Stop writing; return once all acknowledged records were read, or after the timeout.
+
+        Raises:
+            DemoError: the consumer failed.
+        """
         self._is_stopping = True
-        await self._tasks[0]
+        writer, reader = self._tasks
+        await writer
         await self._producer.flush()
         for _ in range(round(timeout_s / INTERVAL_S)):
             if not self.account.missing():
                 return
+            if reader.done():
+                raise DemoError(f"the consumer failed: {reader.exception()}")
             await asyncio.sleep(INTERVAL_S)
 
     async def _write(self) -> None:

@@ -68,7 +68,7 @@ class ChangeRoutes:
         if fields.get("confirmed") != "yes" or (change.typed and typed != change.typed):
             return self._confirmation(request, change, fields)
         try:
-            await make(self._console.admin(), change)
+            await make(await self._console.admin(), change)
         except OttlaError as error:
             return self._problem(request, fields, str(error))
         self._console.collector.show()

@@ -21,7 +21,7 @@ from ottla.console.view.text import visible
 from ottla.console.web.event_stream import EventStreams
 
 START_TIMEOUT_S: Final = 3.0
-"""Time for which the first page waits for the first sample."""
+"""Time for which the first page, or the first change, waits for the first sample."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,12 +43,14 @@ class Console:
         """The latest samples."""
         return self.collector.observation
 
-    def admin(self) -> Admin:
-        """Return the connection to the cluster.
+    async def admin(self) -> Admin:
+        """Return the connection to the cluster; wait a moment for the first one.
 
         Raises:
             NoBrokerAvailableError: no broker could be reached yet.
         """
+        if self.collector.admin is None:
+            await self.observed()
         if self.collector.admin is None:
             raise NoBrokerAvailableError("no broker could be reached yet: try again in a moment")
         return self.collector.admin

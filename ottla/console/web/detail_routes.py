@@ -139,7 +139,8 @@ class DetailRoutes:
         elif name:
             # The client would wait for a broker that is down or was never there.
             require_broker(observation, name)
-        entries = await self._console.admin().describe_configs(KINDS[kind], name)
+        admin = await self._console.admin()
+        entries = await admin.describe_configs(KINDS[kind], name)
         wanted = request.query_params.get("filter", "").strip().lower()
         shown = [entry for key, entry in sorted(entries.items()) if wanted in key.lower()]
         # A stable sort: keys that were set come first.

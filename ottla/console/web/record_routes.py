@@ -77,7 +77,7 @@ class _Records:
             query = parse_record_query(topic.name, parameters)
             form = query.form
             if not is_tail:
-                result = await self._console.readers.search(self._console.admin(), query)
+                result = await self._console.readers.search(await self._console.admin(), query)
         except (ValueError, OttlaError, BusyError) as error:
             problem = str(error)
         page = Page(

@@ -13,10 +13,11 @@ import pytest_asyncio
 
 from ottla import Admin, Consumer, NewTopic, Producer
 from ottla.console.access.address import ListenAddress
+from ottla.console.observation.collector import Collector
 from ottla.console.web.change_routes import MAX_FORM_BYTES
 from ottla.console.web.serving import listen_on, url_of
 from tests.conftest import BrokerProcess
-from tests.integration.console.browserless import ConsoleServer, console_of
+from tests.integration.console.browserless import TIMEOUT_S, ConsoleServer, console_of
 
 EVIL = "<script>alert(1)</script>"
 ESCAPED = "&lt;script&gt;alert(1)&lt;/script&gt;"
@@ -144,6 +145,7 @@ async def events_while_writing(
 async def test_topic_is_created_altered_and_deleted_after_confirmation(
     console: ConsoleServer, bootstrap: str
 ) -> None:
+    await shown(console, "/", "online")
     fields = {"csrf": await csrf_of(console), "topic": "made"}
     creation = {**fields, "action": "create", "partitions": "2", "configs": "retention.ms=60000"}
     asked = await console.post("/change", creation)
@@ -176,6 +178,27 @@ async def test_topic_is_created_altered_and_deleted_after_confirmation(
     assert deleted.headers["location"] == "/topics?done=deleted"
     async with Admin(bootstrap) as admin:
         assert "made" not in await admin.list_topics()
+
+
+async def test_the_first_change_waits_for_the_connection(
+    bootstrap: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect = Collector._connected
+
+    async def connected_late(collector: Collector) -> Admin:
+        await confirmed.wait()
+        return await connect(collector)
+
+    confirmed = asyncio.Event()
+    monkeypatch.setattr(Collector, "_connected", connected_late)
+    monkeypatch.setattr("ottla.console.web.console.START_TIMEOUT_S", TIMEOUT_S)
+    async with console_of(bootstrap) as console:
+        fields = {"csrf": await csrf_of(console), "topic": "early", "action": "create"}
+        answer = asyncio.create_task(console.post("/change", {**fields, "confirmed": "yes"}))
+        await csrf_of(console)
+        assert not answer.done()
+        confirmed.set()
+        assert (await answer).status == 303
 
 
 async def test_audits_are_listed_and_shown(console: ConsoleServer) -> None:

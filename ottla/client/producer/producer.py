@@ -424,8 +424,9 @@ class Producer:
     async def flush(self) -> None:
         """Send all accepted records without lingering, and wait for their deliveries.
 
-        This returns when each of them is acknowledged or has failed. It raises no delivery
-        error: the future of each record has its own outcome.
+        This returns when each of them is acknowledged or has failed, and the callbacks of their
+        futures have run. It raises no delivery error: the future of each record has its own
+        outcome.
 
         Raises:
             ClientClosedError: the producer was not started.
@@ -434,6 +435,8 @@ class Producer:
         accumulator = self._accumulator
         batches = [batch for batch in accumulator.incomplete if not batch.is_done]
         if not batches:
+            # Callbacks of the last ones may be scheduled.
+            await asyncio.sleep(0)
             return
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         left = len(batches)

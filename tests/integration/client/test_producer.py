@@ -107,6 +107,25 @@ async def test_many_records_keep_their_order_and_get_their_offsets(cluster: Fake
         assert offsets == list(range(1_000))
 
 
+async def test_flush_returns_after_the_callbacks_of_the_deliveries(cluster: FakeCluster) -> None:
+    cluster.create("t")
+    seen: list[int] = []
+    async with Producer(cluster.bootstrap) as producer:
+        first = await producer.send("t", b"0")
+
+        async def flush_after_first() -> None:
+            # The same response completes both deliveries, and this task runs before the callback.
+            await first
+            await producer.flush()
+            assert seen == [1]
+
+        flushing = asyncio.create_task(flush_after_first())
+        await asyncio.sleep(0)
+        second = await producer.send("t", b"1")
+        second.add_done_callback(lambda delivery: seen.append(delivery.result().offset))
+        await flushing
+
+
 async def test_records_without_key_reach_every_partition(cluster: FakeCluster) -> None:
     logs = cluster.create("t", [0] * 4)
     async with Producer(cluster.bootstrap, batch_size_bytes=200) as producer:

@@ -33,6 +33,7 @@ from tests.integration.client.fake_fault import (
     RefuseWhole,
 )
 from tests.integration.client.fake_log import FakeLogs, FakePartition
+from tests.waiting import DEADLINE_S
 
 HOST: Final = "127.0.0.1"
 READ_BYTES: Final = 256 * 1024
@@ -254,9 +255,9 @@ class FakeCluster:
         """Return the messages of this kind that arrived."""
         return [request.message for request in self.requests if request.api_key is api_key]
 
-    async def wait_for(self, api_key: ApiKey, count: int = 1, timeout_s: float = 5.0) -> None:
+    async def wait_for(self, api_key: ApiKey, count: int = 1) -> None:
         """Wait until `count` requests of this kind have arrived."""
-        async with asyncio.timeout(timeout_s):
+        async with asyncio.timeout(DEADLINE_S):
             while len(self.seen(api_key)) < count:
                 await self._news.wait()
 

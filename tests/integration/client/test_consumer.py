@@ -71,7 +71,8 @@ async def reading(
 async def take(consumer: Consumer, count: int) -> list[ConsumerRecord]:
     """Return exactly `count` records."""
     records: list[ConsumerRecord] = []
-    async with asyncio.timeout(10):
+    # Less than the timeouts of the consumer, which would hide a request that waits too long.
+    async with asyncio.timeout(20):
         while len(records) < count:
             records += await consumer.fetch_batch(count - len(records))
     return records
@@ -1006,7 +1007,7 @@ async def test_empty_partitions_do_not_hold_up_others(
             max_partition_fetch_bytes=100_000,
             fetch_max_wait_ms=60_000,
         ) as consumer,
-        asyncio.timeout(5),
+        asyncio.timeout(20),
     ):
         assert len(await values(consumer, 75)) == 75
         logs[0].append_values(b"at last")

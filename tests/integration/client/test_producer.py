@@ -46,7 +46,7 @@ from tests.integration.client.fake_fault import (
     Omit,
     Refuse,
 )
-from tests.waiting import until
+from tests.waiting import DEADLINE_S, until
 
 
 @pytest.mark.parametrize("compression", [None, "gzip", "snappy", "lz4", "zstd"])
@@ -793,7 +793,7 @@ async def test_a_send_that_gets_memory_during_close_fails(
     steps: list[asyncio.Future[None]] = []
     release.set()
     with pytest.raises(ClientClosedError):
-        await asyncio.wait_for(blocked, 5)
+        await asyncio.wait_for(blocked, DEADLINE_S)
     assert steps, "the producer was not closed in between"
     closing.close()
     assert producer._cluster is not None

@@ -8,6 +8,7 @@ from controller.effects import BrokerRequest, ControlRequest
 from controller.events import Event, LeaderAndIsrResponseReceived
 from kafkawire.ids import BrokerId
 from kafkawire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from tests.waiting import DEADLINE_S
 
 B1 = BrokerId(1)
 
@@ -36,7 +37,7 @@ async def test_a_lost_request_is_retried_on_a_new_connection() -> None:
     task = ChannelTask(Channel(B1, 5), lambda: Flaky(next(numbers), log), answered.put_nowait)
     for epoch in (7, 8):
         task.put(BrokerRequest(B1, 5, LeaderAndIsrRequest(controller_epoch=epoch)))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(DEADLINE_S):
         events = [await answered.get() for _ in range(2)]
     assert all(isinstance(event, LeaderAndIsrResponseReceived) for event in events)
     await asyncio.gather(task.close(), return_exceptions=True)
@@ -47,7 +48,7 @@ async def test_a_channel_settles_once_all_requests_have_responses() -> None:
     log: list[str] = []
     answered: asyncio.Queue[Event] = asyncio.Queue()
     task = ChannelTask(Channel(B1, 5), lambda: Flaky(2, log), answered.put_nowait)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(DEADLINE_S):
         await task.wait_settled()
         for epoch in (7, 8):
             task.put(BrokerRequest(B1, 5, LeaderAndIsrRequest(controller_epoch=epoch)))
@@ -60,7 +61,7 @@ async def test_a_channel_settles_when_the_broker_is_unreachable() -> None:
     log: list[str] = []
     answered: asyncio.Queue[Event] = asyncio.Queue()
     task = ChannelTask(Channel(B1, 5), lambda: Flaky(1, log), answered.put_nowait)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(DEADLINE_S):
         task.put(BrokerRequest(B1, 5, LeaderAndIsrRequest(controller_epoch=7)))
         await task.wait_settled()
     assert answered.empty()

@@ -138,11 +138,13 @@ async def test_records_without_key_reach_every_partition(cluster: FakeCluster) -
 
 async def test_linger_gathers_records_into_one_batch(cluster: FakeCluster) -> None:
     (log,) = cluster.create("t")
-    async with Producer(cluster.bootstrap, linger_ms=300) as producer:
+    async with Producer(cluster.bootstrap, linger_ms=60_000) as producer:
         deliveries = []
         for number in range(3):
             deliveries.append(await producer.send("t", b"%d" % number))
             await asyncio.sleep(0.001)
+        assert not cluster.seen(ApiKey.PRODUCE)
+        await producer.flush()
         await asyncio.gather(*deliveries)
     assert len(log.batches) == 1
 

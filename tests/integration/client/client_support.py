@@ -1,10 +1,11 @@
-"""Shared parts of the client tests: quick retries and leak checks."""
+"""Shared parts of the client tests: quick retries, short timeouts and leak checks."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypedDict
 
+from ottla import Producer
 from tests.integration.client.fake_broker import FakeCluster
 from tests.waiting import until
 
@@ -66,3 +67,18 @@ def raising_once(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(*arguments, **named)
 
     return call
+
+
+@contextmanager
+def delivery_timeout(producer: Producer, timeout_s: float) -> Iterator[None]:
+    """Let batches expire so soon after their creation, even those that exist.
+
+    The setting would also count the time until a batch is sent, which a busy machine prolongs.
+    """
+    accumulator = producer._accumulator
+    before_s, accumulator._delivery_timeout_s = accumulator._delivery_timeout_s, timeout_s
+    producer._sender.wake()
+    try:
+        yield
+    finally:
+        accumulator._delivery_timeout_s = before_s

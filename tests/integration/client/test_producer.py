@@ -35,7 +35,7 @@ from ottla.client.network.cluster import Cluster
 from ottla.client.producer import sender
 from ottla.client.producer.accumulator import Accumulator
 from ottla.client.producer.producer_batch import ProducerBatch
-from tests.integration.client.client_support import FAST, raising_once
+from tests.integration.client.client_support import FAST, delivery_timeout, raising_once
 from tests.integration.client.fake_broker import FakeCluster
 from tests.integration.client.fake_fault import (
     Fault,
@@ -381,13 +381,14 @@ def is_writable(producer: Producer) -> bool:
 async def test_a_silent_broker_ends_in_a_delivery_timeout(cluster: FakeCluster) -> None:
     cluster.create("t")
     cluster.script(ApiKey.PRODUCE, Never())
-    async with Producer(cluster.bootstrap, delivery_timeout_ms=80) as producer:
+    async with Producer(cluster.bootstrap) as producer:
         out = await producer.send("t", b"out")
         await cluster.wait_for(ApiKey.PRODUCE)
         waiting = await producer.send("t", b"waiting")
-        for delivery in (out, waiting):
-            with pytest.raises(DeliveryTimedOutError, match="may or may not"):
-                await delivery
+        with delivery_timeout(producer, 0.05):
+            for delivery in (out, waiting):
+                with pytest.raises(DeliveryTimedOutError, match="may or may not"):
+                    await delivery
 
 
 async def test_a_lasting_fault_ends_in_a_delivery_timeout_that_names_it(
@@ -395,9 +396,15 @@ async def test_a_lasting_fault_ends_in_a_delivery_timeout_that_names_it(
 ) -> None:
     cluster.create("t")
     cluster.script(ApiKey.PRODUCE, *[Refuse(ErrorCode.NOT_ENOUGH_REPLICAS)] * 100)
-    async with Producer(cluster.bootstrap, delivery_timeout_ms=80, **FAST) as producer:
-        with pytest.raises(DeliveryTimedOutError, match="NOT_ENOUGH_REPLICAS"):
-            await producer.send_and_wait("t", b"v")
+    async with Producer(cluster.bootstrap, **FAST) as producer:
+        sending = asyncio.ensure_future(producer.send_and_wait("t", b"v"))
+        # The second attempt follows the first refusal.
+        await cluster.wait_for(ApiKey.PRODUCE, 2)
+        with (
+            delivery_timeout(producer, 0.05),
+            pytest.raises(DeliveryTimedOutError, match="NOT_ENOUGH_REPLICAS"),
+        ):
+            await sending
 
 
 async def test_retries_are_limited(cluster: FakeCluster) -> None:

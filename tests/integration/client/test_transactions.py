@@ -569,7 +569,7 @@ async def test_an_unanswered_abort_is_repeated(cluster: FakeCluster) -> None:
 
 async def test_an_abort_that_only_lacks_its_new_epoch_is_repeated(cluster: FakeCluster) -> None:
     (log,) = cluster.create("t")
-    async with started(cluster, max_block_ms=300) as producer:
+    async with started(cluster, max_block_ms=2_000) as producer:
         await producer.begin_transaction()
         cluster.script(ApiKey.PRODUCE, Refuse(ErrorCode.INVALID_RECORD))
         with pytest.raises(BrokerError):
@@ -592,7 +592,7 @@ async def test_an_abort_that_only_lacks_its_new_epoch_is_repeated(cluster: FakeC
 async def test_an_abort_of_a_transaction_that_never_began(cluster: FakeCluster) -> None:
     """The only request that would have begun it was lost before it arrived."""
     cluster.create("t")
-    async with started(cluster, max_block_ms=300) as producer:
+    async with started(cluster, max_block_ms=2_000) as producer:
         cluster.script(ApiKey.ADD_OFFSETS_TO_TXN, *[HangUp()] * 999)
         with pytest.raises(TransactionAbortableError, match="AddOffsetsToTxn"):
             await write_all(producer)

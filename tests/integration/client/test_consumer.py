@@ -44,7 +44,6 @@ from tests.integration.client.fake_fault import (
     Fault,
     Garbage,
     HangUp,
-    Hold,
     LoseResponse,
     Omit,
     Refuse,
@@ -1035,12 +1034,12 @@ async def test_a_fetch_names_no_more_partitions_than_a_broker_takes(
 async def test_a_slow_partition_does_not_hold_up_another(pair: FakeCluster) -> None:
     logs = pair.create("t", [0, 1])
     logs[1].append_values(b"1")
-    never = asyncio.Event()
-    async with reading(pair, T0, T1) as consumer:
-        await until(lambda: consumer.position(T0) is not None, "positions")
-        pair.script(ApiKey.FETCH, Hold(never))
+    release = pair.hold(ApiKey.FETCH)
+    async with reading(pair, T0) as consumer:
+        await pair.wait_for(ApiKey.FETCH)
+        consumer.assign([T0, T1])
         assert await values(consumer, 1) == [b"1"]
-        never.set()
+        release.set()
 
 
 async def test_a_consumer_may_be_assigned_before_it_starts(cluster: FakeCluster) -> None:

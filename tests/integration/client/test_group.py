@@ -72,7 +72,8 @@ def member(broker: BrokerProcess, **settings: Any) -> Consumer:
         "group_id": "g",
         "auto_offset_reset": "earliest",
         "heartbeat_interval_ms": 50,
-        "session_timeout_ms": 6_000,
+        # Far more than any pause of this process.
+        "session_timeout_ms": 30_000,
         "auto_commit_interval_ms": 50,
         "retry_backoff_ms": 10,
         "retry_backoff_max_ms": 50,
@@ -269,7 +270,7 @@ async def test_a_record_in_hand_is_neither_committed_nor_taken_away(
         second.subscribe(["t"])
         first.subscribe(["u"], on_revoked=revoked.extend)
         # Record 2 is in hand: auto-commit covers only the records before it.
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             while (await first.committed([T0]))[T0] != at(2, 0):
                 continue
         assert revoked == []
@@ -407,11 +408,11 @@ async def test_a_commit_to_a_topic_that_does_not_exist_fails_soon(
     async with member(broker_process, enable_auto_commit=False) as consumer:
         consumer.assign([T0])
         with pytest.raises(UnknownTopicError, match="gone-0"):
-            await asyncio.wait_for(consumer.commit({gone: at(1), T0: at(3)}), 10)
+            await asyncio.wait_for(consumer.commit({gone: at(1), T0: at(3)}), 20)
         assert (await consumer.committed([T0]))[T0] == at(3)
     async with Admin(broker_process.bootstrap) as admin:
         with pytest.raises(UnknownTopicError, match="gone-0"):
-            await asyncio.wait_for(admin.alter_group_offsets("g", {gone: 1}), 10)
+            await asyncio.wait_for(admin.alter_group_offsets("g", {gone: 1}), 20)
 
 
 async def test_the_offsets_of_many_partitions_take_several_requests(
@@ -429,7 +430,7 @@ async def test_the_offsets_of_many_partitions_take_several_requests(
         # In the first of the requests.
         gone = {TopicPartition("gone", 0): at(1)}
         with pytest.raises(UnknownTopicError, match="gone-0"):
-            await asyncio.wait_for(consumer.commit(gone | later), 10)
+            await asyncio.wait_for(consumer.commit(gone | later), 20)
         assert await consumer.committed(ALL) == later
         assert await consumer.end_offsets(ALL) == dict.fromkeys(ALL, 1)
     async with Admin(broker_process.bootstrap) as admin:
@@ -446,7 +447,7 @@ async def test_an_unknown_topic_does_not_hide_that_nothing_was_committed(
         await read(consumer, 1)
         offsets = {TopicPartition("gone", 0): 1, T0: 3}
         with pytest.raises(CommitFailedError):
-            await asyncio.wait_for(admin.alter_group_offsets("g", offsets), 10)
+            await asyncio.wait_for(admin.alter_group_offsets("g", offsets), 20)
 
 
 async def test_unsubscribing_leaves_the_group(broker_process: BrokerProcess) -> None:

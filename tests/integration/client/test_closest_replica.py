@@ -44,7 +44,9 @@ async def test_the_follower_in_the_rack_is_read(
                         (record,) = await consumer.fetch_batch()
                     assert record.value == b"%d" % number
             named = [message for message in caplog.messages if "replica.preferred" in message]
-            assert named == ["replica.preferred partition=near-0 broker=2"]
+            assert set(named) == {"replica.preferred partition=near-0 broker=2"}
+            # Again after a stall in which the follower left the in-sync set, but not at each fetch.
+            assert len(named) < 10
             # Without its follower the consumer reads from the leader again.
             cluster.kill(2)
             await producer.send_and_wait("near", b"last")

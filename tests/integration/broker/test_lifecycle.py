@@ -32,6 +32,7 @@ from tests.integration.broker.test_admin import (
 from tests.integration.broker.wire import Wire, batch
 from tests.ports import free_port, wait_until_listening
 from tests.programs import Program
+from tests.waiting import until_sync
 
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 START_TIMEOUT_S = 20
@@ -332,7 +333,7 @@ def test_checkpoints_are_written_periodically(
         wire.create_topic("t")
         wire.produce("t", batch(b"a", b"b"))
         delete_records(wire, "t", 1)
-        wait_until_written(broker, wire, broker.data_dir / file, line)
+        wait_until_written(broker.data_dir / file, line)
 
 
 def test_the_flusher_honours_flush_ms(start_broker: StartBroker) -> None:
@@ -346,7 +347,7 @@ def test_the_flusher_honours_flush_ms(start_broker: StartBroker) -> None:
     with Wire(broker.port) as wire:
         wire.create_topic("t", flush_ms="1")
         wire.produce("t", batch(b"a", b"b"))
-        wait_until_written(broker, wire, checkpoint, "t 0 2")
+        wait_until_written(checkpoint, "t 0 2")
 
 
 def wait_until_served(broker: BrokerProcess) -> None:
@@ -356,10 +357,8 @@ def wait_until_served(broker: BrokerProcess) -> None:
             describe(wire, "t")
 
 
-def wait_until_written(broker: BrokerProcess, wire: Wire, path: Path, line: str) -> None:
-    """Wait until the file at `path` holds `line`; each check costs the broker one request."""
-    for _ in range(2000):
-        if path.exists() and line in path.read_text().splitlines():
-            return
-        wire.fetch("t", 0)
-    raise AssertionError(f"{path} never held {line!r}:\n{broker.log_tail()}")
+def wait_until_written(path: Path, line: str) -> None:
+    """Wait until the file at `path` holds `line`."""
+    until_sync(
+        lambda: path.exists() and line in path.read_text().splitlines(), f"{line!r} in {path}"
+    )

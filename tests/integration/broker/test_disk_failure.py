@@ -13,12 +13,10 @@ from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from tests.conftest import BrokerProcess, StartBroker
+from tests.conftest import STOP_TIMEOUT_S, BrokerProcess, StartBroker
 from tests.integration.broker.test_lifecycle import CLEAN_SHUTDOWN
 from tests.integration.broker.wire import Wire, batch
 from tests.integration.coordination.process import Coordinator, wait_until
-
-STOP_TIMEOUT_S = 20
 
 
 def break_disk(broker: BrokerProcess) -> None:

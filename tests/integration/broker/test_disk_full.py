@@ -20,15 +20,15 @@ from kafkawire.messages.delete_topics import (
 )
 from ottla.cli.logs.partition_verification import VerifyOptions
 from ottla.cli.logs.verify import verify_directories
-from tests.conftest import BrokerProcess, StartBroker
+from tests.conftest import STOP_TIMEOUT_S, BrokerProcess, StartBroker
 from tests.integration.broker.test_compaction import alter, fetch_all
 from tests.integration.broker.wire import Wire, batch
+from tests.waiting import until_sync
 
 DISK_MIB = 12
 RESERVE_BYTES = 1024 * 1024
 CHUNK = os.urandom(250_000)
 MANY = 1_000
-STOP_TIMEOUT_S = 20
 
 
 @pytest.fixture
@@ -70,11 +70,14 @@ def fill_disk(wire: Wire, topic: str, partition: int = 0) -> int:
 
 def first_response_of_a_leader(wire: Wire, topic: str) -> int:
     """Produce until the partition has a leader; return the error code of its response."""
-    for _ in range(MANY):
-        answer = wire.produce(topic, batch(b"x"))
-        if answer.error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER:
-            return answer.error_code
-    raise AssertionError("the partition was never led")
+    codes: list[int] = []
+
+    def is_led() -> bool:
+        codes.append(wire.produce(topic, batch(b"x")).error_code)
+        return codes[-1] != ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    until_sync(is_led, "a leader")
+    return codes[-1]
 
 
 def test_a_full_disk_refuses_writes_until_there_is_space(

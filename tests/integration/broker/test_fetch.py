@@ -28,7 +28,8 @@ from kafkawire.records import iterate_batches, read_records
 from tests.conftest import BrokerProcess
 from tests.integration.broker.wire import NOT_HERE, Wire, batch
 
-LONG_WAIT_MS = 15_000
+LONG_WAIT_MS = 120_000
+"""Longer than a client waits for a response, which fails a test whose request is not woken."""
 names = (f"fetch-{number}" for number in itertools.count())
 
 
@@ -127,13 +128,11 @@ def test_the_limit_of_a_response_applies_to_all_its_partitions(wire: Wire, topic
 
 
 def test_a_long_poll_is_woken_by_the_next_record(wire: Wire, other: Wire, topic: str) -> None:
-    began_s = time.monotonic()
     wire.send(ApiKey.FETCH, 12, long_poll(topic, partitions=(0, 1), max_wait_ms=LONG_WAIT_MS))
     other.produce(topic, batch(b"a"), partition=1)
     _, response = wire.receive(ApiKey.FETCH, 12)
     assert isinstance(response, FetchResponse)
     assert [values(data) for data in response.responses[0].partitions] == [[], [b"a"]]
-    assert time.monotonic() - began_s < LONG_WAIT_MS / 1000 / 2
 
 
 def test_a_long_poll_waits_for_all_its_bytes(wire: Wire, other: Wire, topic: str) -> None:

@@ -20,7 +20,7 @@ from kafkawire.messages.delete_topics import DeleteTopicState
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from kafkawire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from tests.conftest import BrokerProcess, StartBroker
+from tests.conftest import READY_TIMEOUT_S, BrokerProcess, StartBroker
 from tests.integration.broker.test_admin import (
     SET,
     alter_incrementally,
@@ -35,7 +35,7 @@ from tests.programs import Program
 from tests.waiting import until_sync
 
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
-START_TIMEOUT_S = 20
+START_TIMEOUT_S = READY_TIMEOUT_S
 
 
 def try_to_start(*arguments: str) -> tuple[int, str]:

@@ -1,7 +1,6 @@
 """Metadata, ApiVersions and DescribeCluster over a real socket."""
 
 import itertools
-import time
 from collections.abc import Sequence
 
 import pytest
@@ -21,9 +20,9 @@ from kafkawire.messages.metadata import (
 from kafkawire.schema import decode
 from tests.conftest import BrokerProcess, StartBroker
 from tests.integration.broker.wire import Wire
+from tests.waiting import until_sync
 
 NOT_ASKED_FOR = -(2**31)
-LED_WITHIN_S = 10.0
 names = (f"metadata-{number}" for number in itertools.count())
 
 
@@ -55,12 +54,15 @@ def only(response: MetadataResponse) -> MetadataResponseTopic:
 
 def when_led(wire: Wire, name: str) -> MetadataResponseTopic:
     """Return the metadata of a topic as soon as its partitions have leaders."""
-    deadline_s = time.monotonic() + LED_WITHIN_S
-    while time.monotonic() < deadline_s:
-        topic = only(metadata(wire, [name]))
-        if topic.partitions and all(each.leader_id >= 0 for each in topic.partitions):
-            return topic
-    raise AssertionError(f"{name} has no leaders after {LED_WITHIN_S} s")
+    found: list[MetadataResponseTopic] = []
+
+    def is_led() -> bool:
+        found.append(only(metadata(wire, [name])))
+        partitions = found[-1].partitions
+        return bool(partitions) and all(each.leader_id >= 0 for each in partitions)
+
+    until_sync(is_led, f"leaders of {name}")
+    return found[-1]
 
 
 def test_metadata_names_the_broker_its_cluster_and_the_controller(

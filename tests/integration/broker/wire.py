@@ -39,7 +39,7 @@ from kafkawire.messages.produce import (
 from kafkawire.records import BatchBuilder
 from kafkawire.schema import decode
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 NOT_HERE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 """Errors of a partition during its deletion: first it has no leader, then it is unknown."""
 SIZE = Struct(">i")

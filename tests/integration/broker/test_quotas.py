@@ -96,10 +96,11 @@ def test_a_producer_above_its_quota_is_throttled_and_muted(start_broker: StartBr
     with Wire(broker.port) as admin, Wire(broker.port) as slow:
         admin.create_topic("t")
         assert alter(admin, SLOW, producer_byte_rate=LIMIT) == (ErrorCode.NONE, None)
+        # The connection is muted from the first response on.
+        began_s = time.monotonic()
         throttle_ms = produce(slow, "slow")
         assert 1000 < throttle_ms < 5000
         assert produce(admin, "another") == 0
-        began_s = time.monotonic()
         produce(slow, "slow")
         assert time.monotonic() - began_s > throttle_ms / 1000 - 0.1
         assert alter(admin, SLOW, producer_byte_rate=None) == (ErrorCode.NONE, None)

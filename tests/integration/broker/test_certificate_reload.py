@@ -13,7 +13,7 @@ import ottla
 from ottla.client.admin_model import ResourceType
 from ottla.client.errors import OttlaError
 from tests.certificates import Authority, needs_openssl
-from tests.conftest import READY_EVENT, BrokerProcess
+from tests.conftest import READY_EVENT, READY_TIMEOUT_S, BrokerProcess
 from tests.ports import free_port
 
 pytestmark = needs_openssl
@@ -39,7 +39,7 @@ class Peer(NamedTuple):
 
     def shown_certificate(self) -> str:
         """Return the certificate that clients of the listener get now."""
-        return ssl.get_server_certificate(("127.0.0.1", self.port), timeout=10)
+        return ssl.get_server_certificate(("127.0.0.1", self.port), timeout=READY_TIMEOUT_S)
 
     async def alter(self, key: str, path: Path) -> None:
         async with ottla.Admin(self.address) as admin:

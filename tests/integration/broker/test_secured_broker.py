@@ -40,7 +40,7 @@ from kafkawire.messages.scram_credentials import (
 from ottla.client.admin_model import ResourceType
 from ottla.client.errors import AuthenticationFailedError, OttlaError
 from tests.certificates import Authority, needs_openssl
-from tests.conftest import READY_EVENT, BrokerProcess
+from tests.conftest import READY_EVENT, READY_TIMEOUT_S, BrokerProcess
 from tests.integration.broker.wire import TlsWire, Wire
 from tests.ports import free_port
 from tests.waiting import until
@@ -266,12 +266,12 @@ async def test_a_client_with_an_untrusted_certificate_fails_at_once(
 
 
 async def test_a_plain_client_on_a_tls_port_is_logged_in_one_line(secured: Secured) -> None:
-    with socket.create_connection(("127.0.0.1", secured.ports["SSL"]), timeout=10) as client:
+    with socket.create_connection(("127.0.0.1", secured.ports["SSL"]), timeout=60) as client:
         client.sendall(b"\0\0\0\x0e\0\x12\0\0\0\0\0\1\0\4test")
         while client.recv(100):
             continue
     event = await asyncio.to_thread(
-        secured.broker.wait_for_event, "connection.handshake_failed", 10, is_about_tls
+        secured.broker.wait_for_event, "connection.handshake_failed", READY_TIMEOUT_S, is_about_tls
     )
     assert event["listener_name"] == "SSL"
 
@@ -316,7 +316,7 @@ async def test_a_tls_client_on_a_plain_port_is_logged_in_one_line(
     await asyncio.to_thread(
         secured.broker.wait_for_event,
         "connection.dropped",
-        10,
+        READY_TIMEOUT_S,
         lambda event: (
             event["reason"] == "the client speaks TLS, and this listener does not"
             and event["listener_name"] == protocol
@@ -341,7 +341,7 @@ async def test_the_certificate_of_a_client_names_its_principal(secured: Secured)
     event = await asyncio.to_thread(
         secured.broker.wait_for_event,
         "connection.dropped",
-        10,
+        READY_TIMEOUT_S,
         lambda event: "no rule of ssl.principal" in str(event["reason"]),
     )
     assert event["reason"] == "no rule of ssl.principal.mapping.rules applies to O=nobody"
@@ -485,7 +485,7 @@ async def test_librdkafka_logs_in(secured: Secured, protocol: str, mechanism: st
                 "sasl.username": "alice",
                 "sasl.password": password,
                 "ssl.ca.location": str(secured.authority.own.certificate),
-                "message.timeout.ms": 5_000,
+                "message.timeout.ms": 60_000,
                 "error_cb": errors.append,
                 "log_level": 0,
             }
@@ -493,7 +493,7 @@ async def test_librdkafka_logs_in(secured: Secured, protocol: str, mechanism: st
         delivered: list[object] = []
         producer.produce("orders", b"x", on_delivery=lambda error, _: delivered.append(error))
         if password == PASSWORD:
-            producer.flush(20)
+            producer.flush(60)
             return delivered
         for _ in range(100):
             producer.poll(0.1)
@@ -525,7 +525,7 @@ async def test_a_quota_of_a_user_slows_this_user_only(secured: Secured) -> None:
         )
         for _ in range(2):
             producer.produce("orders", bytes(30_000))
-            assert producer.flush(30) == 0
+            assert producer.flush(60) == 0
         return times
 
     async with ottla.Admin(secured.address("PLAINTEXT")) as admin:

@@ -15,7 +15,7 @@ import uvloop
 
 from monitoring import status_server
 from monitoring.status_server import MAX_CONNECTIONS, Answer, StatusServer
-from tests.conftest import READY_EVENT, BrokerProcess, StartBroker
+from tests.conftest import READY_EVENT, READY_TIMEOUT_S, BrokerProcess, StartBroker
 from tests.integration.broker.broker_cluster import BrokerCluster
 from tests.integration.broker.wire import Wire, batch
 from tests.integration.coordination.process import Coordinator, wait_until
@@ -39,7 +39,7 @@ UNCLEAN = "kafka_controller_controllerstats_uncleanleaderelections_total"
 
 
 def get(port: int, path: str, method: str = "GET") -> tuple[int, str]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=READY_TIMEOUT_S)
     try:
         connection.request(method, path)
         response = connection.getresponse()
@@ -128,7 +128,7 @@ def test_other_requests_get_an_error_status(broker: BrokerProcess) -> None:
     assert get(port, "/metrics", "POST")[0] == 405
     # The number of bytes read before the broker disconnects is subject to a race.
     with (
-        socket.create_connection(("127.0.0.1", port), timeout=10) as rude,
+        socket.create_connection(("127.0.0.1", port), timeout=READY_TIMEOUT_S) as rude,
         contextlib.suppress(ConnectionError),
     ):
         rude.sendall(b"x" * 100_000 + b"\r\n\r\n")

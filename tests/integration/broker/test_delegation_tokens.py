@@ -202,7 +202,8 @@ def test_tokens_of_others_need_rights(served: Served) -> None:
         assert token.token_id not in [
             each.token_id for each in described(bob, all_owners=True).tokens
         ]
-        # A filter denies nothing that was requested by name.
+        # A filter denies nothing that was requested by name. A thread reads the log.
+        served.broker.wait_for_event("authorizer.denied")
         denials = [each for each in served.broker.events if each["event"] == "authorizer.denied"]
         assert {str(each["operation"]) for each in denials} == {"CreateTokens"}
         user = ResourcePattern(ResourceType.USER, "User:alice")

@@ -28,7 +28,7 @@ from tests.unit.broker.metadata import partition_state, put_topics
 from tests.unit.storage.faults import failing
 from tests.waiting import until
 
-KEYS = ReplicationKeys(replica_lag_time_max_ms=500, replica_fetch_wait_max_ms=100)
+KEYS = ReplicationKeys(replica_lag_time_max_ms=60_000, replica_fetch_wait_max_ms=100)
 OTHER_ID = TopicId(int=78)
 
 

@@ -54,6 +54,7 @@ from kafkawire.messages.offsets_topic import GroupMetadataValue, MemberMetadata
 from kafkawire.records import BatchBuilder
 from tests.conftest import READY_EVENT, BrokerProcess, StartBroker
 from tests.integration.broker.wire import NOW_MS, Wire
+from tests.waiting import until_sync
 
 AT_ONCE = {
     "group.initial.rebalance.delay.ms": "0",
@@ -62,6 +63,11 @@ AT_ONCE = {
 }
 SUBSCRIPTION = b"\0\0" + b"\0\0\0\1" + b"\0\1t" + b"\xff\xff\xff\xff"
 TOPIC = "t"
+NOT_READY = (
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+)
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +78,7 @@ def shared_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerPr
         broker.wait_for_event(READY_EVENT)
         with Wire(broker.port) as wire:
             wire.create_topic(TOPIC, partitions=3)
-            find(wire, "g")
+            coordinate(wire, "g")
         yield broker
         assert broker.stop() == 0, broker.log_tail()
     finally:
@@ -82,6 +88,12 @@ def shared_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerPr
 def find(wire: Wire, group_id: str, version: int = 3) -> FindCoordinatorResponse:
     request = FindCoordinatorRequest(key=group_id)
     return wire.ask(ApiKey.FIND_COORDINATOR, version, request, FindCoordinatorResponse)
+
+
+def coordinate(wire: Wire, group_id: str) -> None:
+    """Let the broker create the topic of offsets, and wait until it has loaded the group."""
+    until_sync(lambda: find(wire, group_id).error_code == ErrorCode.NONE, "a coordinator")
+    until_sync(lambda: heartbeat(wire, group_id, "nobody", 1) not in NOT_READY, "the group")
 
 
 def join_request(
@@ -512,7 +524,7 @@ def test_foreign_records_in_the_offsets_topic_do_not_stop_loading(
     broker = start_broker(overrides=AT_ONCE)
     with Wire(broker.port) as wire:
         wire.create_topic(TOPIC)
-        find(wire, "g")
+        coordinate(wire, "g")
         commit(wire, "g", 5)
         partition = partition_for("g", 5)
         twin = MemberMetadata(member_id="a", client_id="c", client_host="/h")
@@ -671,12 +683,13 @@ def test_groups_and_offsets_survive_a_restart(start_broker: StartBroker, way: st
     broker = start_broker(overrides=AT_ONCE)
     with Wire(broker.port) as wire:
         wire.create_topic(TOPIC, partitions=3)
-        find(wire, "g")
+        coordinate(wire, "g")
         member = enter(wire, "g", "one")
         for offset in range(20):
             commit(
                 wire, "g", offset, member_id=member.member_id, generation_id=1, instance_id="one"
             )
+        coordinate(wire, "gone")
         commit(wire, "gone", 1)
         wire.ask(
             ApiKey.DELETE_GROUPS,
@@ -691,6 +704,7 @@ def test_groups_and_offsets_survive_a_restart(start_broker: StartBroker, way: st
     again = start_broker(broker.data_dir, AT_ONCE)
     again.wait_for_event("groups.loaded", where=lambda event: event["group_count"] == 1)
     with Wire(again.port) as wire:
+        coordinate(wire, "gone")
         assert committed(wire, "g") == 19
         assert heartbeat(wire, "g", member.member_id, 1) == ErrorCode.NONE
         assert describe(wire, "g") == ("Stable", 1)
@@ -703,7 +717,7 @@ def test_expired_offsets_stay_deleted_after_a_restart(start_broker: StartBroker)
     broker = start_broker(overrides=overrides)
     with Wire(broker.port) as wire:
         wire.create_topic(TOPIC)
-        find(wire, "g")
+        coordinate(wire, "g")
         each = OffsetCommitRequestPartition(
             partition_index=0, committed_offset=5, committed_metadata=None
         )
@@ -748,7 +762,7 @@ def commit_without_topic(wire: Wire) -> int:
 def test_a_broker_stops_while_members_wait(start_broker: StartBroker) -> None:
     broker = start_broker(overrides=AT_ONCE | {"group.initial.rebalance.delay.ms": "60000"})
     with Wire(broker.port) as wire:
-        find(wire, "g")
+        coordinate(wire, "g")
         wire.send(ApiKey.JOIN_GROUP, 3, join_request("g"))
         with Wire(broker.port) as other:
             while describe(other, "g") != ("PreparingRebalance", 1):

@@ -80,6 +80,7 @@ from tests.integration.broker.wire import NOT_HERE, NOW_MS, Wire, batch
 
 TOPIC, BROKER = 2, 4
 SET, DELETE, APPEND, SUBTRACT = range(4)
+TIMEOUT_MS = 60_000
 names = (f"admin-{number}" for number in itertools.count())
 
 
@@ -261,7 +262,7 @@ def test_a_topic_named_twice_in_a_request_is_refused_and_the_others_are_created(
 
 
 def delete(wire: Wire, *wanted: DeleteTopicState, version: int = 6) -> list[int]:
-    request = DeleteTopicsRequest(timeout_ms=1000)
+    request = DeleteTopicsRequest(timeout_ms=TIMEOUT_MS)
     if version >= 6:
         request.topics = wanted
     else:
@@ -327,7 +328,7 @@ def test_deletion_can_be_switched_off(start_broker: StartBroker) -> None:
 def grow(wire: Wire, name: str, count: int, *, version: int = 3, brokers: int | None = None) -> int:
     assignments = brokers and [CreatePartitionsAssignment(broker_ids=[brokers])]
     wanted = CreatePartitionsTopic(name=name, count=count, assignments=assignments or None)
-    request = CreatePartitionsRequest(topics=[wanted], timeout_ms=1000)
+    request = CreatePartitionsRequest(topics=[wanted], timeout_ms=TIMEOUT_MS)
     response = wire.ask(ApiKey.CREATE_PARTITIONS, version, request, CreatePartitionsResponse)
     return response.results[0].error_code
 
@@ -701,7 +702,7 @@ def delete_records(
 ) -> tuple[int, int]:
     wanted = DeleteRecordsPartition(partition_index=partition, offset=offset)
     request = DeleteRecordsRequest(
-        topics=[DeleteRecordsTopic(name=topic, partitions=[wanted])], timeout_ms=1000
+        topics=[DeleteRecordsTopic(name=topic, partitions=[wanted])], timeout_ms=TIMEOUT_MS
     )
     response = wire.ask(ApiKey.DELETE_RECORDS, version, request, DeleteRecordsResponse)
     found = response.topics[0].partitions[0]

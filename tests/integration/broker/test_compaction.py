@@ -162,7 +162,7 @@ def test_a_topic_that_is_deleted_while_it_is_cleaned_is_gone(start_broker: Start
         wire.create_topic("t", cleanup_policy=COMPACT)
         put(wire, "t", 60)
         broker.wait_for_event("cleaning.started")
-        request = DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000)
+        request = DeleteTopicsRequest(topic_names=["t"], timeout_ms=60_000)
         answer = wire.ask(ApiKey.DELETE_TOPICS, 5, request, DeleteTopicsResponse)
         assert [each.error_code for each in answer.responses] == [0]
         broker.wait_for_event("cleaning.aborted")

@@ -213,11 +213,11 @@ async def test_one_connection_too_many_from_an_address_is_closed() -> None:
 @on_every_loop
 async def test_an_idle_connection_with_a_waiting_request_is_closed() -> None:
     parking = Parking()
-    limits = NetworkLimits(connections_max_idle_ms=100)
+    limits = NetworkLimits(connections_max_idle_ms=500)
     async with serving(parking.handle, limits) as served:
-        idle, waiting = await served.connect(), await served.connect()
-        waiting.send((1, b""))
         with capture_logs() as logs:
+            idle, waiting = await served.connect(), await served.connect()
+            waiting.send((1, b""))
             for client in (idle, waiting):
                 assert await client.is_closed_by_broker()
         assert [(each["event"], each["log_level"]) for each in logs] == [

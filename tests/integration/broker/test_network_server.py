@@ -31,6 +31,7 @@ from tests.integration.broker.network_support import (
     on_every_loop,
     serving,
 )
+from tests.ports import free_port
 from tests.waiting import until
 
 REGION_BYTES = 3 * 1024 * 1024
@@ -242,11 +243,10 @@ async def test_accepted_connections_have_keepalive_probes() -> None:
 @on_every_loop
 async def test_a_taken_port_is_an_error_and_no_listener_is_left() -> None:
     loop = asyncio.get_running_loop()
-    with socket.create_server((HOST, 0)) as taken, socket.create_server((HOST, 0)) as probe:
-        free_port = probe.getsockname()[1]
-        probe.close()
+    with socket.create_server((HOST, 0)) as taken:
+        free = free_port()
         listeners = [
-            Listener("FREE", HOST, free_port),
+            Listener("FREE", HOST, free),
             Listener("TAKEN", HOST, taken.getsockname()[1]),
         ]
         channel = RequestChannel(loop, echo, NetworkLimits())
@@ -255,7 +255,7 @@ async def test_a_taken_port_is_an_error_and_no_listener_is_left() -> None:
             await server.start()
         await server.close()
         with pytest.raises(ConnectionError):
-            await asyncio.open_connection(HOST, free_port)
+            await asyncio.open_connection(HOST, free)
 
 
 @on_every_loop

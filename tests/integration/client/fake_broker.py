@@ -66,15 +66,18 @@ class FakeBroker:
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._holder = socket.socket()
+        """Reserves the port, also while the broker is stopped."""
         self.port = 0
 
     async def start(self) -> None:
         """Listen, after a restart on the same port as before."""
+        if self.port == 0:
+            self._reserve_port()
         self._server = await asyncio.start_server(self._serve, HOST, self.port)
         listening = self._server.sockets[0]
         # Otherwise the kernel buffers tens of MB for a broker that reads nothing.
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
-        self.port = listening.getsockname()[1]
 
     async def stop(self) -> None:
         """Stop listening and cut every connection."""
@@ -84,6 +87,18 @@ class FakeBroker:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def release_port(self) -> None:
+        """Leave the port to others; call this after the last stop."""
+        self._holder.close()
+
+    def _reserve_port(self) -> None:
+        self._holder.close()
+        self._holder = socket.socket()
+        self._holder.bind((HOST, 0))
+        # After the bind, so that the server may listen beside it.
+        self._holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.port = self._holder.getsockname()[1]
 
     def cut(self) -> None:
         """Cut every connection, and continue to listen."""
@@ -279,12 +294,13 @@ async def fake_cluster(
 ) -> AsyncIterator[FakeCluster]:
     """Run a cluster; when the block ends, every connection must have been closed by its client."""
     cluster = FakeCluster(versions)
-    for broker_id in range(broker_count):
-        broker = FakeBroker(cluster, broker_id)
+    brokers = [FakeBroker(cluster, broker_id) for broker_id in range(broker_count)]
+    for broker in brokers:
         await broker.start()
-        cluster.brokers[broker_id] = broker
+        cluster.brokers[broker.broker_id] = broker
     try:
         yield cluster
     finally:
-        for broker in cluster.brokers.values():
+        for broker in brokers:
             await broker.stop()
+            broker.release_port()

@@ -23,9 +23,11 @@ from tests.integration.coordination.process import (
     four_letter,
     session_of,
 )
+from tests.waiting import until_sync
 
 DEADLINE_S = 120.0
 IDLE_MS = 3_600_000
+BUSY_MS = 3000
 # A client that creates an ephemeral node, prints "ready", and waits to be killed.
 OWNER = """
 import asyncio, sys
@@ -285,19 +287,19 @@ async def test_an_idle_coordinator_uses_little_memory(coordinator: Coordinator) 
 async def test_a_busy_loop_keeps_its_session_and_a_hung_one_loses_it(
     coordinator: Coordinator,
 ) -> None:
-    async with Client(coordinator.address, session_timeout_ms=1000) as client:
+    async with Client(coordinator.address, session_timeout_ms=BUSY_MS) as client:
         states: list[SessionState] = []
         client.on_state_change(states.append)
         assert client.session._heartbeat is not None
-        for _ in range(4):
+        for _ in range(2):
             # Blocks the loop, like a long computation.
-            time.sleep(0.45)  # noqa: ASYNC251
+            time.sleep(0.45 * BUSY_MS / 1000)  # noqa: ASYNC251
             await client.exists("/")
         assert client.session._heartbeat.sent_count > 0
         assert states == []
         expired = asyncio.Event()
         client.on_state_change(lambda now: expired.set() if now is SessionState.EXPIRED else None)
-        time.sleep(1.6)  # noqa: ASYNC251
+        # Blocks the loop until the coordinator has ended the session.
+        until_sync(lambda: "zk_expired_session_count\t1" in four_letter(coordinator.port, "mntr"))
         async with asyncio.timeout(DEADLINE_S):
             await expired.wait()
-    assert "zk_expired_session_count\t1" in four_letter(coordinator.port, "mntr")

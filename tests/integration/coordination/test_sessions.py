@@ -1,6 +1,7 @@
 """Sessions and ephemeral nodes after hangs, restarts and lost connections, and in large numbers."""
 
 import asyncio
+import json
 import os
 import resource
 import signal
@@ -28,7 +29,9 @@ from tests.waiting import until_sync
 DEADLINE_S = 120.0
 IDLE_MS = 3_600_000
 ENDING_MS = 3000
-"""Timeout of a session that ends, or would end without a rule. A busy machine needs a part of it."""
+"""Timeout of a session that ends, or nearly does: a busy machine needs a part of it."""
+SYNC_S = 2.0
+"""Time for the end of a session after its deadline: a tick, and a sync of a busy disk."""
 # A client that creates an ephemeral node, prints "ready", and waits to be killed.
 OWNER = """
 import asyncio, sys
@@ -77,37 +80,53 @@ async def gone_after_s(client: Client, path: str, begin_s: float) -> float:
     return time.monotonic() - begin_s
 
 
+def stalled_s(server: Coordinator) -> float:
+    """Return the time by which the coordinator has extended its sessions, as it did not run."""
+    lines = server.log.read_text().splitlines()
+    stalls = [json.loads(line) for line in lines if "coordinator.stalled" in line]
+    return sum(float(each["duration_ms"]) for each in stalls) / 1000
+
+
+def assert_after_timeout(took_s: float, late_s: float) -> None:
+    """Check that a session has ended at its timeout, on a machine that was late by `late_s`."""
+    timeout_s = ENDING_MS / 1000
+    # Its last ping may be a third of the timeout old, and more in a process that is late, too.
+    assert timeout_s / 3 < took_s < timeout_s + SYNC_S + late_s
+
+
 async def test_a_suspended_client_loses_its_session_after_the_timeout(
     coordinator: Coordinator, tmp_path: Path
 ) -> None:
-    owner = Owner(coordinator, "/e", 1000, tmp_path)
+    owner = Owner(coordinator, "/e", ENDING_MS, tmp_path)
     async with Client(coordinator.address) as watcher, LostTime() as lost:
         begin_s = time.monotonic()
         os.kill(owner.process.pid, signal.SIGSTOP)
         took_s = await gone_after_s(watcher, "/e", begin_s)
     owner.end()
-    # Its last ping may be up to a third of the timeout before the stop.
-    assert 0.6 < took_s < 1.5 + lost.total_s
+    assert_after_timeout(took_s, lost.total_s + stalled_s(coordinator))
 
 
 async def test_the_node_of_a_killed_client_is_deleted_after_the_timeout(
     coordinator: Coordinator, tmp_path: Path
 ) -> None:
-    owner = Owner(coordinator, "/e", 1000, tmp_path)
+    owner = Owner(coordinator, "/e", ENDING_MS, tmp_path)
     async with Client(coordinator.address) as watcher, LostTime() as lost:
         begin_s = time.monotonic()
         owner.end()
-        assert 0.6 < await gone_after_s(watcher, "/e", begin_s) < 1.5 + lost.total_s
+        took_s = await gone_after_s(watcher, "/e", begin_s)
+    assert_after_timeout(took_s, lost.total_s + stalled_s(coordinator))
 
 
 async def test_with_linger_the_node_of_a_killed_client_is_deleted_at_once(
     coordinator: Coordinator, tmp_path: Path
 ) -> None:
-    owner = Owner(coordinator, "/e", 10_000, tmp_path, "linger")
+    owner = Owner(coordinator, "/e", 20_000, tmp_path, "linger")
     async with Client(coordinator.address) as watcher, LostTime() as lost:
         begin_s = time.monotonic()
         owner.end()
-        assert 0.2 < await gone_after_s(watcher, "/e", begin_s) < 0.6 + lost.total_s
+        took_s = await gone_after_s(watcher, "/e", begin_s)
+    late_s = lost.total_s + stalled_s(coordinator)
+    assert 0.2 < took_s < 0.5 + SYNC_S + late_s
 
 
 async def test_a_supervisor_closes_the_session_of_a_dead_process_before_it_expires(

@@ -115,7 +115,7 @@ def test_a_client_without_a_certificate_gets_the_reason(
     authority, port = Authority.make(tmp_path), free_port()
     start_coordinator(*tls_options(port, authority.issue("server"), authority))
     with (
-        socket.create_connection(("127.0.0.1", port), timeout=10) as connection,
+        socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_S) as connection,
         pytest.raises(ssl.SSLError, match="CERTIFICATE_REQUIRED"),
         authority.context().wrap_socket(connection, server_hostname="localhost") as client,
     ):

@@ -22,6 +22,7 @@ from coordination.protocol.messages import (
 from monitoring.log_limits import MAX_LINES_PER_HOST
 from tests.integration.coordination.conftest import StartCoordinator
 from tests.integration.coordination.process import (
+    DEADLINE_S,
     Coordinator,
     RawClient,
     four_letter,
@@ -83,7 +84,6 @@ def test_requests_sent_with_the_handshake_are_answered_after_it(
     coordinator: Coordinator,
 ) -> None:
     with RawClient(coordinator.port) as client:
-        client.socket.settimeout(5)
         request = CreateRequest("/pipelined", b"", OPEN_ACL, 0)
         hello = Handshake(ConnectRequest(0, 0, 5000, 0, NO_PASSWORD), False)
         client.socket.sendall(
@@ -229,7 +229,7 @@ def is_served(port: int) -> bool:
 
 
 def test_a_four_letter_word_may_arrive_in_pieces(coordinator: Coordinator) -> None:
-    with socket.create_connection(("127.0.0.1", coordinator.port), timeout=5) as connection:
+    with socket.create_connection(("127.0.0.1", coordinator.port), DEADLINE_S) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.sendall(b"ru")
         four_letter(coordinator.port, "isro")

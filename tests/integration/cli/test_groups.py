@@ -8,11 +8,11 @@ import pytest
 
 from tests.conftest import READY_EVENT, BrokerProcess
 from tests.integration.cli.conftest import RunOttla
+from tests.waiting import DEADLINE_S, until_sync
 
 OVERRIDES = {"offsets.topic.num.partitions": "3", "group.initial.rebalance.delay.ms": "0"}
 PARTITIONS = 2
 RECORDS = 10
-JOIN_POLLS = 200
 
 At = tuple[str, str]
 
@@ -26,7 +26,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
         producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap})
         for number in range(RECORDS * PARTITIONS):
             producer.produce("small" if number % PARTITIONS else "orders", b"value")
-        producer.flush(20)
+        assert producer.flush(DEADLINE_S) == 0
         yield broker
     finally:
         broker.stop()
@@ -82,10 +82,12 @@ def test_group_with_members_is_described_and_cannot_be_reset_or_deleted(
         }
     )
     consumer.subscribe(["orders"])
-    for _ in range(JOIN_POLLS):
+
+    def has_joined() -> bool:
         consumer.poll(0.05)
-        if consumer.assignment():
-            break
+        return bool(consumer.assignment())
+
+    until_sync(has_joined, "the assignment")
     head, _, row = run_ottla("groups", "describe", "busy", *at).stdout.splitlines()
     assert head == "busy: Stable, 1 members range"
     assert row.split() == ["orders", "0", "-", "10", "-", "worker-1", "127.0.0.1"]

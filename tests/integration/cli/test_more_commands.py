@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from ottla import Consumer
+from ottla.client.record import ConsumerRecord
 from tests.conftest import BrokerProcess
 from tests.integration.cli.conftest import RunOttla
 
@@ -162,7 +164,24 @@ def test_members_of_a_group_are_listed_and_removed(
     assert run_ottla(*remove).stdout == ""
 
 
-def test_perf_measures_both_ways(run_ottla: RunOttla, at: At) -> None:
+def await_records(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """Let consumers wait for the next `count` records as long as these take."""
+    fetch_batch, left = Consumer.fetch_batch, count
+
+    async def fetch_patiently(
+        consumer: Consumer, max_records: int, timeout_ms: float
+    ) -> list[ConsumerRecord]:
+        nonlocal left
+        records = await fetch_batch(consumer, max_records, None if left else timeout_ms)
+        left -= len(records)
+        return records
+
+    monkeypatch.setattr(Consumer, "fetch_batch", fetch_patiently)
+
+
+def test_perf_measures_both_ways(
+    run_ottla: RunOttla, at: At, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sent = run_ottla("perf", "produce", "load", "-n", "2000", "--size", "50", "--json", *at)
     report = json.loads(sent.stdout)
     assert (report["records"], report["bytes"]) == (2_000, 100_000)
@@ -173,7 +192,9 @@ def test_perf_measures_both_ways(run_ottla: RunOttla, at: At) -> None:
     assert read.stdout.startswith("received 2,050 records, ")
     group = run_ottla("perf", "consume", "load", "-n", "10", "--group", "loaders", "--json", *at)
     assert json.loads(group.stdout)["records"] == 10
-    short = run_ottla("perf", "consume", "load", "-n", "9999", "--timeout-ms", "300", *at)
+    with monkeypatch.context() as patch:
+        await_records(patch, 2_050)
+        short = run_ottla("perf", "consume", "load", "-n", "9999", "--timeout-ms", "300", *at)
     assert (short.returncode, short.stdout) == (1, "")
     assert "2050 of 9999 records arrived" in short.stderr
     trips = run_ottla("perf", "end-to-end", "trips", "-n", "20", "--json", *at)

@@ -451,24 +451,24 @@ def test_a_session_that_cannot_be_ended_has_a_reason(
 
 
 @pytest.fixture
-def interrupted(tmp_path: Path) -> Iterator[Launcher]:
+def interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Launcher]:
     """A launcher during whose start of a server the program was interrupted."""
 
-    def on_alarm(*_: object) -> None:
+    def interrupt(_timeout_s: float) -> None:
         raise KeyboardInterrupt
 
     launcher = Launcher()
-    before = signal.signal(signal.SIGALRM, on_alarm)
     try:
         launcher.send(0, 0)
         launcher._process.send_signal(signal.SIGSTOP)
-        signal.setitimer(signal.ITIMER_REAL, 0.2)
-        with pytest.raises(KeyboardInterrupt):
-            launcher.start("network", [str(tmp_path / "lost")], tmp_path / "lost.log")
+        with monkeypatch.context() as patch:
+            # While it waits for the reply.
+            patch.setattr(launcher._selector, "select", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                launcher.start("network", [str(tmp_path / "lost")], tmp_path / "lost.log")
         launcher._process.send_signal(signal.SIGCONT)
         yield launcher
     finally:
-        signal.signal(signal.SIGALRM, before)
         launcher._process.send_signal(signal.SIGCONT)
         launcher.close()
 

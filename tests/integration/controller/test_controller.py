@@ -58,6 +58,8 @@ from tests.integration.coordination.process import Coordinator, kill_all
 from tests.waiting import until
 
 DEADLINE_S = 60.0
+SESSION_TIMEOUT_MS = 60_000
+"""The sessions end when they are closed. All belong to the process of the tests, which may hang."""
 T0 = TopicPartition("orders", 0)
 NO_READER = (Acl(30, "world", "anyone"),)
 IDS = [BrokerId(number) for number in (1, 2, 3)]
@@ -110,7 +112,7 @@ class Node:
         self, broker_id: BrokerId, address: str, brokers: dict[BrokerId, FakeBroker]
     ) -> None:
         self.broker_id = broker_id
-        self.client = Client(address, session_timeout_ms=4000)
+        self.client = Client(address, session_timeout_ms=SESSION_TIMEOUT_MS)
         self.controller = Controller(
             ControllerConfig(broker_id=broker_id),
             self.client,
@@ -140,7 +142,7 @@ class CountingClient(Client):
     """Client that records the sizes of its multi-reads, and loses the first."""
 
     def __init__(self, address: str) -> None:
-        super().__init__(address, session_timeout_ms=4000)
+        super().__init__(address, session_timeout_ms=SESSION_TIMEOUT_MS)
         self.sizes: list[int] = []
 
     def multi_read(self, ops: Iterable[Op]) -> "asyncio.Future[list[Result]]":
@@ -423,7 +425,7 @@ async def test_reads_without_watch_share_requests(coordinator: Coordinator) -> N
 
 
 async def test_a_refused_multi_read_is_not_a_missing_znode(coordinator: Coordinator) -> None:
-    client = Client(coordinator.address, session_timeout_ms=4000)
+    client = Client(coordinator.address, session_timeout_ms=SESSION_TIMEOUT_MS)
     await client.connect()
     nobody = Acl(Permission.READ, "digest", "nobody:else")
     await client.create("/secret", b"x", acl=[nobody])

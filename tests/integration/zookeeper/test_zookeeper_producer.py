@@ -16,7 +16,7 @@ from ottla.zookeeper.consumer import ZooKeeperConsumer
 from ottla.zookeeper.producer import ZooKeeperProducer
 from tests.harness.cluster import ClusterProcesses
 from tests.ports import free_port
-from tests.waiting import DEADLINE_S, until_sync
+from tests.waiting import DEADLINE_S, until, until_sync
 
 SETTINGS = {
     "default.replication.factor": "1",
@@ -94,6 +94,8 @@ async def test_all_targets_are_used_and_follow_the_brokers(
             ids = "/jafka/brokers/ids"
             await until_async(client, ids, lambda names: "2" not in names)
             await until_async(client, "/brokers/ids", lambda names: "2" not in names)
+            addresses = producer._addresses
+            await until(lambda: 2 not in addresses.addresses, "the notification of the producer")
             await until_used(producer, "t", {0, 1, 2})
             assert set(await send(producer, "t", 100)) == {0, 1, 2}
 

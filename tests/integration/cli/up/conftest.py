@@ -76,5 +76,6 @@ def start(started: list[Up], directory: Path, *options: str) -> Up:
 def is_running(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
+        # The second one if it ends between the opening and the reading of the file.
         return False

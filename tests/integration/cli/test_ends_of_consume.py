@@ -17,7 +17,7 @@ from ottla.client.errors import UnknownTopicError
 from tests.conftest import BrokerProcess
 from tests.integration.client.client_support import FAST
 from tests.integration.client.fake_broker import FakeCluster, fake_cluster
-from tests.waiting import until
+from tests.waiting import DEADLINE_S, until
 
 A0 = TopicPartition("a", 0)
 
@@ -46,7 +46,7 @@ async def test_a_deleted_topic_has_no_end_to_wait_for(cluster: FakeCluster) -> N
         ends = await consumer.end_offsets([A0])
         del cluster.logs.topics["a"]
         with pytest.raises(UnknownTopicError, match="a-0"):
-            await asyncio.wait_for(ends_left(consumer, ends), 5)
+            await asyncio.wait_for(ends_left(consumer, ends), DEADLINE_S)
 
 
 async def test_records_written_meanwhile_are_left_to_the_next_reader_of_the_group(

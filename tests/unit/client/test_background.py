@@ -9,6 +9,7 @@ import pytest
 import uvloop
 
 from ottla.client.background import Alarm, TaskSet
+from tests.waiting import DEADLINE_S
 
 RING_WINDOW_S = 0.05
 
@@ -65,7 +66,7 @@ async def test_an_alarm_can_be_set_again_after_it_rang() -> None:
     alarm = Alarm(loop, rang.set)
     for _ in range(2):
         alarm.ring_by(loop.time() + 0.001)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(DEADLINE_S):
             await rang.wait()
         rang.clear()
 

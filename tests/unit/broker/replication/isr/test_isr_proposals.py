@@ -23,8 +23,7 @@ from kafkawire.messages.alter_partition import (
 from kafkawire.schema import decode, encode
 from kafkawire.sentinels import NO_EPOCH
 from tests.unit.broker.replicas import B1, B2, NOW_MS, PARTITION, World, turn
-
-TIMEOUT_S = 5.0
+from tests.waiting import DEADLINE_S
 
 
 class Recorder:
@@ -70,7 +69,7 @@ class Submitting:
         self.changes.put(PARTITION)
 
     async def until_submitted(self, recorder: Recorder, count: int) -> None:
-        async with asyncio.timeout(TIMEOUT_S):
+        async with asyncio.timeout(DEADLINE_S):
             while len(recorder.submitted) < count or self.leadership.proposal_to_send is not None:
                 self.changes.on_metadata_changed()
                 await asyncio.sleep(0)

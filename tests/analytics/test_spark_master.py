@@ -7,16 +7,11 @@ import pytest
 
 from analytics.errors import AuditError
 from analytics.spark_session import CONNECT_TIMEOUT_S, check_master
-
-
-def closed_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
+from tests.ports import free_port
 
 
 def test_unreachable_master_fails_with_one_sentence_in_bounded_time() -> None:
-    url = f"spark://127.0.0.1:{closed_port()},127.0.0.1:{closed_port()}"
+    url = f"spark://127.0.0.1:{free_port()},127.0.0.1:{free_port()}"
     started_s = time.monotonic()
     with pytest.raises(AuditError, match=r"^no Spark master answers at .*Connection refused"):
         check_master(url)
@@ -26,7 +21,7 @@ def test_unreachable_master_fails_with_one_sentence_in_bounded_time() -> None:
 def test_one_reachable_master_of_two_is_enough() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-        check_master(f"spark://127.0.0.1:{closed_port()},127.0.0.1:{port}")
+        check_master(f"spark://127.0.0.1:{free_port()},127.0.0.1:{port}")
 
 
 @pytest.mark.parametrize("url", ["", "local[2]", "yarn", "k8s://https://127.0.0.1:1"])

@@ -20,7 +20,7 @@ from coordination.protocol.messages import ConnectRequest, ConnectResponse
 from tests.waiting import until
 
 HOST = "127.0.0.1"
-TIMEOUT_MS = 300
+TIMEOUT_MS = 1_500
 PATIENT_MS = 2_000
 """Session timeout with a second to spare for a busy machine."""
 UNHURRIED_MS = 10_000

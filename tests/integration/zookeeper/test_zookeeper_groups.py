@@ -23,6 +23,8 @@ SETTINGS = {
     "default.replication.factor": "1",
     "min.insync.replicas": "1",
     "offsets.topic.replication.factor": "1",
+    # A broker that hangs for a while keeps its session; one that dies lets it end at once.
+    "zookeeper.session.timeout.ms": "30000",
 }
 SESSION_S = 4
 QUICK = {

@@ -22,6 +22,8 @@ SETTINGS = {
     "default.replication.factor": "1",
     "min.insync.replicas": "1",
     "ottla.jafka.chroot": "/jafka",
+    # A broker that hangs for a while keeps its session; one that dies lets it end at once.
+    "zookeeper.session.timeout.ms": "30000",
 }
 SENT = 600
 ORDER = ("broker.registered", "jafka.published", "request processing", "scheduler, log cleaner")

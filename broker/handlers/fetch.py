@@ -114,10 +114,11 @@ class FetchHandler:
             # Kafka's code.
             return Reply(reader.refusal(ErrorCode.UNKNOWN_SERVER_ERROR))
         response = reader.read()
-        if reader.is_enough or message.max_wait_ms <= 0 or not message.topics:
+        if reader.is_enough or message.max_wait_ms <= 0:
             return Reply(reader.charged(response, charge))
         partition_count = sum([len(topic.partitions) for topic in message.topics])
-        if self._held_count + partition_count > self._max_held_partitions:
+        is_full = self._held_count + partition_count > self._max_held_partitions
+        if partition_count == 0 or is_full:
             return Reply(reader.charged(response, charge))
         delayed = DelayedFetch(reader, charge, self._release)
         self._held[delayed] = partition_count

@@ -71,7 +71,7 @@ def raising_once(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def delivery_timeout(producer: Producer, timeout_s: float) -> Iterator[None]:
-    """Let batches expire so soon after their creation, even those that exist.
+    """Let all batches expire so soon after their creation, also the existing ones.
 
     The setting would also count the time until a batch is sent, which a busy machine prolongs.
     """

@@ -13,6 +13,8 @@ RACK_AWARE = {
     "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
     # A dead follower leaves the in-sync set soon.
     "replica.lag.time.max.ms": "3000",
+    # A follower learns of each high watermark with the next response.
+    "replica.fetch.wait.max.ms": "50",
     "group.initial.rebalance.delay.ms": "0",
 }
 WHERE = TopicPartition("near", 0)

@@ -27,10 +27,12 @@ SETTINGS = {
     "zookeeper.session.timeout.ms": "30000",
 }
 SESSION_S = 4
+"""Timeout of a session that is to end, or nearly does."""
 QUICK = {
-    "session_timeout_ms": 1_000 * SESSION_S,
+    "session_timeout_ms": 30_000,
     "auto_commit_interval_ms": 200,
     "rebalance_backoff_ms": 1_100,
+    "rebalance_max_retries": 30,
     "auto_offset_reset": "smallest",
 }
 
@@ -142,7 +144,8 @@ async def test_a_busy_loop_loses_its_session_after_the_timeout_only(
     topic = f"busy-{is_lost}"
     await make_topic(cluster, topic)
     await send(cluster, topic, 0, 100)
-    async with Member(cluster, f"g-{topic}", topic) as member:
+    timeout_ms = 1_000 * SESSION_S
+    async with Member(cluster, f"g-{topic}", topic, session_timeout_ms=timeout_ms) as member:
         await until(lambda: len(values(member)) == 100, "all records")
         session = member.consumer._client.session_id
         # Blocks the loop, like a long computation.

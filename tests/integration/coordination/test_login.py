@@ -86,7 +86,7 @@ async def test_the_session_of_a_dead_process_is_ended_with_a_login(
     await dead.create("/mine", b"", ephemeral=True)
     await dead.abandon()
     assert not await end_dead_session(path, 1.0), "without the login"
-    assert await end_dead_session(path, login=BOB)
+    assert await end_dead_session(path, DEADLINE_S, login=BOB)
     async with Client(closed.address, login=BOB) as client:
         assert await client.exists("/mine") is None
 

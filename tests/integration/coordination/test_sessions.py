@@ -137,7 +137,7 @@ async def test_a_supervisor_closes_the_session_of_a_dead_process_before_it_expir
     async with Client(coordinator.address) as watcher:
         owner.end()
         assert await watcher.exists("/e") is not None
-        assert await patterns.end_dead_session(owner.file)
+        assert await patterns.end_dead_session(owner.file, DEADLINE_S)
         assert await watcher.exists("/e") is None
     assert "zk_expired_session_count\t0" in four_letter(coordinator.port, "mntr")
     assert await session_file.load(owner.file) is None

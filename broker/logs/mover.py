@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor
 from functools import partial
+from math import inf
 from typing import Final
 
 import structlog
@@ -32,6 +33,12 @@ from storage.log.log_copying import CHUNK_BYTES, append_chunk, missing_chunk
 
 LITTLE_BYTES: Final = CHUNK_BYTES // 4
 """Limit for a copy in the event loop, which takes less than a millisecond."""
+UNSYNCED_BYTES: Final = 4 * CHUNK_BYTES
+"""Limit for the bytes of a copy that the event loop syncs at the end of a move.
+
+They are more than `LITTLE_BYTES`: otherwise a log that grows by that much during each sync would
+never arrive.
+"""
 RETRY_DELAY_S: Final = 1.0
 """Pause when space or descriptors are lacking, or the log ends with a hole."""
 LONGEST_WAIT_S: Final = 1.0
@@ -62,6 +69,8 @@ class LogMover:
         self._places = asyncio.Semaphore(max_moves)
         self._rate = MoveRate()
         self._moves: dict[TopicPartition, asyncio.Task[None]] = {}
+        # Bytes of each copy since its last sync; infinite at first, because of earlier runs.
+        self._unsynced_bytes: dict[TopicPartition, float] = {}
         self._stopped = asyncio.Event()
 
     def resume(self) -> None:
@@ -102,11 +111,13 @@ class LogMover:
     def _on_done(self, partition: TopicPartition, task: asyncio.Task[None]) -> None:
         if self._moves.get(partition) is task:
             del self._moves[partition]
+            self._unsynced_bytes.pop(partition, None)
 
     async def _run(self, partition: TopicPartition, before: asyncio.Task[None] | None) -> None:
         if before is not None:
             # The task of a cancelled move, which ends after its chunk.
             await asyncio.wait([before])
+        self._unsynced_bytes[partition] = inf
         copy = self._logs.futures.get(partition)
         async with self._places:
             try:
@@ -132,15 +143,20 @@ class LogMover:
             self._rate.on_bytes(chunk.size_bytes, self._loop.time())
             if chunk.size_bytes > LITTLE_BYTES:
                 await self._in_thread(append_chunk, copy, chunk, self._now_ms())
+                self._unsynced_bytes[partition] += chunk.size_bytes
                 return False
             if not chunk.size_bytes and copy.log_end_offset < original.log_end_offset:
                 # The write of the batch behind the hole has failed; the follower repeats it.
                 await self._pause(RETRY_DELAY_S)
                 return False
-            # First, so that little is left to be synced in the event loop.
-            await self._in_thread(copy.upkeep.flush)
+            if self._unsynced_bytes[partition] > UNSYNCED_BYTES:
+                # First, so that little is left to be synced in the event loop.
+                await self._in_thread(copy.upkeep.flush)
+                self._unsynced_bytes[partition] = 0.0
             return self._has_ended(partition, copy)
         except TruncatedRegionError:
+            # Not in this turn, in which nothing else can happen to the logs.
+            await asyncio.sleep(0)
             return False
         except (LogDirFullError, OutOfFilesError):
             if copy.is_closed:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from broker.logs.mover import LITTLE_BYTES, LogMover
+from broker.logs.mover import LITTLE_BYTES, UNSYNCED_BYTES, LogMover
 from kafkawire.ids import Offset, TopicPartition
 from storage.config.log_config import LogConfig
 from storage.errors import OutOfFilesError
@@ -34,6 +34,7 @@ TIMEOUT_S = 20
 CHUNKS = 4
 MAX_LAG = 200
 """Records of a kilobyte that are missing in a copy; all of them together are little."""
+MAX_SYNCS = 3
 
 
 class Place:
@@ -108,9 +109,13 @@ async def test_log_moves_while_it_is_written(place: Place) -> None:
     append(after)
 
 
-async def test_move_goes_on_if_the_log_grows_much_during_a_sync(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("chunks_per_sync", "syncs"), [(1, 1), (UNSYNCED_BYTES // CHUNK_BYTES + 1, MAX_SYNCS)]
+)
+async def test_move_ends_although_the_log_grows_during_each_sync(
+    place: Place, monkeypatch: pytest.MonkeyPatch, chunks_per_sync: int, syncs: int
 ) -> None:
+    """The event loop syncs a few chunks, but not any number."""
     place.create(chunk_count=1)
     place.move()
     copy = place.logs.futures.get(PARTITION)
@@ -122,13 +127,14 @@ async def test_move_goes_on_if_the_log_grows_much_during_a_sync(
         await in_other_thread(call, *arguments)
         if call == copy.upkeep.flush:
             sync_count += 1
-            if sync_count == 1:
-                append(place.log, value_bytes=LITTLE_BYTES)
+            for _ in range(chunks_per_sync if sync_count < MAX_SYNCS else 0):
+                append(place.log, value_bytes=CHUNK_BYTES)
 
     monkeypatch.setattr(place.mover, "_in_thread", in_thread)
     await place.wait(place.ended.is_set)
-    assert sync_count == 2
-    assert offsets_in(read_all(place.log)) == [0, 1]
+    assert sync_count == syncs
+    written = 1 + chunks_per_sync * min(syncs, MAX_SYNCS - 1)
+    assert offsets_in(read_all(place.log)) == list(range(written))
 
 
 async def test_records_truncated_during_a_move_are_not_in_the_copy(place: Place) -> None:

@@ -22,8 +22,12 @@ def survive(
     source: Callable[[random.Random, T], Callable[[], tuple[str, bytes]]],
     example: Path,
     everyday_s: float,
-) -> Counter[str]:
-    """Send input for `OTTLA_FUZZ_S` seconds, else `everyday_s`; return the count of each kind.
+    is_enough: Callable[[Counter[str]], bool],
+) -> None:
+    """Send input for `OTTLA_FUZZ_S` seconds, else `everyday_s`, and until it is enough.
+
+    `is_enough` gets the count of each kind: on a busy machine the starts of servers take most of
+    the time.
 
     `begin` starts a server and returns it with its surroundings. `source` returns a function that
     draws input for it: a kind, and bytes. Harmful input is written beside `example`, with its
@@ -38,11 +42,15 @@ def survive(
     harms: dict[tuple[str, str], str] = {}
     counts: Counter[str] = Counter()
     end_s = time.monotonic() + float(os.environ.get("OTTLA_FUZZ_S", everyday_s))
-    while time.monotonic() < end_s:
+
+    def is_over() -> bool:
+        return time.monotonic() >= end_s and is_enough(counts)
+
+    while not is_over():
         server, around = begin()
         draw = source(rng, around)
-        round_end_s = min(end_s, time.monotonic() + ROUND_S)
-        while time.monotonic() < round_end_s:
+        round_end_s = time.monotonic() + ROUND_S
+        while time.monotonic() < round_end_s and not is_over():
             kind, data = draw()
             counts[kind] += 1
             if harm := server.endure(kind, data):
@@ -54,4 +62,3 @@ def survive(
                     break
     print(f"{counts.total()} inputs of {len(counts)} kinds")  # noqa: T201
     assert not harms, "\n\n".join(harms.values())
-    return counts

@@ -22,6 +22,8 @@ class LoggedCoordinator:
     def __init__(self, coordinator: Coordinator) -> None:
         self._coordinator = coordinator
         self._stream = coordinator.log.open(encoding="utf-8", errors="replace")
+        # The begin of a line whose rest the coordinator is still writing.
+        self._begun = ""
         self._events: list[Event] = []
         self._output: list[str] = []
         self.port, self.pid = coordinator.port, coordinator.pid
@@ -37,8 +39,9 @@ class LoggedCoordinator:
         return self._output
 
     def _read(self) -> None:
-        for line in self._stream:
-            self._output.append(line)
+        *lines, self._begun = (self._begun + self._stream.read()).split("\n")
+        for line in lines:
+            self._output.append(f"{line}\n")
             if line.startswith("{"):
                 self._events.append(json.loads(line))
 

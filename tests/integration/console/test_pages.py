@@ -340,7 +340,8 @@ async def test_printed_address_holds_any_token(token: str) -> None:
         assert (entered.status, entered.headers["location"]) == (303, "/")
 
 
-async def test_console_without_a_cluster_says_so() -> None:
+async def test_console_without_a_cluster_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.console.web.console.START_TIMEOUT_S", TIMEOUT_S)
     async with console_of("127.0.0.1:1") as console:
         page = await console.get("/")
         assert (page.status, "No new metadata." in page.text) == (200, True)

@@ -13,7 +13,7 @@ from broker.cluster.coordinator_session import CoordinatorSession
 from coordination.errors import OperationError, SessionExpiredError
 
 RETRY_S: Final = 1.0
-"""Back-off after a read that the coordinator has refused; it doubles up to `REREAD_S`."""
+"""Back-off after a read that has failed; it doubles up to `REREAD_S`."""
 REREAD_S: Final = 60.0
 """Longest time between reads.
 
@@ -27,7 +27,7 @@ class NodeWatch:
     """Calls `read` at the start, after each change of the node, and in each new session.
 
     It also reads after `REREAD_S` without a change, which sets a lost watch again. One `read` runs
-    at a time; changes during it cause one more.
+    at a time; changes during it cause one more. A `read` that fails is repeated with a back-off.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class NodeWatch:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _follow(self) -> None:
-        delay_s, refusal = REREAD_S, ""
+        delay_s, failure = REREAD_S, ""
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(delay_s):
@@ -68,13 +68,20 @@ class NodeWatch:
             except SessionExpiredError:
                 # The next session sets `_changed` again.
                 continue
-            except OperationError as error:
-                # Such as a missing permission, which an operator can grant.
-                delay_s = min(2 * delay_s if refusal else RETRY_S, REREAD_S)
-                if str(error) != refusal:
-                    refusal = str(error)
-                    log.error("watch.not_read", path=self._path, error=refusal)
+            except Exception as error:
+                delay_s = min(2 * delay_s if failure else RETRY_S, REREAD_S)
+                if repr(error) != failure:
+                    failure = repr(error)
+                    self._log(error)
             else:
-                if refusal:
+                if failure:
                     log.info("watch.read_again", path=self._path)
-                delay_s, refusal = REREAD_S, ""
+                delay_s, failure = REREAD_S, ""
+
+    def _log(self, error: Exception) -> None:
+        if isinstance(error, OperationError):
+            # Such as a missing permission, which an operator can grant.
+            log.error("watch.not_read", path=self._path, error=str(error))
+        else:
+            # A bug in one read must not end the watch until a restart.
+            log.error("watch.failed", path=self._path, exc_info=error)

@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from broker.cluster.coordinator_session import CoordinatorSession
-from coordination.errors import OperationError
 
 NO_SESSION: Final = 0
 
@@ -17,7 +16,7 @@ class NotifiedReads:
     """The reads of one kind of nodes.
 
     One runs at a time, so an older read never replaces a newer one. After a lost session or a
-    refused read the next one must read everything, because notifications expire.
+    failed read the next one must read everything, because notifications expire.
     """
 
     def __init__(self, session: CoordinatorSession) -> None:
@@ -34,7 +33,7 @@ class NotifiedReads:
             session_id = self._session.client.session_id
             try:
                 yield session_id != self._complete_in
-            except OperationError:
+            except Exception:
                 self._complete_in = NO_SESSION
                 raise
             self._complete_in = session_id

@@ -5,12 +5,15 @@ configs registers for a kind of entity, and reads the announced entities again. 
 notifications are handled one after the other, so an older read never replaces a newer one; a
 notification counts as handled when all registered components have read, so none is missed when a
 session expires meanwhile; after a lost session or a refused read everything is read again, because
-notifications expire.
+notifications expire. An entity that a component fails to adopt is logged, and stops no other one,
+as in Kafka.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
+
+import structlog
 
 from broker.cluster.coordinator_session import CoordinatorSession
 from broker.cluster.node_watch import NodeWatch
@@ -29,6 +32,8 @@ from kafkawire.errors import ApiError, ErrorCode
 
 Configs = Mapping[str, str]
 OnChange = Callable[[Sequence[str]], Awaitable[None]]
+
+log = structlog.get_logger(__name__)
 
 
 class ConfigNodes:
@@ -119,8 +124,26 @@ class ConfigNodes:
                 announced.setdefault(kind, []).append(name)
             for kind, names in announced.items():
                 for callback in self._on_change.get(kind, ()):
-                    await callback(names)
+                    await _notify(callback, kind, names)
             self._last_number = taken.last_number
+
+
+async def _notify(callback: OnChange, kind: str, names: Sequence[str]) -> None:
+    try:
+        await callback(names)
+    except OperationError:
+        # The watch reads all of them again.
+        raise
+    except Exception:
+        if len(names) == 1:
+            # A bug with one entity, or its name, must not end the changes of all others.
+            log.exception("config.not_adopted", entity=f"{kind}/{names[0]}")
+            return
+    else:
+        return
+    # One of them has failed, and the callback may not have come to the rest.
+    for name in names:
+        await _notify(callback, kind, (name,))
 
 
 def _unavailable(error: Exception) -> ApiError:

@@ -94,4 +94,11 @@ class TopicConfigs:
             overrides = self._overrides.get(name, {})
             if overrides != before[name] or (name in self._unknown) != (name in were_unknown):
                 log.info("config.changed", topic=name, keys=changed_keys(before[name], overrides))
-                self._on_change(name, overrides)
+                self._notify(name, overrides)
+
+    def _notify(self, topic: str, overrides: Overrides) -> None:
+        try:
+            self._on_change(topic, overrides)
+        except Exception:
+            # The logs of the other topics must still get their configs.
+            log.exception("config.not_adopted", entity=f"{KIND}/{topic}")

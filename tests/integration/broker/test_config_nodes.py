@@ -197,6 +197,41 @@ async def test_changes_without_permission_to_read_them_are_known_once_it_is_rest
         await follower.stop()
 
 
+async def test_an_entity_that_cannot_be_adopted_stops_no_other_one(
+    coordinator: Coordinator, tmp_path: Path
+) -> None:
+    follower = Follower(coordinator, tmp_path / "session")
+    await follower.start()
+    applied: list[str] = []
+
+    def apply(topic: str, _overrides: Mapping[str, str]) -> None:
+        if topic == "bad":
+            raise KeyError(topic)
+        applied.append(topic)
+
+    follower.topics.listen(apply)
+    try:
+        with capture_logs() as lines:
+            for kind in (b"users", b"topics"):
+                # Half of a surrogate pair is valid in JSON, but not in the path of a node.
+                await follower.session.client.create(
+                    paths.CONFIG_CHANGE_PREFIX,
+                    b'{"version":2,"entity_path":"%s/\\ud800"}' % kind,
+                    sequential=True,
+                )
+            for path, configs in (
+                ("topics/bad", {"retention.ms": "4"}),
+                ("topics/t", {"retention.ms": "5"}),
+                ("users/x/clients/c", {RATE: "7"}),
+            ):
+                await follower.session.run(change_config(path, partial(replaced, configs)))
+            await until(lambda: follower.known() == (False, None, 7, 5))
+    finally:
+        await follower.stop()
+    failed = {line["entity"] for line in lines if line["event"] == "config.not_adopted"}
+    assert (failed, applied) == ({"users/\ud800", "topics/\ud800", "topics/bad"}, ["t"])
+
+
 @pytest.mark.parametrize("name", ["1", "<default>"])
 async def test_a_broker_does_not_start_with_a_malformed_config_of_its_own(
     coordinator: Coordinator, tmp_path: Path, name: str

@@ -15,7 +15,8 @@ from tests.simulation.coordination.virtual_loop import VirtualLoop
 REFUSED = OperationError.of(ErrorCode.NO_AUTH, "/node")
 REFUSED_OTHERWISE = OperationError.of(ErrorCode.NO_AUTH, "/other")
 EXPIRED = SessionExpiredError(ErrorCode.SESSION_EXPIRED)
-Result = OperationError | SessionExpiredError | None
+BUG = KeyError("a bug")
+Result = OperationError | SessionExpiredError | KeyError | None
 
 
 class World:
@@ -70,6 +71,13 @@ def test_each_reason_of_a_refusal_and_each_recovery_is_logged() -> None:
     events = [line["event"] for line in world.run()]
     refused, recovered = "watch.not_read", "watch.read_again"
     assert events == [refused, refused, recovered, refused, recovered]
+
+
+def test_a_bug_in_one_read_does_not_end_the_watch() -> None:
+    world = World(BUG, BUG, REFUSED, None, None)
+    events = [line["event"] for line in world.run()]
+    assert world.delays_s == [1, 2, 4, REREAD_S]
+    assert events == ["watch.failed", "watch.not_read", "watch.read_again"]
 
 
 def test_lost_watch_is_found_by_a_read_without_a_change() -> None:

@@ -4,8 +4,9 @@ Until the target is in sync, both origin and target replicas hold the partition.
 
 - U: the new assignment is written.
 - A: the leader gets a new epoch and the enlarged assignment, and the adding replicas are started.
-- B: once the target is in sync, a leader in the target is chosen, the removing replicas are stopped
-  and deleted, and the assignment becomes the target.
+- B: once the target is in sync and can lead, a leader in the target is chosen, the replicas to
+  remove are stopped and deleted, and the assignment becomes the target. (Kafka removes them even if
+  the target cannot lead, and leaves the partition without a leader.)
 
 The next controller can repeat each step. Invariant: replicas dropped by a changed or cancelled
 reassignment are never the whole in-sync set, unless the topic allows unclean elections; then
@@ -175,7 +176,7 @@ def proceed(
     final = ReplicaAssignment(replicas=assignment.target)
     cluster.assign(partition, final)
     try:
-        yield from _move_leader(cluster, partition, final)
+        yield from _move_leader(cluster, partition, assignment)
         yield from _remove(cluster, partition, assignment.removing)
         yield from _write_assignment(cluster, partition)
     except StateChangeFailedError:
@@ -241,23 +242,33 @@ def _start_adding(
 def _is_complete(
     cluster: Cluster, partition: TopicPartition, assignment: ReplicaAssignment
 ) -> bool:
-    state = cluster.leaderships.get(partition)
+    """Whether the target is in sync, and can lead without the replicas to remove."""
     if not assignment.is_moving:
         return True
-    return state is not None and set(assignment.target) <= set(state.isr)
+    state = cluster.leaderships.get(partition)
+    if state is None or not set(assignment.target) <= set(state.isr):
+        return False
+    return any(cluster.is_online(broker, partition) for broker in assignment.target)
 
 
 def _move_leader(
-    cluster: Cluster, partition: TopicPartition, final: ReplicaAssignment
+    cluster: Cluster, partition: TopicPartition, assignment: ReplicaAssignment
 ) -> Plan[None]:
-    """Phase B: keep or elect a leader in the target, and send it the final assignment."""
+    """Phase B: keep or elect a leader in the target, and send it the final assignment.
+
+    Raises:
+        StateChangeFailedError: no replica of the target can lead, so that none may be removed.
+    """
     batch = RequestBatch(cluster)
     leader = cluster.leaderships[partition].leader
-    if leader in final.replicas and cluster.is_online(leader, partition):
+    if leader in assignment.target and cluster.is_online(leader, partition):
         yield from _raise_epoch(cluster, partition)
-        batch.add_leader_and_isr(final.replicas, partition)
+        batch.add_leader_and_isr(assignment.target, partition)
     else:
-        yield from elect(cluster, batch, (partition,), Strategy.REASSIGNED)
+        changes = yield from elect(cluster, batch, (partition,), Strategy.REASSIGNED)
+        # Without replicas to remove, as after a cancellation, the partition loses nothing.
+        if assignment.removing and partition in changes.failed:
+            raise changes.failed[partition]
     yield from batch.send()
 
 

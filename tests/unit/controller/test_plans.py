@@ -1153,6 +1153,63 @@ def test_a_reassignment_whose_end_fails_still_removes_replicas(written: str) -> 
     assert harness.cluster.moving == set()
 
 
+def test_a_reassignment_to_dead_replicas_waits_for_them() -> None:
+    harness = Harness((2, 3))
+    for broker in (B2, B3):
+        harness.end(broker)
+    harness.do(e.BrokerChange())
+    assert (harness.state().leader, harness.state().isr) == (NO_LEADER, (2, 3))
+    assert harness.move({T0: (B3,)}) == {T0: ErrorCode.NONE}
+    join(harness.coordinator, B2)
+    harness.do(e.BrokerChange())
+    assert (harness.state().leader, harness.state().isr) == (2, (2,))
+    join(harness.coordinator, B3)
+    harness.do(e.BrokerChange())
+    assert assignment(harness).is_moving
+    both_are_in_sync(harness)
+    assert assignment(harness) == ReplicaAssignment(replicas=(B3,))
+    assert (harness.state().leader, harness.state().isr) == (3, (3,))
+
+
+def test_a_reassignment_does_not_end_while_its_target_shuts_down() -> None:
+    harness = Harness((1, 2))
+    harness.move({T0: (B3,)})
+    harness.do(e.ControlledShutdownRequested(B3, harness.epoch(B3)))
+    # A leader before Kafka 2.7 writes the set itself, and may not know of the shutdown yet.
+    is_in_sync(harness, 1)
+    assert (harness.state().leader, harness.state().isr) == (1, (1, 2, 3))
+    assert deleted_replicas(harness) == []
+    assert assignment(harness).is_moving
+
+
+def test_a_target_that_falls_behind_at_the_end_does_not_cost_the_leader() -> None:
+    harness = Harness((1, 2))
+    harness.move({T0: (B3,)})
+    shrunk = encode_partition_state(harness.state(), 1)
+
+    def fall_behind() -> None:
+        if paths.partition_state(T0) in str(harness.driver.requests[-1]):
+            harness.driver.before_write = lambda: None
+            harness.coordinator.put(paths.partition_state(T0), shrunk)
+
+    harness.driver.before_write = fall_behind
+    is_in_sync(harness, 1)
+    assert (harness.state().leader, harness.state().isr) == (1, (1, 2))
+    assert harness.sent(StopReplicaRequest) == []
+    assert harness.cluster.assignment(T0) == assignment(harness)
+    assert assignment(harness).is_moving
+
+
+def test_a_reassignment_is_cancelled_while_its_origin_is_dead() -> None:
+    harness = Harness((2,))
+    harness.move({T0: (B3,)})
+    harness.end(B2)
+    harness.do(e.BrokerChange())
+    assert harness.move({T0: None}) == {T0: ErrorCode.NONE}
+    assert assignment(harness) == ReplicaAssignment(replicas=(B2,))
+    assert (harness.state().leader, harness.state().isr) == (NO_LEADER, (2,))
+
+
 def grow(harness: Harness) -> None:
     put_topic(harness.coordinator, (1, 2), (2, 3))
 

@@ -13,7 +13,8 @@ from typing import Final
 from kafkawire.units import KIB
 
 # While other connections wait for memory, a large request must grow by `MIN_PROGRESS_BYTES` within
-# `MAX_STALL_S`. A small one, and requests behind a long one, may hold memory for `MAX_KEPT_S`.
+# `MAX_STALL_S`. A small one, requests behind a long one, and the input of a muted connection may
+# hold memory for `MAX_KEPT_S`.
 MIN_PROGRESS_BYTES: Final = 16 * KIB
 MAX_STALL_S: Final = 2.0
 MAX_KEPT_S: Final = 30.0
@@ -60,10 +61,12 @@ class Pause(Enum):
 
 
 _P = Pause
-WAITS_FOR_BROKER: Final = frozenset({_P.MUTED, _P.MEMORY, _P.OPENING, _P.CHANNEL})
-"""Reasons that the broker must end. A client that waits for them is not slow.
+WAITS_FOR_BROKER: Final = frozenset({_P.MEMORY, _P.OPENING, _P.CHANNEL})
+"""Reasons that the broker must end. A client that waits for them is not slow."""
+PROLONGED_BY_CLIENT: Final = frozenset({_P.MUTED, _P.LONG_REQUEST})
+"""Reasons that a client can prolong: by a large excess over its quota, or by a JoinGroup.
 
-LONG_REQUEST is not among them: a client chooses for how long its JoinGroup waits.
+Nothing is read from it meanwhile, so that it shows no progress.
 """
 
 
@@ -117,7 +120,7 @@ class Progress:
     ) -> str | None:
         """Return the reason to drop a connection that holds memory, or None.
 
-        `arrived_bytes` is 0 for a small request, and for requests behind a long one. Memory has
+        `arrived_bytes` is 0 for a small request, and while the client prolongs a pause. Memory has
         been short since `since_s`.
         """
         if not arrived_bytes:

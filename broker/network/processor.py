@@ -24,6 +24,7 @@ from broker.network.buffer_pool import BufferPool
 from broker.network.connection_gate import NO_SECURITY, Gate, ListenerSecurity
 from broker.network.connection_state import (
     PREDECESSORS,
+    PROLONGED_BY_CLIENT,
     WAITS_FOR_BROKER,
     ConnectionState,
     Pause,
@@ -357,7 +358,8 @@ class Processor(asyncio.BufferedProtocol):
         """Close if a request that is incomplete or waits for a long one holds memory for too long.
 
         Called while other connections wait for memory, which they have done since `since_s`. A
-        client that waits for the broker is not slow.
+        client that waits for the broker is not slow, but may not hold memory for as long as its
+        quota mutes it.
         """
         receiver, pause = self._receiver, self._reason_to_pause()
         holds_memory = receiver.holds_memory or self._queue.holds_memory
@@ -365,7 +367,7 @@ class Processor(asyncio.BufferedProtocol):
             self._progress.reset()
             return
         arrived_bytes = receiver.assembled_bytes
-        if pause is Pause.LONG_REQUEST:
+        if pause in PROLONGED_BY_CLIENT:
             self._progress.reset()
             arrived_bytes = 0
         reason = self._progress.check(arrived_bytes, self._clock(), since_s, self._last_active_s)

@@ -605,6 +605,17 @@ def test_a_client_cannot_hold_memory_for_as_long_as_its_long_request_waits() -> 
     check_dropped_in_time(world, client)
 
 
+def test_a_client_cannot_hold_memory_for_as_long_as_it_is_throttled() -> None:
+    world = short_of_memory()
+    quiet, client = world.connect(), world.connect()
+    client.send(large_request()[: LARGE // 2])
+    for each in (quiet, client):
+        each.processor.mute(10 * MAX_KEPT_S)
+    check_dropped_in_time(world, client)
+    check_stalled(world, [quiet], world.loop.now_s - MAX_KEPT_S, 1)
+    assert not is_closed(quiet), "it holds no memory"
+
+
 @pytest.mark.parametrize("obstacle", ["long request", "unread response"])
 def test_a_client_gains_no_time_from_a_large_request_that_waits_for_memory(obstacle: str) -> None:
     world = short_of_memory()

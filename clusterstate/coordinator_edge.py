@@ -44,6 +44,7 @@ from coordination.errors import (
     NoNodeError,
     OperationError,
     RequestTooLargeError,
+    ResponseTooLargeError,
     SessionExpiredError,
 )
 from coordination.protocol import multi
@@ -51,7 +52,7 @@ from coordination.protocol.messages import GetDataResponse, Stat
 
 RETRY_BACKOFF_S: Final = 0.02
 MAX_RETRY_BACKOFF_S: Final = 1.0
-"""Back-off of a request that is lost again and again, as when its response is too large."""
+"""Longest back-off of a request that is lost again and again."""
 READS_PER_REQUEST: Final = 100
 """Reads per multi-read. A failover reads 1,000 states in 8 ms, instead of 15 ms one by one."""
 _OVER: Final = (SessionState.EXPIRED, SessionState.CLOSED)
@@ -80,6 +81,7 @@ class CoordinatorEdge:
 
         Raises:
             SessionExpiredError: the session ended, and an unknown part of the plan was applied.
+            ResponseTooLargeError: a response exceeds the limit of the client.
         """
         answer: Answer = None
         while True:
@@ -95,6 +97,7 @@ class CoordinatorEdge:
 
         Raises:
             SessionExpiredError: the session ended, and the effect may or may not be applied.
+            ResponseTooLargeError: the response for one znode exceeds the limit of the client.
         """
         match effect:
             case Read(paths, watch):
@@ -146,10 +149,10 @@ class CoordinatorEdge:
         """Return the first nodes of `paths`, as many as fit in one response."""
         try:
             results = await self._client.multi_read([client_ops.get_data(path) for path in paths])
-        except ConnectionLossError:
+        except (ConnectionLossError, ResponseTooLargeError):
             if len(paths) == 1:
                 raise
-            # The response may be larger than the connection allows.
+            # A large response may be the reason of a loss, too.
             return await self._read_first(paths[: len(paths) // 2])
         read = list(takewhile(lambda result: result.err != ErrorCode.THROTTLED_OP, results))
         if not read:

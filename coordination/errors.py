@@ -7,9 +7,11 @@ The tree:
     │   ├── NoNodeError, NodeExistsError, BadVersionError, NotEmptyError, NoAuthError,
     │   │   BadArgumentsError, InvalidAclError, NoChildrenForEphemeralsError
     │   ├── MultiError          one operation of a multi failed, so none was applied
+    │   ├── RequestTooLargeError, ResponseTooLargeError
     │   ├── ConnectionLossError the reply was lost; the operation may or may not have been applied
     │   └── SessionExpiredError the session is gone, and its ephemeral nodes with it
     ├── JuteError               bytes that violate the protocol
+    │   └── PacketLengthError   a packet is longer than the limit, or its length is negative
     ├── SaslError               the other side of a SASL exchange does not prove its identity
     └── DataError               environment: the data directory cannot be used as it is
         ├── CorruptDataError    acknowledged data is damaged: names file and offset
@@ -69,6 +71,19 @@ class CoordinationError(Exception):
 
 class JuteError(CoordinationError):
     """The bytes violate the protocol: the sender is broken or hostile."""
+
+
+class PacketLengthError(JuteError):
+    """The length of a packet is negative, or above the limit.
+
+    `head` holds the first four bytes of the packet, or fewer if no more have arrived.
+    """
+
+    def __init__(self, size_bytes: int, limit_bytes: int, head: bytes) -> None:
+        super().__init__(f"packet length {size_bytes} is outside 0..{limit_bytes}")
+        self.size_bytes = size_bytes
+        self.limit_bytes = limit_bytes
+        self.head = head
 
 
 class SaslError(CoordinationError):
@@ -162,6 +177,24 @@ class RequestTooLargeError(OperationError):
     def __str__(self) -> str:
         place = f" for {self.path}" if self.path else ""
         return f"request of {self.size_bytes} bytes{place} exceeds the limit of {self.limit_bytes}"
+
+
+class ResponseTooLargeError(OperationError):
+    """The response exceeds the limit of this client; a retry is useless.
+
+    The connection is lost with it, but not the session.
+    """
+
+    CODE = ErrorCode.MARSHALLING_ERROR
+
+    def __init__(self, size_bytes: int, limit_bytes: int, path: str = "") -> None:
+        super().__init__(self.CODE, path)
+        self.size_bytes = size_bytes
+        self.limit_bytes = limit_bytes
+
+    def __str__(self) -> str:
+        place = f" for {self.path}" if self.path else ""
+        return f"response of {self.size_bytes} bytes{place} exceeds the limit of {self.limit_bytes}"
 
 
 class ConnectionLossError(OperationError):

@@ -14,12 +14,13 @@ from typing import Final, Protocol, cast
 import structlog
 
 from coordination.client.login import LoginExchange
-from coordination.errors import JuteError, SaslError
+from coordination.errors import JuteError, PacketLengthError, SaslError
 from coordination.protocol import frames
 from coordination.protocol.frames import FrameSplitter, Handshake
 from coordination.protocol.messages import ConnectRequest, ConnectResponse
 
 _REPLY = struct.Struct(">iqi")
+_XID = struct.Struct(">i")
 # Replies may be larger than requests, for example the names of very many children.
 MAX_REPLY_BYTES: Final = 16 * 1024 * 1024
 
@@ -31,6 +32,9 @@ class Owner(Protocol):
 
     def on_reply(self, xid: int, zxid: int, err: int, payload: bytes) -> None:
         """Handle a reply; its body begins at `frames.REPLY_HEADER_BYTES` of `payload`."""
+
+    def on_too_large(self, xid: int, size_bytes: int) -> None:
+        """Handle a reply above `MAX_REPLY_BYTES`, which costs the connection."""
 
     def on_lost(self, connection: "ClientConnection") -> None:
         """Handle the loss of the connection; no more packets will arrive."""
@@ -103,10 +107,16 @@ class ClientConnection(asyncio.Protocol):
         except (JuteError, SaslError, struct.error) as error:
             # The server does not speak the protocol or refuses the login; the owner tries another.
             if self.handshake.done():
-                # Or its reply is too large, so that the request is lost again on the next one.
                 log.warning("packet.refused", error=str(error))
+                if isinstance(error, PacketLengthError):
+                    self._on_length(error)
             self._fail_handshake(error)
             self.abort()
+
+    def _on_length(self, refused: PacketLengthError) -> None:
+        # A retry of the request would lose every further connection, and all other requests.
+        if refused.size_bytes > MAX_REPLY_BYTES and len(refused.head) == _XID.size:
+            self._owner.on_too_large(_XID.unpack(refused.head)[0], refused.size_bytes)
 
     def _on_handshake(self, payload: bytes) -> None:
         record = frames.decode_handshake(ConnectResponse, payload).record

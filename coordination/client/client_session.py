@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from coordination.client import session_file
-from coordination.client.client_connection import ClientConnection
+from coordination.client.client_connection import MAX_REPLY_BYTES, ClientConnection
 from coordination.client.connector import Connector
 from coordination.client.heartbeat import PING_PACKET, Heartbeat
 from coordination.client.hosts import ConnectString
@@ -315,6 +315,10 @@ class ClientSession:
         seen = WatchEvent(kind, self._servers.from_server(event.path))
         for callback in self.watches.hit(kind, event.path):
             self._loop.call_soon(callback, seen)
+
+    def on_too_large(self, xid: int, size_bytes: int) -> None:
+        """Fail the request with a reply that is too large; called by the connection."""
+        self._requests.fail_sent(xid, size_bytes, MAX_REPLY_BYTES)
 
     def on_lost(self, connection: ClientConnection) -> None:
         """Handle the loss of a connection; called by the connection."""

@@ -9,7 +9,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from coordination.errors import ConnectionLossError, JuteError, OperationError
+from coordination.errors import (
+    ConnectionLossError,
+    JuteError,
+    OperationError,
+    ResponseTooLargeError,
+)
 
 MAX_QUEUED_REQUESTS: Final = 10_000
 MAX_XID: Final = 0x7FFFFFFF
@@ -78,6 +83,12 @@ class RequestQueue:
             pending.future.set_result(pending.convert(payload))
         except (OperationError, JuteError) as error:
             pending.future.set_exception(error)
+
+    def fail_sent(self, xid: int, size_bytes: int, limit_bytes: int) -> None:
+        """Fail the sent request `xid`, whose reply is too large; the connection ends with it."""
+        for pending in self._sent:
+            if pending.xid == xid:
+                fail(pending.future, ResponseTooLargeError(size_bytes, limit_bytes, pending.path))
 
     def lose_sent(self) -> None:
         """Fail all sent requests, because their replies are lost; they may have been applied."""

@@ -7,7 +7,7 @@ requests is `MAX_REQUEST_BYTES`.
 import struct
 from typing import Any, Final, NamedTuple
 
-from coordination.errors import JuteError
+from coordination.errors import PacketLengthError
 from coordination.protocol import jute
 from coordination.protocol.messages import (
     STATE_SYNC_CONNECTED,
@@ -59,7 +59,7 @@ class FrameSplitter:
         """Return the payloads completed by `data`.
 
         Raises:
-            JuteError: a length is negative or above the limit; close the connection.
+            PacketLengthError: a length is negative or above the limit; close the connection.
         """
         if self._rest:
             self._rest += data
@@ -71,7 +71,8 @@ class FrameSplitter:
         while size - position >= 4:
             length = unpack(data, position)[0]
             if not 0 <= length <= self._limit:
-                raise JuteError(f"packet length {length} is outside 0..{self._limit}")
+                head = data[position + 4 : position + 8]
+                raise PacketLengthError(length, self._limit, head)
             end = position + 4 + length
             if end > size:
                 wanted = end - position

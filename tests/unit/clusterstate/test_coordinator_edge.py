@@ -20,7 +20,13 @@ from clusterstate.plans import (
     Write,
 )
 from coordination.client import Client, SessionState
-from coordination.errors import ConnectionLossError, ErrorCode, RequestTooLargeError
+from coordination.client.client_connection import MAX_REPLY_BYTES
+from coordination.errors import (
+    ConnectionLossError,
+    ErrorCode,
+    RequestTooLargeError,
+    ResponseTooLargeError,
+)
 from coordination.protocol import frames
 from coordination.protocol.messages import OPEN_ACL, Acl, GetDataResponse, OpCode, Stat
 from coordination.protocol.multi import Op, Result, error_result
@@ -66,6 +72,25 @@ def edge_of(client: NarrowClient) -> CoordinatorEdge:
 @pytest.mark.parametrize("loses", [False, True])
 async def test_reads_that_do_not_fit_into_a_response_are_sent_again(loses: bool) -> None:
     client = NarrowClient(7, loses=loses)
+    async with asyncio.timeout(10):
+        found = await edge_of(client).perform(Read(PATHS))
+    assert isinstance(found, Nodes)
+    assert [node and node.data for node in found.nodes] == [path.encode() for path in PATHS]
+    assert max(client.sizes) == READS_PER_REQUEST
+
+
+class RefusingClient(NarrowClient):
+    """Client that refuses the response to more than `room` reads."""
+
+    async def multi_read(self, ops: Sequence[Op]) -> list[Result]:
+        if len(ops) > self.room:
+            self.sizes.append(len(ops))
+            raise ResponseTooLargeError(MAX_REPLY_BYTES + 1, MAX_REPLY_BYTES)
+        return await super().multi_read(ops)
+
+
+async def test_reads_whose_response_is_refused_are_sent_again_in_parts() -> None:
+    client = RefusingClient(7, loses=False)
     async with asyncio.timeout(10):
         found = await edge_of(client).perform(Read(PATHS))
     assert isinstance(found, Nodes)

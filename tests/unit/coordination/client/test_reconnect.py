@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from coordination.client import Client, SessionState, ops, patterns, session_file
-from coordination.client.client_connection import ClientConnection
+from coordination.client.client_connection import MAX_REPLY_BYTES, ClientConnection
 from coordination.client.client_session import MAX_RAISED_TIMEOUT_MS
 from coordination.client.heartbeat import PING_PACKET
 from coordination.client.session_file import SavedSession
-from coordination.errors import ConnectionLossError, RequestTooLargeError
+from coordination.errors import ConnectionLossError, RequestTooLargeError, ResponseTooLargeError
 from coordination.protocol import frames
 from coordination.protocol.frames import Handshake
-from coordination.protocol.messages import ConnectRequest, ConnectResponse
+from coordination.protocol.messages import ConnectRequest, ConnectResponse, OpCode
 from tests.waiting import until
 
 HOST = "127.0.0.1"
@@ -302,6 +303,50 @@ async def test_a_request_above_the_servers_limit_is_not_sent() -> None:
         with pytest.raises(RequestTooLargeError, match=r"bytes exceeds"):
             await client.multi([ops.create("/a", bytes(frames.MAX_REQUEST_BYTES))])
         await client.abandon()
+
+
+@asynccontextmanager
+async def server_of_large_lists() -> AsyncIterator[int]:
+    """Serve requests; a list of children exceeds the limit of the client. Yield the port."""
+    writers: list[asyncio.StreamWriter] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+            await connect_request(reader)
+            response = ConnectResponse(0, UNHURRIED_MS, FIRST, PASSWORD)
+            writer.write(frames.encode_handshake(Handshake(response, read_only=False)))
+            while True:
+                size = int.from_bytes(await reader.readexactly(4))
+                xid, op = struct.unpack_from(">ii", await reader.readexactly(size))
+                if op == OpCode.GET_CHILDREN:
+                    writer.write(struct.pack(">ii", MAX_REPLY_BYTES + 1, xid))
+                else:
+                    writer.write(frames.encode_reply(xid, 1, 0))
+
+    server = await asyncio.start_server(serve, HOST)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        for writer in writers:
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+
+
+async def test_a_response_that_is_too_large_fails_its_request_and_not_the_session() -> None:
+    async with server_of_large_lists() as port, asyncio.timeout(LIMIT_S):
+        client = Client(f"{HOST}:{port}", session_timeout_ms=UNHURRIED_MS)
+        await client.connect()
+        large, other = client.get_children("/large"), client.delete("/a")
+        with pytest.raises(ResponseTooLargeError, match="for /large exceeds the limit of 16777216"):
+            await large
+        with pytest.raises(ConnectionLossError):
+            await other
+        await client.delete("/b")
+        assert (client.session_id, client.state) == (FIRST, SessionState.CONNECTED)
+        await client.close()
 
 
 @pytest.mark.parametrize("name", ["two..dots", "x" * 64, "nul\0", "\ud800"])

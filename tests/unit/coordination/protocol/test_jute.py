@@ -5,7 +5,7 @@ import tracemalloc
 
 import pytest
 
-from coordination.errors import JuteError
+from coordination.errors import JuteError, PacketLengthError
 from coordination.protocol import frames, jute, multi
 from coordination.protocol.frames import FrameSplitter
 from coordination.protocol.messages import (
@@ -138,6 +138,14 @@ def test_more_results_than_operations_are_refused() -> None:
     assert len(multi.decode_results(body, max_count=3)) == 3
     with pytest.raises(JuteError, match="more than 2 results"):
         multi.decode_results(body, max_count=2)
+
+
+def test_a_refused_packet_is_known_by_its_first_bytes() -> None:
+    head = struct.pack(">i", 7)
+    with pytest.raises(PacketLengthError) as caught:
+        FrameSplitter(4096).feed(struct.pack(">i", 4097) + head + b"more")
+    refused = caught.value
+    assert (refused.size_bytes, refused.limit_bytes, refused.head) == (4097, 4096, head)
 
 
 @pytest.mark.parametrize("length", [-1, 4097, 0x7FFFFFFF])

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from analytics.finding_row import FINDING_SCHEMA, arrow_schema, finding_row
+from analytics.place import join_places
 from logcheck.finding import Check, Damage, Finding
 from logcheck.rule import Rules
 
@@ -31,7 +32,7 @@ def find_collisions(session: Any, places: Sequence[str], rules: Rules) -> list[d
 
     session.dataSource.register(KafkaSegments)
     source = session.read.format("kafka-segments").schema(COLUMNS)
-    records = source.option("paths", ",".join(places)).load()
+    records = source.option("paths", join_places(places)).load()
     with spark_errors_translated():
         found = collisions(records, rules.hash_bytes, rules.finding_limit).toArrow()
         rows: list[dict[str, Any]] = found.to_pylist()

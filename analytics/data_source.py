@@ -4,8 +4,8 @@
     spark.read.format("kafka-segments").schema("offset bigint, key binary").load("/copy/broker-1")
 
 `.schema()` is the projection: Spark does not pass the columns of a query to a Python source, so
-the source decodes exactly the columns of the schema. Several paths are several replicas (option
-`paths`, separated by commas).
+the source decodes exactly the columns of the schema. Several paths are several replicas: a list
+for `load`, or the option `paths` with commas between them.
 
 With the option `pushdown`, filters on topic, partition and offset skip whole ranges; Spark filters
 the remaining rows. Load a new DataFrame for each query then: Spark 4.3 reuses the filters of one
@@ -29,6 +29,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
+from analytics.place import places_in
 from analytics.pushdown import Wanted
 
 
@@ -65,9 +66,7 @@ class SegmentReader(DataSourceReader):
 
     def __init__(self, columns: list[str], options: dict[str, str]) -> None:
         self._columns = columns
-        self._paths = [
-            path for key in ("path", "paths") for path in options.get(key, "").split(",") if path
-        ]
+        self._paths = places_in(options)
         self._range_bytes = int(options.get("range.bytes", "0"))
         self._wanted = Wanted()
 

@@ -6,6 +6,9 @@
 Places below a URI keep its options, because every machine that reads them needs the options.
 """
 
+import json
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Final
 
 _REMOTE_MARK: Final = "://"
@@ -55,3 +58,28 @@ def child_of(place: str, name: str) -> str:
     """Return the place of `name` in the directory `place`."""
     start, options = split_options(place)
     return f"{start.rstrip('/')}/{name}{options}"
+
+
+def join_places(places: Iterable[str]) -> str:
+    """Return places, which may contain commas, as the option `paths` of a data source.
+
+    Spark makes the same value of a list that `load` gets.
+    """
+    return json.dumps(list(places))
+
+
+def places_in(options: Mapping[str, str]) -> list[str]:
+    """Return the places in the options `path` and `paths` of a data source.
+
+    A value is a list in JSON, or has commas between the places.
+    """
+    return [place for name in ("path", "paths") for place in _split(options.get(name, "")) if place]
+
+
+def _split(value: str) -> list[str]:
+    if value.startswith("["):
+        with suppress(ValueError):
+            listed = json.loads(value)
+            if all(isinstance(each, str) for each in listed):
+                return list(listed)
+    return value.split(",")

@@ -7,9 +7,9 @@
 Columns and options have the names and the meaning of Spark's `format("kafka")`: `subscribe`,
 `subscribePattern`, `assign`, `startingOffsets`, `endingOffsets`, `includeHeaders`,
 `failOnDataLoss`, `maxOffsetsPerTrigger` and `kafka.isolation.level`. Instead of a broker there are
-log directories: `path`, or several in `paths`, separated by commas. Of several replicas of a
-partition one is read. `range.bytes` limits the size of a split, and `toLogEnd` reads records above
-the high watermark, too. `.schema()` is the projection.
+log directories: `path`, or several in `paths`, separated by commas, or a list for `load`. Of
+several replicas of a partition one is read. `range.bytes` limits the size of a split, and
+`toLogEnd` reads records above the high watermark, too. `.schema()` is the projection.
 
 Modules with loops over records are imported by the methods that run on workers, after the compiled
 loops that were shipped to them.
@@ -28,6 +28,7 @@ from pyspark.sql.datasource import (
 )
 
 from analytics.errors import DataLossError, RecordsError, RecordsUsageError
+from analytics.place import places_in
 from analytics.records import COLUMNS
 from analytics.records.offset_choice import (
     EARLIEST,
@@ -98,9 +99,7 @@ class Scan:
             )
         self.options = options
         self._columns = columns
-        self._places = [
-            place for key in ("path", "paths") for place in options.get(key, "").split(",") if place
-        ]
+        self._places = places_in(options)
         if not self._places:
             raise RecordsUsageError("there is nothing to load: give a log directory")
         self._choice = TopicChoice(options, INTERNAL_TOPICS)

@@ -5,7 +5,15 @@ from pathlib import Path
 import pytest
 
 from analytics.file_store import list_directory
-from analytics.place import child_of, name_of, parent_of, split_store, without_end
+from analytics.place import (
+    child_of,
+    join_places,
+    name_of,
+    parent_of,
+    places_in,
+    split_store,
+    without_end,
+)
 from logcheck.file_name import beside
 from tests.analytics.audited import findings_of
 from tests.analytics.log_model import make_log
@@ -67,3 +75,18 @@ def test_uri_is_audited_like_a_path(tmp_path: Path) -> None:
 def test_unknown_store_or_option_raises_os_error(place: str) -> None:
     with pytest.raises(OSError, match=r"nowhere|no_such_option"):
         list_directory(place)
+
+
+@pytest.mark.parametrize(
+    ("value", "places"),
+    [
+        ("", []),
+        ("/a,/b,", ["/a", "/b"]),
+        ('["/a,b", "/c"]', ["/a,b", "/c"]),
+        ("[1],[b]", ["[1]", "[b]"]),
+        ("[1]", ["[1]"]),
+    ],
+)
+def test_option_of_a_data_source_lists_places(value: str, places: list[str]) -> None:
+    assert [places_in({"path": value}), places_in({"paths": value})] == [places, places]
+    assert places_in({"paths": join_places(places)}) == places

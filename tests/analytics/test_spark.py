@@ -231,6 +231,14 @@ def test_shorter_hash_gives_more_collisions(tmp_path: Path) -> None:
     assert verdict.unlisted == {"error": groups - 3 - 1}, "one row stands for those without a row"
 
 
+@pytest.mark.usefixtures("spark")
+def test_collisions_are_found_in_a_directory_with_a_comma(tmp_path: Path) -> None:
+    make_log(100, 90).write(tmp_path / "a,b")
+    request = replace(compaction_of(tmp_path, hash_bytes=1), audit=Audit.COLLISIONS, against=None)
+    result = run_audit(replace(request, directories=[str(tmp_path / "a,b")]))
+    assert set(result.verdict.by_kind) == {"key_collision"}
+
+
 def test_data_source_projects_and_filters(spark: Any, tmp_path: Path) -> None:
     spark.dataSource.register(KafkaSegments)
     for partition in range(2):

@@ -96,18 +96,35 @@ def _copy_parts(
         (target / name).mkdir()
         places, prefix = moves.places_of(source, name), f"{name}/"
         copied = _copy_part(places, target / name, prefix, on_progress, is_in_use=is_in_use)
-        has_mark = any(file.path == prefix + MOVED_HERE for file in copied)
-        if copied and moves.needs_mark(source, name, has_mark=has_mark):
-            copied.append(_write_mark(target, prefix + MOVED_HERE))
+        if copied:
+            mark = prefix + MOVED_HERE
+            own_ms = _mark_ms(target / mark)
+            wanted_ms = moves.mark_of(source, name, own_ms)
+            if wanted_ms != own_ms:
+                copied = [each for each in copied if each.path != mark]
+                copied.append(_write_mark(target, mark, wanted_ms))
         files += copied
     return files
 
 
-def _write_mark(target: Path, name: str) -> BackedUpFile:
-    with new_file(target / name):
-        pass
+def _mark_ms(mark: Path) -> int:
+    """Return the time in the mark of a moved partition; 0 without a mark."""
+    try:
+        return int(mark.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return 0
+    except ValueError:
+        # Of an earlier release, whose marks were empty.
+        return 1
+
+
+def _write_mark(target: Path, name: str, at_ms: int) -> BackedUpFile:
+    text = str(at_ms).encode()
+    (target / name).unlink(missing_ok=True)
+    with new_file(target / name) as mark:
+        mark.write(text)
     sync_directory((target / name).parent)
-    return BackedUpFile(path=name, size_bytes=0, sha256=hashlib.sha256().hexdigest())
+    return BackedUpFile(path=name, size_bytes=len(text), sha256=hashlib.sha256(text).hexdigest())
 
 
 def _copy_part(

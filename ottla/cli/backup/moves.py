@@ -29,8 +29,8 @@ class Moves:
         self._owners = {source: _owner_of(source) for source in sources}
         self._at_start = {source: set(_parts_in(source)) for source in sources}
         self._listed: list[Path] = []
-        self._copied: dict[tuple[Owner, str], bool] = {}
-        """By broker and partition, whether a copy has the mark of the newer one."""
+        self._copied: dict[tuple[Owner, str], tuple[Path, int]] = {}
+        """By broker and partition, the place of the newest copy, and the time in its mark."""
 
     def list_parts(self, source: Path) -> list[str]:
         """Return the parts to copy: all that are there now, or were there at the beginning."""
@@ -51,16 +51,21 @@ class Moves:
             places += [each / part for each in others if self._owners[each] == owner]
         return places
 
-    def needs_mark(self, source: Path, part: str, *, has_mark: bool) -> bool:
-        """Note a copy; return whether it needs the mark, as it has replaced an earlier copy.
+    def mark_of(self, source: Path, part: str, own_ms: int) -> int:
+        """Note a copy; return the time for its mark, 0 for none. `own_ms` is that of its original.
 
-        Without the mark no broker would start on both. The end of a move has removed it.
+        A broker starts on the copy with the latest mark, and does not start if two are equal. The
+        end of a move has removed the mark that it had set.
         """
         key = self._owners[source], part
-        is_marked = self._copied.get(key)
-        needs_mark = is_marked is False and not has_mark
-        self._copied[key] = bool(is_marked) or has_mark or needs_mark
-        return needs_mark
+        place, newest_ms = self._copied.get(key, (source, -1))
+        if own_ms <= newest_ms:
+            if own_ms < newest_ms and place.exists():
+                # A move is about to end: this is the original, which is not set aside yet.
+                return own_ms
+            own_ms = newest_ms + 1
+        self._copied[key] = source / part, own_ms
+        return own_ms
 
 
 def _owner_of(source: Path) -> Owner:

@@ -75,7 +75,46 @@ def test_of_two_copies_of_a_moved_partition_the_newer_one_is_marked(tmp_path: Pa
     two = log_dir(tmp_path / "two", f"moving-0.{UNIQUE}-future")
     copied = back_up([one, two], tmp_path / "saved", lambda: end_move("moving-0", one, two))
     assert copies_of("moving-0", copied) == {"1": {SEGMENT}, "2": {SEGMENT, MOVED_HERE}}
-    assert (tmp_path / "saved" / "2" / "moving-0" / MOVED_HERE).read_bytes() == b""
+    assert (tmp_path / "saved" / "2" / "moving-0" / MOVED_HERE).read_text() == "1"
+
+
+@pytest.mark.parametrize(
+    ("second", "third", "expected"),
+    [("", "", ("1", "2")), ("1700000000000", "5", ("1700000000000", "1700000000001"))],
+)
+def test_of_three_copies_of_a_moved_partition_the_last_one_has_the_latest_mark(
+    tmp_path: Path, second: str, third: str, expected: tuple[str, str]
+) -> None:
+    """A broker starts on the copy with the latest mark, and sets the others aside."""
+    one = log_dir(tmp_path / "one", "moving-0")
+    two, three = (
+        log_dir(tmp_path / name, f"moving-0.{UNIQUE}-future") for name in ("two", "three")
+    )
+    saved = tmp_path / "saved"
+    saved.mkdir()
+    moves = Moves([one, two, three])
+    copied = [copy_directory(one, saved, "1", lambda _: None, moves)]
+    for number, (source, target, mark) in enumerate(((one, two, second), (two, three, third)), 2):
+        end_move("moving-0", source, target)
+        if mark:
+            (target / "moving-0" / MOVED_HERE).write_text(mark)
+        copied.append(copy_directory(target, saved, str(number), lambda _: None, moves))
+    marked = {SEGMENT, MOVED_HERE}
+    assert copies_of("moving-0", copied) == {"1": {SEGMENT}, "2": marked, "3": marked}
+    marks = tuple((saved / name / "moving-0" / MOVED_HERE).read_text() for name in ("2", "3"))
+    assert marks == expected
+
+
+def test_the_original_of_a_move_that_is_about_to_end_gets_no_mark(tmp_path: Path) -> None:
+    one, two = (log_dir(tmp_path / name, "moving-0") for name in ("one", "two"))
+    (one / "moving-0" / MOVED_HERE).write_text("")
+    saved = tmp_path / "saved"
+    saved.mkdir()
+    moves = Moves([one, two])
+    copied = [
+        copy_directory(source, saved, source.name, lambda _: None, moves) for source in (one, two)
+    ]
+    assert copies_of("moving-0", copied) == {"one": {SEGMENT, MOVED_HERE}, "two": {SEGMENT}}
 
 
 def test_a_partition_that_moves_to_a_later_directory_is_copied_once(tmp_path: Path) -> None:

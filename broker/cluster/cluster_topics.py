@@ -21,6 +21,7 @@ from broker.cluster.topic_plan import (
     TopicDefaults,
     TopicPlan,
     TopicSpec,
+    check_may_grow,
     plan_growth,
     plan_topic,
 )
@@ -115,6 +116,7 @@ class ClusterTopics:
         """Add partitions up to `partition_count`, on the `chosen` brokers; return the new count."""
 
         def growth(existing: Assignments) -> dict[int, Replicas]:
+            check_may_grow(name)
             added = plan_growth(partition_count, chosen, existing, self._metadata.image)
             return {} if validate_only else dict(added)
 

@@ -19,6 +19,7 @@ from clusterstate.replica_assignment import ReplicaAssignment, Replicas
 from clusterstate.topic_requests import check_clash
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import BrokerId, validate_topic_name
+from kafkawire.internal_topic import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from storage.config.log_config import LogConfig
 
 DEFAULT: Final = -1
@@ -26,6 +27,12 @@ DEFAULT: Final = -1
 FORBIDDEN_TOPIC: Final = "__cluster_metadata"
 MAX_PARTITIONS: Final = 10_000
 """Limit for one topic, as in one request to Kafka 4: each partition costs open files."""
+
+_KEYED_TOPICS: Final = {
+    OFFSETS_TOPIC: ("groups", "offsets.topic.num.partitions"),
+    TRANSACTIONS_TOPIC: ("transactional ids", "transaction.state.log.num.partitions"),
+}
+"""The keys of which a topic keeps the state, and the config of its number of partitions."""
 
 DrawStart = Callable[[int], RandomStart]
 """Returns random starting points for a number of brokers."""
@@ -88,6 +95,24 @@ def plan_topic(
     check_configs(configs, defaults.log_config)
     ordered = tuple(tuple(BrokerId(b) for b in assignments[i]) for i in range(len(assignments)))
     return TopicPlan(name=spec.name, assignments=ordered, configs=configs)
+
+
+def check_may_grow(name: str) -> None:
+    """Refuse to add partitions to a topic in which the hash of a key selects the partition.
+
+    Kafka adds them, and its brokers use the old number up to their restart. Then many keys have
+    another partition, and another coordinator, without their records.
+
+    Raises:
+        ApiError: the topic is one of these.
+    """
+    if name in _KEYED_TOPICS:
+        keys, setting = _KEYED_TOPICS[name]
+        text = (
+            f"its number of partitions is fixed, because {keys} would get other partitions, "
+            f"without their state; {setting} sets the number before the topic is created"
+        )
+        raise ApiError(ErrorCode.POLICY_VIOLATION, text)
 
 
 def plan_growth(

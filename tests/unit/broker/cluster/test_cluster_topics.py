@@ -1,4 +1,4 @@
-"""Error codes for a topic that cannot be created now: `broker.cluster.cluster_topics`."""
+"""Error codes for a topic that cannot be created or grow: `broker.cluster.cluster_topics`."""
 
 import asyncio
 from typing import cast
@@ -10,9 +10,13 @@ from broker.cluster.coordinator_session import CoordinatorSession
 from broker.cluster.metadata_cache import MetadataCache
 from broker.cluster.topic_plan import TopicDefaults, TopicPlan
 from clusterstate.assignment import RandomStart
+from clusterstate.plans import Plan
+from clusterstate.znodes import paths
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import BrokerId, TopicId
+from kafkawire.internal_topic import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from storage.config.log_config import LogConfig
+from tests.plans.driver import Driver, put_topic
 
 PLAN = TopicPlan(name="t", assignments=((BrokerId(1),),), configs={})
 DEFAULTS = TopicDefaults(partition_count=1, replication_factor=1, log_config=LogConfig())
@@ -32,6 +36,16 @@ class AbsentCoordinator:
         return False
 
 
+def topics_of(session: object) -> cluster_topics.ClusterTopics:
+    return cluster_topics.ClusterTopics(
+        cast(CoordinatorSession, session),
+        MetadataCache(),
+        lambda: DEFAULTS,
+        new_topic_id=lambda: TopicId(int=1),
+        roll=lambda _broker_count: RandomStart(0, 0),
+    )
+
+
 @pytest.mark.parametrize(
     ("response_count", "code"),
     [
@@ -43,13 +57,42 @@ async def test_topic_exists_only_if_the_deletion_of_a_same_named_one_was_seen(
     monkeypatch: pytest.MonkeyPatch, response_count: int, code: ErrorCode
 ) -> None:
     monkeypatch.setattr(cluster_topics, "CREATION_WAIT_S", 0.05)
-    creating = cluster_topics.ClusterTopics(
-        cast(CoordinatorSession, AbsentCoordinator(response_count)),
-        MetadataCache(),
-        lambda: DEFAULTS,
-        new_topic_id=lambda: TopicId(int=1),
-        roll=lambda _broker_count: RandomStart(0, 0),
-    )
+    creating = topics_of(AbsentCoordinator(response_count))
     with pytest.raises(ApiError) as refused:
         await creating.create(PLAN)
     assert refused.value.code is code
+
+
+class MemoryCoordinator:
+    """Runs plans with a coordinator in memory."""
+
+    def __init__(self, driver: Driver) -> None:
+        self.driver = driver
+
+    async def run(self, plan: Plan[int]) -> int:
+        return self.driver.run(plan)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        (OFFSETS_TOPIC, r"because groups .* offsets\.topic\.num\.partitions"),
+        (TRANSACTIONS_TOPIC, r"because transactional ids .* transaction\.state\.log\.num"),
+    ],
+)
+async def test_topic_of_a_coordinator_keeps_its_number_of_partitions(
+    name: str, reason: str
+) -> None:
+    driver = Driver()
+    put_topic(driver.coordinator, (1,), name=name)
+    before = driver.coordinator.nodes[paths.topic(name)].data
+    growing = topics_of(MemoryCoordinator(driver))
+    with pytest.raises(ApiError, match=reason) as refused:
+        await growing.add_partitions(name, 2, [[1]], validate_only=False)
+    assert refused.value.code is ErrorCode.POLICY_VIOLATION
+    assert driver.coordinator.nodes[paths.topic(name)].data == before
+    with pytest.raises(ApiError) as missing:
+        await topics_of(MemoryCoordinator(Driver())).add_partitions(
+            name, 2, None, validate_only=True
+        )
+    assert missing.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

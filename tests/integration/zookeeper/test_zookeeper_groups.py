@@ -148,10 +148,10 @@ async def test_a_busy_loop_loses_its_session_after_the_timeout_only(
     async with Member(cluster, f"g-{topic}", topic, session_timeout_ms=timeout_ms) as member:
         await until(lambda: len(values(member)) == 100, "all records")
         session = member.consumer._client.session_id
-        # Blocks the loop, like a long computation.
         if is_lost:
             until_sync(lambda: f"{session:#x}" not in sessions(cluster), "the end of the session")
         else:
+            # Like a long computation, as the wait above.
             time.sleep(0.4 * SESSION_S)  # noqa: ASYNC251
         await send(cluster, topic, 100, 100)
         await until(lambda: len(values(member)) == 200, "the records after the pause")

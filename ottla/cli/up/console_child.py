@@ -24,7 +24,12 @@ START_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 5.0
 URL_LINE: Final = "console "
 # Options of commands that the environment may set for other clusters.
-FOREIGN_VARIABLES: Final = ("OTTLA_BOOTSTRAP", "OTTLA_COMMAND_CONFIG", TOKEN_VARIABLE)
+FOREIGN_VARIABLES: Final = (
+    "OTTLA_BOOTSTRAP",
+    "OTTLA_COMMAND_CONFIG",
+    "OTTLA_PROFILE",
+    TOKEN_VARIABLE,
+)
 
 
 async def run_console(plan: ClusterPlan, port: int, report: Callable[[Event], None]) -> None:

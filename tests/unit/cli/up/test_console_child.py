@@ -53,3 +53,15 @@ async def test_directory_that_cannot_be_written_is_one_line(tmp_path: Path) -> N
 
 def test_events_are_sentences() -> None:
     assert str(ConsoleStarted("http://127.0.0.1:1/")) == "console http://127.0.0.1:1/"
+
+
+def test_options_for_other_clusters_do_not_reach_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = ("BOOTSTRAP", "COMMAND_CONFIG", "CONSOLE_TOKEN", "PROFILE")
+    for name in options:
+        monkeypatch.setenv(f"OTTLA_{name}", "of another cluster")
+    monkeypatch.setenv("OTTLA_PROFILES", "/profiles.toml")
+    environment = console_child._environment(plan(tmp_path))
+    assert "of another cluster" not in environment.values()
+    assert environment["OTTLA_PROFILES"] == "/profiles.toml"

@@ -4,6 +4,7 @@ It starts once the cluster is ready, so it never delays the cluster, and its end
 """
 
 import asyncio
+import contextlib
 import os
 import secrets
 import signal
@@ -95,8 +96,11 @@ async def _stop(process: asyncio.subprocess.Process) -> None:
         return
     process.send_signal(signal.SIGTERM)
     try:
-        async with asyncio.timeout(STOP_TIMEOUT_S):
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(STOP_TIMEOUT_S):
+                await process.wait()
+    finally:
+        # Also after a second Ctrl-C, which ends the wait.
+        if process.returncode is None:
+            process.send_signal(signal.SIGKILL)
             await process.wait()
-    except TimeoutError:
-        process.send_signal(signal.SIGKILL)
-        await process.wait()

@@ -65,8 +65,9 @@ async def _run(
         work.cancel()
 
     def on_hangup() -> None:
-        stopping.set()
-        work.cancel()
+        if not stopping.is_set():
+            stopping.set()
+            work.cancel()
 
     loop = asyncio.get_running_loop()
     for number in STOP_SIGNALS:
@@ -92,7 +93,11 @@ async def _work(supervisor: Supervisor, beside: Sequence[Callable[[], Awaitable[
     await supervisor.start()
     works = [asyncio.ensure_future(work()) for work in (supervisor.run, *beside)]
     try:
-        await asyncio.gather(*works)
+        # Not `gather`: with its own cancellation each work would be cancelled twice, and the second
+        # one would interrupt the orderly end of a work.
+        done, _ = await asyncio.wait(works, return_when=asyncio.FIRST_EXCEPTION)
+        for work in done:
+            work.result()
     finally:
         for work in works:
             work.cancel()

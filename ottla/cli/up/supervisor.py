@@ -133,7 +133,9 @@ class Supervisor:
         await self._stop_following()
 
     def kill(self) -> None:
-        """Kill all children at once (SIGKILL)."""
+        """Kill all children at once (SIGKILL); none is restarted."""
+        for watcher in self._watchers.values():
+            watcher.cancel()
         for process in self.running.values():
             process.send(signal.SIGKILL)
 

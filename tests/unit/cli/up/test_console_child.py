@@ -1,6 +1,9 @@
 """The console beside a cluster: its arguments, its environment, and its absence."""
 
+import asyncio
+import signal
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -9,6 +12,7 @@ from ottla.cli.up.console_child import run_console
 from ottla.cli.up.events import ConsoleStarted, Event, NoConsole
 from ottla.cli.up.plan import ClusterPlan, console_arguments, make_plan
 from ottla.cli.up.secured import Files, Security
+from tests.waiting import until
 
 
 def plan(directory: Path) -> ClusterPlan:
@@ -65,3 +69,33 @@ def test_options_for_other_clusters_do_not_reach_it(
     environment = console_child._environment(plan(tmp_path))
     assert "of another cluster" not in environment.values()
     assert environment["OTTLA_PROFILES"] == "/profiles.toml"
+
+
+class Stubborn:
+    """A process that only SIGKILL ends."""
+
+    def __init__(self) -> None:
+        self.returncode: int | None = None
+        self.signals: list[signal.Signals] = []
+        self._ended = asyncio.Event()
+
+    def send_signal(self, number: signal.Signals) -> None:
+        self.signals.append(number)
+        if number is signal.SIGKILL:
+            self.returncode = -number
+            self._ended.set()
+
+    async def wait(self) -> int:
+        await self._ended.wait()
+        assert self.returncode is not None
+        return self.returncode
+
+
+async def test_a_second_interrupt_kills_a_console_that_does_not_end() -> None:
+    process = Stubborn()
+    stopping = asyncio.create_task(console_child._stop(cast(asyncio.subprocess.Process, process)))
+    await until(lambda: process.signals == [signal.SIGTERM], "the request to stop")
+    stopping.cancel()
+    async with asyncio.timeout(10):
+        await asyncio.wait([stopping])
+    assert process.signals == [signal.SIGTERM, signal.SIGKILL]

@@ -42,3 +42,16 @@ async def test_a_process_that_is_being_stopped_can_be_killed(tmp_path: Path) -> 
         await stopping
     assert events == [Stopped("broker-1", -signal.SIGKILL)]
     assert supervisor.running == {}
+
+
+async def test_killed_processes_are_not_restarted(tmp_path: Path) -> None:
+    async def keep_running() -> None:
+        await asyncio.Event().wait()
+
+    plan = make_plan(tmp_path, broker_ports=[9092], coordinator_port=2181, overrides={})
+    supervisor = Supervisor(plan, may_restart=True, report=lambda _event: None)
+    watcher = supervisor._watchers["broker-1"] = asyncio.create_task(keep_running())
+    supervisor.kill()
+    async with asyncio.timeout(10):
+        await asyncio.wait([watcher])
+    assert watcher.cancelled()

@@ -26,10 +26,12 @@ class LiveTable:
 
     def __init__(self) -> None:
         self._events: deque[str] = deque(maxlen=EVENTS_SHOWN)
+        self._is_shown = False
 
     def report(self, event: Event) -> None:
-        """Show the event below the table; print `ready` as permanent lines instead."""
-        if isinstance(event, Ready | Secured | Joinable | ConsoleStarted | NoConsole):
+        """Show the event below the table; print `ready`, and all without a table, as lines."""
+        is_permanent = isinstance(event, Ready | Secured | Joinable | ConsoleStarted | NoConsole)
+        if is_permanent or not self._is_shown:
             report_line(event)
         else:
             self._events.append(str(event))
@@ -42,12 +44,15 @@ class LiveTable:
         try:
             # Without its terminal only the table ends, not the cluster.
             with contextlib.suppress(OSError), live:
+                # Where the cursor cannot move, rich shows only the last table, at the end.
+                self._is_shown = not live.console.is_dumb_terminal
                 while True:
                     now = await observations.observe(_pids(supervisor))
                     live.update(self._page(supervisor, now, before), refresh=True)
                     before = now
                     await asyncio.sleep(REFRESH_INTERVAL_S)
         finally:
+            self._is_shown = False
             await observations.close()
 
     def _page(self, supervisor: Supervisor, now: Observation, before: Observation | None) -> Group:

@@ -70,3 +70,6 @@ def test_table_shows_the_brokers_and_refreshes_itself(terminal: Terminal) -> Non
     for column in ("broker", "leaders", "lagging", "records/s", "MB"):
         assert column in terminal.text
     assert terminal.end(signal.SIGINT) == 0
+    # The table has ended by then: the stop is reported below it.
+    assert "broker-1 stopped" in terminal.text
+    assert "coordinator stopped" in terminal.text

@@ -40,13 +40,17 @@ class Workplace:
 
         Raises:
             OSError: it cannot be created.
+            ValueError: its path has a comma, which would separate two log directories.
         """
         self._owner = os.getpid()
         if self._chosen is None:
-            self._temporary = Path(tempfile.mkdtemp(prefix="ottla-"))
-            return self._temporary
-        self._chosen.mkdir(parents=True, exist_ok=True)
-        return self._chosen.absolute()
+            path = self._temporary = Path(tempfile.mkdtemp(prefix="ottla-"))
+        else:
+            path = self._chosen.absolute()
+        if "," in str(path):
+            raise ValueError(f"{path} has a comma, which separates log directories: choose another")
+        path.mkdir(parents=True, exist_ok=True)
+        return path
 
     def close(self) -> None:
         """Delete a temporary directory."""

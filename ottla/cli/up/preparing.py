@@ -79,11 +79,14 @@ def core_count() -> int:
 
 
 def check_options(wanted: Wanted) -> None:
-    """Refuse options that contradict each other.
+    """Refuse options that contradict each other, or that no broker can use.
 
     Raises:
-        CommandError: they do.
+        CommandError: there is one.
     """
+    if "," in str(wanted.directory):
+        # It would separate two log directories: all brokers would share the first one.
+        usage_error(f"--dir must not contain a comma, got {wanted.directory}: choose another.")
     host = wanted.advertised_host
     if host is not None and not is_host(host):
         usage_error(f"--advertised-host must be a name or an address, got {host!r}.")

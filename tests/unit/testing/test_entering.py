@@ -130,6 +130,13 @@ def test_a_directory_has_one_user_at_a_time() -> None:
     workplace.require_closed()
 
 
+def test_a_directory_with_a_comma_is_refused(tmp_path: Path) -> None:
+    workplace = Workplace(tmp_path / "a,b")
+    with pytest.raises(ValueError, match="comma, which separates log directories"):
+        workplace.open()
+    assert not (tmp_path / "a,b").exists()
+
+
 def test_a_forked_child_inherits_the_directory_and_no_lock(tmp_path: Path) -> None:
     workplace = Workplace(tmp_path)
     workplace.open()

@@ -6,11 +6,13 @@ import pytest
 
 from ottla.cli.failure import CommandError
 from ottla.cli.up.joining import coordinator_address, own_address
+from ottla.cli.up.machine import MAX_BROKERS
 from ottla.cli.up.preparing import DEFAULT_BROKERS, Wanted, check_options, core_count
 
 
 def wanted(
     *,
+    directory: str = "/data",
     is_secure: bool = False,
     advertised_host: str | None = None,
     is_joinable: bool = False,
@@ -18,7 +20,7 @@ def wanted(
     coordinator_port: int = 0,
 ) -> Wanted:
     return Wanted(
-        directory=Path("/data"),
+        directory=Path(directory),
         broker_count=None,
         port=9092,
         coordinator_port=coordinator_port,
@@ -33,8 +35,9 @@ def wanted(
 
 def test_default_is_a_broker_per_core_over_several_machines() -> None:
     assert wanted().brokers == DEFAULT_BROKERS
-    assert wanted(join="first:2181").brokers == core_count()
-    assert wanted(is_joinable=True).brokers == core_count()
+    expected = min(core_count(), MAX_BROKERS)
+    assert wanted(join="first:2181").brokers == expected
+    assert wanted(is_joinable=True).brokers == expected
 
 
 @pytest.mark.parametrize(
@@ -50,6 +53,13 @@ def test_default_is_a_broker_per_core_over_several_machines() -> None:
 def test_options_that_contradict_each_other_are_wrong_usage(contradiction: Wanted) -> None:
     with pytest.raises(CommandError) as refused:
         check_options(contradiction)
+    assert refused.value.exit_code == 2
+
+
+def test_a_directory_with_a_comma_is_wrong_usage() -> None:
+    check_options(wanted(directory="/data/a b ü"))
+    with pytest.raises(CommandError, match="a comma, got /data/a,b: choose") as refused:
+        check_options(wanted(directory="/data/a,b"))
     assert refused.value.exit_code == 2
 
 

@@ -64,11 +64,12 @@ def load_profiles() -> Profiles:
     path = profiles_file(os.environ)
     try:
         text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        if os.environ.get(FILE_VARIABLE):
+    except (OSError, UnicodeDecodeError) as error:
+        if not os.environ.get(FILE_VARIABLE) and not os.access(path, os.F_OK):
+            # Also in the HOME of another user, which `runuser` keeps: its folder is closed.
+            return Profiles({})
+        if isinstance(error, FileNotFoundError):
             raise _failure(f"{path} does not exist") from None
-        return Profiles({})
-    except (OSError, UnicodeDecodeError):
         raise _failure(f"{path} is not a readable file in UTF-8") from None
     return parse_profiles(text, str(path))
 

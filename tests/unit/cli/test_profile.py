@@ -1,5 +1,6 @@
 """Profiles are tables of a TOML file, with the keys of properties files."""
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -79,5 +80,25 @@ def test_only_a_named_file_has_to_exist(tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(CommandError, match=r"missing\.toml does not exist"):
         load_profiles()
     monkeypatch.setenv("OTTLA_PROFILES", str(tmp_path))
+    with pytest.raises(CommandError, match="is not a readable file"):
+        load_profiles()
+
+
+def test_a_home_that_cannot_be_entered_has_no_profiles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OTTLA_PROFILES", raising=False)
+    # The HOME of users without one.
+    monkeypatch.setenv("XDG_CONFIG_HOME", "/dev/null")
+    assert load_profiles() == Profiles({})
+
+    def denied(self: Path, *, encoding: str) -> str:
+        raise PermissionError(errno.EACCES, f"Permission denied ({encoding})", str(self))
+
+    monkeypatch.setattr(Path, "read_text", denied)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    assert load_profiles() == Profiles({})
+    (tmp_path / "ottla").mkdir()
+    (tmp_path / "ottla" / "profiles.toml").touch()
     with pytest.raises(CommandError, match="is not a readable file"):
         load_profiles()

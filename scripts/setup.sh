@@ -81,33 +81,50 @@ install_java() {
     echo "make: Java was not found, so the audits cannot run; install it (Debian: apt install openjdk-17-jre-headless)." >&2
 }
 
-if ! is_usable "$venv/bin/python"; then
+# An interrupt may have left an environment without pip.
+if ! is_usable "$venv/bin/python" || ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
     python=$(find_python)
     require_venv_module "$python"
     echo "Creating $venv with $("$python" --version); this takes about a minute the first time."
     "$python" -m venv --clear "$venv"
 fi
 
-# Skips bytecode compilation: most modules are never imported, and Python compiles the rest itself.
+# Becomes pip, so that the process id of a job is pip's. Skips bytecode compilation: most modules are
+# never imported, and Python compiles the rest itself.
 install() {
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile \
+    exec "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile \
         --constraint constraints.txt "$@"
 }
+
+# A job ignores Ctrl-C. It would write to the environment further, also beside the next attempt.
+jobs=""
+end_jobs() {
+    # One process id per word.
+    [ -z "$jobs" ] || kill $jobs 2>/dev/null || true
+    wait
+}
+trap end_jobs EXIT
+trap 'exit 129' HUP
+trap 'exit 130' INT
+trap 'exit 143' TERM
 
 for purpose in build run dev analytics; do
     list_requirements $purpose
 done
 # No isolated build, so that the build requirements obey the same constraints.
-install --requirement "$venv/build-requirements.txt"
+(install --requirement "$venv/build-requirements.txt")
 # The packages are fetched while the compiler works: the many small ones, and PySpark, which is a source
 # archive. The installed setuptools builds it through PEP 517, which pip is going to require; compressing
 # its wheel would take most of the time.
 install --requirement "$venv/run-requirements.txt" --requirement "$venv/dev-requirements.txt" &
 small=$!
+jobs="$small"
 install --use-pep517 --no-build-isolation --config-settings=--build-option=--compression=stored \
     --requirement "$venv/analytics-requirements.txt" &
 spark=$!
-install --no-build-isolation --no-deps --editable .
+jobs="$small $spark"
+(install --no-build-isolation --no-deps --editable .)
 wait $small
 wait $spark
+jobs=""
 install_java

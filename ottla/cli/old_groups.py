@@ -22,6 +22,7 @@ from ottla.client.security import SecurityOptions
 from ottla.zookeeper.assignment import Slot
 from ottla.zookeeper.broker_addresses import BrokerAddresses
 from ottla.zookeeper.group_admin import GroupAdmin, OldGroup
+from ottla.zookeeper.refusal import reason_of
 from ottla.zookeeper.registration import Layout, consumer_of
 
 CONNECT_TIMEOUT_S: Final = 10.0
@@ -98,7 +99,7 @@ def run_groups(access: GroupsAccess, work: Callable[[Groups], Coroutine[object, 
             finally:
                 await client.close()
         except OperationError as error:
-            reason = client.failure or str(error)
+            reason = reason_of(error, client.failure)
             text = f"the coordinator at {access.coordinator} failed: {reason}."
             raise CommandError(text) from error
 

@@ -47,6 +47,7 @@ from ottla.zookeeper.membership import Membership
 from ottla.zookeeper.naming import JafkaNaming, KafkaNaming, Naming
 from ottla.zookeeper.offset_store import DualStore, GroupStore, NodeStore, OffsetStore
 from ottla.zookeeper.rebalance import Rebalance
+from ottla.zookeeper.refusal import reason_of
 from ottla.zookeeper.registration import Layout, Pattern, Registration, consumer_id
 from ottla.zookeeper.settings import OffsetPlace, ResetWord, member_settings
 from ottla.zookeeper.topic_filter import filter_text, topic_filter
@@ -201,7 +202,8 @@ class ZooKeeperConsumer:
             has_brokers = await self._addresses.wait(CONNECT_TIMEOUT_S)
         except OperationError as error:
             await self._client.abandon()
-            raise NoBrokerAvailableError(f"the coordinator cannot be read: {error}") from error
+            reason = reason_of(error, self._client.failure)
+            raise NoBrokerAvailableError(f"the coordinator cannot be read: {reason}") from error
         except BaseException:
             # Nothing else would end the session of a cancelled start.
             await self._client.abandon()

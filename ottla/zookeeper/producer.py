@@ -24,6 +24,7 @@ from ottla.client.security import security_of
 from ottla.zookeeper.assignment import Slot
 from ottla.zookeeper.broker_addresses import PLAINTEXT, BrokerAddresses
 from ottla.zookeeper.naming import JafkaNaming, KafkaNaming, Naming
+from ottla.zookeeper.refusal import reason_of
 from ottla.zookeeper.registration import Layout
 from ottla.zookeeper.settings import DEFAULT_SESSION_TIMEOUT_MS, parse_layout
 from ottla.zookeeper.targets import choose
@@ -59,6 +60,7 @@ class ZooKeeperProducer:
 
         Args:
             coordinator: Addresses of the coordinator, and the chroot: "host:port,host:port/chroot".
+                It must not demand a login.
             layout: Form of the nodes: "kafka" (0.8 and newer) or "jafka" (Jafka, Kafka 0.7).
             session_timeout_ms: Time without contact after which everything is read again.
             **options: Settings of `ottla.Producer`, without `bootstrap_servers`.
@@ -97,7 +99,8 @@ class ZooKeeperProducer:
             has_brokers = await self._addresses.wait(CONNECT_TIMEOUT_S)
         except OperationError as error:
             await self._client.abandon()
-            raise NoBrokerAvailableError(f"the coordinator cannot be read: {error}") from error
+            reason = reason_of(error, self._client.failure)
+            raise NoBrokerAvailableError(f"the coordinator cannot be read: {reason}") from error
         except BaseException:
             # Nothing else would end the session of a cancelled start.
             await self._client.abandon()
@@ -183,7 +186,8 @@ class ZooKeeperProducer:
         try:
             targets = await self._targets.targets(topic)
         except OperationError as error:
-            raise NoBrokerAvailableError(f"the coordinator cannot be read: {error}") from error
+            reason = reason_of(error, self._client.failure)
+            raise NoBrokerAvailableError(f"the coordinator cannot be read: {reason}") from error
         if not targets:
             raise broker_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic}")
         slot = Slot(topic, choose(targets, key, random.randrange).name)

@@ -8,6 +8,7 @@ the cache directory (docs/audits.md gives its place, and the setting to disable 
 import hashlib
 import os
 import re
+import shlex
 import shutil
 import socket
 import subprocess
@@ -22,7 +23,7 @@ from typing import Any, Final
 from analytics.errors import AuditError, SparkMissingError
 
 MIN_JAVA: Final = 17
-CACHE: Final = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ottla" / "spark"
+CACHE_REMEDY: Final = "set XDG_CACHE_HOME to a directory that this user can write to"
 LOG4J: Final = """\
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
@@ -219,10 +220,7 @@ def shown_progress(context: Any) -> Iterator[None]:
 
 
 def _settings(java: str, is_local: bool, uses_sql: bool) -> dict[str, str]:
-    CACHE.mkdir(parents=True, exist_ok=True)
-    log4j = CACHE / "log4j2.properties"
-    if not log4j.exists():
-        log4j.write_text(LOG4J, encoding="utf-8")
+    log4j = _log_settings()
     compilers = _ALL_COMPILERS if uses_sql else _QUICK
     archive = _archive(java, uses_sql)
     options = f"-Dlog4j2.configurationFile={log4j.as_uri()} {_QUIET} {compilers} {archive}"
@@ -247,6 +245,36 @@ def _settings(java: str, is_local: bool, uses_sql: bool) -> dict[str, str]:
     return settings
 
 
+def _log_settings() -> Path:
+    """Return the file with the settings of Java's log, which lies beside the archives.
+
+    Raises:
+        AuditError: it cannot be written.
+    """
+    path = _cache() / "log4j2.properties"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            path.write_text(LOG4J, encoding="utf-8")
+    except OSError as error:
+        place = error.filename or path
+        raise AuditError(f"{place}: {error.strerror}; {CACHE_REMEDY}") from error
+    return path
+
+
+def _cache() -> Path:
+    """Return the directory that keeps files for later sessions.
+
+    Raises:
+        AuditError: the user has none.
+    """
+    try:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    except RuntimeError:
+        raise AuditError(f"this user has no home directory; {CACHE_REMEDY}") from None
+    return base.absolute() / "ottla" / "spark"
+
+
 def _archive(java: str, uses_sql: bool) -> str:
     """Return the option to use the class archive, or to write it when this session ends."""
     import pyspark
@@ -259,10 +287,12 @@ def _archive(java: str, uses_sql: bool) -> str:
     stamp = f"{pyspark.__version__} {jars} {jars.stat().st_mtime_ns} {java} {Path(java).resolve()}"
     # SQL loads twice as many classes.
     kind = "sql" if uses_sql else "classes"
-    archive = CACHE / f"{kind}-{hashlib.sha256(stamp.encode()).hexdigest()[:16]}.jsa"
+    archive = _cache() / f"{kind}-{hashlib.sha256(stamp.encode()).hexdigest()[:16]}.jsa"
+    # Spark splits the options at blanks, except in quotes.
+    path = shlex.quote(str(archive))
     if _is_whole(archive):
-        return f"-XX:SharedArchiveFile={archive}"
-    return f"-XX:ArchiveClassesAtExit={archive}"
+        return f"-XX:SharedArchiveFile={path}"
+    return f"-XX:ArchiveClassesAtExit={path}"
 
 
 def _is_whole(archive: Path) -> bool:

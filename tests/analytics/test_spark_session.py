@@ -1,5 +1,6 @@
-"""The class archive of a Spark session, and the error of a failed job."""
+"""The files of a Spark session in the cache, and the error of a failed job."""
 
+import shlex
 from pathlib import Path
 
 import pyspark
@@ -7,7 +8,7 @@ import pytest
 from py4j.protocol import Py4JError
 
 from analytics.errors import AuditError
-from analytics.spark_session import _archive, spark_errors_translated
+from analytics.spark_session import _archive, _log_settings, spark_errors_translated
 
 SPARK_MESSAGE = """\
 An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.
@@ -40,6 +41,32 @@ def test_pyspark_without_jars_gets_no_archive(
 ) -> None:
     monkeypatch.setattr(pyspark, "__file__", str(tmp_path / "pyspark.zip" / "__init__.py"))
     assert _archive("java", uses_sql=False) == ""
+
+
+def test_an_archive_in_a_directory_with_blanks_is_one_option(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "of a user"))
+    (tmp_path / "jars").mkdir()
+    monkeypatch.setattr(pyspark, "__file__", str(tmp_path / "__init__.py"))
+    [option] = shlex.split(_archive("java", uses_sql=False))
+    assert option.startswith(f"-XX:ArchiveClassesAtExit={tmp_path}/of a user/ottla/spark/classes-")
+
+
+def test_a_cache_that_cannot_be_used_is_refused_with_a_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    with pytest.raises(AuditError, match="Not a directory; set XDG_CACHE_HOME to"):
+        _log_settings()
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(Path, "home", no_home)
+    with pytest.raises(AuditError, match="has no home directory; set XDG_CACHE_HOME to"):
+        _log_settings()
 
 
 def test_failed_job_is_reported_by_its_first_and_last_line() -> None:

@@ -10,6 +10,8 @@ MAX_DELAY_S: Final = 10.0
 STABLE_AFTER_S: Final = 30.0
 """Running time after which the delay starts at `FIRST_DELAY_S` again."""
 HUNG_AFTER_S: Final = 30.0
+MAX_GAP_S: Final = 10.0
+"""Time between two checks from which on the supervisor itself has not run, as after Ctrl-Z."""
 
 
 class RestartDelay:
@@ -41,8 +43,18 @@ class Absence:
 
     def __init__(self) -> None:
         self._seen_s: dict[str, float] = {}
+        self._checked_s: float | None = None
         # Children whose listed registration belongs to their previous incarnation.
         self._stale: set[str] = set()
+
+    def on_check(self, now_s: float) -> None:
+        """Record the begin of a check; after a gap every child counts as seen.
+
+        A supervisor that was stopped has lost its own session meanwhile.
+        """
+        if self._checked_s is not None and now_s - self._checked_s >= MAX_GAP_S:
+            self._seen_s = dict.fromkeys(self._seen_s, now_s)
+        self._checked_s = now_s
 
     def on_seen(self, name: str, now_s: float) -> None:
         """Record that `name` responds or is listed, unless the listing is stale."""

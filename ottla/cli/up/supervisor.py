@@ -218,6 +218,7 @@ class Supervisor:
 
     def _kill_hung(self) -> None:
         now_s = time.monotonic()
+        self._absence.on_check(now_s)
         if self.registrations.is_connected:
             self._absence.on_seen(COORDINATOR, now_s)
             for broker in self.plan.brokers:

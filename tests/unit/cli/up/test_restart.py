@@ -4,6 +4,7 @@ from ottla.cli.up.restart import (
     FIRST_DELAY_S,
     HUNG_AFTER_S,
     MAX_DELAY_S,
+    MAX_GAP_S,
     STABLE_AFTER_S,
     Absence,
     RestartDelay,
@@ -59,3 +60,19 @@ def test_only_the_coordinator_counts_as_hung_while_it_is_unreachable() -> None:
     absence.on_seen("broker-1", 0.0)
     absence.excuse_all_but("coordinator", HUNG_AFTER_S)
     assert absence.hung(HUNG_AFTER_S) == ["coordinator"]
+
+
+def test_no_child_counts_as_hung_after_a_stop_of_the_supervisor() -> None:
+    absence = Absence()
+    absence.on_check(0.0)
+    absence.on_seen("coordinator", 0.0)
+    # It stops for long: its own session ends, and it does not reach the coordinator at once.
+    resumed_s = 10 * HUNG_AFTER_S
+    absence.on_check(resumed_s)
+    absence.excuse_all_but("coordinator", resumed_s)
+    assert absence.hung(resumed_s) == []
+    now_s = resumed_s
+    while now_s < resumed_s + HUNG_AFTER_S:
+        now_s += MAX_GAP_S / 2
+        absence.on_check(now_s)
+    assert absence.hung(now_s) == ["coordinator"]

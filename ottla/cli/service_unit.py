@@ -35,7 +35,7 @@ TimeoutStopSec=300
 LimitNOFILE=100000
 NoNewPrivileges=true
 ProtectSystem=full
-PrivateTmp=true
+# Not PrivateTmp, which deletes /tmp at each stop: the default log directory is there.
 
 [Install]
 WantedBy=multi-user.target

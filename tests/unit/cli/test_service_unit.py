@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from broker.config.log_keys import LogKeys
 from ottla.cli.app import make_app
 from ottla.cli.service_unit import broker_unit, coordinator_unit, quoted
 
@@ -37,6 +38,13 @@ def test_a_broker_can_wait_for_the_coordinator_of_its_machine() -> None:
     other = broker_unit("/usr/bin/python3", "/a", "ottla", after_coordinator=True)
     assert "ottla-coordinator.service" not in lone.text
     assert "After=network-online.target ottla-coordinator.service\n" in other.text
+
+
+def test_a_restart_keeps_log_directories_below_tmp() -> None:
+    unit = broker_unit("/usr/bin/python3", "/a", "ottla", after_coordinator=False)
+    assert LogKeys().log_directories[0].startswith("/tmp/")
+    keys = [line.partition("=")[0] for line in unit.text.splitlines()]
+    assert ("PrivateTmp" in keys, "ProtectSystem" in keys) == (False, True)
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")

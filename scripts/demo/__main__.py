@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from scripts.demo.auditing import audit_a_compacted_topic
 from scripts.demo.cluster import running_cluster
@@ -18,6 +19,8 @@ from scripts.demo.console import DemoError, console, title
 from scripts.demo.daemon import BrokerFailedError
 from scripts.demo.failover import lose_a_controller
 from scripts.demo.transfer import transfer_a_file
+
+EXIT_INTERRUPTED: Final = 130
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -38,6 +41,9 @@ def main(arguments: Sequence[str]) -> int:
         except (DemoError, BrokerFailedError) as error:
             console.print(f"\nFAILED: {error}", style="bold red")
             return 1
+        except KeyboardInterrupt:
+            console.print("\nInterrupted.", style="bold red")
+            return EXIT_INTERRUPTED
     console.print(
         "\nThe controller died, and no acknowledged record was lost or read twice.",
         style="bold green",

@@ -41,9 +41,15 @@ class Cluster:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
+                # Ctrl-C is for the demo, which then stops it in order.
+                process_group=0,
                 preexec_fn=die_with_parent(os.getpid()),
             )
-        self.bootstrap = self._wait_until_ready(started_s)
+        try:
+            self.bootstrap = self._wait_until_ready(started_s)
+        except KeyboardInterrupt:
+            self.stop()
+            raise
         self.commands = Commands(directory, self.bootstrap)
 
     def _wait_until_ready(self, started_s: float) -> str:

@@ -44,14 +44,20 @@ class Daemon:
                 stdout=subprocess.DEVNULL,
                 stderr=log,
                 stdin=subprocess.DEVNULL,
+                # Ctrl-C is for the demo, which then stops it in order.
+                process_group=0,
                 preexec_fn=die_with_parent(os.getpid()),
             )
-        while (address := self._address()) is None:
-            ready_s = time.perf_counter() - started_s
-            if self._process.poll() is not None or ready_s > WAIT_LIMIT_S:
-                self.stop()
-                raise BrokerFailedError(self._log.read_text(errors="replace")[-2_000:])
-            time.sleep(0.005)
+        try:
+            while (address := self._address()) is None:
+                ready_s = time.perf_counter() - started_s
+                if self._process.poll() is not None or ready_s > WAIT_LIMIT_S:
+                    self.stop()
+                    raise BrokerFailedError(self._log.read_text(errors="replace")[-2_000:])
+                time.sleep(0.005)
+        except KeyboardInterrupt:
+            self.stop()
+            raise
         return address, time.perf_counter() - started_s
 
     def _address(self) -> str | None:

@@ -64,6 +64,29 @@ def test_demo_skips_the_audit_without_java(
     assert "the audit is skipped: Spark needs Java and none was found" in output
 
 
+INTERRUPTED = """
+import sys
+from scripts.demo import __main__ as demo
+
+def interrupted(*_):
+    raise KeyboardInterrupt
+
+demo.transfer_a_file = interrupted
+sys.exit(demo.main([]))
+"""
+
+
+def test_interrupted_demo_prints_no_stack_trace() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "\nInterrupted.\n", "")
+
+
 def test_demo_rejects_a_missing_file(tmp_path: Path) -> None:
     ended = run_demo(tmp_path / "nowhere")
     assert ended.returncode == 1

@@ -23,7 +23,7 @@ $(READY): pyproject.toml constraints.txt scripts/setup.sh $(wildcard setup.py ka
 	@touch $@
 
 demo: $(READY)  ## Send a file through a broker and back, and compare. FILE=... chooses the file.
-	@$(BIN)/python -m scripts.demo $(FILE)
+	@$(BIN)/python -m scripts.demo $(if $(FILE),'$(FILE)')
 
 # COUNTED=1 records coverage for `make coverage`.
 test: $(READY)  ## Run all quick tests: unit, property, simulation, integration, audits.

@@ -10,6 +10,7 @@ from typing import Final
 
 from rich.console import Console
 
+from ottla.cli.up.console_child import FOREIGN_VARIABLES
 from scripts.demo.material import ROOT
 
 WAIT_LIMIT_S: Final = 120.0
@@ -45,7 +46,9 @@ class Commands:
         """
         target = f" > {output.name}" if output else ""
         console.print(f"  $ {shlex.join(shown)}{target}", style="bold")
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        # A profile, or other brokers, of the user would lead the commands elsewhere.
+        own = {key: value for key, value in os.environ.items() if key not in FOREIGN_VARIABLES}
+        environment = {**own, "PYTHONPATH": str(ROOT)}
         ended = subprocess.run(
             command, capture_output=True, check=False, cwd=self._directory, env=environment
         )

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from scripts.demo.auditing import TOPIC, prove_from_files
+from scripts.demo.console import Commands
 from scripts.demo.material import write_material
 from tests.analytics.log_model import make_log
 
@@ -62,6 +64,29 @@ def test_demo_skips_the_audit_without_java(
     output = capsys.readouterr().out
     assert output.count("\n") == 1
     assert "the audit is skipped: Spark needs Java and none was found" in output
+
+
+def test_commands_of_the_demo_do_not_get_options_for_other_clusters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("OTTLA_BOOTSTRAP", "OTTLA_COMMAND_CONFIG", "OTTLA_PROFILE"):
+        monkeypatch.setenv(name, "of another cluster")
+    output = tmp_path / "environment"
+    program = "import os; print([each for each in os.environ.values() if 'of another' in each])"
+    commands = Commands(tmp_path, "127.0.0.1:1")
+    commands.run([sys.executable, "-c", program], ["python"], output)
+    assert output.read_text() == "[]\n"
+
+
+def test_make_passes_a_file_with_blanks_as_one_argument() -> None:
+    ended = subprocess.run(
+        ["make", "--no-print-directory", "-n", "demo", "FILE=two words.txt"],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(__file__).parents[3],
+    )
+    assert shlex.split(ended.stdout.splitlines()[-1])[-1] == "two words.txt"
 
 
 INTERRUPTED = """

@@ -27,6 +27,7 @@ from speedups.service_manager import ServiceManager
 EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1
 STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+KILL_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 GC_THRESHOLDS: Final = (10_000, 10, 10)
 """High, as requests leave no cycles and one for a thousand partitions makes 50,000 objects."""
 KAFKA_OPTIONS: Final = "KAFKA_OPTS"
@@ -89,14 +90,14 @@ def _raise_file_limit() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-async def _serve(config: BrokerConfig, levels: LogLevels) -> int:
-    loop = asyncio.get_running_loop()
-    manager = ServiceManager()
-    stopping = asyncio.Event()
+def _stop_at_signals(loop: asyncio.AbstractEventLoop, stopping: asyncio.Event) -> None:
+    """Set `stopping` at the first signal; a second SIGTERM or SIGINT ends the process at once.
+
+    A terminal that closes may send SIGHUP twice, from the shell and from the system.
+    """
 
     def on_signal() -> None:
-        # A second signal ends the process at once.
-        for each in STOP_SIGNALS:
+        for each in KILL_SIGNALS:
             loop.remove_signal_handler(each)
         stopping.set()
 
@@ -104,6 +105,13 @@ async def _serve(config: BrokerConfig, levels: LogLevels) -> int:
         # Under nohup, SIGHUP must stay ignored.
         if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
             loop.add_signal_handler(number, on_signal)
+
+
+async def _serve(config: BrokerConfig, levels: LogLevels) -> int:
+    loop = asyncio.get_running_loop()
+    manager = ServiceManager()
+    stopping = asyncio.Event()
+    _stop_at_signals(loop, stopping)
     node = Node(config, loop, levels)
     node.failed.add_done_callback(lambda _: stopping.set())
     try:

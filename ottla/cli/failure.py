@@ -4,7 +4,7 @@
 2  wrong usage              3  a check found an inconsistency
 130                         interrupted by Ctrl-C
 141                         broken pipe: the reader of standard output has exited
-143                         terminated by SIGTERM
+143                         terminated by SIGTERM; 129: by SIGHUP
 """
 
 import functools
@@ -15,7 +15,7 @@ from typing import Final, NoReturn, ParamSpec, TypeVar
 
 import typer
 
-from ottla.cli.termination import EXIT_TERMINATED, Terminated, run_until_signal
+from ottla.cli.termination import Terminated, run_until_signal
 from ottla.cli.text import shown
 
 EXIT_FAILED: Final = 1
@@ -54,8 +54,8 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
             for sentence in (str(error), *error.notes):
                 complain(sentence)
             raise typer.Exit(error.exit_code) from None
-        except Terminated:
-            raise typer.Exit(EXIT_TERMINATED) from None
+        except Terminated as end:
+            raise typer.Exit(end.exit_code) from None
         except KeyboardInterrupt:
             raise typer.Exit(EXIT_INTERRUPTED) from None
         except BrokenPipeError:
@@ -73,7 +73,7 @@ def run_client(work: Coroutine[object, object, T]) -> T:
 
     Raises:
         CommandError: the client failed; the message is the client's.
-        KeyboardInterrupt: Ctrl-C has cancelled the work, or SIGTERM.
+        KeyboardInterrupt: Ctrl-C has cancelled the work, or SIGTERM or SIGHUP.
     """
     import logging
 

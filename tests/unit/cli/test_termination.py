@@ -1,4 +1,4 @@
-"""SIGTERM ends the work of a client as Ctrl-C does: `ottla.cli.termination`."""
+"""SIGTERM and SIGHUP end the work of a client as Ctrl-C does: `ottla.cli.termination`."""
 
 import asyncio
 import signal
@@ -58,6 +58,30 @@ run_until_signal(work())
 def test_a_second_signal_kills_work_that_does_not_end() -> None:
     done = subprocess.run([sys.executable, "-c", STUBBORN], capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGTERM, "first\n", "")
+
+
+HUNG_UP = """
+import asyncio, signal
+from ottla.cli.termination import Terminated, run_until_signal
+
+async def work():
+    signal.raise_signal(signal.SIGHUP)
+    try:
+        await asyncio.Event().wait()
+    finally:
+        signal.raise_signal(signal.SIGHUP)
+        print("ended in order", flush=True)
+
+try:
+    run_until_signal(work())
+except Terminated as end:
+    raise SystemExit(end.exit_code)
+"""
+
+
+def test_a_terminal_that_closes_ends_the_work_in_order() -> None:
+    done = subprocess.run([sys.executable, "-c", HUNG_UP], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (129, "ended in order\n", "")
 
 
 def test_a_signal_after_the_end_of_the_loop_does_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -123,9 +123,9 @@ class TopicOwner:
     async def _delete(self, names: list[str]) -> None:
         from ottla.client.errors import OttlaError, UnknownTopicError
 
-        admin = await self._connected()
         # The broker under a test may be dead, or have never seen the topic: nothing is left then.
         with contextlib.suppress(UnknownTopicError, OttlaError):
+            admin = await self._connected()
             await admin.delete_topics(names)
 
     def wait(self) -> None:

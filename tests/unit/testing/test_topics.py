@@ -7,6 +7,7 @@ from typing import cast
 import pytest
 
 from ottla.client.admin.admin import Admin
+from ottla.client.errors import NoBrokerAvailableError
 from ottla.testing.client_thread import ClientThread
 from ottla.testing.topics import TopicOwner
 
@@ -33,3 +34,16 @@ async def test_topics_that_are_created_at_the_same_time_share_a_connection(
     owner = TopicOwner("127.0.0.1:1", cast(ClientThread, None))
     await asyncio.gather(*(owner._create("t", 1, None, {}) for _ in range(CONCURRENT)))
     assert created == started * CONCURRENT
+
+
+async def test_a_deletion_at_a_dead_broker_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    attempts: list[Admin] = []
+
+    async def start(admin: Admin) -> None:
+        attempts.append(admin)
+        raise NoBrokerAvailableError("the broker is dead")
+
+    monkeypatch.setattr(Admin, "start", start)
+    owner = TopicOwner("127.0.0.1:1", cast(ClientThread, None))
+    await owner._delete(["a name that no client has used"])
+    assert len(attempts) == 1

@@ -32,6 +32,7 @@ async def consume_old(options: OldConsumeOptions, write: WriteRecord, transfer: 
         options.access.coordinator,
         group_id=options.group,
         layout=options.access.layout,
+        coordinator_login=options.access.login_file,
         auto_offset_reset=options.reset,
         **options.access.security,
     ) as consumer:

@@ -22,11 +22,14 @@ from ottla.client.security import SecurityOptions
 from ottla.zookeeper.assignment import Slot
 from ottla.zookeeper.broker_addresses import BrokerAddresses
 from ottla.zookeeper.group_admin import GroupAdmin, OldGroup
+from ottla.zookeeper.login import load_login
 from ottla.zookeeper.refusal import reason_of
 from ottla.zookeeper.registration import Layout, consumer_of
 
 CONNECT_TIMEOUT_S: Final = 10.0
 BOOTSTRAP_VARIABLE: Final = "OTTLA_BOOTSTRAP"
+LOGIN_VARIABLE: Final = "OTTLA_COORDINATOR_LOGIN"
+"""Names a file with the login at the coordinator, a Java login configuration."""
 NOTHING: Final = "-"
 Place = Literal["kafka", "znodes"]
 
@@ -63,6 +66,7 @@ class GroupsAccess:
     coordinator: str
     layout: Layout
     security: SecurityOptions
+    login_file: str | None = None
 
 
 def groups_access(
@@ -76,7 +80,8 @@ def groups_access(
     if bootstrap is not None and bootstrap != os.environ.get(BOOTSTRAP_VARIABLE):
         usage_error("--coordinator lists the brokers: leave out --bootstrap.")
     security = cluster_access(bootstrap, command_config).security
-    return GroupsAccess(coordinator, Layout(layout), security)
+    login_file = os.environ.get(LOGIN_VARIABLE) or None
+    return GroupsAccess(coordinator, Layout(layout), security, login_file)
 
 
 def run_groups(access: GroupsAccess, work: Callable[[Groups], Coroutine[object, object, T]]) -> T:
@@ -87,8 +92,9 @@ def run_groups(access: GroupsAccess, work: Callable[[Groups], Coroutine[object, 
     """
 
     async def connected() -> T:
+        login = load_login(access.login_file)
         try:
-            client = Client(access.coordinator)
+            client = Client(access.coordinator, login=login)
         except ValueError as error:
             raise CommandError(f"--coordinator: {error}.", EXIT_USAGE) from error
         admin = GroupAdmin(client, access.layout)

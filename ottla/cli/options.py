@@ -33,6 +33,7 @@ def named_path(text: str | Path) -> Path:
 MAX_PARTITIONS: Final = 2**31 - 1
 MAX_REPLICATION_FACTOR: Final = 2**15 - 1
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
+_LOGIN: Final = "OTTLA_COORDINATOR_LOGIN names a file with a login at it."
 
 Bootstrap = Annotated[
     str | None,
@@ -60,7 +61,7 @@ Coordinator = Annotated[
         "--coordinator",
         metavar="HOST:PORT[,...][/CHROOT]",
         help="Coordinator where the group's members meet, as Kafka's old consumers; it lists the "
-        "brokers, too.",
+        f"brokers, too. {_LOGIN}",
     ),
 ]
 RequiredCoordinator = Annotated[
@@ -68,7 +69,7 @@ RequiredCoordinator = Annotated[
     typer.Option(
         "--coordinator",
         metavar="HOST:PORT[,...][/CHROOT]",
-        help="Coordinator where the group's members meet; it lists the brokers, too.",
+        help=f"Coordinator where the group's members meet; it lists the brokers, too. {_LOGIN}",
     ),
 ]
 BrokerList = Annotated[
@@ -76,7 +77,8 @@ BrokerList = Annotated[
     typer.Option(
         "--coordinator",
         metavar="HOST:PORT[,...][/CHROOT]",
-        help="Coordinator that lists the brokers and partitions, as for Jafka's producer.",
+        help="Coordinator that lists the brokers and partitions, as for Jafka's producer. "
+        f"{_LOGIN}",
     ),
 ]
 GroupLayout = Annotated[

@@ -29,6 +29,7 @@ async def produce_old(
     async with ZooKeeperProducer(
         access.coordinator,
         layout=access.layout,
+        coordinator_login=access.login_file,
         acks=options.acks,
         compression=options.compression,
         linger_ms=options.linger_ms,

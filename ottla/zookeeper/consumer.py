@@ -6,6 +6,7 @@ import secrets
 import socket
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping
+from pathlib import Path
 from typing import Final, Self, Unpack
 
 from coordination.client import Client, SessionState
@@ -43,6 +44,7 @@ from ottla.client.security import SecurityOptions, security_of
 from ottla.zookeeper.broker_addresses import BrokerAddresses
 from ottla.zookeeper.group import GroupSide
 from ottla.zookeeper.kafka_group import warn_of_kafka_members
+from ottla.zookeeper.login import load_login
 from ottla.zookeeper.membership import Membership
 from ottla.zookeeper.naming import JafkaNaming, KafkaNaming, Naming
 from ottla.zookeeper.offset_store import DualStore, GroupStore, NodeStore, OffsetStore
@@ -96,6 +98,7 @@ class ZooKeeperConsumer:
         rebalance_max_retries: int = 4,
         rebalance_backoff_ms: int | None = None,
         session_timeout_ms: int = 6_000,
+        coordinator_login: Path | str | None = None,
         holds_on_suspect: bool = True,
         keep_unmoved: bool = True,
         release_patience_ms: int = 3_000,
@@ -107,7 +110,7 @@ class ZooKeeperConsumer:
 
         Args:
             coordinator: Addresses of the coordinator or ensemble, and the chroot of the cluster:
-                "host:port,host:port/chroot". It must not demand a login.
+                "host:port,host:port/chroot".
             group_id: Name of the group: letters, digits, '.', '_' and '-'.
             consumer_id: Last part of this member's id; by default host, time and random digits.
             layout: Form of the nodes: "kafka" (0.8 to 1.1) or "jafka" (Jafka, Kafka 0.7). It also
@@ -128,6 +131,8 @@ class ZooKeeperConsumer:
             rebalance_backoff_ms: Delay after a conflict. Default: 2000 for kafka, 10000 for jafka.
             session_timeout_ms: Time without contact after which the coordinator removes this
                 member.
+            coordinator_login: File with a login at the coordinator, read once: a Java login
+                configuration with a section `Client`, as `ottla up` keeps one in its directory.
             holds_on_suspect: Hand over no record while the session may have ended. Members in Java
                 continue.
             keep_unmoved: Keep reading partitions that a rebalance does not move. Without it all are
@@ -173,8 +178,9 @@ class ZooKeeperConsumer:
         self._buffer = FetchBuffer(self._config)
         self._reader = RecordHandover(self._buffer)
         self._reading = Reading(self._buffer, RESET_TIMESTAMPS[settings.reset], self._reader.wake)
+        login = load_login(coordinator_login)
         try:
-            self._client = Client(coordinator, session_timeout_ms=session_timeout_ms)
+            self._client = Client(coordinator, session_timeout_ms=session_timeout_ms, login=login)
         except ValueError as error:
             raise ConfigurationError(f"coordinator: {error}") from error
         self._addresses = BrokerAddresses(self._client, settings.layout, self._protocol)

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import random
+from pathlib import Path
 from typing import Any, Final, Self
 
 from coordination.client import Client, SessionState
@@ -23,6 +24,7 @@ from ottla.client.record import Headers
 from ottla.client.security import security_of
 from ottla.zookeeper.assignment import Slot
 from ottla.zookeeper.broker_addresses import PLAINTEXT, BrokerAddresses
+from ottla.zookeeper.login import load_login
 from ottla.zookeeper.naming import JafkaNaming, KafkaNaming, Naming
 from ottla.zookeeper.refusal import reason_of
 from ottla.zookeeper.registration import Layout
@@ -54,23 +56,26 @@ class ZooKeeperProducer:
         *,
         layout: str = "kafka",
         session_timeout_ms: int = DEFAULT_SESSION_TIMEOUT_MS,
+        coordinator_login: Path | str | None = None,
         **options: Any,
     ) -> None:
         """Configure the producer; `start` or `async with` connects it.
 
         Args:
             coordinator: Addresses of the coordinator, and the chroot: "host:port,host:port/chroot".
-                It must not demand a login.
             layout: Form of the nodes: "kafka" (0.8 and newer) or "jafka" (Jafka, Kafka 0.7).
             session_timeout_ms: Time without contact after which everything is read again.
+            coordinator_login: File with a login at the coordinator, read once: a Java login
+                configuration with a section `Client`, as `ottla up` keeps one in its directory.
             **options: Settings of `ottla.Producer`, without `bootstrap_servers`.
 
         Raises:
             ConfigurationError: a setting is out of range; the message has its value and limits.
         """
         self._layout = parse_layout(layout)
+        login = load_login(coordinator_login)
         try:
-            self._client = Client(coordinator, session_timeout_ms=session_timeout_ms)
+            self._client = Client(coordinator, session_timeout_ms=session_timeout_ms, login=login)
         except ValueError as error:
             raise ConfigurationError(f"coordinator: {error}") from error
         if "bootstrap_servers" in options:

@@ -5,8 +5,8 @@ from typing import Final
 from coordination.errors import ErrorCode, OperationError
 
 LOGIN_DEMANDED: Final = (
-    "it demands a login, which these clients do not have: they need a coordinator without "
-    "--enforce-auth-schemes, or ZooKeeper"
+    "it demands a login: name a file with one, such as coordinator-login.conf of `ottla up`, by "
+    "coordinator_login, or for commands by OTTLA_COORDINATOR_LOGIN"
 )
 
 

@@ -30,11 +30,18 @@ class NetworkControl:
         self._folder = _short_folder()
         path = str(Path(self._folder.name, SOCKET))
         self._server = Server(NAME, NAME, [path], directory / NAME, READY)
-        self._server.start()
         self._connection = socket.socket(socket.AF_UNIX)
-        self._connection.settimeout(TIMEOUT_S)
-        self._connection.connect(path)
-        self._replies = self._connection.makefile("rb")
+        try:
+            self._server.start()
+            self._connection.settimeout(TIMEOUT_S)
+            self._connection.connect(path)
+            self._replies = self._connection.makefile("rb")
+        except BaseException:
+            # Also at Ctrl-C: nothing else knows this process.
+            self._connection.close()
+            self._server.discard()
+            self._folder.cleanup()
+            raise
 
     def route(self, to: Party, port: int, source: Party | None) -> int:
         """Return a new port whose connections lead to the `port` of a party.

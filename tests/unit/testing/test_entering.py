@@ -14,6 +14,8 @@ import pytest
 from ottla.testing import launching
 from ottla.testing.entering import enter_in_thread, leave_in_thread
 from ottla.testing.errors import StartError, StateError
+from ottla.testing.network.control import NetworkControl
+from ottla.testing.server import Server
 from ottla.testing.workplace import Workplace
 from tests.waiting import until
 
@@ -147,3 +149,24 @@ def test_a_forked_child_inherits_the_directory_and_no_lock(tmp_path: Path) -> No
             os._exit(0 if workplace.is_inherited and is_free else 1)
     assert not workplace.is_inherited
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_network_that_does_not_start_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders: list[Path] = []
+    discarded: list[Server] = []
+
+    def start(server: Server) -> None:
+        folders.append(Path(server._arguments[0]).parent)
+        raise StartError("no")
+
+    def discard(server: Server) -> None:
+        discarded.append(server)
+
+    monkeypatch.setattr(Server, "start", start)
+    monkeypatch.setattr(Server, "discard", discard)
+    with pytest.raises(StartError, match="no"):
+        NetworkControl(tmp_path)
+    assert [folder.exists() for folder in folders] == [False]
+    assert len(discarded) == 1

@@ -267,7 +267,9 @@ def joinable_in(plan: ClusterPlan) -> Joinable | None:
 
 
 def _early_death(child: Child, exit_code: int) -> CommandError:
-    reason = reason_in(last_log_line(child)) or outcome(exit_code)
+    # A process that was killed, as for lack of memory, has not written why.
+    line = "" if exit_code < 0 else last_log_line(child)
+    reason = reason_in(line) or outcome(exit_code)
     return CommandError(
         f"{child.name} could not start: {reason}",
         EXIT_USAGE if exit_code == EXIT_USAGE else EXIT_FAILED,

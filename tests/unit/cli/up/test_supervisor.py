@@ -5,10 +5,12 @@ import signal
 from pathlib import Path
 from typing import cast
 
+import pytest
+
 from ottla.cli.up.events import Event, Stopped
-from ottla.cli.up.plan import make_plan
+from ottla.cli.up.plan import LOG_FILE, make_plan
 from ottla.cli.up.process import ChildProcess
-from ottla.cli.up.supervisor import Supervisor
+from ottla.cli.up.supervisor import Supervisor, _early_death
 from tests.waiting import until
 
 
@@ -55,3 +57,17 @@ async def test_killed_processes_are_not_restarted(tmp_path: Path) -> None:
     async with asyncio.timeout(10):
         await asyncio.wait([watcher])
     assert watcher.cancelled()
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "reason"), [(1, "the disk is full"), (-signal.SIGKILL, "died (SIGKILL)")]
+)
+def test_only_a_process_that_ended_by_itself_has_written_the_reason(
+    tmp_path: Path, exit_code: int, reason: str
+) -> None:
+    plan = make_plan(tmp_path, broker_ports=[9092], coordinator_port=2181, overrides={})
+    [broker] = plan.brokers
+    broker.directory.mkdir()
+    line = '{"event": "broker.not_started", "error": "the disk is full"}\n'
+    (broker.directory / LOG_FILE).write_text(line)
+    assert str(_early_death(broker, exit_code)) == f"broker-1 could not start: {reason}"

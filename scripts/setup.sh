@@ -81,6 +81,15 @@ install_java() {
     echo "make: Java was not found, so the audits cannot run; install it (Debian: apt install openjdk-17-jre-headless)." >&2
 }
 
+# Two at once, as in two terminals, would write to the same environment. Jobs hold the lock, too.
+if command -v flock >/dev/null 2>&1; then
+    exec 9<"$0"
+    if ! flock -n 9; then
+        echo "Waiting for another make in this directory."
+        flock 9
+    fi
+fi
+
 # An interrupt may have left an environment without pip.
 if ! is_usable "$venv/bin/python" || ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
     python=$(find_python)

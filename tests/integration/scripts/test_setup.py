@@ -1,6 +1,8 @@
 """`make setup` that fails or is interrupted, with stand-ins for Python and pip."""
 
+import fcntl
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -88,3 +90,25 @@ def test_an_environment_without_pip_is_made_again(tmp_path: Path) -> None:
     )
     assert ended.returncode == 9
     assert (tmp_path / "made").read_text() == "-m venv --clear venv\n"
+
+
+@pytest.mark.skipif(shutil.which("flock") is None, reason="flock is not installed")
+def test_two_at_once_take_turns(tmp_path: Path) -> None:
+    make_python(tmp_path / "python", "*-m\\ venv*) exit 9 ;;\n")
+    with SCRIPT.open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        second = subprocess.Popen(
+            ["sh", str(SCRIPT), "venv"],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHON": str(tmp_path / "python")},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        assert second.stdout is not None
+        with second.stdout as lines:
+            assert lines.readline() == "Waiting for another make in this directory.\n"
+            assert second.poll() is None
+            fcntl.flock(lock, fcntl.LOCK_UN)
+            assert lines.readline().startswith("Creating venv with")
+        assert second.wait(TIMEOUT_S) == 9

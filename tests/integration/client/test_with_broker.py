@@ -10,6 +10,7 @@ from ottla.client.admin_model import OffsetSpec, ResourceType
 from ottla.client.errors import BrokerError, TopicExistsError, UnknownTopicError
 from tests.conftest import BrokerProcess, StartBroker
 from tests.integration.client.client_support import FAST
+from tests.ports import free_port
 
 T0 = TopicPartition("t", 0)
 CODECS = [None, "gzip", "snappy", "lz4", "zstd"]
@@ -138,9 +139,8 @@ async def test_a_consumer_reads_no_record_at_a_position_in_a_former_topic(
 async def test_clients_survive_a_broker_that_is_killed_and_restarted(
     start_broker: StartBroker,
 ) -> None:
-    first = start_broker()
-    port, data_dir = first.port, first.data_dir
-    listeners = {"listeners": f"PLAINTEXT://127.0.0.1:{port}"}
+    listeners = {"listeners": f"PLAINTEXT://127.0.0.1:{free_port()}"}
+    first = start_broker(overrides=listeners)
     async with (
         Producer(first.bootstrap, **FAST) as producer,
         Consumer(first.bootstrap, auto_offset_reset="earliest", **FAST) as consumer,
@@ -150,6 +150,6 @@ async def test_clients_survive_a_broker_that_is_killed_and_restarted(
         assert [record.value for record in await consumer.fetch_batch(1)] == [b"before"]
         await asyncio.to_thread(first.kill)
         during = await producer.send("t", b"during")
-        await asyncio.to_thread(start_broker, data_dir, listeners)
+        await asyncio.to_thread(start_broker, first.data_dir, listeners)
         assert (await during).offset == 1
         assert [record.value for record in await consumer.fetch_batch(1)] == [b"during"]

@@ -116,7 +116,9 @@ def test_a_controller_resigns_when_its_node_names_another(
     epoch, data = tool.epoch(), tool.json(paths.CONTROLLER)
     tool.write(paths.CONTROLLER, json.dumps({**data, "brokerid": 9}).encode())
     resigned = cluster.brokers[int(str(data["brokerid"]))]
-    resigned.wait_for_event("controller.resigned")
+    resigned.wait_for_event(
+        "controller.resigned", where=lambda event: event["controller_epoch"] == epoch
+    )
     assert tool.epoch() == epoch, "no other broker has become controller"
     tool.delete(paths.CONTROLLER)
     wait_until(lambda: agreed_controller(cluster, tool) is not None)

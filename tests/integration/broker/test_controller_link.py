@@ -12,7 +12,7 @@ from broker.cluster.peer import Peer, PeerError
 from kafkawire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from tests.integration.broker.test_peer import answer, greet
 
-SHORT_TIMEOUT_MS = 100
+SHORT_TIMEOUT_MS = 1_000
 LONG_TIMEOUT_MS = 30_000
 
 

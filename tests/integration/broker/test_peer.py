@@ -16,7 +16,7 @@ from kafkawire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from kafkawire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 
 SIZE = Struct(">i")
-TIMEOUT_MS = 2000
+TIMEOUT_MS = 30_000
 SHORT_MS = 50
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]

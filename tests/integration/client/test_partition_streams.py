@@ -159,7 +159,7 @@ async def test_leaving_the_streams_early_leaves_no_record_unread(cluster: FakeCl
             read = [await anext(stream)]
             break
         while len(read) < 4:
-            records = await consumer.fetch_batch(timeout_ms=5_000)
+            records = await consumer.fetch_batch(timeout_ms=60_000)
             assert records, f"only {len(read)} of 4 records were read"
             read += records
     places = sorted((record.partition, record.offset) for record in read)

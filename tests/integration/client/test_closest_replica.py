@@ -38,7 +38,8 @@ async def test_the_follower_in_the_rack_is_read(
         ):
             await admin.create_topics([NewTopic("near", assignment={0: (1, 2)})])
             for consumer in (near, at_leader):
-                await consumer.assign_topics("near")
+                # This waits for a broker that has yet to learn of the topic.
+                consumer.assign([WHERE])
             for number in range(50):
                 await producer.send_and_wait("near", b"%d" % number)
                 for consumer in (near, at_leader):

@@ -83,7 +83,7 @@ class Coordinator(ServerProcess):
     """Our coordinator."""
 
     def __init__(self, directory: Path, *options: str) -> None:
-        super().__init__(0)
+        super().__init__(free_port())
         self.directory = directory
         self.options = options
         self.log = directory.with_name(directory.name + ".log")

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import IO, Final
 
@@ -73,7 +74,9 @@ class Program:
     def send_signal(self, number: signal.Signals) -> None:
         """Send a signal, unless the process has ended."""
         if self.poll() is None:
-            os.kill(self.pid, number)
+            # It may end in between, and only then the exit code arrives here.
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
 
     def terminate(self) -> None:
         self.send_signal(signal.SIGTERM)

@@ -1,6 +1,7 @@
 """Leaders and followers of partitions with transactions; the test is their coordinator."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -81,6 +82,13 @@ def producers(wire: Wire) -> list[ProducerDescription]:
     return list(response.topics[0].partitions[0].active_producers)
 
 
+def describes(
+    cluster: BrokerCluster, broker_id: int, expected: Sequence[ProducerDescription]
+) -> bool:
+    with cluster.wire(broker_id) as wire:
+        return producers(wire) == expected
+
+
 def test_late_transactions_are_counted_and_can_be_aborted(start_broker: StartBroker) -> None:
     """An administrator ends a transaction that no coordinator knows."""
     broker = start_broker(overrides={**SETTINGS, "metrics.listener": "127.0.0.1:0"})
@@ -122,9 +130,9 @@ def test_transaction_continues_and_ends_under_another_leader(cluster: BrokerClus
         described = producers(wire)
     assert [each.current_txn_start_offset for each in described] == [2, -1]
     for follower in (2, 3):
+        # A follower describes the producers of its replica, which may lag.
+        wait_until(partial(describes, cluster, follower, described))
         with cluster.wire(follower) as wire:
-            # A follower describes the producers of its replica.
-            assert producers(wire) == described
             assert end(wire, A, is_commit=True) == ErrorCode.NOT_LEADER_OR_FOLLOWER
     cluster.brokers[1].kill()
     cluster.until_all_say(lambda each: cluster.leaders(each, TOPIC) == [2])

@@ -23,7 +23,7 @@ from trust.jaas import PLAIN_MODULE, SCRAM_MODULE
 
 IDS = (1, 2, 3)
 PASSWORD = "s3cret-of-the-brokers"
-SESSION_MS = 1_000
+SESSION_MS = 3_000
 
 pytestmark = needs_openssl
 

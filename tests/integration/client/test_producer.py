@@ -256,7 +256,7 @@ async def test_the_producer_finds_a_restarted_broker(cluster: FakeCluster) -> No
 
 async def test_partitions_of_one_broker_share_requests(cluster: FakeCluster) -> None:
     cluster.create("t", [0] * 10)
-    async with Producer(cluster.bootstrap, linger_ms=20) as producer:
+    async with Producer(cluster.bootstrap, linger_ms=60_000) as producer:
         for partition in range(10):
             await producer.send("t", b"v", partition=partition)
     assert len(cluster.seen(ApiKey.PRODUCE)) == 1

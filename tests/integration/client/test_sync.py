@@ -145,7 +145,8 @@ def test_a_callback_in_the_thread_of_the_client_cannot_wait_for_it(
     shared_broker: BrokerProcess,
 ) -> None:
     refusals: Queue[BaseException] = Queue()
-    with Producer(shared_broker.bootstrap, linger_ms=50) as producer:
+    # The record waits for the flush, so that it is not written before it has its callback.
+    with Producer(shared_broker.bootstrap, linger_ms=60_000) as producer:
 
         def on_done(_: object) -> None:
             for call in (producer.flush, producer.close):
@@ -155,9 +156,12 @@ def test_a_callback_in_the_thread_of_the_client_cannot_wait_for_it(
                     refusals.put(error)
 
         producer.send("waited-for", b"record").add_done_callback(on_done)
+        producer.flush()
         for _ in range(2):
             assert "client's own thread" in str(refusals.get(timeout=DEADLINE_S))
-        assert producer.send_and_wait("waited-for", b"next").offset == 1
+        last = producer.send("waited-for", b"next")
+        producer.flush()
+        assert last.result(timeout=DEADLINE_S).offset == 1
 
 
 def test_close_ends_the_calls_of_other_threads(shared_broker: BrokerProcess) -> None:

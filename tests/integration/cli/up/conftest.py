@@ -1,17 +1,22 @@
 """`ottla up` as a process of its own, killed at the end of a test."""
 
+import asyncio
 import json
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.integration.coordination.process import wait_until
+import ottla
+from ottla.client.admin_model import TopicDescription
+from ottla.client.errors import UnknownTopicError
+from tests.integration.coordination.process import POLL_INTERVAL_S, wait_until
 
 TIMEOUT_S = 60
 
@@ -71,6 +76,17 @@ def start(started: list[Up], directory: Path, *options: str) -> Up:
     started.append(up)
     up.wait_for("ready")
     return up
+
+
+async def described(admin: ottla.Admin, name: str) -> TopicDescription:
+    """Return a topic that was just created, once the metadata of the broker contain it."""
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while True:
+        try:
+            return (await admin.describe_topics([name]))[name]
+        except UnknownTopicError:
+            assert time.monotonic() < deadline_s, f"the broker does not know topic {name}"
+        await asyncio.sleep(POLL_INTERVAL_S)
 
 
 def is_running(pid: int) -> bool:

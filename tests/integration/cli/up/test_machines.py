@@ -14,7 +14,7 @@ import pytest
 import ottla
 from ottla.client.security import SecurityOptions
 from tests.integration.cli.conftest import RunOttla
-from tests.integration.cli.up.conftest import TIMEOUT_S, Up, is_running, start
+from tests.integration.cli.up.conftest import TIMEOUT_S, Up, described, is_running, start
 from tests.integration.coordination.process import POLL_INTERVAL_S, wait_until
 from tests.ports import free_port
 
@@ -55,11 +55,7 @@ def addresses(*machines: Up) -> list[str]:
 async def racks_of_replicas(bootstrap: list[str], topic: str) -> list[set[str | None]]:
     """Return the racks of each partition, once the topic is in the metadata."""
     async with ottla.Admin(bootstrap) as admin:
-        deadline_s = time.monotonic() + TIMEOUT_S
-        while topic not in await admin.list_topics():
-            assert time.monotonic() < deadline_s, f"no topic {topic}"
-            await asyncio.sleep(POLL_INTERVAL_S)
-        found = (await admin.describe_topics([topic]))[topic]
+        found = await described(admin, topic)
         racks = (await admin.describe_cluster()).racks
         return [{racks[each] for each in part.replicas} for part in found.partitions]
 

@@ -12,9 +12,7 @@ from pathlib import Path
 import ottla
 from coordination.errors import ErrorCode
 from coordination.protocol.messages import OpCode, ReadRequest
-from ottla.client.admin_model import TopicDescription
-from ottla.client.errors import UnknownTopicError
-from tests.integration.cli.up.conftest import TIMEOUT_S, Up, is_running, start
+from tests.integration.cli.up.conftest import TIMEOUT_S, Up, described, is_running, start
 from tests.integration.coordination.process import (
     POLL_INTERVAL_S,
     Coordinator,
@@ -33,7 +31,7 @@ async def test_a_dead_broker_is_restarted_once_possible_and_all_processes_stop_i
         cluster = await admin.describe_cluster()
         assert set(cluster.brokers) == {1, 2}
         await admin.create_topics([ottla.NewTopic("t", 4)])
-        topic = await _described(admin, "t")
+        topic = await described(admin, "t")
         assert all(len(part.replicas) == 2 for part in topic.partitions)
         victim = f"broker-{cluster.controller_id}"
         before, obstacle = up.pid(victim), tmp_path / victim / "pid.tmp"
@@ -56,17 +54,6 @@ async def test_a_dead_broker_is_restarted_once_possible_and_all_processes_stop_i
     assert all(each["exit_code"] == 0 for each in up.events if each["event"] == "stopped")
     assert not any(map(is_running, pids))
     assert up.pids() == []
-
-
-async def _described(admin: ottla.Admin, name: str) -> TopicDescription:
-    """Return a topic that was just created, once the metadata of the broker contain it."""
-    deadline_s = time.monotonic() + TIMEOUT_S
-    while True:
-        try:
-            return (await admin.describe_topics([name]))[name]
-        except UnknownTopicError:
-            assert time.monotonic() < deadline_s, f"the broker does not know topic {name}"
-        await asyncio.sleep(POLL_INTERVAL_S)
 
 
 async def _wait_for_brokers(bootstrap: str, count: int) -> None:

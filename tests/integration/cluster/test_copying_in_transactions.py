@@ -186,7 +186,7 @@ def test_each_record_is_copied_once_though_brokers_are_killed(tmp_path: Path) ->
         producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap})
         for number in range(COUNT):
             producer.produce(SOURCE, str(number), partition=0)
-        assert producer.flush(CALL_S) == 0
+        assert producer.flush(PATIENCE_S) == 0
         copier = Copier(cluster.bootstrap)
         copier.start()
         for kill in range(1, KILLS + 1):

@@ -66,18 +66,19 @@ async def write(bootstrap: str, topics: list[str], is_enough: asyncio.Event) -> 
 
 async def kill_exports(logs: Path, target: Path) -> None:
     """Export again and again; kill every other run at a random time."""
-    kills, began = 0, time.monotonic()
-    await finish(started(logs, target))
-    longest_s = time.monotonic() - began
+    kills = 0
     while kills < KILLS:
+        began = time.monotonic()
+        await finish(started(logs, target))
+        last_s = time.monotonic() - began
         process = started(logs, target)
         try:
-            await asyncio.to_thread(process.wait, random.uniform(longest_s / 3, longest_s))
+            await asyncio.to_thread(process.wait, random.uniform(last_s / 3, last_s))
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGKILL)
             kills += 1
         await finish(process)
-        await finish(started(logs, target))
+    await finish(started(logs, target))
 
 
 async def finish(process: "subprocess.Popen[bytes]") -> None:

@@ -102,7 +102,7 @@ async def consumed(bootstrap: str, topic: str) -> dict[int, bytes]:
         bootstrap, auto_offset_reset="earliest", isolation_level="read_committed"
     ) as consumer:
         await consumer.assign_topics(topic)
-        while records := await consumer.fetch_batch(timeout_ms=2000):
+        while records := await consumer.fetch_batch(timeout_ms=10_000):
             found |= {record.offset: record.value or b"" for record in records}
     return found
 

@@ -388,8 +388,8 @@ class ZooKeeperConsumer:
             RebalanceFailedError: a callback of `subscribe` raised.
             OttlaError: as for `Consumer`.
         """
+        self._started()
         while True:
-            self._started()
             try:
                 cursor = await self._reader.cursor()
             except OttlaError:

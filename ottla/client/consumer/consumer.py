@@ -440,12 +440,10 @@ class Consumer:
             DeserializationError: a deserializer raised; seek past the record to continue.
             RebalanceFailedError: a callback of `subscribe` raised; subscribe again.
             BrokerError: a broker refused the request; the message has its reason.
-            ClientClosedError: the consumer was not started, or is closed.
+            ClientClosedError: the consumer was not started, or was closed before the loop began.
         """
-        while True:
-            self._started()
-            if (cursor := await self._reader.cursor()) is None:
-                return
+        self._started()
+        while (cursor := await self._reader.cursor()) is not None:
             self._reader.hand_over()
             # Nothing else per record: the cursor reads the position off the iterator.
             for record in cursor.iterator:

@@ -59,8 +59,9 @@ class RecordHandover:
                 waiter.set_result(None)
 
     def close(self) -> None:
-        """End reads in progress; later reads return None."""
+        """End reads in progress, and iterations after their record; later reads return None."""
         self._is_closed = True
+        self._buffer.interrupt()
         self.wake()
 
     async def cursor(self) -> Cursor | None:

@@ -142,6 +142,19 @@ async def test_iteration_ends_when_the_consumer_is_closed(cluster: FakeCluster) 
             await consumer.fetch_batch()
 
 
+async def test_a_close_while_a_record_is_handled_ends_the_iteration(cluster: FakeCluster) -> None:
+    (log,) = cluster.create("t")
+    log.append_values(b"0", b"1")
+    handled = []
+    async with reading(cluster) as consumer:
+        async for record in consumer:
+            handled.append(record.offset)
+            await consumer.close()
+        assert (handled, consumer.position(T0)) == ([0], 1)
+        with pytest.raises(ClientClosedError):
+            await anext(aiter(consumer))
+
+
 async def test_a_batch_has_at_most_max_records(cluster: FakeCluster) -> None:
     (log,) = cluster.create("t")
     for start in range(0, 30, 10):

@@ -24,14 +24,18 @@ from ottla.client.consumer.group.topic_pattern import matching_topics
 from ottla.client.consumer.reading import Reading
 from ottla.client.errors import CommitFailedError, ConfigurationError, OttlaError
 from ottla.client.network.cluster import Cluster
-from ottla.client.network.group_coordinator import group_coordinator
+from ottla.client.network.group_coordinator import Verdict, group_coordinator, judge
 from ottla.client.network.offset_store import Author, OffsetStore
+from ottla.client.network.partition_lookup import is_unknown_topic
 from ottla.client.offset import CommittedOffset, GroupMetadata, Identity
+from ottla.client.retry import retry
 
 log = logging.getLogger(__name__)
 
 MIN_COMMIT_INTERVAL_S: Final = 0.01
 """Interval of automatic commits for shorter ones: with 0, they would leave no time for others."""
+PATIENCE_S: Final = 5.0
+"""Time for which an automatic commit waits for the coordinator: it may be the last one."""
 
 OnCommit = Callable[[Mapping[TopicPartition, CommittedOffset]], None]
 
@@ -196,16 +200,21 @@ class ConsumerGroup:
         """Commit the positions after processed records if auto-commit is on; never raises."""
         if not self._config.enable_auto_commit:
             return
-        changed = self._uncommitted()
         try:
-            await self.store.commit_once(changed, self._author(changed))
+            await retry(
+                self._commit_processed_once, self._cluster.backoff, PATIENCE_S, _is_coordinator_late
+            )
         except OttlaError as error:
             # No record is lost: a later commit covers these, or they are read again.
             log.warning("commit.failed group=%s error=%s", self._config.group_id, error)
-        else:
-            self._remember(changed)
 
     # Inside
+
+    async def _commit_processed_once(self) -> None:
+        # In each attempt: the application may have processed more records, or committed itself.
+        changed = self._uncommitted()
+        await self.store.commit_once(changed, self._author(changed))
+        self._remember(changed)
 
     def _match(self, pattern: re.Pattern[str]) -> None:
         """Subscribe to the topics that match now, if they are not the ones subscribed to."""
@@ -273,3 +282,8 @@ class ConsumerGroup:
             self._on_commit(committed)
         held = self._reading.held(committed)
         self._committed.update((each, committed[each]) for each in held)
+
+
+def _is_coordinator_late(error: OttlaError) -> bool:
+    """Whether a commit failed because the coordinator has moved, or is loading the group."""
+    return judge(error) in (Verdict.RETRY, Verdict.FIND) and not is_unknown_topic(error)

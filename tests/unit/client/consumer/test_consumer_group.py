@@ -358,6 +358,29 @@ async def test_an_automatic_commit_follows_a_seek_back(rig: Rig) -> None:
     assert committed_offsets(rig) == [5, 2]
 
 
+async def test_the_last_automatic_commit_follows_a_coordinator_that_has_moved(rig: Rig) -> None:
+    await rig.join()
+    rig.coordinator.commit_error = ErrorCode.NOT_COORDINATOR
+    leaving = asyncio.ensure_future(rig.group.unsubscribe(asyncio.get_running_loop().time() + 60))
+    await until(lambda: bool(rig.coordinator.commits), "the first attempt")
+    rig.coordinator.commit_error = ErrorCode.NONE
+    refused_count = len(rig.coordinator.commits)
+    await leaving
+    assert committed_offsets(rig)[refused_count:] == [5]
+
+
+@pytest.mark.parametrize(
+    "error", [ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+)
+async def test_an_automatic_commit_that_can_only_fail_again_is_not_repeated(
+    rig: Rig, error: ErrorCode
+) -> None:
+    await rig.join()
+    rig.coordinator.commit_error = error
+    await rig.group.commit_processed()
+    assert committed_offsets(rig) == [5]
+
+
 async def test_a_removed_member_commits_nothing_automatically(rig: Rig) -> None:
     await rig.join()
     await rig.lose()

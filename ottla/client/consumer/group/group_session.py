@@ -232,15 +232,17 @@ class GroupSession:
         """Take partitions away from the reader, once no record is in hand."""
         if partitions:
             async with self._gate.held():
+                if not self._is_lost:
+                    await self._holding.commit_processed()
+                # The group may have removed this member during the commit, or during the callback.
+                if not self._is_lost:
+                    await self._listener.revoked(partitions)
+                    self._holding.take_away(partitions)
                 if self._is_lost:
                     # Other members may own all of them already: nothing is committed for them.
                     lost = self._holding.owned()
                     self._holding.take_away(lost)
                     await self._listener.lost(lost)
-                else:
-                    await self._holding.commit_processed()
-                    await self._listener.revoked(partitions)
-                    self._holding.take_away(partitions)
         self._end_loss()
 
     def _end_loss(self) -> None:

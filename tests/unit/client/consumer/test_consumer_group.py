@@ -500,6 +500,36 @@ async def test_a_member_removed_while_it_gives_up_a_partition_gives_up_all() -> 
     await rig.stop()
 
 
+async def test_a_member_removed_while_a_callback_runs_gives_up_all() -> None:
+    rig = Rig(assignor="cooperative-sticky")
+    lost: list[TopicPartition] = []
+    is_revoking, may_end = asyncio.Event(), asyncio.Event()
+
+    async def on_revoked(_partitions: object) -> None:
+        is_revoking.set()
+        await may_end.wait()
+
+    listener = RebalanceListener(on_revoked=on_revoked, on_lost=lost.extend)
+    rig.coordinator.assigned = [0, 1]
+    rig.group.subscribe([T0.topic], listener)
+    await until(lambda: rig.reading.partitions() == [T0, T1], "the assignment")
+    rig.coordinator.assigned = [1]
+    rig.group.subscribe([T0.topic], listener)
+    async with asyncio.timeout(10):
+        await is_revoking.wait()
+    rig.coordinator.join_begins.clear()
+    rig.coordinator.may_answer[JoinGroupResponse].clear()
+    rig.coordinator.generation = 2
+    await until(lambda: not rig.group.session._member.is_confirmed, "the end of the membership")
+    may_end.set()
+    async with asyncio.timeout(10):
+        await rig.coordinator.join_begins.wait()
+    assert (lost, rig.reading.partitions()) == ([T1], [])
+    rig.coordinator.may_answer[JoinGroupResponse].set()
+    await until(lambda: rig.reading.partitions() == [T1], "the assignment after the loss")
+    await rig.stop()
+
+
 async def test_a_topic_that_is_unsubscribed_during_a_join_is_not_read(rig: Rig) -> None:
     assigned: list[object] = []
     listener = RebalanceListener(on_assigned=assigned.append)

@@ -218,6 +218,7 @@ class Consumer:
         self._group: ConsumerGroup | None = None
         self._fetcher: Fetcher
         self._gate: ReadGate
+        self._streams: PartitionStreams | None = None
         self._is_closed = False
         self._has_ended = False
 
@@ -443,6 +444,7 @@ class Consumer:
             ClientClosedError: the consumer was not started, or was closed before the loop began.
         """
         self._started()
+        self._leave_streams()
         while (cursor := await self._reader.cursor()) is not None:
             self._reader.hand_over()
             # Nothing else per record: the cursor reads the position off the iterator.
@@ -470,6 +472,7 @@ class Consumer:
         if timeout_ms is not None:
             require_duration("timeout_ms", timeout_ms)
         self._started()
+        self._leave_streams()
         records = await self._reader.batch(max_records, timeout_ms)
         if records is None:
             raise ClientClosedError("the consumer is closed: make a new one")
@@ -507,7 +510,9 @@ class Consumer:
                 "partition_streams() needs enable_auto_commit=False: commit from the tasks, with "
                 "`commit({stream.topic_partition: record.offset + 1})`"
             )
-        return PartitionStreams(self)
+        self._leave_streams()
+        self._streams = PartitionStreams(self)
+        return self._streams
 
     def assigned_states(self) -> Mapping[TopicPartition, object]:
         """Return an object for each assigned partition: another one after each assignment."""
@@ -756,6 +761,11 @@ class Consumer:
             self._gate,
             None if self._hooks is None else self._hooks.on_commit,
         )
+
+    def _leave_streams(self) -> None:
+        """Before another read: an iteration over streams that was left may not be closed yet."""
+        if self._streams is not None:
+            self._streams.leave()
 
     def _started_group(self, method: str) -> ConsumerGroup:
         # Also while the consumer is closing: callbacks of the user may still commit.

@@ -105,12 +105,17 @@ class PartitionStreams:
     def __init__(self, source: Source) -> None:
         self._source = source
         self._streams: dict[TopicPartition, PartitionStream] = {}
+        self._iteration = 0
+        self._is_reading = False
 
     async def __aiter__(self) -> AsyncIterator[PartitionStream]:
+        self.leave()
+        self._iteration += 1
+        iteration = self._iteration
         try:
             while True:
                 try:
-                    found = await self._source.fetch_by_partition(timeout_ms=POLL_MS)
+                    found = await self._fetch()
                     states = self._source.assigned_states()
                 except ClientClosedError:
                     return
@@ -119,11 +124,28 @@ class PartitionStreams:
                 for stream in self._deal_out(found, states):
                     yield stream
         finally:
-            states = self._source.assigned_states()
-            self._end_others(states)
-            for stream in self._streams.values():
-                stream.give_back()
-            self._end_others({})
+            # The event loop closes an iteration that was left by `break` some turns later.
+            if iteration == self._iteration:
+                self.leave()
+
+    def leave(self) -> None:
+        """End the streams, unless an iteration reads for them at this moment.
+
+        The next read returns the records that they have not handed over.
+        """
+        if self._is_reading:
+            return
+        self._end_others(self._source.assigned_states())
+        for stream in self._streams.values():
+            stream.give_back()
+        self._end_others({})
+
+    async def _fetch(self) -> dict[TopicPartition, list[ConsumerRecord]]:
+        self._is_reading = True
+        try:
+            return await self._source.fetch_by_partition(timeout_ms=POLL_MS)
+        finally:
+            self._is_reading = False
 
     def _deal_out(
         self,

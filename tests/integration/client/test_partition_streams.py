@@ -6,6 +6,7 @@ from collections import defaultdict
 import pytest
 
 from ottla import Admin, Consumer, NewTopic, Producer, TopicPartition
+from ottla.client.consumer.fetch_buffer import CURSOR_RECORDS
 from ottla.client.consumer.partition_streams import FULL_RECORDS, PartitionStream
 from ottla.client.errors import ConfigurationError, DeserializationError
 from tests.conftest import BrokerProcess
@@ -164,3 +165,22 @@ async def test_leaving_the_streams_early_leaves_no_record_unread(cluster: FakeCl
             read += records
     places = sorted((record.partition, record.offset) for record in read)
     assert places == [(0, 0), (0, 1), (1, 0), (1, 1)]
+
+
+async def test_a_read_after_leaving_the_streams_continues_at_their_first_record(
+    cluster: FakeCluster,
+) -> None:
+    """The event loop closes the iteration only later, and the next records are there already."""
+    (log,) = cluster.create("t")
+    for _ in range(3):
+        log.append_values(*[b"v"] * CURSOR_RECORDS)
+    count = 3 * CURSOR_RECORDS
+    async with Consumer(cluster.bootstrap, auto_offset_reset="earliest", **FAST) as consumer:
+        await consumer.assign_topics("t")
+        async for stream in consumer.partition_streams():
+            read = [await anext(stream)]
+            break
+        async with asyncio.timeout(20):
+            while len(read) < count:
+                read += await consumer.fetch_batch()
+    assert [record.offset for record in read] == list(range(count))

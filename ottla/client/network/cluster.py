@@ -9,6 +9,7 @@ Invariant: after `close` no task and no socket is left.
 import asyncio
 import logging
 import random
+from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from functools import partial
 from math import inf
@@ -87,6 +88,8 @@ class Cluster:
         """Callback of the owner, called when the metadata or a connection changed."""
         self._allow_auto_topic_creation = allow_auto_topic_creation
         self._wanted_topics: set[str] = set()
+        self._awaited_topics: Counter[str] = Counter()
+        """Number of calls that wait for a topic, by its name."""
         self._wants_all_topics = False
         self._loop = asyncio.get_running_loop()
         self._tasks = TaskSet(self._loop)
@@ -204,13 +207,23 @@ class Cluster:
         """
         self.require_own_loop()
         require_topic(name)
+        # Apart from the wanted ones: `keep_topics` does not end the wait, nor does the end of this
+        # call, in any way, unsettle what others want.
+        self._awaited_topics[name] += 1
+        try:
+            held = await self._await_topic(name, timeout_s, patience_s)
+        finally:
+            self._awaited_topics[name] -= 1
+            if self._awaited_topics[name] == 0:
+                del self._awaited_topics[name]
+        self._wanted_topics.add(name)
+        return held
+
+    async def _await_topic(self, name: str, timeout_s: float, patience_s: float) -> TopicMetadata:
         deadline_s = self._loop.time() + timeout_s
         patient_until_s = self._loop.time() + patience_s
-        was_wanted = name in self._wanted_topics
         failure_count = 0
         while True:
-            # In each attempt: `keep_topics`, or another caller that gave up, may have removed it.
-            self._wanted_topics.add(name)
             held = self.metadata.topics.get(name)
             if held is not None and held.partitions:
                 return held
@@ -229,8 +242,6 @@ class Cluster:
             is_unknown = isinstance(error, UnknownTopicError)
             end_s = min(deadline_s, patient_until_s) if is_unknown else deadline_s
             if not error.retriable or self._loop.time() + delay_s > end_s:
-                if not was_wanted:
-                    self._wanted_topics.discard(name)
                 raise error
             await asyncio.sleep(delay_s)
 
@@ -400,7 +411,7 @@ class Cluster:
             for request in self._metadata_requests():
                 response = await self.request_any(request, MetadataResponse, may_repeat=True)
                 self.metadata = merge(
-                    self.metadata, response, self._wanted_topics, is_complete=is_complete
+                    self.metadata, response, self._named_topics(), is_complete=is_complete
                 )
             # Only one refresh runs at a time.
             self.metadata_refresh = self.refresh_count
@@ -431,11 +442,14 @@ class Cluster:
         if self._refresh_waiters:
             self._begin_refresh()
 
+    def _named_topics(self) -> set[str]:
+        return self._wanted_topics | self._awaited_topics.keys()
+
     def _metadata_requests(self) -> list[MetadataRequest]:
         if self._wants_all_topics:
             return [MetadataRequest(topics=None, allow_auto_topic_creation=False)]
         # Without topics one request remains, for the brokers.
-        named = list(parts(sorted(self._wanted_topics), MAX_TOPICS_PER_REQUEST)) or [[]]
+        named = list(parts(sorted(self._named_topics()), MAX_TOPICS_PER_REQUEST)) or [[]]
         return [
             MetadataRequest(
                 topics=[MetadataRequestTopic(name=name) for name in part],

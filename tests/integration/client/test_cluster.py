@@ -22,6 +22,7 @@ from ottla.client.errors import (
     OttlaError,
     ProtocolError,
     RequestTimedOutError,
+    UnknownTopicError,
 )
 from ottla.client.network.broker_connection import Connection
 from ottla.client.network.cluster import Cluster
@@ -357,6 +358,35 @@ async def test_a_caller_that_waits_for_a_topic_finds_it_although_other_topics_ar
     cluster.create("late")
     async with asyncio.timeout(20):
         assert list((await waiting).partitions) == [0]
+    await opened.close()
+
+
+async def test_a_cancelled_wait_for_a_topic_leaves_its_name_out_of_later_requests(
+    cluster: FakeCluster,
+) -> None:
+    opened = Cluster(config(cluster))
+    await opened.start()
+    waiting = asyncio.ensure_future(opened.topic("typo", timeout_s=60, patience_s=60))
+    await cluster.wait_for(ApiKey.METADATA, 2)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    await opened.refresh()
+    assert list(cluster.seen(ApiKey.METADATA)[-1].topics) == []
+    await opened.close()
+
+
+async def test_a_caller_that_gives_a_topic_up_leaves_it_to_the_owner(cluster: FakeCluster) -> None:
+    opened = Cluster(config(cluster))
+    await opened.start()
+    waiting = asyncio.ensure_future(opened.topic("late", timeout_s=60, patience_s=0))
+    await asyncio.sleep(0)
+    # As of a consumer that is assigned a partition of it.
+    opened.keep_topics(["late"])
+    with pytest.raises(UnknownTopicError):
+        await waiting
+    await opened.refresh()
+    assert [topic.name for topic in cluster.seen(ApiKey.METADATA)[-1].topics] == ["late"]
     await opened.close()
 
 

@@ -56,6 +56,7 @@ from ottla.client.errors import (
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.coordinator import Coordinator, KeyType
 from ottla.client.network.partition_lookup import missing_partitions
+from ottla.client.request_parts import parts
 from ottla.client.retry import retry
 
 NO_OFFSET: Final = -1
@@ -163,7 +164,9 @@ async def describe_producers(
                     cluster.request_refresh()
                     raise broker_error(ErrorCode.LEADER_NOT_AVAILABLE, str(each))
                 left.setdefault(asked, []).append(each)
-        await all_answers(ask(asked, part) for asked, part in left.items())
+        await all_answers(
+            ask(asked, part) for asked, places in left.items() for part in parts(places)
+        )
 
     async def ask(asked: BrokerId, part: Sequence[TopicPartition]) -> None:
         request = DescribeProducersRequest(

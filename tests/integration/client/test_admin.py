@@ -629,6 +629,19 @@ async def test_records_of_very_many_partitions_are_deleted_by_several_requests(
     assert [len(topic.partitions) for it in requests for topic in it.topics] == [2, 2, 1]
 
 
+async def test_the_producers_of_very_many_partitions_take_several_requests(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ottla.client.request_parts.MAX_PARTITIONS_PER_REQUEST", 2)
+    cluster.create("a", [0] * 3)
+    cluster.script(ApiKey.DESCRIBE_PRODUCERS, Omit(), Omit())
+    async with Admin(cluster.bootstrap) as admin:
+        with pytest.raises(ProtocolError, match="a-0"):
+            await admin.describe_producers([TopicPartition("a", number) for number in range(3)])
+    requests = cluster.seen(ApiKey.DESCRIBE_PRODUCERS)
+    assert [len(topic.partition_indexes) for it in requests for topic in it.topics] == [2, 1]
+
+
 async def test_use_outside_of_async_with_is_refused(cluster: FakeCluster) -> None:
     admin = Admin(cluster.bootstrap)
     with pytest.raises(ClientClosedError):

@@ -82,8 +82,9 @@ class Producer:
 
     Leaving the `async with` block sends all accepted records before it disconnects.
 
-    Order: records of one partition are written in the order of their `send` calls, also across
-    retries.
+    Order: records of one partition are written in the order in which `send` accepts them, also
+    across retries. A task that awaits each `send` before the next keeps its order; of calls that
+    wait at the same time, a later one may be accepted first.
 
     Durability: with acks="all" (the default), a successful delivery is on every in-sync replica.
     A record that is not acknowledged within `delivery_timeout_ms` fails, and the future of its

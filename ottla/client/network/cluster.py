@@ -410,6 +410,12 @@ class Cluster:
             is_complete = self._wants_all_topics
             for request in self._metadata_requests():
                 response = await self.request_any(request, MetadataResponse, may_repeat=True)
+                if not response.brokers and self.metadata.brokers:
+                    # Of a Kafka broker that has just started: it knows no topic either. The Java
+                    # client asks again, too (NetworkClient).
+                    raise broker_error(
+                        ErrorCode.LEADER_NOT_AVAILABLE, "metadata", "the broker has none yet"
+                    )
                 self.metadata = merge(
                     self.metadata, response, self._named_topics(), is_complete=is_complete
                 )

@@ -15,6 +15,7 @@ from kafkawire.messages.metadata import MetadataRequest, MetadataResponse
 from ottla import Admin, Producer
 from ottla.client.client_config import Address, ClientConfig, parse_bootstrap
 from ottla.client.errors import (
+    BrokerError,
     BrokerUnreachableError,
     ClientClosedError,
     ConnectionLostError,
@@ -387,6 +388,20 @@ async def test_a_caller_that_gives_a_topic_up_leaves_it_to_the_owner(cluster: Fa
         await waiting
     await opened.refresh()
     assert [topic.name for topic in cluster.seen(ApiKey.METADATA)[-1].topics] == ["late"]
+    await opened.close()
+
+
+async def test_an_answer_without_brokers_is_asked_for_again(cluster: FakeCluster) -> None:
+    """A broker of Kafka that has just started sends it, and it has no topic either."""
+    cluster.create("t")
+    opened = Cluster(config(cluster))
+    opened.keep_all_topics(wanted=True)
+    await opened.start()
+    cluster.script(ApiKey.METADATA, Omit())
+    with pytest.raises(BrokerError, match="the broker has none yet"):
+        await opened.refresh()
+    assert opened.metadata.topics.keys() == {"t"}
+    await until(lambda: not opened._refresh_failure_count, "a successful refresh")
     await opened.close()
 
 

@@ -711,8 +711,7 @@ class Consumer:
             OttlaError: the coordinator cannot be reached, or refuses.
         """
         group = self._group_of_this_loop("commit")
-        handed_over = self._reading.handed_over
-        await group.commit(handed_over() if offsets is None else parse_commit(offsets))
+        await group.commit(self._handed_over() if offsets is None else parse_commit(offsets))
 
     async def committed(
         self, topic_partitions: Iterable[TopicPartition]
@@ -731,7 +730,7 @@ class Consumer:
 
         Partitions without a known position are left out.
         """
-        return self._reading.handed_over()
+        return self._handed_over()
 
     def group_metadata(self) -> GroupMetadata:
         """Return the membership for `Producer.send_offsets_to_transaction`.
@@ -761,6 +760,18 @@ class Consumer:
             self._gate,
             None if self._hooks is None else self._hooks.on_commit,
         )
+
+    def _handed_over(self) -> dict[TopicPartition, CommittedOffset]:
+        found = self._reading.handed_over()
+        waiting: Mapping[TopicPartition, Offset] = {}
+        if self._streams is not None:
+            waiting = self._streams.waiting()
+        for each, offset in waiting.items():
+            # The reader of the streams has these records, but no task has. A position in a topic
+            # that was created again may be below them.
+            if each in found and offset < found[each].offset:
+                found[each] = CommittedOffset(offset)
+        return found
 
     def _leave_streams(self) -> None:
         """Before another read: an iteration over streams that was left may not be closed yet."""

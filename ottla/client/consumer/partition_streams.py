@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from typing import Final, Protocol
 
-from kafkawire.ids import TopicPartition
+from kafkawire.ids import Offset, TopicPartition
 from ottla.client.errors import ClientClosedError, NotAssignedError
 from ottla.client.record import ConsumerRecord
 
@@ -66,6 +66,11 @@ class PartitionStream:
         if not self._is_paused and len(self._records) >= FULL_RECORDS:
             self._is_paused = True
             self._source.pause(self.topic_partition)
+
+    @property
+    def next_offset(self) -> Offset | None:
+        """The offset of the first waiting record, None without one."""
+        return self._records[0].offset if self._records else None
 
     def give_back(self) -> None:
         """Let the consumer read the waiting records again, since the assignment continues."""
@@ -139,6 +144,15 @@ class PartitionStreams:
         for stream in self._streams.values():
             stream.give_back()
         self._end_others({})
+
+    def waiting(self) -> dict[TopicPartition, Offset]:
+        """Return the offset of the first record that waits in a stream, per partition."""
+        states = self._source.assigned_states()
+        return {
+            partition: offset
+            for partition, stream in self._streams.items()
+            if states.get(partition) is stream.state and (offset := stream.next_offset) is not None
+        }
 
     async def _fetch(self) -> dict[TopicPartition, list[ConsumerRecord]]:
         self._is_reading = True

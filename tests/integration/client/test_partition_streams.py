@@ -184,3 +184,21 @@ async def test_a_read_after_leaving_the_streams_continues_at_their_first_record(
             while len(read) < count:
                 read += await consumer.fetch_batch()
     assert [record.offset for record in read] == list(range(count))
+
+
+async def test_records_that_wait_in_a_stream_do_not_count_as_handed_over(
+    cluster: FakeCluster,
+) -> None:
+    """A commit without offsets would cover them, and a restart would skip them."""
+    (log,) = cluster.create("t")
+    log.append_values(b"0", b"1", b"2")
+    place = TopicPartition("t", 0)
+    positions = []
+    async with Consumer(cluster.bootstrap, auto_offset_reset="earliest", **FAST) as consumer:
+        await consumer.assign_topics("t")
+        async for stream in consumer.partition_streams():
+            for _ in range(3):
+                await anext(stream)
+                positions.append(consumer.positions()[place].offset)
+            break
+    assert positions == [1, 2, 3]

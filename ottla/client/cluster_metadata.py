@@ -21,7 +21,7 @@ from kafkawire.messages.metadata import (
 )
 from kafkawire.sentinels import NO_EPOCH, NO_LEADER
 from ottla.client.client_config import Address
-from ottla.client.errors import BrokerError, OttlaError, known_code
+from ottla.client.errors import BrokerError, OttlaError, broker_error, known_code
 
 NO_BROKERS: Final[Mapping[BrokerId, Address]] = {}
 MAX_FORMER_IDS: Final = 8
@@ -212,6 +212,21 @@ def _newer(old: PartitionMetadata | None, fresh: PartitionMetadata) -> Partition
     if old is None or fresh.leader_epoch == NO_EPOCH or fresh.leader_epoch >= old.leader_epoch:
         return fresh
     return old
+
+
+def refusal(metadata: ClusterMetadata, names: Iterable[str]) -> BrokerError | None:
+    """Return the error of the first of these topics that this client can never use, if any.
+
+    Source: the errors that Metadata of the Java client throws from `poll`.
+    """
+    for name in sorted(names):
+        held = metadata.topics.get(name)
+        if held is not None and held.error in _REFUSALS:
+            return broker_error(held.error, f"topic {name}")
+    return None
+
+
+_REFUSALS: Final = {ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION}
 
 
 def needs_metadata(error: OttlaError) -> bool:

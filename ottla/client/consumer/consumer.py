@@ -27,6 +27,7 @@ from ottla.client.client_config import (
     parse_bootstrap,
 )
 from ottla.client.client_metrics import Health, consumer_metrics
+from ottla.client.cluster_metadata import refusal
 from ottla.client.consumer.consumer_group import ConsumerGroup
 from ottla.client.consumer.fetch_buffer import FetchBuffer
 from ottla.client.consumer.fetcher import Fetcher
@@ -219,6 +220,7 @@ class Consumer:
         self._fetcher: Fetcher
         self._gate: ReadGate
         self._streams: PartitionStreams | None = None
+        self._reported_refresh = 0
         self._is_closed = False
         self._has_ended = False
 
@@ -440,6 +442,7 @@ class Consumer:
             CorruptRecordsError: a batch is damaged; seek past it to continue.
             DeserializationError: a deserializer raised; seek past the record to continue.
             RebalanceFailedError: a callback of `subscribe` raised; subscribe again.
+            NotAuthorizedError: this user may not read, or not even describe, one of the topics.
             BrokerError: a broker refused the request; the message has its reason.
             ClientClosedError: the consumer was not started, or was closed before the loop began.
         """
@@ -795,9 +798,18 @@ class Consumer:
     def _on_change(self) -> None:
         """Wake the fetcher and the group: the metadata or a connection has changed."""
         recreated = self._reading.on_metadata()
+        self._report_refusal()
         if self._group is not None:
             self._group.forget_commits(recreated)
             self._group.on_metadata()
+
+    def _report_refusal(self) -> None:
+        """Let the next read raise that the brokers refuse a topic, once for each refresh."""
+        assert self._cluster is not None
+        if self._reported_refresh != self._cluster.metadata_refresh:
+            self._reported_refresh = self._cluster.metadata_refresh
+            wanted = self.subscription() | {each.topic for each in self.assignment()}
+            self._reader.on_refusal(refusal(self._cluster.metadata, wanted))
 
     async def _seek_to(self, timestamp: int, topic_partitions: Sequence[TopicPartition]) -> None:
         states = self._reading.states(topic_partitions)

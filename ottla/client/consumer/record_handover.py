@@ -43,6 +43,7 @@ class RecordHandover:
         # In the order of their creation, so that a simulation repeats itself.
         self._waiters: dict[asyncio.Future[None], None] = {}
         self._next_turn = CURSORS_PER_TURN
+        self._refusal: OttlaError | None = None
         self._is_closed = False
         self._gate: ReadGate
         self._fetch: Callable[[], None]
@@ -57,6 +58,12 @@ class RecordHandover:
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(None)
+
+    def on_refusal(self, error: OttlaError | None) -> None:
+        """Let the next read raise `error`, once; with None an earlier one is outdated."""
+        self._refusal = error
+        if error is not None:
+            self.wake()
 
     def close(self) -> None:
         """End reads in progress, and iterations after their record; later reads return None."""
@@ -148,6 +155,9 @@ class RecordHandover:
             if self._group is not None and self._group.error is not None:
                 # The same object each time: its traceback would grow with each read.
                 raise self._group.error.with_traceback(None)
+            if self._refusal is not None:
+                refusal, self._refusal = self._refusal, None
+                raise refusal
             cursor = None if self._gate.is_held else self._buffer.cursor()
             if self._buffer.has_room:
                 self._buffer.has_room = False

@@ -32,6 +32,7 @@ from ottla.client.errors import (
     CorruptRecordsError,
     LogTruncatedError,
     NotAssignedError,
+    NotAuthorizedError,
     OffsetOutOfRangeError,
     ProtocolError,
     UnknownPartitionError,
@@ -961,6 +962,27 @@ async def test_a_permanent_fault_is_raised_and_the_next_read_retries(
     async with reading(cluster) as consumer:
         with pytest.raises(error, match=message):
             await take(consumer, 1)
+        assert await values(consumer, 1) == [b"0"]
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, NotAuthorizedError),
+        (ErrorCode.INVALID_TOPIC_EXCEPTION, BrokerError),
+    ],
+)
+async def test_a_read_raises_that_the_brokers_refuse_to_describe_a_topic(
+    cluster: FakeCluster, code: ErrorCode, error: type[Exception]
+) -> None:
+    (log,) = cluster.create("t")
+    log.append_values(b"0")
+    async with Consumer(cluster.bootstrap, auto_offset_reset="earliest", **FAST) as consumer:
+        cluster.script(ApiKey.METADATA, Refuse(code))
+        consumer.assign([T0])
+        with pytest.raises(error, match="topic t"):
+            await take(consumer, 1)
+        # Once: the rights may have changed, and other topics can be read.
         assert await values(consumer, 1) == [b"0"]
 
 

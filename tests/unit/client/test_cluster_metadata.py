@@ -18,9 +18,11 @@ from ottla.client.cluster_metadata import (
     NO_BROKERS,
     ClusterMetadata,
     merge,
+    refusal,
     with_leader,
     without_topics,
 )
+from ottla.client.errors import NotAuthorizedError
 
 T0 = TopicPartition("t", 0)
 OLD_ID, NEW_ID = UUID(int=1), UUID(int=2)
@@ -141,6 +143,16 @@ def test_only_a_retriable_error_keeps_the_partitions() -> None:
         merged = merge(metadata, response(failed), None)
         assert merged.topics["t"].error is code
         assert merged.leader(T0) == leader
+
+
+def test_a_topic_that_this_client_may_not_use_is_a_refusal() -> None:
+    refused = MetadataResponseTopic(name="u", error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    absent = MetadataResponseTopic(name="v", error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    metadata = merge(ClusterMetadata(), response(topic(1, 5), refused, absent), None)
+    assert refusal(metadata, ["t", "v", "w"]) is None
+    found = refusal(metadata, ["t", "u"])
+    assert isinstance(found, NotAuthorizedError)
+    assert found.subject == "topic u"
 
 
 def test_unwanted_topics_are_forgotten_and_others_kept() -> None:

@@ -245,6 +245,12 @@ class GroupSession:
                     await self._listener.lost(lost)
         self._end_loss()
 
+    def _begin_loss(self) -> None:
+        """Hold the gate, since other members may own the partitions."""
+        if not self._is_lost:
+            self._is_lost = True
+            self._gate.hold()
+
     def _end_loss(self) -> None:
         """Open the gate, since no partition of a lost membership is left."""
         if self._is_lost:
@@ -320,9 +326,7 @@ class GroupSession:
     def _lose(self, code: ErrorCode) -> None:
         """Drop the membership, stop reading at once, and join as a new member."""
         self._member.on_lost(code)
-        if not self._is_lost:
-            self._is_lost = True
-            self._gate.hold()
+        self._begin_loss()
         self._join_needed.set()
 
     async def _leave_for_idleness(self) -> None:
@@ -330,6 +334,8 @@ class GroupSession:
         reason = f"nothing was read for {self._config.max_poll_interval_ms} ms"
         log.warning("group.left group=%s reason=%s", self._config.group_id, reason)
         self._waits_for_reader = True
+        # Before the request: a reader that returns now would get records of the next owner.
+        self._begin_loss()
         await self._leave(reason)
         self._lose(ErrorCode.UNKNOWN_MEMBER_ID)
 

@@ -83,7 +83,8 @@ class FakeCoordinator:
         self.assigned = [T0.partition]
         self.generation = 1
         self.heartbeat_count = 0
-        self.may_answer = {each: asyncio.Event() for each in (JoinGroupResponse, HeartbeatResponse)}
+        held = (JoinGroupResponse, HeartbeatResponse, LeaveGroupResponse)
+        self.may_answer = {each: asyncio.Event() for each in held}
         for event in self.may_answer.values():
             event.set()
         self.join_begins = asyncio.Event()
@@ -159,6 +160,7 @@ class Rig:
         auto_commit_interval_ms: int = 5_000,
         assignor: str = "range",
         session_timeout_ms: int = 45_000,
+        max_poll_interval_ms: int = 300_000,
     ) -> None:
         self.coordinator = FakeCoordinator()
         loop = asyncio.get_running_loop()
@@ -172,6 +174,7 @@ class Rig:
                 assignors=parse_assignors([assignor]),
                 session_timeout_ms=session_timeout_ms,
                 heartbeat_interval_ms=HEARTBEAT_MS,
+                max_poll_interval_ms=max_poll_interval_ms,
                 enable_auto_commit=enable_auto_commit,
                 auto_commit_interval_ms=auto_commit_interval_ms,
             ),
@@ -527,6 +530,16 @@ async def test_a_member_removed_while_a_callback_runs_gives_up_all() -> None:
     assert (lost, rig.reading.partitions()) == ([T1], [])
     rig.coordinator.may_answer[JoinGroupResponse].set()
     await until(lambda: rig.reading.partitions() == [T1], "the assignment after the loss")
+    await rig.stop()
+
+
+async def test_an_idle_member_hands_over_nothing_while_it_leaves() -> None:
+    rig = Rig(max_poll_interval_ms=1)
+    rig.coordinator.may_answer[LeaveGroupResponse].clear()
+    rig.group.subscribe([T0.topic], RebalanceListener())
+    await until(lambda: rig.coordinator.leave_count == 1, "the request to leave")
+    assert rig.gate.is_held
+    rig.coordinator.may_answer[LeaveGroupResponse].set()
     await rig.stop()
 
 

@@ -575,7 +575,7 @@ class Producer:
         An open transaction is aborted instead. No record is accepted from now on. A record that is
         not acknowledged within `timeout_ms` (None: `delivery_timeout_ms`), or when this call is
         cancelled, is given up: its future raises ClientClosedError, although the record may be in
-        the log.
+        the log. Of several calls the earliest limit counts.
 
         Raises:
             ValueError: `timeout_ms` is negative; the producer is still open.
@@ -587,11 +587,13 @@ class Producer:
         self._append = _refuse
         if self._cluster is None:
             return
+        timeout_ms = self._config.delivery_timeout_ms if timeout_ms is None else timeout_ms
         if self._closed is not None:
-            await asyncio.shield(self._closed)
+            await asyncio.wait([self._closed], timeout=timeout_ms / 1000)
+            # If the other call has a later limit, it ends once nothing is left to send.
+            self._sender.stop(_given_up())
             return
         self._closed = asyncio.get_running_loop().create_future()
-        timeout_ms = self._config.delivery_timeout_ms if timeout_ms is None else timeout_ms
         try:
             self._gate.close(ClientClosedError("the producer was closed"))
             async with asyncio.timeout(timeout_ms / 1000):
@@ -602,7 +604,7 @@ class Producer:
         except TimeoutError:
             pass
         finally:
-            self._sender.stop(ClientClosedError("the producer was closed before it was written"))
+            self._sender.stop(_given_up())
             try:
                 await self._cluster.close()
             finally:
@@ -813,6 +815,10 @@ def _refuse(*_: object) -> NoReturn:
     raise ClientClosedError(
         "the producer is not running: use `async with Producer(...)`, and send before its end"
     )
+
+
+def _given_up() -> ClientClosedError:
+    return ClientClosedError("the producer was closed before it was written")
 
 
 def _defer(*_: object) -> None:

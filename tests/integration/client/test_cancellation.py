@@ -87,6 +87,29 @@ async def test_a_cancelled_block_is_not_held_up_by_a_silent_broker(
         await producing
 
 
+async def test_a_cancelled_block_is_not_held_up_by_another_close(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(producer_module, "CANCELLED_CLOSE_MS", 20)
+    cluster.create("t")
+    cluster.script(ApiKey.PRODUCE, Never())
+    closing: list[asyncio.Future[None]] = []
+
+    async def produce() -> None:
+        async with Producer(cluster.bootstrap) as producer:
+            await producer.send("t", b"v")
+            await cluster.wait_for(ApiKey.PRODUCE)
+            closing.append(asyncio.ensure_future(producer.close()))
+            await asyncio.Event().wait()
+
+    producing = asyncio.ensure_future(produce())
+    await until(lambda: bool(closing), "the first close")
+    producing.cancel()
+    ended, _ = await asyncio.wait([producing], timeout=10)
+    assert ended
+    await closing[0]
+
+
 async def test_a_block_that_ctrl_c_ends_is_not_held_up_by_a_silent_broker(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

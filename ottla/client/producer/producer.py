@@ -369,6 +369,8 @@ class Producer:
         try:
             delivery = self._append(topic, value, key, partition, timestamp_ms, headers)
             if delivery is not None:
+                # Later calls could not wait for its metadata.
+                self._accumulator.keep(topic)
                 return delivery
             record = UnsentRecord(topic, value, key, partition, timestamp_ms, headers)
             if self._hooks is not None:
@@ -657,6 +659,7 @@ class Producer:
             delivery = self._accumulator.append(*encoded)
             if delivery is None:
                 delivery = self._place_now(encoded)
+            self._accumulator.keep(encoded.topic)
         except BaseException as error:
             hooks.on_refused(error)
             raise

@@ -324,6 +324,20 @@ async def test_a_topic_of_send_nowait_is_not_forgotten(
     assert log.values()[-1] == b"3"
 
 
+async def test_a_topic_of_send_nowait_into_a_batch_of_send_is_not_forgotten(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ottla.client.producer.producer.TOPIC_IDLE_S", 0.0)
+    (log,) = cluster.create("t")
+    async with Producer(cluster.bootstrap, metadata_max_age_ms=5) as producer:
+        await producer.send("t", b"1")
+        await producer.send_nowait("t", b"2")
+        async with asyncio.timeout(10):
+            await cluster.wait_for(ApiKey.METADATA, len(cluster.seen(ApiKey.METADATA)) + 4)
+        await producer.send_nowait("t", b"3")
+    assert log.values() == [b"1", b"2", b"3"]
+
+
 async def test_a_broker_that_reads_nothing_holds_up_even_unacknowledged_records(
     cluster: FakeCluster,
 ) -> None:

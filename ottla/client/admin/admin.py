@@ -555,6 +555,7 @@ class Admin:
         watermark) or MAX_TIMESTAMP. The offset is -1 if no record is as late as the timestamp.
 
         Raises:
+            UnsupportedVersionError: a broker is too old for MAX_TIMESTAMP (Kafka 3.0).
             UnknownTopicError, UnknownPartitionError: there is no such topic or partition.
         """
         return await list_offsets(self._started(), wanted, timeout_s=self._timeout_s)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
 from kafkawire.messages.list_offsets import (
+    TIMESTAMPS_SINCE,
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
@@ -17,7 +18,7 @@ from kafkawire.messages.list_offsets import (
 )
 from kafkawire.sentinels import CONSUMER_REPLICA_ID, MAX_OFFSET, NO_EPOCH, READ_UNCOMMITTED
 from ottla.client.argument import require_by_partition, require_whole
-from ottla.client.errors import OttlaError, broker_error
+from ottla.client.errors import OttlaError, UnsupportedVersionError, broker_error
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.partition_lookup import missing_partitions, with_patience
 from ottla.client.offset import OffsetAndTimestamp
@@ -106,10 +107,18 @@ async def ask_leaders(
 async def _ask(
     cluster: Cluster, leader: BrokerId, wanted: Mapping[TopicPartition, int], isolation_level: int
 ) -> Results:
+    def request(version: int) -> ListOffsetsRequest:
+        for timestamp in wanted.values():
+            if version < (since := TIMESTAMPS_SINCE.get(timestamp, 0)):
+                # An older broker takes it for a time, and finds the first record of the log.
+                raise UnsupportedVersionError(
+                    f"timestamp {timestamp} needs ListOffsets in version {since}, but broker "
+                    f"{leader} speaks version {version}: upgrade the broker"
+                )
+        return _request(cluster, wanted, isolation_level)
+
     try:
-        response = await cluster.request(
-            leader, _request(cluster, wanted, isolation_level), ListOffsetsResponse
-        )
+        response = await cluster.request(leader, request, ListOffsetsResponse)
     except OttlaError as error:
         return dict.fromkeys(wanted, error)
     results: Results = {}

@@ -42,7 +42,7 @@ from ottla.client.errors import (
     UnsupportedVersionError,
 )
 from tests.integration.client.client_support import FAST
-from tests.integration.client.fake_broker import FakeCluster
+from tests.integration.client.fake_broker import FakeCluster, fake_cluster
 from tests.integration.client.fake_fault import HangUp, LoseResponse, Never, Omit, Refuse
 from tests.waiting import until
 
@@ -528,6 +528,16 @@ async def test_partitions_are_found_although_they_are_new(cluster: FakeCluster) 
         ):
             with pytest.raises(UnknownPartitionError, match="topic a has no partition 7"):
                 await refused
+
+
+async def test_an_old_broker_is_not_asked_for_the_latest_record() -> None:
+    async with fake_cluster(versions={ApiKey.LIST_OFFSETS: (0, 6)}) as old:
+        (log,) = old.create("a")
+        log.append_values(b"0", b"1")
+        async with Admin(old.bootstrap, **FAST) as admin:
+            assert (await admin.list_offsets({A0: OffsetSpec.LATEST}))[A0].offset == 2
+            with pytest.raises(UnsupportedVersionError, match="needs ListOffsets in version 7"):
+                await admin.list_offsets({A0: OffsetSpec.MAX_TIMESTAMP})
 
 
 async def test_a_refused_partition_holds_up_no_other_deletion(pair: FakeCluster) -> None:

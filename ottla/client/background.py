@@ -1,4 +1,4 @@
-"""Timers and tasks that work in the background of a client (edge).
+"""Timers and tasks that work in the background of a client, and its end (edge).
 
 An `Alarm` rings once per setting. Its callback checks for itself which work is due, so an early
 ring does no harm. It stores its own time because a handle does not have it on every event loop
@@ -71,3 +71,34 @@ class TaskSet:
         self._tasks.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("task.failed name=%s", task.get_name(), exc_info=error)
+
+
+class Closing:
+    """The end of a client: the first call closes it, and the others wait for that call."""
+
+    def __init__(self) -> None:
+        self._ended: asyncio.Future[None] | None = None
+        self._task: asyncio.Task[object] | None = None
+
+    def begin(self) -> bool:
+        """Return whether this call is the first, which has to call `end`."""
+        if self._ended is not None:
+            return False
+        self._ended = asyncio.get_running_loop().create_future()
+        self._task = asyncio.current_task()
+        return True
+
+    def end(self) -> None:
+        """Let the other calls return."""
+        assert self._ended is not None
+        self._ended.set_result(None)
+
+    async def wait(self, timeout_s: float) -> None:
+        """Wait for the end, up to `timeout_s`.
+
+        A callback of the application that the first call runs, and that closes the client, too,
+        does not wait: the first call would wait for it.
+        """
+        assert self._ended is not None
+        if asyncio.current_task() is not self._task:
+            await asyncio.wait([self._ended], timeout=timeout_s)

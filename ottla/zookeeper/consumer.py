@@ -19,7 +19,7 @@ from ottla.client.argument import (
     require_partitions,
     require_whole,
 )
-from ottla.client.background import TaskSet
+from ottla.client.background import Closing, TaskSet
 from ottla.client.client_config import Address, ClientConfig, ConsumerConfig
 from ottla.client.consumer.fetch_buffer import FetchBuffer
 from ottla.client.consumer.fetcher import Fetcher
@@ -193,6 +193,7 @@ class ZooKeeperConsumer:
         self._naming: Naming
         self._tasks: TaskSet
         self._is_closed = False
+        self._closing = Closing()
 
     async def start(self) -> None:
         """Connect to the coordinator, and to a broker that it lists. `async with` calls this.
@@ -273,9 +274,12 @@ class ZooKeeperConsumer:
         await self._close(is_processed=True, timeout_ms=timeout_ms)
 
     async def _close(self, *, is_processed: bool, timeout_ms: float) -> None:
-        was_closed, self._is_closed = self._is_closed, True
+        self._is_closed = True
         self._reader.close()
-        if self._cluster is None or was_closed:
+        if self._cluster is None:
+            return
+        if not self._closing.begin():
+            await self._closing.wait(timeout_ms / 1000)
             return
         if is_processed:
             self._reader.take_back()
@@ -285,9 +289,12 @@ class ZooKeeperConsumer:
             await self._tasks.cancel_all()
             await self._fetcher.stop()
         finally:
-            # With the session end the registration and all claims that are left.
-            await self._client.close()
-            await self._cluster.close()
+            try:
+                # With the session end the registration and all claims that are left.
+                await self._client.close()
+                await self._cluster.close()
+            finally:
+                self._closing.end()
 
     # The group
 

@@ -19,6 +19,7 @@ from ottla.client.argument import (
     require_topic,
     require_whole,
 )
+from ottla.client.background import Closing
 from ottla.client.client_config import (
     ClientConfig,
     ConsumerConfig,
@@ -222,6 +223,7 @@ class Consumer:
         self._streams: PartitionStreams | None = None
         self._reported_refresh = 0
         self._is_closed = False
+        self._closing = Closing()
         self._has_ended = False
 
     async def start(self) -> None:
@@ -261,7 +263,7 @@ class Consumer:
 
         A running `async for` over the consumer ends. All records that were handed over count as
         processed and are committed, unless `enable_auto_commit` is off or the body of
-        `async with` raised.
+        `async with` raised. While another task closes the consumer, this waits for its end.
 
         After `timeout_ms` this waits neither for brokers nor for the callbacks of `subscribe`.
         Records not committed by then are read again, and the group reassigns the partitions only
@@ -278,9 +280,12 @@ class Consumer:
     ) -> None:
         if self._cluster is not None:
             self._cluster.require_own_loop()
-        was_closed, self._is_closed = self._is_closed, True
+        self._is_closed = True
         self._reader.close()
-        if self._cluster is None or was_closed:
+        if self._cluster is None:
+            return
+        if not self._closing.begin():
+            await self._closing.wait(timeout_ms / 1000)
             return
         if is_processed:
             self._reader.take_back()
@@ -292,7 +297,10 @@ class Consumer:
             await self._fetcher.stop()
         finally:
             self._has_ended = True
-            await self._cluster.close()
+            try:
+                await self._cluster.close()
+            finally:
+                self._closing.end()
 
     # Assignment and positions
 

@@ -156,6 +156,18 @@ async def test_a_close_while_a_record_is_handled_ends_the_iteration(cluster: Fak
             await anext(aiter(consumer))
 
 
+async def test_every_close_waits_until_the_consumer_is_closed(cluster: FakeCluster) -> None:
+    cluster.create("t")
+    async with reading(cluster) as consumer:
+        await cluster.wait_for(ApiKey.FETCH)
+        first = asyncio.ensure_future(consumer.close())
+        await asyncio.sleep(0)
+        assert not first.done()
+        await consumer.close()
+        # A program that ends now would cancel a close that had not ended.
+        assert first.done()
+
+
 async def test_a_batch_has_at_most_max_records(cluster: FakeCluster) -> None:
     (log,) = cluster.create("t")
     for start in range(0, 30, 10):

@@ -513,6 +513,25 @@ async def test_close_does_not_wait_for_a_broker_that_hangs(broker_process: Broke
         broker_process.process.send_signal(signal.SIGCONT)
 
 
+async def test_a_callback_may_close_the_consumer_that_is_being_closed(
+    broker_process: BrokerProcess,
+) -> None:
+    await fill(broker_process, 1)
+    consumer = member(broker_process)
+    await consumer.start()
+    revoked: list[TopicPartition] = []
+
+    async def on_revoked(partitions: Sequence[TopicPartition]) -> None:
+        await consumer.close()
+        revoked.extend(partitions)
+
+    consumer.subscribe(["t"], on_revoked=on_revoked)
+    await read(consumer, PARTITIONS)
+    async with asyncio.timeout(20):
+        await consumer.close()
+    assert sorted(revoked) == ALL
+
+
 async def test_the_close_of_a_member_can_be_cancelled_at_any_point(
     broker_process: BrokerProcess,
 ) -> None:

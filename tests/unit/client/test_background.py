@@ -1,4 +1,4 @@
-"""An alarm rings at the earliest requested time; background tasks end with their owner."""
+"""An alarm rings at the earliest requested time; tasks end with their owner, and it ends once."""
 
 import asyncio
 import logging
@@ -10,6 +10,7 @@ import uvloop
 
 from ottla.client.background import Alarm, TaskSet
 from tests.waiting import DEADLINE_S
+from ottla.client.background import Alarm, Closing, TaskSet
 
 RING_WINDOW_S = 0.05
 
@@ -104,3 +105,19 @@ async def test_the_exception_of_a_task_is_logged(caplog: pytest.LogCaptureFixtur
             await asyncio.sleep(0)
     assert "task.failed name=failing" in caplog.text
     assert "a bug" in caplog.text
+
+
+async def test_only_the_first_call_closes_and_the_others_wait_for_it() -> None:
+    closing = Closing()
+    assert [closing.begin(), closing.begin()] == [True, False]
+    # The task that closes, such as in a callback of the application, does not wait for itself.
+    await closing.wait(timeout_s=60)
+    other = asyncio.ensure_future(closing.wait(timeout_s=60))
+    impatient = asyncio.ensure_future(closing.wait(timeout_s=0))
+    async with asyncio.timeout(10):
+        await impatient
+    assert not other.done()
+    closing.end()
+    async with asyncio.timeout(10):
+        await other
+        await asyncio.ensure_future(closing.wait(timeout_s=60))

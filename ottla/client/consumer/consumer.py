@@ -468,8 +468,9 @@ class Consumer:
         """Return up to `max_records` records, as soon as there is at least one.
 
         This is the fastest way to read. Return an empty list if no record arrives within
-        `timeout_ms`; None waits without limit. Cancelling the call loses no record. In a group
-        the records count as processed when the next read begins.
+        `timeout_ms`; None waits without limit. The time of deserializers does not count.
+        Cancelling the call loses no record. In a group the records count as processed when the
+        next read begins.
 
             while records := await consumer.fetch_batch(timeout_ms=1_000):
                 store(records)

@@ -94,8 +94,8 @@ class RecordHandover:
             # Outside the time limit, which would end the turn without the records that are there.
             await self._take_turn()
         try:
-            async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
-                cursor = await self._cursor()
+            async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000) as limit:
+                cursor = await self._cursor(limit)
         except TimeoutError:
             return records
         except OttlaError:
@@ -140,15 +140,15 @@ class RecordHandover:
         """Let other tasks run: an error may last, and a caller may do nothing but read again."""
         await asyncio.sleep(0)
 
-    async def _cursor(self) -> Cursor | None:
+    async def _cursor(self, limit: asyncio.Timeout | None = None) -> Cursor | None:
         self._buffer.take_back()
         self._gate.enter()
         try:
-            return await self._next_cursor()
+            return await self._next_cursor(limit)
         finally:
             self._gate.leave(with_records=False)
 
-    async def _next_cursor(self) -> Cursor | None:
+    async def _next_cursor(self, limit: asyncio.Timeout | None) -> Cursor | None:
         if self._is_turn_due:
             await self._take_turn()
         while not self._is_closed:
@@ -166,15 +166,24 @@ class RecordHandover:
                 if self._hooks is None or cursor.is_shown:
                     return cursor
                 # Then look again: it may have been cut in the meantime.
-                await self._show(self._hooks, cursor)
+                await self._show(self._hooks, cursor, limit)
             else:
                 await self._wait()
         return None
 
-    async def _show(self, hooks: RecordHooks, cursor: Cursor) -> None:
+    async def _show(
+        self, hooks: RecordHooks, cursor: Cursor, limit: asyncio.Timeout | None
+    ) -> None:
         """Let the hooks convert the records of a cursor, up to the first that fails."""
         fetched = cursor.left()
+        deadline_s = None if limit is None else limit.when()
+        if limit is not None:
+            # Records have arrived. If the time ended here, the next read would begin again, and
+            # reads with a limit below the time of the hooks would return none of them for ever.
+            limit.reschedule(None)
         shown, error = await hooks.decoded(fetched)
+        if limit is not None:
+            limit.reschedule(deadline_s)
         if cursor.left_count < len(fetched):
             return
         if shown:

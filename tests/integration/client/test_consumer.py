@@ -168,6 +168,25 @@ async def test_every_close_waits_until_the_consumer_is_closed(cluster: FakeClust
         assert first.done()
 
 
+async def test_the_time_limit_of_a_read_does_not_cut_off_a_deserializer(
+    cluster: FakeCluster,
+) -> None:
+    """Otherwise each read would begin again, and partition streams would stand still."""
+    (log,) = cluster.create("t")
+    log.append_values(b"0", b"1")
+
+    async def decode(data: bytes | None) -> bytes | None:
+        for _ in range(5):
+            await asyncio.sleep(0)
+        return data
+
+    async with reading(cluster, value_deserializer=decode) as consumer:
+        await until(lambda: consumer._buffer.size_bytes > 0, "the records")
+        records = await consumer.fetch_batch(timeout_ms=0)
+        assert await consumer.fetch_batch(timeout_ms=0) == []
+    assert [record.value for record in records] == [b"0", b"1"]
+
+
 async def test_a_batch_has_at_most_max_records(cluster: FakeCluster) -> None:
     (log,) = cluster.create("t")
     for start in range(0, 30, 10):

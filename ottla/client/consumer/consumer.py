@@ -231,9 +231,9 @@ class Consumer:
 
         Raises:
             NoBrokerAvailableError: no bootstrap server can be reached; check the addresses.
-            ClientClosedError: the consumer was started before; create a new one.
+            ClientClosedError: the consumer was started or closed before; create a new one.
         """
-        if self._cluster is not None:
+        if self._cluster is not None or self._is_closed:
             raise ClientClosedError("a consumer starts once: make a new one")
         self._cluster = cluster = Cluster(self._client_config, allow_auto_topic_creation=False)
         self._gate = ReadGate(asyncio.get_running_loop(), self._buffer.interrupt)

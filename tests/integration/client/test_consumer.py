@@ -156,6 +156,15 @@ async def test_a_close_while_a_record_is_handled_ends_the_iteration(cluster: Fak
             await anext(aiter(consumer))
 
 
+async def test_a_consumer_that_was_closed_does_not_connect(cluster: FakeCluster) -> None:
+    consumer = Consumer(cluster.bootstrap)
+    await consumer.close()
+    with pytest.raises(ClientClosedError):
+        await consumer.start()
+    # Nothing would close the connection.
+    assert cluster.seen(ApiKey.METADATA) == []
+
+
 async def test_every_close_waits_until_the_consumer_is_closed(cluster: FakeCluster) -> None:
     cluster.create("t")
     async with reading(cluster) as consumer:

@@ -8,9 +8,8 @@ from math import inf
 import pytest
 import uvloop
 
-from ottla.client.background import Alarm, TaskSet
-from tests.waiting import DEADLINE_S
 from ottla.client.background import Alarm, Closing, TaskSet
+from tests.waiting import DEADLINE_S
 
 RING_WINDOW_S = 0.05
 

@@ -179,7 +179,7 @@ class RecordHandover:
         deadline_s = None if limit is None else limit.when()
         if limit is not None:
             # Records have arrived. If the time ended here, the next read would begin again, and
-            # reads with a limit below the time of the hooks would return none of them for ever.
+            # reads with a limit below the time of the hooks would never return any of them.
             limit.reschedule(None)
         shown, error = await hooks.decoded(fetched)
         if limit is not None:

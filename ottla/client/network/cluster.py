@@ -207,8 +207,8 @@ class Cluster:
         """
         self.require_own_loop()
         require_topic(name)
-        # Apart from the wanted ones: `keep_topics` does not end the wait, nor does the end of this
-        # call, in any way, unsettle what others want.
+        # Apart from the wanted topics: `keep_topics` does not end this wait, and the end of this
+        # wait, also by a cancellation, leaves the wishes of others alone.
         self._awaited_topics[name] += 1
         try:
             held = await self._await_topic(name, timeout_s, patience_s)

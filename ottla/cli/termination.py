@@ -55,7 +55,7 @@ class _Termination:
 
     @contextmanager
     def handling(self) -> Iterator[None]:
-        """Handle the signals in this block, except those that the parent has decided about."""
+        """Handle each signal in this block, unless the parent has decided about it."""
         is_main = threading.current_thread() is threading.main_thread()
         handled = [each for each in SIGNALS if is_main and signal.getsignal(each) is signal.SIG_DFL]
         for each in handled:

@@ -408,6 +408,7 @@ class Cluster:
         failure: OttlaError | None = ClientClosedError("the client was closed while it waited")
         try:
             is_complete = self._wants_all_topics
+            awaited = set(self._awaited_topics)
             for request in self._metadata_requests():
                 response = await self.request_any(request, MetadataResponse, may_repeat=True)
                 if not response.brokers and self.metadata.brokers:
@@ -419,6 +420,7 @@ class Cluster:
                 self.metadata = merge(
                     self.metadata, response, self._named_topics(), is_complete=is_complete
                 )
+                self._want_found(awaited)
             # Only one refresh runs at a time.
             self.metadata_refresh = self.refresh_count
             failure = None
@@ -447,6 +449,16 @@ class Cluster:
         self.on_change()
         if self._refresh_waiters:
             self._begin_refresh()
+
+    def _want_found(self, awaited: Iterable[str]) -> None:
+        """Want the topics that were found, even if the calls that waited for them are cancelled.
+
+        A producer adopts every topic of the metadata, and then does not wait for it again.
+        """
+        topics = self.metadata.topics
+        self._wanted_topics.update(
+            name for name in awaited if (held := topics.get(name)) is not None and held.partitions
+        )
 
     def _named_topics(self) -> set[str]:
         return self._wanted_topics | self._awaited_topics.keys()

@@ -377,6 +377,27 @@ async def test_a_cancelled_wait_for_a_topic_leaves_its_name_out_of_later_request
     await opened.close()
 
 
+async def test_a_topic_that_arrives_after_its_wait_was_cancelled_stays_known(
+    cluster: FakeCluster,
+) -> None:
+    """A producer adopts it, so that later records do not wait for it, and need its leaders."""
+    cluster.create("t")
+    opened = Cluster(config(cluster))
+    await opened.start()
+    released = cluster.hold(ApiKey.METADATA)
+    waiting = asyncio.ensure_future(opened.topic("t", timeout_s=60, patience_s=60))
+    await cluster.wait_for(ApiKey.METADATA, 2)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    released.set()
+    await until(lambda: "t" in opened.metadata.topics, "the response")
+    await opened.refresh()
+    assert [topic.name for topic in cluster.seen(ApiKey.METADATA)[-1].topics] == ["t"]
+    assert list(opened.metadata.topics["t"].partitions) == [0]
+    await opened.close()
+
+
 async def test_a_caller_that_gives_a_topic_up_leaves_it_to_the_owner(cluster: FakeCluster) -> None:
     opened = Cluster(config(cluster))
     await opened.start()

@@ -47,7 +47,7 @@ from ottla.client.consumer.positions import RESET_TIMESTAMPS
 from ottla.client.consumer.reading import Reading
 from ottla.client.consumer.record_handover import RecordHandover
 from ottla.client.consumer.record_hooks import make_hooks
-from ottla.client.errors import ClientClosedError, ConfigurationError, NotInGroupError
+from ottla.client.errors import BrokerError, ClientClosedError, ConfigurationError, NotInGroupError
 from ottla.client.interceptor import ConsumerInterceptor
 from ottla.client.network.cluster import Cluster
 from ottla.client.offset import (
@@ -817,8 +817,13 @@ class Consumer:
         assert self._cluster is not None
         if self._reported_refresh != self._cluster.metadata_refresh:
             self._reported_refresh = self._cluster.metadata_refresh
-            wanted = self.subscription() | {each.topic for each in self.assignment()}
-            self._reader.on_refusal(refusal(self._cluster.metadata, wanted))
+            # Found again by that read: the application may have left the topic by then.
+            self._reader.on_metadata(self._refusal)
+
+    def _refusal(self) -> BrokerError | None:
+        assert self._cluster is not None
+        wanted = self.subscription() | {each.topic for each in self.assignment()}
+        return refusal(self._cluster.metadata, wanted)
 
     async def _seek_to(self, timestamp: int, topic_partitions: Sequence[TopicPartition]) -> None:
         states = self._reading.states(topic_partitions)

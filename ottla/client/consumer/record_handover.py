@@ -43,7 +43,7 @@ class RecordHandover:
         # In the order of their creation, so that a simulation repeats itself.
         self._waiters: dict[asyncio.Future[None], None] = {}
         self._next_turn = CURSORS_PER_TURN
-        self._refusal: OttlaError | None = None
+        self._find_refusal: Callable[[], OttlaError | None] | None = None
         self._is_closed = False
         self._gate: ReadGate
         self._fetch: Callable[[], None]
@@ -59,10 +59,10 @@ class RecordHandover:
             if not waiter.done():
                 waiter.set_result(None)
 
-    def on_refusal(self, error: OttlaError | None) -> None:
-        """Let the next read raise `error`, once; with None an earlier one is outdated."""
-        self._refusal = error
-        if error is not None:
+    def on_metadata(self, find_refusal: Callable[[], OttlaError | None]) -> None:
+        """Let the next read raise the error that `find_refusal` returns then, if any, once."""
+        self._find_refusal = find_refusal
+        if find_refusal() is not None:
             self.wake()
 
     def close(self) -> None:
@@ -155,9 +155,10 @@ class RecordHandover:
             if self._group is not None and self._group.error is not None:
                 # The same object each time: its traceback would grow with each read.
                 raise self._group.error.with_traceback(None)
-            if self._refusal is not None:
-                refusal, self._refusal = self._refusal, None
-                raise refusal
+            if self._find_refusal is not None:
+                find_refusal, self._find_refusal = self._find_refusal, None
+                if (refusal := find_refusal()) is not None:
+                    raise refusal
             cursor = None if self._gate.is_held else self._buffer.cursor()
             if self._buffer.has_room:
                 self._buffer.has_room = False

@@ -1026,6 +1026,22 @@ async def test_a_read_raises_that_the_brokers_refuse_to_describe_a_topic(
         assert await values(consumer, 1) == [b"0"]
 
 
+async def test_no_read_raises_that_a_topic_is_refused_which_was_left(cluster: FakeCluster) -> None:
+    cluster.create("t")
+    (log,) = cluster.create("open")
+    log.append_values(b"0")
+    async with Consumer(cluster.bootstrap, auto_offset_reset="earliest", **FAST) as consumer:
+        cluster.script(ApiKey.METADATA, *[Refuse(ErrorCode.TOPIC_AUTHORIZATION_FAILED)] * 1_000)
+        consumer.assign([T0])
+        with pytest.raises(NotAuthorizedError, match="topic t"):
+            await take(consumer, 1)
+        # Refreshes go on, as T0 has no leader, and the next one is refused, too.
+        await cluster.wait_for(ApiKey.METADATA, len(cluster.seen(ApiKey.METADATA)) + 2)
+        consumer.assign([TopicPartition("open", 0)])
+        cluster.heal(ApiKey.METADATA)
+        assert await values(consumer, 1) == [b"0"]
+
+
 async def test_an_error_does_not_discard_the_records_before_it(cluster: FakeCluster) -> None:
     logs = cluster.create("t", [0, 0])
     logs[0].append_values(b"0")

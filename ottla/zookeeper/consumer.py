@@ -279,7 +279,9 @@ class ZooKeeperConsumer:
         if self._cluster is None:
             return
         if not self._closing.begin():
-            await self._closing.wait(timeout_ms / 1000)
+            # The first call waits for the callbacks of `subscribe`, in a task of the membership.
+            if not self._group.is_in_callback:
+                await self._closing.wait(timeout_ms / 1000)
             return
         if is_processed:
             self._reader.take_back()

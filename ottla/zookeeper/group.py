@@ -57,6 +57,8 @@ class GroupSide:
         """Partitions that `start` is about to read."""
         self._commits = asyncio.Lock()
         self._tasks = TaskSet(asyncio.get_running_loop())
+        self._callers: set[asyncio.Task[object] | None] = set()
+        """The tasks that run a callback of the application."""
 
     def begin(self, store: OffsetStore, wake: Callable[[], None]) -> None:
         """Use `store` for offsets; `wake` makes waiting readers look at `error`."""
@@ -74,6 +76,11 @@ class GroupSide:
         if self._membership is not None:
             await self._membership.stop(deadline_s)
         await self._tasks.cancel_all()
+
+    @property
+    def is_in_callback(self) -> bool:
+        """Whether the current task runs a callback of the application; `stop` waits for it."""
+        return asyncio.current_task() in self._callers
 
     def on_raised(self) -> None:
         """Forget the error that a read has raised; a member that gave up joins again."""
@@ -246,10 +253,14 @@ class GroupSide:
         self._reading.take_away(partitions)
 
     async def _call(self, callback: Awaitable[None]) -> None:
+        caller = asyncio.current_task()
+        self._callers.add(caller)
         try:
             await callback
         except Exception as error:
             self.fail(RebalanceFailedError(self._group, error))
+        finally:
+            self._callers.discard(caller)
 
 
 def _ignore() -> None:

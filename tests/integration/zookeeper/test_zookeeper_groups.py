@@ -189,3 +189,27 @@ async def test_a_kafka_group_of_the_same_name_is_warned_of_at_the_start(
             # The group still exists, without members.
             await warn_of_kafka_members(brokers, "twice", 30)
     assert WARNING not in caplog.text
+
+
+async def test_a_callback_may_close_the_consumer_that_is_being_closed(
+    cluster: ClusterProcesses,
+) -> None:
+    await make_topic(cluster, "closed-twice")
+    consumer = ZooKeeperConsumer(
+        cluster.connect,
+        group_id="g-closed-twice",
+        **QUICK,  # type: ignore[arg-type]
+    )
+    revoked: list[TopicPartition] = []
+
+    async def on_revoked(partitions: Sequence[TopicPartition]) -> None:
+        await consumer.close()
+        revoked.extend(partitions)
+
+    await consumer.start()
+    consumer.subscribe(["closed-twice"], on_revoked=on_revoked)
+    await until(lambda: len(consumer.assignment()) == PARTITIONS, "the assignment")
+    # Less than the time after which the close gives the callback up.
+    async with asyncio.timeout(20):
+        await consumer.close()
+    assert sorted(each.partition for each in revoked) == [0, 1, 2, 3]

@@ -75,6 +75,8 @@ class GroupSession:
         self._is_joining = False
         self._is_lost = False
         self._waits_for_reader = False
+        self._is_leaving = False
+        """Whether an idle member leaves: the gate stays held until it has left."""
         self._listener_error: OttlaError | None = None
         self._join_error: OttlaError | None = None
         """The error of a join, until one succeeds."""
@@ -253,7 +255,7 @@ class GroupSession:
 
     def _end_loss(self) -> None:
         """Open the gate, since no partition of a lost membership is left."""
-        if self._is_lost:
+        if self._is_lost and not self._is_leaving:
             self._is_lost = self._waits_for_reader = False
             self._gate.release()
 
@@ -333,10 +335,14 @@ class GroupSession:
         """Leave the group, since the application has not read for `max_poll_interval_ms`."""
         reason = f"nothing was read for {self._config.max_poll_interval_ms} ms"
         log.warning("group.left group=%s reason=%s", self._config.group_id, reason)
-        self._waits_for_reader = True
-        # Before the request: a reader that returns now would get records of the next owner.
+        self._waits_for_reader = self._is_leaving = True
+        # Before the request: a reader that returns now would get records of the next owner. It also
+        # ends the wait of a rebalance, which may then take partitions for the old membership.
         self._begin_loss()
-        await self._leave(reason)
+        try:
+            await self._leave(reason)
+        finally:
+            self._is_leaving = False
         self._lose(ErrorCode.UNKNOWN_MEMBER_ID)
 
     async def _leave(self, reason: str, deadline_s: float = inf) -> None:

@@ -543,6 +543,31 @@ async def test_an_idle_member_hands_over_nothing_while_it_leaves() -> None:
     await rig.stop()
 
 
+async def test_an_idle_member_in_a_rebalance_hands_over_nothing_while_it_leaves() -> None:
+    rig = Rig(assignor="cooperative-sticky")
+    lost: list[TopicPartition] = []
+    listener = RebalanceListener(on_lost=lost.extend)
+    rig.group.subscribe([T0.topic], listener)
+    await until(lambda: rig.reading.partitions() == [T0], "the assignment")
+    rig.gate.leave(with_records=True)
+    rig.coordinator.assigned = [1]
+    rig.coordinator.may_answer[LeaveGroupResponse].clear()
+    rig.group.subscribe([T0.topic], listener)
+    await until(lambda: rig.gate.is_held, "the rebalance, which waits for the record in hand")
+    # As if the record took longer than a member may.
+    rig.gate._came_at_s -= 1_000
+    await until(lambda: rig.coordinator.leave_count == 1, "the request to leave")
+    rig.gate.give_back()
+    await until(lambda: rig.reading.partitions() == [T1], "the end of the rebalance")
+    assert (lost, rig.gate.is_held) == ([T0], True)
+    rig.coordinator.may_answer[LeaveGroupResponse].set()
+    # The reader has returned, so that the member joins again.
+    rig.gate.enter()
+    await until(lambda: lost == [T0, T1], "the loss")
+    await until(lambda: not rig.gate.is_held, "the next membership")
+    await rig.stop()
+
+
 async def test_a_topic_that_is_unsubscribed_during_a_join_is_not_read(rig: Rig) -> None:
     assigned: list[object] = []
     listener = RebalanceListener(on_assigned=assigned.append)

@@ -84,9 +84,13 @@ install_java() {
 # Two at once, as in two terminals, would write to the same environment. Jobs hold the lock, too.
 if command -v flock >/dev/null 2>&1; then
     exec 9<"$0"
-    if ! flock -n 9; then
+    taken=0
+    flock -n 9 2>/dev/null || taken=$?
+    # Any other code is no conflict: on NFS, a file that is open for reading takes no exclusive lock.
+    # Then no one waits, as without flock.
+    if [ "$taken" = 1 ]; then
         echo "Waiting for another make in this directory."
-        flock 9
+        flock 9 || true
     fi
 fi
 

@@ -23,7 +23,7 @@ PIP = """\
 """
 
 
-def make_python(path: Path, cases: str) -> None:
+def make_program(path: Path, cases: str) -> None:
     """Write a program that acts by its arguments, and succeeds without a case."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f'#!/bin/sh\ncase "$*" in\n{cases}esac\n')
@@ -41,7 +41,7 @@ class Setup:
 
     def start(self, exit_code: int) -> subprocess.Popen[bytes]:
         """Start the script; the installation of the project itself has an exit code."""
-        make_python(self._directory / "venv/bin/python", PIP.format(exit_code=exit_code))
+        make_program(self._directory / "venv/bin/python", PIP.format(exit_code=exit_code))
         # Jobs that outlive it would keep pipes open.
         nothing = subprocess.DEVNULL
         return subprocess.Popen(
@@ -78,8 +78,8 @@ def test_an_interrupt_ends_all_installations(script: Setup) -> None:
 
 
 def test_an_environment_without_pip_is_made_again(tmp_path: Path) -> None:
-    make_python(tmp_path / "venv/bin/python", "*-m\\ pip*) exit 1 ;;\n")
-    make_python(tmp_path / "python", '*-m\\ venv*) echo "$*" >made; exit 9 ;;\n')
+    make_program(tmp_path / "venv/bin/python", "*-m\\ pip*) exit 1 ;;\n")
+    make_program(tmp_path / "python", '*-m\\ venv*) echo "$*" >made; exit 9 ;;\n')
     ended = subprocess.run(
         ["sh", str(SCRIPT), "venv"],
         cwd=tmp_path,
@@ -94,7 +94,7 @@ def test_an_environment_without_pip_is_made_again(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("flock") is None, reason="flock is not installed")
 def test_two_at_once_take_turns(tmp_path: Path) -> None:
-    make_python(tmp_path / "python", "*-m\\ venv*) exit 9 ;;\n")
+    make_program(tmp_path / "python", "*-m\\ venv*) exit 9 ;;\n")
     with SCRIPT.open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         second = subprocess.Popen(
@@ -112,3 +112,24 @@ def test_two_at_once_take_turns(tmp_path: Path) -> None:
             fcntl.flock(lock, fcntl.LOCK_UN)
             assert lines.readline().startswith("Creating venv with")
         assert second.wait(TIMEOUT_S) == 9
+
+
+def test_a_file_system_without_locks_is_no_obstacle(tmp_path: Path) -> None:
+    make_program(tmp_path / "python", "*-m\\ venv*) exit 9 ;;\n")
+    # The exit code of util-linux for an error, as on NFS.
+    make_program(tmp_path / "bin/flock", "*) exit 65 ;;\n")
+    ended = subprocess.run(
+        ["sh", str(SCRIPT), "venv"],
+        cwd=tmp_path,
+        env={
+            **os.environ,
+            "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
+            "PYTHON": str(tmp_path / "python"),
+        },
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert ended.returncode == 9
+    assert ended.stdout.startswith("Creating venv with")

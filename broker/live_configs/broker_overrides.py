@@ -37,6 +37,9 @@ class BrokerConfigs:
         self._own_name = str(broker_id)
         self._on_change: Callable[[BrokerConfig, BrokerConfig], None] = lambda _old, _new: None
         self._on_own_changed: Callable[[BrokerConfig], None] = lambda _config: None
+        # As of the last call of `_on_change` that succeeded.
+        self._applied = config.current
+        self._applied_overrides = self._overrides()
         nodes.on_change(KIND, self._on_changed)
 
     async def load(self) -> None:
@@ -59,20 +62,24 @@ class BrokerConfigs:
         """Call `on_change` with the old and the new config after each change.
 
         Each time the broker's own overrides are set, even to the same values, `on_own_changed` is
-        called as well: files may have changed.
+        called as well: files may have changed. A change that `on_change` fails to apply is part of
+        the next one.
         """
         self._on_change, self._on_own_changed = on_change, on_own_changed
+        self._applied, self._applied_overrides = self._config.current, self._overrides()
 
     async def _on_changed(self, names: Sequence[str]) -> None:
-        before, overrides = self._config.current, self._overrides()
         for name in names:
             if name in (DEFAULT_ENTITY, self._own_name):
                 await self._read(name)
-        after = self._config.current
-        if after != before:
-            keys = changed_keys(overrides, self._overrides())
+        # Not compared with the config before these reads: of an earlier call, whose second read
+        # failed, the first one counts, too.
+        after, overrides = self._config.current, self._overrides()
+        if after != self._applied:
+            keys = changed_keys(self._applied_overrides, overrides)
             log.info("config.changed", broker_id=self._own_name, keys=keys)
-            self._on_change(before, after)
+            self._on_change(self._applied, after)
+        self._applied, self._applied_overrides = after, overrides
         if self._own_name in names:
             self._on_own_changed(after)
 

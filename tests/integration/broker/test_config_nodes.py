@@ -22,8 +22,10 @@ from broker.live_configs.topic_overrides import TopicConfigs
 from broker.quotas.client_quotas import ClientQuotas
 from clusterstate.broker_registration import create_top_nodes
 from clusterstate.config_requests import change_config
+from clusterstate.plans import Plan
 from clusterstate.znodes import paths
 from clusterstate.znodes.scram_credential import encode_credential
+from coordination.errors import ErrorCode, SessionExpiredError
 from coordination.protocol.messages import OPEN_ACL, Acl, OpCode
 from kafkawire.ids import BrokerId
 from kafkawire.scram import Credential
@@ -249,3 +251,45 @@ async def test_a_broker_does_not_start_with_a_malformed_config_of_its_own(
         await configs.load()
     finally:
         await broker.stop()
+
+
+async def test_a_config_of_the_broker_is_applied_although_earlier_attempts_failed(
+    coordinator: Coordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = Follower(coordinator, tmp_path / "session")
+    dynamic = DynamicConfig(BrokerConfig.from_properties({}))
+    configs = BrokerConfigs(broker.nodes, dynamic, BrokerId(1))
+    retentions: list[tuple[int | None, int | None]] = []
+    read_count = 0
+    run = broker.session.run
+
+    def apply(old: BrokerConfig, new: BrokerConfig) -> None:
+        retentions.append((old.topic_defaults.retention_ms, new.topic_defaults.retention_ms))
+        if len(retentions) == 1:
+            raise KeyError("a bug")
+
+    async def run_until_expired(plan: Plan[dict[str, str]]) -> dict[str, str]:
+        nonlocal read_count
+        read_count += 1
+        if read_count == 2:
+            raise SessionExpiredError(ErrorCode.SESSION_EXPIRED)
+        return await run(plan)
+
+    configs.listen(apply, lambda _config: None)
+    await broker.session.open()
+    try:
+        await broker.session.run(create_top_nodes())
+        change = change_config("brokers/<default>", partial(replaced, {"log.retention.ms": "5"}))
+        await broker.session.run(change)
+        monkeypatch.setattr(broker.session, "run", run_until_expired)
+        # The first read finds the change, and the second one fails.
+        with pytest.raises(SessionExpiredError):
+            await configs._on_changed(("<default>", "1"))
+        with pytest.raises(KeyError, match="a bug"):
+            await configs._on_changed(("<default>", "1"))
+        for _ in range(2):
+            await configs._on_changed(("<default>", "1"))
+    finally:
+        await broker.stop()
+    before_ms = dynamic.static.topic_defaults.retention_ms
+    assert retentions == [(before_ms, 5), (before_ms, 5)]

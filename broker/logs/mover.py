@@ -141,7 +141,9 @@ class LogMover:
             self._logs.placement.align_copy(partition)
             chunk = missing_chunk(copy, original)
             self._rate.on_bytes(chunk.size_bytes, self._loop.time())
-            if chunk.size_bytes > LITTLE_BYTES:
+            # Small segments have a small chunk each, which is not all that is left.
+            is_last = copy.log_end_offset >= original.segments[-1].base_offset
+            if chunk.size_bytes > (LITTLE_BYTES if is_last else 0):
                 await self._in_thread(append_chunk, copy, chunk, self._now_ms())
                 self._unsynced_bytes[partition] += chunk.size_bytes
                 return False
@@ -181,11 +183,14 @@ class LogMover:
         if original is None or self._logs.futures.get(partition) is not copy:
             return True
         self._logs.placement.align_copy(partition)
+        left_bytes = LITTLE_BYTES
         while copy.log_end_offset < original.log_end_offset:
             chunk = missing_chunk(copy, original)
-            if not 0 < chunk.size_bytes <= LITTLE_BYTES:
+            if not 0 < chunk.size_bytes <= left_bytes:
                 return False
             append_chunk(copy, chunk, self._now_ms())
+            left_bytes -= chunk.size_bytes
+            self._unsynced_bytes[partition] += chunk.size_bytes
         self._on_moved(self._logs.end_move(partition, self._now_ms()))
         return True
 

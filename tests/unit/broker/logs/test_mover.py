@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import threading
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -135,6 +136,29 @@ async def test_move_ends_although_the_log_grows_during_each_sync(
     assert sync_count == syncs
     written = 1 + chunks_per_sync * min(syncs, MAX_SYNCS - 1)
     assert offsets_in(read_all(place.log)) == list(range(written))
+
+
+async def test_a_log_of_small_segments_is_not_copied_in_the_event_loop(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of its chunks is little, but all of them together may take minutes."""
+    own, loop_bytes = threading.get_ident(), 0
+
+    def append_and_count(copy: Log, chunk: FileRegion, now_ms: int) -> None:
+        nonlocal loop_bytes
+        if threading.get_ident() == own:
+            loop_bytes += chunk.size_bytes
+        append_chunk(copy, chunk, now_ms)
+
+    monkeypatch.setattr("broker.logs.mover.append_chunk", append_and_count)
+    config = LogConfig(segment_bytes=LITTLE_BYTES)
+    log = place.logs.create(PARTITION, config, None, now_ms=NOW_MS)
+    fill(log, CHUNKS, value_bytes=LITTLE_BYTES * 3 // 4)
+    assert len(log.segments) == CHUNKS
+    place.move()
+    await place.wait(place.ended.is_set)
+    assert 0 < loop_bytes <= LITTLE_BYTES
+    assert offsets_in(read_all(place.log)) == list(range(CHUNKS))
 
 
 async def test_records_truncated_during_a_move_are_not_in_the_copy(place: Place) -> None:

@@ -133,7 +133,7 @@ def consume(
             reset="largest" if isinstance(start_point, End) else "smallest",
             max_records=max_records,
         )
-        # Ctrl-C and SIGTERM are the normal ends of a consumer that follows.
+        # Ctrl-C, SIGTERM and SIGHUP are the normal ends of a consumer that follows.
         with Transfer("received") as received, suppress(KeyboardInterrupt):
             run_client(consume_old(old, write, received))
         typer.echo(received.to_line(), err=True)
@@ -152,7 +152,7 @@ def consume(
         try:
             run_client(consume_records(options, write, transfer))
         except KeyboardInterrupt:
-            # Ctrl-C and SIGTERM are the normal ends of a consumer that follows.
+            # Ctrl-C, SIGTERM and SIGHUP are the normal ends of a consumer that follows.
             if not follow:
                 raise
     typer.echo(transfer.to_line(), err=True)

@@ -206,7 +206,7 @@ def test_consumer_starts_at_the_given_start_point(run_ottla: RunOttla, at: At, t
     assert f"{topic}-0 ends at 5" in beyond.stderr
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_following_consumer_prints_new_records_until_a_signal(
     run_ottla: RunOttla, at: At, topic: str, number: signal.Signals
 ) -> None:
@@ -227,7 +227,7 @@ def test_following_consumer_prints_new_records_until_a_signal(
         assert consumer.stderr.read().startswith("received 2 records, ")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_lets_a_member_commit_and_leave_its_group(
     run_ottla: RunOttla, at: At, topic: str, number: signal.Signals
 ) -> None:
@@ -246,7 +246,9 @@ def test_a_signal_lets_a_member_commit_and_leave_its_group(
     assert [each["lag"] for each in described["partitions"]] == [0]
 
 
-@pytest.mark.parametrize(("number", "exit_code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "exit_code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
 def test_a_signal_stops_a_producer_that_waits_for_input(
     run_ottla: RunOttla, at: At, topic: str, number: signal.Signals, exit_code: int
 ) -> None:

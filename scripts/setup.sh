@@ -94,8 +94,17 @@ if command -v flock >/dev/null 2>&1; then
     fi
 fi
 
+has_pip() {
+    "$venv/bin/python" -m pip --version >/dev/null 2>&1
+}
+
+# The venv module installs pip before it writes bin/activate. An environment that has only the latter is
+# that of another tool, such as uv. It may hold packages of the user, so it gets pip.
+if [ -e "$venv/bin/activate" ] && is_usable "$venv/bin/python" && ! has_pip; then
+    "$venv/bin/python" -m ensurepip >/dev/null 2>&1 || true
+fi
 # An interrupt may have left an environment without pip.
-if ! is_usable "$venv/bin/python" || ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
+if ! is_usable "$venv/bin/python" || ! has_pip; then
     python=$(find_python)
     require_venv_module "$python"
     echo "Creating $venv with $("$python" --version); this takes about a minute the first time."

@@ -92,6 +92,27 @@ def test_an_environment_without_pip_is_made_again(tmp_path: Path) -> None:
     assert (tmp_path / "made").read_text() == "-m venv --clear venv\n"
 
 
+def test_an_environment_of_another_tool_gets_pip(tmp_path: Path) -> None:
+    """As of `uv venv`: its packages would be lost in a new one."""
+    cases = (
+        "*-m\\ ensurepip*) touch pip ;;\n"
+        "*-m\\ pip\\ --version*) test -e pip; exit ;;\n"
+        "*build-requirements*) exit 7 ;;\n"
+    )
+    make_program(tmp_path / "venv/bin/python", cases)
+    (tmp_path / "venv/bin/activate").touch()
+    make_program(tmp_path / "python", "*-m\\ venv*) exit 9 ;;\n")
+    ended = subprocess.run(
+        ["sh", str(SCRIPT), "venv"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHON": str(tmp_path / "python")},
+        capture_output=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert (ended.returncode, (tmp_path / "pip").exists()) == (7, True)
+
+
 @pytest.mark.skipif(shutil.which("flock") is None, reason="flock is not installed")
 def test_two_at_once_take_turns(tmp_path: Path) -> None:
     make_program(tmp_path / "python", "*-m\\ venv*) exit 9 ;;\n")

@@ -1035,7 +1035,7 @@ async def test_no_read_raises_that_a_topic_is_refused_which_was_left(cluster: Fa
         consumer.assign([T0])
         with pytest.raises(NotAuthorizedError, match="topic t"):
             await take(consumer, 1)
-        # Refreshes go on, as T0 has no leader, and the next one is refused, too.
+        # Refreshes continue, as T0 has no leader, and the next one is refused, too.
         await cluster.wait_for(ApiKey.METADATA, len(cluster.seen(ApiKey.METADATA)) + 2)
         consumer.assign([TopicPartition("open", 0)])
         cluster.heal(ApiKey.METADATA)

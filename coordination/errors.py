@@ -7,7 +7,7 @@ The tree:
     │   ├── NoNodeError, NodeExistsError, BadVersionError, NotEmptyError, NoAuthError,
     │   │   BadArgumentsError, InvalidAclError, NoChildrenForEphemeralsError
     │   ├── MultiError          one operation of a multi failed, so none was applied
-    │   ├── RequestTooLargeError, ResponseTooLargeError
+    │   ├── SizeLimitError: RequestTooLargeError, ResponseTooLargeError
     │   ├── ConnectionLossError the reply was lost; the operation may or may not have been applied
     │   └── SessionExpiredError the session is gone, and its ephemeral nodes with it
     ├── JuteError               bytes that violate the protocol
@@ -164,10 +164,10 @@ class SessionExpiredError(OperationError):
     CODE = ErrorCode.SESSION_EXPIRED
 
 
-class RequestTooLargeError(OperationError):
-    """The request exceeds the limit of every server; it was not sent, and a retry is useless."""
+class SizeLimitError(OperationError):
+    """A request or a response exceeds a limit; a retry is useless."""
 
-    CODE = ErrorCode.BAD_ARGUMENTS
+    SUBJECT: ClassVar[str]
 
     def __init__(self, size_bytes: int, limit_bytes: int, path: str = "") -> None:
         super().__init__(self.CODE, path)
@@ -176,25 +176,25 @@ class RequestTooLargeError(OperationError):
 
     def __str__(self) -> str:
         place = f" for {self.path}" if self.path else ""
-        return f"request of {self.size_bytes} bytes{place} exceeds the limit of {self.limit_bytes}"
+        size = f"{self.SUBJECT} of {self.size_bytes} bytes{place}"
+        return f"{size} exceeds the limit of {self.limit_bytes}"
 
 
-class ResponseTooLargeError(OperationError):
-    """The response exceeds the limit of this client; a retry is useless.
+class RequestTooLargeError(SizeLimitError):
+    """The request exceeds the limit of every server, and was not sent."""
+
+    CODE = ErrorCode.BAD_ARGUMENTS
+    SUBJECT = "request"
+
+
+class ResponseTooLargeError(SizeLimitError):
+    """The response exceeds the limit of this client.
 
     The connection is lost with it, but not the session.
     """
 
     CODE = ErrorCode.MARSHALLING_ERROR
-
-    def __init__(self, size_bytes: int, limit_bytes: int, path: str = "") -> None:
-        super().__init__(self.CODE, path)
-        self.size_bytes = size_bytes
-        self.limit_bytes = limit_bytes
-
-    def __str__(self) -> str:
-        place = f" for {self.path}" if self.path else ""
-        return f"response of {self.size_bytes} bytes{place} exceeds the limit of {self.limit_bytes}"
+    SUBJECT = "response"
 
 
 class ConnectionLossError(OperationError):

@@ -17,11 +17,10 @@ from broker.errors import ConfigError, StartupError
 from broker.security.tls_context import as_config_error, set_versions
 from coordination.client import Login
 from trust.changing_files import ChangingFiles
-from trust.jaas import DIGEST_MODULE, JaasError, parse_login_file
+from trust.jaas import JaasError
+from trust.login_file import read_client_login
 from trust.tls_store import KeySource, TrustSource, load_key, load_trust
 
-CLIENT_SECTION: Final = "Client"
-"""Section of the login file, as in ZooKeeper's clients."""
 LOGIN_KEY: Final = "java.security.auth.login.config"
 PREFIX: Final = "zookeeper."
 RETRY_DELAY_S: Final = 10.0
@@ -125,17 +124,7 @@ def _context(keys: CoordinatorKeys) -> tuple[ssl.SSLContext, bool]:
 
 def _login(path: Path) -> Login:
     try:
-        modules = parse_login_file(path.read_text(encoding="utf-8")).get(CLIENT_SECTION, ())
-    except OSError as error:
-        raise StartupError(f"{LOGIN_KEY}={path} cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise StartupError(f"{LOGIN_KEY}={path} is not UTF-8") from None
+        user, password = read_client_login(path)
     except JaasError as error:
         raise StartupError(f"{LOGIN_KEY}={path} {error}") from None
-    found = modules[0].login if [each.name for each in modules] == [DIGEST_MODULE] else None
-    if found is None:
-        raise StartupError(
-            f"{LOGIN_KEY}={path} must have a section {CLIENT_SECTION} with {DIGEST_MODULE}, "
-            "username and password"
-        )
-    return Login(user=found[0], password=found[1])
+    return Login(user=user, password=password)

@@ -80,9 +80,14 @@ class Closing:
         self._ended: asyncio.Future[None] | None = None
         self._task: asyncio.Task[object] | None = None
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether there was a call."""
+        return self._ended is not None
+
     def begin(self) -> bool:
         """Return whether this call is the first, which has to call `end`."""
-        if self._ended is not None:
+        if self.has_begun:
             return False
         self._ended = asyncio.get_running_loop().create_future()
         self._task = asyncio.current_task()

@@ -1,14 +1,11 @@
 """The login of a client at the coordinator, from a Java login configuration (edge)."""
 
 from pathlib import Path
-from typing import Final
 
 from coordination.client import Login
 from ottla.client.errors import ConfigurationError
-from trust.jaas import DIGEST_MODULE, JaasError, parse_login_file
-
-SECTION: Final = "Client"
-"""Section of the file, as for ZooKeeper's clients."""
+from trust.jaas import JaasError
+from trust.login_file import read_client_login
 
 
 def load_login(file: Path | str | None) -> Login | None:
@@ -20,16 +17,7 @@ def load_login(file: Path | str | None) -> Login | None:
     if file is None:
         return None
     try:
-        modules = parse_login_file(Path(file).read_text(encoding="utf-8")).get(SECTION, ())
-    except OSError as error:
-        raise ConfigurationError(f"{file} cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise ConfigurationError(f"{file} is not UTF-8") from None
+        user, password = read_client_login(Path(file))
     except JaasError as error:
         raise ConfigurationError(f"{file} {error}") from None
-    found = modules[0].login if [each.name for each in modules] == [DIGEST_MODULE] else None
-    if found is None:
-        raise ConfigurationError(
-            f"{file} must have a section {SECTION} with {DIGEST_MODULE}, username and password"
-        )
-    return Login(user=found[0], password=found[1])
+    return Login(user=user, password=password)

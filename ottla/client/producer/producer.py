@@ -22,6 +22,7 @@ from ottla.client.argument import (
     require_topic,
     require_whole,
 )
+from ottla.client.background import Closing
 from ottla.client.client_config import (
     Acks,
     ClientConfig,
@@ -222,7 +223,7 @@ class Producer:
         self._forget_at_s = 0.0
         """When the topics that were not used since are forgotten."""
         self._gate: MemoryGate
-        self._closed: asyncio.Future[None] | None = None
+        self._closing = Closing()
         self._transactions: Transactions | None = None
 
     async def start(self) -> None:
@@ -590,12 +591,11 @@ class Producer:
         if self._cluster is None:
             return
         timeout_ms = self._config.delivery_timeout_ms if timeout_ms is None else timeout_ms
-        if self._closed is not None:
-            await asyncio.wait([self._closed], timeout=timeout_ms / 1000)
+        if not self._closing.begin():
+            await self._closing.wait(timeout_ms / 1000)
             # If the other call has a later limit, it ends once nothing is left to send.
             self._sender.stop(_given_up())
             return
-        self._closed = asyncio.get_running_loop().create_future()
         try:
             self._gate.close(ClientClosedError("the producer was closed"))
             async with asyncio.timeout(timeout_ms / 1000):
@@ -610,7 +610,7 @@ class Producer:
             try:
                 await self._cluster.close()
             finally:
-                self._closed.set_result(None)
+                self._closing.end()
 
     def use_bootstrap(self, bootstrap_servers: str | Sequence[str]) -> None:
         """Replace the addresses that are tried after the addresses in the metadata.
@@ -784,7 +784,7 @@ class Producer:
 
     def _on_phase(self) -> None:
         assert self._transactions is not None
-        if self._closed is None:
+        if not self._closing.has_begun:
             self._append = self._refuse_record
             if self._transactions.state.accepts_records:
                 self._append = self._accept
@@ -794,7 +794,7 @@ class Producer:
         return 0 if self._transactions is None else self._transactions.state.number
 
     def _refuse_record(self, *_: object) -> NoReturn:
-        if self._closed is None and self._transactions is not None:
+        if not self._closing.has_begun and self._transactions is not None:
             state = self._transactions.state
             if state.accepts_records:
                 raise TransactionStateError("the transaction ended while the record was waiting")
@@ -802,7 +802,7 @@ class Producer:
         _refuse()
 
     def _started_transactions(self) -> Transactions:
-        if self._cluster is None or self._closed is not None:
+        if self._cluster is None or self._closing.has_begun:
             _refuse()
         if self._transactions is None:
             raise TransactionStateError("the producer has no transactions: set transactional_id")

@@ -77,18 +77,27 @@ def test_an_interrupt_ends_all_installations(script: Setup) -> None:
     assert not any(map(is_running, script.jobs()))
 
 
-def test_an_environment_without_pip_is_made_again(tmp_path: Path) -> None:
-    make_program(tmp_path / "venv/bin/python", "*-m\\ pip*) exit 1 ;;\n")
-    make_program(tmp_path / "python", '*-m\\ venv*) echo "$*" >made; exit 9 ;;\n')
-    ended = subprocess.run(
+def set_up(directory: Path) -> subprocess.CompletedProcess[str]:
+    """Run the script with the programs in `directory` and its folder `bin`."""
+    return subprocess.run(
         ["sh", str(SCRIPT), "venv"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHON": str(tmp_path / "python")},
+        cwd=directory,
+        env={
+            **os.environ,
+            "PATH": f"{directory / 'bin'}:{os.environ['PATH']}",
+            "PYTHON": str(directory / "python"),
+        },
         capture_output=True,
+        text=True,
         timeout=TIMEOUT_S,
         check=False,
     )
-    assert ended.returncode == 9
+
+
+def test_an_environment_without_pip_is_made_again(tmp_path: Path) -> None:
+    make_program(tmp_path / "venv/bin/python", "*-m\\ pip*) exit 1 ;;\n")
+    make_program(tmp_path / "python", '*-m\\ venv*) echo "$*" >made; exit 9 ;;\n')
+    assert set_up(tmp_path).returncode == 9
     assert (tmp_path / "made").read_text() == "-m venv --clear venv\n"
 
 
@@ -102,14 +111,7 @@ def test_an_environment_of_another_tool_gets_pip(tmp_path: Path) -> None:
     make_program(tmp_path / "venv/bin/python", cases)
     (tmp_path / "venv/bin/activate").touch()
     make_program(tmp_path / "python", "*-m\\ venv*) exit 9 ;;\n")
-    ended = subprocess.run(
-        ["sh", str(SCRIPT), "venv"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHON": str(tmp_path / "python")},
-        capture_output=True,
-        timeout=TIMEOUT_S,
-        check=False,
-    )
+    ended = set_up(tmp_path)
     assert (ended.returncode, (tmp_path / "pip").exists()) == (7, True)
 
 
@@ -139,18 +141,6 @@ def test_a_file_system_without_locks_is_no_obstacle(tmp_path: Path) -> None:
     make_program(tmp_path / "python", "*-m\\ venv*) exit 9 ;;\n")
     # The exit code of util-linux for an error, as on NFS.
     make_program(tmp_path / "bin/flock", "*) exit 65 ;;\n")
-    ended = subprocess.run(
-        ["sh", str(SCRIPT), "venv"],
-        cwd=tmp_path,
-        env={
-            **os.environ,
-            "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
-            "PYTHON": str(tmp_path / "python"),
-        },
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
-    )
+    ended = set_up(tmp_path)
     assert ended.returncode == 9
     assert ended.stdout.startswith("Creating venv with")

@@ -6,14 +6,14 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
 from broker.internal_log.deadlines import Deadlines
 
 
-class Timer(Enum):
-    """Kinds of deadlines."""
+class Timer(StrEnum):
+    """Kinds of deadlines; strings, because the hash of a plain enum member runs Python code."""
 
     SESSION = "session"
     REBALANCE = "rebalance"

@@ -82,9 +82,12 @@ class Group:
 
     def take_effects(self) -> list[Effect]:
         """Return the effects since the last call, in order."""
-        effects = self._effects.copy()
-        self._effects.clear()
-        return effects
+        effects = self._effects
+        if not effects:
+            return []
+        taken = effects.copy()
+        effects.clear()
+        return taken
 
     def restore(
         self,
@@ -123,7 +126,7 @@ class Group:
         members, member = self.members, self.members[syncing.member_id]
         members.on_synced(member.member_id)
         if self.state is STABLE:
-            members.await_heartbeat(member, now_ms)
+            members.await_heartbeat(member.member_id, now_ms)
             self._effects.append(RespondToSync(waiter, self.rebalance.sync_result(member)))
             return
         members.fail_sync(member.member_id, ErrorCode.REBALANCE_IN_PROGRESS)
@@ -137,8 +140,8 @@ class Group:
         """Return the response to a member's heartbeat."""
         error = self.rebalance.check(member_id, instance_id, generation_id)
         if error is ErrorCode.NONE:
-            error = ON_HEARTBEAT[self.state]
-            self.members.await_heartbeat(self.members[member_id], now_ms)
+            error = ON_HEARTBEAT[self.rebalance.state]
+            self.members.await_heartbeat(member_id, now_ms)
         return error
 
     def leave(self, member_id: str, instance_id: str | None, now_ms: int) -> ErrorCode:
@@ -162,15 +165,14 @@ class Group:
 
         A client outside the group may commit while it is empty.
         """
-        if self.state is DEAD:
-            return ON_COMMIT[DEAD]
-        if self.state is EMPTY and generation_id < 0:
+        state = self.rebalance.state
+        if state is EMPTY and generation_id < 0:
             return ON_COMMIT[EMPTY]
         error = self.rebalance.check(member_id, instance_id, generation_id)
         if error is ErrorCode.NONE:
-            error = ON_COMMIT[self.state]
+            error = ON_COMMIT[state]
         if error is ErrorCode.NONE:
-            self.members.await_heartbeat(self.members[member_id], now_ms)
+            self.members.await_heartbeat(member_id, now_ms)
         return error
 
     def check_transactional_commit(

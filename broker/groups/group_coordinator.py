@@ -202,7 +202,7 @@ class GroupCoordinator:
     # Inside
 
     def _group_to_join(self, group_id: str, joining: Joining) -> Group:
-        self.registry.check(group_id)
+        group = self.registry.find(group_id)
         config = self._config
         if not (
             config.group_min_session_timeout_ms
@@ -216,12 +216,11 @@ class GroupCoordinator:
                 ErrorCode.INVALID_REQUEST,
                 f"a member id has at most {MAX_STRING_BYTES} bytes: the client id is too long",
             )
-        if joining.member_id == UNKNOWN_MEMBER:
-            return self.registry.find_or_add(group_id)
-        group = self.registry.find(group_id)
-        if group is None:
+        if group is not None:
+            return group
+        if joining.member_id != UNKNOWN_MEMBER:
             raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
-        return group
+        return self.registry.find_or_add(group_id)
 
     def _on_loaded(self, partition: int, replay: OffsetsReplay) -> int:
         groups = replay.groups(self.registry.limits, self._clock_ms())

@@ -70,7 +70,7 @@ class GroupTransactions:
         Raises:
             ApiError: this broker does not coordinate the group now.
         """
-        self._registry.check(group_id)
+        self._registry.find(group_id)
         return TopicPartition(OFFSETS_TOPIC, self._registry.leaderships.partition_of(group_id))
 
     def commit(

@@ -151,7 +151,7 @@ class Members:
         self._by_id[member.member_id] = member
         self._support.update(_names(member.protocols))
         self._pending.pop(member.member_id, None)
-        self.await_heartbeat(member, now_ms)
+        self.await_heartbeat(member.member_id, now_ms)
 
     def add_pending(self, member_id: str, expires_ms: int) -> None:
         """Note an id that was assigned to a member that has yet to join with it."""
@@ -186,7 +186,7 @@ class Members:
         if self.leader_id == old_id:
             self.leader_id = new_id
         self._deadlines.cancel(Due(Timer.SESSION, old_id))
-        self.await_heartbeat(member, now_ms)
+        self.await_heartbeat(member.member_id, now_ms)
         self.on_synced(old_id)
         return member
 
@@ -206,10 +206,11 @@ class Members:
 
     # Sessions
 
-    def await_heartbeat(self, member: Member, now_ms: int) -> None:
+    def await_heartbeat(self, member_id: str, now_ms: int) -> None:
         """Begin the session timeout of a member again."""
+        member = self._by_id[member_id]
         wait_ms = NEW_MEMBER_TIMEOUT_MS if member.is_new else member.session_timeout_ms
-        self._deadlines.set(Due(Timer.SESSION, member.member_id), now_ms + wait_ms)
+        self._deadlines.set(Due(Timer.SESSION, member_id), now_ms + wait_ms)
 
     def await_syncs(self, until_ms: int) -> None:
         """Expect every member to request its assignment by `until_ms`."""

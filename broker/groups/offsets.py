@@ -72,10 +72,8 @@ class GroupOffsets:
         A commit that has been removed meanwhile does not count.
         """
         for partition, committed in commits.items():
-            index = self._pending_index(partition, committed)
-            if index is None:
+            if not self._end_pending(partition, committed, ends_earlier=True):
                 continue
-            self._drop_pending(partition, slice(index + 1))
             held = self._committed.get(partition)
             if held is None or held[1] < position:
                 self._committed[partition] = (committed, position)
@@ -83,11 +81,7 @@ class GroupOffsets:
     def fail(self, commits: Commits, *, is_in_log: bool) -> None:
         """Drop commits that could not be appended, or not be replicated in time (`is_in_log`)."""
         for partition, committed in commits.items():
-            index = self._pending_index(partition, committed)
-            if index is None:
-                continue
-            self._drop_pending(partition, slice(index, index + 1))
-            if is_in_log:
+            if self._end_pending(partition, committed) and is_in_log:
                 self._unconfirmed.add(partition)
 
     def end_transaction(self, producer_id: int, marker_offset: int, *, is_commit: bool) -> None:
@@ -131,15 +125,19 @@ class GroupOffsets:
             and _has_expired(committed, time_ms, retention_ms, since_ms)
         ]
 
-    def _pending_index(self, partition: TopicPartition, committed: CommittedOffset) -> int | None:
-        # By identity: a later commit of the same offset is another one.
-        pending = self._pending.get(partition, ())
-        return next((index for index, each in enumerate(pending) if each is committed), None)
-
-    def _drop_pending(self, partition: TopicPartition, indexes: slice) -> None:
-        del self._pending[partition][indexes]
-        if not self._pending[partition]:
-            del self._pending[partition]
+    def _end_pending(
+        self, partition: TopicPartition, committed: CommittedOffset, *, ends_earlier: bool = False
+    ) -> bool:
+        """Drop a pending commit, and the earlier ones if asked; return whether it was pending."""
+        pending = self._pending.get(partition, [])
+        for index, each in enumerate(pending):
+            # By identity: a later commit of the same offset is another one.
+            if each is committed:
+                del pending[0 if ends_earlier else index : index + 1]
+                if not pending:
+                    del self._pending[partition]
+                return True
+        return False
 
 
 def _has_expired(

@@ -125,7 +125,7 @@ class Rebalance:
             for member in members:
                 member.assignment = b""
                 if members.fail_sync(member.member_id, error):
-                    members.await_heartbeat(member, now_ms)
+                    members.await_heartbeat(member.member_id, now_ms)
         members.cancel_syncs()
         self._is_initial = self.state is EMPTY
         wait_ms = members.rebalance_timeout_ms
@@ -225,7 +225,7 @@ class Rebalance:
         members.await_syncs(now_ms + members.rebalance_timeout_ms)
         for member in members:
             member.is_new = False
-            members.await_heartbeat(member, now_ms)
+            members.await_heartbeat(member.member_id, now_ms)
             waiter = members.joining.pop(member.member_id, None)
             if waiter is not None:
                 self._effects.append(RespondToJoin(waiter, self.join_result(member.member_id)))
@@ -288,7 +288,7 @@ class Rebalance:
         for member in members:
             waiter = members.syncing.pop(member.member_id, None)
             if waiter is not None:
-                members.await_heartbeat(member, now_ms)
+                members.await_heartbeat(member.member_id, now_ms)
                 self._effects.append(RespondToSync(waiter, self.sync_result(member)))
 
     def sync_result(self, member: Member) -> SyncResult:

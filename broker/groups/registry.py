@@ -64,8 +64,12 @@ class GroupRegistry:
 
     # Groups
 
-    def check(self, group_id: str, *, may_be_unnamed: bool = False) -> None:
-        """Check that this broker coordinates a group now.
+    def get(self, group_id: str) -> Group | None:
+        """Return a group that is held here, although the topic may have got more partitions."""
+        return self._groups.get(group_id)
+
+    def find(self, group_id: str, *, may_be_unnamed: bool = False) -> Group | None:
+        """Return a group that this broker coordinates now, None if there is none with this id.
 
         Before consumer groups had members, offsets could be committed without a group id. Such an
         unnamed group can still be used for that.
@@ -77,25 +81,13 @@ class GroupRegistry:
         if not group_id and not may_be_unnamed:
             raise ApiError(ErrorCode.INVALID_GROUP_ID)
         self.leaderships.check(group_id)
-
-    def get(self, group_id: str) -> Group | None:
-        """Return a group that is held here, although the topic may have got more partitions."""
         return self._groups.get(group_id)
-
-    def find(self, group_id: str, *, may_be_unnamed: bool = False) -> Group | None:
-        """Return a group, None if there is none with this id.
-
-        Raises:
-            ApiError: as `check`.
-        """
-        self.check(group_id, may_be_unnamed=may_be_unnamed)
-        return self.get(group_id)
 
     def find_or_add(self, group_id: str, *, may_be_unnamed: bool = False) -> Group:
         """Return a group, a new one if there is none with this id.
 
         Raises:
-            ApiError: as `check`.
+            ApiError: as `find`.
         """
         group = self.find(group_id, may_be_unnamed=may_be_unnamed)
         if group is None:

@@ -6,14 +6,17 @@ Source: GroupMetadata of Kafka 3.9.
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from enum import Enum
+from enum import StrEnum
 from typing import Final
 
 from kafkawire.errors import ErrorCode
 
 
-class GroupState(Enum):
-    """State of a group; responses contain these values."""
+class GroupState(StrEnum):
+    """State of a group; responses contain these values.
+
+    A string, because the hash of a plain enum member runs Python code for each lookup in a table.
+    """
 
     EMPTY = "Empty"
     PREPARING = "PreparingRebalance"

@@ -14,7 +14,7 @@ from broker.network.request import Request
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.group_records import MAX_TIMESTAMP_MS, CommittedOffset
-from kafkawire.ids import TopicPartition, by_topic
+from kafkawire.ids import TopicPartition
 from kafkawire.messages.group_offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -152,18 +152,11 @@ def answers_by_topic(
     topic_type: Callable[..., T], partition_type: Callable[..., object], answers: Answers
 ) -> list[T]:
     """Return `answers` by topic, in the message types of a response."""
-    return [
-        topic_type(
-            name=topic,
-            partitions=[
-                partition_type(
-                    partition_index=index, error_code=answers[TopicPartition(topic, index)]
-                )
-                for index in indexes
-            ],
-        )
-        for topic, indexes in by_topic(answers).items()
-    ]
+    partitions: dict[str, list[object]] = {}
+    for (topic, index), code in answers.items():
+        row = partition_type(partition_index=index, error_code=code)
+        partitions.setdefault(topic, []).append(row)
+    return [topic_type(name=topic, partitions=rows) for topic, rows in partitions.items()]
 
 
 def _handler(parts: Parts) -> OffsetCommitHandler:

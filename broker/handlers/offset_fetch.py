@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeVar
 
 from broker.groups.commits import GroupCommits
-from broker.groups.group import Group
 from broker.handlers.handler_table import Apis
 from broker.handlers.old_offsets import by_version
 from broker.network.reply import Reply
@@ -14,7 +13,7 @@ from broker.network.request import Request
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.group_records import CommittedOffset
-from kafkawire.ids import TopicPartition, by_topic
+from kafkawire.ids import TopicPartition
 from kafkawire.messages.group_offsets import (
     ERROR_CODE_SINCE,
     GROUPS_SINCE,
@@ -86,10 +85,14 @@ class OffsetFetchHandler:
             return error.code, {}
         if group is None:
             return ErrorCode.NONE, dict.fromkeys(wanted or (), (NOTHING, ErrorCode.NONE))
-        partitions = group.offsets.partitions() if wanted is None else wanted
-        return ErrorCode.NONE, {
-            each: _offset_of(group, each, must_be_stable) for each in partitions
-        }
+        offsets = group.offsets
+        found: Found = {}
+        for each in offsets.partitions() if wanted is None else wanted:
+            if must_be_stable and offsets.is_pending(each):
+                found[each] = NOTHING, ErrorCode.UNSTABLE_OFFSET_COMMIT
+            else:
+                found[each] = offsets.get(each) or NOTHING, ErrorCode.NONE
+        return ErrorCode.NONE, found
 
 
 def distinct_groups(groups: Iterable[OffsetFetchRequestGroup]) -> list[OffsetFetchRequestGroup]:
@@ -113,35 +116,16 @@ def _named(
     return [TopicPartition(each.name, index) for each in topics for index in each.partition_indexes]
 
 
-def _offset_of(
-    group: Group, partition: TopicPartition, must_be_stable: bool
-) -> tuple[CommittedOffset, ErrorCode]:
-    if must_be_stable and group.offsets.is_pending(partition):
-        return NOTHING, ErrorCode.UNSTABLE_OFFSET_COMMIT
-    return group.offsets.get(partition) or NOTHING, ErrorCode.NONE
-
-
 def _topics(topic_type: Callable[..., T], partition_type: type[P], found: Found) -> list[T]:
     """Return `found` by topic, in the message types for one group or for several."""
-    return [
-        topic_type(
-            name=topic,
-            partitions=[
-                _partition(partition_type, index, *found[TopicPartition(topic, index)])
-                for index in indexes
-            ],
+    partitions: dict[str, list[P]] = {}
+    for (topic, index), (committed, code) in found.items():
+        row = partition_type(
+            partition_index=index,
+            committed_offset=committed.offset,
+            committed_leader_epoch=committed.leader_epoch,
+            metadata=committed.metadata,
+            error_code=code,
         )
-        for topic, indexes in by_topic(found).items()
-    ]
-
-
-def _partition(
-    partition_type: type[P], index: int, committed: CommittedOffset, code: ErrorCode
-) -> P:
-    return partition_type(
-        partition_index=index,
-        committed_offset=committed.offset,
-        committed_leader_epoch=committed.leader_epoch,
-        metadata=committed.metadata,
-        error_code=code,
-    )
+        partitions.setdefault(topic, []).append(row)
+    return [topic_type(name=topic, partitions=rows) for topic, rows in partitions.items()]

@@ -116,7 +116,7 @@ class Leaderships:
         """
         if not self._is_open:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        partition = self.partition_of(key)
+        partition = partition_for(key, self._partition_count())
         state = self._states.get(partition)
         if state is PartitionState.LOADING:
             raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)

@@ -88,7 +88,7 @@ class RequestChannel:
         self._batch_bytes_left = 0
         self._had_long = False
         # Number of requests of each frequent API before the next one that is timed in its parts.
-        self._untimed_left = dict.fromkeys(map(int, FREQUENT_APIS), 0)
+        self._untimed_left = dict.fromkeys(FREQUENT_APIS, 0)
 
     def open(self) -> None:
         """Accept all requests, first from the connections that called `wait_for_opening`."""

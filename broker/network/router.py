@@ -75,8 +75,8 @@ class Router:
         refused without it.
         """
         self._admit = admit
-        self._makers = {int(key): make for key, make in makers.items()}
-        self._routes: dict[int, Route] = {}
+        self._makers = dict(makers)
+        self._routes: dict[ApiKey, Route] = {}
         self.served: Served = advertised(makers)
 
     def handle(self, request: Request) -> Reply:
@@ -126,7 +126,7 @@ class Router:
             make(),
             is_between_brokers=key in BROKER_APIS,
         )
-        self._routes[int(key)] = route
+        self._routes[key] = route
         return route
 
     def _refuse_version(self, request: Request, route: Route) -> Reply:

@@ -19,7 +19,7 @@ def make() -> tuple[GroupRegistry, int]:
 
 def code_of(registry: GroupRegistry, group_id: str = "g") -> ErrorCode:
     try:
-        registry.check(group_id)
+        registry.find(group_id)
     except ApiError as error:
         return error.code
     return ErrorCode.NONE

@@ -83,6 +83,8 @@ class CopyingClient(Client):
 def run_transactions(seed: int, faults_s: float, *, has_operators: bool = False) -> Outcome:
     """Run the transactional world of a seed, and judge it.
 
+    The world ends only after a transaction was committed, if need be after the last fault.
+
     Raises:
         AssertionError: the cluster broke a promise.
     """
@@ -126,8 +128,13 @@ async def _live(loop: WorldLoop, root: Path, script: Script) -> Outcome:
         await asyncio.sleep(WATCH_S)
         check_alive(cluster, [*(each.task for each in clients), torment])
         judges.look()
-    workload.stop()
     async with asyncio.timeout(RECOVERY_S):
+        if not _has_committed(workload.history):
+            # The faults may have kept the cluster away for the whole time.
+            await torment
+            while not _has_committed(workload.history):  # noqa: ASYNC110 - polls the history
+                await asyncio.sleep(WATCH_S)
+        workload.stop()
         await torment
         await _end([*appenders, *operators])
         await workload.finish()
@@ -156,6 +163,10 @@ def _operator(cluster: Cluster, promises: Promises) -> ReplicaOperator:
         partitions=[*partitions_of(TOPIC), *partitions_of(COPIED)],
         internal=[TopicPartition(OFFSETS_TOPIC, 0), TopicPartition(TRANSACTIONS_TOPIC, 0)],
     )
+
+
+def _has_committed(history: TransactionHistory) -> bool:
+    return any(each.outcome is TransactionOutcome.COMMITTED for each in history.transactions)
 
 
 async def _end(clients: Sequence[Client]) -> None:

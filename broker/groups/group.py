@@ -84,6 +84,7 @@ class Group:
         """Return the effects since the last call, in order."""
         effects = self._effects
         if not effects:
+            # The common case, as for each heartbeat.
             return []
         taken = effects.copy()
         effects.clear()

@@ -124,17 +124,14 @@ async def _live(loop: WorldLoop, root: Path, script: Script) -> Outcome:
     trouble = Trouble(cluster, [*appenders, *copiers])
     torment = loop.create_task(trouble.run(script.faults))
     end_s = loop.time() + script.faults_s
-    while loop.time() < end_s:
-        await asyncio.sleep(WATCH_S)
-        check_alive(cluster, [*(each.task for each in clients), torment])
-        judges.look()
+    async with asyncio.timeout(script.faults_s + RECOVERY_S):
+        # The faults may keep the cluster away for the whole time.
+        while loop.time() < end_s or not _has_committed(workload.history):
+            await asyncio.sleep(WATCH_S)
+            check_alive(cluster, [*(each.task for each in clients), torment])
+            judges.look()
+    workload.stop()
     async with asyncio.timeout(RECOVERY_S):
-        if not _has_committed(workload.history):
-            # The faults may have kept the cluster away for the whole time.
-            await torment
-            while not _has_committed(workload.history):  # noqa: ASYNC110 - polls the history
-                await asyncio.sleep(WATCH_S)
-        workload.stop()
         await torment
         await _end([*appenders, *operators])
         await workload.finish()

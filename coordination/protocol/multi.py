@@ -38,6 +38,8 @@ _WRITES: Final = frozenset(
     }
 )
 _READS: Final = frozenset({OpCode.GET_DATA, OpCode.GET_CHILDREN})
+# Bound once, because member lookup in an enum runs Python code.
+_MULTI_READ: Final = OpCode.MULTI_READ
 
 
 class Op(NamedTuple):
@@ -62,7 +64,7 @@ def decode_ops(op: int, data: bytes, position: int = 0) -> list[Op]:
         JuteError: the data is malformed, has another operation, or has more than `MAX_OPS`
             operations or `MAX_ACL_ENTRIES` entries.
     """
-    requests = _READ_REQUESTS if op == OpCode.MULTI_READ else _WRITE_REQUESTS
+    requests = _READ_REQUESTS if op == _MULTI_READ else _WRITE_REQUESTS
     ops: list[Op] = []
     acl_entries = 0
     while True:

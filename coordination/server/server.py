@@ -155,7 +155,7 @@ class Server:
         """Keep the sessions whose packets this server leaves unread during a long sync."""
         for connection in self.holding:
             if connection.session is not None and connection.is_held_up:
-                self.touch(connection.session)
+                self.touch(connection.session, self._now_ms())
 
     def _expire(self, session: Session) -> None:
         self.metrics.expired_count += 1
@@ -252,9 +252,9 @@ class Server:
         host, _, port = connection.peer_name.rpartition(":")
         log.warning("connection.rejected", client_host=host, client_port=port, error=reason)
 
-    def touch(self, session: Session) -> None:
-        """Record the arrival of a packet of a session."""
-        self.service.sessions.touch(session, self._now_ms())
+    def touch(self, session: Session, now_ms: int) -> None:
+        """Record the arrival of a packet of a session, at time `now_ms` of the loop."""
+        self.service.sessions.touch(session, now_ms)
 
     # -- requests
 
@@ -386,7 +386,8 @@ class Server:
             ready, self.ready = self.ready, {}
             for connection in ready:
                 connection.flush()
-        self._commit.kick(self.service.entries)
+        if self.service.entries:
+            self._commit.kick(self.service.entries)
 
     def _on_synced(self, zxid: int) -> None:
         self.synced_zxid = zxid

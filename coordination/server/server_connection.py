@@ -75,8 +75,8 @@ class Owner(Protocol):
     def on_violation(self, connection: "Connection", reason: str) -> None:
         """Record that a client violated the protocol or a limit."""
 
-    def touch(self, session: Session) -> None:
-        """Record the arrival of a packet of a session."""
+    def touch(self, session: Session, now_ms: int) -> None:
+        """Record the arrival of a packet of a session, at time `now_ms` of the loop."""
 
     def shake_hands(self, connection: "Connection", payload: bytes) -> None:
         """Start or resume a session."""
@@ -212,32 +212,32 @@ class Connection(asyncio.Protocol):
         if self._response is not None:
             self._continue_response(self._response)
             return
+        now_s = self._server.loop.time()
         if self.session is not None and (data or self._inbox):
             # A request that waits shows that the client is alive: its pings may be unread.
-            self._server.touch(self.session)
+            self._server.touch(self.session, int(now_s * 1000))
         try:
             payloads = self._splitter.feed(data)
             self.received_count += len(payloads)
             self._server.metrics.received_count += len(payloads)
             self._inbox.extend(payloads)
-            self._work()
+            self._work(now_s + TURN_S)
         except JuteError as error:
             self._server.on_violation(self, str(error))
             self.close()
         self._server.after_input()
 
-    def _work(self) -> None:
+    def _work(self, ends_s: float) -> None:
         """Run requests until the inbox is empty, the turn is over, or outputs pile up."""
         server, inbox, left = self._server, self._inbox, TURN_REQUESTS
-        time, wall_ms = server.loop.time, server.wall_clock_ms()
-        ends_s = time() + TURN_S
+        wall_ms = server.wall_clock_ms()
         while inbox and left and self._has_room():
             left -= 1
             self._run(inbox.popleft(), wall_ms)
             if self._outputs.ready_bytes >= TURN_OUTPUT_BYTES:
                 self.flush()
                 left = 0
-            elif inbox and time() >= ends_s:
+            elif inbox and server.loop.time() >= ends_s:
                 left = 0
         if inbox and not left and not self._is_turn_scheduled:
             self._schedule_turn()
@@ -265,14 +265,18 @@ class Connection(asyncio.Protocol):
         self._take_turn()
 
     def _has_room(self) -> bool:
-        server, outputs = self._server, self._outputs
-        config = server.config
         return (
             self._is_writable
             and self._state < _ENDING
-            and not server.is_stopping
-            and len(outputs.held) < config.max_held_replies
-            and outputs.held_bytes < config.max_unsent_bytes
+            and not self._server.is_stopping
+            and not (self._outputs.held and self._holds_too_much())
+        )
+
+    def _holds_too_much(self) -> bool:
+        config, outputs = self._server.config, self._outputs
+        return (
+            len(outputs.held) >= config.max_held_replies
+            or outputs.held_bytes >= config.max_unsent_bytes
         )
 
     def _run(self, payload: bytes, wall_ms: int) -> None:
@@ -343,7 +347,7 @@ class Connection(asyncio.Protocol):
         self.flush()
         if self._inbox:
             self._take_turn()
-        else:
+        elif not self._is_reading:
             # Reading stops while too many outputs are held, also if the last request caused that.
             self._update_reading()
 

@@ -5,7 +5,7 @@ that transaction is on disk. An error may reflect the whole tree, so its tag is 
 """
 
 from collections.abc import Callable
-from typing import Any, Final, Generic, NamedTuple
+from typing import Any, Final, Generic, NamedTuple, TypeAlias
 
 from coordination.errors import ErrorCode, JuteError, OperationError
 from coordination.protocol import multi
@@ -51,13 +51,17 @@ class TaggedResponse(NamedTuple):
     tag: int
 
 
+Read: TypeAlias = Callable[[Caller, W, Any], TaggedResponse]
+"""Function that runs a read: from the caller, the owner of a new watch, and the request."""
+
+
 class Reads(Generic[W]):
     """Read operations on the state, and the watches that they set."""
 
     def __init__(self, state: State, watches: Watches[W]) -> None:
         self._state = state
         self._watches = watches
-        self._handlers: Final[dict[int, Callable[[Caller, W, Any], TaggedResponse]]] = {
+        self._handlers: Final[dict[int, Read[W]]] = {
             OpCode.GET_DATA: self._get_data,
             OpCode.EXISTS: self._exists,
             OpCode.GET_CHILDREN: self._get_children,
@@ -73,18 +77,12 @@ class Reads(Generic[W]):
             OpCode.REMOVE_WATCHES: self._remove_watches,
         }
 
-    def handles(self, op: int) -> bool:
-        """Whether `op` is a read."""
-        return op in self._handlers
+    def find(self, op: int) -> "Read[W] | None":
+        """Return the function that runs requests `op`; None if these are not reads.
 
-    def run(self, caller: Caller, watcher: W, op: int, request: Any) -> TaggedResponse:
-        """Return the reply to a read.
-
-        Raises:
-            OperationError: the read is refused.
-            JuteError: an argument is invalid.
+        It raises OperationError if it refuses the read, and JuteError if an argument is invalid.
         """
-        return self._handlers[op](caller, watcher, request)
+        return self._handlers.get(op)
 
     def run_many(self, caller: Caller, watcher: W, ops: list[Op]) -> tuple[list[Result], int]:
         """Return the results of a multiRead and its tag; a failed read does not fail the others.
@@ -113,13 +111,14 @@ class Reads(Generic[W]):
         return TaggedResponse(GetDataResponse(node.data, node.stat()), node.changed_zxid)
 
     def _exists(self, caller: Caller, watcher: W, request: ReadRequest) -> TaggedResponse:
-        found = self._state.tree.nodes.get(request.path)
-        if found is not None:
-            access.require(found.acl, Permission.READ, caller.identities, request.path)
+        node = self._state.tree.nodes.get(request.path)
+        if node is not None:
+            access.require(node.acl, Permission.READ, caller.identities, request.path)
         # Also for a missing node.
         if request.watch:
             self._watches.data.add(request.path, watcher, Mode.ONE_SHOT)
-        node = self._must_find(request.path)
+        if node is None:
+            raise OperationError.of(ErrorCode.NO_NODE, request.path)
         return TaggedResponse(StatResponse(node.stat()), node.changed_zxid)
 
     def _get_children(self, caller: Caller, watcher: W, request: ReadRequest) -> TaggedResponse:

@@ -48,8 +48,9 @@ from coordination.server.state.txns import (
 from coordination.server.state.watches import Mode, Watches
 from coordination.server.state.writes import Caller, prepare
 
-_WRITES: Final = frozenset(
-    {
+_WRITES: Final = {
+    int(op): op
+    for op in (
         OpCode.CREATE,
         OpCode.CREATE2,
         OpCode.CREATE_CONTAINER,
@@ -58,8 +59,12 @@ _WRITES: Final = frozenset(
         OpCode.DELETE_CONTAINER,
         OpCode.SET_DATA,
         OpCode.SET_ACL,
-    }
-)
+    )
+}
+# Bound once, because member lookup in an enum runs Python code.
+_CREATE: Final = OpCode.CREATE
+_CREATE2: Final = OpCode.CREATE2
+_MULTI: Final = OpCode.MULTI
 
 MAX_EXAMINED: Final = 2_000
 """Containers and TTL nodes that are examined at once: if all are deleted, some milliseconds."""
@@ -148,13 +153,12 @@ class Service:
     ) -> Reply:
         """Handle one request whose body begins at `start` of `payload`."""
         try:
-            if op in _WRITES:
-                return self._write(peer, xid, OpCode(op), _body(op, payload, start), wall_ms)
-            if self._reads.handles(op):
-                result = self._reads.run(peer, peer, op, _body(op, payload, start))
-                body = b"" if result.response is None else jute.encode(result.response)
-                return Reply(0, body, result.tag)
-            if op == OpCode.MULTI:
+            if (write := _WRITES.get(op)) is not None:
+                return self._write(peer, xid, write, _body(op, payload, start), wall_ms)
+            if (read := self._reads.find(op)) is not None:
+                response, tag = read(peer, peer, _body(op, payload, start))
+                return Reply(0, b"" if response is None else jute.encode(response), tag)
+            if op == _MULTI:
                 return self._multi(peer, xid, multi.decode_ops(op, payload, start), wall_ms)
             return self._other(peer, xid, op, payload, start, wall_ms)
         except OperationError as error:
@@ -221,15 +225,15 @@ class Service:
     def _result(self, op: OpCode, txn: NodeTxn | None) -> Result:
         if isinstance(txn, CreateTxn):
             # As in ZooKeeper 3.8.0. Since 3.8.4, create2 returns the Stat, too.
-            if op in (OpCode.CREATE, OpCode.CREATE2):
-                return Result(OpCode.CREATE, PathResponse(txn.path))
-            return Result(OpCode.CREATE2, self._response(op, txn))
+            if op in (_CREATE, _CREATE2):
+                return Result(_CREATE, PathResponse(txn.path))
+            return Result(_CREATE2, self._response(op, txn))
         return Result(op, None if txn is None else self._response(op, txn))
 
     def _response(self, op: OpCode, txn: NodeTxn) -> tuple[Any, ...] | None:
         if isinstance(txn, DeleteTxn):
             return None
-        if op == OpCode.CREATE:
+        if op is _CREATE:
             return PathResponse(txn.path)
         stat = self.state.tree.nodes[txn.path].stat()
         return Create2Response(txn.path, stat) if isinstance(txn, CreateTxn) else StatResponse(stat)

@@ -89,7 +89,7 @@ class Node:
                 self.version,
                 wrap32(2 * self.cversion - children),
                 self.aversion,
-                self.owner if self.owner > 0 else self._visible_owner(),
+                self.owner if self.owner >= 0 else self._visible_owner(),
                 len(self.data) if self.data else 0,
                 children,
                 self.pzxid,

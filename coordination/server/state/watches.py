@@ -17,6 +17,12 @@ from coordination.server.state.txns import CreateTxn, DeleteTxn, NodeTxn, SetDat
 
 W = TypeVar("W", bound=Hashable)
 
+# Bound once, because member lookup in an enum runs Python code.
+_CREATED: Final = EventType.NODE_CREATED
+_DELETED: Final = EventType.NODE_DELETED
+_DATA_CHANGED: Final = EventType.NODE_DATA_CHANGED
+_CHILDREN_CHANGED: Final = EventType.NODE_CHILDREN_CHANGED
+
 MAX_REMOVALS: Final = 2_000
 """Watches of a lost connection that are removed at once: a few milliseconds."""
 
@@ -165,10 +171,10 @@ class Watches(Generic[W]):
     def fire(self, txn: NodeTxn) -> list[tuple[EventType, str, list[W]]]:
         """Return the events of one change with their watchers, in the order of delivery."""
         if isinstance(txn, SetDataTxn):
-            return _event(EventType.NODE_DATA_CHANGED, txn.path, self.data.fire(txn.path))
+            return _event(_DATA_CHANGED, txn.path, self.data.fire(txn.path))
         if isinstance(txn, CreateTxn):
             return [
-                *_event(EventType.NODE_CREATED, txn.path, self.data.fire(txn.path)),
+                *_event(_CREATED, txn.path, self.data.fire(txn.path)),
                 *self._parent_event(txn.path),
             ]
         if isinstance(txn, DeleteTxn):
@@ -178,12 +184,12 @@ class Watches(Generic[W]):
     def _deleted(self, path: str) -> list[tuple[EventType, str, list[W]]]:
         # A connection gets one event for a deletion, even with a watch in both tables.
         watchers = list(dict.fromkeys([*self.data.fire(path), *self.children.fire(path)]))
-        return [*_event(EventType.NODE_DELETED, path, watchers), *self._parent_event(path)]
+        return [*_event(_DELETED, path, watchers), *self._parent_event(path)]
 
     def _parent_event(self, path: str) -> list[tuple[EventType, str, list[W]]]:
         parent = node_path.parent_of(path) or node_path.ROOT
         watchers = self.children.fire(parent, has_recursive=False)
-        return _event(EventType.NODE_CHILDREN_CHANGED, parent, watchers)
+        return _event(_CHILDREN_CHANGED, parent, watchers)
 
 
 def _event(kind: EventType, path: str, watchers: list[W]) -> list[tuple[EventType, str, list[W]]]:

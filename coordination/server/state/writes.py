@@ -39,6 +39,8 @@ from coordination.server.state.txns import (
 )
 
 ANY_VERSION: Final = -1
+# Bound once, because member lookup in an enum runs Python code.
+_CREATE_CONTAINER: Final = OpCode.CREATE_CONTAINER
 _FLAGS: Final = frozenset(int(flag) for flag in CreateFlag)
 _EPHEMERAL: Final = frozenset({CreateFlag.EPHEMERAL, CreateFlag.EPHEMERAL_SEQUENTIAL})
 _TTL: Final = frozenset({CreateFlag.TTL, CreateFlag.TTL_SEQUENTIAL})
@@ -103,7 +105,7 @@ def _create(
     _check_path(path)
     if path in tree.nodes:
         raise OperationError.of(ErrorCode.NODE_EXISTS, path)
-    if kind_of_owner(parent.owner) is OwnerKind.SESSION:
+    if parent.owner and kind_of_owner(parent.owner) is OwnerKind.SESSION:
         raise OperationError.of(ErrorCode.NO_CHILDREN_FOR_EPHEMERALS, path)
     owner = _owner(caller, op, flags, ttl_ms)
     return CreateTxn(path, request.data, acl, owner, wrap32(parent.cversion + 1))
@@ -118,7 +120,7 @@ def _check_flags(path: str, flags: int, ttl_ms: int) -> None:
 
 
 def _owner(caller: Caller, op: OpCode, flags: int, ttl_ms: int) -> int:
-    if op == OpCode.CREATE_CONTAINER:
+    if op is _CREATE_CONTAINER:
         return CONTAINER_OWNER
     if flags in _TTL:
         return ttl_owner(ttl_ms)

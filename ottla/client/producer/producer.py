@@ -231,11 +231,11 @@ class Producer:
 
         Raises:
             NoBrokerAvailableError: no bootstrap server can be reached; check the addresses.
-            ClientClosedError: the producer was started before; create a new one.
+            ClientClosedError: the producer was started or closed before; create a new one.
             TransactionTimedOutError: the transactional id got no answer within `max_block_ms`.
             BrokerError: the transactional id or its timeout is refused; the message has the reason.
         """
-        if self._cluster is not None:
+        if self._cluster is not None or self._closing.has_begun:
             raise ClientClosedError("a producer starts once: make a new one")
         loop = asyncio.get_running_loop()
         self._cluster = cluster = Cluster(self._client_config)
@@ -247,6 +247,8 @@ class Producer:
         self._gate = MemoryGate(self._accumulator.budget)
         self._sender = Sender(cluster, self._accumulator, self._config)
         await cluster.start()
+        if self._closing.has_begun:
+            raise ClientClosedError("the producer was closed while it started")
         self._forget_at_s = loop.time() + TOPIC_IDLE_S
         cluster.on_change = self._on_cluster_change
         if self._config.transactional_id is not None:
@@ -589,6 +591,9 @@ class Producer:
             self._cluster.require_own_loop()
         self._append = _refuse
         if self._cluster is None:
+            # There is nothing to close, but `start` refuses from now on.
+            if self._closing.begin():
+                self._closing.end()
             return
         timeout_ms = self._config.delivery_timeout_ms if timeout_ms is None else timeout_ms
         if not self._closing.begin():

@@ -769,6 +769,28 @@ async def test_close_sends_the_remaining_records(cluster: FakeCluster) -> None:
     await producer.close()
 
 
+async def test_a_closed_producer_does_not_start(cluster: FakeCluster) -> None:
+    producer = Producer(cluster.bootstrap)
+    await producer.close()
+    with pytest.raises(ClientClosedError):
+        await producer.start()
+    await producer.close()
+
+
+async def test_close_ends_a_start(cluster: FakeCluster) -> None:
+    cluster.create("t")
+    release = cluster.hold(ApiKey.METADATA)
+    producer = Producer(cluster.bootstrap)
+    start = asyncio.ensure_future(producer.start())
+    await cluster.wait_for(ApiKey.METADATA)
+    await producer.close()
+    release.set()
+    with pytest.raises(ClientClosedError):
+        await start
+    with pytest.raises(ClientClosedError):
+        await producer.send("t", b"v")
+
+
 async def test_close_gives_up_after_its_timeout(cluster: FakeCluster) -> None:
     cluster.create("t")
     cluster.script(ApiKey.PRODUCE, Never())

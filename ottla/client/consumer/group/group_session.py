@@ -10,7 +10,7 @@ is lost, no record is handed over or committed.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from math import inf
 from typing import Final
 
@@ -183,7 +183,7 @@ class GroupSession:
         self._join_needed.set()
 
     async def _rebalance(self) -> None:
-        await self._prepare()
+        await self._with_callbacks(self._prepare())
         owned = self._holding.owned()
         held = owned if self._config.is_cooperative else self._held_before
         topics = self._topics
@@ -203,12 +203,20 @@ class GroupSession:
             self._member.generation,
             len(mine),
         )
+        await self._with_callbacks(self._adopt(mine, owned, topics))
+
+    async def _with_callbacks(self, step: Coroutine[object, object, None]) -> None:
+        """Run a step of a rebalance that calls the listener.
+
+        Raises:
+            RebalanceFailedError: a callback raised an error of the client that is no matter of the
+                membership. Each further join would repeat it, and rebalance the whole group.
+        """
         try:
-            await self._adopt(mine, owned, topics)
+            await step
         except OttlaError as error:
             if judge(error) is not Verdict.FATAL:
                 raise
-            # Of a callback: each further join would repeat it, and rebalance the whole group.
             raise RebalanceFailedError(self._config.group_id, error) from error
 
     async def _adopt(

@@ -650,6 +650,25 @@ async def test_an_error_of_the_client_in_a_listener_begins_no_further_rebalance(
     assert isinstance(rig.group.error.__cause__, ConfigurationError)
 
 
+async def test_an_error_of_the_client_while_partitions_are_revoked_is_reported_once(
+    rig: Rig,
+) -> None:
+    calls = []
+
+    def on_revoked(partitions: object) -> None:
+        calls.append(partitions)
+        raise ConfigurationError("an offset must be a whole number")
+
+    rig.group.subscribe([T0.topic], RebalanceListener(on_revoked=on_revoked))
+    await until(lambda: rig.reading.partitions() == [T0], "the assignment")
+    rig.group.subscribe([T0.topic], RebalanceListener(on_revoked=on_revoked))
+    await until(lambda: rig.group.error is not None, "the error of the listener")
+    await rig.heartbeats()
+    assert isinstance(rig.group.error, RebalanceFailedError)
+    assert len(calls) == rig.coordinator.join_count == 1
+    rig.group.subscribe([T0.topic], RebalanceListener())
+
+
 async def test_unsubscribing_opens_the_gate_although_the_listener_fails(rig: Rig) -> None:
     def on_lost(_partitions: object) -> None:
         raise ValueError("the application's database")

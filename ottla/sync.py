@@ -143,8 +143,8 @@ class _Blocking:
     def close(self, *arguments: Any, **settings: Any) -> None:
         """Close the client, and end its thread; arguments as for the async client.
 
-        After a wrong argument the client is still open. While another thread closes the client, this
-        returns at once, because a callback that the other thread waits for may call it, too.
+        After a wrong argument the client is still open. While another thread closes the client,
+        this returns at once, because a callback that the other thread waits for may call it, too.
         """
         inspect.signature(self._inner.close).bind(*arguments, **settings)
         self._end(self._inner.close, *arguments, **settings)

@@ -194,6 +194,7 @@ class ZooKeeperConsumer:
         self._tasks: TaskSet
         self._is_closed = False
         self._closing = Closing()
+        self._end_after_callback: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Connect to the coordinator, and to a broker that it lists. `async with` calls this.
@@ -268,7 +269,8 @@ class ZooKeeperConsumer:
         """Commit, leave the group and disconnect. `async with` calls this.
 
         All records that were handed over count as processed, unless the body of `async with`
-        raised.
+        raised. In a callback of `subscribe` this returns at once, and the consumer closes after
+        the callback.
         """
         require_duration("timeout_ms", timeout_ms)
         await self._close(is_processed=True, timeout_ms=timeout_ms)
@@ -286,15 +288,24 @@ class ZooKeeperConsumer:
         if is_processed:
             self._reader.take_back()
         self._gate.give_back()
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + timeout_ms / 1000
+        if self._group.is_in_callback:
+            # The group waits for the callback.
+            self._end_after_callback = loop.create_task(self._end(self._cluster, deadline_s))
+        else:
+            await self._end(self._cluster, deadline_s)
+
+    async def _end(self, cluster: Cluster, deadline_s: float) -> None:
         try:
-            await self._group.stop(asyncio.get_running_loop().time() + timeout_ms / 1000)
+            await self._group.stop(deadline_s)
             await self._tasks.cancel_all()
             await self._fetcher.stop()
         finally:
             try:
                 # With the session end the registration and all claims that are left.
                 await self._client.close()
-                await self._cluster.close()
+                await cluster.close()
             finally:
                 self._closing.end()
 

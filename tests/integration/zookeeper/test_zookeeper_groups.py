@@ -213,3 +213,25 @@ async def test_a_callback_may_close_the_consumer_that_is_being_closed(
     async with asyncio.timeout(20):
         await consumer.close()
     assert sorted(each.partition for each in revoked) == [0, 1, 2, 3]
+
+
+async def test_a_callback_may_be_the_first_to_close_the_consumer(cluster: ClusterProcesses) -> None:
+    await make_topic(cluster, "closed-inside")
+    consumer = ZooKeeperConsumer(
+        cluster.connect,
+        group_id="g-closed-inside",
+        **QUICK,  # type: ignore[arg-type]
+    )
+    returned = asyncio.Event()
+
+    async def on_assigned(_partitions: Sequence[TopicPartition]) -> None:
+        await consumer.close()
+        returned.set()
+
+    # Less than the time after which the close gives the callback up.
+    async with asyncio.timeout(20):
+        await consumer.start()
+        consumer.subscribe(["closed-inside"], on_assigned=on_assigned)
+        await returned.wait()
+        await consumer.close()
+    assert consumer.assignment() == []

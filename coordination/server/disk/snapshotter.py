@@ -65,6 +65,8 @@ class Snapshotter:
                 "coordination.server.disk.snapshotter",
                 str(self._directory),
                 stdin=asyncio.subprocess.DEVNULL,
+                # Ctrl-C in a terminal reaches the coordinator only, whose stop ends the child.
+                start_new_session=True,
             )
         except OSError as error:
             # Such as a limit of processes. As below, nothing is lost.

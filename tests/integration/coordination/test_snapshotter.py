@@ -60,3 +60,15 @@ async def test_a_spent_file_that_cannot_be_deleted_does_not_disturb_the_stop(
     with capture_logs() as logged:
         await Snapshotter(tmp_path).finish(takes_snapshot=True)
     assert [each["event"] for each in logged] == ["file.not_deleted"]
+
+
+async def test_ctrl_c_in_a_terminal_does_not_reach_the_child(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    child = tmp_path / "child"
+    child.write_text(f'#!/bin/sh\necho $$ $(cut -d" " -f5 /proc/$$/stat) > "{tmp_path}/ids"\n')
+    child.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(child))
+    await Snapshotter(tmp_path).finish(takes_snapshot=True)
+    process_id, group_id = (tmp_path / "ids").read_text().split()
+    assert group_id == process_id

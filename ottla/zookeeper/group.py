@@ -180,8 +180,10 @@ class GroupSide:
             except TimeoutError:
                 log.warning("group.slow_reader group=%s", self._group)
             await self.commit_processed(partitions)
-            await self._call(self.listener.revoked(partitions))
-            self._take_away(partitions)
+            # Without the partitions that were lost in the meantime, which `lose` reports.
+            given = list(self._reading.held(partitions))
+            await self._call(self.listener.revoked(given))
+            self._take_away(given)
         finally:
             self._gate.release()
 

@@ -131,6 +131,26 @@ async def test_a_partition_that_is_lost_before_its_start_is_not_read(
     await place.group.stop(0)
 
 
+async def test_a_partition_that_is_lost_while_it_is_drained_is_reported_once() -> None:
+    place = make(patience_ms=60_000)
+    place.group.listener = RebalanceListener(
+        on_revoked=lambda each: place.history.append(("revoked", *each)),
+        on_lost=lambda each: place.history.append(("lost", *each)),
+    )
+    slots = frozenset({*SLOTS, Slot("t", "1")})
+    await place.group.start(slots)
+    place.gate.leave(with_records=True)
+    draining = asyncio.create_task(place.group.drain(slots))
+    await asyncio.sleep(0)
+    place.group.lose(SLOTS)
+    place.gate.give_back()
+    await draining
+    reports = [each for each in place.history if each[0] in ("revoked", "lost")]
+    assert sorted(reports) == [("lost", A), ("revoked", B)]
+    assert not place.reading.positions
+    await place.group.stop(0)
+
+
 async def test_a_commit_of_records_in_hand_stands() -> None:
     place = make()
     await place.group.start(SLOTS)

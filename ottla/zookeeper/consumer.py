@@ -201,9 +201,9 @@ class ZooKeeperConsumer:
 
         Raises:
             NoBrokerAvailableError: the coordinator cannot be reached, or lists no broker.
-            ClientClosedError: the consumer was started before; create a new one.
+            ClientClosedError: the consumer was started or closed before; create a new one.
         """
-        if self._cluster is not None:
+        if self._cluster is not None or self._is_closed:
             raise ClientClosedError("a consumer starts once: make a new one")
         try:
             await self._client.connect(CONNECT_TIMEOUT_S)
@@ -221,9 +221,10 @@ class ZooKeeperConsumer:
             raise NoBrokerAvailableError(
                 f"the coordinator lists no broker with a {self._protocol} listener"
             )
-        self._cluster = cluster = Cluster(self._client_config(), allow_auto_topic_creation=False)
         try:
-            await self._begin(cluster)
+            self._require_open()
+            self._cluster = Cluster(self._client_config(), allow_auto_topic_creation=False)
+            await self._begin(self._cluster)
         except BaseException:
             self._cluster = None
             await self._client.close()
@@ -249,14 +250,19 @@ class ZooKeeperConsumer:
             cluster, self._config, self._buffer, self._reader.wake, self._group.committed
         )
         self._reader.begin(self._gate, self._fetcher.run, self._group)
+        self._tasks = TaskSet(loop)
         await cluster.start()
+        self._require_open()
         cluster.on_change = self._on_change
         self._reading.begin(cluster, self._fetcher)
-        self._tasks = TaskSet(loop)
         self._addresses.on_change = self._on_addresses
         self._client.on_state_change(self._on_state)
         self._tasks.spawn(self._addresses.follow(), "broker addresses")
         self._membership = None
+
+    def _require_open(self) -> None:
+        if self._is_closed:
+            raise ClientClosedError("the consumer was closed while it started")
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -5,7 +5,6 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 
-from coordination.errors import OperationError
 from kafkawire.ids import TopicPartition
 from ottla.client.background import TaskSet
 from ottla.client.consumer.group.read_gate import ReadGate
@@ -106,7 +105,10 @@ class GroupSide:
         """
         try:
             return await self._store.read(list(partitions))
-        except OperationError as error:
+        except OttlaError:
+            raise
+        except Exception as error:
+            # Also of a store of the application, which must not end the membership.
             raise ConnectionLostError(f"offsets of group {self._group}: {error}") from error
 
     async def commit(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
@@ -145,7 +147,9 @@ class GroupSide:
             raise CommitFailedError(self._group)
         try:
             await self._store.write(offsets)
-        except OperationError as error:
+        except OttlaError:
+            raise
+        except Exception as error:
             raise ConnectionLostError(f"commit of group {self._group}: {error}") from error
         self._committed.update((each, at.offset) for each, at in offsets.items())
 

@@ -89,6 +89,7 @@ class ZooKeeperProducer:
         self._naming: Naming = KafkaNaming()
         self._producer: Producer | None = None
         self._cluster: Cluster | None = None
+        self._is_closed = False
         self._tasks: TaskSet
 
     async def start(self) -> None:
@@ -96,8 +97,9 @@ class ZooKeeperProducer:
 
         Raises:
             NoBrokerAvailableError: the coordinator cannot be reached, or lists no broker.
+            ClientClosedError: the producer was started or closed before; create a new one.
         """
-        if self._producer is not None:
+        if self._producer is not None or self._is_closed:
             raise ClientClosedError("a producer starts once: make a new one")
         try:
             await self._client.connect(CONNECT_TIMEOUT_S)
@@ -111,6 +113,8 @@ class ZooKeeperProducer:
             await self._client.abandon()
             raise
         try:
+            if self._is_closed:
+                raise ClientClosedError("the producer was closed while it started")
             if not has_brokers:
                 raise NoBrokerAvailableError("the coordinator lists no suitable broker")
             self._producer = Producer(self._bootstrap(), **self._options)
@@ -147,6 +151,7 @@ class ZooKeeperProducer:
 
     async def close(self) -> None:
         """Send the remaining records and disconnect. `async with` calls this."""
+        self._is_closed = True
         if hasattr(self, "_tasks"):
             await self._tasks.cancel_all()
         try:
@@ -173,7 +178,7 @@ class ZooKeeperProducer:
             UnknownTopicError: no live broker has a partition of the topic.
             OttlaError: as `Producer.send`.
         """
-        if self._producer is None:
+        if self._producer is None or self._is_closed:
             raise ClientClosedError("the producer is not running: use `async with`")
         partition = await self._partition(topic, key)
         return await self._producer.send(

@@ -263,21 +263,22 @@ async def test_a_callback_may_commit_and_if_it_raises_the_next_read_does() -> No
     await place.group.stop(0)
 
 
-async def test_a_coordinator_that_does_not_respond_is_a_temporary_error() -> None:
+@pytest.mark.parametrize("error", [ConnectionLossError(), OSError("disk full")])
+async def test_a_failure_of_the_offset_store_is_a_temporary_error(error: Exception) -> None:
     place = make()
     await place.group.start(SLOTS)
-    place.store.error = ConnectionLossError()
+    place.store.error = error
     with pytest.raises(ConnectionLostError):
         await place.group.committed([A])
-    place.store.error = ConnectionLossError()
+    place.store.error = error
     with pytest.raises(ConnectionLostError):
         await place.group.commit({A: at(1)})
     place.reading.positions[A] = (4, 4)
-    place.store.error = ConnectionLossError()
+    place.store.error = error
     await place.group.commit_processed()
     assert place.store.held == {}
     # A partition whose offset cannot be read yet is read by the fetcher later.
-    place.store.error = ConnectionLossError()
+    place.store.error = error
     await place.group.start(SLOTS)
     assert ("add", A) in place.history
     await place.group.stop(0)

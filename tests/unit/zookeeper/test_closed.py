@@ -1,0 +1,45 @@
+"""Members and producers that are closed before, or while, they start."""
+
+import asyncio
+
+import pytest
+
+from coordination.client import Client
+from ottla import ZooKeeperConsumer, ZooKeeperProducer
+from ottla.client.errors import ClientClosedError
+from ottla.zookeeper.broker_addresses import BrokerAddresses
+
+NOWHERE = "127.0.0.1:1"
+
+
+def both() -> list[ZooKeeperConsumer | ZooKeeperProducer]:
+    return [ZooKeeperConsumer(NOWHERE, group_id="g"), ZooKeeperProducer(NOWHERE)]
+
+
+async def test_what_was_closed_does_not_start() -> None:
+    for client in both():
+        await client.close()
+        with pytest.raises(ClientClosedError):
+            await client.start()
+        await client.close()
+
+
+async def test_close_ends_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    is_connected = asyncio.Event()
+
+    async def connect(*_: object) -> None:
+        await is_connected.wait()
+
+    async def has_brokers(*_: object) -> bool:
+        return True
+
+    monkeypatch.setattr(Client, "connect", connect)
+    monkeypatch.setattr(BrokerAddresses, "wait", has_brokers)
+    for client in both():
+        is_connected.clear()
+        start = asyncio.ensure_future(client.start())
+        await asyncio.sleep(0)
+        await client.close()
+        is_connected.set()
+        with pytest.raises(ClientClosedError):
+            await start

@@ -185,8 +185,14 @@ def _trust(address: KeyAddress) -> ssl.SSLContext:
 
 
 async def _in_thread(read: Callable[[], KeySet]) -> KeySet:
-    """Run `read` in a thread that the end of this process does not wait for."""
+    """Run `read` in a thread that the end of this process does not wait for.
+
+    Raises:
+        OSError: there can be no thread.
+    """
     done: Future[KeySet] = Future()
+    # From now on it cannot be cancelled, and always takes the result.
+    done.set_running_or_notify_cancel()
 
     def run() -> None:
         try:
@@ -194,5 +200,9 @@ async def _in_thread(read: Callable[[], KeySet]) -> KeySet:
         except BaseException as error:
             done.set_exception(error)
 
-    threading.Thread(target=run, name="jwks", daemon=True).start()
+    try:
+        threading.Thread(target=run, name="jwks", daemon=True).start()
+    except RuntimeError as error:
+        # The process has too many threads.
+        raise OSError(str(error)) from error
     return await asyncio.wrap_future(done)

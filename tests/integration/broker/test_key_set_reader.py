@@ -25,7 +25,7 @@ pytest.importorskip("jwt")
 pytest.importorskip("cryptography")
 
 from broker.security.oauth import key_set_reader
-from broker.security.oauth.key_set import UnknownKeyError
+from broker.security.oauth.key_set import KeySet, UnknownKeyError
 from broker.security.oauth.key_set_reader import KeySetReader, read_key_set
 from broker.security.oauth.signed_tokens import SignedTokens
 
@@ -119,6 +119,49 @@ async def test_a_stop_that_is_cancelled_says_so(host: Host) -> None:
     stopping.cancel()
     with pytest.raises(asyncio.CancelledError):
         await stopping
+
+
+async def test_a_read_that_outlives_the_stop_raises_nothing(
+    issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, may_end = threading.Event(), threading.Event()
+    raised: list[object] = []
+
+    def read(_address: KeyAddress) -> KeySet:
+        began.set()
+        may_end.wait()
+        return KeySet(issuer.key_set())
+
+    monkeypatch.setattr(key_set_reader, "START_TIMEOUT_S", 0)
+    monkeypatch.setattr(key_set_reader, "read_key_set", read)
+    monkeypatch.setattr(threading, "excepthook", raised.append)
+    source = KeySetReader(address("http://127.0.0.1:9/keys"), asyncio.get_running_loop())
+    await source.start()
+    await until(began.is_set)
+    (thread,) = [each for each in threading.enumerate() if each.name == "jwks"]
+    await source.stop()
+    may_end.set()
+    await asyncio.to_thread(thread.join)
+    assert not raised
+
+
+async def test_a_lack_of_threads_is_a_failed_read(
+    host: Host, issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host.body = issuer.key_set()
+    starts = iter([RuntimeError("can't start new thread")])
+    start = threading.Thread.start
+
+    def start_later(thread: threading.Thread) -> None:
+        if thread.name == "jwks" and (error := next(starts, None)) is not None:
+            raise error
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_later)
+    source = KeySetReader(address(host.url), asyncio.get_running_loop(), min_interval_s=0.01)
+    await source.start()
+    await until(lambda: source.current is not None)
+    await source.stop()
 
 
 async def test_an_unknown_key_is_looked_for_but_not_too_often(issuer: Issuer, host: Host) -> None:

@@ -496,7 +496,8 @@ class ZooKeeperConsumer:
                 timeout_s=self._request_timeout_ms / 1000,
             )
         )
-        return kafka if self._offsets == "kafka" else DualStore(kafka, nodes)
+        # The nodes come first, since they refuse the offsets of partitions that have moved.
+        return kafka if self._offsets == "kafka" else DualStore(nodes, kafka)
 
     def _client_config(self) -> ClientConfig:
         return ClientConfig(

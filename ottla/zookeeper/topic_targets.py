@@ -30,11 +30,17 @@ class TopicTargets:
         self._layout = layout
         self._live = live
         self._known: dict[str, list[Target]] = {}
+        # Several topics may be read at once: each compares this number, which nobody resets.
+        self._change_count = 0
         self._changed = asyncio.Event()
 
     def forget(self) -> None:
         """Read every topic again at its next use: brokers or the session have changed."""
         self._known.clear()
+        self._on_change()
+
+    def _on_change(self) -> None:
+        self._change_count += 1
         self._changed.set()
 
     async def targets(self, topic: str) -> list[Target]:
@@ -51,20 +57,22 @@ class TopicTargets:
         try:
             async with asyncio.timeout(PATIENCE_S):
                 while True:
-                    self._changed.clear()
+                    before = self._change_count
                     found = await self._read(topic)
                     if found:
-                        if not self._changed.is_set():
+                        if self._change_count == before:
                             self._known[topic] = found
                         return found
-                    await self._changed.wait()
+                    while self._change_count == before:
+                        self._changed.clear()
+                        await self._changed.wait()
         except TimeoutError:
             return []
 
     async def _read(self, topic: str) -> list[Target]:
         def on_event(_event: WatchEvent) -> None:
             self._known.pop(topic, None)
-            self._changed.set()
+            self._on_change()
 
         path = paths.topic(topic)
         try:

@@ -1,0 +1,66 @@
+"""Targets of topics that are read at the same time."""
+
+import asyncio
+from collections.abc import Callable
+
+from clusterstate.znodes.jafka_nodes import encode_count
+from coordination.client import WatchEvent
+from coordination.protocol.messages import EventType
+from ottla.zookeeper.registration import Layout
+from ottla.zookeeper.targets import Target
+from ottla.zookeeper.topic_targets import TopicTargets
+from tests.waiting import until
+
+Watch = Callable[[WatchEvent], None]
+
+
+class FakeClient:
+    """Counts of partitions at broker 1; every read arms a watch, and may be held up."""
+
+    def __init__(self) -> None:
+        self.counts = {"a": 1, "b": 1}
+        self.may_reply = asyncio.Event()
+        self.watches: dict[str, list[Watch]] = {"a": [], "b": []}
+
+    async def get_children(self, _path: str, _watch: Watch) -> list[str]:
+        return ["1"]
+
+    async def get_data(self, path: str, watch: Watch) -> tuple[bytes, None]:
+        topic = path.split("/")[-2]
+        data = encode_count(self.counts[topic])
+        self.watches[topic].append(watch)
+        await self.may_reply.wait()
+        return data, None
+
+    def change(self, topic: str, count: int) -> None:
+        self.counts[topic] = count
+        watches, self.watches[topic] = self.watches[topic], []
+        for watch in watches:
+            watch(WatchEvent(EventType.NODE_DATA_CHANGED, f"/brokers/topics/{topic}/1"))
+
+
+async def test_a_change_during_a_read_is_seen_although_another_topic_is_read() -> None:
+    client = FakeClient()
+    targets = TopicTargets(client, Layout.JAFKA, lambda: [1])  # type: ignore[arg-type]
+    first = asyncio.ensure_future(targets.targets("a"))
+    await until(lambda: bool(client.watches["a"]), "the first read")
+    client.change("a", 2)
+    second = asyncio.ensure_future(targets.targets("b"))
+    await until(lambda: bool(client.watches["b"]), "the second read")
+    client.may_reply.set()
+    await asyncio.gather(first, second)
+    assert await targets.targets("a") == [Target(1, "1-0"), Target(1, "1-1")]
+
+
+async def test_a_topic_appears_while_another_one_is_read() -> None:
+    client = FakeClient()
+    client.counts["a"] = 0
+    targets = TopicTargets(client, Layout.JAFKA, lambda: [1])  # type: ignore[arg-type]
+    first = asyncio.ensure_future(targets.targets("a"))
+    await until(lambda: bool(client.watches["a"]), "the first read")
+    client.change("a", 1)
+    second = asyncio.ensure_future(targets.targets("b"))
+    await until(lambda: bool(client.watches["b"]), "the second read")
+    client.may_reply.set()
+    await second
+    assert await first == [Target(1, "1-0")]

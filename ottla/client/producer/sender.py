@@ -9,8 +9,7 @@ partition's batches when one is put back.
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from kafkawire.apis import ApiKey
@@ -153,10 +152,12 @@ class Sender:
             held = self._cluster.metadata.partition(batch.topic_partition)
             batch.tried_epoch = held.leader_epoch if held is not None else NO_EPOCH
             batch.attempt_count += 1
-            with self._contained(batch):
+            try:
                 # Here, so that an error in the compression is about this batch alone.
                 batch.payload()
                 sent[batch.topic_partition] = batch
+            except Exception as error:
+                self._on_defect(batch, error)
         if not sent:
             return
         self.counts.request_count += 1
@@ -206,9 +207,13 @@ class Sender:
             for result in topic.partition_responses:
                 batch = sent.pop(TopicPartition(topic.name, result.index), None)
                 if batch is not None:
-                    with self._contained(batch):
+                    try:
                         self._on_result(batch, result, response)
-        self._on_failure(sent, ProtocolError("the broker omitted partitions from its response"))
+                    except Exception as error:
+                        self._on_defect(batch, error)
+        if sent:
+            self._on_failure(sent, ProtocolError("the broker omitted partitions from its response"))
+        self.wake()
 
     def _on_result(
         self, batch: ProducerBatch, result: PartitionProduceResponse, response: ProduceResponse
@@ -233,27 +238,25 @@ class Sender:
 
     def _on_failure(self, sent: BatchesByPartition, error: OttlaError) -> None:
         for batch in sent.values():
-            with self._contained(batch):
+            try:
                 self._on_error(batch, error, {})
+            except Exception as defect:
+                self._on_defect(batch, defect)
         self.wake()
 
-    @contextmanager
-    def _contained(self, batch: ProducerBatch) -> Iterator[None]:
-        """Fail `batch` if the block raises, so that its partition continues with the next batch."""
-        try:
-            yield
-        except Exception as error:
-            log.exception("batch.not_handled partition=%s", batch.topic_partition)
-            if self._accumulator.is_out(batch):
-                self._accumulator.done(batch)
-            elif batch in self._accumulator.incomplete:
-                # It was put back already, and is sent again.
-                return
-            if batch.is_done:
-                self._leave_gap(batch)
-            else:
-                self._give_up(batch, _internal_error(batch, error))
-            self.wake()
+    def _on_defect(self, batch: ProducerBatch, error: Exception) -> None:
+        """Fail `batch`, so that its partition continues with the next one."""
+        log.error("batch.not_handled partition=%s", batch.topic_partition, exc_info=error)
+        if self._accumulator.is_out(batch):
+            self._accumulator.done(batch)
+        elif batch in self._accumulator.incomplete:
+            # It was put back already, and is sent again.
+            return
+        if batch.is_done:
+            self._leave_gap(batch)
+        else:
+            self._give_up(batch, _internal_error(batch, error))
+        self.wake()
 
     def _settle(self, batch: ProducerBatch, base_offset: Offset, append_time_ms: int) -> None:
         self._accumulator.done(batch)

@@ -7,6 +7,7 @@ exercised regularly. `python -m coordination.server.disk.snapshotter DIRECTORY` 
 import asyncio
 import contextlib
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Final
@@ -65,8 +66,6 @@ class Snapshotter:
                 "coordination.server.disk.snapshotter",
                 str(self._directory),
                 stdin=asyncio.subprocess.DEVNULL,
-                # Ctrl-C in a terminal reaches the coordinator only, whose stop ends the child.
-                start_new_session=True,
             )
         except OSError as error:
             # Such as a limit of processes. As below, nothing is lost.
@@ -142,4 +141,6 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    # Ctrl-C in a terminal reaches this process, too, which the stop of the coordinator ends.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.exit(main(sys.argv[1:]))

@@ -1,6 +1,8 @@
 """Snapshots are taken by a child at low priority, except for the last one, at the stop."""
 
 import os
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -8,6 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from coordination.server.disk import snapshotter as disk_snapshotter
+from coordination.server.disk.data_dir import DataDir, segment_path
 from coordination.server.disk.snapshotter import NICENESS, Snapshotter
 from tests.waiting import until
 
@@ -62,13 +65,15 @@ async def test_a_spent_file_that_cannot_be_deleted_does_not_disturb_the_stop(
     assert [each["event"] for each in logged] == ["file.not_deleted"]
 
 
-async def test_ctrl_c_in_a_terminal_does_not_reach_the_child(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    child = tmp_path / "child"
-    child.write_text(f'#!/bin/sh\necho $$ $(cut -d" " -f5 /proc/$$/stat) > "{tmp_path}/ids"\n')
-    child.chmod(0o700)
-    monkeypatch.setattr(sys, "executable", str(child))
-    await Snapshotter(tmp_path).finish(takes_snapshot=True)
-    process_id, group_id = (tmp_path / "ids").read_text().split()
-    assert group_id == process_id
+def test_ctrl_c_in_a_terminal_does_not_end_the_child(tmp_path: Path) -> None:
+    DataDir(tmp_path).close()
+    segment = segment_path(tmp_path, 1)
+    os.mkfifo(segment)
+    command = [sys.executable, "-m", "coordination.server.disk.snapshotter", str(tmp_path)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as child:
+        # Opens once the child reads.
+        with segment.open("wb") as content:
+            child.send_signal(signal.SIGINT)
+            content.write(b"torn")
+        _, logged = child.communicate()
+    assert (child.returncode, logged) == (0, "")

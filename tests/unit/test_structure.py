@@ -164,6 +164,7 @@ SEAMS = {
         "broker.daemon",
         "coordination.daemon",
         "coordination.server.coordinator",
+        "coordination.server.disk.snapshotter",
         "ottla.cli.__main__",
         "ottla.cli.commands.coordinator",
         "ottla.cli.console_run",

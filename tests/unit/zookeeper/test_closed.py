@@ -16,7 +16,7 @@ def both() -> list[ZooKeeperConsumer | ZooKeeperProducer]:
     return [ZooKeeperConsumer(NOWHERE, group_id="g"), ZooKeeperProducer(NOWHERE)]
 
 
-async def test_what_was_closed_does_not_start() -> None:
+async def test_closed_clients_do_not_start() -> None:
     for client in both():
         await client.close()
         with pytest.raises(ClientClosedError):

@@ -122,7 +122,7 @@ class ZooKeeperProducer:
             if self._layout is Layout.JAFKA:
                 await self._read_names()
         except BaseException:
-            await self.close()
+            await self._end()
             raise
         self._tasks = TaskSet(asyncio.get_running_loop())
         self._addresses.on_change = self._on_addresses
@@ -152,6 +152,9 @@ class ZooKeeperProducer:
     async def close(self) -> None:
         """Send the remaining records and disconnect. `async with` calls this."""
         self._is_closed = True
+        await self._end()
+
+    async def _end(self) -> None:
         if hasattr(self, "_tasks"):
             await self._tasks.cancel_all()
         try:

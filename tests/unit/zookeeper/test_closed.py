@@ -6,7 +6,7 @@ import pytest
 
 from coordination.client import Client
 from ottla import ZooKeeperConsumer, ZooKeeperProducer
-from ottla.client.errors import ClientClosedError
+from ottla.client.errors import ClientClosedError, NoBrokerAvailableError
 from ottla.zookeeper.broker_addresses import BrokerAddresses
 
 NOWHERE = "127.0.0.1:1"
@@ -43,3 +43,18 @@ async def test_close_ends_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
         is_connected.set()
         with pytest.raises(ClientClosedError):
             await start
+
+
+async def test_a_start_without_brokers_can_be_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def connect(*_: object) -> None:
+        pass
+
+    async def has_brokers(*_: object) -> bool:
+        return False
+
+    monkeypatch.setattr(Client, "connect", connect)
+    monkeypatch.setattr(BrokerAddresses, "wait", has_brokers)
+    for client in both():
+        for _ in range(2):
+            with pytest.raises(NoBrokerAvailableError):
+                await client.start()

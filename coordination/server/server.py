@@ -386,6 +386,7 @@ class Server:
             ready, self.ready = self.ready, {}
             for connection in ready:
                 connection.flush()
+        # Most input writes nothing.
         if self.service.entries:
             self._commit.kick(self.service.entries)
 

@@ -195,6 +195,7 @@ class ZooKeeperConsumer:
         self._is_closed = False
         self._closing = Closing()
         self._end_after_callback: asyncio.Task[None] | None = None
+        """Kept here, because an event loop does not keep its tasks."""
 
     async def start(self) -> None:
         """Connect to the coordinator, and to a broker that it lists. `async with` calls this.

@@ -213,7 +213,8 @@ class Sender:
                         self._on_defect(batch, error)
         if sent:
             self._on_failure(sent, ProtocolError("the broker omitted partitions from its response"))
-        self.wake()
+        else:
+            self.wake()
 
     def _on_result(
         self, batch: ProducerBatch, result: PartitionProduceResponse, response: ProduceResponse

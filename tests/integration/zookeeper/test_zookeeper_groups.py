@@ -150,6 +150,8 @@ async def test_a_busy_loop_loses_its_session_after_the_timeout_only(
         session = member.consumer._client.session_id
         if is_lost:
             until_sync(lambda: f"{session:#x}" not in sessions(cluster), "the end of the session")
+            # Records may arrive before the member learns that its session has ended.
+            await until(lambda: member.consumer._client.session_id != session, "a new session")
         else:
             # Like a long computation, as the wait above.
             time.sleep(0.4 * SESSION_S)  # noqa: ASYNC251

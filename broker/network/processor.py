@@ -36,7 +36,7 @@ from broker.network.frame_receiver import FrameReceiver
 from broker.network.limits import NetworkLimits
 from broker.network.metrics import NetworkMetrics
 from broker.network.receive_memory import BLOCKED_REQUESTS_SHARE, ReceiveMemory
-from broker.network.request import ConnectionQueue, Request
+from broker.network.request import NOT_HANDLED, ConnectionQueue, Request
 from broker.network.request_channel import EARLY_APIS, RequestChannel
 from broker.network.response_sender import ReadAhead, ResponseSender
 from broker.network.socket_state import has_gone
@@ -238,6 +238,8 @@ class Processor(asyncio.BufferedProtocol):
                 if close_reason is not None:
                     self.refuse_input(close_reason)
                     self._channel.attempt(self._queue, sender.abandon_in_flight)
+                elif self._is_all_sent:
+                    self._channel.on_sent(self._queue)
         except ConnectionError:
             self._transport.abort()
         except (TruncatedRegionError, OSError) as error:
@@ -362,7 +364,7 @@ class Processor(asyncio.BufferedProtocol):
         quota mutes it.
         """
         receiver, pause = self._receiver, self._reason_to_pause()
-        holds_memory = receiver.holds_memory or self._queue.holds_memory
+        holds_memory = receiver.holds_memory or self._queue.is_parked
         if not holds_memory or pause in WAITS_FOR_BROKER:
             self._progress.reset()
             return
@@ -458,7 +460,7 @@ class Processor(asyncio.BufferedProtocol):
 
     def _room(self) -> int:
         """Return the number of requests that may be submitted; 0 while the client does not read."""
-        is_blocked = self._sender.is_blocked or self._queue.blocking_reply is not None
+        is_blocked = self._sender.is_blocked or self._queue.stops_reading
         if is_blocked or self._state is not _OPEN:
             return 0
         in_flight = self._in_flight
@@ -466,7 +468,8 @@ class Processor(asyncio.BufferedProtocol):
         if is_many and sum([each.size_bytes for each in in_flight]) > MAX_IN_FLIGHT_BYTES:
             return 0
         own = self._max_in_flight - len(in_flight)
-        return own if self._queue.is_control_plane else min(own, self._channel.free_count)
+        is_counted = not (self._queue.is_control_plane or self._queue.is_parked)
+        return min(own, self._channel.free_count) if is_counted else own
 
     def _reason_to_pause(self) -> Pause | None:
         return reason_to_pause(
@@ -474,7 +477,7 @@ class Processor(asyncio.BufferedProtocol):
             self._room(),
             needs_memory=self._receiver.wanted_bytes > 0,
             is_early=self._is_early,
-            is_blocked=self._queue.blocking_reply is not None,
+            is_blocked=self._queue.stops_reading,
             is_channel_full=self._channel.free_count <= 0,
             is_client_slow=self._sender.is_blocked,
         )
@@ -513,6 +516,13 @@ class Processor(asyncio.BufferedProtocol):
         self._receiver.close()
 
     # Output.
+
+    @property
+    def _is_all_sent(self) -> bool:
+        """Whether the responses to all handled requests are sent, and the socket has taken them."""
+        in_flight, sender = self._in_flight, self._sender
+        is_answered = not in_flight or in_flight[0].reply is NOT_HANDLED
+        return is_answered and not sender.parts and not sender.is_blocked
 
     def _after_send(self) -> None:
         if self._sender.parts:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from broker.network.reply import Reply
 from broker.network.request_timing import RequestTiming
 from broker.security.principal import Principal
+from kafkawire.apis import ApiKey
 from kafkawire.headers import RequestHeader
 
 if TYPE_CHECKING:
@@ -81,20 +82,26 @@ class ConnectionQueue:
     def __init__(self, connection: Connection, *, is_control_plane: bool = False) -> None:
         self.connection = connection
         self.is_control_plane = is_control_plane
-        # Requests that wait because they, or one before them, are long.
-        self.long_requests: list[Request] = []
-        # Reply that must complete before the next long request.
-        self.blocking_reply: Reply | None = None
+        # Requests in their order that wait for their turn in the line of long ones, or for the
+        # responses to earlier ones.
+        self.waiting: list[Request] = []
+        # Number of short requests at the head of `waiting`, moved there when their turn came.
+        self.deferred_count = 0
+        # Weight of the handled requests until all of their responses are sent, and the API of the
+        # last one whose reply was pending.
+        self.unsent_weight = 0
+        self.busy_with: ApiKey | None = None
+        # Whether `waiting` waits for responses, outside the line.
+        self.is_parked = False
+        # Whether requests were dropped for lack of memory, so that later ones are dropped, too.
+        self.is_refused = False
+        # Whether a long request is to be answered before more is read.
+        self.stops_reading = False
         # Whether the connection waits for its turn to send.
         self.is_ready = False
         self.is_closed = False
         # Gives the connection a turn to send.
         self.wake: Callable[[], None]
-
-    @property
-    def holds_memory(self) -> bool:
-        """Whether requests wait for the response to the long request of the connection."""
-        return self.blocking_reply is not None and bool(self.long_requests)
 
 
 class Request:

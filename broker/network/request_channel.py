@@ -4,12 +4,15 @@ Connections submit whole requests. In each turn of the loop the pump hands a bat
 first the control-plane requests, then the short ones, then as many long ones as time allows, round
 robin over the connections. Then each connection with complete responses writes once.
 
+A request is long if its body is, or if its response may be: a few bytes can ask for all configs.
+
 Invariants:
 - Requests of one connection are handled in order, except control-plane requests.
 - At most `queued_max_requests` wait. Control-plane requests do not count; their connections bound
   them.
-- While a long request waits for its response, no other long request of its connection is handled,
-  unless the request produces records.
+- While a request waits for its response, no other one of its connection is handled; nor is it while
+  the client does not read the responses to long ones. So a connection never holds more than one
+  large response. A produce request may follow others, and one fetch may follow another.
 - A handler that fails closes only its own connection.
 - No connection sends inside a handler.
 """
@@ -44,6 +47,34 @@ SEND_BYTES: Final = 32 * MIB
 LONG_REQUEST_BYTES: Final = 4 * KIB
 # A turn starts no further long request after this time.
 LONG_REQUESTS_S: Final = 0.01
+# The responses to these requests may hold much more than the request names.
+LARGE_RESPONSE_APIS: Final = frozenset(
+    {
+        ApiKey.METADATA,
+        ApiKey.OFFSET_FETCH,
+        ApiKey.DESCRIBE_GROUPS,
+        ApiKey.LIST_GROUPS,
+        ApiKey.DESCRIBE_ACLS,
+        ApiKey.DESCRIBE_CONFIGS,
+        ApiKey.DESCRIBE_LOG_DIRS,
+        ApiKey.ELECT_LEADERS,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        ApiKey.DESCRIBE_CLIENT_QUOTAS,
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+        ApiKey.DESCRIBE_PRODUCERS,
+        ApiKey.DESCRIBE_TRANSACTIONS,
+        ApiKey.LIST_TRANSACTIONS,
+    }
+)
+# Total size of the requests of a connection that are handled before their responses are sent. A
+# request with a pending response, or a large one, has a weight of its own: each of them exceeds the
+# limit.
+MAX_UNSENT_BYTES: Final = 16 * KIB
+BUSY_WEIGHT: Final = 1 << 40
+TOO_LATE: Final = "an earlier request was refused"
+# Bound once, because member lookup in an enum runs Python code.
+_PRODUCE: Final = ApiKey.PRODUCE
+_FETCH: Final = ApiKey.FETCH
 
 log = structlog.get_logger(__name__)
 
@@ -118,12 +149,15 @@ class RequestChannel:
             if api_key in CONTROL_PLANE_APIS or queue.is_control_plane:
                 self._control_requests.append(request)
                 continue
+            if queue.is_parked:
+                self._add_parked(queue, request)
+                continue
             self.free_count -= 1
-            if queue.long_requests:
+            if queue.waiting:
                 # A request must not overtake a long one of its connection.
-                queue.long_requests.append(request)
-            elif len(request.body) > LONG_REQUEST_BYTES:
-                queue.long_requests.append(request)
+                queue.waiting.append(request)
+            elif len(request.body) > LONG_REQUEST_BYTES or api_key in LARGE_RESPONSE_APIS:
+                queue.waiting.append(request)
                 self._long_line.append(queue)
             else:
                 short_requests.append(request)
@@ -131,13 +165,22 @@ class RequestChannel:
 
     def mark_ready(self, queue: ConnectionQueue) -> None:
         """Let the connection send at the end of this turn or in the next one."""
-        blocking = queue.blocking_reply
-        if blocking is not None and blocking.is_done:
-            self._unblock(queue)
         if not queue.is_ready:
             queue.is_ready = True
             self._ready.append(queue)
             self._schedule()
+
+    def on_sent(self, queue: ConnectionQueue) -> None:
+        """Handle further requests of a connection that has sent the responses to all earlier ones.
+
+        Without this call, the requests that wait for it would wait until the connection closes.
+        """
+        if queue.unsent_weight:
+            queue.unsent_weight = 0
+            queue.busy_with = None
+            queue.stops_reading = False
+            if queue.is_parked:
+                self._unpark(queue)
 
     def close(self, queue: ConnectionQueue) -> None:
         """Drop the queued long requests of a closed connection, unless they hold records.
@@ -146,14 +189,15 @@ class RequestChannel:
         waiting for a response. Replies that are pending then are cancelled.
         """
         queue.is_closed = True
-        dropped = [each for each in queue.long_requests if not _is_produce(each)]
-        queue.long_requests[:] = [each for each in queue.long_requests if _is_produce(each)]
+        dropped = [each for each in queue.waiting if not _is_produce(each)]
+        queue.waiting[:] = [each for each in queue.waiting if _is_produce(each)]
+        queue.deferred_count = 0
         for request in dropped:
             request.give_back()
-        if queue.blocking_reply is None:
-            self.free_count += len(dropped)
+        if queue.is_parked:
+            self._unpark(queue)
         else:
-            self._unblock(queue)
+            self.free_count += len(dropped)
         self._waiting.pop(queue, None)
         self._early.pop(queue, None)
 
@@ -242,11 +286,18 @@ class RequestChannel:
             if control_requests:
                 self._handle_one(control_requests.popleft())
             elif requests:
-                self.free_count += 1
-                self._handle_one(requests.popleft())
+                request = requests.popleft()
+                queue = request.queue
+                is_busy = queue.unsent_weight > MAX_UNSENT_BYTES and not _may_handle(request)
+                if is_busy or queue.deferred_count or queue.is_refused:
+                    self._defer(queue, request)
+                else:
+                    self.free_count += 1
+                    self._handle_one(request)
             else:
                 break
-        if self._long_line and not self._had_long:
+        # A long request must not overtake a short one of its connection.
+        if self._long_line and not self._had_long and not requests:
             self._had_long = True
             self._handle_long()
 
@@ -256,17 +307,20 @@ class RequestChannel:
         end_s = clock() + LONG_REQUESTS_S
         while line:
             queue = line.popleft()
-            if not queue.long_requests:
+            if not queue.waiting:
                 # The connection was closed meanwhile.
                 continue
-            request = queue.long_requests.pop(0)
+            if not _may_handle(queue.waiting[0]):
+                self._park(queue)
+                continue
+            request = queue.waiting.pop(0)
+            queue.deferred_count = max(0, queue.deferred_count - 1)
             self.free_count += 1
             try:
                 self._handle_one(request)
             finally:
-                if _is_blocking(request):
-                    self._block(queue, request.reply)
-                elif queue.long_requests:
+                queue.stops_reading = _stops_reading(request)
+                if queue.waiting:
                     line.append(queue)
             if self._batch_bytes_left <= 0 or clock() >= end_s:
                 break
@@ -279,23 +333,55 @@ class RequestChannel:
         """
         try:
             for queue in self._long_line:
-                for request in queue.long_requests:
+                for request in queue.waiting:
                     _keep(request)
         except ReceiveMemoryExhaustedError:
             return False
         return True
 
-    def _block(self, queue: ConnectionQueue, reply: Reply) -> None:
-        """Handle no further long request of the connection until `reply` is complete.
+    def _defer(self, queue: ConnectionQueue, request: Request) -> None:
+        """Let a short request wait, behind its predecessors and before the long ones."""
+        if queue.is_refused:
+            self.free_count += 1
+            _refuse(request, TOO_LATE)
+            return
+        queue.waiting.insert(queue.deferred_count, request)
+        queue.deferred_count += 1
+        if queue.is_parked:
+            self.free_count += 1
+            self._keep_or_refuse(queue, queue.deferred_count - 1)
+        elif len(queue.waiting) == 1:
+            self._park(queue)
+
+    def _add_parked(self, queue: ConnectionQueue, request: Request) -> None:
+        if queue.is_refused:
+            _refuse(request, TOO_LATE)
+            return
+        queue.waiting.append(request)
+        self._keep_or_refuse(queue, len(queue.waiting) - 1)
+
+    def _park(self, queue: ConnectionQueue) -> None:
+        """Handle no further request of the connection until its responses are sent.
 
         The objects of a decoded request take some hundred times its size. With thousands of waiting
-        requests, each run of the garbage collector would stop the loop for a second. Blocked
+        requests, each run of the garbage collector would stop the loop for a second. Parked
         requests do not count against the limit of the queue. Other connections reuse the arena
         meanwhile, so their bodies are kept outside it, or refused if there is no memory for them.
         """
-        queue.blocking_reply = reply
-        self.free_count += len(queue.long_requests)
-        for position, request in enumerate(queue.long_requests):
+        queue.is_parked = True
+        self.free_count += len(queue.waiting)
+        self._keep_or_refuse(queue, 0)
+
+    def _unpark(self, queue: ConnectionQueue) -> None:
+        queue.is_parked = False
+        if queue.waiting:
+            self.free_count -= len(queue.waiting)
+            self._long_line.append(queue)
+            self._schedule()
+
+    def _keep_or_refuse(self, queue: ConnectionQueue, start: int) -> None:
+        """Keep the parked requests from `start` on, or close after the responses to the others."""
+        for position, request in enumerate(queue.waiting[start:], start):
             try:
                 _keep(request)
             except ReceiveMemoryExhaustedError as error:
@@ -303,19 +389,14 @@ class RequestChannel:
                 break
 
     def _refuse(self, queue: ConnectionQueue, position: int, reason: str) -> None:
-        """Drop the blocked requests from `position` on; close after the responses to the others."""
-        refused = queue.long_requests[position:]
-        del queue.long_requests[position:]
+        """Drop the parked requests from `position` on; close after the responses to the others."""
+        refused = queue.waiting[position:]
+        del queue.waiting[position:]
+        queue.deferred_count = min(queue.deferred_count, position)
         for request in refused:
-            request.give_back()
-        refused[0].reply = Reply.close(reason)
+            _refuse(request, reason)
+        queue.is_refused = True
         queue.connection.refuse_input(reason)
-
-    def _unblock(self, queue: ConnectionQueue) -> None:
-        queue.blocking_reply = None
-        if queue.long_requests:
-            self.free_count -= len(queue.long_requests)
-            self._long_line.append(queue)
 
     def _handle_one(self, request: Request) -> None:
         self._batch_bytes_left -= len(request.body)
@@ -337,32 +418,53 @@ class RequestChannel:
         if timing is not None:
             timing.returned_at_s = timing.completed_at_s = self.clock()
         if reply.is_done:
+            is_large = api_key in LARGE_RESPONSE_APIS
+            queue.unsent_weight += BUSY_WEIGHT if is_large else request.size_bytes
             if not queue.is_ready:
                 queue.is_ready = True
                 self._ready.append(queue)
-        elif queue.is_closed:
+            return
+        if queue.is_closed:
             reply.cancel()
         elif timing is None:
             reply.on_done(queue.wake)
         else:
             reply.on_done(partial(self._complete_timed, timing, queue))
+        queue.unsent_weight += BUSY_WEIGHT
+        queue.busy_with = api_key
 
     def _complete_timed(self, timing: RequestTiming, queue: ConnectionQueue) -> None:
         timing.completed_at_s = self.clock()
         self.mark_ready(queue)
 
 
-def _is_blocking(request: Request) -> bool:
-    """Whether a handled long request blocks the next one of its connection.
+def _may_handle(request: Request) -> bool:
+    """Whether the next request of a connection may be handled before earlier responses are sent.
 
-    A produce request does not: its records are on disk, and the waiting operation is small. Nor
-    does a fetch: the next one of a follower's session makes the waiting one respond.
+    A produce request may: its records are then on disk, and the waiting operation is small. So may
+    a fetch after one other: the next one of a follower's session makes the waiting one respond.
     """
-    reply = request.reply
-    if reply is NOT_HANDLED or reply.is_done or reply.cancelled:
+    queue, api_key = request.queue, request.header.api_key
+    if queue.unsent_weight <= MAX_UNSENT_BYTES or queue.is_closed:
+        return True
+    if api_key == _FETCH:
+        is_second = queue.unsent_weight <= BUSY_WEIGHT + MAX_UNSENT_BYTES
+        return is_second and queue.busy_with == _FETCH
+    return api_key == _PRODUCE and queue.busy_with in (None, _PRODUCE)
+
+
+def _refuse(request: Request, reason: str) -> None:
+    """Drop a request; its connection closes after the responses to the earlier ones."""
+    request.give_back()
+    request.reply = Reply.close(reason)
+
+
+def _stops_reading(request: Request) -> bool:
+    """Whether the connection of a handled long request is not read until the response is sent."""
+    if request.reply is NOT_HANDLED or request.reply.is_done or request.reply.cancelled:
         return False
     is_long = request.size_bytes > LONG_REQUEST_BYTES
-    return is_long and request.header.api_key not in (ApiKey.PRODUCE, ApiKey.FETCH)
+    return is_long and request.header.api_key not in (_PRODUCE, _FETCH)
 
 
 def _keep(request: Request) -> None:
@@ -376,4 +478,4 @@ def _keep(request: Request) -> None:
 
 
 def _is_produce(request: Request) -> bool:
-    return request.header.api_key == ApiKey.PRODUCE
+    return request.header.api_key == _PRODUCE

@@ -573,12 +573,12 @@ def test_connection_that_waits_for_a_response_is_not_stalled() -> None:
     world = short_of_memory()
     client, large = world.connect(), large_request()
     client.send(large[: LARGE // 2])
-    client.processor._queue.blocking_reply = Reply()
+    client.processor._queue.stops_reading = True
     since_s = world.loop.now_s
     for _ in range(4):
         check_stalled(world, [client], since_s, 1)
     assert not is_closed(client), "the broker has stopped reading from it"
-    client.processor._queue.blocking_reply = None
+    client.processor._queue.stops_reading = False
     since_s = world.loop.now_s
     with capture_logs():
         for _ in range(4):
@@ -601,7 +601,7 @@ def test_a_client_cannot_hold_memory_for_as_long_as_its_long_request_waits() -> 
     world = short_of_memory()
     client, large = world.connect(), large_request()
     client.send(large[: LARGE // 2])
-    client.processor._queue.blocking_reply = Reply()
+    client.processor._queue.stops_reading = True
     check_dropped_in_time(world, client)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import deque
 from collections.abc import Callable
 
 import pytest
@@ -10,12 +11,13 @@ from structlog.testing import capture_logs
 
 from broker.network.limits import NetworkLimits
 from broker.network.receive_memory import ReceiveMemoryExhaustedError
-from broker.network.reply import Reply
+from broker.network.reply import Reply, ReplyState
 from broker.network.request import Request
 from broker.network.request_channel import (
     BATCH_BYTES,
     LONG_REQUEST_BYTES,
     LONG_REQUESTS_S,
+    MAX_UNSENT_BYTES,
     SEND_BYTES,
     RequestChannel,
 )
@@ -35,16 +37,24 @@ class FakeConnection:
 
     def __init__(self, channel: RequestChannel, *, is_control_plane: bool = False) -> None:
         self.number = 1
+        self.channel = channel
         self.queue = channel.connect(self, is_control_plane=is_control_plane)
+        self.replies: deque[Reply] = deque()
+        self.is_read = True
         self.send_count = 0
         self.room_count = 0
         self.dropped: list[str] = []
         self.on_send: Callable[[], None] = lambda: None
         self.has_memory = True
+        self.refused: list[str] = []
 
     def send_ready(self) -> None:
         self.send_count += 1
         self.on_send()
+        while self.is_read and self.replies and self.replies[0].is_done:
+            self.replies.popleft()
+        if self.is_read and not self.replies:
+            self.channel.on_sent(self.queue)
 
     def on_room(self) -> None:
         self.room_count += 1
@@ -64,7 +74,8 @@ class FakeConnection:
         request.body = memoryview(bytearray(request.body))
 
     def refuse_input(self, reason: str) -> None:
-        raise AssertionError(f"everything can be kept ({reason})")
+        assert not self.has_memory, "everything can be kept"
+        self.refused.append(reason)
 
     def drop(self, reason: str) -> None:
         self.dropped.append(reason)
@@ -81,7 +92,11 @@ class World:
 
     def _handle(self, request: Request) -> Reply:
         self.handled.append(request.header.correlation_id)
-        return self.answer(request)
+        reply = self.answer(request)
+        connection = request.connection
+        assert isinstance(connection, FakeConnection)
+        connection.replies.append(reply)
+        return reply
 
 
 @pytest.fixture
@@ -274,6 +289,119 @@ def test_long_produce_and_fetch_requests_do_not_wait_for_each_other(
     assert world.handled == handled
 
 
+def test_no_request_is_handled_behind_one_that_waits(world: World) -> None:
+    """Otherwise one waiting fetch would keep many responses in memory."""
+    client, waiting = FakeConnection(world.channel), Reply()
+    world.answer = lambda request: waiting if request.header.correlation_id == 1 else Reply("done")
+    world.channel.submit([make_request(client.queue, 1, ApiKey.JOIN_GROUP)])
+    world.channel.submit([make_request(client.queue, 2, ApiKey.HEARTBEAT)])
+    world.channel.submit([make_request(client.queue, 3, ApiKey.HEARTBEAT)])
+    world.channel.submit([long_request(client, 4)])
+    world.channel.submit([make_request(client.queue, 5)])
+    world.loop.run()
+    world.channel.submit([make_request(client.queue, 6)])
+    world.loop.run()
+    assert world.handled == [1]
+    assert world.channel.is_empty, "none of them is left in the arenas"
+    assert world.channel.free_count == NetworkLimits().queued_max_requests, "others may wait"
+    waiting.complete("done")
+    world.loop.run()
+    assert world.handled == [1, 2, 3, 4, 5, 6]
+    assert world.channel.free_count == NetworkLimits().queued_max_requests
+
+
+@pytest.mark.parametrize("behind", [ApiKey.DESCRIBE_CONFIGS, ApiKey.HEARTBEAT, ApiKey.PRODUCE])
+def test_a_fetch_may_follow_one_that_waits_but_nothing_else_may(
+    world: World, behind: ApiKey
+) -> None:
+    client = FakeConnection(world.channel)
+    world.answer = lambda _request: Reply()
+    for number, api_key in enumerate((ApiKey.FETCH, ApiKey.FETCH, ApiKey.FETCH, behind)):
+        world.channel.submit([make_request(client.queue, number, api_key)])
+        world.loop.run()
+    assert world.handled == [0, 1]
+    assert [each.header.correlation_id for each in client.queue.waiting] == [2, 3]
+
+
+def test_a_produce_request_does_not_overtake_one_that_waits(world: World) -> None:
+    client = FakeConnection(world.channel)
+    world.answer = lambda _request: Reply()
+    apis = (ApiKey.PRODUCE, ApiKey.PRODUCE, ApiKey.OFFSET_COMMIT, ApiKey.PRODUCE)
+    world.channel.submit([make_request(client.queue, *each) for each in enumerate(apis)])
+    world.loop.run()
+    assert world.handled == [0, 1]
+    for reply in client.replies.copy():
+        reply.complete("done")
+    world.loop.run()
+    assert world.handled == [0, 1, 2]
+    client.replies[0].complete("done")
+    world.loop.run()
+    assert world.handled == [0, 1, 2, 3]
+
+
+def test_large_responses_are_made_one_at_a_time(world: World) -> None:
+    """A client that does not read them makes the broker keep one."""
+    client, other = FakeConnection(world.channel), FakeConnection(world.channel)
+    world.channel.submit(
+        [make_request(client.queue, number, ApiKey.DESCRIBE_CONFIGS) for number in range(3)]
+    )
+    client.is_read = False
+    world.channel.submit([make_request(other.queue, 10)])
+    world.loop.run()
+    assert world.handled == [10, 0]
+    client.is_read = True
+    world.channel.mark_ready(client.queue)
+    world.loop.run()
+    assert world.handled == [10, 0, 1, 2]
+
+
+def test_small_responses_are_made_up_to_a_limit(world: World) -> None:
+    client = FakeConnection(world.channel)
+    client.is_read = False
+    requests = [make_request(client.queue, number, ApiKey.HEARTBEAT) for number in range(20)]
+    for request in requests:
+        request.body = memoryview(bytes(1024))
+        request.size_bytes = 1024
+    world.channel.submit(requests)
+    world.loop.run()
+    assert world.handled == list(range(MAX_UNSENT_BYTES // 1024 + 1))
+    client.is_read = True
+    world.channel.mark_ready(client.queue)
+    world.loop.run()
+    assert world.handled == list(range(20))
+
+
+def test_requests_that_cannot_be_kept_are_refused_with_all_later_ones(world: World) -> None:
+    client, waiting = FakeConnection(world.channel), Reply()
+    world.answer = lambda request: waiting if request.header.correlation_id == 0 else Reply("done")
+    requests = [make_request(client.queue, number, ApiKey.HEARTBEAT) for number in range(6)]
+    world.channel.submit(requests[:2])
+    world.loop.run()
+    client.has_memory = False
+    world.channel.submit(requests[2:4])
+    assert len(client.refused) == 1
+    client.has_memory = True
+    world.channel.submit(requests[4:])
+    waiting.complete("done")
+    world.loop.run()
+    assert world.handled == [0, 1], "no later one overtakes the refused one"
+    states = [each.reply.state for each in requests[2:]]
+    assert states == [ReplyState.CLOSE] * 4
+    assert world.channel.free_count == NetworkLimits().queued_max_requests
+
+
+def test_short_requests_that_cannot_be_kept_are_refused_with_all_later_ones(world: World) -> None:
+    client = FakeConnection(world.channel)
+    client.has_memory = False
+    world.answer = lambda _request: Reply()
+    requests = [make_request(client.queue, number, ApiKey.HEARTBEAT) for number in range(3)]
+    world.channel.submit(requests)
+    world.loop.run()
+    assert (world.handled, len(client.refused)) == ([0], 1)
+    assert [each.reply.state for each in requests[1:]] == [ReplyState.CLOSE] * 2
+    assert world.channel.free_count == NetworkLimits().queued_max_requests
+
+
 @pytest.mark.parametrize("reply", [Reply(), Reply("message")], ids=["blocked", "in line"])
 def test_only_produce_requests_of_a_closed_connection_are_handled(
     world: World, reply: Reply
@@ -299,7 +427,7 @@ def test_only_produce_requests_of_a_closed_connection_are_handled(
     world.channel.submit([long_request(other, 4)])
     world.loop.run()
     assert (sorted(world.handled), released) == ([1, 3, 4], ["buffer"])
-    assert (client.queue.long_requests, client.queue.blocking_reply) == ([], None)
+    assert (client.queue.waiting, client.queue.is_parked) == ([], False)
     assert world.channel.free_count == NetworkLimits().queued_max_requests
 
 
@@ -335,7 +463,7 @@ def test_the_request_after_a_failed_long_one_runs_in_the_next_turn(world: World)
     world.channel.submit([long_request(good, 2)])
     with capture_logs():
         world.loop.run()
-    assert (len(bad.dropped), good.send_count, bad.queue.long_requests) == (1, 1, [])
+    assert (len(bad.dropped), good.send_count, bad.queue.waiting) == (1, 1, [])
 
 
 def test_arenas_are_recycled_only_when_no_request_in_them_waits(world: World) -> None:

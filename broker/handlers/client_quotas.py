@@ -13,7 +13,7 @@ from broker.live_configs.config_nodes import ConfigNodes
 from broker.live_configs.quota_configs import QuotaConfigs
 from broker.network.reply import Reply
 from broker.network.request import Request
-from broker.network.request_tasks import RequestTasks
+from broker.network.request_tasks import RequestTasks, in_turns
 from broker.quotas.entity import QuotaEntity, altered
 from broker.quotas.quota_filter import Component, QuotaFilter
 from kafkawire.apis import ApiKey
@@ -36,6 +36,8 @@ APIS: Final[Apis] = {
     ApiKey.DESCRIBE_CLIENT_QUOTAS: lambda parts: _handler(parts).handle_describe,
     ApiKey.ALTER_CLIENT_QUOTAS: lambda parts: _handler(parts).handle_alter,
 }
+# Work of an entry, in items of `in_turns`: an entry that is refused takes some 20 µs.
+WEIGHT: Final = 5
 
 
 class ClientQuotasHandler:
@@ -79,7 +81,7 @@ class ClientQuotasHandler:
 
     async def _alter_all(self, message: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
         results = []
-        for entry in message.entries:
+        async for entry in in_turns(message.entries, WEIGHT):
             code, text = ErrorCode.NONE, None
             try:
                 await self._alter(entry, validate_only=message.validate_only)

@@ -1,5 +1,8 @@
-"""The stream of a daemon's log (edge)."""
+"""The stream of a daemon's log, and standard streams that cannot be written (edge)."""
 
+import atexit
+import os
+import sys
 from contextlib import suppress
 from typing import TextIO, cast
 
@@ -10,7 +13,24 @@ def log_lines(stream: TextIO) -> TextIO:
     The reader of a pipe may have ended, or the disk of the log may be full. Most lines are written
     amid other work, where an OSError would be taken for a failure of that work.
     """
+    atexit.register(discard_unwritable)
     return cast(TextIO, _LogLines(stream))
+
+
+def discard_unwritable() -> None:
+    """Put the null device behind the standard streams whose buffer cannot be written.
+
+    Otherwise the interpreter tries it once more at its end, and exits with 120.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            # It is None if the parent has closed the descriptor.
+            if stream is not None:
+                stream.flush()
+        except OSError:
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, stream.fileno())
+            os.close(null)
 
 
 class _LogLines:

@@ -31,6 +31,9 @@ if os.environ.get("OTTLA_TEST_COMPILED"):
 # The many objects of a collection live until the end, so there is no garbage to look for.
 gc.disable()
 
+# The programs under test run as users start them, with buffered output.
+os.environ.pop("PYTHONUNBUFFERED", None)
+
 # Under nohup, programs started by tests would inherit the ignored signal.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 

@@ -12,10 +12,11 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from multiprocessing.connection import Connection
 from typing import IO, Final
 
+from monitoring.log_lines import discard_unwritable
 from tests import planted_secrets
 from tests.clocks import replace_clock
 
@@ -113,4 +114,7 @@ def _run(
     planted_secrets.check("arguments", arguments)
     planted_secrets.watch_configs()
     sys.argv = [module, *arguments]
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
+    # Here `multiprocessing` ends the process, which does not run the functions of `atexit`.
+    with ExitStack() as stack:
+        stack.callback(discard_unwritable)
+        runpy.run_module(module, run_name="__main__", alter_sys=True)

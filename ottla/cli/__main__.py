@@ -4,6 +4,7 @@ Ctrl-C during startup must not print a stack trace. Importing this module theref
 `main` loads the commands after it has installed its signal handler.
 """
 
+import atexit
 import contextlib
 import io
 import os
@@ -32,8 +33,10 @@ def main() -> None:
     import speedups.import_path
 
     speedups.import_path.prefer_our_packages()
+    from monitoring.log_lines import discard_unwritable
     from ottla.cli.app import make_app
 
+    atexit.register(discard_unwritable)
     app = make_app()
     try:
         # Within this block: an interrupt that came during the call takes effect at its end.

@@ -8,7 +8,6 @@
 """
 
 import functools
-import os
 import sys
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Final, NoReturn, ParamSpec, TypeVar
@@ -59,7 +58,6 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
         except KeyboardInterrupt:
             raise typer.Exit(EXIT_INTERRUPTED) from None
         except BrokenPipeError:
-            _forget_standard_output()
             raise typer.Exit(EXIT_BROKEN_PIPE) from None
         except OSError as error:
             complain(_os_error_text(error))
@@ -104,10 +102,3 @@ def complain(message: str) -> None:
 def _os_error_text(error: OSError) -> str:
     reason = error.strerror or str(error)
     return f"{error.filename}: {reason}" if error.filename else reason
-
-
-def _forget_standard_output() -> None:
-    """Discard the buffered output, so that the interpreter's final flush does not fail either."""
-    null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, sys.stdout.fileno())
-    os.close(null)

@@ -28,6 +28,8 @@ class Terminal(io.StringIO):
 
 
 def test_progress_bar_is_drawn_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A dumb terminal, as in an editor, cannot draw it.
+    monkeypatch.setenv("TERM", "xterm")
     terminal, pipe = Terminal(), io.StringIO()
     for stream in (terminal, pipe):
         monkeypatch.setattr(sys, "stderr", stream)

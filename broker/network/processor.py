@@ -36,7 +36,7 @@ from broker.network.frame_receiver import FrameReceiver
 from broker.network.limits import NetworkLimits
 from broker.network.metrics import NetworkMetrics
 from broker.network.receive_memory import BLOCKED_REQUESTS_SHARE, ReceiveMemory
-from broker.network.request import NOT_HANDLED, ConnectionQueue, Request
+from broker.network.request import ConnectionQueue, Request
 from broker.network.request_channel import EARLY_APIS, RequestChannel
 from broker.network.response_sender import ReadAhead, ResponseSender
 from broker.network.socket_state import has_gone
@@ -238,7 +238,7 @@ class Processor(asyncio.BufferedProtocol):
                 if close_reason is not None:
                     self.refuse_input(close_reason)
                     self._channel.attempt(self._queue, sender.abandon_in_flight)
-                elif self._is_all_sent:
+                elif sender.is_all_sent:
                     self._channel.on_sent(self._queue)
         except ConnectionError:
             self._transport.abort()
@@ -516,13 +516,6 @@ class Processor(asyncio.BufferedProtocol):
         self._receiver.close()
 
     # Output.
-
-    @property
-    def _is_all_sent(self) -> bool:
-        """Whether the responses to all handled requests are sent, and the socket has taken them."""
-        in_flight, sender = self._in_flight, self._sender
-        is_answered = not in_flight or in_flight[0].reply is NOT_HANDLED
-        return is_answered and not sender.parts and not sender.is_blocked
 
     def _after_send(self) -> None:
         if self._sender.parts:

@@ -82,13 +82,12 @@ class ConnectionQueue:
     def __init__(self, connection: Connection, *, is_control_plane: bool = False) -> None:
         self.connection = connection
         self.is_control_plane = is_control_plane
-        # Requests in their order that wait for their turn in the line of long ones, or for the
-        # responses to earlier ones.
+        # Requests, in their order, that wait in the line of long ones or for earlier responses.
         self.waiting: list[Request] = []
-        # Number of short requests at the head of `waiting`, moved there when their turn came.
+        # Number of short requests at the head of `waiting` that had to wait when their turn came.
         self.deferred_count = 0
-        # Weight of the handled requests until all of their responses are sent, and the API of the
-        # last one whose reply was pending.
+        # Weight of the requests handled since all responses were sent, and the API of the last one
+        # among them whose reply was pending.
         self.unsent_weight = 0
         self.busy_with: ApiKey | None = None
         # Whether `waiting` waits for responses, outside the line.

@@ -8,11 +8,10 @@ A request is long if its body is, or if its response may be: a few bytes can ask
 
 Invariants:
 - Requests of one connection are handled in order, except control-plane requests.
-- At most `queued_max_requests` wait. Control-plane requests do not count; their connections bound
-  them.
-- While a request waits for its response, no other one of its connection is handled; nor is it while
-  the client does not read the responses to long ones. So a connection never holds more than one
-  large response. A produce request may follow others, and one fetch may follow another.
+- At most `queued_max_requests` wait. Control-plane requests do not count, nor do requests behind
+  one that waits for its response; their connections bound them.
+- While a request waits for its response, or a large response is not sent, no other request of its
+  connection is handled. Exceptions: produce requests follow each other, and one fetch another.
 - A handler that fails closes only its own connection.
 - No connection sends inside a handler.
 """
@@ -69,9 +68,8 @@ LARGE_RESPONSE_APIS: Final = frozenset(
 # By API key: a look-up in a set takes several times as long.
 _IS_CONTROL: Final = [key in CONTROL_PLANE_APIS for key in range(max(ApiKey) + 1)]
 _IS_LARGE: Final = [key in LARGE_RESPONSE_APIS for key in range(max(ApiKey) + 1)]
-# Total size of the requests of a connection that are handled before their responses are sent. A
-# request with a pending response, or a large one, has a weight of its own: each of them exceeds the
-# limit.
+# Total size of the requests of a connection that are handled before their responses are sent. One
+# whose response is pending or may be large weighs more than the limit by itself.
 MAX_UNSENT_BYTES: Final = 16 * KIB
 BUSY_WEIGHT: Final = 1 << 40
 TOO_LATE: Final = "an earlier request was refused"
@@ -153,7 +151,7 @@ class RequestChannel:
                 self._control_requests.append(request)
                 continue
             if queue.is_parked:
-                self._add_parked(queue, request)
+                self._add_parked(queue, request, len(queue.waiting))
                 continue
             self.free_count -= 1
             if queue.waiting:
@@ -344,24 +342,21 @@ class RequestChannel:
 
     def _defer(self, queue: ConnectionQueue, request: Request) -> None:
         """Let a short request wait, behind its predecessors and before the long ones."""
-        if queue.is_refused:
+        if queue.is_parked or queue.is_refused:
             self.free_count += 1
-            _refuse(request, TOO_LATE)
-            return
-        queue.waiting.insert(queue.deferred_count, request)
-        queue.deferred_count += 1
-        if queue.is_parked:
-            self.free_count += 1
-            self._keep_or_refuse(queue, queue.deferred_count - 1)
-        elif len(queue.waiting) == 1:
-            self._park(queue)
+            self._add_parked(queue, request, queue.deferred_count)
+        else:
+            queue.waiting.insert(queue.deferred_count, request)
+            if len(queue.waiting) == 1:
+                self._park(queue)
+        queue.deferred_count = min(queue.deferred_count + 1, len(queue.waiting))
 
-    def _add_parked(self, queue: ConnectionQueue, request: Request) -> None:
+    def _add_parked(self, queue: ConnectionQueue, request: Request, position: int) -> None:
         if queue.is_refused:
-            _refuse(request, TOO_LATE)
-            return
-        queue.waiting.append(request)
-        self._keep_or_refuse(queue, len(queue.waiting) - 1)
+            _drop(request, TOO_LATE)
+        else:
+            queue.waiting.insert(position, request)
+            self._keep_or_refuse(queue, position)
 
     def _park(self, queue: ConnectionQueue) -> None:
         """Handle no further request of the connection until its responses are sent.
@@ -397,7 +392,7 @@ class RequestChannel:
         del queue.waiting[position:]
         queue.deferred_count = min(queue.deferred_count, position)
         for request in refused:
-            _refuse(request, reason)
+            _drop(request, reason)
         queue.is_refused = True
         queue.connection.refuse_input(reason)
 
@@ -455,7 +450,7 @@ def _may_handle(request: Request) -> bool:
     return api_key == _PRODUCE and queue.busy_with in (None, _PRODUCE)
 
 
-def _refuse(request: Request, reason: str) -> None:
+def _drop(request: Request, reason: str) -> None:
     """Drop a request; its connection closes after the responses to the earlier ones."""
     request.give_back()
     request.reply = Reply.close(reason)

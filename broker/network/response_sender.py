@@ -70,6 +70,13 @@ class ResponseSender:
         """Whether the transport holds unsent bytes, or a file is being read ahead."""
         return self._is_full or self._is_warming
 
+    @property
+    def is_all_sent(self) -> bool:
+        """Whether the socket has taken the responses to all handled requests."""
+        in_flight = self._in_flight
+        is_answered = not in_flight or in_flight[0].reply is NOT_HANDLED
+        return is_answered and not self.parts and not self.is_blocked
+
     def start(self) -> None:
         """Ask the transport to call `on_full` whenever the socket has not taken all bytes.
 

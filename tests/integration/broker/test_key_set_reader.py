@@ -126,8 +126,11 @@ async def test_a_read_that_outlives_the_stop_raises_nothing(
 ) -> None:
     began, may_end = threading.Event(), threading.Event()
     raised: list[object] = []
+    # Not looked up by name: the read of an earlier test may still run.
+    threads: list[threading.Thread] = []
 
     def read(_address: KeyAddress) -> KeySet:
+        threads.append(threading.current_thread())
         began.set()
         may_end.wait()
         return KeySet(issuer.key_set())
@@ -138,10 +141,9 @@ async def test_a_read_that_outlives_the_stop_raises_nothing(
     source = KeySetReader(address("http://127.0.0.1:9/keys"), asyncio.get_running_loop())
     await source.start()
     await until(began.is_set)
-    (thread,) = [each for each in threading.enumerate() if each.name == "jwks"]
     await source.stop()
     may_end.set()
-    await asyncio.to_thread(thread.join)
+    await asyncio.to_thread(threads[0].join)
     assert not raised
 
 

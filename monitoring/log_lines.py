@@ -25,7 +25,7 @@ def discard_unwritable() -> None:
     for stream in (sys.stdout, sys.stderr):
         try:
             # It is None if the parent has closed the descriptor.
-            if stream is not None:
+            if stream is not None and not stream.closed:
                 stream.flush()
         except OSError:
             null = os.open(os.devnull, os.O_WRONLY)

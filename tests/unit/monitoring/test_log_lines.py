@@ -27,3 +27,11 @@ def test_a_stream_that_cannot_be_written_does_not_change_the_exit_code(stream: s
         )
     assert ended.returncode == 0
     assert (ended.stdout or "") + (ended.stderr or "") in ("a result", "an event\n")
+
+
+def test_a_stream_that_the_program_has_closed_is_left_alone() -> None:
+    program = f"{PROGRAM}\nsys.stdout.close()"
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "a result", "an event\n")

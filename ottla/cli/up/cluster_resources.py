@@ -64,10 +64,11 @@ def require_free(ports: Iterable[int], host: str = HOST) -> None:
             ) from error
 
 
-def free_ports(count: int, host: str = HOST, *, but: Collection[int] = ()) -> list[int]:
-    """Return `count` distinct ports that are free now at `host` ("": everywhere).
+def reserve_ports(count: int, host: str = HOST, *, but: Collection[int] = ()) -> list[int]:
+    """Return `count` distinct ports that are free at `host` ("": everywhere), and reserve them.
 
-    They are none of `but`, which other processes of the cluster are about to use.
+    They are none of `but`, which other processes of the cluster are about to use. Until this
+    process ends, no other cluster chooses them, not even while a broker of this one is down.
 
     Raises:
         CommandError: `MAX_ATTEMPTS` attempts did not find enough.
@@ -77,17 +78,36 @@ def free_ports(count: int, host: str = HOST, *, but: Collection[int] = ()) -> li
         if len(found) == count:
             return found
         port = random.randrange(*CHOSEN_PORTS)
-        with contextlib.suppress(OSError):
-            _listen(host, port)
-            if port not in found and port not in but:
-                found.append(port)
+        if port not in found and port not in but and _reserve(host, port):
+            found.append(port)
     raise CommandError(f"no {count} ports are free between {CHOSEN_PORTS[0]} and {CHOSEN_PORTS[1]}")
 
 
+def _reserve(host: str, port: int) -> bool:
+    """Reserve a port for the servers of this cluster; return False if it is in use.
+
+    A socket that is bound, but does not listen, holds it. Servers can listen beside that socket,
+    because both sides allow it with SO_REUSEADDR.
+    """
+    holder = _socket(host)
+    try:
+        holder.bind((host, port))
+    except OSError:
+        holder.close()
+        return False
+    # Only now: with it, the bind would succeed beside the socket of another cluster.
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    holder.detach()
+    return True
+
+
 def _listen(host: str, port: int) -> None:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family) as probe:
+    with _socket(host) as probe:
         # As servers do: allows a port whose last connections are still closing.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         probe.bind((host, port))
         probe.listen(1)
+
+
+def _socket(host: str) -> socket.socket:
+    return socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)

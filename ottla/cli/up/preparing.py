@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from ottla.cli.failure import usage_error
-from ottla.cli.up.cluster_resources import free_ports, require_free
+from ottla.cli.up.cluster_resources import require_free, reserve_ports
 from ottla.cli.up.coordinator_login import FILE as LOGIN_FILE
 from ottla.cli.up.coordinator_login import kept_password, write_login
 from ottla.cli.up.joining import coordinator_address, join, own_address, resolve
@@ -203,14 +203,14 @@ def _plan(
     if machine is not None and machine.has_coordinator:
         open_port = int(machine.coordinator.rpartition(":")[2])
     if first == 0:
-        ports = free_ports(count, listening, but=[open_port])
+        ports = reserve_ports(count, listening, but=[open_port])
     else:
         ports = list(range(first, first + count))
     # A secured coordinator has a second listener, for this machine only.
     has_second = machine is not None and security is not None
     own_port = open_port
     if has_second or not open_port:
-        [own_port] = free_ports(1, but=[*ports, open_port])
+        [own_port] = reserve_ports(1, but=[*ports, open_port])
     try:
         plan = make_plan(
             wanted.directory,

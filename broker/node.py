@@ -220,7 +220,9 @@ class Node:
             self._running.push_async_callback(mover.stop)
             replicas.start()
         with step("registration, controller"):
-            await member.register(endpoints, replicas.on_registered, self._fail)
+            await member.register(
+                endpoints, replicas.on_registered, replicas.count_missing_writes, self._fail
+            )
             self._metadata.on_change(replicas.on_metadata_changed)
         with step("config handlers"):
             changes = self._follow_configs(configs, replicas, mover)

@@ -7,7 +7,8 @@ broker (ADR 0052).
 """
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 import structlog
@@ -23,7 +24,7 @@ from controller.controller_config import ControllerConfig
 from controller.controller_state import ControllerState, state_during
 from controller.controller_stats import ControllerStats
 from controller.effects import (
-    AwaitResponses,
+    AwaitWriters,
     Connect,
     Disconnect,
     Effect,
@@ -41,16 +42,25 @@ from coordination.client import Client, WatchEvent
 from coordination.errors import SessionExpiredError
 from coordination.protocol.messages import EventType
 from kafkawire.errors import ErrorCode
-from kafkawire.ids import BrokerId
+from kafkawire.ids import BrokerId, TopicPartition
 
 log = structlog.get_logger(__name__)
 
 REREAD_S: Final = 60.0
 """Time between readings of watched znodes; see `controller.lost_watches`."""
+EXCHANGES_TO_WRITE: Final = 4
+"""Exchanges until a producer has written after a failover: for metadata that may still be old, for
+new metadata, for the records, and for their replication. Under the same load each takes about as
+long as those of the controller with the brokers."""
 FAILURE_PAUSE_S: Final = 1.0
 """Pause after a failed plan in which other brokers can win the election."""
 
 DialBroker = Callable[[Registration], BrokerConnection]
+CountMissingWrites = Callable[[Sequence[TopicPartition]], int]
+"""Counts the partitions without a record of their leadership, and those without a committed one.
+
+It knows only the partitions that this broker leads.
+"""
 
 
 class _Queued(NamedTuple):
@@ -85,6 +95,7 @@ class Controller:
         self._rereads: asyncio.Task[None] | None = None
         self._state = ControllerState.IDLE
         self._on_elected: Callable[[], None] = lambda: None
+        self._count_missing_writes: CountMissingWrites = lambda _partitions: 0
         self.stats = ControllerStats()
         """The times of events, for metrics."""
 
@@ -130,8 +141,9 @@ class Controller:
         """The current controller, as far as this broker knows."""
         return self._planner.controller_id
 
-    def start(self) -> None:
+    def start(self, count_missing_writes: CountMissingWrites) -> None:
         """Start the task; the broker must be registered."""
+        self._count_missing_writes = count_missing_writes
         self._task = asyncio.create_task(self._run(), name="controller")
         self._rereads = asyncio.create_task(self._read_again(), name="controller rereads")
         self.put(e.Reelect())
@@ -250,18 +262,23 @@ class Controller:
                 answer = await self._edge.perform(effect)
             else:
                 answer = None
-                if isinstance(effect, AwaitResponses):
-                    await self._await_responses(effect)
+                if isinstance(effect, AwaitWriters):
+                    await self._await_writers(effect)
                 else:
                     self._perform(effect)
 
-    async def _await_responses(self, effect: AwaitResponses) -> None:
-        try:
+    async def _await_writers(self, effect: AwaitWriters) -> None:
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(effect.timeout_ms / 1000):
+                began_s = asyncio.get_running_loop().time()
                 for channel in list(self._channels.values()):
                     await channel.wait_settled()
-        except TimeoutError:
-            pass
+                exchange_s = asyncio.get_running_loop().time() - began_s
+                missing, quiet_count = self._count_missing_writes(effect.partitions), 0
+                while missing and quiet_count < EXCHANGES_TO_WRITE:
+                    await asyncio.sleep(exchange_s)
+                    before, missing = missing, self._count_missing_writes(effect.partitions)
+                    quiet_count = 0 if missing < before else quiet_count + 1
 
     def _perform(self, effect: Effect) -> None:
         match effect:

@@ -1,13 +1,13 @@
 """Effects that plans of the controller request, besides reads and writes (decision)."""
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from clusterstate.plans import Answer, ListChildren, Read, Write
 from clusterstate.znodes.registration import Registration
 from controller.events import Event
-from kafkawire.ids import BrokerId
+from kafkawire.ids import BrokerId, TopicPartition
 from kafkawire.messages.leader_and_isr import LeaderAndIsrRequest
 from kafkawire.messages.stop_replica import StopReplicaRequest
 from kafkawire.messages.update_metadata import UpdateMetadataRequest
@@ -57,12 +57,15 @@ class Enqueue:
 
 
 @dataclass(frozen=True, slots=True)
-class AwaitResponses:
-    """Wait until all reachable brokers have responded to every request sent before.
+class AwaitWriters:
+    """Wait until the new leaders of `partitions` lead, and while producers find them.
 
-    The wait is limited to `timeout_ms`, for brokers that hang.
+    The leaders lead once all reachable brokers have responded to every request sent before. Then
+    the wait ends when this broker's partitions have been written, or when producers have not made
+    progress in the time that one needs for it. `timeout_ms` limits it, for brokers that hang.
     """
 
+    partitions: Sequence[TopicPartition]
     timeout_ms: int
 
 
@@ -88,7 +91,7 @@ Effect: TypeAlias = (
     | Connect
     | Disconnect
     | Enqueue
-    | AwaitResponses
+    | AwaitWriters
     | Elected
     | Note
 )

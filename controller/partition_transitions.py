@@ -17,7 +17,7 @@ from clusterstate.znodes.config import decode_config
 from clusterstate.znodes.partition_node import encode_partition_state
 from controller import leader_elections
 from controller.cluster import Cluster
-from controller.effects import AwaitResponses, Note, Plan, Send
+from controller.effects import AwaitWriters, Note, Plan, Send
 from controller.errors import StateChangeFailedError
 from controller.fenced_writes import CHANGES_PER_TRANSACTION, write_fenced
 from controller.partition_state import PartitionState
@@ -31,7 +31,7 @@ UNCLEAN_KEY = "unclean.leader.election.enable"
 MAX_NAMED: Final = 20
 """Maximum of partitions named in a log event, beside their total count."""
 FIRST_ELECTIONS_TIMEOUT_MS: Final = 300
-"""Timeout for the responses of brokers to the first elections."""
+"""Timeout of the wait for brokers and producers after the first elections."""
 
 
 class Strategy(Enum):
@@ -206,10 +206,10 @@ def repair_partitions(
 def elect_first(
     cluster: Cluster, batch: RequestBatch, partitions: Iterable[TopicPartition]
 ) -> Plan[None]:
-    """Replace dead leaders, and wait until the brokers have acted on it.
+    """Replace dead leaders, and wait until brokers and producers have acted on it.
 
-    Producers wait for these partitions first. On the others, which have a leader, only producers
-    with acks=all wait.
+    All producers wait for these partitions. On the others, which have a leader, only producers with
+    acks=all wait. Repairs of the others would take processor time from the first writes.
     """
     waiting = [
         one
@@ -221,7 +221,7 @@ def elect_first(
     yield from repair_partitions(cluster, batch, waiting)
     if requests := batch.take(UpdateType.INCREMENTAL):
         yield Send(requests)
-        yield AwaitResponses(FIRST_ELECTIONS_TIMEOUT_MS)
+        yield AwaitWriters(waiting, FIRST_ELECTIONS_TIMEOUT_MS)
 
 
 def repair_in_steps(

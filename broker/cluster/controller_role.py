@@ -21,7 +21,7 @@ from clusterstate.znodes.cluster_node import ProducerIdBlock
 from clusterstate.znodes.registration import Registration
 from controller import events
 from controller.cluster import Cluster
-from controller.controller import Controller
+from controller.controller import Controller, CountMissingWrites
 from controller.controller_config import ControllerConfig
 from coordination.client import Client
 from kafkawire.errors import ErrorCode
@@ -106,12 +106,14 @@ class ControllerRole:
         """Call `callback` when this broker has won an election or read the winner."""
         self._controller.on_elected(callback)
 
-    def start(self, on_failure: Callable[[str], None]) -> None:
+    def start(
+        self, count_missing_writes: CountMissingWrites, on_failure: Callable[[str], None]
+    ) -> None:
         """Stand for election; the broker must be registered.
 
         `on_failure` is called if the component dies of a bug, after which the node must stop.
         """
-        self._controller.start()
+        self._controller.start(count_missing_writes)
         self._controller.on_failure(lambda error: on_failure(f"the controller failed: {error!r}"))
 
     async def stop(self) -> None:

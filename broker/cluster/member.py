@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -42,7 +42,7 @@ from clusterstate.broker_registration import (
 from clusterstate.znodes.registration import Registration
 from coordination.errors import OperationError, SessionExpiredError
 from kafkawire.errors import ApiError
-from kafkawire.ids import BrokerId, topic_id_to_text
+from kafkawire.ids import BrokerId, TopicPartition, topic_id_to_text
 from storage.directory.meta_properties import read_meta_properties
 from storage.disk.layout import META_PROPERTIES
 from storage.errors import StorageError
@@ -115,11 +115,13 @@ class ClusterMember:
         self,
         endpoints: Mapping[str, Endpoint],
         on_registered: Callable[[int], None],
+        count_missing_writes: Callable[[Sequence[TopicPartition]], int],
         on_failure: Callable[[str], None],
     ) -> None:
         """Register with the cluster, as long as the process lives, and stand for election.
 
-        `on_registered` gets the broker epoch, now and after each lost session.
+        `on_registered` gets the broker epoch, now and after each lost session. For
+        `count_missing_writes`, see `ReplicaManager`.
 
         Raises:
             StartupError: another broker has the id, or one of the endpoints.
@@ -128,7 +130,7 @@ class ClusterMember:
         self.session.on_registered = on_registered
         while not await self._register_once():
             await self.session.renew()
-        self.controller.start(on_failure)
+        self.controller.start(count_missing_writes, on_failure)
         self.session.keep_registered(
             self.identity.broker_id, self._encode_registration, self.controller, on_failure
         )

@@ -10,7 +10,7 @@ the manager: `roles` handles the requests of controllers, `followers` the fetche
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from broker.cluster.control_fence import ControlFence
 from broker.cluster.metadata_cache import Endpoint, MetadataCache
@@ -343,6 +343,21 @@ class ReplicaManager:
         replica = self._by_key.get(key)
         leadership = None if replica is None else replica.leadership
         return leadership is not None and leadership.high_watermark > offset
+
+    def count_missing_writes(self, partitions: Iterable[TopicPartition]) -> int:
+        """Return how many of these, if led here, have no record of this leadership.
+
+        Partitions without a committed record of it are added, so that the sum falls twice for each.
+        """
+        count = 0
+        for partition in partitions:
+            replica = self.table.by_key.get(partition)
+            if replica is not None and (leadership := replica.leadership) is not None:
+                start = leadership.epoch_start_offset
+                count += (replica.log.log_end_offset == start) + (
+                    leadership.high_watermark <= start
+                )
+        return count
 
     def high_watermarks(self) -> dict[TopicPartition, Offset]:
         """Return the high watermark of every partition; any thread may call this."""

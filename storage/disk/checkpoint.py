@@ -92,7 +92,9 @@ def overwrite_entries(path: str, entries: Iterable[str]) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, FILE_MODE)
     try:
         write_all(descriptor, data, 0)
-        os.ftruncate(descriptor, len(data))
+        # Cutting a file that has this length would take as long as writing it.
+        if os.fstat(descriptor).st_size > len(data):
+            os.ftruncate(descriptor, len(data))
     finally:
         os.close(descriptor)
 

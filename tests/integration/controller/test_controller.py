@@ -131,7 +131,7 @@ class Node:
         sessions = Sessions(self.client.session_id)
         plan = register(self.broker_id, registration.encode(timestamp_ms=0), sessions)
         assert isinstance(await run(edge, plan), Registered)
-        self.controller.start()
+        self.controller.start(lambda _partitions: 0)
 
     async def die(self) -> None:
         """End the session, and with it the registration and any controllership."""

@@ -29,7 +29,7 @@ from controller import events as e
 from controller.cluster import Cluster
 from controller.controller_config import ControllerConfig
 from controller.deletion import MAX_PARTITIONS_AT_ONCE
-from controller.effects import AwaitResponses, Elected, Enqueue, Note, Send
+from controller.effects import AwaitWriters, Elected, Enqueue, Note, Send
 from controller.errors import ControllerMovedError
 from controller.fenced_writes import write_fenced
 from controller.last_told import LastKnown, nothing_known
@@ -226,12 +226,13 @@ def test_a_failover_elects_missing_leaders_first() -> None:
     harness = Harness((1, 2, 3), (2, 3, 1), (2, 1, 3))
     driver = harness.succeed()
     steps = [
-        _leader_and_isr_requests(one) if isinstance(one, Send) else one.timeout_ms
+        _leader_and_isr_requests(one) if isinstance(one, Send) else one
         for one in driver.effects
-        if isinstance(one, Send | AwaitResponses)
+        if isinstance(one, Send | AwaitWriters)
     ]
     some, all_three = (UpdateType.INCREMENTAL, 1), (UpdateType.UNKNOWN, 3)
-    assert steps == [[], [some, some], FIRST_ELECTIONS_TIMEOUT_MS, [all_three, all_three]]
+    wait = AwaitWriters([T0], FIRST_ELECTIONS_TIMEOUT_MS)
+    assert steps == [[], [some, some], wait, [all_three, all_three]]
     assert (harness.state().leader, harness.state().isr) == (2, (2, 3))
     assert harness.state(TopicPartition("orders", 1)).isr == (2, 3)
 
@@ -280,8 +281,8 @@ def test_a_failover_elects_from_last_known_states_before_it_reads_them() -> None
     assert _uses(driver, other) == [Read, Write], "its leader is alive"
     assert (harness.state().leader, harness.state().isr) == (2, (2, 3))
     assert harness.state(other).isr == (2, 3)
-    kinds = [type(one) for one in driver.effects if isinstance(one, Send | AwaitResponses)]
-    assert kinds == [Send, Send, AwaitResponses, Send]
+    kinds = [type(one) for one in driver.effects if isinstance(one, Send | AwaitWriters)]
+    assert kinds == [Send, Send, AwaitWriters, Send]
 
 
 def test_an_outdated_last_known_state_is_read_again_before_the_election() -> None:
@@ -317,9 +318,9 @@ def test_a_failover_elects_no_leader_for_a_topic_under_deletion() -> None:
     assert _uses(harness.succeed(memory), T0) == [Read]
 
 
-def test_a_failover_without_dead_leaders_waits_for_no_response() -> None:
+def test_a_failover_without_dead_leaders_waits_for_no_writer() -> None:
     harness = Harness((2, 3), (3, 2))
-    assert harness.succeed().take(AwaitResponses) == []
+    assert harness.succeed().take(AwaitWriters) == []
 
 
 def test_a_write_after_another_election_raises_controller_moved() -> None:

@@ -93,7 +93,9 @@ def run(
         member.session = cast("CoordinatorSession", session)
         member.controller = cast("ControllerRole", FakeController())
         member.identity = Identity(B1, "cluster")
-        await member.register({"PLAINTEXT": OLD}, lambda _epoch: None, lambda _reason: None)
+        await member.register(
+            {"PLAINTEXT": OLD}, lambda _epoch: None, lambda _partitions: 0, lambda _reason: None
+        )
         await scenario(member, session)
 
     with capture_logs() as lines:

@@ -50,8 +50,8 @@ REREAD_S: Final = 60.0
 """Time between readings of watched znodes; see `controller.lost_watches`."""
 EXCHANGES_TO_WRITE: Final = 4
 """Exchanges until a producer has written after a failover: for metadata that may still be old, for
-new metadata, for the records, and for their replication. Under the same load each takes about as
-long as those of the controller with the brokers."""
+new metadata, for the records, and for their replication. Each takes about as long as an exchange of
+the controller with the brokers under the same load."""
 FAILURE_PAUSE_S: Final = 1.0
 """Pause after a failed plan in which other brokers can win the election."""
 

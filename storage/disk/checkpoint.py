@@ -109,13 +109,12 @@ def may_overwrite(stored: Sequence[str], entries: Sequence[str]) -> bool:
     was rejected, of any size. Shorter content would leave lines behind if the process died before
     it cut the file.
     """
-    sizes_bytes = len(_content(stored)), len(_content(entries))
-    if not stored or sizes_bytes[1] < sizes_bytes[0]:
+    if not stored:
         return False
     has_same_head = len(str(len(stored))) == len(str(len(entries)))
     if has_same_head and entries[: len(stored)] == stored:
         return True
-    return max(sizes_bytes) <= SECTOR_BYTES
+    return len(_content(stored)) <= len(_content(entries)) <= SECTOR_BYTES
 
 
 def write_all(descriptor: int, data: bytes, position: int) -> None:

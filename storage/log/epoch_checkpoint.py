@@ -98,8 +98,10 @@ class StoredEpochs:
 
     def _write(self, directory: Path, entries: tuple[EpochEntry, ...], *, is_durable: bool) -> None:
         self._is_durable = False
-        lines = _lines(entries)
-        if is_durable or self._is_torn or not may_overwrite(_lines(self._stored), lines):
+        lines, count = _lines(entries), len(self._stored)
+        # A failover adds one entry each to many files: the others are not formatted twice.
+        stored = lines[:count] if entries[:count] == self._stored else _lines(self._stored)
+        if is_durable or self._is_torn or not may_overwrite(stored, lines):
             write_entries(directory / LEADER_EPOCH_CHECKPOINT, lines, is_durable=is_durable)
         else:
             self._is_torn = True
@@ -114,7 +116,7 @@ def write_epochs(path: Path, entries: Iterable[EpochEntry]) -> None:
 
 
 def _lines(entries: Iterable[EpochEntry]) -> list[str]:
-    return [f"{entry.epoch} {entry.start_offset}" for entry in entries]
+    return [f"{epoch} {start_offset}" for epoch, start_offset in entries]
 
 
 def read_epochs(path: Path) -> LeaderEpochs:

@@ -3,7 +3,7 @@
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -36,7 +36,12 @@ from clusterstate.znodes.controller_node import decode_controller_epoch
 from clusterstate.znodes.partition_node import decode_partition_state
 from clusterstate.znodes.registration import Endpoint, Registration
 from clusterstate.znodes.topic import TopicAssignment, decode_topic
-from controller import controller, controller_election, requested_elections
+from controller import (
+    controller,
+    controller_election,
+    partition_transitions,
+    requested_elections,
+)
 from controller import events as e
 from controller.channel import ControlResponse
 from controller.controller import Controller
@@ -51,7 +56,11 @@ from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, TopicPartition
 from kafkawire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from kafkawire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
-from kafkawire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from kafkawire.messages.update_metadata import (
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+)
 from kafkawire.schema import decode, encode
 from tests.integration.broker.test_unreadable_znodes import set_acl
 from tests.integration.coordination.process import Coordinator, kill_all
@@ -112,6 +121,8 @@ class Node:
         self, broker_id: BrokerId, address: str, brokers: dict[BrokerId, FakeBroker]
     ) -> None:
         self.broker_id = broker_id
+        self.missing_writes = list[int]()
+        """Counts that the controller gets, in order; after these nothing is missing."""
         self.client = Client(address, session_timeout_ms=SESSION_TIMEOUT_MS)
         self.controller = Controller(
             ControllerConfig(broker_id=broker_id),
@@ -131,7 +142,11 @@ class Node:
         sessions = Sessions(self.client.session_id)
         plan = register(self.broker_id, registration.encode(timestamp_ms=0), sessions)
         assert isinstance(await run(edge, plan), Registered)
-        self.controller.start(lambda _partitions: 0)
+        self.controller.start(self._count_missing_writes)
+
+    def _count_missing_writes(self, partitions: Sequence[TopicPartition]) -> int:
+        assert partitions
+        return self.missing_writes.pop(0) if self.missing_writes else 0
 
     async def die(self) -> None:
         """End the session, and with it the registration and any controllership."""
@@ -200,15 +215,19 @@ def active(nodes: list[Node]) -> list[Node]:
     return [node for node in nodes if node.controller.is_active]
 
 
+def states_sent(
+    brokers: dict[BrokerId, FakeBroker], broker: BrokerId
+) -> Iterator[UpdateMetadataPartitionState]:
+    """Yield the states of partitions that were sent to a broker, in order."""
+    for message in brokers[broker].received:
+        if isinstance(message, UpdateMetadataRequest):
+            for topic in message.topic_states:
+                yield from topic.partition_states
+
+
 def led(brokers: dict[BrokerId, FakeBroker], broker: BrokerId) -> dict[int, int]:
     """Return the leader of each partition as last sent to a broker."""
-    return {
-        state.partition_index: state.leader
-        for message in brokers[broker].received
-        if isinstance(message, UpdateMetadataRequest)
-        for topic in message.topic_states
-        for state in topic.partition_states
-    }
+    return {state.partition_index: state.leader for state in states_sent(brokers, broker)}
 
 
 async def test_one_controller_is_elected_and_elects_the_leaders_of_a_topic(
@@ -247,6 +266,63 @@ async def test_another_broker_replaces_a_dead_controller_and_its_leaderships(
         assert decode_controller_epoch(data) == 2
         last = brokers[heir.broker_id].received[-1]
         assert last.controller_epoch == 2
+
+
+@pytest.mark.parametrize(
+    ("missing", "unread"),
+    [
+        # Producers write to one partition after the other.
+        ([3, 3, 2, 2, 2, 1, 0, 9], [9]),
+        # No producer returns within the exchanges that it needs.
+        ([3, 3, 3, 3, 3, 9], [9]),
+        ([3, 2, 2, 2, 2, 2, 9], [9]),
+        ([0, 9], [9]),
+    ],
+)
+async def test_a_failover_repairs_the_others_once_producers_are_back(
+    coordinator: Coordinator,
+    monkeypatch: pytest.MonkeyPatch,
+    missing: list[int],
+    unread: list[int],
+) -> None:
+    monkeypatch.setattr(partition_transitions, "FIRST_ELECTIONS_TIMEOUT_MS", DEADLINE_S * 1000)
+    async with cluster(coordinator.address) as (nodes, brokers):
+        await until(lambda: len(active(nodes)) == 1)
+        await create_topic(nodes[0].client, partition_count=3)
+        await until(lambda: all(len(led(brokers, broker)) == 3 for broker in IDS))
+        [dead] = active(nodes)
+        survivors = [node for node in nodes if node is not dead]
+        for node in survivors:
+            node.missing_writes = list(missing)
+        await dead.die()
+        await until(lambda: len(active(survivors)) == 1)
+        [heir] = active(survivors)
+        request = e.ReassignmentsListed(None)
+        assert await asyncio.wait_for(heir.controller.put(request), DEADLINE_S) == {}
+        assert heir.missing_writes == unread
+        in_sync = {
+            state.partition_index: state.isr for state in states_sent(brokers, heir.broker_id)
+        }
+        assert all(dead.broker_id not in isr for isr in in_sync.values())
+
+
+async def test_producers_that_return_slowly_hold_up_a_failover_for_a_limited_time(
+    coordinator: Coordinator,
+) -> None:
+    async with cluster(coordinator.address) as (nodes, brokers):
+        await until(lambda: len(active(nodes)) == 1)
+        await create_topic(nodes[0].client, partition_count=3)
+        await until(lambda: all(len(led(brokers, broker)) == 3 for broker in IDS))
+        [dead] = active(nodes)
+        survivors = [node for node in nodes if node is not dead]
+        for node in survivors:
+            node.missing_writes = list(range(100_000, 1, -1))
+        await dead.die()
+        await until(lambda: len(active(survivors)) == 1)
+        [heir] = active(survivors)
+        request = e.ReassignmentsListed(None)
+        assert await asyncio.wait_for(heir.controller.put(request), DEADLINE_S) == {}
+        assert heir.missing_writes, "otherwise the test proves nothing"
 
 
 async def test_a_failover_does_not_wait_for_a_hanging_broker(coordinator: Coordinator) -> None:

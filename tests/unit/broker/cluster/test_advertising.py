@@ -72,7 +72,7 @@ class FakeSession:
 
 
 class FakeController:
-    def start(self, _on_failure: object) -> None:
+    def start(self, _count_missing_writes: object, _on_failure: object) -> None:
         return None
 
 

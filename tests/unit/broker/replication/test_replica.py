@@ -191,3 +191,19 @@ async def test_committed_offset_is_below_the_high_watermark(world: World) -> Non
     assert not world.replicas.is_committed(TopicPartition("t", 1), Offset(0))
     assert world.replicas.high_watermarks() == {PARTITION: 1}
     assert [replica.topic_partition for replica in world.replicas] == [PARTITION]
+
+
+async def test_missing_writes_are_counted_until_the_first_record_is_committed(
+    world: World,
+) -> None:
+    append(world, b"a")
+    world.replicate_to(B2)
+    other = TopicPartition("t", 1)
+    assert world.replicas.count_missing_writes([PARTITION, other]) == 2
+    append(world, b"b")
+    assert world.replicas.count_missing_writes([PARTITION, other]) == 1
+    world.follower_fetches(B2, 1)
+    assert world.replicas.count_missing_writes([PARTITION]) == 1, "committed of the older leader"
+    world.follower_fetches(B2, 2)
+    assert world.replicas.count_missing_writes([PARTITION]) == 0
+    assert world.replicas.count_missing_writes([other]) == 0, "it is not led here"

@@ -59,7 +59,7 @@ DialBroker = Callable[[Registration], BrokerConnection]
 CountMissingWrites = Callable[[Sequence[TopicPartition]], int]
 """Counts the partitions without a record of their leadership, and those without a committed one.
 
-It knows only the partitions that this broker leads.
+It knows only the partitions that this broker leads, and returns 0 if producers wait for others.
 """
 
 

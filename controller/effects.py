@@ -61,8 +61,9 @@ class AwaitWriters:
     """Wait until the new leaders of `partitions` lead, and while producers find them.
 
     The leaders lead once all reachable brokers have responded to every request sent before. Then
-    the wait ends when this broker's partitions have been written, or when producers have not made
-    progress in the time that one needs for it. `timeout_ms` limits it, for brokers that hang.
+    the wait ends when this broker's partitions have been written, when producers have not made
+    progress in the time that one needs for it, or when producers wait for partitions that kept
+    their leader. `timeout_ms` limits it, for brokers that hang.
     """
 
     partitions: Sequence[TopicPartition]

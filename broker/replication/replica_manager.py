@@ -344,19 +344,23 @@ class ReplicaManager:
         leadership = None if replica is None else replica.leadership
         return leadership is not None and leadership.high_watermark > offset
 
-    def count_missing_writes(self, partitions: Iterable[TopicPartition]) -> int:
+    def count_missing_writes(self, moved: Iterable[TopicPartition]) -> int:
         """Return how many of these, if led here, have no record of this leadership.
 
         Partitions without a committed record of it are added, so that the sum falls twice for each.
+        It is 0 if records of other partitions wait to be committed: a dead broker may hold them up,
+        and behind them all that their producers send.
         """
-        count = 0
-        for partition in partitions:
-            replica = self.table.by_key.get(partition)
-            if replica is not None and (leadership := replica.leadership) is not None:
+        awaited, count = set(moved), 0
+        for replica in self.table:
+            if (leadership := replica.leadership) is None:
+                continue
+            end, committed = replica.log.log_end_offset, leadership.high_watermark
+            if replica.topic_partition in awaited:
                 start = leadership.epoch_start_offset
-                count += (replica.log.log_end_offset == start) + (
-                    leadership.high_watermark <= start
-                )
+                count += (end == start) + (committed <= start)
+            elif committed < end:
+                return 0
         return count
 
     def high_watermarks(self) -> dict[TopicPartition, Offset]:

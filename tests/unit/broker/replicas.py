@@ -85,7 +85,9 @@ class World:
     def __init__(self, directory: Path, config: LogConfig | None = None) -> None:
         self.metadata = MetadataCache()
         self.purgatory: Purgatory[TopicPartition] = Purgatory(asyncio.get_running_loop())
-        logs = Logs.open([directory / "logs"], config_of=lambda _topic: LogConfig(), now_ms=NOW_MS)
+        self.logs = logs = Logs.open(
+            [directory / "logs"], config_of=lambda _topic: LogConfig(), now_ms=NOW_MS
+        )
         self.replicas = make_manager(logs, self.metadata, self.purgatory)
         topic_id = uuid.uuid4()
         self.log = logs.create(PARTITION, config or LogConfig(), topic_id, now_ms=NOW_MS)

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import uuid
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,7 @@ from storage.errors import (
     OutOfFilesError,
 )
 from tests.unit.broker.metadata import partition_state, put_topics
-from tests.unit.broker.replicas import B1, B2, NOW_MS, PARTITION, World, batch
+from tests.unit.broker.replicas import B1, B2, NOW_MS, PARTITION, World, batch, lead_alone
 from tests.unit.broker.requests import request
 from tests.unit.kafkawire.batches import batch_of, with_header, with_section
 
@@ -207,3 +208,17 @@ async def test_missing_writes_are_counted_until_the_first_record_is_committed(
     world.follower_fetches(B2, 2)
     assert world.replicas.count_missing_writes([PARTITION]) == 0
     assert world.replicas.count_missing_writes([other]) == 0, "it is not led here"
+
+
+async def test_no_write_counts_as_missing_while_another_partition_waits_for_its_commit(
+    world: World,
+) -> None:
+    waiting = TopicPartition("t", 1)
+    log = world.logs.create(waiting, LogConfig(), uuid.uuid4(), now_ms=NOW_MS)
+    lead_alone(world.replicas, log)
+    world.replicate_to(B2)
+    assert world.replicas.count_missing_writes([waiting]) == 2
+    append(world, b"a")
+    assert world.replicas.count_missing_writes([waiting]) == 0
+    world.follower_fetches(B2, 1)
+    assert world.replicas.count_missing_writes([waiting]) == 2

@@ -63,6 +63,8 @@ class Judges:
         self._broker_epochs: dict[str, tuple[object, int]] = {}
         self._high_watermarks: dict[tuple[object, ...], int] = {}
         self._committed: dict[tuple[str, TopicPartition], int] = {}
+        self._ends_at_commit: dict[tuple[object, ...], int] = {}
+        """The end of the log when a commit was first seen; a marker, if it needs one, is before."""
         self._topic_ids: dict[str, list[object]] = {}
         """The ids that each topic has had, in their order."""
         self._leader_epochs: dict[tuple[object, ...], int] = {}
@@ -230,8 +232,12 @@ class Judges:
                     now = -1 if held is None else held.offset
                     assert least <= now, f"{group_id} {partition}: committed {least}, then {now}"
             for partition, (committed, position) in group.offsets._committed.items():
-                # A load reads records that a failover may still undo.
-                if position < led.replica.high_watermark:
+                # A load reads records that a failover may still undo: the commit, or the marker of
+                # its transaction, which comes later in the log.
+                run = (led.host.name, len(led.host.runs), led.replica.leader_epoch)
+                here = (*run, group.group_id, partition, position)
+                end = self._ends_at_commit.setdefault(here, led.replica.log.log_end_offset)
+                if end <= led.replica.high_watermark:
                     self._committed[group.group_id, partition] = committed.offset
             if group.state.value == "Stable":
                 _judge_assignment(group)

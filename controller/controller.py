@@ -275,7 +275,11 @@ class Controller:
                     await channel.wait_settled()
                 exchange_s = asyncio.get_running_loop().time() - began_s
                 missing, quiet_count = self._count_missing_writes(effect.partitions), 0
-                while missing and quiet_count < EXCHANGES_TO_WRITE:
+                while (
+                    missing
+                    and quiet_count < EXCHANGES_TO_WRITE
+                    and not self._queue.has(e.AlterPartitionRequested, e.BrokerChange, e.Expire)
+                ):
                     await asyncio.sleep(exchange_s)
                     before, missing = missing, self._count_missing_writes(effect.partitions)
                     quiet_count = 0 if missing < before else quiet_count + 1

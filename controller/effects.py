@@ -62,8 +62,9 @@ class AwaitWriters:
 
     The leaders lead once all reachable brokers have responded to every request sent before. Then
     the wait ends when this broker's partitions have been written, when producers have not made
-    progress in the time that one needs for it, or when producers wait for partitions that kept
-    their leader. `timeout_ms` limits it, for brokers that hang.
+    progress in the time that one needs for it, or when others wait for the controller: producers
+    for partitions that kept their leader, a leader for a change of its in-sync set, partitions of
+    another dead broker. `timeout_ms` limits it, for brokers that hang.
     """
 
     partitions: Sequence[TopicPartition]

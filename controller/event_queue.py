@@ -39,6 +39,10 @@ class EventQueue(Generic[_T]):
     def __len__(self) -> int:
         return len(self._waiting)
 
+    def has(self, *kinds: type[e.Event]) -> bool:
+        """Whether an event of one of these kinds is pending."""
+        return any(isinstance(event, kinds) for event, _ in self._waiting)
+
     def put(self, event: e.Event, value: _T) -> bool:
         """Append `event`; return False if an equal event is pending and it was dropped."""
         if isinstance(event, _MERGED):

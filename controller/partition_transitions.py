@@ -221,6 +221,7 @@ def elect_first(
     yield from repair_partitions(cluster, batch, waiting)
     if requests := batch.take(UpdateType.INCREMENTAL):
         yield Send(requests)
+    if waiting:
         yield AwaitWriters(waiting, FIRST_ELECTIONS_TIMEOUT_MS)
 
 

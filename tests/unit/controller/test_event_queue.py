@@ -22,6 +22,15 @@ def test_requests_are_never_dropped() -> None:
     assert [queue.put(request, number) for number in (1, 2)] == [True, True]
 
 
+def test_the_queue_tells_which_kinds_of_events_are_pending() -> None:
+    queue: EventQueue[int] = EventQueue()
+    queue.put(e.TopicChange(), 1)
+    assert queue.has(e.BrokerChange, e.TopicChange)
+    assert not queue.has(e.BrokerChange, e.Expire)
+    queue.take()
+    assert not queue.has(e.TopicChange)
+
+
 def test_expiry_replaces_all_pending_events() -> None:
     queue: EventQueue[int] = EventQueue()
     queue.put(e.BrokerChange(), 1)

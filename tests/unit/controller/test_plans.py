@@ -323,6 +323,14 @@ def test_a_failover_without_dead_leaders_waits_for_no_writer() -> None:
     assert harness.succeed().take(AwaitWriters) == []
 
 
+def test_the_death_of_a_broker_that_led_nothing_waits_for_no_writer() -> None:
+    harness = Harness()
+    harness.end(B3)
+    harness.do(e.BrokerChange())
+    assert harness.state().isr == (1, 2)
+    assert harness.driver.take(AwaitWriters) == []
+
+
 def test_a_write_after_another_election_raises_controller_moved() -> None:
     harness = Harness()
     harness.coordinator.put(paths.CONTROLLER_EPOCH, encode_controller_epoch(5))

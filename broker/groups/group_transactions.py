@@ -91,7 +91,7 @@ class GroupTransactions:
             on_done(error.code)
             return
         if group is None:
-            if member != NO_MEMBER:
+            if member[2] >= 0:
                 on_done(ErrorCode.UNKNOWN_MEMBER_ID)
                 return
             group = self._registry.find_or_add(group_id)
@@ -217,10 +217,6 @@ class DelayedMarkers:
     def complete(self) -> None:
         """Report the result."""
         self._on_end(self._is_replicated)
-
-
-NO_MEMBER = ("", None, -1)
-"""The member of a request that names none."""
 
 
 def _on_stored(

@@ -436,13 +436,15 @@ async def test_offsets_of_an_older_producer_epoch_are_refused(broker: Coordinato
     [
         pytest.param(("", None, -1), NONE, id="an old producer"),
         pytest.param(("gone", None, 1), ErrorCode.UNKNOWN_MEMBER_ID, id="unknown member"),
-        pytest.param(("", "static", -1), ErrorCode.UNKNOWN_MEMBER_ID, id="unknown instance"),
+        pytest.param(("", "static", -1), NONE, id="an instance without a generation"),
+        pytest.param(("gone", None, -1), NONE, id="a member without a generation"),
         pytest.param(("", None, 1), ErrorCode.UNKNOWN_MEMBER_ID, id="generation only"),
     ],
 )
-async def test_members_are_checked(
+async def test_members_of_a_new_group_are_checked_if_they_name_a_generation(
     broker: Coordinator, member: tuple[str, str | None, int], code: ErrorCode
 ) -> None:
+    """As in a group without members: whether it has been forgotten must not matter."""
     assert await broker.commit(5, member=member) == code
     assert len(broker.groups.registry) == (1 if code is NONE else 0), "no group is left"
 

@@ -166,7 +166,7 @@ class Members:
         member = self._by_id.pop(member_id, None)
         if member is None:
             return
-        self._support.subtract(_names(member.protocols))
+        self._drop_support(member.protocols)
         self.joining.pop(member_id, None)
         self.syncing.pop(member_id, None)
         if member.instance_id is not None:
@@ -198,7 +198,7 @@ class Members:
         rebalance_timeout_ms: int,
     ) -> None:
         """Adopt the settings of a member that joins again."""
-        self._support.subtract(_names(member.protocols))
+        self._drop_support(member.protocols)
         self._support.update(_names(protocols))
         member.protocols = protocols
         member.session_timeout_ms = session_timeout_ms
@@ -278,6 +278,15 @@ class Members:
             JoinedMember(member.member_id, member.instance_id, member.metadata(protocol_name))
             for member in self
         )
+
+    # Inside
+
+    def _drop_support(self, protocols: Protocols) -> None:
+        """Forget a member's support, and each name that no member supports any longer."""
+        for name in _names(protocols):
+            self._support[name] -= 1
+            if not self._support[name]:
+                del self._support[name]
 
 
 def _names(protocols: Protocols) -> set[str]:

@@ -265,6 +265,17 @@ def test_protocol_listed_twice_counts_once() -> None:
     assert results[0].protocol_name == "a"
 
 
+def test_protocols_that_no_member_supports_any_longer_are_forgotten() -> None:
+    """Otherwise a member with other names in each join would fill the memory of the broker."""
+    world = World()
+    [first] = world.stabilize(None)
+    for index in range(3):
+        joins = world.join(protocols=(*RANGE, (f"brief-{index}", b"")))
+        world.join(first, protocols=(*RANGE, (f"own-{index}", b"")))
+        world.leave(joins[0].member_id)
+    assert set(world.group.members._support) == {"range", "own-2"}
+
+
 @pytest.mark.parametrize(
     ("protocol_type", "protocols"),
     [("connect", RANGE), ("consumer", (("other", b""),)), ("consumer", ())],

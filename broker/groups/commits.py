@@ -146,14 +146,16 @@ class GroupCommits:
             early.update(dict.fromkeys(partitions))
             for oldest in list(early)[:-MAX_EARLY_DELETIONS]:
                 del early[oldest]
+        deleted = set(partitions)
         for group in self._registry:
-            self._clean_up(group, partitions)
+            self._clean_up(group, group.offsets.partitions_among(deleted))
 
     def on_loaded(self, partition: int) -> None:
         """Remove the offsets of partitions that were deleted during the load of their groups."""
-        if deleted := self._deleted_early.pop(partition, None):
+        if early := self._deleted_early.pop(partition, None):
+            deleted = set(early)
             for group in self._registry.in_partition(partition):
-                self._clean_up(group, [p for p in group.offsets.all_partitions() if p in deleted])
+                self._clean_up(group, group.offsets.partitions_among(deleted))
 
     def on_resign(self, partition: int) -> None:
         """Leave the deletions during a load to the next coordinator, which knows newer offsets."""

@@ -48,6 +48,12 @@ class GroupOffsets:
         held = self._committed.keys() | self._pending.keys() | self._unconfirmed
         return list(held | {*self.undecided})
 
+    def partitions_among(self, partitions: set[TopicPartition]) -> list[TopicPartition]:
+        """Return the ones of `all_partitions` that are in a set, however large that is."""
+        # Each intersection walks through the smaller side.
+        held = partitions & self._committed.keys() | partitions & self._pending.keys()
+        return list(held | partitions & self._unconfirmed | partitions & {*self.undecided})
+
     def get(self, partition: TopicPartition) -> CommittedOffset | None:
         """Return the committed offset, None if there is none."""
         found = self._committed.get(partition)

@@ -1,6 +1,6 @@
 """Commits, and their removal, with a log that fails: `broker.groups.commits`."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import cast
 
 import pytest
@@ -96,6 +96,29 @@ def test_deleted_topic_leaves_no_commit_that_was_replicated_too_late() -> None:
     world.commits.on_partitions_deleted([P0])
     assert not world.log_holds(P0)
     assert world.log_holds(P1)
+
+
+class CountedWalks(list[TopicPartition]):
+    """Partitions that count how often someone walks through them."""
+
+    walk_count = 0
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        self.walk_count += 1
+        return super().__iter__()
+
+
+def test_deletion_of_a_topic_does_not_walk_through_its_partitions_for_each_group() -> None:
+    """Thousands of both would keep the event loop for seconds."""
+    world = World()
+    groups = [world.registry.find_or_add(f"g{index}") for index in range(50)]
+    for group in groups:
+        group.offsets.restore(P0, CommittedOffset(5, 0, "", 0), 0)
+        group.offsets.restore(P1, CommittedOffset(5, 0, "", 0), 0)
+    deleted = CountedWalks([P0])
+    world.commits.on_partitions_deleted(deleted)
+    assert [group.offsets.partitions() for group in groups] == [[P1]] * len(groups)
+    assert deleted.walk_count == 1
 
 
 def loading(world: World, *, epoch: int = 1) -> None:

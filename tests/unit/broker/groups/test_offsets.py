@@ -29,6 +29,20 @@ def test_commit_can_be_read_once_it_is_replicated() -> None:
     assert (len(offsets), offsets.is_empty) == (1, False)
 
 
+@pytest.mark.parametrize("wanted", [{P0}, {P0, U0}, {P0, P1, U0}])
+def test_partitions_with_an_offset_are_found_among_others(wanted: set[TopicPartition]) -> None:
+    """In every state: committed, being appended, failed after the append, and undecided."""
+    offsets, commits = [GroupOffsets() for _ in range(4)], {P0: at(5)}
+    for each in offsets[:3]:
+        each.begin(commits)
+    offsets[0].finish(commits, 0)
+    offsets[2].fail(commits, is_in_log=True)
+    offsets[3].undecided.add(7, commits, 0)
+    for each in offsets:
+        assert each.all_partitions() == each.partitions_among(wanted) == [P0]
+        assert each.partitions_among({P1, U0}) == each.partitions_among(set()) == []
+
+
 def test_failed_commit_keeps_the_previous_offset() -> None:
     offsets, first, second = GroupOffsets(), {P0: at(5)}, {P0: at(6)}
     offsets.begin(first)
